@@ -1,0 +1,13 @@
+{# Constants, uniform and bindings: what every GEMM kernel starts with. #}
+{% if s.f16 %}
+enable f16;
+
+{% endif %}
+{{ constants }}
+
+{{ params_struct }}
+
+@group(0) @binding(0) var<uniform> params: Params;
+{% for x in bindings[1:] %}
+@group(0) @binding({{ x.binding }}) var<storage, {{ "read" if x.type == "read-only-storage" else "read_write" }}> {{ x.name }}: {{ x.wgsl_type }};
+{% endfor %}

@@ -1,0 +1,180 @@
+{#
+  Access to A, B and C. Each macro writes one WGSL function; a guarded one reads zero outside the matrix, or writes
+  nothing there. `base` is the first element of the batch's matrix.
+#}
+
+{% macro bases(batch="workgroup.z") %}
+    let a_base = params.a_offset + {{ batch }} * params.a_batch_stride;
+    let b_base = params.b_offset + {{ batch }} * params.b_batch_stride;
+    let c_base = params.c_offset + {{ batch }} * params.c_batch_stride;
+{% endmacro %}
+
+{% macro as_f32(element) -%}
+{{ element if s.dtype == "f32" else "f32(" ~ element ~ ")" }}
+{%- endmacro %}
+
+{% macro as_vec4f(element) -%}
+{{ element if s.dtype == "f32" else "vec4f(" ~ element ~ ")" }}
+{%- endmacro %}
+
+{% macro guards(pairs) -%}
+{%- set conditions = [] -%}
+{%- for guarded, position, size in pairs if guarded -%}
+{%- set _ = conditions.append(position ~ " >= params." ~ size) -%}
+{%- endfor -%}
+{{ conditions | join(" || ") }}
+{%- endmacro %}
+
+{% macro load_a(row=false, k=false) %}
+{% set outside = guards([(row, "row", "m"), (k, "k", "k")]) %}
+// A[row, k]{% if outside %}, zero outside the matrix{% endif %}
+
+fn load_a(base: u32, row: u32, k: u32) -> f32 {
+{% if outside %}
+    if ({{ outside }}) {
+        return 0.0;
+    }
+{% endif %}
+    return {{ as_f32("a[base + k * params.lda + row]" if s.trans_a else "a[base + row * params.lda + k]") }};
+}
+{% endmacro %}
+
+{% macro load_b(k=false, col=false) %}
+{% set outside = guards([(k, "k", "k"), (col, "col", "n")]) %}
+// B[k, col]{% if outside %}, zero outside the matrix{% endif %}
+
+fn load_b(base: u32, k: u32, col: u32) -> f32 {
+{% if outside %}
+    if ({{ outside }}) {
+        return 0.0;
+    }
+{% endif %}
+    return {{ as_f32("b[base + col * params.ldb + k]" if s.trans_b else "b[base + k * params.ldb + col]") }};
+}
+{% endmacro %}
+
+{% macro store_c(row=false, col=false) %}
+{% set outside = guards([(row, "row", "m"), (col, "col", "n")]) %}
+// C[row, col] ← value{% if outside %}, nothing outside the matrix{% endif %}
+
+fn store_c(base: u32, row: u32, col: u32, value: f32) {
+{% if outside %}
+    if ({{ outside }}) {
+        return;
+    }
+{% endif %}
+    c[base + row * params.ldc + col] = {{ "value" if s.out_dtype == "f32" else s.out_dtype ~ "(value)" }};
+}
+{% endmacro %}
+
+{# Four neighbours of A along the axis that the kernel's fragments take, whichever way A is stored. #}
+{% macro load_a4(row=false, k=false) %}
+{% set outside = guards([(row, "row", "m"), (k, "k", "k")]) %}
+{% set along_m = kernel.a_vector_axis == "m" %}
+{% set elements = "A[row..row+3, k]" if along_m else "A[row, k..k+3]" %}
+{% if s.vec_a %}
+// {{ elements }}{% if outside %}, zero outside the matrix{% endif %}
+
+fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
+{% if outside %}
+    if ({{ outside }}) {
+        return vec4f();
+    }
+{% endif %}
+    return {{ as_vec4f("a[(base + k * params.lda + row) / 4u]" if along_m else "a[(base + row * params.lda + k) / 4u]") }};
+}
+{% else %}
+{{ load_a(row, k) }}
+// {{ elements }}, one by one: they are not neighbours in storage, or not aligned.
+fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
+    return vec4f(
+{% for i in range(4) %}
+        load_a(base, {{ "row + %du, k" % i if along_m else "row, k + %du" % i }}),
+{% endfor %}
+    );
+}
+{% endif %}
+{% endmacro %}
+
+{% macro load_b4(k=false, col=false) %}
+{% set outside = guards([(k, "k", "k"), (col, "col", "n")]) %}
+{% if s.vec_b %}
+// B[k, col..col+3]{% if outside %}, zero outside the matrix{% endif %}
+
+fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
+{% if outside %}
+    if ({{ outside }}) {
+        return vec4f();
+    }
+{% endif %}
+    return {{ as_vec4f("b[(base + k * params.ldb + col) / 4u]") }};
+}
+{% else %}
+{{ load_b(k, col) }}
+// B[k, col..col+3], one by one: they are not neighbours in storage, or not aligned.
+fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
+    return vec4f(
+{% for i in range(4) %}
+        load_b(base, k, col + {{ i }}u),
+{% endfor %}
+    );
+}
+{% endif %}
+{% endmacro %}
+
+{% macro store_c4(row=false, col=false) %}
+{% set outside = guards([(row, "row", "m"), (col, "col", "n")]) %}
+{% if s.vec_c %}
+// C[row, col..col+3] ← value{% if outside %}, nothing outside the matrix{% endif %}
+
+fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
+{% if outside %}
+    if ({{ outside }}) {
+        return;
+    }
+{% endif %}
+    c[(base + row * params.ldc + col) / 4u] = {{ "value" if s.out_dtype == "f32" else "vec4<" ~ s.out_dtype ~ ">(value)" }};
+}
+{% else %}
+{{ store_c(row, col) }}
+// C[row, col..col+3] ← value, one by one: the rows of C are no multiple of 4 long.
+fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
+    store_c(base, row, col, value.x);
+    store_c(base, row, col + 1u, value.y);
+    store_c(base, row, col + 2u, value.z);
+    store_c(base, row, col + 3u, value.w);
+}
+{% endif %}
+{% endmacro %}
+
+{#
+  for (k = 0; k < K; k++). Where that takes more iterations than lavapipe allows, 16 steps are written out in each: Mesa
+  releases up to 22.3 silently leave a loop once the loops of an invocation have run 65,535 times in all, nested or not.
+#}
+{% macro k_loop() %}
+{% if s.long_k %}
+    for (var k0 = 0u; k0 < params.k; k0 += 16u) { // by 16: some drivers leave a loop after 65,535 iterations
+{% for i in range(16) %}
+        if (k0 + {{ i }}u < params.k) {
+        let k = k0 + {{ i }}u;
+{{ caller() }}
+        }
+{% endfor %}
+    }
+{% else %}
+    for (var k = 0u; k < params.k; k++) {
+{{ caller() }}
+    }
+{% endif %}
+{% endmacro %}
+
+{# The tile of C that workgroup number `index` owns; surplus workgroups of a folded grid leave at once. #}
+{% macro tile_origin(bm, bn) %}
+    let tile = workgroup.x + workgroup.y * grid.x;
+    let tiles_n = (params.n + {{ bn }} - 1u) / {{ bn }};
+    let row0 = tile / tiles_n * {{ bm }};
+    let col0 = tile % tiles_n * {{ bn }};
+    if (row0 >= params.m) {
+        return;
+    }
+{% endmacro %}

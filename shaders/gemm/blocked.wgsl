@@ -1,0 +1,38 @@
+// blocked: C = A·B, TM × TN elements of C per invocation out of a BM × BN tile per workgroup.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where four neighbours of a
+// fragment are neighbours in storage; accumulation in f32.
+// Changed from vectorized: each vec4 of A and B from workgroup memory serves a whole row or column of a TM × TN tile in
+// registers: (TM + TN)/4 loads for TM·TN FMAs. A is transposed on its way in, so that both fragments are vec4.
+// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN + 8·PAD)·BK·4 bytes.
+{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+{{ tiles.declarations() }}
+@compute @workgroup_size({{ kernel.invocations }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let tile = workgroup.x + workgroup.y * grid.x;
+{{ tiles.tile_count() }}
+    if (tile >= tiles_m * tiles_n) {
+        return;
+    }
+{{ tiles.tile_position() }}
+{{ matrix.bases() }}
+{{ tiles.lanes() }}
+{{ tiles.positions() }}
+{{ tiles.accumulators() }}
+{{ tiles.registers() }}
+    for (var k0 = 0u; k0 < params.k; k0 += BK) {
+{{ tiles.fetch("k0") }}
+{{ tiles.put() }}
+        workgroupBarrier(); // the tiles are complete before anyone reads them
+{{ tiles.multiply() }}
+        workgroupBarrier(); // everyone is done with the tiles before they are overwritten
+    }
+{{ tiles.store() }}
+}

@@ -1,0 +1,27 @@
+// naive: C = A·B, one invocation per element of C.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
+// First stage: everything else is measured against it. A workgroup of one invocation leaves all other lanes of the
+// hardware's vector idle, and nothing that is loaded is used twice.
+// Shapes: any. Workgroup memory: none.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+{{ matrix.load_a() }}
+{{ matrix.load_b() }}
+{{ matrix.store_c() }}
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(num_workgroups) grid: vec3u) {
+    let index = workgroup.x + workgroup.y * grid.x;
+    let row = index / params.n;
+    let col = index % params.n;
+    if (row >= params.m) {
+        return;
+    }
+{{ matrix.bases() }}
+    var sum = 0.0;
+{% call matrix.k_loop() %}
+        sum = fma(load_a(a_base, row, k), load_b(b_base, k, col), sum);
+{% endcall %}
+    store_c(c_base, row, col, sum);
+}

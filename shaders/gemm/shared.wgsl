@@ -1,0 +1,38 @@
+// shared: C = A·B, one element of C per invocation; A and B pass through workgroup memory.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
+// Changed from workgroup_2d: a workgroup loads each element of its tiles from storage once and reads it TILE times
+// from workgroup memory, which all its invocations share.
+// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: 2·TILE·TILE·4 bytes.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+// Nested, so that the bounds checks that engines add are hoisted out of the loop over kk.
+var<workgroup> a_tile: array<array<f32, TILE>, TILE>; // [row][kk]
+var<workgroup> b_tile: array<array<f32, TILE>, TILE>; // [kk][col]
+
+{{ matrix.load_a(row=s.edge_m, k=s.edge_k) }}
+{{ matrix.load_b(k=s.edge_k, col=s.edge_n) }}
+{{ matrix.store_c(row=s.edge_m, col=s.edge_n) }}
+@compute @workgroup_size(TILE, TILE)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_id) local: vec3u,
+) {
+{{ matrix.tile_origin("TILE", "TILE") }}
+    let row = row0 + local.y;
+    let col = col0 + local.x;
+{{ matrix.bases() }}
+    var sum = 0.0;
+    for (var k0 = 0u; k0 < params.k; k0 += TILE) {
+        a_tile[local.y][local.x] = load_a(a_base, row, k0 + local.x);
+        b_tile[local.y][local.x] = load_b(b_base, k0 + local.y, col);
+        workgroupBarrier(); // the tiles are complete before anyone reads them
+        for (var kk = 0u; kk < TILE; kk++) {
+            sum = fma(a_tile[local.y][kk], b_tile[kk][local.x], sum);
+        }
+        workgroupBarrier(); // everyone is done with the tiles before they are overwritten
+    }
+    store_c(c_base, row, col, sum);
+}

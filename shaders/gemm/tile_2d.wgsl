@@ -1,0 +1,42 @@
+// tile_2d: C = A·B, TM rows by four columns of C per invocation.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
+// Changed from tile_1d: an element of B serves TM rows too: TM + 4 loads for 4·TM FMAs. The rows are separate
+// variables, written out by the template: an array indexed by a loop would live in memory.
+// Shapes: any. Workgroup memory: none.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+{{ matrix.load_a(row=s.edge_m) }}
+{{ matrix.load_b(col=s.edge_n) }}
+{{ matrix.store_c(row=s.edge_m, col=s.edge_n) }}
+@compute @workgroup_size(WX, WY)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_id) local: vec3u,
+) {
+{{ matrix.tile_origin("(TM * WY)", "(4u * WX)") }}
+    let row = row0 + local.y * TM;
+    let col = col0 + local.x * 4u;
+{{ matrix.bases() }}
+{% for i in range(kernel.tm) %}
+    var acc_{{ i }} = vec4f();
+{% endfor %}
+{% call matrix.k_loop() %}
+        let b_reg = vec4f(
+            load_b(b_base, k, col),
+            load_b(b_base, k, col + 1u),
+            load_b(b_base, k, col + 2u),
+            load_b(b_base, k, col + 3u),
+        );
+{% for i in range(kernel.tm) %}
+        acc_{{ i }} = fma(vec4f(load_a(a_base, row + {{ i }}u, k)), b_reg, acc_{{ i }});
+{% endfor %}
+{% endcall %}
+{% for i in range(kernel.tm) %}
+{% for j in range(4) %}
+    store_c(c_base, row + {{ i }}u, col + {{ j }}u, acc_{{ i }}[{{ j }}]);
+{% endfor %}
+{% endfor %}
+}

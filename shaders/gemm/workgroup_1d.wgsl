@@ -1,0 +1,31 @@
+// workgroup_1d: C = A·B, one invocation per element of C, workgroups of SIZE in a line.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
+// Changed from naive: workgroups are whole, so that every lane works. Consecutive lanes own consecutive elements of a
+// row of C: they read the same element of A and neighbouring elements of B.
+// Shapes: any. Workgroup memory: none.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+{{ matrix.load_a() }}
+{{ matrix.load_b() }}
+{{ matrix.store_c() }}
+@compute @workgroup_size(SIZE)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let index = (workgroup.x + workgroup.y * grid.x) * SIZE + lane;
+    let row = index / params.n;
+    let col = index % params.n;
+    if (row >= params.m) {
+        return;
+    }
+{{ matrix.bases() }}
+    var sum = 0.0;
+{% call matrix.k_loop() %}
+        sum = fma(load_a(a_base, row, k), load_b(b_base, k, col), sum);
+{% endcall %}
+    store_c(c_base, row, col, sum);
+}

@@ -1,0 +1,33 @@
+// workgroup_2d: C = A·B, one invocation per element of C, workgroups of BM × BN with lanes along N.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
+// Changed from workgroup_1d: a workgroup owns a square of C, so that it touches BM rows of A and BN columns of B, whose
+// cache lines its lanes share, in place of one row of A and SIZE columns of B.
+// Shapes: any. Workgroup memory: none.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+{{ matrix.load_a() }}
+{{ matrix.load_b() }}
+{{ matrix.store_c() }}
+@compute @workgroup_size(BN, BM)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_id) local: vec3u,
+) {
+{{ matrix.tile_origin("BM", "BN") }}
+    let row = row0 + local.y;
+    let col = col0 + local.x;
+{% if s.edge_m or s.edge_n %}
+    if (row >= params.m || col >= params.n) {
+        return;
+    }
+{% endif %}
+{{ matrix.bases() }}
+    var sum = 0.0;
+{% call matrix.k_loop() %}
+        sum = fma(load_a(a_base, row, k), load_b(b_base, k, col), sum);
+{% endcall %}
+    store_c(c_base, row, col, sum);
+}

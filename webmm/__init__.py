@@ -1,0 +1,10 @@
+"""Matrix multiplication on any GPU, out of one set of WGSL shaders."""
+
+from webmm.array import Array
+from webmm.device import Device
+from webmm.errors import WebmmError
+from webmm.problem import Problem, gemm
+from webmm.render import Shader, render
+
+__version__ = "0.1.0"
+__all__ = ["Array", "Device", "Problem", "Shader", "WebmmError", "gemm", "render"]

@@ -1,0 +1,104 @@
+"""Finding an adapter: what there is, and which one to use."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import wgpu
+
+from webmm.errors import ConfigError, NoAdapterError
+from webmm.kernels.base import LOOP_LIMIT, Capabilities
+
+# What webmm uses where an adapter has it; everything else stays off.
+WANTED_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
+
+_KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "cpu"}
+_PREFERENCE = ("discrete", "integrated", "other", "cpu")
+
+NO_ADAPTER = (
+    "no GPU adapter found. Linux: install the GPU's Vulkan driver, or 'apt-get install mesa-vulkan-drivers' for a "
+    "software one; Windows: update the graphics driver (DX12); macOS 10.15+: Metal is built in"
+)
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """An adapter in words: `kind` is discrete, integrated, cpu or other."""
+
+    index: int
+    name: str
+    vendor: str
+    kind: str
+    backend: str
+    driver: str
+
+    def matches(self, wanted: str) -> bool:
+        """Tell whether `wanted` is this adapter's index or kind, "gpu" for any real GPU, or part of its names."""
+        if wanted.isdigit():
+            return int(wanted) == self.index
+        wanted = wanted.lower()
+        if wanted == "gpu":
+            return self.kind != "cpu"
+        return wanted == self.kind or any(wanted in text.lower() for text in (self.name, self.vendor, self.backend, self.driver))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as a dict."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind}, {self.backend}, {self.driver or 'driver unknown'})"
+
+
+@functools.cache
+def _instance() -> None:
+    """Leave OpenGL out: it is slow to probe and has no limits that kernels could use."""
+    from wgpu.backends.wgpu_native.extras import set_instance_extras
+
+    try:
+        set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
+    except RuntimeError:
+        pass  # another user of wgpu in this process has made the instance; its adapters serve
+
+
+def adapters() -> list[tuple[AdapterInfo, Any]]:
+    """Return every adapter as (info, wgpu.GPUAdapter), in the driver's order."""
+    _instance()
+    found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
+    return [(_describe(index, adapter), adapter) for index, adapter in enumerate(found)]
+
+
+def _describe(index: int, adapter: Any) -> AdapterInfo:
+    info = adapter.info
+    kind = _KINDS.get(info["adapter_type"], "other")
+    return AdapterInfo(index, info["device"], info["vendor"], kind, info["backend_type"], info["description"])
+
+
+def choose_adapter(wanted: str | int | None = None) -> tuple[AdapterInfo, Any]:
+    """Return the adapter that `wanted` (or WEBMM_ADAPTER) names, or else the most capable kind.
+
+    `wanted` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name, vendor, backend or driver.
+    Raises NoAdapterError where there is none at all, ConfigError where none matches.
+    """
+    found = adapters()
+    if not found:
+        raise NoAdapterError(NO_ADAPTER)
+    wanted = str(wanted) if wanted is not None else os.environ.get("WEBMM_ADAPTER", "")
+    matching = [pair for pair in found if not wanted or pair[0].matches(wanted)]
+    if not matching:
+        names = "; ".join(f"{info.index}: {info}" for info, _ in found)
+        raise ConfigError(f"no adapter matches {wanted!r}; there is {names}")
+    return min(matching, key=lambda pair: _PREFERENCE.index(pair[0].kind))
+
+
+def capabilities(info: AdapterInfo, adapter: Any) -> Capabilities:
+    """Return what the adapter offers; a device that webmm opens on it has exactly that."""
+    lavapipe = "llvmpipe" in info.name
+    return Capabilities(
+        "lavapipe" if lavapipe else info.name,
+        dict(adapter.limits),
+        frozenset(adapter.features) & frozenset(WANTED_FEATURES),
+        loop_limit=LOOP_LIMIT if lavapipe else 0,
+    )

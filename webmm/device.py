@@ -1,0 +1,284 @@
+"""A device: an opened adapter, with its limits, compiled pipelines and arrays."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import wgpu
+from numpy.typing import ArrayLike, NDArray
+
+from webmm.adapters import WANTED_FEATURES, adapters, capabilities, choose_adapter
+from webmm.array import Array, Storage
+from webmm.dtypes import DType, dtype_of
+from webmm.errors import (
+    ConfigError,
+    DeviceLostError,
+    MemoryLimitError,
+    ProblemError,
+    ShaderError,
+    UnsupportedError,
+    WebmmError,
+    numbered,
+)
+from webmm.kernels.base import Kernel
+from webmm.problem import Problem
+from webmm.render import ENTRY_POINT, Binding, Shader, params_bytes, render
+from webmm.staging import Staging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_LAUNCHES = 256  # prepared launches kept per device
+STORAGE_USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A dispatch made ready: pipeline, bind group and grid."""
+
+    pipeline: Any
+    bind_group: Any
+    grid: tuple[int, int, int]
+
+    def encode(self, compute_pass: Any) -> None:
+        """Record the dispatch into a wgpu compute pass."""
+        compute_pass.set_pipeline(self.pipeline)
+        compute_pass.set_bind_group(0, self.bind_group)
+        compute_pass.dispatch_workgroups(*self.grid)
+
+
+class Device:
+    """An adapter opened for computing; safe to share between threads.
+
+    `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default WEBMM_ADAPTER, or
+    the most capable adapter. Raises NoAdapterError or ConfigError. Closing it frees its arrays.
+    """
+
+    def __init__(self, adapter: str | int | None = None) -> None:
+        self.info, self._adapter = choose_adapter(adapter)
+        self.capabilities = capabilities(self.info, self._adapter)
+        with _driver_errors("opening the device"):
+            self.wgpu_device = self._adapter.request_device_sync(
+                required_features=[f for f in WANTED_FEATURES if f in self.capabilities.features],
+                required_limits=dict(self.capabilities.limits),
+            )
+        self._staging = Staging(self.wgpu_device)
+        self._pipelines: dict[str, Any] = {}
+        self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
+        self._launches: OrderedDict[Any, Launch] = OrderedDict()
+        self._lock = threading.RLock()
+        self.compilations = 0
+
+    # Arrays
+
+    def array(self, data: ArrayLike, dtype: DType | str | None = None) -> Array:
+        """Return a device copy of `data`, row-major, optionally converted to `dtype`.
+
+        Raises ProblemError for an unsupported dtype or an empty array, UnsupportedError for one over the device's
+        limits, MemoryLimitError where the device has no room.
+        """
+        host = np.asarray(data)
+        target = dtype_of(host.dtype if dtype is None else dtype)
+        host = np.ascontiguousarray(host, dtype=target.numpy)
+        array = self.empty(host.shape, target)
+        with self._lock, _driver_errors("uploading"):
+            self._staging.upload(host.reshape(-1).view(np.uint8), array.storage.buffer)
+        return array
+
+    def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
+        """Return a new array of zeros of `shape`; raises as `array()` does."""
+        dtype = dtype_of(dtype)
+        size = int(np.prod(shape, dtype=np.int64))
+        if size < 1:
+            raise ProblemError(f"an array of shape {shape} has no elements")
+        return Array(Storage(self, self._buffer(size * dtype.itemsize)), tuple(shape), dtype)
+
+    def download(self, array: Array) -> NDArray[Any]:
+        """Return the contents of `array` in host memory."""
+        data = np.empty(array.shape, array.dtype.numpy)
+        with self._lock, _driver_errors("downloading"):
+            self._staging.download(array.storage.buffer, data.reshape(-1).view(np.uint8))
+        return data
+
+    def _buffer(self, nbytes: int) -> Any:
+        size = -(-nbytes // 16) * 16  # whole vec4
+        for limit in ("max-buffer-size", "max-storage-buffer-binding-size"):
+            if size > self.capabilities.limit(limit):
+                have = self.capabilities.limit(limit)
+                raise UnsupportedError(f"the array needs {size:,} bytes, {self.capabilities.name} allows {have:,} ({limit})")
+        with self._lock, _driver_errors(f"allocating {size:,} bytes"):
+            return self.wgpu_device.create_buffer(size=size, usage=STORAGE_USAGE)
+
+    # Shaders
+
+    def pipeline(self, shader: Shader) -> Any:
+        """Return the compiled compute pipeline of `shader`; each text is compiled once.
+
+        Raises UnsupportedError where the device's limits do not allow it, ShaderError where the engine refuses it.
+        """
+        with self._lock:
+            if shader.wgsl not in self._pipelines:
+                self._check_limits(shader)
+                self._pipelines[shader.wgsl] = self.compile(shader.wgsl, shader.label, shader.bindings)
+                self.compilations += 1
+            return self._pipelines[shader.wgsl]
+
+    def _check_limits(self, shader: Shader) -> None:
+        # Engines do not: a pipeline with too much workgroup memory has hung a driver.
+        have = self.capabilities.limit("max-compute-workgroup-storage-size")
+        if shader.kernel.workgroup_bytes > have:
+            raise UnsupportedError(
+                f"{shader.label} needs {shader.kernel.workgroup_bytes:,} bytes of workgroup memory, "
+                f"{self.capabilities.name} has {have:,}"
+            )
+
+    def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...]) -> Any:
+        """Compile WGSL whose bindings, all of group 0, are `bindings`; raises ShaderError with the numbered source."""
+        device = self.wgpu_device
+        try:
+            module = device.create_shader_module(label=label, code=wgsl)
+            entries: list[Any] = [
+                {"binding": b.binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": b.type}}
+                for b in bindings
+            ]
+            layout = device.create_pipeline_layout(bind_group_layouts=[device.create_bind_group_layout(entries=entries)])
+            return device.create_compute_pipeline(
+                label=label, layout=layout, compute={"module": module, "entry_point": ENTRY_POINT}
+            )
+        except wgpu.GPUError as error:
+            raise ShaderError(f"{label} was refused by the engine: {error}\n{numbered(wgsl)}") from error
+
+    # Dispatch
+
+    def launch(self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array) -> Launch:
+        """Return `kernel` made ready to compute `problem` from `a` and `b` into `c`; the same call is prepared once.
+
+        Raises UnsupportedError where the kernel cannot run here, ShaderError where the engine refuses it, and
+        ProblemError for arrays that are too small or of another dtype or device.
+        """
+        storages = (a.storage, b.storage, c.storage)
+        key = (kernel, problem, *(storage.uid for storage in storages))
+        with self._lock:
+            found = self._launches.get(key)
+            if found is not None:
+                self._launches.move_to_end(key)
+                return found
+            self._check_arrays(problem, (a, b, c))
+            if reason := kernel.check(problem, self.capabilities):
+                raise UnsupportedError(f"{kernel.name}: {reason}")
+            launch = self._prepare(kernel, problem, storages)
+            self._launches[key] = launch
+            for storage in storages:
+                storage.launches.add(key)
+            if len(self._launches) > MAX_LAUNCHES:
+                self._launches.popitem(last=False)
+            return launch
+
+    def _prepare(self, kernel: Kernel, problem: Problem, storages: tuple[Storage, ...]) -> Launch:
+        pipeline = self.pipeline(render(kernel, problem))
+        return Launch(
+            pipeline,
+            self.bind(pipeline, [self._uniform(params_bytes(problem)), *(storage.buffer for storage in storages)]),
+            kernel.grid.dispatch(problem),
+        )
+
+    def bind(self, pipeline: Any, buffers: list[Any]) -> Any:
+        """Return a wgpu bind group of whole `buffers`, numbered from 0."""
+        with _driver_errors("binding"):
+            return self.wgpu_device.create_bind_group(
+                layout=pipeline.get_bind_group_layout(0),
+                entries=[
+                    {"binding": i, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
+                    for i, buffer in enumerate(buffers)
+                ],
+            )
+
+    def _check_arrays(self, problem: Problem, arrays: tuple[Array, Array, Array]) -> None:
+        for array, (name, operand, rows, columns) in zip(arrays, problem.operands(), strict=True):
+            dtype = problem.out_dtype if name == "C" else problem.dtype
+            if array.device is not self:
+                raise ProblemError(f"{name} lives on another device; copy it here with device.array(x.numpy())")
+            if array.dtype != dtype:
+                raise ProblemError(f"{name} is {array.dtype.name}, the problem says {dtype.name}")
+            if array.size < operand.end(rows, columns, problem.batch):
+                raise ProblemError(f"{name} has {array.size:,} elements, the problem {problem} reads further")
+
+    def _uniform(self, data: bytes) -> Any:
+        """Return a uniform buffer that holds `data`; equal ones are shared."""
+        if data not in self._uniforms:
+            usage = wgpu.BufferUsage.UNIFORM
+            self._uniforms[data] = self.wgpu_device.create_buffer_with_data(data=data, usage=usage)
+            if len(self._uniforms) > MAX_LAUNCHES:
+                self._uniforms.popitem(last=False)
+        return self._uniforms[data]
+
+    def run(self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array) -> None:
+        """Compute `problem` with `kernel` from `a` and `b` into `c`; returns once it is queued. Raises as `launch()`."""
+        with self._lock, _driver_errors(kernel.name):
+            launch = self.launch(kernel, problem, a, b, c)
+            encoder = self.wgpu_device.create_command_encoder()
+            compute_pass = encoder.begin_compute_pass()
+            launch.encode(compute_pass)
+            compute_pass.end()
+            self.wgpu_device.queue.submit([encoder.finish()])
+
+    def synchronize(self) -> None:
+        """Wait until everything that was queued is done."""
+        with _driver_errors("waiting"):
+            self.wgpu_device._poll_wait()
+
+    # Lifetime
+
+    def forget(self, storage: Storage) -> None:
+        """Drop the launches that bind `storage`; called when it is freed."""
+        with self._lock:
+            for key in storage.launches:
+                self._launches.pop(key, None)
+            storage.launches.clear()
+
+    def close(self) -> None:
+        """Give the device back; its arrays and pipelines are gone."""
+        with self._lock:
+            self._launches.clear()
+            self._uniforms.clear()
+            self._pipelines.clear()
+            self.wgpu_device.destroy()
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<webmm.Device {self.info}>"
+
+
+@functools.cache
+def default_device() -> Device:
+    """Return the device that is used where none is named; opened once per process."""
+    return Device()
+
+
+@contextmanager
+def _driver_errors(doing: str) -> Iterator[None]:
+    """Turn wgpu's errors into webmm's."""
+    try:
+        yield
+    except wgpu.GPUOutOfMemoryError as error:
+        raise MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones") from error
+    except wgpu.GPUError as error:
+        kind = DeviceLostError if "lost" in str(error).lower() else WebmmError
+        raise kind(f"{doing}: {error}") from error

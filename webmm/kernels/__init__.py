@@ -1,0 +1,66 @@
+"""The kernels: frozen dataclasses of tile sizes, each beside a WGSL template of the same name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from webmm.errors import ConfigError
+from webmm.kernels.base import Kernel
+from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.persistent import Persistent
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.tile_1d import Tile1D
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.gemm.vectorized import Vectorized
+from webmm.kernels.gemm.workgroup_1d import Workgroup1D
+from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+
+# In the order of the ladder: each stage changes one thing about the one before it.
+LADDER: tuple[type[Kernel], ...] = (
+    Naive,
+    Workgroup1D,
+    Workgroup2D,
+    Tile1D,
+    Tile2D,
+    Shared,
+    Vectorized,
+    Blocked,
+    Pipelined,
+    Persistent,
+)
+KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in LADDER}
+
+
+def kernel_class(name: str) -> type[Kernel]:
+    """Return the kernel class called `name`; raises ConfigError for an unknown one, listing those that exist."""
+    if name not in KERNELS:
+        raise ConfigError(f"unknown kernel {name!r}; choose from {', '.join(KERNELS)}")
+    return KERNELS[name]
+
+
+def configure(name: str, settings: Mapping[str, str]) -> Kernel:
+    """Return the kernel called `name` with tunables set from text, such as {"bm": "64"}.
+
+    Raises ConfigError for an unknown kernel or tunable, and for a value that is not one of the field's type.
+    """
+    cls = kernel_class(name)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    values: dict[str, object] = {}
+    for key, text in settings.items():
+        if key not in fields:
+            known = ", ".join(fields) or "it has none"
+            raise ConfigError(f"{name} has no tunable {key!r}; its tunables: {known}")
+        values[key] = _parse(f"{name}.{key}", text, fields[key].default)
+    return cls(**values)
+
+
+def _parse(name: str, text: str, default: object) -> object:
+    if not isinstance(default, int):
+        return text
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ConfigError(f"{name} takes an integer, not {text!r}") from error

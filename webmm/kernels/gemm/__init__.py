@@ -1,0 +1,1 @@
+"""Matrix products: the stages of the ladder."""

@@ -1,0 +1,100 @@
+"""Stage 8: register tiles over workgroup tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webmm.kernels.base import Grid, Kernel, tunable
+from webmm.problem import Problem
+
+
+@dataclass(frozen=True)
+class RegisterTiled(Kernel):
+    """What the register-tiled stages share: (tm, tn) of C per invocation out of a (bm, bn) tile per workgroup."""
+
+    a_vector_axis = "m"
+    b_vector_axis = "n"
+    may_be_zero = frozenset({"pad"})
+
+    bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
+    bn: int = tunable(128, (32, 64, 128), "columns of C per workgroup")
+    bk: int = tunable(16, (8, 16, 32), "inner elements per step")
+    tm: int = tunable(8, (4, 8), "rows of C per invocation")
+    tn: int = tunable(8, (4, 8), "columns of C per invocation")
+    unroll: int = tunable(16, (1, 4, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
+    pad: int = tunable(1, (0, 1), "vec4 added to each row of a tile, so that stores of a column hit different banks")
+    group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
+
+    @property
+    def wx(self) -> int:
+        """Invocations along N."""
+        return self.bn // self.tn
+
+    @property
+    def wy(self) -> int:
+        """Invocations along M."""
+        return self.bm // self.tm
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of invocations; the template lays them out as (wy, wx)."""
+        return (self.wx * self.wy, 1, 1)
+
+    @property
+    def buffers(self) -> int:
+        """Tiles in flight in workgroup memory."""
+        return 1
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """A (bk, bm) tile of A and a (bk, bn) tile of B per buffer, in f32, with padding."""
+        return self.buffers * (self.bm + self.bn + 8 * self.pad) * self.bk * 4
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.bm, self.bn)
+
+    @property
+    def inner_step(self) -> int:
+        """One tile."""
+        return self.bk
+
+    @property
+    def a_loads(self) -> int:
+        """vec4 of A that each invocation fetches per step."""
+        return self.bm * self.bk // 4 // self.invocations
+
+    @property
+    def b_loads(self) -> int:
+        """vec4 of B that each invocation fetches per step."""
+        return self.bn * self.bk // 4 // self.invocations
+
+    def iterations(self, problem: Problem) -> int:
+        """Return how often the loops of an invocation run: over k, and over the tile where that is not written out."""
+        inner = 0 if self.unroll == self.bk else self.bk // self.unroll
+        return super().iterations(problem) * (1 + inner)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Whole vec4 everywhere, and the same number of loads for every invocation."""
+        for name in ("tm", "tn"):
+            value = getattr(self, name)
+            yield value % 4 == 0, f"{name} = {value} must be a multiple of 4: fragments are vec4"
+        yield self.bm % self.tm == 0, f"bm = {self.bm} must be a multiple of tm = {self.tm}"
+        yield self.bn % self.tn == 0, f"bn = {self.bn} must be a multiple of tn = {self.tn}"
+        for name, size in (("A", self.bm), ("B", self.bn)):
+            vectors = size * self.bk // 4
+            yield (
+                vectors % self.invocations == 0,
+                f"the tile of {name} has {vectors} vec4, which {self.invocations} invocations cannot share evenly",
+            )
+        yield self.bk % self.unroll == 0, f"bk = {self.bk} must be a multiple of unroll = {self.unroll}"
+
+
+@dataclass(frozen=True)
+class Blocked(RegisterTiled):
+    """Fetch a tile, wait, multiply it, wait."""
+
+    name = "blocked"
+    summary = "register tiles over workgroup tiles"

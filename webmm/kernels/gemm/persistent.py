@@ -1,0 +1,29 @@
+"""Stage 10: a fixed number of workgroups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.kernels.base import Grid, tunable
+from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.problem import Problem
+
+
+@dataclass(frozen=True)
+class Persistent(RegisterTiled):
+    """As `pipelined` with registers; each workgroup walks over tiles until none is left."""
+
+    name = "persistent"
+    summary = "a fixed number of workgroups walk over the tiles"
+
+    workgroups: int = tunable(528, (132, 264, 396, 528, 1056), "workgroups per matrix")
+
+    @property
+    def grid(self) -> Grid:
+        """At most `workgroups`, each taking every workgroups-th tile."""
+        return Grid(self.bm, self.bn, at_most=self.workgroups)
+
+    def iterations(self, problem: Problem) -> int:
+        """Return how often the loops of an invocation run: over its tiles, and over k in each."""
+        tiles = -(-self.grid.tiles(problem) // min(self.workgroups, self.grid.tiles(problem)))
+        return tiles * (1 + super().iterations(problem))

@@ -1,0 +1,37 @@
+"""Stage 6: tiles in workgroup memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.kernels.base import Grid, Kernel, tunable
+
+
+@dataclass(frozen=True)
+class Shared(Kernel):
+    """A square tile of C per workgroup, one element per invocation; A and B pass through workgroup memory."""
+
+    name = "shared"
+    summary = "square tiles in workgroup memory"
+
+    tile: int = tunable(16, (8, 16, 32), "rows and columns of the tiles of A, B and C")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Invocations along x (columns), y (rows) and z."""
+        return (self.tile, self.tile, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """One tile of A and one of B, in f32."""
+        return 2 * self.tile * self.tile * 4
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.tile, self.tile)
+
+    @property
+    def inner_step(self) -> int:
+        """One tile."""
+        return self.tile

@@ -1,0 +1,48 @@
+"""Stage 7: four elements at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webmm.kernels.base import Grid, Kernel, tunable
+
+
+@dataclass(frozen=True)
+class Vectorized(Kernel):
+    """A (bm, bn) tile of C per workgroup, (1, 4) per invocation; storage and workgroup memory hold vec4."""
+
+    name = "vectorized"
+    summary = "vec4 storage and vec4 tiles"
+    a_vector_axis = "k"
+    b_vector_axis = "n"
+
+    bm: int = tunable(16, (8, 16, 32), "rows of C per workgroup")
+    bn: int = tunable(64, (32, 64, 128), "columns of C per workgroup")
+    bk: int = tunable(32, (16, 32), "inner elements per step")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Invocations along x (columns), y (rows) and z."""
+        return (self.bn // 4, self.bm, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """A (bm, bk) tile of A and a (bk, bn) tile of B, in f32."""
+        return (self.bm + self.bn) * self.bk * 4
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.bm, self.bn)
+
+    @property
+    def inner_step(self) -> int:
+        """One tile."""
+        return self.bk
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Whole vec4 along every tiled axis."""
+        for name in ("bm", "bn", "bk"):
+            value = getattr(self, name)
+            yield value % 4 == 0, f"{name} = {value} must be a multiple of 4: tiles hold vec4"

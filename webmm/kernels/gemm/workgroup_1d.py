@@ -1,0 +1,27 @@
+"""Stage 2: full workgroups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.kernels.base import Grid, Kernel, tunable
+
+
+@dataclass(frozen=True)
+class Workgroup1D(Kernel):
+    """`size` consecutive elements of the flattened C per workgroup."""
+
+    name = "workgroup_1d"
+    summary = "workgroups of 256 in a line"
+
+    size: int = tunable(256, (64, 128, 256), "invocations, and elements of C, per workgroup")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Invocations along x, y and z."""
+        return (self.size, 1, 1)
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per `size` elements."""
+        return Grid(elements=self.size)

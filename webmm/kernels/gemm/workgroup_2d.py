@@ -1,0 +1,28 @@
+"""Stage 3: square workgroups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.kernels.base import Grid, Kernel, tunable
+
+
+@dataclass(frozen=True)
+class Workgroup2D(Kernel):
+    """A (bm, bn) tile of C per workgroup, one element per invocation, lanes along N."""
+
+    name = "workgroup_2d"
+    summary = "workgroups of 16×16, lanes along N"
+
+    bm: int = tunable(16, (4, 8, 16), "rows of C per workgroup")
+    bn: int = tunable(16, (8, 16, 32), "columns of C per workgroup")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Invocations along x (columns), y (rows) and z."""
+        return (self.bn, self.bm, 1)
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.bm, self.bn)

@@ -1,0 +1,90 @@
+"""One dataclass, two views: the bytes of a uniform buffer and the WGSL struct that reads them.
+
+Sizes and alignments are WGSL's (https://www.w3.org/TR/WGSL/#alignment-and-size) for 32-bit scalars and vectors of
+them; the host never states an offset by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import struct
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_type_hints
+
+from webmm.errors import ProblemError
+
+U32 = Annotated[int, "u32"]
+I32 = Annotated[int, "i32"]
+F32 = Annotated[float, "f32"]
+Vec2U = Annotated[tuple[int, int], "vec2<u32>"]
+Vec3U = Annotated[tuple[int, int, int], "vec3<u32>"]
+Vec4U = Annotated[tuple[int, int, int, int], "vec4<u32>"]
+Vec2F = Annotated[tuple[float, float], "vec2<f32>"]
+Vec3F = Annotated[tuple[float, float, float], "vec3<f32>"]
+Vec4F = Annotated[tuple[float, float, float, float], "vec4<f32>"]
+
+_FORMAT = {"u32": "I", "i32": "i", "f32": "f"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of the WGSL struct: its byte offset, type and number of components."""
+
+    name: str
+    type: str
+    scalar: str
+    count: int
+    offset: int
+    doc: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The struct's members in order, and its size in bytes."""
+
+    members: tuple[Member, ...]
+    size: int
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+@functools.cache
+def layout(cls: type[Any]) -> Layout:
+    """Return where WGSL puts each field of the dataclass `cls`; the size is that of a uniform binding."""
+    hints = get_type_hints(cls, include_extras=True)
+    members, offset, align = [], 0, 4
+    for field in dataclasses.fields(cls):
+        wgsl = get_args(hints[field.name])[1]
+        scalar = wgsl[-4:-1] if wgsl.startswith("vec") else wgsl
+        count = int(wgsl[3]) if wgsl.startswith("vec") else 1
+        alignment = {1: 4, 2: 8, 3: 16, 4: 16}[count]
+        offset = _round_up(offset, alignment)
+        members.append(Member(field.name, wgsl, scalar, count, offset, field.metadata.get("doc", "")))
+        offset, align = offset + 4 * count, max(align, alignment)
+    return Layout(tuple(members), _round_up(offset, align))
+
+
+def pack(params: Any) -> bytes:
+    """Return the bytes of the dataclass instance `params` as its WGSL struct lays them out.
+
+    Raises ProblemError where a value does not fit its 32-bit member.
+    """
+    where = layout(type(params))
+    data = bytearray(where.size)
+    for member in where.members:
+        value = getattr(params, member.name)
+        values = value if member.count > 1 else (value,)
+        try:
+            struct.pack_into(f"<{member.count}{_FORMAT[member.scalar]}", data, member.offset, *values)
+        except (struct.error, OverflowError) as error:
+            raise ProblemError(f"{member.name} = {value} does not fit {member.type}; use a smaller problem") from error
+    return bytes(data)
+
+
+def wgsl_struct(cls: type[Any], name: str) -> str:
+    """Return the WGSL declaration of the dataclass `cls` as a struct called `name`."""
+    lines = [f"    {m.name}: {m.type}," + (f" // {m.doc}" if m.doc else "") for m in layout(cls).members]
+    return "\n".join([f"struct {name} {{", *lines, "}"])

@@ -1,0 +1,118 @@
+"""What to compute, apart from how: sizes, element types and the way the matrices lie in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.dtypes import F32, DType, dtype_of
+from webmm.errors import ProblemError
+
+INDEX_LIMIT = 2**32  # shaders index storage with u32
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How a batch of matrices lies in its buffer; every length is in elements.
+
+    Element (row, column) of matrix `i` is at ``offset + i*batch_stride + row*ld + column``, with row and column
+    swapped where `transposed`.
+    """
+
+    ld: int
+    batch_stride: int = 0
+    offset: int = 0
+    transposed: bool = False
+
+    def end(self, rows: int, columns: int, batch: int) -> int:
+        """Return one past the last element of a batch of (rows, columns) matrices."""
+        outer, inner = (columns, rows) if self.transposed else (rows, columns)
+        return self.offset + (batch - 1) * self.batch_stride + (outer - 1) * self.ld + inner
+
+    def vectorizable(self, rows: int, columns: int) -> bool:
+        """Tell whether four neighbours along the contiguous axis can always be read as one vec4."""
+        inner = rows if self.transposed else columns
+        return not any(length % 4 for length in (inner, self.ld, self.batch_stride, self.offset))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """C = A·B for a batch of (m, k) and (k, n) matrices; build one with `gemm()`."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: DType
+    out_dtype: DType
+    a: Operand
+    b: Operand
+    c: Operand
+    op: str = "gemm"
+
+    def __post_init__(self) -> None:
+        for name in ("m", "n", "k", "batch"):
+            if getattr(self, name) < 1:
+                raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, operand, rows, columns in self.operands():
+            if operand.end(rows, columns, self.batch) > INDEX_LIMIT:
+                raise ProblemError(
+                    f"{name} spans {operand.end(rows, columns, self.batch):,} elements; "
+                    f"a shader indexes at most {INDEX_LIMIT:,}: split the product"
+                )
+
+    def operands(self) -> tuple[tuple[str, Operand, int, int], ...]:
+        """Return (name, operand, rows, columns) of A, B and C."""
+        return (
+            ("A", self.a, self.m, self.k),
+            ("B", self.b, self.k, self.n),
+            ("C", self.c, self.m, self.n),
+        )
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: a multiplication and an addition each."""
+        return 2 * self.m * self.n * self.k * self.batch
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least: each operand read once, the result written once."""
+        inputs = (self.m * self.k + self.k * self.n) * self.dtype.itemsize
+        return (inputs + self.m * self.n * self.out_dtype.itemsize) * self.batch
+
+    @property
+    def features(self) -> frozenset[str]:
+        """WebGPU features that storing these element types needs."""
+        return self.dtype.features | self.out_dtype.features
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+def gemm(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    dtype: DType | str = F32,
+    out_dtype: DType | str | None = None,
+    batch: int = 1,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Problem:
+    """Return the problem C (m, n) = A (m, k) · B (k, n) on dense row-major matrices.
+
+    With `transpose_a` A is stored as (k, m), with `transpose_b` B as (n, k). Raises ProblemError for a size below 1, an
+    unsupported dtype, or an operand of more than 2^32 elements.
+    """
+    dtype = dtype_of(dtype)
+    return Problem(
+        m,
+        n,
+        k,
+        batch,
+        dtype,
+        dtype if out_dtype is None else dtype_of(out_dtype),
+        a=Operand(m if transpose_a else k, m * k, transposed=transpose_a),
+        b=Operand(k if transpose_b else n, k * n, transposed=transpose_b),
+        c=Operand(n, m * n),
+    )

@@ -1,0 +1,213 @@
+"""From a kernel and a problem to WGSL text, and to all that a host needs to run it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import jinja2
+
+from webmm.errors import ConfigError
+from webmm.kernels.base import MAX_WORKGROUPS, Grid, Kernel, Specialisation
+from webmm.params import U32, layout, pack, wgsl_struct
+from webmm.problem import Problem
+
+Dialect = Literal["naga", "tint"]
+DIALECTS: tuple[str, ...] = get_args(Dialect)
+ENTRY_POINT = "main"
+
+
+def _doc(text: str) -> Any:
+    return dataclasses.field(metadata={"doc": text})
+
+
+@dataclass(frozen=True)
+class GemmParams:
+    """The uniform of every GEMM kernel; lengths are in elements."""
+
+    m: U32 = _doc("rows of A and C")
+    n: U32 = _doc("columns of B and C")
+    k: U32 = _doc("columns of A, rows of B")
+    lda: U32 = _doc("distance between stored rows of A")
+    ldb: U32 = _doc("distance between stored rows of B")
+    ldc: U32 = _doc("distance between stored rows of C")
+    a_offset: U32 = _doc("first element of A in its buffer")
+    b_offset: U32 = _doc("first element of B")
+    c_offset: U32 = _doc("first element of C")
+    a_batch_stride: U32 = _doc("distance between matrices of the batch")
+    b_batch_stride: U32 = _doc("")
+    c_batch_stride: U32 = _doc("")
+
+    @classmethod
+    def of(cls, p: Problem) -> GemmParams:
+        """Return the uniform for the problem `p`."""
+        return cls(
+            p.m,
+            p.n,
+            p.k,
+            *(operand.ld for _, operand, _, _ in p.operands()),
+            *(operand.offset for _, operand, _, _ in p.operands()),
+            *(operand.batch_stride for _, operand, _, _ in p.operands()),
+        )
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One binding of group 0: its number, name, WebGPU buffer type and WGSL type."""
+
+    binding: int
+    name: str
+    type: str
+    wgsl_type: str
+
+
+@dataclass(frozen=True)
+class Shader:
+    """A rendered kernel, with everything that a host needs to run it."""
+
+    kernel: Kernel
+    dialect: Dialect
+    wgsl: str
+    bindings: tuple[Binding, ...]
+    features: frozenset[str]
+
+    @property
+    def label(self) -> str:
+        """Name for error messages and debuggers."""
+        return str(self.kernel)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what another host needs, in JSON types; lengths in the uniform are bytes."""
+        grid = self.kernel.grid
+        return {
+            "kernel": self.kernel.name,
+            "config": self.kernel.config,
+            "dialect": self.dialect,
+            "entry_point": ENTRY_POINT,
+            "wgsl": self.wgsl,
+            "bindings": [dataclasses.asdict(binding) for binding in self.bindings],
+            "params": {
+                "size": layout(GemmParams).size,
+                "members": [
+                    {"name": m.name, "type": m.type, "offset": m.offset} for m in layout(GemmParams).members
+                ],
+            },
+            "workgroup_size": list(self.kernel.workgroup_size),
+            "grid": grid_rule(grid),
+            "features": sorted(self.features),
+            "limits": {
+                "maxComputeInvocationsPerWorkgroup": self.kernel.invocations,
+                "maxComputeWorkgroupSizeX": self.kernel.workgroup_size[0],
+                "maxComputeWorkgroupSizeY": self.kernel.workgroup_size[1],
+                "maxComputeWorkgroupStorageSize": self.kernel.workgroup_bytes,
+            },
+        }
+
+
+def grid_rule(grid: Grid) -> dict[str, Any]:
+    """Return the grid as data and in words, for hosts in other languages."""
+    if grid.elements:
+        count, tile = f"ceil(m*n / {grid.elements})", {"elements": grid.elements}
+    else:
+        count = f"ceil(m / {grid.tile_m}) * ceil(n / {grid.tile_n})"
+        tile = {"tile_m": grid.tile_m, "tile_n": grid.tile_n}
+    if grid.at_most:
+        count = f"min({count}, {grid.at_most})"
+    words = f"count = {count}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"
+    return {**tile, "at_most": grid.at_most or None, "rule": words}
+
+
+def shader_folder() -> Path:
+    """Return the folder of the templates: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    installed = package / "shaders"
+    return installed if installed.is_dir() else package.parent / "shaders"
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """Return the one Jinja environment; an undefined name is an error."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(shader_folder()),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def tidy(text: str) -> str:
+    """Indent by braces and parentheses and drop blank lines that template tags leave, so that it reads as written."""
+    lines, depth = [], 0
+    for line in map(str.strip, text.splitlines()):
+        code = line.split("//")[0].strip()
+        opened, closed = sum(map(code.count, "{(")), sum(map(code.count, "})"))
+        leading = len(code) - len(code.lstrip("})"))
+        previous = lines[-1] if lines else ""
+        if line or not (previous == "" or previous.endswith("{")):
+            lines.append("    " * (depth - leading) + line if line else "")
+        depth += opened - closed
+    text = "\n".join(lines)
+    return re.sub(r"\n+(\n *\})", r"\1", text).strip() + "\n"
+
+
+def render(kernel: Kernel, problem: Problem, dialect: Dialect = "naga") -> Shader:
+    """Return the shader of `kernel` specialised for `problem`, in the dialect of naga (wgpu) or Tint (browsers).
+
+    Problems that share a specialisation share the shader. Raises ConfigError for an unknown dialect and for tile
+    sizes that cannot work on any device.
+    """
+    if dialect not in DIALECTS:
+        raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
+    if reason := kernel.invalid():
+        raise ConfigError(f"{kernel.name}: {reason}")
+    return _render(kernel, kernel.specialise(problem), problem.features, dialect)
+
+
+@functools.lru_cache(maxsize=4096)
+def _render(kernel: Kernel, spec: Specialisation, features: frozenset[str], dialect: Dialect) -> Shader:
+    bindings = (
+        Binding(0, "params", "uniform", "Params"),
+        Binding(1, "a", "read-only-storage", _array(spec.dtype, spec.vec_a)),
+        Binding(2, "b", "read-only-storage", _array(spec.dtype, spec.vec_b)),
+        Binding(3, "c", "storage", _array(spec.out_dtype, spec.vec_c)),
+    )
+    text = (
+        environment()
+        .get_template(kernel.template)
+        .render(
+            kernel=kernel,
+            s=spec,
+            dialect=dialect,
+            bindings=bindings,
+            constants=_constants(kernel),
+            params_struct=wgsl_struct(GemmParams, "Params"),
+        )
+    )
+    return Shader(kernel, dialect, tidy(text), bindings, features)
+
+
+def _array(scalar: str, vector: bool) -> str:
+    return f"array<vec4<{scalar}>>" if vector else f"array<{scalar}>"
+
+
+def _constants(kernel: Kernel) -> str:
+    """Return integer tunables as WGSL constants; the others steer the template and stand as comments."""
+    lines = []
+    for name, value, doc in kernel.constants:
+        if isinstance(value, int):
+            lines.append(f"const {name.upper()}: u32 = {value}u; // {doc}")
+        else:
+            lines.append(f"// {name} = {value}: {doc}")
+    return "\n".join(lines)
+
+
+@functools.lru_cache(maxsize=1024)
+def params_bytes(problem: Problem) -> bytes:
+    """Return the uniform's bytes for `problem`."""
+    return pack(GemmParams.of(problem))

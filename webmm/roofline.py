@@ -1,0 +1,66 @@
+"""What this device can do at most: f32 multiply-adds and bytes per second, by two micro-kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from webmm.array import Array
+from webmm.device import Device, Launch
+from webmm.kernels.base import MAX_WORKGROUPS
+from webmm.render import Binding, environment, tidy
+from webmm.timing import time_launch
+
+_BINDINGS = (
+    Binding(0, "source", "read-only-storage", "array<vec4f>"),
+    Binding(1, "result", "storage", "array<vec4f>"),
+)
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Measured ceilings of a device."""
+
+    gflops: float  # 10⁹ f32 operations per second, an FMA counted as two
+    gbytes: float  # 10⁹ bytes per second, read and written ones counted
+
+    def attainable(self, flops: float, nbytes: float) -> float:
+        """Return the GFLOP/s that the roofline allows work of `flops` operations on `nbytes` bytes."""
+        return min(self.gflops, self.gbytes * flops / nbytes)
+
+
+def measure(device: Device) -> Roofline:
+    """Measure both ceilings; takes about a second."""
+    return Roofline(max(_fma_rates(device)), _copy_rate(device))
+
+
+def _fma_rates(device: Device) -> Iterator[float]:
+    cpu = device.info.kind == "cpu"
+    workgroups, iterations = (64, 64) if cpu else (4096, 256)
+    for chains, workgroup in ((4, 64), (8, 64), (8, 256)):
+        settings = {"chains": chains, "unroll": 8, "iterations": iterations, "workgroup": workgroup}
+        source, out = device.array(np.full(8, 0.5, np.float32)), device.empty((workgroups * workgroup * 4,))
+        launch = _launch(device, "fma", settings, workgroups, source, out)
+        flops = 2 * 4 * chains * settings["unroll"] * iterations * workgroups * workgroup
+        yield flops / time_launch(device, launch, warm_up=0.1).best_us / 1e3
+
+
+def _copy_rate(device: Device) -> float:
+    """Copy a buffer too large for any cache, within what a binding may hold."""
+    nbytes = min(2**26 if device.info.kind == "cpu" else 2**29, device.capabilities.limit("max-storage-buffer-binding-size"))
+    elements = nbytes // 16 * 4
+    workgroups = -(-elements // (4 * 256))
+    source, out = device.array(np.ones(elements, np.float32)), device.empty((elements,))
+    launch = _launch(device, "copy", {"workgroup": 256}, workgroups, source, out)
+    return 2 * 4 * elements / time_launch(device, launch, warm_up=0.1).best_us / 1e3
+
+
+def _launch(device: Device, name: str, settings: dict[str, Any], workgroups: int, source: Array, result: Array) -> Launch:
+    text = tidy(environment().get_template(f"roofline/{name}.wgsl").render(settings))
+    pipeline = device.compile(text, name, _BINDINGS)
+    buffers = [source.storage.buffer, result.storage.buffer]
+    y = -(-workgroups // MAX_WORKGROUPS)
+    return Launch(pipeline, device.bind(pipeline, buffers), (-(-workgroups // y), y, 1))

@@ -1,0 +1,114 @@
+"""How time is measured, everywhere: warm up by time, then the median of single dispatches.
+
+An idle GPU clocks down: the same kernel has read a third of its speed after two warm-up calls. So the warm-up lasts
+until 0.2 s have passed, however many calls that takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import wgpu
+
+from webmm.device import Device, Launch
+
+WARM_UP = 0.2  # seconds
+SAMPLE_TIME = 0.3  # seconds of timed dispatches aimed at
+MIN_SAMPLES, MAX_SAMPLES = 3, 31
+BATCH_TIME = 0.02  # seconds that one wall-clock sample lasts at least
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median, best and interquartile range of the samples in µs; `clock` is timestamp or wall."""
+
+    median_us: float
+    best_us: float
+    spread_us: float
+    samples: int
+    clock: str
+
+    @classmethod
+    def of(cls, seconds: list[float], clock: str) -> Timing:
+        """Summarise samples in seconds."""
+        us = [s * 1e6 for s in seconds]
+        low, _, high = statistics.quantiles(us, n=4) if len(us) > 1 else (us[0], 0.0, us[0])
+        return cls(statistics.median(us), min(us), high - low, len(us), clock)
+
+
+def sample_count(seconds: float) -> int:
+    """Return how many runs of `seconds` each to time."""
+    return max(MIN_SAMPLES, min(MAX_SAMPLES, int(SAMPLE_TIME / max(seconds, 1e-9))))
+
+
+def time_call(call: Callable[[], object], warm_up: float = WARM_UP) -> Timing:
+    """Time a host function that returns when its work is done."""
+    first = _wall(call)
+    estimate, spent = first, first
+    while spent < warm_up:
+        estimate = _wall(call)
+        spent += estimate
+    return Timing.of([_wall(call) for _ in range(sample_count(estimate))], "wall")
+
+
+def _wall(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP) -> Timing:
+    """Time a dispatch on the device: by timestamp queries where there are any, else by the wall clock."""
+    device.synchronize()
+    _wall(lambda: _submit(device, launch, 1))  # drivers compile at the first dispatch
+    estimate = spent = _wall(lambda: _submit(device, launch, 1))
+    while spent < warm_up:
+        batch = max(1, min(1000, int(BATCH_TIME / estimate)))
+        elapsed = _wall(functools.partial(_submit, device, launch, batch))
+        estimate, spent = elapsed / batch, spent + elapsed
+    samples = sample_count(estimate)
+    if "timestamp-query" in device.capabilities.features:
+        return Timing.of(_timestamps(device, launch, samples), "timestamp")
+    batch = max(1, int(BATCH_TIME / estimate))
+    return Timing.of([_wall(lambda: _submit(device, launch, batch)) / batch for _ in range(samples)], "wall")
+
+
+def _submit(device: Device, launch: Launch, count: int) -> None:
+    encoder = device.wgpu_device.create_command_encoder()
+    for _ in range(count):  # a pass each: dispatches of one pass may overlap
+        compute_pass = encoder.begin_compute_pass()
+        launch.encode(compute_pass)
+        compute_pass.end()
+    device.wgpu_device.queue.submit([encoder.finish()])
+    device.synchronize()
+
+
+def _timestamps(device: Device, launch: Launch, samples: int) -> list[float]:
+    """Return seconds per dispatch, each in a pass of its own between two timestamps."""
+    gpu = device.wgpu_device
+    queries = gpu.create_query_set(type="timestamp", count=2 * samples)
+    usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+    resolved = gpu.create_buffer(size=16 * samples, usage=usage)
+    encoder = gpu.create_command_encoder()
+    for i in range(samples):
+        writes = {"query_set": queries, "beginning_of_pass_write_index": 2 * i, "end_of_pass_write_index": 2 * i + 1}
+        compute_pass = encoder.begin_compute_pass(timestamp_writes=writes)
+        launch.encode(compute_pass)
+        compute_pass.end()
+    encoder.resolve_query_set(queries, 0, 2 * samples, resolved, 0)
+    gpu.queue.submit([encoder.finish()])
+    ticks = np.frombuffer(gpu.queue.read_buffer(resolved), np.uint64).reshape(samples, 2).astype(np.int64)
+    return [float(t) * 1e-9 * _period(gpu) for t in ticks[:, 1] - ticks[:, 0]]
+
+
+def _period(gpu: Any) -> float:
+    """Return nanoseconds per timestamp tick."""
+    from wgpu.backends.wgpu_native import lib
+
+    return float(lib.wgpuQueueGetTimestampPeriod(gpu.queue._internal))
