@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from dataclasses import asdict, dataclass
@@ -42,7 +43,9 @@ class AdapterInfo:
         wanted = wanted.lower()
         if wanted == "gpu":
             return self.kind != "cpu"
-        return wanted == self.kind or any(wanted in text.lower() for text in (self.name, self.vendor, self.backend, self.driver))
+        return wanted == self.kind or any(
+            wanted in text.lower() for text in (self.name, self.vendor, self.backend, self.driver)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as a dict."""
@@ -57,10 +60,8 @@ def _instance() -> None:
     """Leave OpenGL out: it is slow to probe and has no limits that kernels could use."""
     from wgpu.backends.wgpu_native.extras import set_instance_extras
 
-    try:
+    with contextlib.suppress(RuntimeError):  # another user of wgpu in this process has made the instance; it serves
         set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
-    except RuntimeError:
-        pass  # another user of wgpu in this process has made the instance; its adapters serve
 
 
 def adapters() -> list[tuple[AdapterInfo, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,11 +14,10 @@ import numpy as np
 import wgpu
 from numpy.typing import ArrayLike, NDArray
 
-from webmm.adapters import WANTED_FEATURES, adapters, capabilities, choose_adapter
+from webmm.adapters import WANTED_FEATURES, capabilities, choose_adapter
 from webmm.array import Array, Storage
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import (
-    ConfigError,
     DeviceLostError,
     MemoryLimitError,
     ProblemError,
@@ -115,7 +113,9 @@ class Device:
         for limit in ("max-buffer-size", "max-storage-buffer-binding-size"):
             if size > self.capabilities.limit(limit):
                 have = self.capabilities.limit(limit)
-                raise UnsupportedError(f"the array needs {size:,} bytes, {self.capabilities.name} allows {have:,} ({limit})")
+                raise UnsupportedError(
+                    f"the array needs {size:,} bytes, {self.capabilities.name} allows {have:,} ({limit})"
+                )
         with self._lock, _driver_errors(f"allocating {size:,} bytes"):
             return self.wgpu_device.create_buffer(size=size, usage=STORAGE_USAGE)
 
@@ -151,7 +151,9 @@ class Device:
                 {"binding": b.binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": b.type}}
                 for b in bindings
             ]
-            layout = device.create_pipeline_layout(bind_group_layouts=[device.create_bind_group_layout(entries=entries)])
+            layout = device.create_pipeline_layout(
+                bind_group_layouts=[device.create_bind_group_layout(entries=entries)]
+            )
             return device.create_compute_pipeline(
                 label=label, layout=layout, compute={"module": module, "entry_point": ENTRY_POINT}
             )
@@ -223,7 +225,7 @@ class Device:
         return self._uniforms[data]
 
     def run(self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array) -> None:
-        """Compute `problem` with `kernel` from `a` and `b` into `c`; returns once it is queued. Raises as `launch()`."""
+        """Queue `kernel` to compute `problem` from `a` and `b` into `c`; raises as `launch()` does."""
         with self._lock, _driver_errors(kernel.name):
             launch = self.launch(kernel, problem, a, b, c)
             encoder = self.wgpu_device.create_command_encoder()

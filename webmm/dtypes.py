@@ -48,5 +48,7 @@ def dtype_of(spec: DType | DTypeLike | str) -> DType:
     except TypeError as error:
         raise ProblemError(f"{spec!r} is not a dtype; use one of {', '.join(DTYPES)}") from error
     if name not in DTYPES:
-        raise ProblemError(f"dtype {name} is not supported; cast to one of {', '.join(DTYPES)}, e.g. x.astype('float32')")
+        raise ProblemError(
+            f"dtype {name} is not supported; cast to one of {', '.join(DTYPES)}, e.g. x.astype('float32')"
+        )
     return DTYPES[name]

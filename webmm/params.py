@@ -7,7 +7,6 @@ them; the host never states an offset by hand.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import struct
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_type_hints
@@ -51,7 +50,6 @@ def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-@functools.cache
 def layout(cls: type[Any]) -> Layout:
     """Return where WGSL puts each field of the dataclass `cls`; the size is that of a uniform binding."""
     hints = get_type_hints(cls, include_extras=True)

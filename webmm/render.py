@@ -92,9 +92,7 @@ class Shader:
             "bindings": [dataclasses.asdict(binding) for binding in self.bindings],
             "params": {
                 "size": layout(GemmParams).size,
-                "members": [
-                    {"name": m.name, "type": m.type, "offset": m.offset} for m in layout(GemmParams).members
-                ],
+                "members": [{"name": m.name, "type": m.type, "offset": m.offset} for m in layout(GemmParams).members],
             },
             "workgroup_size": list(self.kernel.workgroup_size),
             "grid": grid_rule(grid),
@@ -143,7 +141,8 @@ def environment() -> jinja2.Environment:
 
 def tidy(text: str) -> str:
     """Indent by braces and parentheses and drop blank lines that template tags leave, so that it reads as written."""
-    lines, depth = [], 0
+    lines: list[str] = []
+    depth = 0
     for line in map(str.strip, text.splitlines()):
         code = line.split("//")[0].strip()
         opened, closed = sum(map(code.count, "{(")), sum(map(code.count, "})"))

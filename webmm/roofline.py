@@ -50,7 +50,9 @@ def _fma_rates(device: Device) -> Iterator[float]:
 
 def _copy_rate(device: Device) -> float:
     """Copy a buffer too large for any cache, within what a binding may hold."""
-    nbytes = min(2**26 if device.info.kind == "cpu" else 2**29, device.capabilities.limit("max-storage-buffer-binding-size"))
+    nbytes = min(
+        2**26 if device.info.kind == "cpu" else 2**29, device.capabilities.limit("max-storage-buffer-binding-size")
+    )
     elements = nbytes // 16 * 4
     workgroups = -(-elements // (4 * 256))
     source, out = device.array(np.ones(elements, np.float32)), device.empty((elements,))
@@ -58,7 +60,9 @@ def _copy_rate(device: Device) -> float:
     return 2 * 4 * elements / time_launch(device, launch, warm_up=0.1).best_us / 1e3
 
 
-def _launch(device: Device, name: str, settings: dict[str, Any], workgroups: int, source: Array, result: Array) -> Launch:
+def _launch(
+    device: Device, name: str, settings: dict[str, Any], workgroups: int, source: Array, result: Array
+) -> Launch:
     text = tidy(environment().get_template(f"roofline/{name}.wgsl").render(settings))
     pipeline = device.compile(text, name, _BINDINGS)
     buffers = [source.storage.buffer, result.storage.buffer]

@@ -1,10 +1,10 @@
 // blocked: C = A·B, TM × TN elements of C per invocation out of a BM × BN tile per workgroup.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where four neighbours of a
-// fragment are neighbours in storage; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the
+// contiguous length is a multiple of 4; accumulation in f32.
 // Changed from vectorized: each vec4 of A and B from workgroup memory serves a whole row or column of a TM × TN tile in
 // registers: (TM + TN)/4 loads for TM·TN FMAs. A is transposed on its way in, so that both fragments are vec4.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN + 8·PAD)·BK·4 bytes.
+// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

@@ -1,11 +1,11 @@
 // persistent: C = A·B by a fixed number of workgroups, each of which walks over tiles of C.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where four neighbours of a
-// fragment are neighbours in storage; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the
+// contiguous length is a multiple of 4; accumulation in f32.
 // Changed from pipelined: the grid no longer grows with C. Workgroup w takes tiles w, w + count, w + 2·count …; each
 // tile is written by exactly one. Tiles that are worked on at the same time are neighbours, so that their rows of A and
 // columns of B meet in the L2 cache.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN + 8·PAD)·BK·4 bytes.
+// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -20,27 +20,23 @@ fn main(
 {{ tiles.tile_count() }}
 {{ matrix.bases() }}
 {{ tiles.lanes() }}
-{{ tiles.positions() }}
 {{ tiles.registers() }}
     for (var tile = workgroup.x + workgroup.y * grid.x; tile < tiles_m * tiles_n; tile += grid.x * grid.y) {
 {{ tiles.tile_position() }}
+{{ tiles.positions() }}
 {{ tiles.accumulators() }}
 {{ tiles.fetch("0u") }}
-    workgroupBarrier(); // everyone is done with the last tiles of the tile before
+        workgroupBarrier(); // everyone is done with the last tiles of the tile before
 {{ tiles.put() }}
-    workgroupBarrier(); // the first tiles are complete before anyone reads them
-    for (var k0 = 0u; k0 < params.k; k0 += BK) {
-        let more = k0 + BK < params.k;
-        if (more) {
-{{ tiles.fetch("k0 + BK") }}
-        }
+        workgroupBarrier(); // the first tiles are complete before anyone reads them
+        for (var k0 = BK; k0 < params.k; k0 += BK) {
+{{ tiles.fetch("k0") }}
 {{ tiles.multiply() }}
-        if (more) {
             workgroupBarrier(); // everyone is done with the tiles before they are overwritten
 {{ tiles.put() }}
             workgroupBarrier(); // the tiles are complete before anyone reads them
         }
-    }
+{{ tiles.multiply() }}
 {{ tiles.store() }}
     }
 }

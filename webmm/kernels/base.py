@@ -69,14 +69,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Specialisation:
-    """The choices that a template takes besides the tile sizes; one compiled shader serves all problems that share it."""
+    """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
 
     dtype: str
     out_dtype: str
     f16: bool
     trans_a: bool
     trans_b: bool
-    vec_a: bool  # A, B, C are bound as vec4: their contiguous lengths are multiples of 4, along the axis wanted
+    vec_a: bool  # A, B, C are bound as vec4: their contiguous lengths are multiples of 4
     vec_b: bool
     vec_c: bool
     edge_m: bool  # the last tile hangs over the end of C's rows, its columns, or the inner dimension
@@ -91,9 +91,8 @@ class Kernel:
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    a_vector_axis: ClassVar[str] = ""  # the axis, "m" or "k", along which the kernel reads A as vec4
-    b_vector_axis: ClassVar[str] = ""  # "n" where it reads B, and writes C, as vec4
-    may_be_zero: ClassVar[frozenset[str]] = frozenset()  # tunables for which 0 means "none"
+    a_vector_axis: ClassVar[str] = ""  # along which axis the kernel can read A as vec4: "m", "k" or "any"
+    b_vector_axis: ClassVar[str] = ""  # likewise B: "k", "n" or "any"; such a kernel writes C as vec4, too
 
     @property
     def template(self) -> str:
@@ -157,9 +156,8 @@ class Kernel:
     def invalid(self) -> str | None:
         """Return why these tile sizes cannot work anywhere, or None."""
         for name, value, _ in self.constants:
-            least = 0 if name in self.may_be_zero else 1
-            if isinstance(value, int) and value < least:
-                return f"{name} must be at least {least}, not {value}"
+            if isinstance(value, int) and value < 1:
+                return f"{name} must be at least 1, not {value}"
         for field in dataclasses.fields(self):
             value, candidates = getattr(self, field.name), field.metadata["candidates"]
             if isinstance(value, str) and value not in candidates:
@@ -208,9 +206,9 @@ class Kernel:
             f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
             trans_a=p.a.transposed,
             trans_b=p.b.transposed,
-            vec_a=self.a_vector_axis == contiguous_a and p.a.vectorizable(p.m, p.k),
-            vec_b=self.b_vector_axis == contiguous_b and p.b.vectorizable(p.k, p.n),
-            vec_c=self.b_vector_axis == "n" and p.c.vectorizable(p.m, p.n),
+            vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.vectorizable(p.m, p.k),
+            vec_b=self.b_vector_axis in (contiguous_b, "any") and p.b.vectorizable(p.k, p.n),
+            vec_c=bool(self.b_vector_axis) and p.c.vectorizable(p.m, p.n),
             edge_m=ragged or p.m % grid.tile_m != 0,
             edge_n=ragged or p.n % grid.tile_n != 0,
             edge_k=p.k % self.inner_step != 0,

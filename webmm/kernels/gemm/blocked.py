@@ -13,17 +13,15 @@ from webmm.problem import Problem
 class RegisterTiled(Kernel):
     """What the register-tiled stages share: (tm, tn) of C per invocation out of a (bm, bn) tile per workgroup."""
 
-    a_vector_axis = "m"
-    b_vector_axis = "n"
-    may_be_zero = frozenset({"pad"})
+    a_vector_axis = "any"
+    b_vector_axis = "any"
 
     bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
     bn: int = tunable(128, (32, 64, 128), "columns of C per workgroup")
     bk: int = tunable(16, (8, 16, 32), "inner elements per step")
     tm: int = tunable(8, (4, 8), "rows of C per invocation")
-    tn: int = tunable(8, (4, 8), "columns of C per invocation")
-    unroll: int = tunable(16, (1, 4, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
-    pad: int = tunable(1, (0, 1), "vec4 added to each row of a tile, so that stores of a column hit different banks")
+    tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
+    unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
     group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
 
     @property
@@ -48,8 +46,8 @@ class RegisterTiled(Kernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """A (bk, bm) tile of A and a (bk, bn) tile of B per buffer, in f32, with padding."""
-        return self.buffers * (self.bm + self.bn + 8 * self.pad) * self.bk * 4
+        """A (bk, bm) tile of A and a (bk, bn) tile of B per buffer, in f32."""
+        return self.buffers * (self.bm + self.bn) * self.bk * 4
 
     @property
     def grid(self) -> Grid:
@@ -78,7 +76,7 @@ class RegisterTiled(Kernel):
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole vec4 everywhere, and the same number of loads for every invocation."""
-        for name in ("tm", "tn"):
+        for name in ("tm", "tn", "bk"):
             value = getattr(self, name)
             yield value % 4 == 0, f"{name} = {value} must be a multiple of 4: fragments are vec4"
         yield self.bm % self.tm == 0, f"bm = {self.bm} must be a multiple of tm = {self.tm}"
