@@ -126,7 +126,10 @@ class Kernel:
         return 1
 
     def iterations(self, problem: Problem) -> int:
-        """Return how often the loops of an invocation run, loops over constants aside: drivers unroll those."""
+        """Return how often the loops of an invocation run, loops over constants aside: drivers unroll those.
+
+        A loop within a loop counts once more than it runs: the pass that finds it finished counts, too.
+        """
         step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
         return _ceil_div(problem.k, step)
 

@@ -71,7 +71,7 @@ class RegisterTiled(Kernel):
 
     def iterations(self, problem: Problem) -> int:
         """Return how often the loops of an invocation run: over k, and over the tile where that is not written out."""
-        inner = 0 if self.unroll == self.bk else self.bk // self.unroll
+        inner = 0 if self.unroll == self.bk else self.bk // self.unroll + 1
         return super().iterations(problem) * (1 + inner)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:

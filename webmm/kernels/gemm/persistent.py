@@ -26,4 +26,4 @@ class Persistent(RegisterTiled):
     def iterations(self, problem: Problem) -> int:
         """Return how often the loops of an invocation run: over its tiles, and over k in each."""
         tiles = -(-self.grid.tiles(problem) // min(self.workgroups, self.grid.tiles(problem)))
-        return tiles * (1 + super().iterations(problem))
+        return tiles * (2 + super().iterations(problem))

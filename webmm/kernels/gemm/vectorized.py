@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import Grid, Kernel, tunable
+from webmm.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Vectorized(Kernel):
     def inner_step(self) -> int:
         """One tile."""
         return self.bk
+
+    def iterations(self, problem: Problem) -> int:
+        """Return how often the loops of an invocation run: over k, and in each step over its loads of A and of B."""
+        loads = sum(-(-size * self.bk // 4 // self.invocations) + 1 for size in (self.bm, self.bn))
+        return super().iterations(problem) * (1 + loads)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole vec4 along every tiled axis."""
