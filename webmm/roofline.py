@@ -14,10 +14,30 @@ from webmm.kernels.base import MAX_WORKGROUPS
 from webmm.render import Binding, environment, tidy
 from webmm.timing import time_launch
 
-_BINDINGS = (
+BINDINGS = (
     Binding(0, "source", "read-only-storage", "array<vec4f>"),
     Binding(1, "result", "storage", "array<vec4f>"),
 )
+COPY_WORKGROUP = 256
+
+
+@dataclass(frozen=True)
+class FmaVariant:
+    """One way to ask for the FMA rate: the template's settings, and how many workgroups run it."""
+
+    settings: dict[str, int]
+    workgroups: int
+
+    @property
+    def invocations(self) -> int:
+        """Invocations in all; each writes one vec4."""
+        return self.workgroups * self.settings["workgroup"]
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one dispatch."""
+        s = self.settings
+        return 2 * 4 * s["chains"] * s["unroll"] * s["iterations"] * self.invocations
 
 
 @dataclass(frozen=True)
@@ -37,26 +57,33 @@ def measure(device: Device) -> Roofline:
     return Roofline(max(_fma_rates(device)), _copy_rate(device))
 
 
-def _fma_rates(device: Device) -> Iterator[float]:
-    cpu = device.info.kind == "cpu"
+def fma_variants(cpu: bool) -> Iterator[FmaVariant]:
+    """Yield what to try; the device's rate is the best of them."""
     workgroups, iterations = (64, 64) if cpu else (4096, 256)
     for chains, workgroup in ((4, 64), (8, 64), (8, 256)):
         settings = {"chains": chains, "unroll": 8, "iterations": iterations, "workgroup": workgroup}
-        source, out = device.array(np.full(8, 0.5, np.float32)), device.empty((workgroups * workgroup * 4,))
-        launch = _launch(device, "fma", settings, workgroups, source, out)
-        flops = 2 * 4 * chains * settings["unroll"] * iterations * workgroups * workgroup
-        yield flops / time_launch(device, launch, warm_up=0.1).best_us / 1e3
+        yield FmaVariant(settings, workgroups)
+
+
+def copy_bytes(cpu: bool) -> int:
+    """Return the size of a buffer too large for any cache."""
+    return 1 << (26 if cpu else 29)
+
+
+def _fma_rates(device: Device) -> Iterator[float]:
+    for variant in fma_variants(device.info.kind == "cpu"):
+        source, out = device.array(np.full(8, 0.5, np.float32)), device.empty((variant.invocations * 4,))
+        launch = _launch(device, "fma", variant.settings, variant.workgroups, source, out)
+        yield variant.flops / time_launch(device, launch, warm_up=0.1).best_us / 1e3
 
 
 def _copy_rate(device: Device) -> float:
-    """Copy a buffer too large for any cache, within what a binding may hold."""
-    nbytes = min(
-        2**26 if device.info.kind == "cpu" else 2**29, device.capabilities.limit("max-storage-buffer-binding-size")
-    )
-    elements = nbytes // 16 * 4
-    workgroups = -(-elements // (4 * 256))
+    """Copy a large buffer, within what a binding may hold."""
+    limit = device.capabilities.limit("max-storage-buffer-binding-size")
+    elements = min(copy_bytes(device.info.kind == "cpu"), limit) // 16 * 4
+    workgroups = -(-elements // (4 * COPY_WORKGROUP))
     source, out = device.array(np.ones(elements, np.float32)), device.empty((elements,))
-    launch = _launch(device, "copy", {"workgroup": 256}, workgroups, source, out)
+    launch = _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, out)
     return 2 * 4 * elements / time_launch(device, launch, warm_up=0.1).best_us / 1e3
 
 
@@ -64,7 +91,7 @@ def _launch(
     device: Device, name: str, settings: dict[str, Any], workgroups: int, source: Array, result: Array
 ) -> Launch:
     text = tidy(environment().get_template(f"roofline/{name}.wgsl").render(settings))
-    pipeline = device.compile(text, name, _BINDINGS)
+    pipeline = device.compile(text, name, BINDINGS)
     buffers = [source.storage.buffer, result.storage.buffer]
     y = -(-workgroups // MAX_WORKGROUPS)
     return Launch(pipeline, device.bind(pipeline, buffers), (-(-workgroups // y), y, 1))

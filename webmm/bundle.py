@@ -1,0 +1,308 @@
+"""The web page's folder: the page itself, every shader that it may run, and products to check them with.
+
+A browser never assembles a shader. Each combination of kernel, tile sizes and specialisation is a file, rendered here
+by the same `render()` that Python runs and named after its content; `bundle/index.json` says which file serves which
+problem. A problem is served by the most special shader that covers it: one with boundary checks is right for aligned
+sizes, too, so the tiles that matter come in every specialisation and the others in a few.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from webmm import __version__, choose, roofline, timing
+from webmm.dtypes import DTYPES, F32, DType
+from webmm.errors import ConfigError
+from webmm.kernels import LADDER
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, Specialisation
+from webmm.params import layout
+from webmm.problem import Problem, gemm
+from webmm.records import SCHEMA as RECORDS
+from webmm.render import ENTRY_POINT, GemmParams, Shader, environment, render, tidy
+
+SCHEMA = "webmm.bundle/1"
+MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
+
+# The flags of a specialisation, from its lowest bit: how a page looks a shader up. Its matrices are dense, row-major.
+FLAGS = ("vec_a", "vec_b", "vec_c", "edge_m", "edge_n", "edge_k", "long_k")
+
+# Tunables that no slider moves, and how large others grow there: what a picture can show, in a few megabytes.
+HELD = ("unroll", "group", "workgroups")
+LARGEST = {"bk": 16, "tn": 8}
+
+CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
+
+
+def web_folder() -> Path:
+    """Return the folder of the page's own files: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    installed = package / "web"
+    return installed if installed.is_dir() else package.parent / "web"
+
+
+def recommended(cls: type[Kernel]) -> list[Kernel]:
+    """Return the configurations of a stage that are run without anyone asking: its default, and what `choose` picks."""
+    chosen = [kernel for kernel in (*choose.GPU, *choose.CPU) if type(kernel) is cls]
+    return list(dict.fromkeys([cls(), *chosen]))
+
+
+def configurations(cls: type[Kernel]) -> list[Kernel]:
+    """Return every configuration of a stage that the page offers, the recommended ones first."""
+    default = cls()
+    names = [f.name for f in dataclasses.fields(cls)]
+    choices = []
+    for f in dataclasses.fields(cls):
+        largest = LARGEST.get(f.name)
+        movable = [c for c in f.metadata["candidates"] if largest is None or c <= largest]
+        choices.append([getattr(default, f.name)] if f.name in HELD else movable)
+    kernels = (cls(**_fitting(dict(zip(names, values, strict=True)))) for values in itertools.product(*choices))
+    return list(dict.fromkeys([*recommended(cls), *(kernel for kernel in kernels if kernel.invalid() is None)]))
+
+
+def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the tunables with `unroll` no longer than the tile that it walks."""
+    if "unroll" in settings:
+        settings["unroll"] = min(settings["unroll"], settings["bk"])
+    return settings
+
+
+def problems(kernel: Kernel, dtype: DType, every: bool) -> Iterator[Problem]:
+    """Yield a problem for each specialisation: every one there is, or what fits, whole vectors at edges, and the rest.
+
+    Lengths of 4 tiles fit; 4 more hang over an edge in whole vectors; 1 more in single elements.
+    """
+    grid, step = kernel.grid, kernel.inner_step
+    tiles = (grid.elements or grid.tile_m, grid.elements or grid.tile_n, step)
+    lengths = [(4 * tile, 4 * tile + 4, 4 * tile + 1) for tile in tiles]
+    for m, n, k in itertools.product(*lengths) if every else zip(*lengths, strict=True):
+        yield gemm(m, n, k, dtype=dtype)
+        if step == 1:  # such loops are written differently where k is beyond what some drivers count
+            yield gemm(m, n, 4 * LOOP_LIMIT + k % 4, dtype=dtype)
+
+
+def flags(spec: Specialisation) -> int:
+    """Return the specialisation as a number, bit i for `FLAGS[i]`."""
+    return sum(1 << i for i, name in enumerate(FLAGS) if getattr(spec, name))
+
+
+@dataclass
+class _Files:
+    """Texts stored under the hash of their content, so that equal ones are one file."""
+
+    folder: Path
+    count: int = 0
+    names: set[str] = field(default_factory=set)
+
+    def add(self, text: str) -> str:
+        name = hashlib.sha256(text.encode()).hexdigest()[:10]
+        if name not in self.names:
+            self.names.add(name)
+            (self.folder / f"{name}.wgsl").write_text(text, encoding="utf-8")
+        return name
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `build` wrote."""
+
+    folder: Path
+    shaders: int
+    files: int
+    nbytes: int
+    first_load: int  # bytes that a visitor fetches before the first click
+
+
+def build(out: Path, *, force: bool = False) -> Summary:
+    """Write the page and its bundle to the folder `out`, ready for any static host.
+
+    Raises ConfigError where `out` is a file, or holds something that is no bundle and `force` is not given.
+    """
+    _clear(out, force)
+    shutil.copytree(web_folder(), out, dirs_exist_ok=True, ignore=_not_published)
+    bundle = out / "bundle"
+    (bundle / "shaders").mkdir(parents=True)
+    files = _Files(bundle / "shaders")
+    index = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "records": RECORDS,
+        "entry_point": ENTRY_POINT,
+        "max_workgroups": MAX_WORKGROUPS,
+        "loop_limit": LOOP_LIMIT,
+        "flags": FLAGS,
+        "params": _params(),
+        "bindings": [dataclasses.asdict(b) for b in render(LADDER[0](), gemm(1, 1, 1), "tint").bindings],
+        "timing": _timing(),
+        "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in DTYPES.values()},
+        "choices": _choices(),
+        "roofline": _roofline(files),
+        "kernels": [_kernel(cls, files) for cls in LADDER],
+        "cases": _cases(bundle / "cases"),
+    }
+    (bundle / "index.json").write_text(json.dumps(index, separators=(",", ":")) + "\n", encoding="utf-8")
+    return _summary(out, len(files.names))
+
+
+def _clear(out: Path, force: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out} is a file; name a folder for the page")
+    if out.is_dir() and any(out.iterdir()):
+        if not (force or (out / MARKER).is_file()):
+            raise ConfigError(f"{out} holds other files; name an empty folder, or use --force to write among them")
+        shutil.rmtree(out / "bundle", ignore_errors=True)
+
+
+def _not_published(folder: str, names: list[str]) -> list[str]:
+    """Return what lies beside the page but serves its development only."""
+    del folder
+    tools = {"node_modules", "package.json", "package-lock.json", "tsconfig.json", ".npmrc", "README.md"}
+    return [name for name in names if name in tools]
+
+
+def _summary(out: Path, shaders: int) -> Summary:
+    paths = [path for path in out.rglob("*") if path.is_file()]
+    lazy = {".wgsl", ".npy"}
+    sizes = {path: path.stat().st_size for path in paths}
+    first = sum(size for path, size in sizes.items() if path.suffix not in lazy)
+    return Summary(out, shaders, len(paths), sum(sizes.values()), first)
+
+
+# The index
+
+
+def _params() -> dict[str, Any]:
+    where = layout(GemmParams)
+    return {"size": where.size, "members": {m.name: m.offset for m in where.members}}
+
+
+def _timing() -> dict[str, Any]:
+    return {
+        "warm_up": timing.WARM_UP,
+        "sample_time": timing.SAMPLE_TIME,
+        "min_samples": timing.MIN_SAMPLES,
+        "max_samples": timing.MAX_SAMPLES,
+        "batch_time": timing.BATCH_TIME,
+    }
+
+
+def _choices() -> dict[str, Any]:
+    def named(kernels: Iterable[Kernel]) -> list[dict[str, Any]]:
+        return [{"kernel": kernel.name, "config": kernel.config} for kernel in kernels]
+
+    return {"enough_tiles": choose.ENOUGH_TILES, "gpu": named(choose.GPU), "cpu": named(choose.CPU)}
+
+
+def _kernel(cls: type[Kernel], files: _Files) -> dict[str, Any]:
+    default = cls()
+    return {
+        "name": cls.name,
+        "summary": cls.summary,
+        "changed": changed(default),
+        "vector_axes": [cls.a_vector_axis, cls.b_vector_axis],
+        "tunables": [
+            {"name": f.name, "doc": f.metadata["doc"], "default": f.default, "candidates": f.metadata["candidates"]}
+            for f in dataclasses.fields(cls)
+        ],
+        "configs": [_config(kernel, files) for kernel in configurations(cls)],
+    }
+
+
+def _config(kernel: Kernel, files: _Files) -> dict[str, Any]:
+    main = kernel in recommended(type(kernel))
+    grid = kernel.grid
+    return {
+        "config": list(kernel.config.values()),
+        "workgroup_size": kernel.workgroup_size,
+        "workgroup_bytes": kernel.workgroup_bytes,
+        "inner_step": kernel.inner_step,
+        "grid": dataclasses.asdict(grid),
+        "shaders": {
+            dtype.name: _specialisations(kernel, dtype, main, files)
+            for dtype in DTYPES.values()
+            if main or dtype == F32
+        },
+    }
+
+
+def _specialisations(kernel: Kernel, dtype: DType, every: bool, files: _Files) -> dict[str, str]:
+    """Return which file serves which flags; only one name per content and per flags that matter."""
+    served: dict[str, str] = {}
+    for problem in problems(kernel, dtype, every):
+        key = str(flags(kernel.specialise(problem)))
+        if key not in served:
+            served[key] = files.add(shader(kernel, problem).wgsl)
+    return served
+
+
+def shader(kernel: Kernel, problem: Problem) -> Shader:
+    """Return what the page runs for `problem`, where the bundle holds its very specialisation."""
+    return render(kernel, problem, "tint")
+
+
+def changed(kernel: Kernel) -> str:
+    """Return what a stage says, in its template's header, of the step from the stage before."""
+    words: list[str] = []
+    for line in render(kernel, gemm(4, 4, 4), "tint").wgsl.splitlines():
+        comment = line.removeprefix("//").strip()
+        if comment.startswith(("Changed from", "First stage")):
+            words = [comment]
+        elif words and (not line.startswith("//") or comment.startswith(("Shapes:", "Workgroup memory:"))):
+            break
+        elif words:
+            words.append(comment)
+    return " ".join(words)
+
+
+def _roofline(files: _Files) -> dict[str, Any]:
+    """Return the micro-kernels that measure a device's ceilings, for a GPU and for a CPU that plays one."""
+
+    def text(name: str, settings: dict[str, Any]) -> str:
+        return files.add(tidy(environment().get_template(f"roofline/{name}.wgsl").render(settings)))
+
+    def rates(cpu: bool) -> dict[str, Any]:
+        return {
+            "fma": [
+                {"shader": text("fma", v.settings), "workgroups": v.workgroups, "flops": v.flops, "results": v.invocations}
+                for v in roofline.fma_variants(cpu)
+            ],
+            "copy": {
+                "shader": text("copy", {"workgroup": roofline.COPY_WORKGROUP}),
+                "nbytes": roofline.copy_bytes(cpu),
+            },
+        }
+
+    bindings = [dataclasses.asdict(b) for b in roofline.BINDINGS]
+    return {"bindings": bindings, "copy_workgroup": roofline.COPY_WORKGROUP, "gpu": rates(False), "cpu": rates(True)}
+
+
+# Products to check the shaders with
+
+
+def _cases(folder: Path) -> list[dict[str, Any]]:
+    """Write A, B (float16, so that any dtype holds them exactly) and NumPy's A·B (float64) of each case."""
+    folder.mkdir()
+    rng = np.random.default_rng(2024)
+    rows = []
+    for m, n, k in CASES:
+        a = (rng.random((m, k)) - 0.5).astype(np.float16)
+        b = (rng.random((k, n)) - 0.5).astype(np.float16)
+        files: dict[str, NDArray[Any]] = {"a": a, "b": b, "c": a.astype(np.float64) @ b.astype(np.float64)}
+        for name, array in files.items():
+            np.save(folder / f"{m}x{n}x{k}.{name}.npy", array, allow_pickle=False)
+        rows.append({"m": m, "n": n, "k": k, "flags": _expected_flags(m, n, k)})
+    return rows
+
+
+def _expected_flags(m: int, n: int, k: int) -> dict[str, int]:
+    """Return the specialisation that Python gives each stage here, which the page's own choice is tested against."""
+    return {cls.name: flags(cls().specialise(gemm(m, n, k))) for cls in LADDER}
