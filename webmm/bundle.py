@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from webmm import __version__, choose, roofline, timing
 from webmm.dtypes import DTYPES, F32, DType
@@ -272,17 +273,22 @@ def _roofline(files: _Files) -> dict[str, Any]:
     def rates(cpu: bool) -> dict[str, Any]:
         return {
             "fma": [
-                {"shader": text("fma", v.settings), "workgroups": v.workgroups, "flops": v.flops, "results": v.invocations}
-                for v in roofline.fma_variants(cpu)
+                {
+                    "shader": text("fma", variant.settings),
+                    "workgroups": variant.workgroups,
+                    "results": variant.invocations,
+                    "flops": variant.flops,
+                }
+                for variant in roofline.fma_variants(cpu)
             ],
             "copy": {
                 "shader": text("copy", {"workgroup": roofline.COPY_WORKGROUP}),
+                "workgroup": roofline.COPY_WORKGROUP,
                 "nbytes": roofline.copy_bytes(cpu),
             },
         }
 
-    bindings = [dataclasses.asdict(b) for b in roofline.BINDINGS]
-    return {"bindings": bindings, "copy_workgroup": roofline.COPY_WORKGROUP, "gpu": rates(False), "cpu": rates(True)}
+    return {"bindings": [dataclasses.asdict(b) for b in roofline.BINDINGS], "gpu": rates(False), "cpu": rates(True)}
 
 
 # Products to check the shaders with
