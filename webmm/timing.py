@@ -66,20 +66,21 @@ def _wall(call: Callable[[], object]) -> float:
 def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP) -> Timing:
     """Time a dispatch on the device: by timestamp queries where there are any, else by the wall clock."""
     device.synchronize()
-    _wall(lambda: _submit(device, launch, 1))  # drivers compile at the first dispatch
-    estimate = spent = _wall(lambda: _submit(device, launch, 1))
+    _wall(lambda: submit(device, launch))  # drivers compile at the first dispatch
+    estimate = spent = _wall(lambda: submit(device, launch))
     while spent < warm_up:
         batch = max(1, min(1000, int(BATCH_TIME / estimate)))
-        elapsed = _wall(functools.partial(_submit, device, launch, batch))
+        elapsed = _wall(functools.partial(submit, device, launch, batch))
         estimate, spent = elapsed / batch, spent + elapsed
     samples = sample_count(estimate)
     if "timestamp-query" in device.capabilities.features:
         return Timing.of(_timestamps(device, launch, samples), "timestamp")
     batch = max(1, int(BATCH_TIME / estimate))
-    return Timing.of([_wall(lambda: _submit(device, launch, batch)) / batch for _ in range(samples)], "wall")
+    return Timing.of([_wall(lambda: submit(device, launch, batch)) / batch for _ in range(samples)], "wall")
 
 
-def _submit(device: Device, launch: Launch, count: int) -> None:
+def submit(device: Device, launch: Launch, count: int = 1) -> None:
+    """Run `launch` `count` times and wait until that is done."""
     encoder = device.wgpu_device.create_command_encoder()
     for _ in range(count):  # a pass each: dispatches of one pass may overlap
         compute_pass = encoder.begin_compute_pass()

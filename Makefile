@@ -1,0 +1,37 @@
+# make bench: set everything up, run the ladder, print the table.   make test: set everything up, run every test.
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: bench test lint unit wheel clean
+
+bench: $(VENV)/bench tools/ensure-vulkan
+	tools/ensure-vulkan $(BIN)/webmm
+	$(BIN)/webmm bench $(ARGS)
+
+test: $(VENV)/dev
+	tools/ensure-vulkan $(BIN)/webmm
+	tools/ensure-naga
+	tools/ensure-browser
+	$(MAKE) lint
+	$(BIN)/webmm check
+	$(BIN)/pytest $(ARGS)
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+unit: $(VENV)/dev
+	$(BIN)/pytest tests/unit $(ARGS)
+
+$(VENV)/bench: pyproject.toml tools/make-venv
+	tools/make-venv $(VENV) plot
+	touch $@
+
+$(VENV)/dev: pyproject.toml tools/make-venv
+	tools/make-venv $(VENV) plot,dev
+	touch $@ $(VENV)/bench
+
+clean:
+	rm -rf $(VENV) .tools dist build

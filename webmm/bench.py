@@ -1,0 +1,221 @@
+"""Running the ladder: which sizes, within which time, checked before it is timed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from webmm import __version__, roofline, timing
+from webmm.array import Array
+from webmm.device import Device
+from webmm.dtypes import F32
+from webmm.errors import ShaderError, UnsupportedError, WebmmError
+from webmm.kernels.base import Kernel
+from webmm.problem import Problem, gemm
+from webmm.records import Record, Status
+from webmm.verify import Checker, bound
+
+CPU_STAGE = "cpu"
+DEFAULT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
+SIZES_SHOWN = 4
+CASE_OVERHEAD = 0.6  # seconds that compiling, checking and warming up take on top of the timed runs
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a bench is: what runs now, how many cases are done, and seconds left by its own estimate."""
+
+    label: str
+    done: int
+    total: int
+    seconds_left: float
+
+
+def default_sizes(ceiling: roofline.Roofline) -> list[int]:
+    """Return the four largest default sizes at which a product at the peak rate takes at most 0.1 s."""
+    fitting = [n for n in DEFAULT_SIZES if 2 * n**3 <= 0.1 * ceiling.gflops * 1e9]
+    return fitting[-SIZES_SHOWN:] or [DEFAULT_SIZES[0]]
+
+
+@dataclass
+class Operands:
+    """One problem's matrices, on both sides."""
+
+    problem: Problem
+    checker: Checker
+    a: Array
+    b: Array
+
+    @classmethod
+    def random(cls, device: Device, problem: Problem) -> Operands:
+        """Draw A and B uniformly from [-0.5, 0.5), always the same."""
+        rng = np.random.default_rng(0)
+        dtype = problem.dtype.numpy
+        a = (rng.random((problem.m, problem.k), np.float32) - 0.5).astype(dtype)
+        b = (rng.random((problem.k, problem.n), np.float32) - 0.5).astype(dtype)
+        return cls(problem, Checker(problem, a, b), device.array(a), device.array(b))
+
+
+@dataclass
+class Bench:
+    """Kernels × sizes on a device. A case is left out, and said so, where one run would outlast `budget`/40 seconds."""
+
+    device: Device
+    kernels: Sequence[Kernel]
+    sizes: Sequence[tuple[int, int, int]]
+    dtype: str = "float32"
+    budget: float = 60.0
+    ceiling: roofline.Roofline | None = None
+    on_progress: Callable[[Progress], object] = lambda progress: None
+    _rates: dict[Kernel, float] = field(default_factory=dict)  # operations per second, of the last size
+
+    def run(self) -> Iterator[Record]:
+        """Yield a record for NumPy and each kernel, size by size, smallest first."""
+        self.ceiling = self.ceiling or roofline.measure(self.device)
+        start, done = time.perf_counter(), 0
+        problems = sorted((gemm(*size, dtype=self.dtype) for size in self.sizes), key=lambda p: p.flops)
+        total = len(problems) * (1 + len(self.kernels))
+        for problem in problems:
+            try:
+                operands = Operands.random(self.device, problem)
+            except WebmmError as error:
+                yield from (self._without(problem, kernel, "unsupported", str(error)) for kernel in self.kernels)
+                continue
+            self._tell(CPU_STAGE, problem, done, total, start)
+            yield self._numpy(operands)
+            done += 1
+            # The fastest at the last size first: what a budget leaves out is then what matters least.
+            for kernel in sorted(self.kernels, key=lambda kernel: -self._rates.get(kernel, 0)):
+                self._tell(kernel.name, problem, done, total, start)
+                spent = time.perf_counter() - start
+                yield self._case(kernel, operands, spent)
+                done += 1
+
+    def _tell(self, name: str, problem: Problem, done: int, total: int, start: float) -> None:
+        spent = time.perf_counter() - start
+        left = spent / done * (total - done) if done else self.budget
+        self.on_progress(Progress(f"{name} {problem}", done, total, min(left, max(0.0, self.budget - spent))))
+
+    def _case(self, kernel: Kernel, operands: Operands, spent: float) -> Record:
+        problem = operands.problem
+        if reason := kernel.check(problem, self.device.capabilities):
+            return self._without(problem, kernel, "unsupported", reason)
+        if spent + CASE_OVERHEAD > self.budget:
+            return self._without(problem, kernel, "skipped", f"the budget of {self.budget:.0f} s is used up")
+        try:
+            if reason := self._too_slow(kernel, problem):
+                return self._without(problem, kernel, "skipped", reason)
+            return self._measure(kernel, operands)
+        except UnsupportedError as error:
+            return self._without(problem, kernel, "unsupported", str(error))
+        except ShaderError as error:
+            return self._without(problem, kernel, "compile", str(error))
+        except WebmmError as error:
+            return self._without(problem, kernel, "runtime", str(error))
+
+    def _too_slow(self, kernel: Kernel, problem: Problem) -> str | None:
+        limit = self.budget / 40
+        rate = self._rates.get(kernel) or self._probe(kernel, problem)
+        predicted = problem.flops / rate
+        if predicted <= limit:
+            return None
+        return (
+            f"one run would take about {predicted:.1f} s at the {rate / 1e9:.3g} GFLOP/s reached before; "
+            f"the limit is {limit:.1f} s (--budget raises it)"
+        )
+
+    def _probe(self, kernel: Kernel, problem: Problem) -> float:
+        """Return the rate on a growing cube, until a run takes 20 ms or the cube is as large as the problem."""
+        n, rate = 64, 1.0
+        size = round((problem.m * problem.n * problem.k) ** (1 / 3))
+        while n <= max(64, size):
+            cube = gemm(n, n, n, dtype=self.dtype)
+            if kernel.check(cube, self.device.capabilities):
+                break
+            operands = Operands.random(self.device, cube)
+            c = self.device.empty((n, n), cube.out_dtype)
+            launch = self.device.launch(kernel, cube, operands.a, operands.b, c)
+            timing.submit(self.device, launch)  # drivers compile at the first dispatch
+            start = time.perf_counter()
+            timing.submit(self.device, launch)
+            seconds = time.perf_counter() - start
+            rate = cube.flops / seconds
+            if seconds > 0.02:
+                break
+            n *= 2
+        return rate
+
+    def _measure(self, kernel: Kernel, operands: Operands) -> Record:
+        problem = operands.problem
+        poison = np.full((problem.m, problem.n), np.nan, problem.out_dtype.numpy)  # an element left out shows
+        with self.device.array(poison) as c:
+            launch = self.device.launch(kernel, problem, operands.a, operands.b, c)
+            timing.submit(self.device, launch)
+            error, allowed = operands.checker.error(c.numpy()), bound(problem)
+            if not error <= allowed:
+                reason = f"the largest error is {error:.2e}·|A||B|, rounding explains at most {allowed:.2e}"
+                return self._record(problem, kernel, status="incorrect", reason=reason, max_error=error)
+            timed = timing.time_launch(self.device, launch)
+        self._rates[kernel] = problem.flops / timed.median_us * 1e6
+        return self._record(problem, kernel, timed=timed, max_error=error, error_bound=allowed)
+
+    def _numpy(self, operands: Operands) -> Record:
+        """Time NumPy on the same matrices; float16 is multiplied in float32, which is what NumPy is fast at."""
+        a, b = (x.astype(np.float32) for x in (operands.checker.a, operands.checker.b))
+        out = np.empty((operands.problem.m, operands.problem.n), np.float32)
+        timed = timing.time_call(lambda: np.matmul(a, b, out=out))
+        error = Checker(gemm(*out.shape, a.shape[1], dtype=F32), a, b).error(out)
+        return self._record(operands.problem, None, timed=timed, max_error=error, error_bound=bound(operands.problem))
+
+    def _without(self, problem: Problem, kernel: Kernel | None, status: Status, reason: str) -> Record:
+        return self._record(problem, kernel, status=status, reason=reason)
+
+    def _record(
+        self, problem: Problem, kernel: Kernel | None, timed: timing.Timing | None = None, **values: Any
+    ) -> Record:
+        info = self.device.info
+        if timed:
+            gflops = problem.flops / timed.median_us / 1e3
+            values |= {
+                "median_us": timed.median_us,
+                "best_us": timed.best_us,
+                "gflops": gflops,
+                "clock": timed.clock,
+                "peak_fraction": gflops / self.ceiling.gflops if self.ceiling and kernel else None,
+            }
+        return Record(
+            op=problem.op,
+            kernel=kernel.name if kernel else CPU_STAGE,
+            config=kernel.config if kernel else {},
+            m=problem.m,
+            n=problem.n,
+            k=problem.k,
+            batch=problem.batch,
+            dtype=problem.dtype.name,
+            engine=engine_name() if kernel else f"numpy {np.__version__}",
+            adapter=info.name if kernel else "CPU",
+            backend=info.backend if kernel else "",
+            driver=info.driver if kernel else "",
+            version=__version__,
+            **values,
+        )
+
+
+def engine_name() -> str:
+    """Return the engine that runs the shaders, with its version."""
+    import wgpu
+
+    native = wgpu.backends.wgpu_native.lib_version_info
+    return f"wgpu-py {wgpu.__version__} (wgpu-native {'.'.join(map(str, native))})"
+
+
+def relative(record: Record, base: Record | None) -> float:
+    """Return how many times as fast `record` is as `base`; NaN where either has no time."""
+    if base is None or not base.median_us or not record.median_us:
+        return math.nan
+    return base.median_us / record.median_us

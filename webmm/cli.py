@@ -1,0 +1,195 @@
+"""The `webmm` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from webmm.errors import ConfigError, NoAdapterError, ProblemError, WebmmError
+
+ADAPTER = click.option("--adapter", metavar="WHICH", help="Index, kind (discrete, integrated, cpu), or part of a name.")
+DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
+
+
+class Commands(click.Group):
+    """A group in which every expected failure is one line on stderr and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; report webmm's own errors without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except WebmmError as error:
+            click.echo(f"webmm: {error}", err=True)
+            ctx.exit(1 if isinstance(error, NoAdapterError) and ctx.invoked_subcommand == "info" else 2)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+            ctx.exit(1)
+        except OSError as error:
+            click.echo(f"webmm: {error.filename or 'output'}: {error.strerror or error}", err=True)
+            ctx.exit(2)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="webmm")
+def main() -> None:
+    """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
+    # Software Vulkan drivers look for a window system and complain on stderr where there is none.
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@ADAPTER
+def info(as_json: bool, adapter: str | None) -> None:
+    """Show the adapters, what they offer, and which stages can run on the chosen one."""
+    from webmm import report
+
+    click.echo(json.dumps(report.system(adapter), indent=1) if as_json else report.describe(adapter))
+
+
+@main.command()
+@click.option("--sizes", help="Such as 256,1024,333x257x129 (M×N×K). Default: chosen to the device's speed.")
+@click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
+@DTYPE
+@ADAPTER
+@click.option("--budget", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds in all.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write records as CSV.")
+@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the ladder and roofline (.png, .svg).")
+def bench(
+    sizes: str | None,
+    kernels: str | None,
+    dtype: str,
+    adapter: str | None,
+    budget: float,
+    json_file: Path | None,
+    csv_file: Path | None,
+    plot_file: Path | None,
+) -> None:
+    """Run the ladder: every stage, checked and timed, fastest first."""
+    from webmm import records, report
+
+    outputs = [path for path in (json_file, csv_file, plot_file) if path]
+    _check_outputs(outputs, plot_file)
+    wanted = parse_sizes(sizes) if sizes else None
+    results, ceiling = report.run_bench(adapter, parse_kernels(kernels), wanted, dtype, budget)
+    if json_file:
+        records.save(json_file, records.to_json(results))
+    if csv_file:
+        records.save(csv_file, records.to_csv(results))
+    if plot_file:
+        from webmm import plot
+
+        plot.save(plot_file, results, ceiling)
+
+
+def _check_outputs(paths: list[Path], plot_file: Path | None) -> None:
+    """Fail before the measuring, not after it, where a result could not be kept."""
+    for path in paths:
+        if not path.parent.is_dir():
+            raise ConfigError(f"cannot write {path}: there is no folder {path.parent}")
+    if plot_file:
+        if plot_file.suffix not in (".png", ".svg"):
+            raise ConfigError(f"a plot is .png or .svg, not {plot_file.suffix or plot_file}")
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError as error:
+            raise ConfigError("plots need matplotlib: pip install 'webmm[plot]'") from error
+
+
+def parse_sizes(text: str) -> list[tuple[int, int, int]]:
+    """Return (m, n, k) for each of "256,333x257x129"; raises ProblemError for anything else."""
+    sizes = []
+    for item in text.split(","):
+        parts = item.strip().lower().replace("×", "x").split("x")
+        if len(parts) not in (1, 3) or not all(part.isdigit() and int(part) >= 1 for part in parts):
+            raise ProblemError(f"size {item!r} is neither N nor MxNxK with numbers of at least 1")
+        numbers = [int(part) for part in parts]
+        sizes.append((numbers[0], numbers[-2 % len(numbers)], numbers[-1]))
+    return sizes
+
+
+def parse_kernels(text: str | None) -> list[Any]:
+    """Return the kernels of "naive,pipelined:bm=128", or the whole ladder; raises ConfigError for an unknown one."""
+    from webmm.kernels import LADDER, configure
+
+    if text is None:
+        return [stage() for stage in LADDER]
+    kernels = []
+    for item in text.split(","):
+        name, *settings = item.strip().split(":")
+        kernel = configure(name, dict(_setting(s) for s in settings))
+        if reason := kernel.invalid():
+            raise ConfigError(f"{name}: {reason}")
+        kernels.append(kernel)
+    return kernels
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"a setting is NAME=VALUE, not {text!r}")
+    return name, value
+
+
+@main.command()
+@click.argument("kernel")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
+@click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
+@click.option("--size", "shape", default="1024", show_default=True, help="Specialise for N or MxNxK.")
+@click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
+@DTYPE
+@click.option("--json", "as_json", is_flag=True, help="Print JSON with bindings, workgroup size, grid rule and limits.")
+def shader(
+    kernel: str, settings: tuple[str, ...], dialect: str, shape: str, layout: str, dtype: str, as_json: bool
+) -> None:
+    """Print exactly the WGSL that runs, ready for another WebGPU program."""
+    from webmm.kernels import configure
+    from webmm.problem import gemm
+    from webmm.render import render
+
+    if layout not in ("nn", "nt", "tn", "tt"):
+        raise ConfigError(f"unknown layout {layout!r}; choose from nn, nt, tn, tt")
+    m, n, k = parse_sizes(shape)[0]
+    problem = gemm(m, n, k, dtype=dtype, transpose_a=layout[0] == "t", transpose_b=layout[1] == "t")
+    rendered = render(configure(kernel, dict(map(_setting, settings))), problem, dialect)  # type: ignore[arg-type]
+    click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
+
+
+@main.command()
+def check() -> None:
+    """Validate every shader with naga-cli and translate it to SPIR-V, MSL and HLSL."""
+    from webmm import naga
+
+    checks = list(naga.every_shader())
+    for item in checks:
+        naga.translate(item.shader.wgsl, item.label)
+    click.echo(f"{len(checks)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
+
+
+@main.command()
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Where to write the product.")
+@click.option("--force", is_flag=True, help="Overwrite an existing output.")
+@click.option("--kernel", "kernel_text", help="Such as blocked or pipelined:bm=128. Default: chosen by webmm.")
+@ADAPTER
+def run(a: Path, b: Path, output: Path, force: bool, kernel_text: str | None, adapter: str | None) -> None:
+    """Multiply the matrices in A.npy and B.npy."""
+    from webmm import report
+
+    if output.exists() and not force:
+        raise ConfigError(f"{output} exists; --force overwrites it")
+    _check_outputs([output], None)
+    kernel = parse_kernels(kernel_text)[0] if kernel_text else None
+    click.echo(report.multiply_files(a, b, output, kernel, adapter), err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""naga-cli as a subprocess: validate WGSL, and translate it for the drivers that this machine does not have."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from webmm.dtypes import DTYPES
+from webmm.errors import ConfigError, ShaderError
+from webmm.kernels import LADDER
+from webmm.kernels.base import LOOP_LIMIT
+from webmm.problem import gemm
+from webmm.render import Shader, render
+
+VERSION = "29.0.3"  # the naga inside wgpu-native 29, which wgpu-py 0.32 brings
+TARGETS = {"SPIR-V": "spv", "MSL": "metal", "HLSL": "hlsl"}
+INSTALL = f"cargo install naga-cli --version {VERSION} --locked --root .tools"
+
+
+@functools.cache
+def find() -> str:
+    """Return the path of the pinned naga: WEBMM_NAGA, then .tools/bin, then PATH.
+
+    Raises ConfigError, saying how to install it, where there is none or only another version.
+    """
+    named = os.environ.get("WEBMM_NAGA")
+    places = [named] if named else [".tools/bin/naga", str(Path(__file__).parents[1] / ".tools/bin/naga"), "naga"]
+    found = [path for path in map(shutil.which, places) if path]
+    versions = {path: _version(path) for path in found}
+    for path, version in versions.items():
+        if version == VERSION:
+            return path
+    other = f"only version {', '.join(versions.values())}" if versions else "nothing"
+    raise ConfigError(f"naga-cli {VERSION} is needed, {other} was found; install it: {INSTALL}")
+
+
+def _version(path: str) -> str:
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.split()[-1] if done.stdout else "unknown"
+
+
+def translate(wgsl: str, label: str) -> dict[str, str]:
+    """Validate `wgsl` and return its MSL and HLSL; SPIR-V, which is binary, is made and dropped.
+
+    Raises ShaderError with the label, naga's words and the numbered source line.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "shader.wgsl")
+        source.write_text(wgsl)
+        outputs = {target: Path(folder, f"shader.{suffix}") for target, suffix in TARGETS.items()}
+        command = [find(), str(source), *map(str, outputs.values())]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            raise ShaderError(f"{label}: {_complaint(done.stderr, wgsl)}")
+        return {target: path.read_text() for target, path in outputs.items() if target != "SPIR-V"}
+
+
+def _complaint(stderr: str, wgsl: str) -> str:
+    """Return naga's message and the source line that it cites, with its number."""
+    message = re.sub(r"\x1b\[[0-9;]*m", "", stderr).strip()
+    cited = re.search(r"wgsl:(\d+):\d+", message)
+    if not cited:
+        return message
+    number = int(cited.group(1))
+    return f"{message}\nline {number}: {wgsl.splitlines()[number - 1].strip()}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One shader to validate: what it is, and its text."""
+
+    label: str
+    shader: Shader
+
+
+def every_shader() -> Iterator[Check]:
+    """Yield each stage × dtype × layout: on a shape that tiles divide, one that they do not, and one of long K."""
+    shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}
+    for kernel, dtype, (a, b), (words, shape) in itertools.product(
+        LADDER, DTYPES.values(), itertools.product("nt", repeat=2), shapes.items()
+    ):
+        problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
+        yield Check(f"{kernel()} {dtype.name} {a}{b} {words}", render(kernel(), problem))

@@ -1,0 +1,135 @@
+"""The ladder and the roofline as a picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from webmm.bench import CPU_STAGE
+from webmm.errors import ProblemError
+from webmm.files import write_atomically
+from webmm.kernels import KERNELS
+from webmm.records import Record
+from webmm.roofline import Roofline
+
+INK, MUTED, GRID = "#1b1f24", "#6e7781", "#d8dee4"
+BAR, BEST, REFERENCE = "#9cb8e8", "#2f5fd0", "#c9ced6"
+
+
+def save(path: Path, records: list[Record], ceiling: Roofline) -> None:
+    """Draw the largest size that most stages ran at; `path` ends in .png or .svg. Raises ProblemError if none did."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shown = _largest(records)
+    settings: dict[Any, Any] = {
+        "font.size": 10,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "xtick.color": MUTED,
+        "ytick.color": INK,
+        "axes.edgecolor": GRID,
+        "svg.hashsalt": "webmm",
+    }
+    with plt.rc_context(settings):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), width_ratios=(1.15, 1), layout="constrained")
+        gpu = next(r for r in shown if r.kernel != CPU_STAGE)
+        figure.suptitle(f"C = A·B, {shown[0].size}, {shown[0].dtype} – {gpu.adapter} ({gpu.backend})", weight="bold")
+        _ladder(left, shown, ceiling)
+        _roofline(right, records, ceiling)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=path.suffix[1:], dpi=144, facecolor="white")
+        plt.close(figure)
+    write_atomically(path, lambda file: file.write(picture.getvalue()))
+
+
+def _largest(records: list[Record]) -> list[Record]:
+    """Return the measured records of the size that has most of them, the largest where several do."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if record.gflops:
+            groups.setdefault(record.size, []).append(record)
+    groups = {size: group for size, group in groups.items() if any(r.kernel != CPU_STAGE for r in group)}
+    if not groups:
+        raise ProblemError("no kernel was measured, so there is nothing to draw")
+    return max(groups.values(), key=lambda group: (len(group), group[0].m * group[0].n * group[0].k))
+
+
+def _ladder(axes: Any, records: list[Record], ceiling: Roofline) -> None:
+    stages = [r for r in records if r.kernel != CPU_STAGE]
+    stages.sort(key=lambda r: list(KERNELS).index(r.kernel))
+    ordered = [*stages, *(r for r in records if r.kernel == CPU_STAGE)]
+    best = max(stages, key=lambda r: r.gflops or 0)
+    colours = [REFERENCE if r.kernel == CPU_STAGE else BEST if r is best else BAR for r in ordered]
+    names = ["NumPy on the CPU" if r.kernel == CPU_STAGE else r.label for r in ordered]
+    rates = [r.gflops or 0 for r in ordered]
+    positions = range(len(ordered))
+    axes.barh(positions, rates, color=colours, height=0.72)
+    axes.set_yticks(positions, names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(rates) * 1.25)
+    for y, rate in zip(positions, rates, strict=True):
+        axes.text(rate, y, f"  {rate:,.{0 if rate >= 100 else 1}f}", va="center", color=INK)
+    axes.set_xlabel(f"GFLOP/s, median (measured FMA peak: {ceiling.gflops:,.0f})")
+    axes.set_title("The ladder", loc="left", weight="bold")
+    _quiet(axes)
+
+
+def _roofline(axes: Any, records: list[Record], ceiling: Roofline) -> None:
+    points = [r for r in records if r.gflops and r.kernel != CPU_STAGE]
+    best: dict[str, Record] = {}
+    for record in points:
+        if record.size not in best or (record.gflops or 0) > (best[record.size].gflops or 0):
+            best[record.size] = record
+    intensities = [_intensity(r) for r in points]
+    low, high = (
+        min(*intensities, ceiling.gflops / ceiling.gbytes / 4),
+        max(*intensities, ceiling.gflops / ceiling.gbytes) * 2,
+    )
+    ridge = ceiling.gflops / ceiling.gbytes
+    line = [x for x in (low, ridge, high) if low <= x <= high]
+    axes.loglog(line, [min(ceiling.gflops, ceiling.gbytes * x) for x in line], color=INK, linewidth=1.5)
+    axes.scatter(intensities, [r.gflops for r in points], s=16, color=BAR, zorder=2, label="every stage")
+    axes.scatter(
+        [_intensity(r) for r in best.values()],
+        [r.gflops for r in best.values()],
+        s=42,
+        color=BEST,
+        zorder=3,
+        label="fastest",
+    )
+    for record in best.values():
+        axes.annotate(
+            f"{record.m}" if record.m == record.n == record.k else record.size,
+            (_intensity(record), record.gflops),
+            textcoords="offset points",
+            xytext=(0, 7),
+            ha="center",
+            fontsize=8,
+            color=MUTED,
+        )
+    axes.text(high, ceiling.gflops * 1.12, f"{ceiling.gflops:,.0f} GFLOP/s", ha="right", fontsize=8, color=MUTED)
+    axes.set_ylim(top=ceiling.gflops * 2.2)
+    axes.set_xlabel("operations per byte that must move")
+    axes.set_ylabel("GFLOP/s")
+    axes.set_title(f"The roofline ({ceiling.gbytes:,.0f} GB/s)", loc="left", weight="bold")
+    axes.legend(frameon=False, loc="lower right", fontsize=8)
+    _quiet(axes)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    axes.tick_params(axis="y", colors=MUTED)
+
+
+def _intensity(record: Record) -> float:
+    itemsize = 2 if record.dtype == "float16" else 4
+    moved = record.m * record.k + record.k * record.n + record.m * record.n
+    return 2 * record.m * record.n * record.k / (itemsize * moved)
+
+
+def _quiet(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=0)
+    axes.grid(axis="x", color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)

@@ -1,0 +1,174 @@
+"""What the command line shows: the system, the ladder as tables, and the product of two files."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as ProgressBar
+from rich.table import Table
+
+from webmm import roofline
+from webmm.adapters import adapters, capabilities, choose_adapter
+from webmm.bench import CPU_STAGE, Bench, Progress, default_sizes, relative
+from webmm.choose import choose
+from webmm.device import Device
+from webmm.dtypes import dtype_of
+from webmm.errors import ProblemError, UnsupportedError
+from webmm.files import load_matrix, save_matrix
+from webmm.kernels import LADDER
+from webmm.kernels.base import Kernel
+from webmm.problem import gemm
+from webmm.records import Record
+
+TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
+SHOWN_LIMITS = (
+    "max-buffer-size",
+    "max-storage-buffer-binding-size",
+    "max-compute-workgroup-storage-size",
+    "max-compute-invocations-per-workgroup",
+    "max-compute-workgroups-per-dimension",
+)
+
+
+def system(wanted: str | None) -> dict[str, Any]:
+    """Return the adapters, and of the chosen one limits, features and which stages can run, as JSON types."""
+    chosen, adapter = choose_adapter(wanted)
+    offered = capabilities(chosen, adapter)
+    stages = [
+        {
+            "kernel": stage.name,
+            "dtype": dtype,
+            "config": stage().config,
+            "ineligible": stage().check(gemm(1024, 1024, 1024, dtype=dtype), offered),
+        }
+        for stage in LADDER
+        for dtype in ("float32", "float16")
+    ]
+    return {
+        "adapters": [info.to_json() for info, _ in adapters()],
+        "chosen": chosen.index,
+        "limits": dict(offered.limits),
+        "features": sorted(offered.features),
+        "adapter_features": sorted(adapter.features),
+        "stages": stages,
+    }
+
+
+def describe(wanted: str | None) -> str:
+    """Return the same in words."""
+    data = system(wanted)
+    lines = ["Adapters"]
+    for info, _ in adapters():
+        lines.append(f" {'→' if info.index == data['chosen'] else ' '} {info.index}: {info}")
+    lines.append("Limits")
+    lines += [f"   {name:<40} {data['limits'][name]:>15,}" for name in SHOWN_LIMITS]
+    lines.append(f"Features used: {', '.join(data['features']) or 'none'}")
+    lines.append("Stages")
+    for stage in data["stages"]:
+        verdict = f"no: {stage['ineligible']}" if stage["ineligible"] else "yes"
+        lines.append(f"   {stage['kernel']:<14} {stage['dtype']:<8} {verdict}")
+    return "\n".join(lines)
+
+
+def run_bench(
+    wanted: str | None,
+    kernels: list[Kernel],
+    sizes: list[tuple[int, int, int]] | None,
+    dtype: str,
+    budget: float,
+) -> tuple[list[Record], roofline.Roofline]:
+    """Run the ladder with live progress, print a table per size, and return the records and the device's ceilings."""
+    dtype = dtype_of(dtype).name
+    console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
+    with Device(wanted) as device:
+        console.print(f"{device.info}", highlight=False)
+        ceiling = roofline.measure(device)
+        console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s", highlight=False)
+        cubes = sizes or [(n, n, n) for n in default_sizes(ceiling)]
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        with ProgressBar(*columns, console=status, transient=True) as bar:
+            task = bar.add_task("", total=None)
+
+            def show(progress: Progress) -> None:
+                text = f"{progress.label}, {progress.seconds_left:.0f} s left"
+                bar.update(task, completed=progress.done, total=progress.total, description=text)
+
+            results = list(Bench(device, kernels, cubes, dtype, budget, ceiling, show).run())
+        if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
+            raise UnsupportedError("; ".join({f"{r.label}: {r.reason}" for r in results if r.reason}))
+    for size in dict.fromkeys(record.size for record in results):
+        console.print(ladder_table([record for record in results if record.size == size]))
+        for record in results:
+            if record.size == size and record.status != "ok":
+                console.print(f"  {record.label}: {record.status}: {_first_line(record)}", highlight=False)
+    return results, ceiling
+
+
+def _first_line(record: Record) -> str:
+    return (record.reason or "").splitlines()[0]
+
+
+def ladder_table(records: list[Record]) -> Table:
+    """Return the records of one size as a table, fastest first."""
+    naive = next((r for r in records if r.kernel == "naive"), None)
+    numpy = next((r for r in records if r.kernel == CPU_STAGE), None)
+    table = Table(title=f"{records[0].size} {records[0].dtype}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("kernel", no_wrap=True)
+    for name in ("median", "best", "GFLOP/s", "× naive", "× NumPy", "of peak", "error", "bound"):
+        table.add_column(name, justify="right", no_wrap=True)
+    measured = [r for r in records if r.median_us is not None]
+    for record in sorted(measured, key=lambda r: r.median_us or math.inf):
+        table.add_row(
+            record.label if record.kernel != CPU_STAGE else "cpu (NumPy)",
+            duration(record.median_us),
+            duration(record.best_us),
+            f"{record.gflops:,.{1 if (record.gflops or 0) < 1000 else 0}f}",
+            _times(relative(record, naive)),
+            _times(relative(record, numpy)),
+            "–" if record.peak_fraction is None else f"{record.peak_fraction:.0%}",
+            f"{record.max_error:.1e}",
+            f"{record.error_bound:.1e}",
+        )
+    return table
+
+
+def duration(us: float | None) -> str:
+    """Return µs in a unit that fits."""
+    if us is None:
+        return "–"
+    for factor, unit in ((1e6, "s"), (1e3, "ms")):
+        if us >= factor:
+            return f"{us / factor:.3g} {unit}" if us < 1000 * factor else f"{us / factor:,.0f} {unit}"
+    return f"{us:.3g} µs"
+
+
+def _times(ratio: float) -> str:
+    if math.isnan(ratio):
+        return "–"
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.1f}"
+
+
+def multiply_files(a_path: Path, b_path: Path, output: Path, kernel: Kernel | None, wanted: str | None) -> str:
+    """Write A·B of two .npy files to `output` and return a line about it.
+
+    Raises ProblemError for files that are no such matrices or do not fit together, ConfigError where `output` cannot be
+    written.
+    """
+    a, b = load_matrix(a_path), load_matrix(b_path)
+    if a.dtype != b.dtype:
+        raise ProblemError(f"{a_path} is {a.dtype}, {b_path} is {b.dtype}; cast one, e.g. x.astype('{a.dtype}')")
+    if a.shape[1] != b.shape[0]:
+        raise ProblemError(f"{a_path} has {a.shape[1]} columns, {b_path} has {b.shape[0]} rows; they must be equal")
+    problem = gemm(a.shape[0], b.shape[1], a.shape[1], dtype=dtype_of(a.dtype))
+    with Device(wanted) as device:
+        kernel = kernel or choose(problem, device)
+        with device.array(a) as a_device, device.array(b) as b_device:
+            c = device.empty((problem.m, problem.n), problem.out_dtype)
+            device.run(kernel, problem, a_device, b_device, c)
+            save_matrix(output, c.numpy())
+        return f"{output}: {problem.m}×{problem.n} {problem.out_dtype.name}, by {kernel} on {device.info.name}"
