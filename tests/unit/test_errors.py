@@ -1,0 +1,97 @@
+"""What webmm raises, and how adapters are named."""
+
+import inspect
+import re
+from types import MappingProxyType
+
+import pytest
+
+from webmm import adapters, errors
+from webmm.adapters import NO_ADAPTER, AdapterInfo, capabilities, choose_adapter
+from webmm.errors import ConfigError, NoAdapterError, WebmmError, numbered
+from webmm.kernels.base import LOOP_LIMIT
+
+CLASSES = {name: cls for name, cls in vars(errors).items() if inspect.isclass(cls) and issubclass(cls, Exception)}
+
+
+def test_one_base_class_catches_all():
+    assert all(issubclass(cls, WebmmError) for cls in CLASSES.values())
+
+
+def test_hierarchy_is_the_one_drawn_in_the_docstring():
+    drawn = re.findall(r"([ │├└─]*)(\w+Error)(?: \((\w+)\))?", errors.__doc__)
+    assert {name for _, name, _ in drawn} - {"ValueError", "MemoryError"} == set(CLASSES)
+    for indent, name, builtin in drawn:
+        bases = {base.__name__ for base in CLASSES[name].__mro__}
+        assert not builtin or builtin in bases
+        if len(indent) > 8:
+            assert "UnsupportedError" in bases
+
+
+def test_source_is_numbered_as_compilers_cite_it():
+    assert numbered("a\n\nb") == "   1 | a\n   2 | \n   3 | b"
+
+
+GPU = AdapterInfo(0, "NVIDIA H200", "NVIDIA", "discrete", "Vulkan", "580.65")
+CPU = AdapterInfo(1, "llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa", "cpu", "Vulkan", "")
+
+
+@pytest.mark.parametrize("wanted", ["0", "discrete", "Discrete", "gpu", "h200", "nvidia", "VULKAN", "580."])
+def test_an_adapter_answers_to_index_kind_and_parts_of_its_names(wanted):
+    assert GPU.matches(wanted)
+
+
+@pytest.mark.parametrize("wanted", ["1", "cpu", "integrated", "amd", "580.66"])
+def test_an_adapter_does_not_answer_to_others(wanted):
+    assert not GPU.matches(wanted)
+
+
+def test_a_cpu_is_no_gpu():
+    assert CPU.matches("cpu")
+    assert CPU.matches("llvm")
+    assert not CPU.matches("gpu")
+    assert not CPU.matches("15")  # digits are an index
+
+
+def test_an_adapter_in_words():
+    assert str(GPU) == "NVIDIA H200 (discrete, Vulkan, 580.65)"
+    assert str(CPU).endswith("(cpu, Vulkan, driver unknown)")
+    assert GPU.to_json()["backend"] == "Vulkan"
+
+
+def test_the_most_capable_adapter_is_the_default(monkeypatch):
+    monkeypatch.delenv("WEBMM_ADAPTER", raising=False)
+    monkeypatch.setattr(adapters, "adapters", lambda: [(CPU, "cpu"), (GPU, "gpu")])
+    assert choose_adapter() == (GPU, "gpu")
+    assert choose_adapter("cpu") == (CPU, "cpu")
+    assert choose_adapter(0) == (GPU, "gpu")
+    monkeypatch.setenv("WEBMM_ADAPTER", "llvmpipe")
+    assert choose_adapter() == (CPU, "cpu")
+    assert choose_adapter("gpu") == (GPU, "gpu")
+
+
+def test_an_adapter_that_does_not_exist_lists_those_that_do(monkeypatch):
+    monkeypatch.setattr(adapters, "adapters", lambda: [(CPU, "cpu"), (GPU, "gpu")])
+    with pytest.raises(ConfigError, match=r"no adapter matches 'radeon'; there is 1: llvmpipe .*; 0: NVIDIA H200"):
+        choose_adapter("radeon")
+
+
+def test_no_adapter_at_all_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(adapters, "adapters", list)
+    with pytest.raises(NoAdapterError, match="mesa-vulkan-drivers"):
+        choose_adapter()
+    for system in ("Linux", "Windows", "macOS"):
+        assert system in NO_ADAPTER
+
+
+class Adapter:
+    limits = MappingProxyType({"max-buffer-size": 1})
+    features = frozenset({"shader-f16", "texture-compression-bc"})
+
+
+def test_only_wanted_features_count_and_lavapipe_is_known_for_its_loops():
+    assert capabilities(GPU, Adapter).features == {"shader-f16"}
+    assert capabilities(GPU, Adapter).loop_limit == 0
+    assert capabilities(CPU, Adapter).loop_limit == LOOP_LIMIT
+    assert capabilities(CPU, Adapter).name == "lavapipe"
+    assert capabilities(GPU, Adapter).limit("max-buffer-size") == 1

@@ -1,0 +1,104 @@
+"""Problems, the way operands lie in memory, and element types."""
+
+import numpy as np
+import pytest
+
+from webmm.dtypes import DTYPES, F16, F32, dtype_of
+from webmm.errors import ProblemError
+from webmm.problem import Operand, Problem, gemm
+
+
+@pytest.mark.parametrize("name", ["m", "n", "k", "batch"])
+@pytest.mark.parametrize("size", [0, -1])
+def test_sizes_below_one_are_refused(name, size):
+    sizes = {"m": 2, "n": 3, "k": 4, "batch": 1, name: size}
+    with pytest.raises(ProblemError, match=f"{name} must be at least 1, not {size}"):
+        gemm(sizes.pop("m"), sizes.pop("n"), sizes.pop("k"), **sizes)
+
+
+def test_dense_row_major_is_the_default():
+    problem = gemm(2, 3, 4)
+    assert (problem.a, problem.b, problem.c) == (Operand(4, 8), Operand(3, 12), Operand(3, 6))
+    assert problem.dtype == problem.out_dtype == F32
+
+
+def test_transposed_operands_are_stored_the_other_way_round():
+    problem = gemm(2, 3, 4, transpose_a=True, transpose_b=True)
+    assert problem.a == Operand(2, 8, transposed=True)
+    assert problem.b == Operand(4, 12, transposed=True)
+    assert problem.c == Operand(3, 6)
+
+
+def test_result_has_the_operands_dtype_unless_told():
+    assert gemm(1, 1, 1, dtype="float16").out_dtype == F16
+    mixed = gemm(1, 1, 1, dtype="float16", out_dtype="float32")
+    assert (mixed.dtype, mixed.out_dtype) == (F16, F32)
+    assert mixed.features == {"shader-f16"}
+    assert gemm(1, 1, 1, out_dtype="f16").features == {"shader-f16"}
+    assert gemm(1, 1, 1).features == frozenset()
+
+
+def test_end_is_one_past_the_last_element():
+    def last(operand, rows, columns, batch):
+        row, column = (columns, rows) if operand.transposed else (rows, columns)
+        return operand.offset + (batch - 1) * operand.batch_stride + (row - 1) * operand.ld + column - 1
+
+    for transposed in (False, True):
+        operand = Operand(ld=9, batch_stride=100, offset=7, transposed=transposed)
+        assert operand.end(4, 5, 3) == last(operand, 4, 5, 3) + 1
+    assert Operand(5).end(4, 5, 1) == 20
+
+
+@pytest.mark.parametrize(
+    ("operand", "expected"),
+    [
+        (Operand(8), True),
+        (Operand(12, 40, 4), True),
+        (Operand(9), False),
+        (Operand(8, batch_stride=2), False),
+        (Operand(8, offset=1), False),
+        (Operand(8, transposed=True), False),  # 6 rows are then the contiguous length
+    ],
+)
+def test_vec4_needs_every_length_to_be_a_multiple_of_four(operand, expected):
+    assert operand.vectorizable(6, 8) is expected
+
+
+def test_operands_past_32_bit_indices_are_refused():
+    gemm(2**16, 2**16, 1)  # C has exactly 2^32 elements
+    with pytest.raises(ProblemError, match=r"C spans 4,295,032,832 elements.*split"):
+        gemm(2**16 + 1, 2**16, 1)
+    with pytest.raises(ProblemError, match="A spans"):
+        Problem(1, 1, 1, 1, F32, F32, a=Operand(1, offset=2**32), b=Operand(1), c=Operand(1))
+
+
+def test_work_is_counted_over_the_batch():
+    problem = gemm(2, 3, 4, batch=5, dtype="float16", out_dtype="float32")
+    assert problem.flops == 2 * 2 * 3 * 4 * 5
+    assert problem.bytes == 5 * (2 * (2 * 4 + 4 * 3) + 4 * 2 * 3)
+    assert str(problem) == "2x3x4"
+
+
+def test_dtypes_agree_with_numpy():
+    for name, dtype in DTYPES.items():
+        info = np.finfo(name)
+        assert (dtype.name, dtype.itemsize, dtype.numpy) == (name, info.dtype.itemsize, info.dtype)
+        assert dtype.eps == info.eps
+        assert dtype.tiny == float(info.smallest_subnormal)
+
+
+@pytest.mark.parametrize("spec", ["float16", "f16", np.float16, np.dtype("<f2"), F16])
+def test_dtype_has_many_spellings(spec):
+    assert dtype_of(spec) is F16
+
+
+@pytest.mark.parametrize("spec", ["float64", np.int32, object, "complex64", bool, ">f8"])
+def test_unsupported_dtypes_say_what_to_cast_to(spec):
+    with pytest.raises(ProblemError, match="cast to one of float32, float16"):
+        dtype_of(spec)
+
+
+@pytest.mark.parametrize("spec", ["float99", 3.5])
+def test_nonsense_is_no_dtype(spec):
+    with pytest.raises(ProblemError, match="is not a dtype"):
+        dtype_of(spec)

@@ -1,0 +1,184 @@
+"""From kernels to WGSL text."""
+
+import re
+
+import jinja2
+import pytest
+
+from webmm.errors import ConfigError
+from webmm.kernels import KERNELS, LADDER
+from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.shared import Shared
+from webmm.problem import gemm
+from webmm.render import GemmParams, environment, grid_rule, params_bytes, render, tidy
+
+stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
+LAYOUTS = [
+    {"dtype": dtype, "transpose_a": ta, "transpose_b": tb}
+    for dtype in ("float32", "float16")
+    for ta in (False, True)
+    for tb in (False, True)
+]
+
+
+def variants(cls):
+    """Yield the text of a stage in every layout, aligned and not."""
+    kernels = [cls()] if cls is not Pipelined else [cls(), cls(prefetch="workgroup")]
+    for kernel in kernels:
+        for layout in LAYOUTS:
+            for problem in (gemm(512, 512, 512, **layout), gemm(33, 35, 37, **layout)):
+                yield f"{kernel} {problem} {layout}", render(kernel, problem).wgsl
+
+
+@stages
+def test_tile_sizes_stand_in_the_text_with_their_docs(cls):
+    kernel, text = cls(), render(cls(), gemm(5, 6, 7)).wgsl
+    for name, value, doc in kernel.constants:
+        line = (
+            f"const {name.upper()}: u32 = {value}u; // {doc}"
+            if isinstance(value, int)
+            else f"// {name} = {value}: {doc}"
+        )
+        assert line in text.splitlines()
+
+
+@stages
+def test_header_says_what_changed_and_what_it_needs(cls):
+    text = render(cls(), gemm(5, 6, 7)).wgsl
+    assert text.startswith(f"// {cls.name}: C = A·B")
+    header = text.split("\n\n")[0]
+    for part in ("Storage:", "Shapes:", "Workgroup memory:"):
+        assert part in header
+    if cls is not LADDER[0]:
+        before = re.search(r"Changed from (\w+):", header)
+        assert before, "each stage says what it changes"
+        assert before[1] in [other.name for other in LADDER[: LADDER.index(cls)]]
+
+
+def test_an_undefined_name_is_an_error():
+    with pytest.raises(jinja2.UndefinedError):
+        environment().from_string("{{ nothing }}").render()
+    with pytest.raises(jinja2.UndefinedError):
+        environment().from_string("{% if nothing %}{% endif %}").render()
+
+
+def test_unknown_dialects_and_impossible_tiles_are_refused():
+    with pytest.raises(ConfigError, match="unknown dialect 'hlsl'; choose from naga, tint"):
+        render(Shared(), gemm(1, 1, 1), "hlsl")
+    with pytest.raises(ConfigError, match="blocked: tm = 6 must be a multiple of 4"):
+        render(Blocked(tm=6), gemm(1, 1, 1))
+
+
+@stages
+def test_aligned_sizes_pay_for_no_guard(cls):
+    text = render(cls(), gemm(512, 512, 512)).wgsl
+    code = "\n".join(line.split("//")[0] for line in text.splitlines())
+    # What is left is uniform, once per workgroup: surplus workgroups of a folded grid.
+    uniform = {"row0 >= params.m"}
+    if cls.name in ("naive", "workgroup_1d"):
+        uniform.add("row >= params.m")
+    assert set(re.findall(r"\w+ >= params\.\w+", code)) <= uniform
+    if "load_a" in code and cls.b_vector_axis:
+        assert "array<vec4<f32>>" in code
+
+
+@stages
+@pytest.mark.parametrize("axis", ["m", "n", "k"])
+def test_a_ragged_edge_is_guarded(cls, axis):
+    sizes = {"m": 512, "n": 512, "k": 512, axis: 511}
+    aligned, ragged = render(cls(), gemm(512, 512, 512)).wgsl, render(cls(), gemm(**sizes)).wgsl
+    always = cls.name in ("naive", "workgroup_1d") or (axis == "k" and cls().inner_step == 1)
+    assert (ragged.count(f">= params.{axis}") > aligned.count(f">= params.{axis}")) is not always
+
+
+@stages
+def test_sizes_are_uniforms_so_that_one_text_serves_them_all(cls):
+    kernel = cls()
+    for one, other in (((512, 512, 512), (1024, 256, 2048)), ((33, 35, 37), (97, 191, 333))):
+        assert render(kernel, gemm(*one)) is render(kernel, gemm(*other))
+    assert render(kernel, gemm(512, 512, 512)).wgsl != render(kernel, gemm(512, 512, 512, transpose_a=True)).wgsl
+    assert render(kernel, gemm(512, 512, 512)).wgsl != render(kernel, gemm(512, 512, 512, dtype="f16")).wgsl
+
+
+@stages
+def test_text_is_tidy(cls):
+    for what, text in variants(cls):
+        assert text.endswith("}\n"), what
+        assert "\t" not in text, what
+        assert "\n\n\n" not in text, what
+        assert "{\n\n" not in text, what
+        assert "{{" not in text, what
+        assert "{%" not in text, what
+        for number, line in enumerate(text.splitlines(), 1):
+            assert line == line.rstrip(), f"{what}, line {number}"
+            assert (len(line) - len(line.lstrip())) % 4 == 0, f"{what}, line {number}"
+        assert tidy(text) == text, f"{what}: tidying again changes it"
+
+
+def test_tidy_indents_by_braces_and_drops_lines_that_tags_leave():
+    assert tidy("fn f(\nx: u32, // {\n) {\n\n\nif (x) {\n\nreturn;\n\n}\n}\n\n\n\nconst A = 1;") == (
+        "fn f(\n    x: u32, // {\n) {\n    if (x) {\n        return;\n    }\n}\n\nconst A = 1;\n"
+    )
+
+
+@stages
+def test_tiles_in_workgroup_memory_are_stored_by_whole_vec4(cls):
+    # WGSL lets a store to one component of a vec4 write all four: lanes that share one would race.
+    for what, text in variants(cls):
+        depths = {
+            name: (kind.count("array<"), "vec4" in kind)
+            for name, kind in re.findall(r"var<workgroup> (\w+): (.+?);", text)
+        }
+        stores = re.findall(r"^ *(\w+)((?:\[[^\]]+\])+)(\.\w+)? = ", text, re.MULTILINE)
+        stored = [store for store in stores if store[0] in depths]
+        assert {name for name, _, _ in stored} == set(depths), f"{what}: a tile that nobody fills"
+        for name, indices, component in stored:
+            assert (indices.count("["), component) == (depths[name][0], ""), f"{what}: {name}{indices}{component} = …"
+        assert not re.search(r"&\w+_tile", text), f"{what}: a pointer would escape this test"
+
+
+@stages
+def test_workgroup_memory_in_the_text_is_what_the_kernel_declares(cls):
+    # The eligibility check believes workgroup_bytes; a template that takes more could hang a driver.
+    for kernel in (cls(), Pipelined(prefetch="workgroup")) if cls is Pipelined else (cls(),):
+        text = render(kernel, gemm(33, 35, 37)).wgsl
+        constants = {name: int(value) for name, value in re.findall(r"const (\w+): u32 = (\d+)u;", text)}
+        total = 0
+        for kind in re.findall(r"var<workgroup> \w+: (.+?);", text):
+            size = 16 if "vec4f" in kind else 4
+            for length in re.findall(r", ([^,>]+)>", kind):
+                size *= eval(length.replace("u", "").replace("/", "//"), {}, constants)
+            total += size
+        assert total == kernel.workgroup_bytes
+
+
+@stages
+def test_shader_tells_another_host_all_it_needs(cls):
+    shader = render(cls(), gemm(33, 35, 37, dtype="f16"), "tint")
+    data = shader.to_json()
+    assert data["kernel"] == cls.name
+    assert data["dialect"] == "tint"
+    assert data["wgsl"] == shader.wgsl
+    assert data["features"] == ["shader-f16"]
+    assert "enable f16;" in shader.wgsl
+    assert [binding["name"] for binding in data["bindings"]] == ["params", "a", "b", "c"]
+    assert data["params"]["size"] == 48
+    assert data["limits"]["maxComputeWorkgroupStorageSize"] == cls().workgroup_bytes
+    x, y, z = data["workgroup_size"]
+    assert x * y * z == cls().invocations
+
+
+def test_grid_rule_in_words():
+    assert grid_rule(KERNELS["naive"]().grid)["rule"].startswith(
+        "count = ceil(m / 1) * ceil(n / 1); y = ceil(count / 65535)"
+    )
+    assert grid_rule(KERNELS["workgroup_1d"]().grid)["rule"].startswith("count = ceil(m*n / 256);")
+    assert "min(ceil(m / 64) * ceil(n / 128), 528)" in grid_rule(KERNELS["persistent"]().grid)["rule"]
+
+
+def test_uniform_holds_the_problem():
+    problem = gemm(2, 3, 4, batch=5, transpose_a=True)
+    words = [int.from_bytes(params_bytes(problem)[i : i + 4], "little") for i in range(0, 48, 4)]
+    assert words == [2, 3, 4, 2, 3, 3, 0, 0, 0, 8, 12, 6]
+    assert GemmParams.of(problem).lda == 2
