@@ -22,6 +22,7 @@ class RegisterTiled(Kernel):
     tm: int = tunable(8, (4, 8), "rows of C per invocation")
     tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
     unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
+    order: str = tunable("serpentine", ("serpentine", "rows"), "in which order the FMAs of one inner element stand")
     group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
 
     @property

@@ -1,0 +1,65 @@
+"""The whole ladder and some tile sizes over a sweep, beside NumPy and, where there is one, the vendor's library.
+
+    python bench/ladder.py --sizes 256,512,1024 --budget 300 bench/results/my-gpu.json
+
+Every kernel is checked before it is timed. Writes `webmm.records/1` and prints each size's share of the vendor's rate.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import peers
+
+from webmm import Device, roofline
+from webmm.bench import Bench, Operands
+from webmm.cli import parse_kernels, parse_sizes
+from webmm.kernels import LADDER
+from webmm.problem import gemm
+from webmm.records import Record, save, to_json
+
+# One set of tiles suits no two sizes: large tiles reuse more, small ones fill the machine.
+TILES = "pipelined:bm=128:bn=128,pipelined:bm=32:bn=64:tm=4:tn=4,pipelined:bk=8:unroll=8,pipelined:prefetch=workgroup"
+
+
+@click.command()
+@click.option("--sizes", default="256,512,1024,1536,2048,3072,4096,6144,8192", show_default=True)
+@click.option("--kernels", help="Default: the ladder with its default tiles, and more tiles of pipelined.")
+@click.option("--dtype", default="float32", show_default=True)
+@click.option("--adapter")
+@click.option("--budget", type=float, default=240, show_default=True, help="Seconds in all.")
+@click.argument("output", type=click.Path(path_type=Path))
+def main(sizes: str, kernels: str | None, dtype: str, adapter: str | None, budget: float, output: Path) -> None:
+    """Run the sweep and write its records to OUTPUT."""
+    chosen = parse_kernels(kernels) if kernels else [*(stage() for stage in LADDER), *parse_kernels(TILES)]
+    records: list[Record] = []
+    with Device(adapter) as device:
+        ceiling = roofline.measure(device)
+        print(f"{device.info}: {ceiling.gflops:,.0f} GFLOP/s, {ceiling.gbytes:,.0f} GB/s", flush=True)
+        bench = Bench(device, chosen, parse_sizes(sizes), dtype, budget, ceiling)
+        for record in bench.run():
+            records.append(record)
+            if record.kernel == "cpu" and peers.available():  # the first of its size: measured beside the others
+                problem = gemm(record.m, record.n, record.k, dtype=dtype)
+                records.append(peers.cublas(problem, Operands.random(device, problem).checker, ceiling.gflops))
+    save(output, to_json(records))
+    for size in dict.fromkeys(record.size for record in records):
+        print(summary([record for record in records if record.size == size]), flush=True)
+
+
+def summary(records: list[Record]) -> str:
+    """Return one line: the fastest kernel of a size, and its share of each reference."""
+    references = [r for r in records if r.kernel in ("cpu", "cublas") and r.gflops]
+    best = max((r for r in records if r.gflops and r not in references), key=lambda r: r.gflops or 0, default=None)
+    if best is None or best.gflops is None:
+        return f"{records[0].size}: nothing ran"
+    shares = ", ".join(f"{best.gflops / (r.gflops or 1):.3f} × {r.kernel} ({r.gflops:,.0f})" for r in references)
+    wrong = [r.label for r in records if r.status not in ("ok", "skipped")]
+    return f"{best.size}: {best.gflops:,.0f} GFLOP/s by {best.label}, {shares}" + (
+        f"; not ok: {wrong}" if wrong else ""
+    )
+
+
+if __name__ == "__main__":
+    main()

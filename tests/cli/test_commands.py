@@ -1,0 +1,125 @@
+"""Every command: what it prints and writes, and its exit code."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Cli
+from webmm.kernels import LADDER
+from webmm.records import SCHEMA, from_json
+
+SMALL = ("--sizes", "64,33x17x29", "--budget", "60")
+
+
+def test_bench_prints_a_table_per_size_and_writes_its_records(webmm: Cli, tmp_path: Path) -> None:
+    done = webmm("bench", *SMALL, "--json", "r.json", "--csv", "r.csv", "--plot", "r.svg")
+    assert done.returncode == 0, done.stderr
+    for word in ("64×64×64", "33×17×29", "GFLOP/s", "× naive", "× NumPy", "of peak", "bound", "cpu (NumPy)"):
+        assert word in done.stdout
+    records = from_json((tmp_path / "r.json").read_text())
+    assert {r.kernel for r in records} == {"cpu", *(stage.name for stage in LADDER)}
+    assert len(records) == 2 * (len(LADDER) + 1)
+    for record in records:
+        assert record.status == "ok", (record.kernel, record.reason)
+        assert record.max_error is not None
+        assert record.error_bound is not None
+        assert record.max_error <= record.error_bound
+        assert record.median_us and record.best_us and record.best_us <= record.median_us
+    assert len(list(csv.DictReader((tmp_path / "r.csv").open()))) == len(records)
+    assert "<svg" in (tmp_path / "r.svg").read_text()
+
+
+def test_records_are_the_public_format(webmm: Cli, tmp_path: Path) -> None:
+    assert webmm("bench", "--sizes", "32", "--kernels", "naive", "--json", "r.json").returncode == 0
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert document["schema"] == SCHEMA
+    fields = (
+        "op kernel m n k batch dtype config engine adapter backend driver status reason median_us best_us gflops clock "
+        "max_error error_bound peak_fraction version"
+    )
+    for record in document["records"]:
+        assert set(record) == set(fields.split())
+
+
+def test_bench_of_settings_and_float16(webmm: Cli, tmp_path: Path) -> None:
+    kernels = "tile_2d:tm=8,blocked:bm=32:bn=32:tm=4:tn=4"
+    assert webmm("bench", "--sizes", "48", "--kernels", kernels, "--dtype", "f16", "--json", "r.json").returncode == 0
+    records = {r.kernel: r for r in from_json((tmp_path / "r.json").read_text())}
+    assert records["tile_2d"].config["tm"] == 8
+    assert records["tile_2d"].dtype == "float16"
+    assert all(r.status == "ok" for r in records.values())
+
+
+def test_a_slow_case_is_left_out_and_says_so(webmm: Cli, tmp_path: Path) -> None:
+    assert webmm("bench", "--sizes", "1024", "--kernels", "naive", "--budget", "4", "--json", "r.json").returncode == 0
+    naive = next(r for r in from_json((tmp_path / "r.json").read_text()) if r.kernel == "naive")
+    assert naive.status == "skipped"
+    assert naive.reason
+    assert "would take" in naive.reason
+
+
+def test_info(webmm: Cli) -> None:
+    done = webmm("info")
+    assert done.returncode == 0
+    assert "Adapters" in done.stdout
+    data = json.loads(webmm("info", "--json").stdout)
+    assert data["adapters"]
+    assert data["limits"]["max-compute-workgroup-storage-size"] >= 16384
+    assert {s["kernel"] for s in data["stages"]} == {stage.name for stage in LADDER}
+
+
+def test_info_without_an_adapter_says_what_to_install_and_exits_1(webmm: Cli) -> None:
+    done = webmm("info", VK_DRIVER_FILES="/nonexistent.json", VK_ICD_FILENAMES="/nonexistent.json")
+    assert done.returncode == 1
+    assert "mesa-vulkan-drivers" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("kernel", [stage.name for stage in LADDER])
+@pytest.mark.parametrize("dialect", ["naga", "tint"])
+def test_shader_prints_what_runs(webmm: Cli, kernel: str, dialect: str) -> None:
+    text = webmm("shader", kernel, "--dialect", dialect)
+    assert text.returncode == 0, text.stderr
+    data = json.loads(webmm("shader", kernel, "--dialect", dialect, "--json").stdout)
+    assert data["wgsl"] == text.stdout
+    assert data["grid"]["rule"]
+    assert {b["name"] for b in data["bindings"]} >= {"params", "a", "b", "c"}
+    assert np.prod(data["workgroup_size"]) == data["limits"]["maxComputeInvocationsPerWorkgroup"]
+
+
+def test_shader_settings_reach_the_text(webmm: Cli) -> None:
+    done = webmm("shader", "blocked", "--set", "bm=32", "--dialect", "tint")
+    assert "const BM: u32 = 32u; // rows of C per workgroup" in done.stdout
+
+
+def test_check_validates_every_shader(webmm: Cli) -> None:
+    done = webmm("check")
+    assert done.returncode == 0, done.stderr
+    assert "SPIR-V, MSL, HLSL" in done.stdout
+
+
+def test_check_without_naga_says_how_to_install_it(webmm: Cli) -> None:
+    done = webmm("check", WEBMM_NAGA="/nonexistent/naga")
+    assert done.returncode == 2
+    assert "cargo install naga-cli" in done.stderr
+
+
+def test_run_multiplies_files(webmm: Cli, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (33, 70)).astype(np.float32), rng.integers(-4, 5, (70, 21)).astype(np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", np.asfortranarray(b))
+    done = webmm("run", "a.npy", "b.npy", "-o", "c.npy")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), a @ b)
+
+    before = (tmp_path / "c.npy").stat().st_mtime_ns
+    assert webmm("run", "a.npy", "b.npy", "-o", "c.npy").returncode == 2
+    assert (tmp_path / "c.npy").stat().st_mtime_ns == before
+    assert webmm("run", "a.npy", "b.npy", "-o", "c.npy", "--force", "--kernel", "shared:tile=8").returncode == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), a @ b)
