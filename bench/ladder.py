@@ -20,7 +20,16 @@ from webmm.problem import gemm
 from webmm.records import Record, save, to_json
 
 # One set of tiles suits no two sizes: large tiles reuse more, small ones fill the machine.
-TILES = "pipelined:bm=128:bn=128,pipelined:bm=32:bn=64:tm=4:tn=4,pipelined:bk=8:unroll=8,pipelined:prefetch=workgroup"
+TILES = ",".join(
+    [
+        "pipelined:bm=32:bn=64:tm=4:tn=4",
+        "pipelined:bk=8:unroll=8",
+        "pipelined:prefetch=workgroup",
+        "pipelined:bm=128:order=rows",
+        "pipelined:bm=128:bk=8:tm=16:unroll=8:order=rows",
+        "persistent:workgroups=396",
+    ]
+)
 
 
 @click.command()

@@ -1,5 +1,6 @@
 """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
 
+from webmm.api import matmul
 from webmm.array import Array
 from webmm.device import Device
 from webmm.errors import WebmmError
@@ -7,4 +8,4 @@ from webmm.problem import Problem, gemm
 from webmm.render import Shader, render
 
 __version__ = "0.1.0"
-__all__ = ["Array", "Device", "Problem", "Shader", "WebmmError", "gemm", "render"]
+__all__ = ["Array", "Device", "Problem", "Shader", "WebmmError", "gemm", "matmul", "render"]

@@ -15,6 +15,7 @@ from webmm.roofline import Roofline
 
 INK, MUTED, GRID = "#1b1f24", "#6e7781", "#d8dee4"
 BAR, BEST, REFERENCE = "#9cb8e8", "#2f5fd0", "#c9ced6"
+REFERENCE_NAMES = {CPU_STAGE: "NumPy on the CPU", "cublas": "cuBLAS"}
 
 
 def save(path: Path, records: list[Record], ceiling: Roofline) -> None:
@@ -36,7 +37,7 @@ def save(path: Path, records: list[Record], ceiling: Roofline) -> None:
     }
     with plt.rc_context(settings):
         figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), width_ratios=(1.15, 1), layout="constrained")
-        gpu = next(r for r in shown if r.kernel != CPU_STAGE)
+        gpu = next(r for r in shown if r.kernel in KERNELS)
         figure.suptitle(f"C = A·B, {shown[0].size}, {shown[0].dtype} – {gpu.adapter} ({gpu.backend})", weight="bold")
         _ladder(left, shown, ceiling)
         _roofline(right, records, ceiling)
@@ -52,34 +53,41 @@ def _largest(records: list[Record]) -> list[Record]:
     for record in records:
         if record.gflops:
             groups.setdefault(record.size, []).append(record)
-    groups = {size: group for size, group in groups.items() if any(r.kernel != CPU_STAGE for r in group)}
+    groups = {size: group for size, group in groups.items() if any(r.kernel in KERNELS for r in group)}
     if not groups:
         raise ProblemError("no kernel was measured, so there is nothing to draw")
     return max(groups.values(), key=lambda group: (len(group), group[0].m * group[0].n * group[0].k))
 
 
+def _best_of_each(records: list[Record]) -> list[Record]:
+    """Return the fastest settings of each stage in the ladder's order, then the references."""
+    best: dict[str, Record] = {}
+    for record in sorted(records, key=lambda r: r.gflops or 0):
+        best[record.kernel] = record
+    order = [*KERNELS, *(name for name in best if name not in KERNELS)]
+    return [best[name] for name in order if name in best]
+
+
 def _ladder(axes: Any, records: list[Record], ceiling: Roofline) -> None:
-    stages = [r for r in records if r.kernel != CPU_STAGE]
-    stages.sort(key=lambda r: list(KERNELS).index(r.kernel))
-    ordered = [*stages, *(r for r in records if r.kernel == CPU_STAGE)]
-    best = max(stages, key=lambda r: r.gflops or 0)
-    colours = [REFERENCE if r.kernel == CPU_STAGE else BEST if r is best else BAR for r in ordered]
-    names = ["NumPy on the CPU" if r.kernel == CPU_STAGE else r.label for r in ordered]
-    rates = [r.gflops or 0 for r in ordered]
-    positions = range(len(ordered))
+    bars = _best_of_each(records)
+    fastest = max((r for r in bars if r.kernel in KERNELS), key=lambda r: r.gflops or 0)
+    colours = [REFERENCE if r.kernel not in KERNELS else BEST if r is fastest else BAR for r in bars]
+    rates = [r.gflops or 0 for r in bars]
+    positions = range(len(bars))
     axes.barh(positions, rates, color=colours, height=0.72)
-    axes.set_yticks(positions, names)
+    axes.set_yticks(positions, [REFERENCE_NAMES.get(r.kernel, r.kernel) for r in bars])
     axes.invert_yaxis()
-    axes.set_xlim(0, max(rates) * 1.25)
+    axes.set_xlim(0, max(rates) * 1.22)
     for y, rate in zip(positions, rates, strict=True):
         axes.text(rate, y, f"  {rate:,.{0 if rate >= 100 else 1}f}", va="center", color=INK)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel(f"GFLOP/s, median (measured FMA peak: {ceiling.gflops:,.0f})")
     axes.set_title("The ladder", loc="left", weight="bold")
     _quiet(axes)
 
 
 def _roofline(axes: Any, records: list[Record], ceiling: Roofline) -> None:
-    points = [r for r in records if r.gflops and r.kernel != CPU_STAGE]
+    points = [r for r in records if r.gflops and r.kernel in KERNELS]
     best: dict[str, Record] = {}
     for record in points:
         if record.size not in best or (record.gflops or 0) > (best[record.size].gflops or 0):
@@ -106,17 +114,17 @@ def _roofline(axes: Any, records: list[Record], ceiling: Roofline) -> None:
             f"{record.m}" if record.m == record.n == record.k else record.size,
             (_intensity(record), record.gflops),
             textcoords="offset points",
-            xytext=(0, 7),
-            ha="center",
+            xytext=(7, -10),
+            ha="left",
             fontsize=8,
             color=MUTED,
         )
-    axes.text(high, ceiling.gflops * 1.12, f"{ceiling.gflops:,.0f} GFLOP/s", ha="right", fontsize=8, color=MUTED)
+    axes.text(ridge, ceiling.gflops * 1.15, f"{ceiling.gflops:,.0f} GFLOP/s of FMA", fontsize=8, color=MUTED)
     axes.set_ylim(top=ceiling.gflops * 2.2)
     axes.set_xlabel("operations per byte that must move")
     axes.set_ylabel("GFLOP/s")
     axes.set_title(f"The roofline ({ceiling.gbytes:,.0f} GB/s)", loc="left", weight="bold")
-    axes.legend(frameon=False, loc="lower right", fontsize=8)
+    axes.legend(frameon=False, loc="lower left", fontsize=8)
     _quiet(axes)
     axes.grid(axis="y", color=GRID, linewidth=0.6)
     axes.tick_params(axis="y", colors=MUTED)

@@ -16,7 +16,7 @@ class Persistent(RegisterTiled):
     name = "persistent"
     summary = "a fixed number of workgroups walk over the tiles"
 
-    workgroups: int = tunable(528, (132, 264, 396, 528, 1056), "workgroups per matrix")
+    workgroups: int = tunable(396, (132, 264, 396, 528, 792), "workgroups per matrix")
 
     @property
     def grid(self) -> Grid:
