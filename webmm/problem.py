@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webmm.dtypes import F32, DType, dtype_of
+from webmm.epilogues import activation_name
 from webmm.errors import ProblemError
 
+BIASES = ("", "row", "column")
 INDEX_LIMIT = 2**32  # shaders index storage with u32
 
 
@@ -36,7 +38,11 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """C = A·B for a batch of (m, k) and (k, n) matrices; build one with `gemm()`."""
+    """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
+
+    `bias` is "" for none, "column" for a vector of n elements, one per column of C, or "row" for one of m. C is read only
+    where beta is not 0. A bias starts at element `bias_offset` of its buffer.
+    """
 
     m: int
     n: int
@@ -47,12 +53,20 @@ class Problem:
     a: Operand
     b: Operand
     c: Operand
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: str = ""
+    bias_offset: int = 0
+    activation: str = ""
     op: str = "gemm"
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.bias not in BIASES:
+            raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
+        activation_name(self.activation)
         for name, operand, rows, columns in self.operands():
             if operand.end(rows, columns, self.batch) > INDEX_LIMIT:
                 raise ProblemError(

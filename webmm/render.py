@@ -13,12 +13,13 @@ import jinja2
 
 from webmm.errors import ConfigError
 from webmm.kernels.base import MAX_WORKGROUPS, Grid, Kernel, Specialisation
-from webmm.params import U32, layout, pack, wgsl_struct
+from webmm.params import F32, U32, layout, pack, wgsl_struct
 from webmm.problem import Problem
 
 Dialect = Literal["naga", "tint"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 ENTRY_POINT = "main"
+SUBGROUPS = {"naga": "subgroup", "tint": "subgroups"}  # the feature's name in each dialect's engine
 
 
 def _doc(text: str) -> Any:
@@ -41,6 +42,9 @@ class GemmParams:
     a_batch_stride: U32 = _doc("distance between matrices of the batch")
     b_batch_stride: U32 = _doc("")
     c_batch_stride: U32 = _doc("")
+    bias_offset: U32 = _doc("first element of the bias")
+    alpha: F32 = _doc("factor of A·B")
+    beta: F32 = _doc("factor of what C holds before")
 
     @classmethod
     def of(cls, p: Problem) -> GemmParams:
@@ -52,6 +56,9 @@ class GemmParams:
             *(operand.ld for _, operand, _, _ in p.operands()),
             *(operand.offset for _, operand, _, _ in p.operands()),
             *(operand.batch_stride for _, operand, _, _ in p.operands()),
+            p.bias_offset,
+            p.alpha,
+            p.beta,
         )
 
 
@@ -175,6 +182,7 @@ def _render(kernel: Kernel, spec: Specialisation, features: frozenset[str], dial
         Binding(1, "a", "read-only-storage", _array(spec.dtype, spec.vec_a)),
         Binding(2, "b", "read-only-storage", _array(spec.dtype, spec.vec_b)),
         Binding(3, "c", "storage", _array(spec.out_dtype, spec.vec_c)),
+        *([Binding(4, "bias", "read-only-storage", _array(spec.dtype, False))] if spec.bias else []),
     )
     text = (
         environment()
@@ -188,7 +196,8 @@ def _render(kernel: Kernel, spec: Specialisation, features: frozenset[str], dial
             params_struct=wgsl_struct(GemmParams, "Params"),
         )
     )
-    return Shader(kernel, dialect, tidy(text), bindings, features)
+    needed = features | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
+    return Shader(kernel, dialect, tidy(text), bindings, needed)
 
 
 def _array(scalar: str, vector: bool) -> str:

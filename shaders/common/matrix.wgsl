@@ -53,8 +53,49 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 }
 {% endmacro %}
 
+{#
+  What happens to `value` before it is stored: activation(alpha·value + bias) + beta·C. Each part is there only where the
+  problem has it. `lanes` is 4 for a vec4 of neighbouring columns, 1 for a single element.
+#}
+{% macro epilogue(lanes, old) %}
+{% if s.scaled or s.bias or s.activation or s.accumulate %}
+    var result = value;
+{% if s.scaled %}
+    result *= params.alpha;
+{% endif %}
+{% if s.bias == "row" %}
+    result += {{ as_f32("bias[params.bias_offset + row]") }};
+{% elif s.bias == "column" and lanes == 4 %}
+    result += vec4f(
+{% for j in range(4) %}
+        {{ as_f32("bias[params.bias_offset + col + %du]" % j) }},
+{% endfor %}
+    );
+{% elif s.bias == "column" %}
+    result += {{ as_f32("bias[params.bias_offset + col]") }};
+{% endif %}
+{% if s.activation %}
+    result = {{ "activate(result)" if lanes == 4 else "activate(vec4f(result)).x" }};
+{% endif %}
+{% if s.accumulate %}
+    result += params.beta * {{ "vec4f" if lanes == 4 else "f32" }}({{ old }});
+{% endif %}
+{% else %}
+    let result = value;
+{% endif %}
+{% endmacro %}
+
 {% macro store_c(row=false, col=false) %}
+{% if s.activation %}
+{% include "epilogues/" ~ s.activation ~ ".wgsl" %}
+
+{% endif %}
+{{ store_element(row, col) }}
+{% endmacro %}
+
+{% macro store_element(row=false, col=false) %}
 {% set outside = guards([(row, "row", "m"), (col, "col", "n")]) %}
+{% set element = "c[base + row * params.ldc + col]" %}
 // C[row, col] ← value{% if outside %}, nothing outside the matrix{% endif %}
 
 fn store_c(base: u32, row: u32, col: u32, value: f32) {
@@ -63,11 +104,11 @@ fn store_c(base: u32, row: u32, col: u32, value: f32) {
         return;
     }
 {% endif %}
-    c[base + row * params.ldc + col] = {{ "value" if s.out_dtype == "f32" else s.out_dtype ~ "(value)" }};
+{{ epilogue(1, element) }}
+    {{ element }} = {{ "result" if s.out_dtype == "f32" else s.out_dtype ~ "(result)" }};
 }
 {% endmacro %}
 
-{# Four neighbours of A along the axis that the kernel's fragments take, whichever way A is stored. #}
 {% macro load_a4(row=false, k=false) %}
 {% set outside = guards([(row, "row", "m"), (k, "k", "k")]) %}
 {% set along_m = kernel.a_vector_axis == "m" %}
@@ -124,6 +165,11 @@ fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
 
 {% macro store_c4(row=false, col=false) %}
 {% set outside = guards([(row, "row", "m"), (col, "col", "n")]) %}
+{% set element = "c[(base + row * params.ldc + col) / 4u]" %}
+{% if s.activation %}
+{% include "epilogues/" ~ s.activation ~ ".wgsl" %}
+
+{% endif %}
 {% if s.vec_c %}
 // C[row, col..col+3] ← value{% if outside %}, nothing outside the matrix{% endif %}
 
@@ -133,10 +179,11 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
         return;
     }
 {% endif %}
-    c[(base + row * params.ldc + col) / 4u] = {{ "value" if s.out_dtype == "f32" else "vec4<" ~ s.out_dtype ~ ">(value)" }};
+{{ epilogue(4, element) }}
+    {{ element }} = {{ "result" if s.out_dtype == "f32" else "vec4<" ~ s.out_dtype ~ ">(result)" }};
 }
 {% else %}
-{{ store_c(row, col) }}
+{{ store_element(row, col) }}
 // C[row, col..col+3] ← value, one by one: the rows of C are no multiple of 4 long.
 fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
     store_c(base, row, col, value.x);

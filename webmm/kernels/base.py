@@ -33,6 +33,7 @@ class Capabilities:
     features: frozenset[str]
 
     loop_limit: int = 0  # iterations after which the driver leaves a loop, if it does
+    subgroup_size: int = 0  # lanes that share a broadcast, as the opened device showed; 0 where there are no subgroups
 
     def limit(self, name: str) -> int:
         """Return a limit by its WebGPU name in kebab case."""
@@ -83,6 +84,10 @@ class Specialisation:
     edge_n: bool
     edge_k: bool
     long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
+    scaled: bool = False  # alpha is not 1
+    accumulate: bool = False  # beta is not 0
+    bias: str = ""
+    activation: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,11 @@ class Kernel:
     @property
     def workgroup_bytes(self) -> int:
         """Workgroup memory in bytes."""
+        return 0
+
+    @property
+    def subgroup(self) -> int:
+        """Lanes that a subgroup must have at least; 0 for a kernel that uses none."""
         return 0
 
     @property
@@ -174,6 +184,8 @@ class Kernel:
         missing = sorted(problem.features - device.features)
         if missing:
             return f"needs the feature {', '.join(missing)}, which {device.name} does not have"
+        if self.subgroup > device.subgroup_size:
+            return f"needs subgroups of {self.subgroup} lanes, {device.name} has {device.subgroup_size or 'none'}"
         return self._beyond_limits(problem, device)
 
     def _beyond_limits(self, problem: Problem, device: Capabilities) -> str | None:
@@ -216,6 +228,10 @@ class Kernel:
             edge_n=ragged or p.n % grid.tile_n != 0,
             edge_k=p.k % self.inner_step != 0,
             long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
+            scaled=p.alpha != 1,
+            accumulate=p.beta != 0,
+            bias=p.bias,
+            activation=p.activation,
         )
 
     def __str__(self) -> str:
