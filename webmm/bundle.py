@@ -26,6 +26,7 @@ from webmm.dtypes import DTYPES, F32, DType
 from webmm.errors import ConfigError
 from webmm.kernels import LADDER
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, Specialisation
+from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.params import layout
 from webmm.problem import Problem, gemm
 from webmm.records import SCHEMA as RECORDS
@@ -37,9 +38,13 @@ MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may b
 # The flags of a specialisation, from its lowest bit: how a page looks a shader up. Its matrices are dense, row-major.
 FLAGS = ("vec_a", "vec_b", "vec_c", "edge_m", "edge_n", "edge_k", "long_k")
 
-# Tunables that no slider moves, and how large others grow there: what a picture can show, in a few megabytes.
-HELD = ("unroll", "group", "workgroups")
+# Tunables whose every combination the page offers, and how large they grow there: what a picture of a tile can show, in
+# a few megabytes. The others move one at a time from their default.
+PICTURED = ("size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy")
 LARGEST = {"bk": 16, "tn": 8}
+
+# Software adapters take up to a minute to compile large register tiles; there the page runs these in their place.
+LIGHT: dict[str, Any] = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 8}
 
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
 
@@ -51,22 +56,29 @@ def web_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "web"
 
 
+def light(cls: type[Kernel]) -> Kernel:
+    """Return the configuration of a stage that the page runs on a software adapter."""
+    return cls(**LIGHT) if issubclass(cls, RegisterTiled) else cls()
+
+
 def recommended(cls: type[Kernel]) -> list[Kernel]:
-    """Return the configurations of a stage that are run without anyone asking: its default, and what `choose` picks."""
+    """Return the configurations that are run without anyone asking: a stage's default, and what `choose` picks."""
     chosen = [kernel for kernel in (*choose.GPU, *choose.CPU) if type(kernel) is cls]
-    return list(dict.fromkeys([cls(), *chosen]))
+    return list(dict.fromkeys([cls(), light(cls), *chosen]))
 
 
 def configurations(cls: type[Kernel]) -> list[Kernel]:
     """Return every configuration of a stage that the page offers, the recommended ones first."""
-    default = cls()
-    names = [f.name for f in dataclasses.fields(cls)]
-    choices = []
-    for f in dataclasses.fields(cls):
-        largest = LARGEST.get(f.name)
-        movable = [c for c in f.metadata["candidates"] if largest is None or c <= largest]
-        choices.append([getattr(default, f.name)] if f.name in HELD else movable)
-    kernels = (cls(**_fitting(dict(zip(names, values, strict=True)))) for values in itertools.product(*choices))
+    default = cls().config
+    candidates = {f.name: f.metadata["candidates"] for f in dataclasses.fields(cls)}
+    pictured = {
+        name: [value for value in values if value <= LARGEST.get(name, value)]
+        for name, values in candidates.items()
+        if name in PICTURED
+    }
+    settings = [dict(zip(pictured, values, strict=True)) for values in itertools.product(*pictured.values())]
+    settings += [{name: value} for name, values in candidates.items() if name not in PICTURED for value in values]
+    kernels = (cls(**_fitting({**default, **changes})) for changes in settings)
     return list(dict.fromkeys([*recommended(cls), *(kernel for kernel in kernels if kernel.invalid() is None)]))
 
 
@@ -166,7 +178,15 @@ def _clear(out: Path, force: bool) -> None:
 def _not_published(folder: str, names: list[str]) -> list[str]:
     """Return what lies beside the page but serves its development only."""
     del folder
-    tools = {"node_modules", "package.json", "package-lock.json", "tsconfig.json", ".npmrc", "README.md"}
+    tools = {
+        "node_modules",
+        "package.json",
+        "package-lock.json",
+        "tsconfig.json",
+        "globals.d.ts",
+        ".npmrc",
+        "README.md",
+    }
     return [name for name in names if name in tools]
 
 
@@ -214,6 +234,7 @@ def _kernel(cls: type[Kernel], files: _Files) -> dict[str, Any]:
             {"name": f.name, "doc": f.metadata["doc"], "default": f.default, "candidates": f.metadata["candidates"]}
             for f in dataclasses.fields(cls)
         ],
+        "light": configurations(cls).index(light(cls)),
         "configs": [_config(kernel, files) for kernel in configurations(cls)],
     }
 
@@ -227,6 +248,8 @@ def _config(kernel: Kernel, files: _Files) -> dict[str, Any]:
         "workgroup_bytes": kernel.workgroup_bytes,
         "inner_step": kernel.inner_step,
         "grid": dataclasses.asdict(grid),
+        "features": sorted(render(kernel, gemm(4, 4, 4), "tint").features),
+        "subgroup": kernel.subgroup,
         "shaders": {
             dtype.name: _specialisations(kernel, dtype, main, files)
             for dtype in DTYPES.values()

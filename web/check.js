@@ -1,0 +1,216 @@
+// @ts-check
+/**
+ * Is a product right? Compared with a float64 sum on this CPU, at the bound of webmm/verify.py: every element that is
+ * looked at must satisfy |C - Ĉ| ≤ (K·ε + ε_out)·(|A|·|B|).
+ *
+ * A small product is compared in full; of a large one whole rows and columns spread over it are, so that the tab stays
+ * responsive, and the sum of each row of C, signs drawn at random, is compared with A·(B·x) so that a missing
+ * tile anywhere shows.
+ */
+
+/** @typedef {import("./matrix.js").Matrix} Matrix */
+/** @typedef {{eps: number, tiny: number}} Rounding */
+
+const F32_EPS = 2 ** -23;
+const FULL_CHECK = 2 ** 24; // multiply-adds up to which every element is compared
+const SAMPLE = 2 ** 23; // multiply-adds spent on rows, and on columns, of a larger product
+const CHUNK = 12; // milliseconds of work between breaths
+
+/** @param {number} k @param {string} dtype @param {Rounding} rounding @returns {number} */
+export function errorBound(k, dtype, rounding) {
+  return k * F32_EPS + (dtype === "float32" ? 0 : rounding.eps);
+}
+
+/** @returns {Promise<void>} lets the page handle input and paint */
+export function breathe() {
+  return new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+export class Checker {
+  #a;
+  #b;
+  #rounding;
+  /** @type {{rows: number[], columns: number[], full: boolean}} */
+  #sample;
+  /** @type {Promise<{expected: Float64Array, scale: Float64Array}[]> | undefined} */
+  #reference;
+  /** @type {Promise<{expected: Float64Array, scale: Float64Array, signs: Float64Array} | null> | undefined} */
+  #projection;
+
+  /** @param {Matrix} a @param {Matrix} b @param {Rounding} rounding of the type that the product is stored in */
+  constructor(a, b, rounding) {
+    this.m = a.rows;
+    this.n = b.columns;
+    this.k = a.columns;
+    this.#a = a.floats();
+    this.#b = b.floats();
+    this.#rounding = rounding;
+    this.#sample = samples(this.m, this.n, this.k);
+  }
+
+  /** @returns {string} what is compared, in words */
+  get scope() {
+    const { rows, columns, full } = this.#sample;
+    return full ? "every element" : `${rows.length} rows, ${columns.length} columns and all row sums`;
+  }
+
+  /** Compute the reference ahead of time. */
+  async prepare() {
+    await (this.#reference ??= this.#lines());
+    await (this.#projection ??= this.#project());
+  }
+
+  /**
+   * @param {Matrix} got
+   * @returns {Promise<number>} the worst error as a multiple of |A|·|B|; Infinity where NaN or an infinity differs
+   */
+  async error(got) {
+    await this.prepare();
+    const c = got.floats();
+    const { rows, columns } = this.#sample;
+    const lines = (await this.#reference) ?? [];
+    let worst = 0;
+    lines.forEach((line, i) => {
+      const row = i < rows.length;
+      const start = row ? rows[i] * this.n : columns[i - rows.length];
+      worst = Math.max(worst, this.#lineError(c, start, row ? 1 : this.n, line, got.dtype));
+    });
+    return Math.max(worst, await this.#rowSums(c));
+  }
+
+  /**
+   * @param {Float32Array} c @param {number} start @param {number} stride
+   * @param {{expected: Float64Array, scale: Float64Array}} line @param {string} dtype
+   */
+  #lineError(c, start, stride, line, dtype) {
+    const { tiny, eps } = this.#rounding;
+    const largest = dtype === "float16" ? 65520 : 3.4028235677973366e38;
+    let worst = 0;
+    for (let i = 0; i < line.expected.length; i++) {
+      const expected = line.expected[i];
+      const actual = c[start + i * stride];
+      if (!(Math.abs(expected) < largest)) {
+        const stored = Number.isNaN(expected) ? NaN : Math.sign(expected) * Infinity;
+        if (!Object.is(stored, actual)) return Infinity;
+        continue;
+      }
+      const error = Math.abs(actual - expected) / (line.scale[i] + tiny / eps);
+      if (!(error <= worst)) worst = Number.isNaN(error) ? Infinity : error;
+    }
+    return worst;
+  }
+
+  async #lines() {
+    const { rows, columns } = this.#sample;
+    const out = [];
+    let breath = performance.now();
+    for (const [at, alongRow] of [...rows.map((r) => [r, true]), ...columns.map((c) => [c, false])]) {
+      out.push(alongRow ? this.#row(Number(at)) : this.#column(Number(at)));
+      if (performance.now() - breath > CHUNK) {
+        await breathe();
+        breath = performance.now();
+      }
+    }
+    return out;
+  }
+
+  /** @param {number} row */
+  #row(row) {
+    const { n, k } = this;
+    const [a, b] = [this.#a, this.#b];
+    const expected = new Float64Array(n);
+    const scale = new Float64Array(n);
+    for (let i = 0; i < k; i++) {
+      const x = a[row * k + i];
+      for (let j = 0, at = i * n; j < n; j++, at++) {
+        const product = x * b[at];
+        expected[j] += product;
+        scale[j] += Math.abs(product);
+      }
+    }
+    return { expected, scale };
+  }
+
+  /** @param {number} column */
+  #column(column) {
+    const { m, n, k } = this;
+    const [a, b] = [this.#a, this.#b];
+    const expected = new Float64Array(m);
+    const scale = new Float64Array(m);
+    const line = Float64Array.from({ length: k }, (_, i) => b[i * n + column]);
+    for (let row = 0; row < m; row++) {
+      let sum = 0;
+      let size = 0;
+      for (let i = 0, at = row * k; i < k; i++, at++) {
+        const product = a[at] * line[i];
+        sum += product;
+        size += Math.abs(product);
+      }
+      expected[row] = sum;
+      scale[row] = size;
+    }
+    return { expected, scale };
+  }
+
+  /** A·(B·x) for random signs x, or null where NaN or infinities make a sum say nothing. */
+  async #project() {
+    if (this.#sample.full) return null;
+    const { m, n, k } = this;
+    let state = 1;
+    const signs = Float64Array.from({ length: n }, () => ((state = (state * 48271) % 2147483647) % 2 ? 1 : -1));
+    const bx = await weightedRowSums(this.#b, k, n, signs);
+    const absolute = await weightedRowSums(this.#b, k, n, null);
+    const expected = await weightedRowSums(this.#a, m, k, bx);
+    const scale = await weightedRowSums(this.#a, m, k, absolute, true);
+    return scale.every(Number.isFinite) ? { expected, scale, signs } : null;
+  }
+
+  /** @param {Float32Array} c */
+  async #rowSums(c) {
+    const reference = await this.#projection;
+    if (!reference) return 0;
+    const { tiny, eps } = this.#rounding;
+    const sums = await weightedRowSums(c, this.m, this.n, reference.signs);
+    let worst = 0;
+    for (let i = 0; i < this.m; i++) {
+      const error = Math.abs(sums[i] - reference.expected[i]) / (reference.scale[i] + tiny / eps);
+      if (!(error <= worst)) worst = Number.isNaN(error) ? Infinity : error;
+    }
+    return worst;
+  }
+}
+
+/**
+ * Row sums of a row-major matrix, each column times its weight; of absolute values where there are none, or `absolute`.
+ * @param {Float32Array} x @param {number} rows @param {number} columns @param {Float64Array | null} weights
+ */
+async function weightedRowSums(x, rows, columns, weights, absolute = weights === null) {
+  const sums = new Float64Array(rows);
+  let breath = performance.now();
+  for (let row = 0; row < rows; row++) {
+    let sum = 0;
+    for (let j = 0, at = row * columns; j < columns; j++, at++) {
+      sum += (absolute ? Math.abs(x[at]) : x[at]) * (weights ? weights[j] : 1);
+    }
+    sums[row] = sum;
+    if (row % 64 === 63 && performance.now() - breath > CHUNK) {
+      await breathe();
+      breath = performance.now();
+    }
+  }
+  return sums;
+}
+
+/** @param {number} m @param {number} n @param {number} k */
+function samples(m, n, k) {
+  if (m * n * k <= FULL_CHECK) return { rows: spread(m, m), columns: [], full: true };
+  const rows = spread(m, Math.max(4, Math.floor(SAMPLE / (n * k))));
+  return { rows, columns: spread(n, Math.max(4, Math.floor(SAMPLE / (m * k)))), full: false };
+}
+
+/** @param {number} length @param {number} count @returns {number[]} indices from first to last, evenly spread */
+function spread(length, count) {
+  if (count >= length) return Array.from({ length }, (_, i) => i);
+  const steps = count - 1;
+  return [...new Set(Array.from({ length: count }, (_, i) => Math.round((i * (length - 1)) / steps)))];
+}

@@ -1,0 +1,35 @@
+// @ts-check
+/**
+ * Everything that webmm throws on purpose, as in webmm/errors.py.
+ *
+ *     WebmmError
+ *     ├── ProblemError       the operands: shapes, dtypes, sizes, unreadable files
+ *     ├── ConfigError        the settings: unknown kernel or tile sizes
+ *     ├── UnsupportedError   this device lacks a limit or feature; the message names it
+ *     │   └── NoAdapterError no WebGPU, or no adapter
+ *     ├── MemoryLimitError   the device is out of memory
+ *     ├── DeviceLostError    the device is gone; the message says why
+ *     ├── TimeoutError       a run took too long
+ *     └── ShaderError        the engine refused a shader
+ */
+
+export class WebmmError extends Error {
+  /** @param {string} message @param {unknown} [cause] */
+  constructor(message, cause) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = new.target.name;
+  }
+}
+export class ProblemError extends WebmmError {}
+export class ConfigError extends WebmmError {}
+export class UnsupportedError extends WebmmError {}
+export class NoAdapterError extends UnsupportedError {}
+export class MemoryLimitError extends WebmmError {}
+export class DeviceLostError extends WebmmError {}
+export class TimeoutError extends WebmmError {}
+export class ShaderError extends WebmmError {}
+
+/** @param {unknown} error @returns {string} the error in words */
+export function inWords(error) {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,4 @@
+// Flag namespaces of WebGPU, which TypeScript's DOM library leaves out.
+declare const GPUBufferUsage: Readonly<Record<"MAP_READ" | "COPY_SRC" | "COPY_DST" | "UNIFORM" | "STORAGE" | "QUERY_RESOLVE", number>>;
+declare const GPUMapMode: Readonly<Record<"READ" | "WRITE", number>>;
+declare const GPUShaderStage: Readonly<Record<"COMPUTE", number>>;

@@ -1,0 +1,283 @@
+// @ts-check
+/** Matrices in the host's memory: float16, .npy and CSV, without a dependency. */
+
+import { ProblemError } from "./errors.js";
+
+/** @typedef {"float32" | "float16"} DType */
+
+/** Bytes of an element. @type {Record<DType, number>} */
+export const ITEM_SIZE = { float32: 4, float16: 2 };
+
+/** A dense row-major matrix. float16 is held as bits, in a Uint16Array: not every engine has Float16Array. */
+export class Matrix {
+  /**
+   * @param {Float32Array | Uint16Array} data
+   * @param {[number, number]} shape rows, columns
+   * @param {DType} [dtype]
+   */
+  constructor(data, shape, dtype = data instanceof Uint16Array ? "float16" : "float32") {
+    const [rows, columns] = shape;
+    if (!(Number.isInteger(rows) && Number.isInteger(columns) && rows > 0 && columns > 0)) {
+      throw new ProblemError(`a matrix has at least one row and one column, not ${rows}×${columns}`);
+    }
+    if (data.length !== rows * columns) {
+      throw new ProblemError(`${rows}×${columns} needs ${rows * columns} elements, there are ${data.length}`);
+    }
+    if ((dtype === "float16") !== data instanceof Uint16Array) {
+      throw new ProblemError("float16 elements come as bits in a Uint16Array, float32 in a Float32Array");
+    }
+    this.data = data;
+    this.rows = rows;
+    this.columns = columns;
+    this.dtype = dtype;
+  }
+
+  /** @returns {[number, number]} */
+  get shape() {
+    return [this.rows, this.columns];
+  }
+
+  /** @returns {Float32Array} the elements as numbers; this matrix's own memory where it is float32 */
+  floats() {
+    return this.data instanceof Uint16Array ? fromHalves(this.data) : this.data;
+  }
+
+  /** @param {DType} dtype @returns {Matrix} this matrix rounded to `dtype` */
+  as(dtype) {
+    if (dtype === this.dtype) return this;
+    return new Matrix(dtype === "float16" ? toHalves(this.floats()) : this.floats(), this.shape, dtype);
+  }
+
+  /**
+   * @param {number[][]} rows
+   * @returns {Matrix}
+   */
+  static from(rows) {
+    const columns = rows[0]?.length ?? 0;
+    const ragged = rows.findIndex((row) => row.length !== columns);
+    if (ragged >= 0) {
+      throw new ProblemError(`row ${ragged + 1} has ${rows[ragged].length} values, the first has ${columns}`);
+    }
+    return new Matrix(Float32Array.from(rows.flat()), [rows.length, columns]);
+  }
+
+  /**
+   * Uniform in [-0.5, 0.5), the same for the same seed.
+   * @param {number} rows
+   * @param {number} columns
+   * @param {number} [seed]
+   * @param {DType} [dtype]
+   */
+  static random(rows, columns, seed = 1, dtype = "float32") {
+    const data = new Float32Array(rows * columns);
+    let state = (seed * 2654435761) >>> 0 || 1;
+    for (let i = 0; i < data.length; i++) {
+      state ^= state << 13; // xorshift32
+      state ^= state >>> 17;
+      state ^= state << 5;
+      data[i] = (state >>> 8) / 2 ** 24 - 0.5;
+    }
+    return new Matrix(data, [rows, columns]).as(dtype);
+  }
+}
+
+// float16
+
+/** @type {Float32Array | undefined} */
+let halfValues;
+
+/** @param {Uint16Array} bits @returns {Float32Array} */
+export function fromHalves(bits) {
+  halfValues ??= Float32Array.from({ length: 65536 }, (_, h) => halfValue(h));
+  const out = new Float32Array(bits.length);
+  for (let i = 0; i < bits.length; i++) out[i] = halfValues[bits[i]];
+  return out;
+}
+
+/** @param {number} h @returns {number} */
+function halfValue(h) {
+  const sign = h & 0x8000 ? -1 : 1;
+  const exponent = (h >> 10) & 31;
+  const fraction = h & 1023;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction);
+}
+
+/** @param {ArrayLike<number>} values @returns {Uint16Array} rounded to nearest, ties to even */
+export function toHalves(values) {
+  const out = new Uint16Array(values.length);
+  for (let i = 0; i < out.length; i++) out[i] = toHalf(values[i]);
+  return out;
+}
+
+/** @param {number} value @returns {number} */
+export function toHalf(value) {
+  if (Number.isNaN(value)) return 0x7e00;
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
+  const magnitude = Math.abs(value);
+  if (magnitude >= 65520) return sign | 0x7c00; // halfway from the largest half to 2^16
+  const exponent = Math.max(-14, Math.floor(Math.log2(magnitude || 1e-300)));
+  const scaled = magnitude / 2 ** (exponent - 10); // units in the last place
+  let units = Math.floor(scaled);
+  const rest = scaled - units;
+  if (rest > 0.5 || (rest === 0.5 && units % 2 === 1)) units += 1;
+  // Carries run from the fraction into the exponent by themselves; a subnormal has no hidden bit.
+  return sign | (units < 1024 ? units : ((exponent + 14) << 10) + units);
+}
+
+// .npy
+
+/** @type {Record<string, (view: DataView, offset: number, little: boolean) => number>} */
+const READERS = {
+  f2: (v, o, l) => halfValue(v.getUint16(o, l)),
+  f4: (v, o, l) => v.getFloat32(o, l),
+  f8: (v, o, l) => v.getFloat64(o, l),
+  i1: (v, o) => v.getInt8(o),
+  i2: (v, o, l) => v.getInt16(o, l),
+  i4: (v, o, l) => v.getInt32(o, l),
+  i8: (v, o, l) => Number(v.getBigInt64(o, l)),
+  u1: (v, o) => v.getUint8(o),
+  u2: (v, o, l) => v.getUint16(o, l),
+  u4: (v, o, l) => v.getUint32(o, l),
+  u8: (v, o, l) => Number(v.getBigUint64(o, l)),
+  b1: (v, o) => v.getUint8(o),
+};
+
+/**
+ * Read a NumPy file that holds a 2-dimensional array of numbers. Types other than float16 and float32 are rounded to
+ * float32; nothing is ever unpickled.
+ * @param {ArrayBuffer} file
+ * @returns {Matrix}
+ */
+export function parseNpy(file) {
+  const { view, start, type, little, rows, columns, fortran } = npyHeader(file);
+  const size = Number(type[1]);
+  const need = rows * columns * size;
+  if (file.byteLength - start < need) {
+    const have = (file.byteLength - start).toLocaleString("en");
+    throw new ProblemError(
+      `the .npy file is cut short: ${rows}×${columns} needs ${need.toLocaleString("en")} bytes, there are ${have}`,
+    );
+  }
+  if (type === "f4" && little && !fortran) return new Matrix(new Float32Array(file.slice(start, start + need)), [rows, columns]);
+  if (type === "f2" && little && !fortran) return new Matrix(new Uint16Array(file.slice(start, start + need)), [rows, columns]);
+  const read = READERS[type];
+  const data = new Float32Array(rows * columns);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const at = fortran ? column * rows + row : row * columns + column;
+      data[row * columns + column] = read(view, start + at * size, little);
+    }
+  }
+  return new Matrix(data, [rows, columns]).as(type === "f2" ? "float16" : "float32");
+}
+
+/** @param {ArrayBuffer} file */
+function npyHeader(file) {
+  const bytes = new Uint8Array(file);
+  const view = new DataView(file);
+  if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(0, 6)) !== "\x93NUMPY") {
+    throw new ProblemError("this is no .npy file: it does not begin with NumPy's signature; write one with numpy.save()");
+  }
+  const wide = bytes[6] > 1;
+  const length = wide ? view.getUint32(8, true) : view.getUint16(8, true);
+  const start = (wide ? 12 : 10) + length;
+  if (start > bytes.length) throw new ProblemError("the .npy file is cut short: its header is incomplete");
+  const header = new TextDecoder().decode(bytes.subarray(wide ? 12 : 10, start));
+  const descr = /'descr':\s*'([^']*)'/.exec(header)?.[1];
+  const shape = /'shape':\s*\(([^)]*)\)/.exec(header)?.[1];
+  if (shape === undefined || !header.includes("'fortran_order'")) {
+    throw new ProblemError("the header of the .npy file is malformed; write the file with numpy.save()");
+  }
+  const type = descr?.slice(1) ?? "";
+  if (!descr || !(type in READERS)) {
+    throw new ProblemError(`the .npy file holds ${descr ?? "a structured type"}, not numbers; save x.astype('float32')`);
+  }
+  const sizes = shape.split(",").map((s) => s.trim()).filter(Boolean).map(Number);
+  if (sizes.length !== 2 || sizes.some((s) => !Number.isSafeInteger(s) || s < 0)) {
+    throw new ProblemError(`the .npy file holds an array of shape (${shape.trim()}); a matrix has two dimensions`);
+  }
+  if (sizes.includes(0)) throw new ProblemError(`the matrix in the .npy file is empty: shape (${shape.trim()})`);
+  const fortran = /'fortran_order':\s*True/.test(header);
+  return { view, start, type, little: descr[0] !== ">", rows: sizes[0], columns: sizes[1], fortran };
+}
+
+/** @param {Matrix} matrix @returns {ArrayBuffer} a NumPy file */
+export function toNpy(matrix) {
+  const type = matrix.dtype === "float16" ? "<f2" : "<f4";
+  const header = `{'descr': '${type}', 'fortran_order': False, 'shape': (${matrix.rows}, ${matrix.columns}), }`;
+  const length = Math.ceil((header.length + 11) / 64) * 64 - 10; // data begins at a multiple of 64
+  const file = new Uint8Array(10 + length + matrix.data.byteLength);
+  file.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, length & 255, length >> 8]);
+  file.set(new TextEncoder().encode(header.padEnd(length - 1) + "\n"), 10);
+  const data = matrix.data;
+  file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), 10 + length);
+  return file.buffer;
+}
+
+// CSV
+
+/**
+ * Read rows of numbers separated by commas, semicolons, tabs or spaces; lines that begin with # are comments.
+ * @param {string} text
+ * @returns {Matrix}
+ */
+export function parseCsv(text) {
+  const lines = text.replace(/^\uFEFF/, "").split(/\r\n|\r|\n/);
+  /** @type {number[]} */
+  const values = [];
+  let columns = 0;
+  let rows = 0;
+  lines.forEach((line, i) => {
+    const content = line.trim();
+    if (content === "" || content.startsWith("#")) return;
+    const cells = content.split(separatorOf(content));
+    if (rows > 0 && cells.length !== columns) {
+      throw new ProblemError(`line ${i + 1} has ${cells.length} values, the lines before it have ${columns}`);
+    }
+    columns = cells.length;
+    rows += 1;
+    cells.forEach((cell, j) => values.push(numberIn(cell, i + 1, j + 1)));
+  });
+  if (rows === 0) throw new ProblemError("there are no numbers; write one row per line, such as 1, 2, 3");
+  return new Matrix(Float32Array.from(values), [rows, columns]);
+}
+
+/** @param {string} line */
+function separatorOf(line) {
+  if (line.includes(";")) return ";";
+  if (line.includes(",")) return ",";
+  return line.includes("\t") ? "\t" : /\s+/;
+}
+
+/** @param {string} cell @param {number} line @param {number} column */
+function numberIn(cell, line, column) {
+  const word = cell.trim().replace(/^(['"])(.*)\1$/, "$2");
+  const special = { nan: NaN, inf: Infinity, "+inf": Infinity, "-inf": -Infinity }[word.toLowerCase()];
+  const value = special ?? (word === "" ? undefined : Number(word));
+  if (value === undefined || (Number.isNaN(value) && special === undefined)) {
+    const what = word === "" ? "is empty" : `is no number: “${word.slice(0, 30)}”`;
+    throw new ProblemError(`line ${line}, value ${column} ${what}`);
+  }
+  return value;
+}
+
+/** @param {Matrix} matrix @returns {string} CSV that reads back exactly */
+export function toCsv(matrix) {
+  const floats = matrix.floats();
+  const lines = [];
+  for (let row = 0; row < matrix.rows; row++) {
+    const cells = Array.from(floats.subarray(row * matrix.columns, (row + 1) * matrix.columns), shortest);
+    lines.push(cells.join(","));
+  }
+  return lines.join("\n") + "\n";
+}
+
+/** @param {number} value @returns {string} the shortest decimal that rounds to the same float32 */
+function shortest(value) {
+  for (let digits = 6; digits < 9; digits++) {
+    const text = String(Number(value.toPrecision(digits)));
+    if (Math.fround(Number(text)) === value) return text;
+  }
+  return String(Number(value.toPrecision(9)));
+}

@@ -1,0 +1,935 @@
+// @ts-check
+/**
+ * Matrix multiplication on the visitor's GPU, with the shaders that Python's webmm runs.
+ *
+ *     import { Device, Matrix } from "./webmm.js";
+ *     const gpu = await Device.open();
+ *     const c = await gpu.matmul(Matrix.from([[1, 2], [3, 4]]), Matrix.from([[5, 6], [7, 8]]));
+ *     c.data; // Float32Array [19, 22, 43, 50]
+ *
+ * No dependencies; runs in browsers and in node on Dawn. Shaders are picked from the bundle that `webmm bundle` wrote
+ * beside this file; none is ever assembled here.
+ */
+
+import { ConfigError, DeviceLostError, MemoryLimitError, NoAdapterError, ProblemError, ShaderError } from "./errors.js";
+import { TimeoutError, UnsupportedError, WebmmError, inWords } from "./errors.js";
+import { ITEM_SIZE, Matrix } from "./matrix.js";
+
+export * from "./errors.js";
+export * from "./matrix.js";
+export { Checker, errorBound } from "./check.js";
+
+/** @typedef {import("./matrix.js").DType} DType */
+/** @typedef {Record<string, number | string>} Config */
+/** @typedef {{m: number, n: number, k: number, dtype: DType}} Problem */
+/** @typedef {{tile_m: number, tile_n: number, elements: number, at_most: number}} Grid */
+/** @typedef {{binding: number, name: string, type: GPUBufferBindingType, wgsl_type: string}} Binding */
+/** @typedef {{name: string, doc: string, default: number | string, candidates: (number | string)[]}} Tunable */
+/** @typedef {{median_us: number, best_us: number, spread_us: number, samples: number, clock: "timestamp" | "wall"}} Timing */
+/** @typedef {{gflops: number, gbytes: number}} Roofline */
+/** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} Launch */
+/** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
+
+/**
+ * One configuration of a kernel, as the index holds it.
+ * @typedef {{
+ *   config: (number | string)[], workgroup_size: [number, number, number], workgroup_bytes: number, inner_step: number,
+ *   grid: Grid, features: string[], subgroup: number, shaders: Partial<Record<DType, Record<string, string>>>,
+ * }} ConfigRow
+ */
+/** @typedef {{name: string, summary: string, changed: string, vector_axes: [string, string], tunables: Tunable[], light: number, configs: ConfigRow[]}} KernelRow */
+/**
+ * @typedef {{
+ *   schema: string, version: string, records: string, entry_point: string, max_workgroups: number, loop_limit: number,
+ *   flags: string[], params: {size: number, members: Record<string, number>}, bindings: Binding[],
+ *   timing: {warm_up: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
+ *   dtypes: Record<DType, {eps: number, tiny: number, features: string[]}>,
+ *   choices: {enough_tiles: number, gpu: {kernel: string, config: Config}[], cpu: {kernel: string, config: Config}[]},
+ *   roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
+ *   kernels: KernelRow[], cases: {m: number, n: number, k: number, flags: Record<string, number>}[],
+ * }} Index
+ */
+/**
+ * @typedef {{
+ *   fma: {shader: string, workgroups: number, results: number, flops: number}[],
+ *   copy: {shader: string, workgroup: number, nbytes: number},
+ * }} RooflineRows
+ */
+/**
+ * One measurement, or the reason why there is none: schema webmm.records/1, the same as Python's.
+ * @typedef {{
+ *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: DType, engine: string,
+ *   adapter: string, backend: string, driver: string, version: string, config: Config, status: Status,
+ *   reason: string | null, median_us: number | null, best_us: number | null, gflops: number | null,
+ *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
+ * }} RunRecord
+ */
+
+export const RECORD_FIELDS = /** @type {const} */ ([
+  "op", "kernel", "m", "n", "k", "batch", "dtype", "engine", "adapter", "backend", "driver", "version", "config",
+  "status", "reason", "median_us", "best_us", "gflops", "clock", "max_error", "error_bound", "peak_fraction",
+]);
+export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
+
+const COMPILE_TIMEOUT = 60; // seconds
+const COPY_WARM_UP = 0.1; // seconds, for the roofline's kernels
+const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ (["shader-f16", "timestamp-query", "subgroups"]);
+const WANTED_LIMITS = /** @type {const} */ ([
+  "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupSizeY",
+  "maxComputeWorkgroupSizeZ", "maxComputeWorkgroupStorageSize", "maxComputeWorkgroupsPerDimension",
+  "maxStorageBufferBindingSize", "maxBufferSize",
+]);
+const MAX_ELEMENTS = 2 ** 32; // shaders index storage with u32
+
+/** @param {number} value */
+const grouped = (value) => value.toLocaleString("en");
+
+// Problems
+
+/** @param {Problem} p @returns {number} floating-point operations */
+export const flopsOf = (p) => 2 * p.m * p.n * p.k;
+
+/** @param {Problem} p @returns {number} bytes that must move at least */
+export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ITEM_SIZE[p.dtype];
+
+/** @param {Problem} p */
+function checkSizes(p) {
+  for (const name of /** @type {const} */ (["m", "n", "k"])) {
+    if (!Number.isInteger(p[name]) || p[name] < 1) throw new ProblemError(`${name} must be a whole number of at least 1`);
+  }
+  for (const [name, size] of [["A", p.m * p.k], ["B", p.k * p.n], ["C", p.m * p.n]]) {
+    if (Number(size) > MAX_ELEMENTS) {
+      throw new ProblemError(`${name} would have ${grouped(Number(size))} elements; a shader indexes at most 2³²`);
+    }
+  }
+}
+
+// Kernels
+
+/** A stage at given tile sizes: what `webmm.kernels.base.Kernel` is in Python. */
+export class Kernel {
+  /** @param {KernelRow} stage @param {ConfigRow} row @param {string[]} flags */
+  constructor(stage, row, flags) {
+    this.stage = stage;
+    this.row = row;
+    this.flags = flags;
+    this.name = stage.name;
+    /** @type {Config} */
+    this.config = Object.fromEntries(stage.tunables.map((tunable, i) => [tunable.name, row.config[i]]));
+  }
+
+  /** The kernel and what differs from its defaults. */
+  get label() {
+    const changed = this.stage.tunables.filter((t) => this.config[t.name] !== t.default);
+    return [this.name, ...changed.map((t) => `${t.name}=${this.config[t.name]}`)].join(" ");
+  }
+
+  get invocations() {
+    return this.row.workgroup_size.reduce((product, size) => product * size, 1);
+  }
+
+  /** @param {Problem} p @returns {number} */
+  tiles(p) {
+    const { tile_m, tile_n, elements } = this.row.grid;
+    return elements ? Math.ceil((p.m * p.n) / elements) : Math.ceil(p.m / tile_m) * Math.ceil(p.n / tile_n);
+  }
+
+  /** @param {Problem} p @param {number} most workgroups in a dimension @returns {[number, number, number]} */
+  dispatch(p, most) {
+    const { at_most } = this.row.grid;
+    const count = at_most ? Math.min(this.tiles(p), at_most) : this.tiles(p);
+    const y = Math.ceil(count / most);
+    return [Math.ceil(count / y), y, 1];
+  }
+
+  /**
+   * @param {Problem} p @param {number} loopLimit
+   * @returns {number} the specialisation that fits, a bit per flag; as `Kernel.specialise` in Python
+   */
+  specialise(p, loopLimit) {
+    const { grid, inner_step } = this.row;
+    const [axisA, axisB] = this.stage.vector_axes;
+    const ragged = grid.elements > 0 && (p.m * p.n) % grid.elements !== 0;
+    /** @type {Record<string, boolean>} */
+    const set = {
+      vec_a: (axisA === "k" || axisA === "any") && p.k % 4 === 0 && (p.m * p.k) % 4 === 0,
+      vec_b: (axisB === "n" || axisB === "any") && p.n % 4 === 0,
+      vec_c: axisB !== "" && p.n % 4 === 0,
+      edge_m: ragged || p.m % grid.tile_m !== 0,
+      edge_n: ragged || p.n % grid.tile_n !== 0,
+      edge_k: p.k % inner_step !== 0,
+      long_k: inner_step === 1 && p.k > loopLimit,
+    };
+    return this.flags.reduce((bits, name, i) => bits | (set[name] ? 1 << i : 0), 0);
+  }
+
+  /**
+   * The most special shader of the bundle that covers `p`: one with checks is right where none are needed, one for
+   * single elements where vectors would do, but not the other way round.
+   * @param {Problem} p @param {number} loopLimit
+   * @returns {string | null} its file, or null if the bundle has none for this element type
+   */
+  shader(p, loopLimit) {
+    const files = this.row.shaders[p.dtype];
+    if (!files) return null;
+    const needed = this.specialise(p, loopLimit);
+    const vectors = this.flags.reduce((bits, name, i) => bits | (name.startsWith("vec") ? 1 << i : 0), 0);
+    const covering = Object.keys(files).map(Number).filter((has) => {
+      const more = has & ~needed;
+      const less = needed & ~has;
+      return (more & vectors) === 0 && (less & ~vectors) === 0;
+    });
+    if (covering.length === 0) return null;
+    const distance = (/** @type {number} */ has) => bitCount(has ^ needed);
+    return files[covering.reduce((best, has) => (distance(has) < distance(best) ? has : best))];
+  }
+}
+
+/** @param {number} bits */
+function bitCount(bits) {
+  let count = 0;
+  for (; bits; bits &= bits - 1) count++;
+  return count;
+}
+
+// The bundle
+
+/** Reads a file of the bundle as text. @typedef {(path: string) => Promise<string>} Loader */
+
+/** The rendered shaders, and what is known about each. */
+export class Bundle {
+  /** @type {Map<string, Promise<string>>} */
+  #texts = new Map();
+  #read;
+
+  /** @param {Index} index @param {(path: string) => Promise<ArrayBuffer>} read */
+  constructor(index, read) {
+    this.index = index;
+    this.#read = read;
+    /** @type {Map<string, Kernel[]>} every configuration of each stage, the default first */
+    this.kernels = new Map(
+      index.kernels.map((stage) => [stage.name, stage.configs.map((row) => new Kernel(stage, row, index.flags))]),
+    );
+  }
+
+  /**
+   * @param {string | URL} [base] the folder that holds index.json
+   * @returns {Promise<Bundle>}
+   */
+  static async load(base = new URL("./bundle/", import.meta.url)) {
+    const read = reader(base);
+    const index = JSON.parse(new TextDecoder().decode(await read("index.json")));
+    if (index.schema !== "webmm.bundle/1") throw new ConfigError(`this page cannot read a bundle of ${index.schema}`);
+    return new Bundle(index, read);
+  }
+
+  /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
+  file(path) {
+    return this.#read(path);
+  }
+
+  /** @param {string} name @returns {Promise<string>} the WGSL text of a shader */
+  wgsl(name) {
+    let text = this.#texts.get(name);
+    if (!text) {
+      text = this.#read(`shaders/${name}.wgsl`).then((bytes) => new TextDecoder().decode(bytes));
+      text.catch(() => this.#texts.delete(name)); // so that it can be asked for again
+      this.#texts.set(name, text);
+    }
+    return text;
+  }
+
+  /** @param {string} name @returns {KernelRow} */
+  stage(name) {
+    const found = this.index.kernels.find((stage) => stage.name === name);
+    if (!found) throw new ConfigError(`unknown kernel “${name}”; choose from ${[...this.kernels.keys()].join(", ")}`);
+    return found;
+  }
+
+  /**
+   * @param {string} name
+   * @param {Config} [config] tunables that differ from the defaults
+   * @returns {Kernel}
+   */
+  kernel(name, config = {}) {
+    const stage = this.stage(name);
+    const [first, ...others] = /** @type {Kernel[]} */ (this.kernels.get(name));
+    const unknown = Object.keys(config).find((key) => !stage.tunables.some((t) => t.name === key));
+    if (unknown) throw new ConfigError(`${name} has no tunable ${unknown}`);
+    const wanted = Object.fromEntries(stage.tunables.map((t) => [t.name, config[t.name] ?? t.default]));
+    const found = [first, ...others].find((kernel) => stage.tunables.every((t) => kernel.config[t.name] === wanted[t.name]));
+    if (!found) {
+      const settings = Object.entries(wanted).map(([key, value]) => `${key}=${value}`).join(", ");
+      throw new ConfigError(`the bundle does not carry ${name} with ${settings}`);
+    }
+    return found;
+  }
+}
+
+/** @param {string | URL} base @returns {(path: string) => Promise<ArrayBuffer>} */
+function reader(base) {
+  const folder = new URL(String(base).replace(/\/?$/, "/"), import.meta.url);
+  return async (path) => {
+    const url = new URL(path, folder);
+    if (url.protocol === "file:") {
+      // @ts-ignore: node, which does not fetch files
+      const { readFile } = await import("node:fs/promises");
+      const bytes = await readFile(url);
+      return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
+    }
+    let response;
+    try {
+      response = await fetch(url);
+    } catch (error) {
+      throw new WebmmError(`${path} could not be loaded: you are offline, and it was not used before`, error);
+    }
+    if (!response.ok) throw new WebmmError(`${path} could not be loaded: the server says ${response.status}`);
+    return response.arrayBuffer();
+  };
+}
+
+// The device
+
+/** A matrix that lives on a device. */
+export class DeviceArray {
+  /** @type {GPUBuffer | null} */
+  #buffer;
+
+  /** @param {Device} device @param {GPUBuffer} buffer @param {[number, number]} shape @param {DType} dtype */
+  constructor(device, buffer, shape, dtype) {
+    this.device = device;
+    this.#buffer = buffer;
+    this.shape = shape;
+    this.dtype = dtype;
+  }
+
+  get rows() {
+    return this.shape[0];
+  }
+
+  get columns() {
+    return this.shape[1];
+  }
+
+  get buffer() {
+    if (!this.#buffer) throw new ProblemError("this array was freed");
+    return this.#buffer;
+  }
+
+  /** @returns {Promise<Matrix>} a copy in host memory */
+  read() {
+    return this.device.download(this);
+  }
+
+  /** Give the memory back; freeing twice is harmless. */
+  free() {
+    this.#buffer?.destroy();
+    this.#buffer = null;
+  }
+}
+
+/** An adapter opened for computing, with its limits, compiled pipelines and arrays. */
+export class Device {
+  /** @type {Map<string, Promise<GPUComputePipeline>>} */
+  #pipelines = new Map();
+  /** @type {string | null} */
+  #loss = null;
+  /** @type {string | null} */
+  #failure = null;
+  /** @type {RunRecord[]} */
+  #learned = [];
+
+  /** @param {GPU} gpu @param {GPUAdapter} adapter @param {GPUDevice} device @param {Bundle} bundle */
+  constructor(gpu, adapter, device, bundle) {
+    this.gpu = gpu; // held: Dawn in node crashes once the garbage collector takes what it came from
+    this.adapter = adapter;
+    this.wgpu = device;
+    this.bundle = bundle;
+    this.info = describe(adapter);
+    /** @type {Set<string>} */
+    this.features = new Set(device.features);
+    this.limits = device.limits;
+    /** @type {Promise<string>} settles with the reason in words */
+    this.lost = device.lost.then((info) => (this.#loss = lossInWords(info)));
+    device.addEventListener?.("uncapturederror", (event) => {
+      event.preventDefault();
+      this.#failure = inWords(/** @type {GPUUncapturedErrorEvent} */ (event).error);
+    });
+  }
+
+  /**
+   * @param {{bundle?: Bundle | string | URL, gpu?: GPU, powerPreference?: GPUPowerPreference}} [options]
+   * @returns {Promise<Device>}
+   */
+  static async open(options = {}) {
+    const gpu = options.gpu ?? globalThis.navigator?.gpu;
+    if (!gpu) throw new NoAdapterError("WebGPU is not available here");
+    const loading = options.bundle instanceof Bundle ? options.bundle : Bundle.load(options.bundle);
+    const adapter = await gpu.requestAdapter({ powerPreference: options.powerPreference ?? "high-performance" });
+    if (!adapter) throw new NoAdapterError("WebGPU is available, but it found no adapter");
+    /** @type {Record<string, number>} */
+    const requiredLimits = {}; // unasked, a device has the specification's minimum
+    for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
+    const requiredFeatures = WANTED_FEATURES.filter((feature) => adapter.features.has(feature));
+    let device;
+    try {
+      device = await adapter.requestDevice({ requiredFeatures, requiredLimits });
+    } catch (error) {
+      throw new UnsupportedError(`the adapter gave no device: ${inWords(error)}`, error);
+    }
+    return new Device(gpu, adapter, device, await loading);
+  }
+
+  /** Why the device is gone, or null while it works. */
+  get loss() {
+    return this.#loss;
+  }
+
+  /** Give the device back; its arrays and pipelines are gone. */
+  close() {
+    this.wgpu.destroy();
+  }
+
+  #alive() {
+    if (this.#loss) throw new DeviceLostError(this.#loss);
+  }
+
+  /**
+   * Run `work` and turn what the engine says meanwhile into webmm's errors.
+   * @template T
+   * @param {string} doing @param {() => T | Promise<T>} work @returns {Promise<T>}
+   */
+  async #guarded(doing, work) {
+    this.#alive();
+    this.wgpu.pushErrorScope("out-of-memory");
+    this.wgpu.pushErrorScope("validation");
+    let result, thrown;
+    try {
+      result = work();
+    } catch (error) {
+      thrown = error;
+    }
+    const scopes = [this.wgpu.popErrorScope(), this.wgpu.popErrorScope()];
+    try {
+      if (thrown) throw thrown;
+      const value = await /** @type {T} */ (result);
+      const [invalid, noMemory] = await Promise.all(scopes);
+      if (noMemory) throw new MemoryLimitError(`${doing}: the device is out of memory; use smaller matrices`);
+      if (invalid) throw new WebmmError(`${doing}: ${invalid.message}`);
+      return value;
+    } catch (error) {
+      await settled();
+      this.#alive();
+      throw error instanceof WebmmError ? error : new WebmmError(`${doing}: ${inWords(error)}`, error);
+    }
+  }
+
+  // Arrays
+
+  /** @param {Matrix} matrix @returns {Promise<DeviceArray>} a copy on the device */
+  async array(matrix) {
+    const array = await this.empty(matrix.shape, matrix.dtype);
+    await this.#guarded("uploading", () => this.write(array, matrix));
+    return array;
+  }
+
+  /** @param {DeviceArray} array @param {Matrix} matrix */
+  write(array, matrix) {
+    let data = matrix.data;
+    if (data.byteLength % 4) data = Uint16Array.from([...data, 0]); // copies are whole words
+    this.wgpu.queue.writeBuffer(array.buffer, 0, data.buffer, data.byteOffset, data.byteLength);
+  }
+
+  /**
+   * @param {[number, number]} shape @param {DType} [dtype]
+   * @returns {Promise<DeviceArray>} zeros
+   */
+  async empty(shape, dtype = "float32") {
+    const size = roundUp(shape[0] * shape[1] * ITEM_SIZE[dtype], 16); // whole vec4
+    for (const limit of /** @type {const} */ (["maxBufferSize", "maxStorageBufferBindingSize"])) {
+      if (size > this.limits[limit]) {
+        throw new UnsupportedError(
+          `a ${grouped(shape[0])}×${grouped(shape[1])} matrix needs ${grouped(size)} bytes, ` +
+            `${this.info.name} allows ${grouped(this.limits[limit])} (${limit})`,
+        );
+      }
+    }
+    const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+    const buffer = await this.#guarded(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
+    return new DeviceArray(this, buffer, shape, dtype);
+  }
+
+  /** @param {DeviceArray} array @returns {Promise<Matrix>} */
+  async download(array) {
+    const count = array.rows * array.columns;
+    const bytes = await this.#read(array.buffer, roundUp(count * ITEM_SIZE[array.dtype], 4));
+    const data = array.dtype === "float16" ? new Uint16Array(bytes, 0, count) : new Float32Array(bytes, 0, count);
+    return new Matrix(data, array.shape, array.dtype);
+  }
+
+  /** @param {GPUBuffer} buffer @param {number} size @returns {Promise<ArrayBuffer>} */
+  async #read(buffer, size) {
+    const staging = await this.#guarded("allocating a staging buffer", () =>
+      this.wgpu.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST }),
+    );
+    try {
+      return await this.#guarded("downloading", async () => {
+        const encoder = this.wgpu.createCommandEncoder();
+        encoder.copyBufferToBuffer(buffer, 0, staging, 0, size);
+        this.wgpu.queue.submit([encoder.finish()]);
+        await staging.mapAsync(GPUMapMode.READ);
+        return staging.getMappedRange().slice(0);
+      });
+    } finally {
+      staging.destroy();
+    }
+  }
+
+  // Eligibility and choice
+
+  /**
+   * @param {Kernel} kernel @param {Problem} p
+   * @returns {string | null} why `kernel` cannot compute `p` here, or null
+   */
+  reason(kernel, p) {
+    const name = this.info.name;
+    const needed = [...this.bundle.index.dtypes[p.dtype].features, ...kernel.row.features];
+    const missing = needed.filter((feature) => !this.features.has(feature));
+    if (missing.length) return `needs the feature ${missing.join(", ")}, which ${name} does not have`;
+    if (!kernel.row.shaders[p.dtype]) return `the page carries this configuration for float32 only`;
+    if (kernel.row.subgroup > this.info.subgroup) {
+      return `needs subgroups of ${kernel.row.subgroup} lanes, ${name} has ${this.info.subgroup || "none"}`;
+    }
+    const [x, y, z] = kernel.row.workgroup_size;
+    const binding = Math.max(p.m * p.k, p.k * p.n, p.m * p.n) * ITEM_SIZE[p.dtype];
+    const groups = Math.max(...kernel.dispatch(p, this.bundle.index.max_workgroups));
+    /** @type {[number, keyof GPUSupportedLimits, string][]} */
+    const needs = [
+      [kernel.invocations, "maxComputeInvocationsPerWorkgroup", "invocations per workgroup"],
+      [x, "maxComputeWorkgroupSizeX", "invocations along x"],
+      [y, "maxComputeWorkgroupSizeY", "invocations along y"],
+      [z, "maxComputeWorkgroupSizeZ", "invocations along z"],
+      [kernel.row.workgroup_bytes, "maxComputeWorkgroupStorageSize", "bytes of workgroup memory"],
+      [binding, "maxStorageBufferBindingSize", "bytes in one binding"],
+      [groups, "maxComputeWorkgroupsPerDimension", "workgroups in one dimension"],
+    ];
+    for (const [need, limit, what] of needs) {
+      const has = Number(this.limits[limit]);
+      if (need > has) return `needs ${grouped(need)} ${what}, ${name} has ${grouped(has)}`;
+    }
+    return null;
+  }
+
+  /** @param {string} name @returns {Kernel} the configuration of a stage that stands for it on this device */
+  stage(name) {
+    const configs = /** @type {Kernel[]} */ (this.bundle.kernels.get(name));
+    return configs[this.info.kind === "cpu" ? this.bundle.stage(name).light : 0];
+  }
+
+  /**
+   * Prefer what was measured on this adapter: `choose` then takes the fastest record of the size nearest to a problem.
+   * @param {RunRecord[]} records
+   */
+  learn(records) {
+    this.#learned = records.filter((r) => r.status === "ok" && r.adapter === this.info.name && r.engine === this.info.engine);
+  }
+
+  /** @param {Problem} p @returns {Kernel} the kernel to use where the caller does not say */
+  choose(p) {
+    const reasons = [];
+    for (const kernel of this.#candidates(p)) {
+      const reason = this.reason(kernel, p);
+      if (!reason) return kernel;
+      reasons.push(`${kernel.name} ${reason}`);
+    }
+    throw new UnsupportedError(`no kernel can compute ${p.m}×${p.n}×${p.k}: ${[...new Set(reasons)].join("; ")}`);
+  }
+
+  /** @param {Problem} p @returns {Kernel[]} */
+  #candidates(p) {
+    const { choices } = this.bundle.index;
+    const rows = this.info.kind === "cpu" ? choices.cpu : choices.gpu;
+    const listed = rows.map(({ kernel, config }) => this.bundle.kernel(kernel, config));
+    const simple = [this.bundle.kernel("tile_2d"), this.bundle.kernel("naive")];
+    if (this.info.kind === "cpu") return [...this.#tuned(p), ...listed, ...simple];
+    const filling = listed.filter((kernel) => kernel.tiles(p) >= choices.enough_tiles);
+    if (filling.length === 0) filling.push(listed[listed.length - 1]);
+    return [...this.#tuned(p), ...filling, ...listed.filter((kernel) => !filling.includes(kernel)), ...simple];
+  }
+
+  /** @param {Problem} p @returns {Kernel[]} */
+  #tuned(p) {
+    const distance = (/** @type {RunRecord} */ r) =>
+      Math.abs(Math.log2(r.m / p.m)) + Math.abs(Math.log2(r.n / p.n)) + Math.abs(Math.log2(r.k / p.k));
+    const near = this.#learned.filter((r) => r.dtype === p.dtype && distance(r) <= 3);
+    near.sort((r, s) => distance(r) - distance(s) || Number(s.gflops) - Number(r.gflops));
+    /** @type {Kernel[]} */
+    const kernels = [];
+    for (const record of near.slice(0, 1)) {
+      try {
+        kernels.push(this.bundle.kernel(record.kernel, record.config));
+      } catch {
+        // measured elsewhere, with tiles that this bundle does not carry
+      }
+    }
+    return kernels;
+  }
+
+  // Running
+
+  /**
+   * A·B. Matrices give a matrix, resident arrays a resident array that the caller frees.
+   * @template {Matrix | DeviceArray} T
+   * @param {T} a @param {T} b
+   * @param {{kernel?: Kernel | string, config?: Config}} [options]
+   * @returns {Promise<T>}
+   */
+  async matmul(a, b, options = {}) {
+    const p = problemOf(a, b);
+    const kernel = options.kernel instanceof Kernel
+      ? options.kernel
+      : options.kernel ? this.bundle.kernel(options.kernel, options.config) : this.choose(p);
+    const host = a instanceof Matrix && b instanceof Matrix;
+    if (!host && (a instanceof Matrix || b instanceof Matrix)) {
+      throw new ProblemError("one operand is on the device, the other is not; copy it with device.array(x)");
+    }
+    /** @type {DeviceArray[]} */
+    const mine = [];
+    try {
+      const [x, y] = host
+        ? [mine[0] = await this.array(/** @type {Matrix} */ (a)), mine[1] = await this.array(/** @type {Matrix} */ (b))]
+        : [/** @type {DeviceArray} */ (a), /** @type {DeviceArray} */ (b)];
+      const c = await this.empty([p.m, p.n], p.dtype);
+      if (host) mine[2] = c;
+      const launch = await this.launch(kernel, p, x, y, c);
+      await this.#guarded(kernel.name, () => this.submit(launch, 1));
+      return /** @type {T} */ (host ? await c.read() : c);
+    } finally {
+      for (const array of mine) array?.free();
+    }
+  }
+
+  /**
+   * Make a kernel ready to compute `p` from `a` and `b` into `c`.
+   * @param {Kernel} kernel @param {Problem} p @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c
+   * @returns {Promise<Launch>}
+   */
+  async launch(kernel, p, a, b, c) {
+    checkSizes(p);
+    const reason = this.reason(kernel, p);
+    if (reason) throw new UnsupportedError(`${kernel.name}: ${reason}`);
+    const { index } = this.bundle;
+    const file = kernel.shader(p, index.loop_limit);
+    if (!file) throw new UnsupportedError(`${kernel.name}: the page carries no shader for this problem`);
+    const pipeline = await this.pipeline(file, kernel.label, index.bindings);
+    const uniform = await this.#uniform(p);
+    const bindGroup = await this.#bind(pipeline, [uniform, a.buffer, b.buffer, c.buffer]);
+    return { pipeline, bindGroup, grid: kernel.dispatch(p, index.max_workgroups) };
+  }
+
+  /** @param {Problem} p @returns {Promise<GPUBuffer>} the uniform of a dense row-major product */
+  #uniform(p) {
+    const { size, members } = this.bundle.index.params;
+    const words = new Uint32Array(size / 4);
+    /** @type {Record<string, number>} */
+    const values = {
+      m: p.m, n: p.n, k: p.k, lda: p.k, ldb: p.n, ldc: p.n,
+      a_batch_stride: p.m * p.k, b_batch_stride: p.k * p.n, c_batch_stride: p.m * p.n,
+    };
+    for (const [name, offset] of Object.entries(members)) words[offset / 4] = values[name] ?? 0;
+    return this.#guarded("allocating", () => {
+      const buffer = this.wgpu.createBuffer({ size, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST });
+      this.wgpu.queue.writeBuffer(buffer, 0, words);
+      return buffer;
+    });
+  }
+
+  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers */
+  #bind(pipeline, buffers) {
+    const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
+    return this.#guarded("binding", () =>
+      this.wgpu.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }),
+    );
+  }
+
+  /**
+   * @param {string} file of the bundle @param {string} label @param {Binding[]} bindings
+   * @returns {Promise<GPUComputePipeline>} compiled once
+   */
+  pipeline(file, label, bindings) {
+    this.#alive();
+    let found = this.#pipelines.get(file);
+    if (!found) {
+      found = within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(file, label, bindings));
+      found.catch(() => this.#pipelines.delete(file));
+      this.#pipelines.set(file, found);
+    }
+    return found;
+  }
+
+  /** @param {string} file @param {string} label @param {Binding[]} bindings */
+  async #compile(file, label, bindings) {
+    const code = await this.bundle.wgsl(file);
+    this.#alive();
+    this.wgpu.pushErrorScope("validation"); // else the engine reports the module's error to the console, too
+    const module = this.wgpu.createShaderModule({ label, code });
+    const scope = this.wgpu.popErrorScope();
+    try {
+      const entries = bindings.map((b) => ({ binding: b.binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: b.type } }));
+      const layout = this.wgpu.createPipelineLayout({ bindGroupLayouts: [this.wgpu.createBindGroupLayout({ entries })] });
+      const compute = { module, entryPoint: this.bundle.index.entry_point };
+      return await this.wgpu.createComputePipelineAsync({ label, layout, compute });
+    } catch (error) {
+      await settled();
+      this.#alive();
+      const refusal = (await scope)?.message ?? inWords(error);
+      throw new ShaderError(`${label} was refused by the engine: ${refusal}`, error);
+    }
+  }
+
+  /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */
+  submit(launch, count) {
+    const encoder = this.wgpu.createCommandEncoder();
+    for (let i = 0; i < count; i++) encode(encoder, launch);
+    this.wgpu.queue.submit([encoder.finish()]);
+  }
+
+  /** Wait until everything that was queued is done; throws what went wrong since. */
+  async synchronize() {
+    await this.#guarded("waiting", () => this.wgpu.queue.onSubmittedWorkDone());
+    if (this.#failure) {
+      const failure = this.#failure;
+      this.#failure = null;
+      throw new WebmmError(failure);
+    }
+  }
+
+  // Timing: the rule of webmm/timing.py
+
+  /**
+   * Time a dispatch on the device: by timestamp queries where there are any, else by the wall clock.
+   * @param {Launch} launch @param {number} [warmUp] seconds
+   * @returns {Promise<Timing>}
+   */
+  async time(launch, warmUp = this.bundle.index.timing.warm_up) {
+    const rule = this.bundle.index.timing;
+    await this.synchronize();
+    await this.#wall(launch, 1); // drivers compile at the first dispatch
+    let estimate = await this.#wall(launch, 1);
+    for (let spent = estimate; spent < warmUp; ) {
+      const batch = clamp(Math.floor(rule.batch_time / estimate), 1, 1000);
+      const elapsed = await this.#wall(launch, batch);
+      estimate = elapsed / batch;
+      spent += elapsed;
+    }
+    const samples = clamp(Math.floor(rule.sample_time / Math.max(estimate, 1e-9)), rule.min_samples, rule.max_samples);
+    const batch = Math.max(1, Math.floor(rule.batch_time / estimate));
+    if (this.features.has("timestamp-query")) {
+      const ticks = await this.#timestamps(launch, samples, 1);
+      // Browsers may round timestamps to 0.1 ms: then a sample is as long as one by the wall clock.
+      if (!isCoarse(ticks)) return summary(ticks, "timestamp");
+      const longer = await this.#timestamps(launch, rule.min_samples + 4, batch);
+      if (longer.every((seconds) => seconds > 0)) return summary(longer, "timestamp");
+    }
+    const walls = [];
+    for (let i = 0; i < samples; i++) walls.push((await this.#wall(launch, batch)) / batch);
+    return summary(walls, "wall");
+  }
+
+  /** @param {Launch} launch @param {number} count @returns {Promise<number>} seconds */
+  async #wall(launch, count) {
+    const start = performance.now();
+    this.submit(launch, count);
+    await this.synchronize();
+    return Math.max((performance.now() - start) / 1e3, 1e-6);
+  }
+
+  /**
+   * @param {Launch} launch @param {number} samples @param {number} batch dispatches per sample, each in its own pass
+   * @returns {Promise<number[]>} seconds per dispatch
+   */
+  async #timestamps(launch, samples, batch) {
+    const [queries, resolved] = await this.#guarded("timing", () => [
+      this.wgpu.createQuerySet({ type: "timestamp", count: 2 * samples }),
+      this.wgpu.createBuffer({ size: 16 * samples, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC }),
+    ]);
+    try {
+      for (let i = 0; i < samples; i++) {
+        const encoder = this.wgpu.createCommandEncoder();
+        for (let j = 0; j < batch; j++) {
+          /** @type {GPUComputePassTimestampWrites} */
+          const writes = { querySet: queries };
+          if (j === 0) writes.beginningOfPassWriteIndex = 2 * i;
+          if (j === batch - 1) writes.endOfPassWriteIndex = 2 * i + 1;
+          encode(encoder, launch, j === 0 || j === batch - 1 ? writes : undefined);
+        }
+        this.wgpu.queue.submit([encoder.finish()]);
+      }
+      const encoder = this.wgpu.createCommandEncoder();
+      encoder.resolveQuerySet(queries, 0, 2 * samples, resolved, 0);
+      this.wgpu.queue.submit([encoder.finish()]);
+      const ticks = new BigInt64Array(await this.#read(resolved, 16 * samples));
+      return Array.from({ length: samples }, (_, i) => Number(ticks[2 * i + 1] - ticks[2 * i]) / 1e9 / batch);
+    } finally {
+      queries.destroy();
+      resolved.destroy();
+    }
+  }
+
+  // Roofline: webmm/roofline.py
+
+  /** @returns {Promise<Roofline>} measured ceilings; takes about a second */
+  async roofline() {
+    const { roofline } = this.bundle.index;
+    const rows = this.info.kind === "cpu" ? roofline.cpu : roofline.gpu;
+    let gflops = 0;
+    const seed = new Matrix(new Float32Array(8).fill(0.5), [2, 4]);
+    for (const row of rows.fma) {
+      const launch = { file: row.shader, label: "fma", workgroups: row.workgroups, results: row.results };
+      gflops = Math.max(gflops, row.flops / (await this.#microkernel(launch, seed)) / 1e3);
+    }
+    const nbytes = Math.floor(Math.min(rows.copy.nbytes, this.limits.maxStorageBufferBindingSize, this.limits.maxBufferSize) / 16) * 16;
+    const vectors = nbytes / 16;
+    const workgroups = Math.ceil(vectors / rows.copy.workgroup);
+    const copy = { file: rows.copy.shader, label: "copy", workgroups, results: vectors };
+    const best = await this.#microkernel(copy, null);
+    return { gflops, gbytes: (2 * nbytes) / best / 1e3 };
+  }
+
+  /**
+   * @param {{file: string, label: string, workgroups: number, results: number}} run
+   * @param {Matrix | null} seed the input, or null for one as large as the output
+   * @returns {Promise<number>} best time in µs
+   */
+  async #microkernel(run, seed) {
+    const { roofline, max_workgroups } = this.bundle.index;
+    const pipeline = await this.pipeline(run.file, run.label, roofline.bindings);
+    const result = await this.empty([run.results, 4]);
+    const source = seed ? await this.array(seed) : await this.empty([run.results, 4]);
+    try {
+      const bindGroup = await this.#bind(pipeline, [source.buffer, result.buffer]);
+      const y = Math.ceil(run.workgroups / max_workgroups);
+      return (await this.time({ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }, COPY_WARM_UP)).best_us;
+    } finally {
+      source.free();
+      result.free();
+    }
+  }
+
+  // Records
+
+  /**
+   * @param {Kernel} kernel @param {Problem} p @param {Partial<RunRecord>} values
+   * @returns {RunRecord}
+   */
+  record(kernel, p, values) {
+    const { name, engine, backend, driver } = this.info;
+    return {
+      op: "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, engine, adapter: name, backend,
+      driver, version: this.bundle.index.version, config: kernel.config, status: "ok", reason: null, median_us: null,
+      best_us: null, gflops: null, clock: null, max_error: null, error_bound: null, peak_fraction: null, ...values,
+    };
+  }
+}
+
+/** @param {GPUCommandEncoder} encoder @param {Launch} launch @param {GPUComputePassTimestampWrites} [timestampWrites] */
+function encode(encoder, launch, timestampWrites) {
+  const pass = encoder.beginComputePass(timestampWrites ? { timestampWrites } : {});
+  pass.setPipeline(launch.pipeline);
+  pass.setBindGroup(0, launch.bindGroup);
+  pass.dispatchWorkgroups(...launch.grid);
+  pass.end();
+}
+
+/**
+ * @param {{rows: number, columns: number, dtype: DType}} a @param {{rows: number, columns: number, dtype: DType}} b
+ * @returns {Problem}
+ */
+export function problemOf(a, b) {
+  if (a.columns !== b.rows) {
+    throw new ProblemError(
+      `A is ${a.rows}×${a.columns} and B is ${b.rows}×${b.columns}: A needs as many columns as B has rows`,
+    );
+  }
+  if (a.dtype !== b.dtype) throw new ProblemError(`A is ${a.dtype} and B is ${b.dtype}; convert one with .as("float32")`);
+  const p = { m: a.rows, n: b.columns, k: a.columns, dtype: a.dtype };
+  checkSizes(p);
+  return p;
+}
+
+/** @param {number[]} seconds @param {"timestamp" | "wall"} clock @returns {Timing} */
+function summary(seconds, clock) {
+  const us = seconds.map((s) => s * 1e6).sort((x, y) => x - y);
+  const at = (/** @type {number} */ q) => {
+    const position = clamp(q * (us.length + 1) - 1, 0, us.length - 1); // as statistics.quantiles in Python
+    const low = Math.floor(position);
+    return us[low] + (position - low) * (us[Math.min(low + 1, us.length - 1)] - us[low]);
+  };
+  return { median_us: at(0.5), best_us: us[0], spread_us: at(0.75) - at(0.25), samples: us.length, clock };
+}
+
+/** @param {number[]} seconds @returns {boolean} whether the clock is too coarse for such samples */
+function isCoarse(seconds) {
+  const tick = 1e-4;
+  const rounded = seconds.every((s) => Math.abs(s / tick - Math.round(s / tick)) < 1e-6);
+  return seconds.some((s) => s <= 0) || (rounded && Math.min(...seconds) < 50 * tick);
+}
+
+/** @param {GPUDeviceLostInfo} info */
+function lossInWords(info) {
+  const message = info.message ? `: ${info.message}` : "";
+  return info.reason === "destroyed" ? "the device was closed" : `the browser or driver gave the device up${message}`;
+}
+
+/** @param {GPUAdapter} adapter */
+function describe(adapter) {
+  const info = /** @type {GPUAdapterInfo & {backend?: string, driver?: string, type?: string}} */ (adapter.info ?? {});
+  const parts = [info.vendor, info.architecture].filter(Boolean).join(" ");
+  const name = info.description || info.device || parts || "unnamed adapter";
+  const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${info.description}`);
+  const kind = software || info.type?.toLowerCase() === "cpu" ? "cpu" : "gpu";
+  return {
+    name, kind, vendor: info.vendor ?? "", architecture: info.architecture ?? "", backend: info.backend ?? "",
+    driver: info.driver ?? "", engine: engineName(), subgroup: info.subgroupMinSize ?? 0,
+  };
+}
+
+/** @returns {string} what runs the shaders: browser and version, or node */
+function engineName() {
+  const agent = globalThis.navigator?.userAgent ?? "";
+  const found = /(Edg|OPR|Firefox|Chrome|Version)\/(\d+)/g;
+  const versions = Object.fromEntries([...agent.matchAll(found)].map((match) => [match[1], match[2]]));
+  if (versions.Edg) return `Edge ${versions.Edg}`;
+  if (versions.OPR) return `Opera ${versions.OPR}`;
+  if (versions.Firefox) return `Firefox ${versions.Firefox}`;
+  if (versions.Chrome) return `Chrome ${versions.Chrome}`;
+  if (versions.Version && agent.includes("Safari")) return `Safari ${versions.Version}`;
+  return `${agent.split("/")[0] || "WebGPU"} with Dawn`;
+}
+
+/**
+ * @template T
+ * @param {number} seconds @param {string} doing @param {Promise<T>} work
+ * @returns {Promise<T>}
+ */
+export async function within(seconds, doing, work) {
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new TimeoutError(`${doing} took longer than ${seconds} s`)), seconds * 1e3);
+  });
+  try {
+    return /** @type {T} */ (await Promise.race([work, late]));
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** @returns {Promise<void>} after the engine has had its say, so that a loss is known by then */
+const settled = () => new Promise((resolve) => setTimeout(resolve, 0));
+
+/** @param {number} value @param {number} low @param {number} high */
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
+/** @param {number} value @param {number} multiple */
+const roundUp = (value, multiple) => Math.ceil(value / multiple) * multiple;
