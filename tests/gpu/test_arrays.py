@@ -1,0 +1,149 @@
+"""Arrays: their lifetime, and that what goes to the device comes back."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from webmm import Array, Device
+from webmm.errors import FreedArrayError, ProblemError, WebmmError
+from webmm.kernels.gemm.naive import Naive
+from webmm.problem import gemm
+from webmm.staging import CHUNK, DIRECT_WRITE
+
+
+def test_use_after_free_raises(device):
+    array = device.array(np.ones((2, 3), np.float32))
+    array.free()
+    for use in (array.numpy, lambda: array.storage, lambda: np.asarray(array)):
+        with pytest.raises(FreedArrayError, match="this 2x3 float32 array was freed"):
+            use()
+    with device.empty((9,)) as other, pytest.raises(FreedArrayError):
+        device.run(Naive(), gemm(1, 1, 1), other, array, other)
+    assert "freed" in repr(array)
+    assert array.shape == (2, 3), "what it was is still known"
+
+
+def test_double_free_is_harmless(device):
+    array = device.empty((4,))
+    array.free()
+    array.free()
+    with device.empty((4,)) as other:
+        other.free()
+
+
+def test_context_manager_frees_even_after_an_error(device):
+    with pytest.raises(ZeroDivisionError), device.empty((4,)) as array:
+        raise ZeroDivisionError
+    with pytest.raises(FreedArrayError):
+        array.numpy()
+
+
+def test_garbage_collection_frees(device):
+    array = device.empty((4,))
+    storage, gone = array.storage, weakref.ref(array)
+    assert storage.buffer is not None
+    del array
+    gc.collect()
+    assert gone() is None
+    assert storage.buffer is None
+
+
+def test_a_launch_does_not_keep_its_arrays_alive(device):
+    a, b, c = (device.empty((1,)) for _ in range(3))
+    device.run(Naive(), gemm(1, 1, 1), a, b, c)
+    storages = [array.storage for array in (a, b, c)]
+    buffers = [weakref.ref(storage.buffer) for storage in storages]
+    assert all(storage.launches for storage in storages)
+    del a, b, c
+    gc.collect()
+    assert all(storage.buffer is None and not storage.launches for storage in storages)
+    assert all(buffer() is None for buffer in buffers), "something still holds a freed buffer"
+
+
+def test_what_an_array_says_of_itself(device):
+    with device.array([[1.0, 2.0, 3.0]], "f16") as array:
+        assert isinstance(array, Array)
+        assert (array.shape, array.size, array.nbytes, array.dtype.name) == ((1, 3), 3, 6, "float16")
+        assert array.device is device
+        assert "1x3 float16" in repr(array)
+        assert np.asarray(array).dtype == np.float16
+        assert np.asarray(array, np.float64).tolist() == [[1.0, 2.0, 3.0]]
+        with pytest.raises(ValueError, match="can only have a copy"):
+            array.__array__(copy=False)
+
+
+# Around every size at which transfers change their way: nothing but whole words can be copied, small data is written
+# directly, larger data goes through staging buffers of powers of two, and the largest in chunks.
+BYTES = [2, 4, 6, 10, 16, 18, 2**16 - 2, 2**16, 2**16 + 2, DIRECT_WRITE - 2, DIRECT_WRITE, DIRECT_WRITE + 2]
+BYTES += [CHUNK - 2, CHUNK, CHUNK + 2, 2 * CHUNK + 6]
+
+
+@pytest.mark.parametrize("nbytes", BYTES)
+def test_round_trip(device, nbytes):
+    data = np.arange(nbytes // 2, dtype=np.uint16).view(np.float16)  # every bit pattern, NaN among them
+    with device.array(data) as array:
+        assert array.numpy().tobytes() == data.tobytes()
+
+
+def test_round_trip_of_several_chunks(device):
+    data = np.random.default_rng(0).integers(0, 2**32, 10 * 2**20 + 3, np.uint32).view(np.float32)  # 40 MiB
+    with device.array(data) as array, device.array(data[::-1]) as backwards:
+        assert array.numpy().tobytes() == data.tobytes()
+        assert backwards.numpy().tobytes() == data[::-1].tobytes()
+
+
+def test_any_strides_become_row_major(device):
+    data = np.arange(24, dtype=np.float64).reshape(4, 6)
+    for host in (data.T, data[::2, 1::2], data.astype(">f8"), np.asfortranarray(data)):
+        with device.array(host, "float32") as array:
+            assert np.array_equal(array.numpy(), host)
+
+
+def test_new_arrays_are_zero(device):
+    for dtype in ("float32", "float16"):
+        with device.empty((33, 7), dtype) as array:
+            assert not array.numpy().any()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (np.zeros((2, 2)), "float64 is not supported; cast"),
+        (np.array([None]), "object is not supported"),
+        (np.array(["a"]), "is not supported"),
+        (np.zeros((0, 3), np.float32), r"shape \(0, 3\) has no elements"),
+    ],
+)
+def test_what_is_no_matrix_is_refused(device, data, words):
+    with pytest.raises(ProblemError, match=words):
+        device.array(data)
+
+
+def test_arrays_of_another_device_are_refused(device):
+    with Device(device.info.index) as other, other.empty((1,)) as there, device.empty((1,)) as here:
+        for arrays in ((there, here, here), (here, there, here), (here, here, there)):
+            with pytest.raises(ProblemError, match="lives on another device"):
+                device.run(Naive(), gemm(1, 1, 1), *arrays)
+
+
+def test_arrays_that_are_too_small_or_of_another_type_are_refused(device):
+    with device.empty((6,)) as six, device.empty((5,)) as five, device.empty((6,), "float16") as halves:
+        # A is 2×3, B 3×2, C 2×2
+        device.run(Naive(), gemm(2, 2, 3), six, six, five)
+        with pytest.raises(ProblemError, match="B has 5 elements, the problem 2x2x3 reads further"):
+            device.run(Naive(), gemm(2, 2, 3), six, five, five)
+        with pytest.raises(ProblemError, match="A has 5 elements"):
+            device.run(Naive(), gemm(2, 2, 3), five, six, six)
+        with pytest.raises(ProblemError, match="C is float16, the problem says float32"):
+            device.run(Naive(), gemm(2, 2, 3), six, six, halves)
+
+
+def test_a_closed_device_fails_with_words(device):
+    other = Device(device.info.index)
+    array = other.array(np.ones(3, np.float32))
+    other.close()
+    with pytest.raises(WebmmError):
+        array.numpy()
+    array.free()

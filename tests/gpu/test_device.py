@@ -1,0 +1,131 @@
+"""Devices: choosing one, compiling once, launching from several threads, and refusing with reasons."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from products import check_exactly, exact, whole_numbers
+
+from webmm import Device
+from webmm.adapters import WANTED_FEATURES
+from webmm.errors import ConfigError, ShaderError
+from webmm.kernels import LADDER
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.problem import gemm
+from webmm.render import Binding
+
+
+def test_in_ci_the_adapter_has_all_that_the_tests_are_about(device):
+    # Without f16 half of the tests would only see a refusal.
+    if os.environ.get("CI"):
+        assert device.capabilities.features == set(WANTED_FEATURES)
+
+
+def test_an_unknown_adapter_lists_those_there_are(device):
+    with pytest.raises(ConfigError, match="no adapter matches 'no such adapter'; there is 0: ") as error:
+        Device("no such adapter")
+    assert device.info.name in str(error.value)
+
+
+def test_an_adapter_is_chosen_by_environment_index_and_name(device, monkeypatch):
+    for wanted in (device.info.index, device.info.name, device.info.kind):
+        with Device(wanted) as other:
+            assert str(other.info) == str(device.info)
+    monkeypatch.setenv("WEBMM_ADAPTER", "no such adapter")
+    with pytest.raises(ConfigError, match="no such adapter"):
+        Device()
+
+
+def test_limits_are_those_of_the_adapter(device):
+    # What kernels and arrays are checked against must be what was opened: an engine grants less unless it is asked.
+    sizes = ["max-buffer-size", "max-storage-buffer-binding-size"]
+    for name in [*sizes, *(name for name in device.capabilities.limits if name.startswith("max-compute-"))]:
+        assert device.capabilities.limits[name] == device.wgpu_device.limits[name], name
+    assert set(device.capabilities.features) <= set(device.wgpu_device.features)
+
+
+def test_every_default_runs_here(device):
+    for cls in LADDER:
+        assert cls().check(gemm(100, 100, 100), device.capabilities) is None, cls.name
+
+
+def test_nothing_is_prepared_twice():
+    kernel, problem = Shared(8), gemm(20, 21, 22)
+    with (
+        Device() as device,
+        device.empty((20 * 22,)) as a,
+        device.empty((22 * 21,)) as b,
+        device.empty((20 * 21,)) as c,
+        device.empty((20 * 21,)) as d,
+    ):
+        assert device.compilations == 0
+        launch = device.launch(kernel, problem, a, b, c)
+        assert device.compilations == 1
+        assert device.launch(kernel, problem, a, b, c) is launch
+        other = device.launch(kernel, problem, a, b, d)
+        assert other is not launch
+        assert other.pipeline is launch.pipeline
+        # Another shape of the same specialisation shares the shader, another specialisation does not.
+        assert device.launch(kernel, gemm(12, 13, 14), a, b, c).pipeline is launch.pipeline
+        assert device.compilations == 1
+        device.launch(kernel, gemm(16, 16, 16), a, b, c)
+        assert device.compilations == 2
+
+
+def test_launches_that_are_kept_are_bounded(device):
+    from webmm.device import MAX_LAUNCHES
+
+    with device.empty((4096,)) as a, device.empty((4096,)) as b, device.empty((4096,)) as c:
+        for k in range(1, MAX_LAUNCHES + 50):
+            device.run(Naive(), gemm(1, 1, k), a, b, c)
+        assert len(device._launches) <= MAX_LAUNCHES
+        assert len(device._uniforms) <= MAX_LAUNCHES
+    # The first are gone, and made anew.
+    check_exactly(device, Naive(), gemm(1, 1, 1))
+
+
+def test_threads_share_a_device(device):
+    problems = [gemm(30 + i, 40 - i, 20 + i) for i in range(4)]
+    failures = []
+
+    def work(problem, kernel):
+        try:
+            a, b = whole_numbers(problem)
+            expected = exact(problem, a, b)
+            for _ in range(25):
+                with device.array(a) as x, device.array(b) as y, device.empty((problem.m, problem.n)) as z:
+                    device.run(kernel, problem, x, y, z)
+                    assert np.array_equal(z.numpy(), expected[0]), problem
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=work, args=(problem, kernel)) for problem in problems for kernel in (Naive(), Tile2D())
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    assert not failures, failures[0]
+
+
+def test_dispatches_run_in_order(device):
+    # Each product takes the result of the one before, with nothing but the queue between them.
+    problem = gemm(16, 16, 16)
+    step = np.roll(np.eye(16, dtype=np.float32), 1, axis=1)
+    with device.array(np.eye(16, dtype=np.float32)) as x, device.array(step) as b, device.empty((16, 16)) as y:
+        for _ in range(50):
+            device.run(Shared(), problem, x, b, y)
+            device.run(Shared(), problem, y, b, x)
+        assert np.array_equal(x.numpy(), np.linalg.matrix_power(step, 100))
+
+
+def test_a_shader_that_the_engine_refuses_is_cited_with_line_numbers(device):
+    wgsl = "@compute @workgroup_size(1)\nfn main() {\n    nonsense;\n}"
+    with pytest.raises(ShaderError, match=r"(?s)broken was refused by the engine.*\n   3 \|     nonsense;"):
+        device.compile(wgsl, "broken", (Binding(0, "x", "storage", "array<f32>"),))
+    check_exactly(device, Naive(), gemm(3, 3, 3))  # the device lives on

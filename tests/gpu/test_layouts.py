@@ -1,0 +1,73 @@
+"""Transposed operands, rows and matrices with gaps between them, batches, and results of another type."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from products import check, every_dtype, every_stage, exact, multiply, runs, small, view, whole_numbers
+
+from webmm.problem import gemm
+
+# Whole tiles; vec4 throughout with ragged edges; nothing aligned.
+SIZES = [(64, 64, 32), (36, 44, 28), (37, 41, 29)]
+TRANSPOSED = list(itertools.product((False, True), repeat=2))
+
+
+@every_dtype
+@every_stage
+def test_transposed_operands(device, cls, dtype):
+    for (m, n, k), (ta, tb) in itertools.product(SIZES, TRANSPOSED):
+        problem = gemm(m, n, k, dtype=dtype, transpose_a=ta, transpose_b=tb)
+        if runs(device, small(cls), problem):
+            check(device, small(cls), problem)
+
+
+@every_dtype
+@every_stage
+def test_views_with_gaps_and_offsets(device, cls, dtype):
+    gaps = [
+        {"pads": (4, 8, 4), "offsets": (8, 4, 12)},  # vec4 throughout
+        {"pads": (3, 1, 2), "offsets": (0, 0, 0)},
+        {"pads": (0, 0, 0), "offsets": (1, 2, 3)},
+        {"pads": (4, 0, 1), "offsets": (4, 5, 0)},  # vec4 for some
+    ]
+    layouts = zip(gaps, TRANSPOSED, strict=True)
+    for (m, n, k), (gap, (ta, tb)), batch in itertools.product(SIZES, layouts, (1, 3)):
+        problem = view(m, n, k, dtype, batch=batch, ta=ta, tb=tb, **gap)
+        if runs(device, small(cls), problem):
+            check(device, small(cls), problem)
+
+
+@every_stage
+def test_batches(device, cls):
+    for m, n, k in SIZES:
+        check(device, small(cls), gemm(m, n, k, batch=5))
+
+
+@every_stage
+def test_one_operand_for_the_whole_batch(device, cls):
+    # A batch stride of 0 means that every product takes the same matrix.
+    problem = gemm(20, 24, 28, batch=3)
+    shared = dataclasses.replace(problem, a=dataclasses.replace(problem.a, batch_stride=0))
+    a, b = whole_numbers(problem)
+    a[:] = a[0]
+    got, strays = multiply(device, small(cls), shared, a, b)
+    assert np.array_equal(got, exact(shared, a, b))
+    assert not strays
+
+
+@every_stage
+@pytest.mark.parametrize(("dtype", "out_dtype"), [("float16", "float32"), ("float32", "float16")])
+def test_result_of_another_type(device, cls, dtype, out_dtype):
+    for m, n, k in SIZES:
+        problem = gemm(m, n, k, dtype=dtype, out_dtype=out_dtype)
+        if runs(device, small(cls), problem):
+            check(device, small(cls), problem)
+
+
+@every_stage
+def test_defaults_transposed_with_gaps(device, cls):
+    # The tiles that ship, once each way: above, small ones stand in for them.
+    for ta, tb in ((True, False), (False, True)):
+        check(device, cls(), view(67, 131, 35, ta=ta, tb=tb, pads=(1, 2, 3), offsets=(3, 2, 1)))

@@ -1,0 +1,140 @@
+"""Where engines stop: loops, grids, memory. Beyond it there is a right result or a reason, never a wrong result."""
+
+import re
+
+import pytest
+from products import check_exactly, every_dtype, every_stage, runs, small, smallest, view
+
+from webmm.errors import UnsupportedError
+from webmm.kernels import LADDER
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS
+from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.persistent import Persistent
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.vectorized import Vectorized
+from webmm.problem import gemm
+
+# Long inner dimensions: Mesa leaves an invocation's loops after 65,535 passes in all
+
+
+@every_dtype
+@every_stage
+def test_k_of_100_003(device, cls, dtype):
+    problem = gemm(3, 5, 100_003, dtype=dtype)
+    assert cls().check(problem, device.capabilities) is None or dtype == "float16"
+    if runs(device, cls(), problem):
+        check_exactly(device, cls(), problem)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in LADDER if cls().inner_step == 1], ids=lambda cls: cls.name)
+def test_where_the_loop_over_single_k_changes(device, cls):
+    for k in (LOOP_LIMIT - 1, LOOP_LIMIT, LOOP_LIMIT + 1, LOOP_LIMIT + 2):
+        check_exactly(device, cls(), gemm(2, 3, k))
+
+
+def longest(kernel, m, n, device):
+    """Return the largest K, up to 2^20, that the kernel accepts."""
+    accepted, refused = 1, 2**20 + 1
+    while refused - accepted > 1:
+        k = (accepted + refused) // 2
+        if kernel.check(gemm(m, n, k), device.capabilities) is None:
+            accepted = k
+        else:
+            refused = k
+    return accepted
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Naive(),
+        Shared(8),
+        Shared(16),
+        Vectorized(8, 32, 16),
+        Vectorized(16, 64, 32),
+        Vectorized(32, 32, 32),
+        Vectorized(8, 128, 16),
+        small(Blocked),
+        small(Blocked, unroll=4),
+        small(Blocked, unroll=8),
+        small(Pipelined, bk=16),
+        small(Pipelined, prefetch="workgroup"),
+        small(Persistent),
+        small(Persistent, bk=16, unroll=8),
+    ],
+    ids=str,
+)
+def test_the_longest_k_that_is_accepted(device, kernel):
+    k = longest(kernel, 1, 1, device)
+    check_exactly(device, kernel, gemm(1, 1, k))
+    if k < 2**20:
+        assert not runs(device, kernel, gemm(1, 1, k + 1))
+
+
+def test_loops_over_tiles_count_too(device):
+    kernel = small(Persistent, bm=4, bn=4, bk=4, unroll=4, group=1, workgroups=1)
+    for m in (4 * 150, 4 * 1500):
+        k = longest(kernel, m, 3, device)
+        check_exactly(device, kernel, gemm(m, 3, min(k, 3000)))
+
+
+def test_loops_that_the_engine_would_leave_are_refused(device):
+    kernel, problem = Blocked(bk=8, unroll=1), gemm(3, 5, 100_003)
+    if device.capabilities.loop_limit:
+        reason = f"needs 125,010 loop iterations, {device.capabilities.name} stops at 65,535"
+        assert kernel.check(problem, device.capabilities) == reason
+        assert not runs(device, kernel, problem)
+    else:
+        check_exactly(device, kernel, problem)
+
+
+# Grids of more than 65,535 workgroups
+
+
+@every_stage
+def test_folded_grids(device, cls):
+    kernel = smallest(cls)
+    tile_m, tile_n = kernel.grid.tile_m, kernel.grid.tile_n
+    # 257² tiles are an odd number, so that the second row of workgroups has one too many. The last tiles are cut off,
+    # and a gap behind each row of C shows a write past its end.
+    problem = view(257 * tile_m - (tile_m > 1), 257 * tile_n - (tile_n > 1), 3, pads=(0, 0, 4))
+    assert kernel.grid.tiles(problem) == 66_049 > MAX_WORKGROUPS
+    assert kernel.grid.dispatch(problem) == (33_025, 2, 1)
+    check_exactly(device, kernel, problem)
+
+
+def test_persistent_walks_whatever_the_number_of_workgroups(device):
+    problem = view(100, 130, 20, pads=(0, 0, 2), batch=2)
+    for workgroups in (1, 2, 7, 20, 1000):
+        for group in (1, 8):
+            check_exactly(device, small(Persistent, workgroups=workgroups, group=group), problem)
+
+
+def test_surplus_rows_of_groups(device):
+    # Tiles are walked in bands of `group` rows; the last band is lower.
+    for m in (1, 32, 33, 256, 257, 300):
+        for cls in (Blocked, Pipelined, Persistent):
+            check_exactly(device, small(cls), gemm(m, 70, 5))
+            check_exactly(device, small(cls, group=3), gemm(m, 70, 5))
+
+
+# Memory
+
+
+def test_a_tile_that_does_not_fit_is_refused(device):
+    have = device.capabilities.limit("max-compute-workgroup-storage-size")
+    bk = have // (4 * 256) // 16 * 16 + 16
+    kernel = Blocked(bm=128, bn=128, bk=bk, unroll=bk)
+    assert kernel.invalid() is None
+    assert kernel.check(gemm(8, 8, 8), device.capabilities) == (
+        f"needs {kernel.workgroup_bytes:,} bytes of workgroup memory, {device.capabilities.name} has {have:,}"
+    )
+    assert not runs(device, kernel, gemm(8, 8, 8))
+
+
+def test_an_array_beyond_a_binding_is_refused(device):
+    limit = min(device.capabilities.limit(f"max-{name}") for name in ("storage-buffer-binding-size", "buffer-size"))
+    with pytest.raises(UnsupportedError, match=re.escape(f"the array needs {limit // 16 * 16 + 16:,} bytes")):
+        device.empty((limit // 16 * 4 + 1,))

@@ -1,0 +1,143 @@
+"""Can these tests fail? Shaders with one thing taken out must give a result that the checks call wrong."""
+
+import re
+
+import numpy as np
+import pytest
+import wgpu
+from products import every_stage, exact, multiply, small, smallest, view, whole_numbers
+
+from webmm.device import Launch
+from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.persistent import Persistent
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.vectorized import Vectorized
+from webmm.render import params_bytes, render
+from webmm.timing import submit
+
+
+def right(device, kernel, problem, wgsl):
+    """Tell whether `wgsl`, in place of the kernel's own text, passes the exact check."""
+
+    def dispatch(a, b, c):
+        pipeline = device.compile(wgsl, "mutated", render(kernel, problem).bindings)
+        usage = wgpu.BufferUsage.UNIFORM
+        uniform = device.wgpu_device.create_buffer_with_data(data=params_bytes(problem), usage=usage)
+        buffers = [uniform, *(array.storage.buffer for array in (a, b, c))]
+        submit(device, Launch(pipeline, device.bind(pipeline, buffers), kernel.grid.dispatch(problem)))
+
+    a, b = whole_numbers(problem)
+    got, strays = multiply(device, kernel, problem, a, b, dispatch)
+    return np.array_equal(got, exact(problem, a, b)) and not strays
+
+
+def without(text, found, replacement=""):
+    """Return `text` with the match `found` replaced."""
+    return text[: found.start()] + replacement + text[found.end() :]
+
+
+# Barriers. Lavapipe runs the lanes of a workgroup 8 or 16 at a time from barrier to barrier, one group after the other:
+# what a barrier protects is lost every time. A GPU may happen to be in step.
+
+
+@pytest.mark.parametrize(
+    ("kernel", "barriers"),
+    [
+        (Shared(), 2),
+        (Vectorized(), 2),
+        (small(Blocked), 2),
+        (small(Pipelined, prefetch="registers"), 3),
+        (small(Pipelined, prefetch="workgroup"), 3),
+        (small(Persistent, workgroups=1), 4),
+    ],
+    ids=str,
+)
+def test_every_barrier_is_needed(device, kernel, barriers):
+    if device.info.kind != "cpu":
+        pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
+    problem = view(130, 140, 5 * kernel.inner_step)  # several tiles each way, so that persistent walks
+    text = render(kernel, problem).wgsl
+    found = list(re.finditer(r"workgroupBarrier\(\);", text))
+    assert len(found) == barriers
+    assert right(device, kernel, problem, text)
+    for i, barrier in enumerate(found):
+        assert not right(device, kernel, problem, without(text, barrier)), f"barrier {i} of {kernel} is not missed"
+
+
+# Guards
+
+
+def guards(text):
+    """Return (function, axis, match) of each comparison with a size."""
+    found = []
+    for match in re.finditer(r"\w+(?: \+ \d+u)? >= params\.(\w+)", text):
+        function = re.findall(r"^fn (\w+)", text[: match.start()], re.MULTILINE)[-1]
+        found.append((function, match[1], match))
+    return found
+
+
+@every_stage
+@pytest.mark.parametrize("aligned", [True, False], ids=["vec4", "scalar"])
+def test_every_boundary_guard_is_needed(device, cls, aligned):
+    # With aligned rows vec4 are read and written, which hang over the edges of tiles none the less. A gap of NaN after
+    # each row of A and B shows what a load lets in.
+    sizes, pads = ((36, 44, 28), (4, 4, 4)) if aligned else ((37, 41, 27), (3, 2, 1))
+    kernel, problem = small(cls), view(*sizes, pads=pads)
+    text = render(kernel, problem).wgsl
+    assert right(device, kernel, problem, text)
+    axes = set()
+    for function, axis, guard in guards(text):
+        if guard[0] == "row0 >= params.m" or cls is Naive:
+            continue  # surplus workgroups: see below
+        missed = not right(device, kernel, problem, without(text, guard, "false"))
+        # A row or column beyond the edge that is loaded comes to nothing, as it is not stored: that guard only saves
+        # a load. All others are needed.
+        spared = function.startswith("load_") and axis in "mn"
+        assert missed is not spared, f"{guard[0]} in {function} of {kernel}"
+        axes.add(axis)
+    needed = (
+        {"m"} if cls.name in ("naive", "workgroup_1d") else {"m", "n"} | ({"k"} if kernel.inner_step > 1 else set())
+    )
+    assert axes >= needed - ({"m"} if cls is Naive else set())
+
+
+@every_stage
+def test_surplus_workgroups_must_leave(device, cls):
+    kernel = smallest(cls)
+    # Whole tiles, so that no other guard hides what the surplus workgroup of a folded grid does.
+    problem = view(257 * kernel.grid.tile_m, 257 * kernel.grid.tile_n, 3, pads=(0, 0, 4))
+    text = render(kernel, problem).wgsl
+    assert right(device, kernel, problem, text)
+    leave = re.search(r"(row0?|tile) (>= params\.m|>= tiles_m \* tiles_n)", text)
+    if cls is Persistent:  # its loop over tiles ends by itself
+        assert leave is None
+    else:
+        assert not right(device, kernel, problem, without(text, leave, "false")), kernel
+
+
+def test_steps_beyond_a_long_k_are_guarded(device):
+    kernel, problem = Naive(), view(2, 3, 100_003, pads=(1, 1, 1))
+    text = render(kernel, problem).wgsl
+    found = list(re.finditer(r"k0 \+ \d+u < params\.k", text))
+    assert len(found) == 16
+    for i in (3, 9, 15):  # 100,003 = 6,250·16 + 3: the last iteration takes steps 0, 1 and 2
+        assert not right(device, kernel, problem, without(text, found[i], "true")), f"step {i}"
+
+
+# The uniform
+
+
+def test_every_length_in_the_uniform_counts(device):
+    # Host and shader swap two neighbours: twelve different lengths leave no swap unseen.
+    problem = view(5, 7, 3, batch=2, ta=True, pads=(4, 3, 4), offsets=(2, 8, 13))
+    assert len(set(np.frombuffer(params_bytes(problem), np.uint32))) == 12, "two of the lengths are equal"
+    text = render(Naive(), problem).wgsl
+    assert right(device, Naive(), problem, text)
+    members = re.search(r"(?<=struct Params \{\n)(.+?\n)(?=\})", text, re.DOTALL)
+    lines = members[0].splitlines(keepends=True)
+    assert len(lines) == 12
+    for i in range(11):
+        swapped = [*lines[:i], lines[i + 1], lines[i], *lines[i + 2 :]]
+        assert not right(device, Naive(), problem, without(text, members, "".join(swapped))), lines[i : i + 2]

@@ -1,0 +1,71 @@
+"""NaN and infinities come out where NumPy has them, and nowhere else."""
+
+import itertools
+
+import numpy as np
+from products import describe, every_dtype, every_stage, fractions, multiply, runs, small, view
+
+from webmm.verify import bound, worst_error
+
+# The last row, column and k lie next to the padding that fills tiles, and next to the NaN between rows.
+M, N, K = 35, 37, 33
+
+
+def check(device, kernel, problem, a, b):
+    got, strays = multiply(device, kernel, problem, a, b)
+    error = worst_error(got[0], a[0], b[0], problem.out_dtype)
+    assert error <= bound(problem), describe(kernel, problem)
+    assert not strays
+
+
+def problems(dtype):
+    """Yield one that is read element by element, and one that is read as vec4."""
+    yield view(M, N, K, dtype, pads=(1, 2, 3))
+    yield view(M + 1, N + 3, K + 3, dtype, pads=(4, 4, 4))
+
+
+@every_dtype
+@every_stage
+def test_one_special_value(device, cls, dtype):
+    for problem in problems(dtype):
+        if not runs(device, small(cls), problem):
+            continue
+        m, n, k = problem.m - 1, problem.n - 1, problem.k - 1
+        for special, (row, column) in itertools.product((np.nan, np.inf, -np.inf), ((0, 0), (m, k), (m // 2, k))):
+            a, b = fractions(problem)
+            a[0, row, column] = special
+            check(device, small(cls), problem, a, b)
+        for special, (row, column) in itertools.product((np.nan, np.inf, -np.inf), ((0, 0), (k, n), (k, n // 2))):
+            a, b = fractions(problem)
+            b[0, row, column] = special
+            check(device, small(cls), problem, a, b)
+
+
+@every_dtype
+@every_stage
+def test_special_values_that_meet(device, cls, dtype):
+    for problem in problems(dtype):
+        if not runs(device, small(cls), problem):
+            continue
+        a, b = fractions(problem)
+        a[0, 3, 5], b[0, 5, 7] = np.inf, 0.0  # inf · 0 = nan
+        a[0, 9, 1], a[0, 9, 2], b[0, 1, 11], b[0, 2, 11] = np.inf, np.inf, 1.0, -1.0  # inf - inf = nan
+        a[0, -1, -1], b[0, -1, -1] = -np.inf, -np.inf
+        check(device, small(cls), problem, a, b)
+
+
+@every_dtype
+@every_stage
+def test_a_result_too_large_is_infinite(device, cls, dtype):
+    for problem in problems(dtype):
+        if not runs(device, small(cls), problem):
+            continue
+        a, b = fractions(problem)
+        large = 60_000 if dtype == "float16" else 3e38
+        b[0, 0] = 0.25  # one large term per element, so that no sum overflows on its way to a finite result
+        b[0, 0, [8, -1]] = 2.0
+        a[0, 7, 0], a[0, -1, 0] = large, -large
+        check(device, small(cls), problem, a, b)
+        got, _ = multiply(device, small(cls), problem, a, b)
+        assert got[0, 7, 8] == np.inf
+        assert got[0, -1, -1] == -np.inf

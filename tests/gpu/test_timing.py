@@ -1,0 +1,66 @@
+"""Timing and roofline: sane numbers. How fast anything is, no test asserts."""
+
+import time
+
+import pytest
+
+from webmm import roofline
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.problem import gemm
+from webmm.timing import MAX_SAMPLES, MIN_SAMPLES, Timing, time_call, time_launch
+
+
+def test_summary_of_samples():
+    timing = Timing.of([3e-6, 1e-6, 2e-6, 10e-6], "wall")
+    assert timing.median_us == pytest.approx(2.5)
+    assert timing.best_us == pytest.approx(1.0)
+    assert timing.samples == 4
+    assert timing.clock == "wall"
+    assert Timing.of([5e-6], "wall").spread_us == 0
+
+
+def test_a_host_call_takes_as_long_as_it_takes():
+    timing = time_call(lambda: time.sleep(0.01), warm_up=0.02)
+    assert 10_000 <= timing.best_us <= timing.median_us < 1e6
+    assert MIN_SAMPLES <= timing.samples <= MAX_SAMPLES
+    assert timing.clock == "wall"
+
+
+def test_timestamps_agree_with_the_wall_clock(device):
+    # Long enough on a CPU that the submission does not count; a GPU does it in less time than a submission takes.
+    kernel, problem = (Naive(), gemm(256, 256, 256))
+    with device.empty((2**16,)) as a, device.empty((2**16,)) as b, device.empty((2**16,)) as c:
+        launch = device.launch(kernel, problem, a, b, c)
+        timing = time_launch(device, launch, warm_up=0.05)
+
+        def wall():
+            device.run(kernel, problem, a, b, c)
+            device.synchronize()
+
+        reference = time_call(wall, warm_up=0.05)
+    assert 0 < timing.best_us <= timing.median_us
+    assert timing.spread_us >= 0
+    assert timing.clock == ("timestamp" if "timestamp-query" in device.capabilities.features else "wall")
+    # A wrong tick or unit would be off by far more than a busy machine.
+    assert timing.best_us < 5 * reference.median_us
+    if device.info.kind == "cpu":
+        assert timing.best_us > reference.best_us / 10
+
+
+def test_more_work_takes_longer(device):
+    def seconds(k):
+        problem = gemm(128, 128, k)
+        with device.empty((128 * k,)) as a, device.empty((k * 128,)) as b, device.empty((128 * 128,)) as c:
+            launch = device.launch(Workgroup2D(), problem, a, b, c)
+            return time_launch(device, launch, warm_up=0.05).best_us
+
+    assert seconds(4096) > 2 * seconds(64)
+
+
+def test_roofline(device):
+    ceilings = roofline.measure(device)
+    assert ceilings.gflops > 0.1
+    assert ceilings.gbytes > 0.1
+    assert ceilings.attainable(1e9, 1) == ceilings.gflops
+    assert ceilings.attainable(1, 1e9) == pytest.approx(ceilings.gbytes * 1e-9)
