@@ -174,7 +174,8 @@ def test_grid_rule_in_words():
         "count = ceil(m / 1) * ceil(n / 1); y = ceil(count / 65535)"
     )
     assert grid_rule(KERNELS["workgroup_1d"]().grid)["rule"].startswith("count = ceil(m*n / 256);")
-    assert "min(ceil(m / 64) * ceil(n / 128), 528)" in grid_rule(KERNELS["persistent"]().grid)["rule"]
+    persistent = KERNELS["persistent"](bm=64, bn=32, workgroups=7)
+    assert "min(ceil(m / 64) * ceil(n / 32), 7)" in grid_rule(persistent.grid)["rule"]
 
 
 def test_uniform_holds_the_problem():
