@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 from collections import OrderedDict
@@ -30,6 +31,7 @@ from webmm.kernels.base import Kernel
 from webmm.problem import Problem
 from webmm.render import ENTRY_POINT, Binding, Shader, params_bytes, render
 from webmm.staging import Staging
+from webmm.subgroups import subgroup_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,6 +78,7 @@ class Device:
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
         self._lock = threading.RLock()
         self.compilations = 0
+        self.capabilities = dataclasses.replace(self.capabilities, subgroup_size=subgroup_size(self))
 
     # Arrays
 

@@ -13,7 +13,7 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from webmm import roofline
-from webmm.adapters import adapters, capabilities, choose_adapter
+from webmm.adapters import adapters
 from webmm.bench import CPU_STAGE, Bench, Progress, default_sizes, relative
 from webmm.choose import choose
 from webmm.device import Device
@@ -37,8 +37,8 @@ SHOWN_LIMITS = (
 
 def system(wanted: str | None) -> dict[str, Any]:
     """Return the adapters, and of the chosen one limits, features and which stages can run, as JSON types."""
-    chosen, adapter = choose_adapter(wanted)
-    offered = capabilities(chosen, adapter)
+    with Device(wanted) as device:
+        chosen, offered, adapter_features = device.info, device.capabilities, device.wgpu_device.adapter.features
     stages = [
         {
             "kernel": stage.name,
@@ -54,7 +54,7 @@ def system(wanted: str | None) -> dict[str, Any]:
         "chosen": chosen.index,
         "limits": dict(offered.limits),
         "features": sorted(offered.features),
-        "adapter_features": sorted(adapter.features),
+        "adapter_features": sorted(adapter_features),
         "stages": stages,
     }
 

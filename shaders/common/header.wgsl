@@ -3,6 +3,10 @@
 enable f16;
 
 {% endif %}
+{% if kernel.subgroup and dialect == "tint" %}
+enable subgroups;
+
+{% endif %}
 {{ constants }}
 
 {{ params_struct }}

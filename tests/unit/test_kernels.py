@@ -12,6 +12,7 @@ from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, LADDER, configure, kernel_class
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, Grid, Kernel, tunable
 from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
@@ -30,9 +31,9 @@ LIMITS = {
 }
 
 
-def engine(features=("shader-f16",), loop_limit=0, **limits):
+def engine(features=("shader-f16",), loop_limit=0, subgroup_size=8, **limits):
     changed = {name.replace("_", "-"): value for name, value in limits.items()}
-    return Capabilities("this engine", LIMITS | changed, frozenset(features), loop_limit)
+    return Capabilities("this engine", LIMITS | changed, frozenset(features), loop_limit, subgroup_size)
 
 
 # Tunables
@@ -251,6 +252,10 @@ def test_a_grid_that_even_folding_cannot_fit_is_refused():
         ),
         (Blocked(bk=8, unroll=1), gemm(1, 1, 100_003), engine(), None),
         (Blocked(), gemm(1, 1, 100_003), engine(loop_limit=LOOP_LIMIT), None),
+        (CpuLanes(), gemm(1, 1, 1), engine(), None),
+        (CpuLanes(lanes=4), gemm(1, 1, 1), engine(subgroup_size=4), None),
+        (CpuLanes(), gemm(1, 1, 1), engine(subgroup_size=4), "needs subgroups of 8 lanes, this engine has 4"),
+        (CpuLanes(), gemm(1, 1, 1), engine(subgroup_size=0), "needs subgroups of 8 lanes, this engine has none"),
         (Blocked(tm=6), gemm(1, 1, 1), engine(), "tm = 6 must be a multiple of 4: fragments are vec4"),
     ],
 )

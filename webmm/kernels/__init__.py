@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from webmm.errors import ConfigError
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
@@ -30,6 +31,7 @@ LADDER: tuple[type[Kernel], ...] = (
     Blocked,
     Pipelined,
     Persistent,
+    CpuLanes,
 )
 KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in LADDER}
 

@@ -1,0 +1,50 @@
+{#
+  What the stages made for CPUs share. A workgroup is one subgroup: LANES invocations, which such a driver runs as the
+  elements of its vector registers. It owns TM rows and LANES × TN columns of C, each lane every LANES-th vec4:
+
+        lane = 0 1 2 … 0 1 2 …
+        row0   ■ □ □   ■ □ □       columns (lane + j*LANES)*4 .. +3,  j < TN/4
+             + TM rows
+
+  Four inner elements are multiplied per iteration. Every lane fetches four elements of one row of A, or of every
+  LANES-th row, and the rows reach the others by subgroupBroadcast: a shuffle of registers in place of a load per lane.
+  The rows stand outermost, so that an accumulator takes four FMAs in a row: a CPU has 16 or 32 vector registers, the
+  other accumulators wait in its first-level cache.
+#}
+{% import "common/matrix.wgsl" as matrix with context %}
+
+{% macro accumulators() %}
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+    var acc_{{ r }}_{{ j }} = vec4f();
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{# acc += A[row0.., k..k+3] · B[k..k+3, col..]; `a` and `b` write the load of a vec4 from the positions given. #}
+{% macro multiply(a, b) %}
+{% for i in range(kernel.a_loads) %}
+        let a_reg{{ i }} = {{ a("row + %du" % (i * kernel.lanes) if i else "row") }};
+{% endfor %}
+{% for kk in range(4) %}
+{% for j in range(kernel.tn // 4) %}
+        let b_reg{{ kk }}_{{ j }} = {{ b("k + %du" % kk if kk else "k", j) }};
+{% endfor %}
+{% endfor %}
+{% for r in range(kernel.tm) %}
+        let a_row{{ r }} = subgroupBroadcast(a_reg{{ r // kernel.lanes }}, {{ r % kernel.lanes }}u);
+{% for j in range(kernel.tn // 4) %}
+{% for kk in range(4) %}
+        acc_{{ r }}_{{ j }} = fma(vec4f(a_row{{ r }}.{{ "xyzw"[kk] }}), b_reg{{ kk }}_{{ j }}, acc_{{ r }}_{{ j }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{% macro store() %}
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+    store_c4(c_base, row0 + {{ r }}u, col + {{ j }}u * 4u * LANES, acc_{{ r }}_{{ j }});
+{% endfor %}
+{% endfor %}
+{% endmacro %}

@@ -1,0 +1,57 @@
+"""Stage 11: made for CPUs, which run the lanes of a subgroup as the elements of a vector register."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webmm.kernels.base import Grid, Kernel, tunable
+
+INNER = 4  # inner elements per iteration: a vec4 of A
+
+
+@dataclass(frozen=True)
+class CpuLanes(Kernel):
+    """A (tm, lanes·tn) tile of C per workgroup of one subgroup, whose lanes broadcast A to each other."""
+
+    name = "cpu_lanes"
+    summary = "made for CPUs: A broadcast within a subgroup"
+    a_vector_axis = "k"
+    b_vector_axis = "n"
+
+    lanes: int = tunable(8, (4, 8), "invocations per workgroup, all of one subgroup")
+    tm: int = tunable(16, (1, 4, 8, 16), "rows of C per workgroup")
+    tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """One subgroup."""
+        return (self.lanes, 1, 1)
+
+    @property
+    def subgroup(self) -> int:
+        """Lanes that a subgroup must have."""
+        return self.lanes
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.tm, self.lanes * self.tn)
+
+    @property
+    def inner_step(self) -> int:
+        """One vec4 of A."""
+        return INNER
+
+    @property
+    def a_loads(self) -> int:
+        """vec4 of A that each invocation fetches per step."""
+        return -(-self.tm // self.lanes)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Whole vec4 of C, and rows of A that lanes can share."""
+        yield self.tn % 4 == 0, f"tn = {self.tn} must be a multiple of 4: fragments are vec4"
+        yield (
+            self.tm < self.lanes or self.tm % self.lanes == 0,
+            f"tm = {self.tm} rows cannot be fetched evenly by {self.lanes} lanes",
+        )
