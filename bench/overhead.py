@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from webmm import Device, gemm
+from webmm import Device
 from webmm.kernels import KERNELS
+from webmm.problem import gemm
 from webmm.render import params_bytes, render
 
 ROUNDS = 2000

@@ -1,11 +1,11 @@
 """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
 
-from webmm.api import matmul
+from webmm.api import gemm, matmul, matmul_async
 from webmm.array import Array
 from webmm.device import Device
 from webmm.errors import WebmmError
-from webmm.problem import Problem, gemm
+from webmm.problem import Problem
 from webmm.render import Shader, render
 
 __version__ = "0.1.0"
-__all__ = ["Array", "Device", "Problem", "Shader", "WebmmError", "gemm", "matmul", "render"]
+__all__ = ["Array", "Device", "Problem", "Shader", "WebmmError", "gemm", "matmul", "matmul_async", "render"]

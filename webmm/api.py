@@ -1,48 +1,227 @@
-"""The one call that most users need."""
+"""The calls that most users need."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from webmm.array import Array
 from webmm.choose import choose
 from webmm.device import Device, default_device
-from webmm.dtypes import dtype_of
+from webmm.dtypes import DType, dtype_of
+from webmm.epilogues import ACTIVATIONS, activation_name
 from webmm.errors import ProblemError
-from webmm.problem import gemm
+from webmm.plan import batch_axes, broadcast_shape, matrix_operand, problems
+from webmm.problem import Problem
+
+Operandish = Array | ArrayLike
 
 
-def matmul(a: Array | ArrayLike, b: Array | ArrayLike, *, device: Device | None = None) -> Array | NDArray[Any]:
-    """Return the product of the matrices `a` (m, k) and `b` (k, n), both float32 or both float16.
+def matmul(
+    a: Operandish,
+    b: Operandish,
+    *,
+    bias: Operandish | None = None,
+    activation: str | None = None,
+    residual: Operandish | None = None,
+    alpha: float = 1.0,
+    out_dtype: DTypeLike | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
 
-    Accumulates in float32. NumPy arrays give a NumPy array; where either operand lives on a device, the product does,
-    too. `device` defaults to the operands' device, or to the most capable adapter.
+    `a` is (…, m, k) and `b` (…, k, n), both float32 or both float16; batches broadcast, and 1-D operands are a row and
+    a column that the result drops. Sums are float32 whatever the storage. `bias` has shape (n,), or (m, 1) for one
+    value per row; `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it
+    happens before the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by
+    default the operands' type.
 
-    Raises ProblemError where the operands do not fit together, UnsupportedError where the device cannot hold them, and
-    NoAdapterError where there is no device.
+    NumPy operands give a NumPy array; where any operand is an `Array`, the result is one, on the same device.
+    Transposed and sliced `Array`s are read where they lie; only those without a unit stride in either matrix axis, or
+    with a negative one, are copied through the host first. `device` defaults to the operands' or to the most capable
+    adapter.
+
+    Raises ProblemError for operands that do not fit together or a dtype that is not supported, UnsupportedError where
+    the device cannot hold them, MemoryLimitError where it has no room, and NoAdapterError where there is no device.
     """
-    resident = [x for x in (a, b) if isinstance(x, Array)]
+    given = [a, b, *(x for x in (bias, residual) if x is not None)]
+    resident = [x for x in given if isinstance(x, Array)]
     device = device or (resident[0].device if resident else default_device())
-    left, right = (x if isinstance(x, Array) else np.asarray(x) for x in (a, b))
-    _check(left, right)
-    problem = gemm(left.shape[0], right.shape[1], left.shape[1], dtype=dtype_of(left.dtype))
-    kernel = choose(problem, device)
-    on_device = [x if isinstance(x, Array) else device.array(x) for x in (left, right)]
-    c = device.empty((problem.m, problem.n), problem.out_dtype)
-    device.run(kernel, problem, *on_device, c)
-    return c if resident else c.numpy()
-
-
-def _check(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> None:
-    for name, x in (("a", a), ("b", b)):
-        if len(x.shape) != 2:
-            raise ProblemError(f"{name} has shape {x.shape}; a matrix is 2-D")
-    if a.shape[1] != b.shape[0]:
-        raise ProblemError(
-            f"a {a.shape} and b {b.shape} do not fit: the inner sizes {a.shape[1]} and {b.shape[0]} differ"
+    with _Temporaries(device) as temporary:
+        left, right = temporary.array(a), temporary.array(b)
+        shape = _result_shape(left, right)
+        out = dtype_of(out_dtype) if out_dtype is not None else left.dtype
+        c = device.empty(_matrix_shape(left, right), out)
+        if residual is not None:
+            _fill(c, residual, shape)
+        epilogue = _Epilogue(
+            alpha, 0.0 if residual is None else 1.0, temporary.bias(bias, c), activation_name(activation)
         )
-    if dtype_of(a.dtype) != dtype_of(b.dtype):
-        raise ProblemError(f"a is {dtype_of(a.dtype).name}, b is {dtype_of(b.dtype).name}; cast one of them")
+        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, epilogue)
+        result = c.reshape(*shape)
+        if resident:
+            return result
+        host = result.numpy()
+        c.free()
+        return host[()]  # a number where both operands are vectors
+
+
+def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0) -> Array:
+    """Set ``c ← alpha·a @ b + beta·c`` in place and return `c`; `c` may be a transposed or sliced view.
+
+    Shapes as in `matmul()`, with batches broadcast to that of `c`. Where beta is 0, what `c` holds is not read. Raises
+    ProblemError where the arrays do not fit together or `c` shares its buffer with an operand; else as `matmul()`.
+    """
+    if not all(isinstance(x, Array) for x in (a, b, c)):
+        raise ProblemError("gemm() works in place, on arrays that live on a device: device.array(x)")
+    if min(a.ndim, b.ndim, c.ndim) < 2:
+        raise ProblemError("gemm() takes matrices, 2-D or batches of them")
+    shape = _result_shape(a, b)
+    if broadcast_shape(shape, c.shape) != c.shape:
+        raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
+    with _Temporaries(c.device) as temporary:
+        _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, ""))
+    return c
+
+
+async def matmul_async(a: Operandish, b: Operandish, **settings: Any) -> Any:
+    """Await `matmul(a, b, **settings)` in a thread of its own, so that no event loop waits for the device."""
+    return await asyncio.to_thread(matmul, a, b, **settings)
+
+
+@dataclass(frozen=True)
+class _Epilogue:
+    alpha: float
+    beta: float
+    bias: Array | None
+    activation: str
+
+
+class _Temporaries:
+    """Operands brought to the device for one call, and freed when it is over."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._owned: list[Array] = []
+
+    def __enter__(self) -> _Temporaries:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for array in self._owned:
+            array.free()
+
+    def array(self, x: Operandish, dtype: DType | None = None) -> Array:
+        """Return `x` on the device; a transposed NumPy array is uploaded as it lies."""
+        if isinstance(x, Array):
+            if x.device is not self.device:
+                raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
+            return x
+        host = np.asarray(x)
+        if host.ndim >= 2 and not host.flags.c_contiguous and host.swapaxes(-1, -2).flags.c_contiguous:
+            return self._own(self.device.array(host.swapaxes(-1, -2), dtype)).mT
+        return self._own(self.device.array(host, dtype))
+
+    def readable(self, x: Array) -> Array:
+        """Return `x`, or a contiguous copy where no kernel can read it as it lies."""
+        return x if matrix_operand(x) else self._own(self.device.array(x.numpy()))
+
+    def bias(self, bias: Operandish | None, c: Array) -> Array | None:
+        """Return the bias on the device; raises ProblemError where it is neither (n,) nor (m, 1)."""
+        if bias is None:
+            return None
+        array = self.array(bias)
+        rows, columns = c.shape[-2:]
+        if array.shape not in ((columns,), (rows, 1)):
+            raise ProblemError(f"bias has shape {array.shape}; it must be ({columns},), or ({rows}, 1) for one per row")
+        if array.strides[0] != 1 and array.shape[0] != 1:
+            array = self._own(self.device.array(array.numpy()))
+        return array
+
+    def _own(self, array: Array) -> Array:
+        self._owned.append(array)
+        return array
+
+
+def _at_least_2d(x: Array, new_axis: int) -> Array:
+    return x if x.ndim > 1 else x[(None, slice(None)) if new_axis == 0 else (slice(None), None)]
+
+
+def _result_shape(a: Array, b: Array) -> tuple[int, ...]:
+    """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
+    if 0 in (a.ndim, b.ndim):
+        raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
+    if a.dtype != b.dtype:
+        raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
+    inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if a.shape[-1] != inner:
+        raise ProblemError(f"a {a.shape} and b {b.shape} do not fit: the inner sizes {a.shape[-1]} and {inner} differ")
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
+    if batch is None:
+        raise ProblemError(f"the batches of a {a.shape} and b {b.shape} do not broadcast")
+    return (*batch, *(a.shape[-2:-1] if a.ndim > 1 else ()), *(b.shape[-1:] if b.ndim > 1 else ()))
+
+
+def _matrix_shape(a: Array, b: Array) -> tuple[int, ...]:
+    """Return the shape of a @ b with the axes that 1-D operands drop."""
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) or ()
+    return (*batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)
+
+
+def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
+    """Copy `residual` into `c`, which is dense; raises ProblemError where it is not of `shape`."""
+    if np.shape(residual) != shape if not isinstance(residual, Array) else residual.shape != shape:
+        found = residual.shape if isinstance(residual, Array) else np.shape(residual)
+        raise ProblemError(f"residual has shape {found}; it must be the result's, {shape}")
+    c.device.assign(c, residual)
+
+
+def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _Epilogue) -> None:
+    """Queue c ← activation(alpha·a @ b + bias) + beta·c for arrays of at least two axes."""
+    if not c.size:
+        return
+    if not a.shape[-1]:
+        _without_inner(c, epilogue)
+        return
+    batch = c.shape[:-2]
+    a, b = (temporary.readable(x) for x in (a, b))
+    a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
+    target = matrix_operand(c)
+    if target is None:
+        raise ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array")
+    bias = epilogue.bias
+    kind = "" if bias is None else "column" if bias.ndim == 1 else "row"
+    if target.transposed:  # Cᵀ = Bᵀ·Aᵀ is row-major
+        a, b, c = b.mT, a.mT, c.mT
+        kind = {"": "", "column": "row", "row": "column"}[kind]
+    operands = [matrix_operand(x) for x in (a, b, c)]
+    assert all(operands), "made readable above"
+    left, right, out = (operand for operand in operands if operand)
+    template = Problem(
+        *(c.shape[-2], c.shape[-1], a.shape[-1], 1),
+        *(a.dtype, c.dtype),
+        *(left, right, out),
+        alpha=epilogue.alpha,
+        beta=epilogue.beta,
+        bias=kind,
+        bias_offset=bias.offset if bias is not None else 0,
+        activation=epilogue.activation,
+    )
+    for problem in problems(template, batch_axes(a, b, c)):
+        temporary.device.run(choose(problem, temporary.device), problem, a, b, c, bias)
+
+
+def _without_inner(c: Array, epilogue: _Epilogue) -> None:
+    """Set c to what is left of the product where the inner size is 0: A·B is all zeros."""
+    value: NDArray[Any] = np.zeros(c.shape)
+    if epilogue.bias is not None:
+        value = value + epilogue.bias.numpy()
+    if epilogue.activation:
+        value = ACTIVATIONS[epilogue.activation].reference(value)
+    if epilogue.beta:
+        value = value + epilogue.beta * c.numpy()
+    c.device.assign(c, value)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from webmm.dtypes import DType
-from webmm.errors import FreedArrayError
+from webmm.errors import FreedArrayError, ProblemError
 
 if TYPE_CHECKING:
     from webmm.device import Device
@@ -22,32 +24,57 @@ _uids = itertools.count()
 class Storage:
     """One GPU buffer and what was prepared for it; freed once, by hand or by the garbage collector."""
 
-    def __init__(self, device: Device, buffer: Any) -> None:
+    def __init__(self, device: Device, buffer: Any, nbytes: int) -> None:
         self.uid = next(_uids)
         self.device = device
-        self.buffer = buffer
+        self.nbytes = nbytes  # of data: the buffer is rounded up
         self.launches: set[Any] = set()  # keys of prepared launches that bind this buffer
+        self._buffer = buffer
+        self._release = weakref.finalize(self, _release, device, self.uid, buffer, self.launches)
+        self._release.atexit = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the buffer is still there."""
+        return self._buffer is not None
+
+    @property
+    def buffer(self) -> Any:
+        """The wgpu buffer, None once it is freed."""
+        return self._buffer
 
     def free(self) -> None:
         """Give the memory back; doing so again is harmless."""
-        buffer, self.buffer = self.buffer, None
-        if buffer is not None:
-            self.device.forget(self)
-            buffer.destroy()
+        self._buffer = None
+        self._release()
+
+
+def _release(device: Device, uid: int, buffer: Any, launches: set[Any]) -> None:
+    device.forget(launches)
+    buffer.destroy()
 
 
 class Array:
-    """A dense row-major array on a device. It owns its buffer: `free()` it, use it in `with`, or let it go.
+    """An n-dimensional array on a device, or a view of one: slices and transposes share the buffer and copy nothing.
 
-    Any use after `free()` raises FreedArrayError; freeing twice is harmless.
+    The buffer lives as long as any array that shares it; `free()` gives it back at once, for all of them, and so does
+    leaving a `with` block. Any use after that raises FreedArrayError; freeing twice is harmless. Strides and offset
+    count elements.
     """
 
-    def __init__(self, storage: Storage, shape: tuple[int, ...], dtype: DType) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        shape: tuple[int, ...],
+        dtype: DType,
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+    ) -> None:
         self._storage = storage
-        self._finalizer = weakref.finalize(self, storage.free)
-        self._finalizer.atexit = False
         self.shape = shape
         self.dtype = dtype
+        self.strides = dense_strides(shape) if strides is None else strides
+        self.offset = offset
 
     @property
     def device(self) -> Device:
@@ -57,9 +84,14 @@ class Array:
     @property
     def storage(self) -> Storage:
         """The buffer behind the array; raises FreedArrayError after `free()`."""
-        if self._storage.buffer is None:
+        if not self._storage.alive:
             raise FreedArrayError(f"this {'x'.join(map(str, self.shape))} {self.dtype.name} array was freed")
         return self._storage
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
 
     @property
     def size(self) -> int:
@@ -68,8 +100,71 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of data; the buffer is rounded up to a multiple of 16."""
+        """Bytes of the elements; the buffer is rounded up to a multiple of 16."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def capacity(self) -> int:
+        """Elements that the buffer holds."""
+        return self.storage.nbytes // self.dtype.itemsize
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return self.strides == dense_strides(self.shape)
+
+    # Views
+
+    @property
+    def T(self) -> Array:  # noqa: N802 (NumPy's name)
+        """The array with its dimensions reversed; no copy."""
+        return self._view(lambda shadow: shadow.T)
+
+    @property
+    def mT(self) -> Array:  # noqa: N802
+        """Each matrix of a batch transposed; no copy. Raises ProblemError below two dimensions."""
+        if self.ndim < 2:
+            raise ProblemError(f"an array of shape {self.shape} holds no matrices to transpose")
+        return self._view(lambda shadow: shadow.swapaxes(-1, -2))
+
+    def __getitem__(self, key: Any) -> Array:
+        """Return a view by integers, slices, None and `...`, as NumPy has them; raises IndexError as NumPy does."""
+        keys = key if isinstance(key, tuple) else (key,)
+        if not all(isinstance(k, (int, np.integer, slice)) or k is None or k is Ellipsis for k in keys):
+            raise ProblemError(
+                "a device array is indexed by integers, slices, None and ...; use x.numpy()[...] for more"
+            )
+        if Ellipsis not in keys:
+            keys = (*keys, Ellipsis)  # a view even of a single element
+        return self._view(lambda shadow: shadow[keys])
+
+    def reshape(self, *shape: int) -> Array:
+        """Return a view of a contiguous array in another shape; raises ProblemError where it is not contiguous."""
+        if not self.contiguous:
+            raise ProblemError("only a contiguous array can be reshaped without a copy")
+        try:
+            return self._view(lambda shadow: shadow.reshape(shape))
+        except ValueError as error:
+            raise ProblemError(str(error)) from error
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> Array:
+        """Return a view repeated along new or unit dimensions; raises ProblemError where `shape` does not fit."""
+        try:
+            return self._view(lambda shadow: np.broadcast_to(shadow, shape))
+        except ValueError as error:
+            raise ProblemError(str(error)) from error
+
+    def _view(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Array:
+        """Let NumPy do the arithmetic of views, on an array of the same strides that nobody reads."""
+        itemsize = self.dtype.itemsize
+        base = np.empty(1, self.dtype.numpy)
+        shadow = as_strided(base, self.shape, [s * itemsize for s in self.strides], writeable=False)
+        changed = change(shadow)
+        moved = (changed.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // itemsize
+        strides = tuple(s // itemsize for s in changed.strides)
+        return Array(self.storage, changed.shape, self.dtype, strides, self.offset + moved)
+
+    # Data
 
     def numpy(self) -> NDArray[Any]:
         """Return a copy in host memory, of the array's shape and dtype."""
@@ -80,9 +175,23 @@ class Array:
             raise ValueError("the array lives on the device: NumPy can only have a copy")
         return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
 
+    def __matmul__(self, other: Any) -> Array:
+        from webmm.api import matmul
+
+        product: Array = matmul(self, other)
+        return product
+
+    def __rmatmul__(self, other: Any) -> Array:
+        from webmm.api import matmul
+
+        product: Array = matmul(other, self)
+        return product
+
+    __array_ufunc__ = None  # so that ndarray @ Array comes here
+
     def free(self) -> None:
-        """Give the buffer back now; doing so again is harmless."""
-        self._finalizer()
+        """Give the buffer back now, for every array that shares it; doing so again is harmless."""
+        self._storage.free()
 
     def __enter__(self) -> Array:
         return self
@@ -93,5 +202,13 @@ class Array:
         self.free()
 
     def __repr__(self) -> str:
-        state = "freed" if self._storage.buffer is None else f"on {self.device.info.name}"
+        state = f"on {self.device.info.name}" if self._storage.alive else "freed"
         return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.dtype.name} {state}>"
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a row-major array of `shape`."""
+    strides = [1]
+    for length in shape[:0:-1]:
+        strides.append(strides[-1] * length)
+    return tuple(strides[: len(shape)][::-1])

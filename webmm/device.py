@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import wgpu
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
 from webmm.adapters import WANTED_FEATURES, capabilities, choose_adapter
@@ -85,34 +86,73 @@ class Device:
     def array(self, data: ArrayLike, dtype: DType | str | None = None) -> Array:
         """Return a device copy of `data`, row-major, optionally converted to `dtype`.
 
-        Raises ProblemError for an unsupported dtype or an empty array, UnsupportedError for one over the device's
-        limits, MemoryLimitError where the device has no room.
+        Raises ProblemError for an unsupported dtype, UnsupportedError for an array over the device's limits,
+        MemoryLimitError where the device has no room.
         """
         host = np.asarray(data)
         target = dtype_of(host.dtype if dtype is None else dtype)
-        host = np.ascontiguousarray(host, dtype=target.numpy)
+        host = np.ascontiguousarray(host, dtype=target.numpy).reshape(host.shape)  # which would make a number 1-D
         array = self.empty(host.shape, target)
+        if not host.size:
+            return array
         with self._lock, _driver_errors("uploading"):
             self._staging.upload(host.reshape(-1).view(np.uint8), array.storage.buffer)
         return array
 
+    def assign(self, target: Array, data: Array | ArrayLike) -> None:
+        """Overwrite the contiguous array `target` with `data` of the same size, converted to its dtype.
+
+        Raises ProblemError where the sizes differ or `target` is not contiguous.
+        """
+        if not target.contiguous or target.offset:
+            raise ProblemError("only a whole, contiguous array can be assigned to")
+        count = data.size if isinstance(data, Array) else np.size(data)
+        if count != target.size:
+            raise ProblemError(f"{count:,} elements cannot fill an array of shape {target.shape}")
+        if isinstance(data, Array) and data.contiguous and data.dtype == target.dtype and _in_words(data):
+            self._copy(data, target)
+            return
+        host = np.ascontiguousarray(data.numpy() if isinstance(data, Array) else data, dtype=target.dtype.numpy)
+        with self._lock, _driver_errors("uploading"):
+            self._staging.upload(host.reshape(-1).view(np.uint8), target.storage.buffer)
+
+    def _copy(self, source: Array, target: Array) -> None:
+        nbytes = -(-source.nbytes // 4) * 4
+        with self._lock, _driver_errors("copying"):
+            encoder = self.wgpu_device.create_command_encoder()
+            start = source.offset * source.dtype.itemsize
+            encoder.copy_buffer_to_buffer(source.storage.buffer, start, target.storage.buffer, 0, nbytes)
+            self.wgpu_device.queue.submit([encoder.finish()])
+
     def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new array of zeros of `shape`; raises as `array()` does."""
         dtype = dtype_of(dtype)
+        if any(length < 0 for length in shape):
+            raise ProblemError(f"shape {shape} has a negative length")
         size = int(np.prod(shape, dtype=np.int64))
-        if size < 1:
-            raise ProblemError(f"an array of shape {shape} has no elements")
-        return Array(Storage(self, self._buffer(size * dtype.itemsize)), tuple(shape), dtype)
+        nbytes = size * dtype.itemsize
+        return Array(Storage(self, self._buffer(nbytes), nbytes), tuple(shape), dtype)
 
     def download(self, array: Array) -> NDArray[Any]:
-        """Return the contents of `array` in host memory."""
-        data = np.empty(array.shape, array.dtype.numpy)
+        """Return the contents of `array` in host memory; of a view only the span that it covers is moved."""
+        dtype, strides = array.dtype.numpy, array.strides
+        buffer = array.storage.buffer
+        if not array.size:
+            return np.empty(array.shape, dtype)
+        reach = [(length - 1) * stride for length, stride in zip(array.shape, strides, strict=True)]
+        first = array.offset + sum(min(0, r) for r in reach)
+        skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
+        span = sum(abs(r) for r in reach) + 1 + skipped
+        data = np.empty(span, dtype)
         with self._lock, _driver_errors("downloading"):
-            self._staging.download(array.storage.buffer, data.reshape(-1).view(np.uint8))
-        return data
+            self._staging.download(buffer, (first - skipped) * dtype.itemsize, data.view(np.uint8))
+        if array.contiguous and not skipped:
+            return data.reshape(array.shape)
+        start = data[array.offset - first + skipped :]
+        return np.array(as_strided(start, array.shape, [s * dtype.itemsize for s in strides], writeable=False))
 
     def _buffer(self, nbytes: int) -> Any:
-        size = -(-nbytes // 16) * 16  # whole vec4
+        size = max(16, -(-nbytes // 16) * 16)  # whole vec4
         for limit in ("max-buffer-size", "max-storage-buffer-binding-size"):
             if size > self.capabilities.limit(limit):
                 have = self.capabilities.limit(limit)
@@ -165,20 +205,24 @@ class Device:
 
     # Dispatch
 
-    def launch(self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array) -> Launch:
-        """Return `kernel` made ready to compute `problem` from `a` and `b` into `c`; the same call is prepared once.
+    def launch(
+        self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array, bias: Array | None = None
+    ) -> Launch:
+        """Return `kernel` made ready to compute `problem` from `a`, `b`, `bias` into `c`; the same call is made once.
 
-        Raises UnsupportedError where the kernel cannot run here, ShaderError where the engine refuses it, and
-        ProblemError for arrays that are too small or of another dtype or device.
+        `problem` says where in the buffers the matrices lie: the arrays' own shapes and offsets do not matter. Raises
+        UnsupportedError where the kernel cannot run here, ShaderError where the engine refuses it, and ProblemError for
+        arrays that are too small or of another dtype or device.
         """
-        storages = (a.storage, b.storage, c.storage)
+        arrays = (a, b, c) if bias is None else (a, b, c, bias)
+        storages = tuple(array.storage for array in arrays)
         key = (kernel, problem, *(storage.uid for storage in storages))
         with self._lock:
             found = self._launches.get(key)
             if found is not None:
                 self._launches.move_to_end(key)
                 return found
-            self._check_arrays(problem, (a, b, c))
+            self._check_arrays(problem, a, b, c, bias)
             if reason := kernel.check(problem, self.capabilities):
                 raise UnsupportedError(f"{kernel.name}: {reason}")
             launch = self._prepare(kernel, problem, storages)
@@ -208,15 +252,26 @@ class Device:
                 ],
             )
 
-    def _check_arrays(self, problem: Problem, arrays: tuple[Array, Array, Array]) -> None:
-        for array, (name, operand, rows, columns) in zip(arrays, problem.operands(), strict=True):
+    def _check_arrays(self, problem: Problem, a: Array, b: Array, c: Array, bias: Array | None) -> None:
+        needed = [
+            (name, array, operand.end(rows, columns, problem.batch))
+            for array, (name, operand, rows, columns) in zip((a, b, c), problem.operands(), strict=True)
+        ]
+        if (bias is not None) != bool(problem.bias):
+            raise ProblemError(f"the problem has {problem.bias or 'no'} bias, and {bias!r} was given")
+        if bias is not None:
+            length = problem.n if problem.bias == "column" else problem.m
+            needed.append(("bias", bias, problem.bias_offset + length))
+        for name, array, end in needed:
             dtype = problem.out_dtype if name == "C" else problem.dtype
             if array.device is not self:
                 raise ProblemError(f"{name} lives on another device; copy it here with device.array(x.numpy())")
             if array.dtype != dtype:
                 raise ProblemError(f"{name} is {array.dtype.name}, the problem says {dtype.name}")
-            if array.size < operand.end(rows, columns, problem.batch):
-                raise ProblemError(f"{name} has {array.size:,} elements, the problem {problem} reads further")
+            if array.capacity < end:
+                raise ProblemError(f"{name} has {array.capacity:,} elements, the problem {problem} reaches to {end:,}")
+        if c.storage in (a.storage, b.storage, bias.storage if bias is not None else None):
+            raise ProblemError("C shares its buffer with an operand, which it would overwrite; use another array")
 
     def _uniform(self, data: bytes) -> Any:
         """Return a uniform buffer that holds `data`; equal ones are shared."""
@@ -227,10 +282,10 @@ class Device:
                 self._uniforms.popitem(last=False)
         return self._uniforms[data]
 
-    def run(self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array) -> None:
-        """Queue `kernel` to compute `problem` from `a` and `b` into `c`; raises as `launch()` does."""
+    def run(self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array, bias: Array | None = None) -> None:
+        """Queue `kernel` to compute `problem` from `a`, `b` and `bias` into `c`; raises as `launch()` does."""
         with self._lock, _driver_errors(kernel.name):
-            launch = self.launch(kernel, problem, a, b, c)
+            launch = self.launch(kernel, problem, a, b, c, bias)
             encoder = self.wgpu_device.create_command_encoder()
             compute_pass = encoder.begin_compute_pass()
             launch.encode(compute_pass)
@@ -244,12 +299,12 @@ class Device:
 
     # Lifetime
 
-    def forget(self, storage: Storage) -> None:
-        """Drop the launches that bind `storage`; called when it is freed."""
+    def forget(self, launches: set[Any]) -> None:
+        """Drop prepared launches by their keys; called when a buffer that they bind is freed."""
         with self._lock:
-            for key in storage.launches:
+            for key in launches:
                 self._launches.pop(key, None)
-            storage.launches.clear()
+            launches.clear()
 
     def close(self) -> None:
         """Give the device back; its arrays and pipelines are gone."""
@@ -269,6 +324,11 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<webmm.Device {self.info}>"
+
+
+def _in_words(array: Array) -> bool:
+    """Tell whether the array starts and ends at multiples of four bytes, as copies between buffers must."""
+    return array.offset * array.dtype.itemsize % 4 == 0 and array.nbytes % 4 == 0
 
 
 @functools.cache

@@ -40,8 +40,8 @@ class Operand:
 class Problem:
     """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
 
-    `bias` is "" for none, "column" for a vector of n elements, one per column of C, or "row" for one of m. C is read only
-    where beta is not 0. A bias starts at element `bias_offset` of its buffer.
+    `bias` is "" for none, "column" for a vector of n elements, one per column of C, or "row" for one of m; it starts at
+    element `bias_offset` of its buffer. C is read only where beta is not 0.
     """
 
     m: int

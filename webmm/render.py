@@ -49,16 +49,13 @@ class GemmParams:
     @classmethod
     def of(cls, p: Problem) -> GemmParams:
         """Return the uniform for the problem `p`."""
+        a, b, c = p.a, p.b, p.c
         return cls(
-            p.m,
-            p.n,
-            p.k,
-            *(operand.ld for _, operand, _, _ in p.operands()),
-            *(operand.offset for _, operand, _, _ in p.operands()),
-            *(operand.batch_stride for _, operand, _, _ in p.operands()),
-            p.bias_offset,
-            p.alpha,
-            p.beta,
+            *(p.m, p.n, p.k),
+            *(a.ld, b.ld, c.ld),
+            *(a.offset, b.offset, c.offset),
+            *(a.batch_stride, b.batch_stride, c.batch_stride),
+            *(p.bias_offset, p.alpha, p.beta),
         )
 
 

@@ -41,15 +41,15 @@ class Staging:
             buffer.unmap()
             self._copy(buffer, 0, target, start, piece.nbytes)
 
-    def download(self, source: Any, data: Bytes) -> None:
-        """Copy the start of the wgpu buffer `source` to `data`."""
+    def download(self, source: Any, offset: int, data: Bytes) -> None:
+        """Copy bytes of the wgpu buffer `source` from `offset`, a multiple of 4, on to `data`."""
         ring = self._ring(wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST, data.nbytes)
         pending: list[tuple[Any, Any, int, int]] = []
         for i, (start, stop) in enumerate(_chunks(data.nbytes)):
             if len(pending) == 2:
                 self._collect(*pending.pop(0), data)
             buffer = ring[i % 2]
-            self._copy(source, start, buffer, 0, _round4(stop - start))
+            self._copy(source, offset + start, buffer, 0, _round4(stop - start))
             pending.append((buffer, buffer.map_async("READ_NOSYNC"), start, stop))
         for item in pending:
             self._collect(*item, data)

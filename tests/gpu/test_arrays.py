@@ -42,23 +42,26 @@ def test_context_manager_frees_even_after_an_error(device):
 
 def test_garbage_collection_frees(device):
     array = device.empty((4,))
-    storage, gone = array.storage, weakref.ref(array)
-    assert storage.buffer is not None
+    view = array[1:]
+    gone, buffer = weakref.ref(array), weakref.ref(array.storage.buffer)
     del array
     gc.collect()
     assert gone() is None
-    assert storage.buffer is None
+    assert buffer() is not None, "a view keeps the buffer"
+    del view
+    gc.collect()
+    assert buffer() is None
 
 
 def test_a_launch_does_not_keep_its_arrays_alive(device):
     a, b, c = (device.empty((1,)) for _ in range(3))
     device.run(Naive(), gemm(1, 1, 1), a, b, c)
-    storages = [array.storage for array in (a, b, c)]
-    buffers = [weakref.ref(storage.buffer) for storage in storages]
-    assert all(storage.launches for storage in storages)
+    buffers = [weakref.ref(array.storage.buffer) for array in (a, b, c)]
+    launches = [array.storage.launches for array in (a, b, c)]
+    assert all(launches)
     del a, b, c
     gc.collect()
-    assert all(storage.buffer is None and not storage.launches for storage in storages)
+    assert not any(launches)
     assert all(buffer() is None for buffer in buffers), "something still holds a freed buffer"
 
 
@@ -113,7 +116,6 @@ def test_new_arrays_are_zero(device):
         (np.zeros((2, 2)), "float64 is not supported; cast"),
         (np.array([None]), "object is not supported"),
         (np.array(["a"]), "is not supported"),
-        (np.zeros((0, 3), np.float32), r"shape \(0, 3\) has no elements"),
     ],
 )
 def test_what_is_no_matrix_is_refused(device, data, words):
@@ -132,7 +134,7 @@ def test_arrays_that_are_too_small_or_of_another_type_are_refused(device):
     with device.empty((6,)) as six, device.empty((5,)) as five, device.empty((6,), "float16") as halves:
         # A is 2×3, B 3×2, C 2×2
         device.run(Naive(), gemm(2, 2, 3), six, six, five)
-        with pytest.raises(ProblemError, match="B has 5 elements, the problem 2x2x3 reads further"):
+        with pytest.raises(ProblemError, match="B has 5 elements, the problem 2x2x3 reaches to 6"):
             device.run(Naive(), gemm(2, 2, 3), six, five, five)
         with pytest.raises(ProblemError, match="A has 5 elements"):
             device.run(Naive(), gemm(2, 2, 3), five, six, six)

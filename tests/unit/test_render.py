@@ -10,6 +10,7 @@ from webmm.kernels import KERNELS, LADDER
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
+from webmm.params import layout
 from webmm.problem import gemm
 from webmm.render import GemmParams, environment, grid_rule, params_bytes, render, tidy
 
@@ -163,7 +164,7 @@ def test_shader_tells_another_host_all_it_needs(cls):
     assert data["features"] == (["shader-f16", "subgroups"] if cls().subgroup else ["shader-f16"])
     assert "enable f16;" in shader.wgsl
     assert [binding["name"] for binding in data["bindings"]] == ["params", "a", "b", "c"]
-    assert data["params"]["size"] == 48
+    assert data["params"]["size"] == layout(GemmParams).size
     assert data["limits"]["maxComputeWorkgroupStorageSize"] == cls().workgroup_bytes
     x, y, z = data["workgroup_size"]
     assert x * y * z == cls().invocations
@@ -174,8 +175,8 @@ def test_grid_rule_in_words():
         "count = ceil(m / 1) * ceil(n / 1); y = ceil(count / 65535)"
     )
     assert grid_rule(KERNELS["workgroup_1d"]().grid)["rule"].startswith("count = ceil(m*n / 256);")
-    persistent = KERNELS["persistent"](bm=64, bn=32, workgroups=7)
-    assert "min(ceil(m / 64) * ceil(n / 32), 7)" in grid_rule(persistent.grid)["rule"]
+    rule = grid_rule(KERNELS["persistent"](workgroups=500).grid)["rule"]
+    assert "min(ceil(m / 64) * ceil(n / 128), 500)" in rule
 
 
 def test_uniform_holds_the_problem():

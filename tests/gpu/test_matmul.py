@@ -1,0 +1,262 @@
+"""`matmul` and `gemm`: NumPy's shapes, views that are not copied, epilogues, and clear errors."""
+
+import asyncio
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import webmm
+from webmm.epilogues import ACTIVATIONS
+from webmm.errors import ProblemError
+from webmm.verify import worst_error
+
+RNG = np.random.default_rng(7)
+
+
+def integers(*shape, dtype=np.float32):
+    """Small integers, whose products and sums are exact."""
+    return RNG.integers(-3, 4, shape).astype(dtype)
+
+
+def exactly(got, a, b):
+    expected = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    assert got.shape == expected.shape
+    np.testing.assert_array_equal(got, expected)
+
+
+BATCHES = [
+    ((5, 7), (7, 3)),
+    ((1, 1), (1, 1)),
+    ((7,), (7, 3)),
+    ((5, 7), (7,)),
+    ((7,), (7,)),
+    ((4, 5, 7), (7, 3)),
+    ((5, 7), (4, 7, 3)),
+    ((4, 5, 7), (4, 7, 3)),
+    ((2, 1, 5, 7), (1, 3, 7, 3)),
+    ((2, 3, 5, 7), (3, 7, 3)),
+    ((2, 3, 5, 7), (2, 1, 7, 3)),
+    ((3, 5, 7), (7,)),
+    ((7,), (3, 7, 4)),
+    ((1, 6, 8), (5, 8, 4)),
+    ((0, 7), (7, 3)),
+    ((5, 0), (0, 3)),
+    ((5, 7), (7, 0)),
+    ((0, 5, 7), (7, 3)),
+    ((0,), (0,)),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), BATCHES, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_shapes_are_numpys(device, left, right, dtype):
+    a, b = integers(*left, dtype=dtype), integers(*right, dtype=dtype)
+    exactly(webmm.matmul(a, b, device=device), a, b)
+    resident = device.array(a) @ device.array(b)
+    assert isinstance(resident, webmm.Array)
+    exactly(resident.numpy(), a, b)
+
+
+def test_views_are_read_where_they_lie(device):
+    a, b = integers(12, 16), integers(12, 16)
+    A, B = device.array(a), device.array(b)
+    views = {
+        "transposed": (A.T, a.T, B, b),
+        "other transposed": (A, a, B.T, b.T),
+        "rows": (A[2:9], a[2:9], B.T, b.T),
+        "columns": (A[:, 3:11], a[:, 3:11], B[:8], b[:8]),
+        "steps of rows": (A[::3], a[::3], B.T, b.T),
+        "one column": (A[:, 4:5], a[:, 4:5], B[:1], b[:1]),
+        "reshaped": (A.reshape(3, 4, 16), a.reshape(3, 4, 16), B.T, b.T),
+        "batch of columns": (A.reshape(3, 4, 16)[:, 1:3, 2:6], a.reshape(3, 4, 16)[:, 1:3, 2:6], B[:4], b[:4]),
+    }
+    for name, (left, x, right, y) in views.items():
+        assert left.storage is A.storage, name
+        got = left @ right
+        np.testing.assert_array_equal(got.numpy(), x.astype(np.float64) @ y, err_msg=name)
+        np.testing.assert_array_equal(left.numpy(), x, err_msg=name)
+
+
+def test_views_without_a_unit_stride_are_copied(device):
+    a, b = integers(6, 20), integers(10, 4)
+    np.testing.assert_array_equal((device.array(a)[::2, ::2] @ device.array(b)).numpy(), a[::2, ::2] @ b)
+    np.testing.assert_array_equal((device.array(a)[::-1, :10] @ device.array(b)).numpy(), a[::-1, :10] @ b)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numpy_arrays_of_any_layout(device, order):
+    a, b = np.asarray(integers(9, 13), order=order), np.asarray(integers(13, 6), order=order)
+    exactly(webmm.matmul(a, b, device=device), a, b)
+    exactly(webmm.matmul(a[::2, 1:], b[1:, ::-1], device=device), a[::2, 1:], b[1:, ::-1])
+    exactly(webmm.matmul(np.broadcast_to(a, (3, 9, 13)), b, device=device), np.broadcast_to(a, (3, 9, 13)), b)
+
+
+def reference(a, b, alpha=1.0, bias=None, activation=None, residual=None):
+    value = alpha * np.matmul(a.astype(np.float64), b.astype(np.float64))
+    value = value if bias is None else value + bias.astype(np.float64)
+    value = ACTIVATIONS[activation].reference(value) if activation else value
+    return value if residual is None else value + residual.astype(np.float64)
+
+
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_epilogues(device, activation, dtype):
+    for (m, n, k), kind, batch, layout in itertools.product(
+        [(33, 17, 29), (64, 128, 32)], [None, "column", "row"], [(), (3,)], ["n", "t"]
+    ):
+        a = ((RNG.random((*batch, m, k)) - 0.5) * 4).astype(dtype)
+        b = ((RNG.random((k, n)) - 0.5) * 4).astype(dtype)
+        bias = None if kind is None else (RNG.random((n,) if kind == "column" else (m, 1)) - 0.5).astype(dtype)
+        residual = RNG.random((*batch, m, n)).astype(dtype)
+        given_b = np.asfortranarray(b) if layout == "t" else b
+        settings = {"bias": bias, "activation": activation, "alpha": 0.75, "residual": residual}
+        got = webmm.matmul(a, given_b, device=device, **settings)
+        assert got.dtype == dtype
+        expected = reference(a, b, **settings)
+        # The activations' slopes are at most 1.13; A&S 7.1.26 adds 1.5e-7 of the argument.
+        scale = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)) + 2 + np.abs(expected)
+        bound = (1.2 * k * 2.0**-23 + 2e-6) * scale + (2.0**-10 if dtype == np.float16 else 0) * scale
+        assert (np.abs(got - expected) <= bound).all(), (m, n, k, kind, batch, layout)
+
+
+def test_activations_carry_infinities_and_nan(device):
+    x = np.array([[np.nan, np.inf, 30.0, -30.0, 1e30, -1e30, 0.0]], np.float32)
+    one = np.ones((1, 1), np.float32)
+    for name, activation in ACTIVATIONS.items():
+        with np.errstate(all="ignore"):
+            expected = activation.reference(x.astype(np.float64))
+        got = webmm.matmul(one, x, activation=name, device=device)
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def test_out_dtype(device):
+    a, b = integers(5, 300, dtype=np.float16), integers(300, 6, dtype=np.float16)
+    wide = webmm.matmul(a, b, out_dtype="float32", device=device)
+    assert wide.dtype == np.float32
+    exactly(wide, a, b)
+    narrow = webmm.matmul(a.astype(np.float32), b.astype(np.float32), out_dtype=np.float16, device=device)
+    assert narrow.dtype == np.float16
+    exactly(narrow, a, b)
+
+
+def test_gemm_in_place(device):
+    a, b, c = integers(9, 7), integers(7, 11), integers(9, 11)
+    A, B, C = map(device.array, (a, b, c))
+    assert webmm.gemm(A, B, C, alpha=2.0, beta=-3.0) is C
+    np.testing.assert_array_equal(C.numpy(), 2 * (a @ b) - 3 * c)
+
+
+def test_gemm_into_views_leaves_the_rest_alone(device):
+    a, b = integers(4, 7), integers(7, 5)
+    for view in (np.s_[2:6, 3:8], np.s_[2:10:2, :5]):
+        host = integers(12, 12)
+        target = device.array(host)
+        webmm.gemm(device.array(a), device.array(b), target[view], beta=1.0)
+        host[view] += a @ b
+        np.testing.assert_array_equal(target.numpy(), host)
+    host = integers(5, 4)
+    target = device.array(host)
+    webmm.gemm(device.array(a), device.array(b), target.T, beta=2.0)
+    np.testing.assert_array_equal(target.numpy(), (a @ b).T + 2 * host)
+
+
+def test_beta_zero_does_not_read_c(device):
+    a, b = integers(4, 4), integers(4, 4)
+    C = device.array(np.full((4, 4), np.nan, np.float32))
+    webmm.gemm(device.array(a), device.array(b), C, beta=0.0)
+    np.testing.assert_array_equal(C.numpy(), a @ b)
+
+
+def test_the_second_call_compiles_nothing(device):
+    a, b = integers(40, 24), integers(24, 56)
+    webmm.matmul(a, b, device=device)
+    before = device.compilations
+    webmm.matmul(a + 1, b, device=device)
+    assert device.compilations == before
+
+
+def test_async(device):
+    a, b = integers(20, 30), integers(30, 10)
+
+    async def both():
+        return await asyncio.gather(*(webmm.matmul_async(a + i, b, device=device) for i in range(4)))
+
+    for i, got in enumerate(asyncio.run(both())):
+        exactly(got, a + i, b)
+
+
+def test_threads_share_a_device(device):
+    failures = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(15):
+            m, n, k = rng.integers(1, 50, 3)
+            a, b = (rng.integers(-3, 4, s).astype(np.float32) for s in ((m, k), (k, n)))
+            if not np.array_equal(webmm.matmul(a, b, device=device), a @ b):
+                failures.append((seed, m, n, k))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@given(
+    sizes=st.tuples(*[st.integers(1, 70)] * 3),
+    batch=st.sampled_from([((), ()), ((2,), ()), ((), (3,)), ((2,), (2,)), ((2, 1), (3,)), ((1,), (4,))]),
+    turned=st.tuples(st.booleans(), st.booleans()),
+    seed=st.integers(0, 2**16),
+)
+def test_any_batch_and_layout(device, sizes, batch, turned, seed):
+    rng = np.random.default_rng(seed)
+    m, n, k = sizes
+    shapes = [(*batch[0], m, k), (*batch[1], k, n)]
+    operands = []
+    for shape, turn in zip(shapes, turned, strict=True):
+        stored = (*shape[:-2], shape[-1], shape[-2]) if turn else shape
+        host = (rng.random(stored) - 0.5).astype(np.float32)
+        operands.append((device.array(host).mT, host.swapaxes(-1, -2)) if turn else (device.array(host), host))
+    (A, a), (B, b) = operands
+    got = (A @ B).numpy()
+    expected = a @ b
+    assert got.shape == expected.shape
+    a, b = np.broadcast_to(a, (*expected.shape[:-2], m, k)), np.broadcast_to(b, (*expected.shape[:-2], k, n))
+    for index in np.ndindex(expected.shape[:-2]):
+        assert worst_error(got[index], a[index], b[index]) <= k * 2.0**-23
+
+
+ERRORS = {
+    "inner sizes": (lambda a: webmm.matmul(a, a[:2]), "inner sizes 4 and 2 differ"),
+    "batches": (lambda a: webmm.matmul(np.ones((2, 4, 4), "f4"), np.ones((3, 4, 4), "f4")), "do not broadcast"),
+    "dtypes differ": (lambda a: webmm.matmul(a, a.astype(np.float16)), "cast one"),
+    "float64": (lambda a: webmm.matmul(a.astype(float), a.astype(float)), "cast to"),
+    "objects": (lambda a: webmm.matmul(a.astype(object), a.astype(object)), "cast to"),
+    "strings": (lambda a: webmm.matmul([["x"]], [["y"]]), "cast to"),
+    "a number": (lambda a: webmm.matmul(a, np.float32(2)), "alpha="),
+    "activation": (lambda a: webmm.matmul(a, a, activation="tanhh"), "choose from relu"),
+    "bias": (lambda a: webmm.matmul(a, a, bias=np.ones(3, np.float32)), "bias has shape (3,)"),
+    "bias dtype": (lambda a: webmm.matmul(a, a, bias=np.ones(4, np.float16)), "bias is float16"),
+    "residual": (lambda a: webmm.matmul(a, a, residual=np.ones((4, 3), np.float32)), "residual has shape (4, 3)"),
+    "out_dtype": (lambda a: webmm.matmul(a, a, out_dtype="int8"), "not supported"),
+    "gemm on the host": (lambda a: webmm.gemm(a, a, a), "device.array"),
+}
+
+
+@pytest.mark.parametrize(("call", "words"), ERRORS.values(), ids=ERRORS)
+def test_errors_say_what_to_do(device, call, words):
+    with pytest.raises(ProblemError) as caught:
+        call(np.ones((4, 4), np.float32))
+    assert words in str(caught.value)
+
+
+def test_gemm_refuses_to_overwrite_an_operand(device):
+    A = device.array(np.ones((4, 4), np.float32))
+    with pytest.raises(ProblemError, match="shares its buffer"):
+        webmm.gemm(A, device.array(np.ones((4, 4), np.float32)), A)
