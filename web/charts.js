@@ -1,0 +1,191 @@
+// @ts-check
+/** The pictures of a ladder: bars, and the roofline. Colours come from the style sheet. */
+
+import { figures, h, percent, s, shape, time } from "./dom.js";
+import { bytesOf, flopsOf } from "./webmm.js";
+
+/** @typedef {import("./webmm.js").RunRecord} RunRecord */
+/** @typedef {import("./webmm.js").Roofline} Roofline */
+
+/** @param {RunRecord} record */
+const problem = (record) => ({ m: record.m, n: record.n, k: record.k, dtype: record.dtype });
+
+/** @param {RunRecord[]} records @returns {RunRecord | null} */
+export function fastest(records) {
+  return records.reduce((best, r) => ((r.gflops ?? 0) > (best?.gflops ?? 0) ? r : best), /** @type {RunRecord | null} */ (null));
+}
+
+/** Rows of a bar chart, one per stage, that fill as records come in. */
+export class Bars {
+  /** @type {RunRecord[]} */
+  #records = [];
+  /** @type {Map<string, HTMLElement>} */
+  #rows = new Map();
+
+  /** @param {string[]} names @param {(name: string) => string} describe */
+  constructor(names, describe) {
+    this.element = h("ol", { class: "bars" });
+    for (const name of names) {
+      const row = h(
+        "li",
+        { "data-kernel": name, "data-status": "waiting" },
+        h("span", { class: "name", title: describe(name) }, name),
+        h("span", { class: "track" }, h("span", { class: "bar" })),
+        h("span", { class: "value" }, ""),
+        h("span", { class: "note" }, describe(name)),
+      );
+      this.#rows.set(name, row);
+      this.element.append(row);
+    }
+  }
+
+  clear() {
+    this.#records = [];
+    for (const [, row] of this.#rows) this.#show(row, "waiting", 0, "");
+  }
+
+  /** @param {string} name */
+  running(name) {
+    const row = this.#rows.get(name);
+    if (row) this.#show(row, "running", 0, "running …");
+  }
+
+  /** What never came, once a run is over. */
+  finish() {
+    for (const [name, row] of this.#rows) {
+      if (!this.#records.some((r) => r.kernel === name)) this.#show(row, "waiting", 0, "not run");
+    }
+  }
+
+  /** @param {RunRecord[]} records of one size */
+  update(records) {
+    this.#records = records;
+    const best = fastest(records);
+    const naive = records.find((r) => r.kernel === "naive")?.gflops;
+    for (const record of records) {
+      const row = this.#rows.get(record.kernel);
+      if (!row) continue;
+      if (record.status !== "ok") {
+        this.#show(row, record.status, 0, record.status, record.reason ?? "");
+        continue;
+      }
+      const speed = Number(record.gflops);
+      const notes = [naive ? `${figures(speed / naive)} × naive` : null, record.peak_fraction ? `${percent(record.peak_fraction)} of peak` : null];
+      const share = best?.gflops ? speed / best.gflops : 0;
+      this.#show(row, record === best ? "best" : "ok", share, figures(speed), notes.filter(Boolean).join(" · ") || "checked");
+    }
+  }
+
+  /** @param {HTMLElement} row @param {string} status @param {number} share @param {string} value @param {string} [note] */
+  #show(row, status, share, value, note) {
+    row.dataset.status = status;
+    /** @type {HTMLElement} */ (row.querySelector(".bar")).style.setProperty("--share", String(share));
+    /** @type {HTMLElement} */ (row.querySelector(".value")).textContent = value;
+    if (note !== undefined) /** @type {HTMLElement} */ (row.querySelector(".note")).textContent = note;
+  }
+}
+
+/** @param {RunRecord[]} records @param {string} caption @returns {HTMLElement} every figure of a run */
+export function table(records, caption) {
+  const ordered = [...records].sort((r, q) => (q.gflops ?? -1) - (r.gflops ?? -1));
+  const best = fastest(records);
+  const heads = ["Kernel", "Size", "GFLOP/s", "Median", "Best", "Error", "Bound"];
+  const rows = ordered.map((r) =>
+    h(
+      "tr",
+      { class: r === best ? "best" : "" },
+      h("th", { scope: "row" }, r.kernel, changes(r)),
+      h("td", {}, shape(r)),
+      ...(r.status === "ok"
+        ? [figures(r.gflops), time(r.median_us), time(r.best_us), exponent(r.max_error), exponent(r.error_bound)].map((x) => h("td", { class: "number" }, x))
+        : [h("td", { colSpan: 5, class: "reason" }, h("b", {}, r.status), ` ${r.reason ?? ""}`)]),
+    ),
+  );
+  return h(
+    "div",
+    { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+    h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, ...rows)),
+  );
+}
+
+/** @param {RunRecord} record */
+function changes(record) {
+  const settings = Object.entries(record.config).filter(([name]) => name in SHOWN).map(([name, value]) => `${name} ${value}`);
+  return settings.length ? h("span", { class: "config" }, settings.join(" · ")) : null;
+}
+const SHOWN = { size: 1, tile: 1, bm: 1, bn: 1, bk: 1, tm: 1, tn: 1, wx: 1, wy: 1, lanes: 1 };
+
+/** @param {number | null} value */
+const exponent = (value) => (value === null ? "–" : Number.isFinite(value) ? value.toExponential(1) : "∞");
+
+const WIDTH = 560;
+const HEIGHT = 340;
+const MARGIN = { left: 56, right: 18, top: 18, bottom: 44 };
+
+/**
+ * What each kernel reached beside what bandwidth and FMA rate allow, on logarithmic axes.
+ * @param {RunRecord[]} records @param {Roofline} roofline
+ * @returns {SVGElement}
+ */
+export function rooflineChart(records, roofline) {
+  const points = records.filter((r) => r.status === "ok").map((r) => ({ r, x: flopsOf(problem(r)) / bytesOf(problem(r)), y: Number(r.gflops) }));
+  const ridge = roofline.gflops / roofline.gbytes;
+  const xs = [ridge / 4, ridge * 4, ...points.map((p) => p.x / 1.6), ...points.map((p) => p.x * 2.4)];
+  const ys = [roofline.gflops * 2, ...points.map((p) => p.y / 1.8), roofline.gflops / 50];
+  const x = scale(Math.min(...xs), Math.max(...xs), MARGIN.left, WIDTH - MARGIN.right);
+  const y = scale(Math.min(...ys), Math.max(...ys), HEIGHT - MARGIN.bottom, MARGIN.top);
+  const ridgeX = Math.min(Math.max(ridge, x.low), x.high);
+  const best = fastest(records);
+  const label = `Roofline: this device computes at most ${figures(roofline.gflops)} GFLOP/s and moves ${figures(roofline.gbytes)} GB/s` +
+    (best ? `; the fastest kernel, ${best.kernel}, reached ${figures(best.gflops)} GFLOP/s` : "");
+  const sloped = Math.max(x.low, y.low / roofline.gbytes);
+  return s(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "roofline", role: "img", "aria-label": label },
+    ...ticks(x).map((t) => s("g", {}, s("line", { class: "grid", x1: x(t), x2: x(t), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }), s("text", { class: "tick", x: x(t), y: HEIGHT - MARGIN.bottom + 17, "text-anchor": "middle" }, figures(t)))),
+    ...ticks(y).map((t) => s("g", {}, s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(t), y2: y(t) }), s("text", { class: "tick", x: MARGIN.left - 7, y: y(t) + 4, "text-anchor": "end" }, figures(t)))),
+    s("text", { class: "axis", x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "arithmetic intensity, FLOP per byte moved at least"),
+    s("text", { class: "axis", x: 14, y: HEIGHT / 2 - 14, "text-anchor": "middle", transform: `rotate(-90 14 ${HEIGHT / 2 - 14})` }, "GFLOP/s"),
+    s("path", { class: "roof", d: `M${x(sloped)},${y(sloped * roofline.gbytes)} L${x(ridgeX)},${y(ridgeX * roofline.gbytes)} L${x(x.high)},${y(roofline.gflops)}` }),
+    s("text", { class: "roof-label", x: WIDTH - MARGIN.right - 4, y: y(roofline.gflops) - 8, "text-anchor": "end" }, `${figures(roofline.gflops)} GFLOP/s of FMA`),
+    s("text", { class: "roof-label", x: MARGIN.left + 8, y: MARGIN.top + 12 }, `${figures(roofline.gbytes)} GB/s of memory`),
+    ...points.map(({ r, x: px, y: py }) =>
+      s("circle", { class: r === best ? "dot best" : "dot", cx: x(px), cy: y(py), r: r === best ? 6.5 : 4.5 }, s("title", {}, `${r.kernel} ${shape(r)}: ${figures(r.gflops)} GFLOP/s`)),
+    ),
+    ...labels(points, x, y, best),
+  );
+}
+
+/**
+ * Names beside the dots, moved apart where they would overlap.
+ * @param {{r: RunRecord, x: number, y: number}[]} points @param {Scale} x @param {Scale} y @param {RunRecord | null} best
+ */
+function labels(points, x, y, best) {
+  const sorted = [...points].sort((p, q) => q.y - p.y);
+  let last = -Infinity;
+  return sorted.map(({ r, x: px, y: py }) => {
+    const at = Math.max(y(py) + 4, last + 13);
+    last = at;
+    const left = x(px) > WIDTH * 0.72;
+    return s("text", { class: r === best ? "name best" : "name", x: x(px) + (left ? -11 : 11), y: at, "text-anchor": left ? "end" : "start" }, r.kernel);
+  });
+}
+
+/** @typedef {((value: number) => number) & {low: number, high: number}} Scale */
+
+/** @param {number} low @param {number} high @param {number} from @param {number} to @returns {Scale} logarithmic */
+function scale(low, high, from, to) {
+  const span = Math.log(high / low);
+  return Object.assign((/** @type {number} */ value) => from + (Math.log(value / low) / span) * (to - from), { low, high });
+}
+
+/** @param {Scale} axis @returns {number[]} powers of ten within, or of two where those are few */
+function ticks(axis) {
+  const powers = (/** @type {number} */ base) => {
+    const out = [];
+    for (let e = Math.ceil(Math.log(axis.low) / Math.log(base)); base ** e <= axis.high; e++) out.push(base ** e);
+    return out;
+  };
+  const tens = powers(10);
+  return tens.length >= 3 ? tens : powers(4);
+}

@@ -1,0 +1,116 @@
+// @ts-check
+/** Small helpers for building the page, and numbers in words. */
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+/** @typedef {Record<string, any>} Props */
+
+/**
+ * An element: `on…` properties are listeners, `class`, `data-…` and `aria-…` attributes, other names properties.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag @param {Props} [props] @param {...Child} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name in element && !name.includes("-") && name !== "list") /** @type {any} */ (element)[name] = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.filter(isShown).map(String_));
+  return element;
+}
+
+/**
+ * An SVG element.
+ * @param {string} tag @param {Props} [attributes] @param {...Child} children
+ * @returns {SVGElement}
+ */
+export function s(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  element.append(...children.filter(isShown).map(String_));
+  return element;
+}
+
+/** @param {Child} child */
+const isShown = (child) => child !== null && child !== undefined && child !== false;
+
+/** @param {any} child @returns {Node | string} */
+const String_ = (child) => (child instanceof Node ? child : String(child));
+
+/** @template {Element} [T=HTMLElement] @param {string} id @returns {T} */
+export function byId(id) {
+  return /** @type {T} */ (/** @type {unknown} */ (document.getElementById(id)));
+}
+
+/** @param {number | null | undefined} value @returns {string} three figures, never in powers of ten */
+export function figures(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value >= 1000) return Math.round(value).toLocaleString("en");
+  if (value === 0) return "0";
+  return value < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
+}
+
+/** @param {number | null} us @returns {string} */
+export function time(us) {
+  if (us === null || !Number.isFinite(us)) return "–";
+  if (us >= 1e6) return `${figures(us / 1e6)} s`;
+  return us >= 1e3 ? `${figures(us / 1e3)} ms` : `${figures(us)} µs`;
+}
+
+/** @param {number | null} value @returns {string} */
+export function percent(value) {
+  if (value === null || !Number.isFinite(value)) return "–";
+  return `${value >= 0.1 ? Math.round(value * 100) : figures(value * 100)} %`;
+}
+
+/** @param {number} bytes @returns {string} */
+export function size(bytes) {
+  const units = ["bytes", "KiB", "MiB", "GiB"];
+  const unit = Math.min(3, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
+  return `${figures(bytes / 1024 ** unit)} ${units[unit]}`;
+}
+
+/** @param {{m: number, n: number, k: number}} p @returns {string} */
+export function shape({ m, n, k }) {
+  return m === n && n === k ? `${m}³` : `${m}×${n}×${k}`;
+}
+
+/**
+ * Offer `data` as a file to keep.
+ * @param {string} name @param {BlobPart} data @param {string} type
+ */
+export function download(name, data, type) {
+  const url = URL.createObjectURL(new Blob([data], { type }));
+  const link = h("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/**
+ * A labelled control.
+ * @param {string} label @param {HTMLElement} control @param {string} [hint]
+ */
+export function field(label, control, hint) {
+  return h("label", { class: "field" }, h("span", { class: "label" }, label), control, hint && h("span", { class: "hint" }, hint));
+}
+
+/** @param {Props} props @param {(string | [string, string])[]} options values, or values with their text */
+export function select(props, options) {
+  return h("select", props, ...options.map((o) => (Array.isArray(o) ? h("option", { value: o[0] }, o[1]) : h("option", { value: o }, o))));
+}
+
+/** @returns {string} */
+export function systemName() {
+  const agent = navigator.userAgent;
+  if (/iPhone|iPad/.test(agent)) return "iOS";
+  if (/Android/.test(agent)) return "Android";
+  if (/CrOS/.test(agent)) return "ChromeOS";
+  if (/Windows/.test(agent)) return "Windows";
+  if (/Mac OS X/.test(agent)) return "macOS";
+  return "Linux";
+}

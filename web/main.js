@@ -1,0 +1,253 @@
+// @ts-check
+/** The page: opens the device, shows what it is, and gives each panel its place. */
+
+import { byId, figures, h, shape, size, systemName, time } from "./dom.js";
+import { setup as setupExplain } from "./panels/explain.js";
+import { showHelp } from "./panels/help.js";
+import { setup as setupLadder } from "./panels/ladder.js";
+import { setup as setupMultiply } from "./panels/multiply.js";
+import { setup as setupTune } from "./panels/tune.js";
+import { Bench, Operands } from "./bench.js";
+import { fromFragment } from "./records.js";
+import { Bundle, Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
+
+/** @typedef {import("./webmm.js").RunRecord} RunRecord */
+/** @typedef {import("./webmm.js").Roofline} Roofline */
+
+const PANELS = { ladder: setupLadder, multiply: setupMultiply, explain: setupExplain, tune: setupTune };
+const TUNED = "webmm.tuned"; // where this browser keeps what its tuner found
+
+/** What the panels share. */
+export class App extends EventTarget {
+  /** @type {Roofline | null} */
+  #roofline = null;
+  /** @type {{name: string, records: RunRecord[]}[]} runs to compare, newest first */
+  runs = [];
+  /** GFLOP/s of the first product, by which default sizes are chosen. */
+  speed = 0;
+  #busy = false;
+
+  /** @param {Device} device */
+  constructor(device) {
+    super();
+    this.device = device;
+  }
+
+  get bundle() {
+    return this.device.bundle;
+  }
+
+  /** @returns {Promise<Roofline>} measured once */
+  async roofline() {
+    return (this.#roofline ??= await this.device.roofline());
+  }
+
+  /** @param {string} message for those who listen to the page */
+  announce(message) {
+    byId("status").textContent = message;
+  }
+
+  /**
+   * Do one thing on the GPU at a time, so that measurements do not disturb each other.
+   * @param {() => Promise<void>} work
+   */
+  async exclusively(work) {
+    if (this.#busy) throw new UnsupportedError("something else is running; stop it first");
+    this.#busy = true;
+    document.body.classList.add("busy");
+    try {
+      await work();
+    } finally {
+      this.#busy = false;
+      document.body.classList.remove("busy");
+    }
+  }
+
+  /** @param {string} name @param {RunRecord[]} records */
+  addRun(name, records) {
+    this.runs = [{ name, records }, ...this.runs.filter((run) => run.name !== name)].slice(0, 12);
+    this.dispatchEvent(new Event("runs"));
+  }
+
+  /** @param {RunRecord[]} records let products use what was found to be fast, now and on later visits */
+  keepTuned(records) {
+    const kept = this.tuned().filter((r) => !records.some((s) => s.dtype === r.dtype && shape(s) === shape(r)));
+    const all = [...records.filter((r) => r.status === "ok"), ...kept].slice(0, 40);
+    try {
+      localStorage.setItem(TUNED, JSON.stringify(all));
+    } catch {
+      // private windows may refuse; then it holds for this visit
+    }
+    this.device.learn(all);
+  }
+
+  /** @returns {RunRecord[]} */
+  tuned() {
+    try {
+      const kept = JSON.parse(localStorage.getItem(TUNED) ?? "[]");
+      return Array.isArray(kept) ? kept : [];
+    } catch {
+      return [];
+    }
+  }
+}
+
+/** Choose a theme by the system's wish, until the visitor says otherwise. */
+function setupTheme() {
+  const stored = () => {
+    try {
+      return localStorage.getItem("webmm.theme");
+    } catch {
+      return null;
+    }
+  };
+  const show = (/** @type {string | null} */ theme) => {
+    if (theme) document.documentElement.dataset.theme = theme;
+  };
+  show(stored());
+  byId("theme").addEventListener("click", () => {
+    const dark = getComputedStyle(document.documentElement).getPropertyValue("--is-dark").trim() === "1";
+    const theme = dark ? "light" : "dark";
+    show(theme);
+    try {
+      localStorage.setItem("webmm.theme", theme);
+    } catch {
+      // then it holds for this visit
+    }
+  });
+}
+
+function setupTabs() {
+  const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
+  const open = (/** @type {HTMLElement} */ tab, focus = false) => {
+    for (const other of tabs) {
+      const chosen = other === tab;
+      other.setAttribute("aria-selected", String(chosen));
+      other.tabIndex = chosen ? 0 : -1;
+      byId(String(other.getAttribute("aria-controls"))).hidden = !chosen;
+    }
+    if (focus) tab.focus();
+    byId(String(tab.getAttribute("aria-controls"))).dispatchEvent(new Event("shown"));
+  };
+  tabs.forEach((tab, i) => {
+    tab.addEventListener("click", () => {
+      open(tab);
+      history.replaceState(null, "", `#${tab.getAttribute("aria-controls")}`);
+    });
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, Home: -i, End: tabs.length - 1 - i }[event.key];
+      if (step === undefined) return;
+      event.preventDefault();
+      open(tabs[(i + step + tabs.length) % tabs.length], true);
+    });
+  });
+  const wanted = location.hash.startsWith("#run=") ? "tune" : location.hash.slice(1);
+  const first = tabs.find((tab) => tab.getAttribute("aria-controls") === wanted);
+  if (first) open(first);
+}
+
+/** @param {string} message @param {HTMLElement} [action] */
+function banner(message, action) {
+  byId("banner").replaceChildren(h("span", {}, message), action ?? "");
+  byId("banner").hidden = false;
+}
+
+/** @param {Device} device */
+function showDevice(device) {
+  const { info, limits } = device;
+  byId("device-kind").textContent = info.kind === "cpu" ? "A software adapter: your CPU plays a GPU, slowly" : "Your GPU";
+  byId("adapter").textContent = info.name === `${info.vendor} ${info.architecture}` || !info.vendor ? info.name : `${info.name} (${info.vendor} ${info.architecture})`;
+  const has = (/** @type {string} */ feature, /** @type {string} */ yes) => device.features.has(feature) && h("li", {}, yes);
+  const chips = [
+    h("li", {}, `${info.engine} on ${systemName()}`),
+    has("shader-f16", "float16"),
+    has("timestamp-query", "GPU timestamps"),
+    has("subgroups", "subgroups"),
+    h("li", {}, `${limits.maxComputeInvocationsPerWorkgroup} invocations`),
+    h("li", {}, `${size(limits.maxComputeWorkgroupStorageSize)} workgroup memory`),
+    h("li", {}, `${size(limits.maxStorageBufferBindingSize)} per matrix`),
+  ];
+  byId("features").replaceChildren(...chips.filter((chip) => chip instanceof Node));
+}
+
+/** Compute and check one product, so that a figure stands there before anyone asks. @param {App} app */
+async function firstProduct(app) {
+  const { device } = app;
+  byId("hero").hidden = false;
+  const n = device.info.kind === "cpu" ? 128 : 1024;
+  const p = { m: n, n, k: n, dtype: /** @type {const} */ ("float32") };
+  const kernel = device.choose(p);
+  const operands = await Operands.random(device, p);
+  try {
+    const record = await new Bench(device, { limit: Infinity }).run(kernel, operands);
+    if (record.status !== "ok") throw new Error(record.reason ?? record.status);
+    app.speed = Number(record.gflops);
+    byId("hero-figure").textContent = figures(app.speed);
+    byId("hero-caption").textContent = `${n}×${n} by ${n}×${n} in ${time(record.median_us)}, with ${kernel.name}, checked`;
+  } finally {
+    operands.free();
+  }
+}
+
+/** @param {App} app */
+function watchForLoss(app) {
+  app.device.lost.then((reason) => {
+    const retry = h("button", { type: "button", onclick: () => location.reload() }, "Open it again");
+    banner(`The GPU is gone: ${reason}. What you measured is still here.`, retry);
+    document.body.classList.add("lost");
+    app.dispatchEvent(new Event("lost"));
+  });
+}
+
+async function keepOffline() {
+  if (!("serviceWorker" in navigator) || !isSecureContext) return;
+  try {
+    await navigator.serviceWorker.register("sw.js");
+    await navigator.serviceWorker.ready;
+    byId("offline").textContent = "The page now opens offline, too, with the shaders that you have run.";
+  } catch {
+    // a host without service workers: the page works, but only online
+  }
+}
+
+async function start() {
+  setupTheme();
+  let device;
+  try {
+    device = await Device.open({ bundle: await Bundle.load() });
+  } catch (error) {
+    byId("device-kind").textContent = error instanceof NoAdapterError ? "No GPU to be had" : "The GPU could not be opened";
+    byId("adapter").textContent = inWords(error);
+    showHelp(byId("help"), error);
+    return;
+  }
+  const app = new App(device);
+  device.learn(app.tuned());
+  // For the console: webmm.device.matmul(webmm.Matrix.random(64, 64), webmm.Matrix.random(64, 64))
+  Object.assign(globalThis, { webmm: { app, device, Matrix } });
+  showDevice(device);
+  watchForLoss(app);
+  for (const [name, setup] of Object.entries(PANELS)) setup(app, byId(name));
+  setupTabs();
+  if (location.hash.startsWith("#run=")) await openLink(app);
+  try {
+    await app.exclusively(() => firstProduct(app));
+    app.dispatchEvent(new Event("speed"));
+  } catch (error) {
+    if (!(error instanceof DeviceLostError)) byId("hero-caption").textContent = `the first product failed: ${inWords(error)}`;
+  }
+  document.body.dataset.ready = "true";
+  await keepOffline();
+}
+
+/** @param {App} app */
+async function openLink(app) {
+  try {
+    const records = await fromFragment(location.hash.slice("#run=".length));
+    app.addRun(`link: ${records[0]?.adapter ?? "no records"}`, records);
+  } catch (error) {
+    banner(inWords(error));
+  }
+}
+
+start().catch((error) => banner(`The page could not start: ${inWords(error)}`));

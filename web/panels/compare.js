@@ -1,0 +1,70 @@
+// @ts-check
+/** Two runs side by side: say, this browser and Python on the same machine. */
+
+import { figures, h, select, shape } from "../dom.js";
+
+/** @typedef {import("../main.js").App} App */
+/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+
+/** @param {App} app @returns {HTMLElement} */
+export function comparison(app) {
+  const left = select({ id: "compare-left", "aria-label": "First run", onchange: show }, []);
+  const right = select({ id: "compare-right", "aria-label": "Second run", onchange: show }, []);
+  const body = h("div", {});
+  const element = h("div", { class: "card", id: "compare" }, h("h3", {}, "Two runs side by side"), body);
+  app.addEventListener("runs", update);
+  update();
+  return element;
+
+  function update() {
+    const chosen = [left.value, right.value];
+    for (const list of [left, right]) list.replaceChildren(...app.runs.map((run) => h("option", { value: run.name }, run.name)));
+    const names = app.runs.map((run) => run.name);
+    left.value = names.includes(chosen[0]) ? chosen[0] : names[1] ?? names[0] ?? "";
+    right.value = names[0] ?? ""; // what came in last
+    show();
+  }
+
+  function show() {
+    const [a, b] = [left.value, right.value].map((name) => app.runs.find((run) => run.name === name));
+    if (!a || !b) {
+      body.replaceChildren(h("p", { class: "hint" }, "Run the ladder or the tuner, import a file of records, or open a shared link: runs then appear here."));
+      return;
+    }
+    body.replaceChildren(h("div", { class: "pair" }, left, h("span", { "aria-hidden": "true" }, "beside"), right), sideBySide(a, b));
+  }
+}
+
+/** @param {{name: string, records: RunRecord[]}} a @param {{name: string, records: RunRecord[]}} b */
+function sideBySide(a, b) {
+  const best = (/** @type {RunRecord[]} */ records) => {
+    /** @type {Map<string, RunRecord>} */
+    const map = new Map();
+    for (const r of records) {
+      const key = `${r.kernel} ${shape(r)} ${r.dtype}`;
+      if ((map.get(key)?.gflops ?? -1) < (r.gflops ?? 0)) map.set(key, r);
+    }
+    return map;
+  };
+  const [x, y] = [best(a.records), best(b.records)];
+  const keys = [...new Set([...x.keys(), ...y.keys()])];
+  const figure = (/** @type {RunRecord | undefined} */ r) => (r ? (r.status === "ok" ? figures(r.gflops) : r.status) : "–");
+  const rows = keys.map((key) => {
+    const [p, q] = [x.get(key), y.get(key)];
+    const any = /** @type {RunRecord} */ (p ?? q);
+    const ratio = p?.gflops && q?.gflops ? `${figures(q.gflops / p.gflops)} ×` : "";
+    return h("tr", {}, h("th", { scope: "row" }, any.kernel, h("span", { class: "config" }, `${shape(any)} ${any.dtype}`)), ...[figure(p), figure(q), ratio].map((v) => h("td", { class: "number" }, v)));
+  });
+  const who = (/** @type {RunRecord[]} */ records) => (records[0] ? `${records[0].adapter}, ${records[0].engine}` : "no records");
+  return h(
+    "div",
+    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Two runs side by side" },
+    h(
+      "table",
+      {},
+      h("caption", {}, "GFLOP/s of each kernel's best configuration"),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Kernel"), h("th", { scope: "col" }, who(a.records)), h("th", { scope: "col" }, who(b.records)), h("th", { scope: "col" }, "second ÷ first"))),
+      h("tbody", {}, ...rows),
+    ),
+  );
+}
