@@ -5,12 +5,12 @@ import re
 import jinja2
 import pytest
 
+from webmm import params
 from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, LADDER
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
-from webmm.params import layout
 from webmm.problem import gemm
 from webmm.render import GemmParams, environment, grid_rule, params_bytes, render, tidy
 
@@ -164,7 +164,7 @@ def test_shader_tells_another_host_all_it_needs(cls):
     assert data["features"] == (["shader-f16", "subgroups"] if cls().subgroup else ["shader-f16"])
     assert "enable f16;" in shader.wgsl
     assert [binding["name"] for binding in data["bindings"]] == ["params", "a", "b", "c"]
-    assert data["params"]["size"] == layout(GemmParams).size
+    assert data["params"]["size"] == params.layout(GemmParams).size
     assert data["limits"]["maxComputeWorkgroupStorageSize"] == cls().workgroup_bytes
     x, y, z = data["workgroup_size"]
     assert x * y * z == cls().invocations

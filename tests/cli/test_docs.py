@@ -1,0 +1,44 @@
+"""What the README says is so: its Python runs and prints what stands there, its commands exist, none is left out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from webmm.cli import main
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_every_python_block_has_its_output() -> None:
+    assert README.count("```python") == len(EXAMPLES) > 0
+
+
+@pytest.mark.parametrize(("code", "output"), EXAMPLES, ids=[f"example {i}" for i in range(len(EXAMPLES))])
+def test_python_prints_what_the_readme_shows(code: str, output: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == output
+
+
+def test_every_command_is_documented_and_every_documented_one_exists() -> None:
+    shown = set(re.findall(r"^webmm ([a-z]+)", README, flags=re.MULTILINE))
+    assert shown == set(main.commands)
+
+
+def test_every_option_that_the_readme_names_exists() -> None:
+    options = {name for command in main.commands.values() for param in command.params for name in param.opts}
+    assert set(re.findall(r"--[a-z]+", README)) <= options
+
+
+def test_links_lead_somewhere() -> None:
+    root = Path(__file__).parents[2]
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert link.startswith("https://") or (root / link).exists(), link
