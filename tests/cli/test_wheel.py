@@ -21,7 +21,8 @@ def test_the_wheel_works_from_another_folder(tmp_path: Path) -> None:
     run(sys.executable, "-m", "venv", "fresh", cwd=tmp_path)
     fresh = tmp_path / "fresh" / "bin"
     run(fresh / "pip", "install", "--quiet", wheel, cwd=tmp_path)
-    code = "import numpy, webmm; print(webmm.__file__); print(webmm.matmul(numpy.eye(3, dtype='f4'), numpy.ones((3, 2), 'f4')))"
+    product = "webmm.matmul(numpy.eye(3, dtype='f4'), numpy.ones((3, 2), 'f4'))"
+    code = f"import numpy, webmm; print(webmm.__file__); print({product})"
     out = run(fresh / "python", "-c", code, cwd=tmp_path)
     assert str(tmp_path) in out
     assert "[1. 1.]" in out
