@@ -118,8 +118,8 @@ const SHOWN = { size: 1, tile: 1, bm: 1, bn: 1, bk: 1, tm: 1, tn: 1, wx: 1, wy: 
 /** @param {number | null} value */
 const exponent = (value) => (value === null ? "–" : Number.isFinite(value) ? value.toExponential(1) : "∞");
 
-const WIDTH = 560;
-const HEIGHT = 340;
+const WIDTH = 480;
+const HEIGHT = 400;
 const MARGIN = { left: 56, right: 18, top: 18, bottom: 44 };
 
 /**
@@ -144,7 +144,7 @@ export function rooflineChart(records, roofline) {
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "roofline", role: "img", "aria-label": label },
     ...ticks(x).map((t) => s("g", {}, s("line", { class: "grid", x1: x(t), x2: x(t), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }), s("text", { class: "tick", x: x(t), y: HEIGHT - MARGIN.bottom + 17, "text-anchor": "middle" }, figures(t)))),
     ...ticks(y).map((t) => s("g", {}, s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(t), y2: y(t) }), s("text", { class: "tick", x: MARGIN.left - 7, y: y(t) + 4, "text-anchor": "end" }, figures(t)))),
-    s("text", { class: "axis", x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "arithmetic intensity, FLOP per byte moved at least"),
+    s("text", { class: "axis", x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "FLOP per byte that must move"),
     s("text", { class: "axis", x: 14, y: HEIGHT / 2 - 14, "text-anchor": "middle", transform: `rotate(-90 14 ${HEIGHT / 2 - 14})` }, "GFLOP/s"),
     s("path", { class: "roof", d: `M${x(sloped)},${y(sloped * roofline.gbytes)} L${x(ridgeX)},${y(ridgeX * roofline.gbytes)} L${x(x.high)},${y(roofline.gflops)}` }),
     s("text", { class: "roof-label", x: WIDTH - MARGIN.right - 4, y: y(roofline.gflops) - 8, "text-anchor": "end" }, `${figures(roofline.gflops)} GFLOP/s of FMA`),

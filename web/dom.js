@@ -63,7 +63,7 @@ export function time(us) {
 /** @param {number | null} value @returns {string} */
 export function percent(value) {
   if (value === null || !Number.isFinite(value)) return "–";
-  return `${value >= 0.1 ? Math.round(value * 100) : figures(value * 100)} %`;
+  return `${value >= 0.1 ? Math.round(value * 100) : Number((value * 100).toPrecision(2))} %`;
 }
 
 /** @param {number} bytes @returns {string} */

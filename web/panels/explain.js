@@ -180,7 +180,7 @@ const GAP = 16;
 /** A, B and C with a workgroup's tile and one invocation's elements. @param {Kernel} kernel */
 function tilePicture(kernel) {
   const { rows, columns, inner } = tileOf(kernel);
-  const extent = Math.min(256, Math.max(32, 2 ** Math.ceil(Math.log2(2 * Math.max(rows, columns)))));
+  const extent = Math.min(256, Math.max(32, 2 ** Math.ceil(Math.log2(3 * Math.max(rows, columns)))));
   const depth = extent / 2;
   const unit = SPAN / extent;
   const [row0, col0] = [rows * 2 <= extent ? rows : 0, columns * 2 <= extent ? columns : 0];

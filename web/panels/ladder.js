@@ -36,7 +36,7 @@ export function setup(app, root) {
     h("div", { class: "lead" }, h("h2", {}, "The ladder"), message),
     h("div", { class: "controls" }, field("Size", sizes), field("Element type", dtypes), run, stop, save),
     progress,
-    h("div", { class: "card" }, h("p", { class: "axis-title", "aria-hidden": "true" }, "GFLOP/s"), bars.element),
+    h("div", { class: "card" }, h("p", { class: "axis-title" }, "GFLOP/s of each stage, the longer the faster"), bars.element),
     details,
   );
 
