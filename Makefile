@@ -1,9 +1,10 @@
 # make bench: set everything up, run the ladder, print the table.   make test: set everything up, run every test.
+# make web: build the page into build/web, for any static host.
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: bench test lint unit wheel clean
+.PHONY: bench test lint unit web clean
 
 bench: $(VENV)/bench tools/ensure-vulkan
 	tools/ensure-vulkan $(BIN)/webmm
@@ -24,6 +25,9 @@ lint: $(VENV)/dev
 
 unit: $(VENV)/dev
 	$(BIN)/pytest tests/unit $(ARGS)
+
+web: $(VENV)/bench
+	$(BIN)/webmm bundle --force build/web
 
 $(VENV)/bench: pyproject.toml tools/make-venv
 	tools/make-venv $(VENV) plot

@@ -191,5 +191,47 @@ def run(a: Path, b: Path, output: Path, force: bool, kernel_text: str | None, ad
     click.echo(report.multiply_files(a, b, output, kernel, adapter), err=True)
 
 
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace what OUT holds, even if it is no page.")
+def bundle(out: Path, force: bool) -> None:
+    """Write the page with every shader that it may run to the folder OUT, ready for any static host."""
+    from webmm import bundle as page
+
+    summary = page.build(out, force=force)
+    weights = f"{summary.nbytes / 1e6:.1f} MB, of which {summary.first_load / 1e3:.0f} KB load at first"
+    click.echo(f"{out}: {summary.files:,} files with {summary.shaders:,} shaders, {weights}")
+
+
+@main.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
+def serve(folder: Path | None, port: int, browser: bool) -> None:
+    """Serve the page on this machine only; without FOLDER it is built for the occasion."""
+    from webmm import bundle as page
+    from webmm import serve as http
+
+    if folder:
+        http.serve(folder, port, browser)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        page.build(Path(temporary, "page"))
+        http.serve(Path(temporary, "page"), port, browser)
+
+
+@main.command()
+@click.argument("m", type=click.IntRange(min=1))
+@click.argument("n", type=click.IntRange(min=1))
+@click.argument("k", type=click.IntRange(min=1))
+@DTYPE
+@ADAPTER
+def explain(m: int, n: int, k: int, dtype: str, adapter: str | None) -> None:
+    """Say which kernel computes an M×N×K product here, which come next, and why others cannot."""
+    from webmm import report
+
+    click.echo(report.explain(m, n, k, dtype, adapter))
+
+
 if __name__ == "__main__":
     main()

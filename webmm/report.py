@@ -15,7 +15,7 @@ from rich.table import Table
 from webmm import roofline
 from webmm.adapters import adapters
 from webmm.bench import CPU_STAGE, Bench, Progress, default_sizes, relative
-from webmm.choose import choose
+from webmm.choose import candidates, choose
 from webmm.device import Device
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError, UnsupportedError
@@ -151,6 +151,23 @@ def _times(ratio: float) -> str:
     if math.isnan(ratio):
         return "–"
     return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.1f}"
+
+
+def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
+    """Return the choice for a product, its runners-up, and the stages that cannot compute it with their reasons."""
+    problem = gemm(m, n, k, dtype=dtype_of(dtype))
+    with Device(wanted) as device:
+        lines = [f"{problem} {problem.dtype.name} on {device.info}"]
+        for place, kernel in enumerate(ranked := candidates(problem, device)):
+            reason = kernel.check(problem, device.capabilities)
+            tiles = kernel.grid.tiles(problem)
+            lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{tiles:,} tiles of C'}")
+        lines.append(f"→  {choose(problem, device)}")
+        for stage in LADDER:
+            reason = stage().check(problem, device.capabilities)
+            if reason and stage not in map(type, ranked):
+                lines.append(f"    {stage.name} cannot: {reason}")
+    return "\n".join(lines)
 
 
 def multiply_files(a_path: Path, b_path: Path, output: Path, kernel: Kernel | None, wanted: str | None) -> str:

@@ -125,3 +125,16 @@ def test_run_multiplies_files(webmm: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "c.npy").stat().st_mtime_ns == before
     assert webmm("run", "a.npy", "b.npy", "-o", "c.npy", "--force", "--kernel", "shared:tile=8").returncode == 0
     np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), a @ b)
+
+
+def test_bundle_and_explain(webmm: Cli, tmp_path: Path) -> None:
+    assert webmm("bundle", "page").returncode == 0
+    assert (tmp_path / "page" / "bundle" / "index.json").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("keep")
+    assert webmm("bundle", "mine").returncode == 2
+    assert (tmp_path / "mine" / "precious.txt").exists()
+    assert webmm("serve", "mine", "--no-browser").returncode == 2
+    done = webmm("explain", "100", "200", "300")
+    assert done.returncode == 0
+    assert "→" in done.stdout

@@ -27,4 +27,7 @@ def test_the_wheel_works_from_another_folder(tmp_path: Path) -> None:
     assert str(tmp_path) in out
     assert "[1. 1.]" in out
     assert "const BM: u32 = 64u" in run(fresh / "webmm", "shader", "blocked", cwd=tmp_path)
+    run(fresh / "webmm", "bundle", "page", cwd=tmp_path)
+    assert (tmp_path / "page" / "index.html").exists()
+    assert not (tmp_path / "page" / "package.json").exists()
     assert "Stages" in run(fresh / "webmm", "info", cwd=tmp_path)
