@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +19,8 @@ def run(*command: object, cwd: Path) -> str:
 def test_the_wheel_works_from_another_folder(tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert not [name for name in names if "node_modules" in name or name.endswith("package.json")]
     run(sys.executable, "-m", "venv", "fresh", cwd=tmp_path)
     fresh = tmp_path / "fresh" / "bin"
     run(fresh / "pip", "install", "--quiet", wheel, cwd=tmp_path)
