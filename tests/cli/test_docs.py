@@ -11,16 +11,24 @@ import pytest
 
 from webmm.cli import main
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", README, flags=re.DOTALL)
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = PAGES[0].read_text()
+EXAMPLES = [
+    pytest.param(code, output, id=f"{page.stem} {i}")
+    for page in PAGES
+    for i, (code, output) in enumerate(
+        re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    )
+]
 
 
 def test_every_python_block_has_its_output() -> None:
-    assert README.count("```python") == len(EXAMPLES) > 0
+    assert sum(page.read_text().count("```python") for page in PAGES) == len(EXAMPLES) > 0
 
 
-@pytest.mark.parametrize(("code", "output"), EXAMPLES, ids=[f"example {i}" for i in range(len(EXAMPLES))])
-def test_python_prints_what_the_readme_shows(code: str, output: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("code", "output"), EXAMPLES)
+def test_python_prints_what_the_page_shows(code: str, output: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
@@ -38,8 +46,8 @@ def test_every_option_that_the_readme_names_exists() -> None:
     assert set(re.findall(r"--[a-z]+", README)) <= options
 
 
-def test_links_lead_somewhere() -> None:
-    root = Path(__file__).parents[2]
-    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)#]+)\)", prose):
-        assert link.startswith("https://") or (root / link).exists(), link
+        assert link.startswith("https://") or (page.parent / link).exists(), link
