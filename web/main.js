@@ -199,11 +199,14 @@ function watchForLoss(app) {
   });
 }
 
-async function keepOffline() {
+/** @param {App} app */
+async function keepOffline(app) {
   if (!("serviceWorker" in navigator) || !isSecureContext) return;
   try {
     await navigator.serviceWorker.register("sw.js");
     await navigator.serviceWorker.ready;
+    // What was loaded before the service worker stood by is kept now; it keeps the rest itself.
+    await (await caches.open("webmm")).addAll(app.bundle.loaded.map((path) => `bundle/${path}`));
     byId("offline").textContent = "The page now opens offline, too, with the shaders that you have run.";
   } catch {
     // a host without service workers: the page works, but only online
@@ -237,7 +240,7 @@ async function start() {
     if (!(error instanceof DeviceLostError)) byId("hero-caption").textContent = `the first product failed: ${inWords(error)}`;
   }
   document.body.dataset.ready = "true";
-  await keepOffline();
+  await keepOffline(app);
 }
 
 /** @param {App} app */

@@ -228,6 +228,11 @@ export class Bundle {
     return this.#read(path);
   }
 
+  /** @returns {string[]} the shaders that were asked for, as paths below the bundle's folder */
+  get loaded() {
+    return [...this.#texts.keys()].map((name) => `shaders/${name}.wgsl`);
+  }
+
   /** @param {string} name @returns {Promise<string>} the WGSL text of a shader */
   wgsl(name) {
     let text = this.#texts.get(name);

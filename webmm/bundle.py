@@ -27,6 +27,7 @@ from webmm.errors import ConfigError
 from webmm.kernels import LADDER
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.params import layout
 from webmm.problem import Problem, gemm
 from webmm.records import SCHEMA as RECORDS
@@ -40,7 +41,7 @@ FLAGS = ("vec_a", "vec_b", "vec_c", "edge_m", "edge_n", "edge_k", "long_k")
 
 # Tunables whose every combination the page offers, and how large they grow there: what a picture of a tile can show, in
 # a few megabytes. The others move one at a time from their default.
-PICTURED = ("size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy")
+PICTURED = ("size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes")
 LARGEST = {"bk": 16, "tn": 8}
 
 # Software adapters take up to a minute to compile large register tiles; there the page runs these in their place.
@@ -58,12 +59,9 @@ def web_folder() -> Path:
 
 def light(cls: type[Kernel]) -> Kernel:
     """Return the configuration of a stage that the page runs on a software adapter."""
+    if issubclass(cls, CpuLanes):
+        return cls(lanes=4)  # SwiftShader's subgroups
     return cls(**LIGHT) if issubclass(cls, RegisterTiled) else cls()
-
-
-def stages() -> list[type[Kernel]]:
-    """Return the stages that the page can run; it does not yet ask engines for subgroups."""
-    return [cls for cls in LADDER if not cls().subgroup]
 
 
 def recommended(cls: type[Kernel]) -> list[Kernel]:
@@ -164,7 +162,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in DTYPES.values()},
         "choices": _choices(),
         "roofline": _roofline(files),
-        "kernels": [_kernel(cls, files) for cls in stages()],
+        "kernels": [_kernel(cls, files) for cls in LADDER],
         "cases": _cases(bundle / "cases"),
     }
     (bundle / "index.json").write_text(json.dumps(index, separators=(",", ":")) + "\n", encoding="utf-8")
@@ -339,4 +337,4 @@ def _cases(folder: Path) -> list[dict[str, Any]]:
 
 def _expected_flags(m: int, n: int, k: int) -> dict[str, int]:
     """Return the specialisation that Python gives each stage here, which the page's own choice is tested against."""
-    return {cls.name: flags(cls().specialise(gemm(m, n, k))) for cls in stages()}
+    return {cls.name: flags(cls().specialise(gemm(m, n, k))) for cls in LADDER}

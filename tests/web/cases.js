@@ -1,0 +1,42 @@
+// The bundle's NumPy-checked products, by every stage and element type that the device allows: run in a browser by
+// test_shaders.py, and in node by node_cases.mjs, with the same code.
+
+/** Boundary checks of single elements take SwiftShader over 30 s to compile here; tests/gpu covers them on lavapipe. */
+const SLOW_TO_COMPILE = ["persistent"];
+
+/** @param {typeof import("../../web/webmm.js")} webmm @param {import("../../web/webmm.js").Device} device */
+export async function checkCases(webmm, device) {
+  const { index } = device.bundle;
+  const outcomes = [];
+  for (const { m, n, k, flags } of index.cases) {
+    const load = async (x) => webmm.parseNpy(await device.bundle.file(`cases/${m}x${n}x${k}.${x}.npy`));
+    const [a, b, expected] = [await load("a"), await load("b"), await load("c")];
+    for (const dtype of Object.keys(index.dtypes)) {
+      for (const name of device.bundle.kernels.keys()) {
+        const kernel = device.stage(name);
+        const p = { m, n, k, dtype };
+        const outcome = { name, m, n, k, dtype, flags: device.bundle.kernel(name).specialise(p, index.loop_limit) === flags[name] };
+        outcomes.push(outcome);
+        outcome.reason = device.reason(kernel, p);
+        if (outcome.reason === null && SLOW_TO_COMPILE.includes(name) && (n % 4 || k % 4)) outcome.reason = "slow to compile";
+        if (outcome.reason !== null) continue;
+        const got = (await device.matmul(a.as(dtype), b.as(dtype), { kernel })).floats();
+        const bound = webmm.errorBound(k, dtype, index.dtypes[dtype]);
+        outcome.right = isRight(got, expected.floats(), a.floats(), b.floats(), p, bound);
+      }
+    }
+  }
+  return outcomes;
+}
+
+/** |C - Ĉ| ≤ bound·(|A|·|B|), with NumPy's float64 product for Ĉ. */
+function isRight(got, expected, a, b, { m, n, k }, bound) {
+  for (let i = 0; i < m; i++) {
+    for (let j = 0; j < n; j++) {
+      let scale = 0;
+      for (let l = 0; l < k; l++) scale += Math.abs(a[i * k + l] * b[l * n + j]);
+      if (!(Math.abs(got[i * n + j] - expected[i * n + j]) <= (bound + 2 ** -23) * scale)) return false; // Ĉ as float32
+    }
+  }
+  return true;
+}

@@ -1,0 +1,151 @@
+"""A built page, served on loopback, in a real browser; every page is watched for errors and foreign requests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from webmm import bundle, serve
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WEBGPU_FLAGS = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"]
+TIMEOUT = 90_000  # milliseconds: the software adapter shares two cores with everything else
+
+
+def missing(what: str) -> None:
+    """Fail in CI, where nothing may pass by being skipped; skip elsewhere."""
+    message = f"{what} is not installed; see tests/web/README.md"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def chromium_path() -> str:
+    named = os.environ.get("WEBMM_CHROMIUM")
+    found = named or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not found:
+        missing("Chromium")
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("web") / "page"
+    bundle.build(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def url(page_folder: Path) -> Iterator[str]:
+    with serve.server(page_folder, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def playwright():
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("playwright")
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(playwright):
+    running = playwright.chromium.launch(executable_path=chromium_path(), args=[*FLAGS, *WEBGPU_FLAGS])
+    yield running
+    running.close()
+
+
+class Watch:
+    """What a page said and asked for."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        self.nbytes = 0
+
+    def attach(self, page) -> None:
+        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url))
+
+    def _asked(self, address: str) -> None:
+        if not address.startswith((self.url, "blob:", "data:")):
+            self.foreign.append(address)
+
+
+@pytest.fixture
+def open_page(browser, url) -> Iterator[Callable[..., object]]:
+    """Open the page in a fresh context; at the end it must have said no error and asked nobody else for anything."""
+    contexts, watches = [], []
+
+    def opened(fragment: str = "", wait: bool = True, script: str = "", in_browser=None, **options):
+        context = (in_browser or browser).new_context(accept_downloads=True, **options)
+        context.set_default_timeout(TIMEOUT)
+        if script:
+            context.add_init_script(script)
+        page = context.new_page()
+        watch = Watch(url)
+        watch.attach(page)
+        contexts.append(context)
+        watches.append(watch)
+        page.goto(url + fragment)
+        if wait:
+            page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    for watch in watches:
+        assert watch.errors == []
+        assert watch.foreign == []
+
+
+@pytest.fixture
+def page(open_page):
+    return open_page()
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """The development tools of web/package.json; installed by tests/web/prepare."""
+    folder = ROOT / "web" / "node_modules"
+    if not (folder / "axe-core").is_dir() or not shutil.which("node"):
+        missing("node, or what web/package.json lists,")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def node(node_modules: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run node on Chromium's software Vulkan driver."""
+
+    def run(*arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+        driver = next(Path("/usr/lib").glob("chromium*/vk_swiftshader_icd.json"), None)
+        if driver is None:
+            missing("Chromium's software Vulkan driver")
+        environment = {**os.environ, "VK_DRIVER_FILES": str(driver)}
+        return subprocess.run(
+            ["node", *arguments], capture_output=True, text=True, timeout=timeout, env=environment, check=False
+        )
+
+    return run

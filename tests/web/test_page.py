@@ -1,0 +1,440 @@
+"""The page as a person uses it, in Chromium on its software adapter."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from webmm import bundle, records
+from webmm.kernels import LADDER
+from webmm.verify import worst_error
+
+STAGES = [kernel.name for kernel in LADDER]
+FIRST_LOAD = 500_000  # bytes
+MESSAGE = "#multiply-message"
+
+
+def wait_text(page, selector: str, *texts: str) -> str:
+    """Wait until the element says one of `texts`; return what it says."""
+    page.wait_for_function(
+        "([selector, texts]) => texts.some((text) => document.querySelector(selector).textContent.includes(text))",
+        arg=[selector, list(texts)],
+    )
+    return page.inner_text(selector)
+
+
+def show(page, name: str) -> None:
+    page.click(f"#tab-{name}")
+    page.wait_for_selector(f"#{name}:visible")
+
+
+def upload(page, selector: str, name: str, data: bytes) -> None:
+    page.set_input_files(selector, {"name": name, "mimeType": "application/octet-stream", "buffer": data})
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def saved(page, selector: str) -> bytes:
+    with page.expect_download() as download:
+        page.click(selector)
+    return Path(download.value.path()).read_bytes()
+
+
+# Arrival
+
+
+def test_arrival(open_page, page_folder) -> None:
+    asked = {}
+    start = time.perf_counter()
+    page = open_page(wait=False)
+    page.on("response", lambda response: asked.setdefault(response.url, response))
+    page.wait_for_selector("body[data-ready]")
+    first_figure = time.perf_counter() - start
+    print(f"from opening to the first figure: {first_figure:.2f} s")
+    assert "swiftshader" in page.inner_text("#adapter").lower()
+    chips = page.inner_text("#features")
+    assert "Chrome" in chips
+    assert "invocations" in chips
+    assert float(page.inner_text("#hero-figure")) > 0
+    assert "checked" in page.inner_text("#hero-caption")
+    assert first_figure < 20  # 2 s on an idle machine; this one may be shared
+
+
+def test_first_load_is_small(tmp_path: Path) -> None:
+    summary = bundle.build(tmp_path / "page")
+    assert summary.first_load < FIRST_LOAD
+
+
+# Ladder
+
+
+def test_ladder_runs_checks_and_saves(page) -> None:
+    page.evaluate(
+        "() => { let last = performance.now(); window.longest = 0;"
+        " setInterval(() => { const now = performance.now(); longest = Math.max(longest, now - last); last = now; }, 10); }"
+    )
+    page.select_option("#ladder-size", "128")
+    page.click("#ladder-run")
+    wait_text(page, "#ladder-message", "Fastest:")
+    rows = page.locator(".bars li").all()
+    assert [row.get_attribute("data-kernel") for row in rows] == STAGES
+    statuses = {row.get_attribute("data-kernel"): row.get_attribute("data-status") for row in rows}
+    assert list(statuses.values()).count("best") == 1
+    assert set(statuses.values()) <= {"best", "ok", "skipped", "unsupported"}
+    assert statuses["naive"] in ("ok", "best", "skipped")
+    best = page.locator(".bars [data-status=best]")
+    assert "of peak" in best.inner_text()
+    assert page.locator(".roofline .dot").count() >= 2
+    assert "GFLOP/s" in page.locator(".roofline").get_attribute("aria-label")
+    assert page.locator("#ladder table tbody tr").count() == len(STAGES)
+    assert page.evaluate("longest") < 500, "the tab did not respond"
+    document = records.from_json(saved(page, "#ladder-save").decode())
+    assert [record.kernel for record in document] == STAGES
+    for record in document:
+        assert (record.m, record.n, record.k, record.dtype) == (128, 128, 128, "float32")
+        if record.status == "ok":
+            assert record.max_error <= record.error_bound
+            assert record.best_us <= record.median_us
+            assert 0 < record.peak_fraction < 1.5
+        else:
+            assert record.reason
+
+
+def test_ladder_skips_what_is_slow_and_stops(page) -> None:
+    page.select_option("#ladder-size", "1024")
+    page.click("#ladder-run")
+    page.wait_for_selector(".bars [data-kernel=naive][data-status=skipped]")
+    assert "would take about" in page.inner_text(".bars [data-kernel=naive] .note")
+    page.click("#ladder-stop")
+    wait_text(page, "#ladder-message", "Stopped")
+    assert page.is_enabled("#ladder-run")
+    assert page.locator(".bars [data-status=running]").count() == 0
+
+
+# Multiply
+
+
+def test_multiply_files_and_download(page) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((33, 70), np.float32) - 0.5, rng.random((70, 21), np.float32) - 0.5
+    show(page, "multiply")
+    upload(page, "#a-file", "a.npy", npy(a))
+    upload(page, "#b-file", "b.csv", "\n".join(",".join(repr(float(x)) for x in row) for row in b).encode())
+    assert "33×70 float32" in wait_text(page, "#a-about", "33×70")
+    wait_text(page, "#b-about", "70×21")
+    page.click("#multiply-run")
+    wait_text(page, MESSAGE, "C is 33×21")
+    assert "every element" in page.inner_text("#multiply-check")
+    assert page.locator("canvas.heat").get_attribute("width") == "21"
+    c = np.load(io.BytesIO(saved(page, "#download-npy")), allow_pickle=False)
+    assert c.dtype == np.float32
+    assert c.shape == (33, 21)
+    assert worst_error(c, a, b) <= 70 * 2.0**-23
+    text = np.loadtxt(io.BytesIO(saved(page, "#download-csv")), delimiter=",", dtype=np.float32)
+    np.testing.assert_array_equal(text, c)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.asfortranarray(np.arange(12, dtype=np.float64).reshape(3, 4)),
+        np.arange(12, dtype=">f4").reshape(3, 4),
+        np.arange(12, dtype=np.int16).reshape(3, 4),
+        np.arange(12, dtype=np.float16).reshape(3, 4),
+    ],
+    ids=["fortran", "big-endian", "int16", "float16"],
+)
+def test_multiply_reads_what_numpy_writes(page, array: np.ndarray) -> None:
+    show(page, "multiply")
+    upload(page, "#a-file", "a.npy", npy(array))
+    wait_text(page, "#a-about", "3×4")
+    upload(page, "#b-file", "b.npy", npy(np.eye(4, dtype=np.float32)))
+    page.click("#multiply-run")
+    wait_text(page, MESSAGE, "C is 3×4")
+    c = np.load(io.BytesIO(saved(page, "#download-npy")), allow_pickle=False)
+    np.testing.assert_array_equal(c, array.astype(np.float32))
+
+
+def test_multiply_pasted_text_with_nan_and_inf(page) -> None:
+    show(page, "multiply")
+    page.fill("#a-text", "# a comment\n1; nan\n2; inf")
+    page.fill("#b-text", "1 0\n0 1")
+    page.click("#multiply-run")
+    wait_text(page, MESSAGE, "C is 2×2")
+    c = np.load(io.BytesIO(saved(page, "#download-npy")), allow_pickle=False)
+    a = np.array([[1, np.nan], [2, np.inf]])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(c, a @ np.eye(2))
+
+
+PICKLE = npy(np.zeros((2, 2))).replace(b"'<f8'", b"'|O'  ")
+MALFORMED = [
+    ("a.npy", b"", "no .npy file"),
+    ("a.npy", b"hello, this is text", "no .npy file"),
+    ("a.npy", npy(np.zeros((4, 4)))[:-8], "cut short"),
+    ("a.npy", npy(np.zeros((4, 4)))[:40], "cut short"),
+    ("a.npy", npy(np.zeros((2, 3, 4))), "two dimensions"),
+    ("a.npy", npy(np.zeros(3)), "two dimensions"),
+    ("a.npy", npy(np.zeros((0, 3))), "empty"),
+    ("a.npy", npy(np.zeros((2, 2), complex)), "not numbers"),
+    ("a.npy", PICKLE, "not numbers"),
+    ("a.csv", b"", "no numbers"),
+    ("a.csv", b"1,2\n3", "line 2 has 1 values"),
+    ("a.csv", b"1,2\n3,x", "is no number"),
+    ("a.csv", b"1,,2", "is empty"),
+    ("a.csv", bytes(range(256)), "is no number"),
+]
+
+
+def test_malformed_files_are_refused_in_words(page) -> None:
+    show(page, "multiply")
+    for name, data, words in MALFORMED:
+        upload(page, "#a-file", name, data)
+        wait_text(page, "#a-about", words)
+        page.click("#multiply-run")
+        wait_text(page, MESSAGE, "A: ")
+        upload(page, "#a-file", "good.csv", b"1,2")
+        wait_text(page, "#a-about", "1×2")
+
+
+def test_sizes_that_do_not_fit(page) -> None:
+    show(page, "multiply")
+    page.fill("#a-rows", "200000")
+    page.fill("#a-columns", "200000")
+    page.click("#a-random")
+    assert "per matrix" in wait_text(page, "#a-about", "needs")
+    page.fill("#a-columns", "1")
+    page.click("#a-random")
+    wait_text(page, "#a-about", "200000×1")
+    page.fill("#b-rows", "1")
+    page.fill("#b-columns", "200000")
+    page.click("#b-random")
+    page.click("#multiply-run")  # a product of 160 GB
+    assert "elements" in wait_text(page, MESSAGE, "C would have", "needs")
+    page.fill("#b-text", "1,2,3\n4,5,6")
+    page.click("#multiply-run")
+    assert "as many columns as B has rows" in wait_text(page, MESSAGE, "A is")
+
+
+# Explain
+
+
+def test_explain_every_stage(page) -> None:
+    show(page, "explain")
+    for name in STAGES:
+        page.check(f"#explain input[value={name}]", force=True)
+        wait_text(page, "#explain-code", f"// {name}:")
+        assert page.inner_text(".about-stage h3") == name
+        assert page.locator(".tile-picture svg").get_attribute("aria-label").startswith("A tile of")
+        assert page.locator("#explain-code .comment").count() > 3
+
+
+def test_explain_moves_a_slider_and_reruns(page) -> None:
+    show(page, "explain")
+    page.check("#explain input[value=tile_2d]", force=True)
+    before = page.locator(".tile-picture svg").get_attribute("aria-label")
+    page.focus("#tunable-tm")
+    page.keyboard.press("End")
+    wait_text(page, "#explain-code", "const TM: u32 = 8u;")
+    assert page.locator(".tile-picture svg").get_attribute("aria-label") != before
+    page.click("#explain-run")
+    outcome = wait_text(page, "#explain-outcome", "GFLOP/s", "runtime", "skipped")
+    assert outcome.startswith("tile_2d tm=8 at 128³")
+    assert "checked" in outcome
+
+
+def test_explain_greys_what_cannot_run(page) -> None:
+    show(page, "explain")
+    page.check("#explain input[value=blocked]", force=True)
+    for tunable in ("bm", "bn"):
+        page.focus(f"#tunable-{tunable}")
+        page.keyboard.press("End")
+    assert "needs 1,024 invocations per workgroup" in wait_text(page, "#explain-reason", "Cannot run")
+    assert page.is_disabled("#explain-run")
+    page.focus("#tunable-bm")
+    page.keyboard.press("Home")
+    page.focus("#tunable-bn")
+    page.keyboard.press("Home")
+    page.wait_for_selector("#explain-run:enabled")
+
+
+def test_explain_copies_the_shader(open_page) -> None:
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    show(page, "explain")
+    page.check("#explain input[value=naive]", force=True)
+    wait_text(page, "#explain-code", "// naive:")
+    page.click("#explain-copy")
+    wait_text(page, "#explain-copy", "Copied")
+    assert "@compute @workgroup_size(1)" in page.evaluate("navigator.clipboard.readText()")
+
+
+# Tune
+
+
+def test_tune_export_import_and_compare(page) -> None:
+    show(page, "tune")
+    for name in ("m", "n", "k"):
+        page.fill(f"#tune-{name}", "64")
+    page.fill("#tune-budget", "3")
+    page.click("#tune-run")
+    wait_text(page, "#tune-message", "Best: ")
+    text = saved(page, "#tune-save").decode()
+    found = records.from_json(text)
+    assert any(record.status == "ok" for record in found)
+    assert {record.status for record in found} <= {"ok", "skipped", "unsupported", "timeout"}
+    assert all(record.config is not None and record.m == 64 for record in found)
+
+    elsewhere = json.loads(text)
+    for row in elsewhere["records"]:
+        row.update(adapter="Another GPU", engine="wgpu-py", gflops=row["gflops"] and row["gflops"] * 10)
+    upload(page, "#tune-import", "native.json", json.dumps(elsewhere).encode())
+    wait_text(page, "#tune-message", "records of Another GPU")
+    table = page.inner_text("#compare table")
+    assert "Another GPU, wgpu-py" in table
+    assert "10 ×" in table
+
+
+def test_tune_refuses_what_it_cannot_read(page) -> None:
+    show(page, "tune")
+    for data, words in [
+        (b"{", "no JSON file"),
+        (b'{"schema": "other/1"}', "no webmm.records/1"),
+        (b'{"schema": "webmm.records/1", "records": [{}]}', "record 1 has no kernel"),
+        (b'{"schema": "webmm.records/1", "records": []}', "holds no records"),
+    ]:
+        upload(page, "#tune-import", "bad.json", data)
+        wait_text(page, "#tune-message", words)
+    page.fill("#tune-m", "0")
+    page.click("#tune-run")
+    wait_text(page, "#tune-message", "whole numbers")
+
+
+def test_a_link_carries_a_run(page, open_page) -> None:
+    record = page.evaluate(
+        "async () => { const { toFragment } = await import('./records.js');"
+        " const kernel = webmm.device.stage('naive');"
+        " const p = { m: 8, n: 8, k: 8, dtype: 'float32' };"
+        " return toFragment([webmm.device.record(kernel, p, { gflops: 1.5, median_us: 1, best_us: 1 })]); }"
+    )
+    other = open_page(f"#run={record}")
+    assert other.is_visible("#tune")
+    assert "1.5" in other.inner_text("#compare table")
+    broken = open_page("#run=nonsense!")
+    assert "damaged" in broken.inner_text("#banner")
+
+
+# When things go wrong
+
+
+def test_a_lost_device_is_said_so(page) -> None:
+    page.select_option("#ladder-size", "1024")
+    page.click("#ladder-run")
+    page.wait_for_selector(".bars [data-status=running]")
+    page.evaluate("webmm.device.wgpu.destroy()")
+    assert "the device was closed" in wait_text(page, "#banner", "gone")
+    wait_text(page, "#ladder-message", "the GPU is gone")
+    show(page, "multiply")
+    page.click("#multiply-run")
+    wait_text(page, MESSAGE, "the device was closed")
+    page.click("#banner button")
+    page.wait_for_selector("body[data-ready]")
+    assert page.is_hidden("#banner")
+
+
+def test_without_webgpu(open_page) -> None:
+    script = "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined })"
+    page = open_page(wait=False, script=script)
+    page.wait_for_selector("#help:visible")
+    words = page.inner_text("#help")
+    assert "needs WebGPU" in words
+    assert "on Linux" in words
+    assert "webmm bench" in words
+    assert page.is_hidden(".tabs")
+
+
+def test_without_an_adapter(open_page) -> None:
+    script = "if (navigator.gpu) navigator.gpu.requestAdapter = async () => null"
+    page = open_page(wait=False, script=script)
+    page.wait_for_selector("#help:visible")
+    assert "found no GPU" in page.inner_text("#help")
+
+
+def test_opens_offline(page) -> None:
+    wait_text(page, "#offline", "opens offline")
+    page.context.set_offline(True)
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    assert float(page.inner_text("#hero-figure")) > 0
+    page.context.set_offline(False)
+
+
+# For everyone
+
+
+@pytest.mark.parametrize("panel", ["ladder", "multiply", "explain", "tune"])
+def test_fits_a_phone(open_page, panel: str) -> None:
+    page = open_page(viewport={"width": 360, "height": 740})
+    show(page, panel)
+    if panel == "multiply":
+        page.click("#multiply-run")
+        wait_text(page, MESSAGE, "C is")
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
+
+
+def test_keyboard(page) -> None:
+    page.focus("#tab-ladder")
+    page.keyboard.press("ArrowRight")
+    assert page.is_visible("#multiply")
+    page.keyboard.press("End")
+    assert page.is_visible("#tune")
+    page.keyboard.press("Home")
+    assert page.is_visible("#ladder")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "ladder-size"
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "ladder-run"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessible(open_page, node_modules: Path, scheme: str) -> None:
+    page = open_page(color_scheme=scheme)
+    page.select_option("#ladder-size", "128")
+    page.click("#ladder-run")
+    page.wait_for_selector(".bars [data-status=best]")
+    page.click("#ladder-stop")
+    wait_text(page, "#ladder-message", "Stopped", "Fastest")
+    page.evaluate((node_modules / "axe-core" / "axe.min.js").read_text())
+    for panel in ("ladder", "multiply", "explain", "tune"):
+        show(page, panel)
+        if panel == "multiply":
+            page.click("#multiply-run")
+            wait_text(page, MESSAGE, "C is")
+        page.wait_for_timeout(600)  # colours and bars have settled
+        found = page.evaluate("axe.run()")["violations"]
+        serious = [
+            (v["id"], [node["html"][:120] for node in v["nodes"]])
+            for v in found
+            if v["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], panel
+
+
+def test_theme_is_remembered(page) -> None:
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    before = page.evaluate(ground)
+    page.click("#theme")
+    after = page.evaluate(ground)
+    assert after != before
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    assert page.evaluate(ground) == after
