@@ -220,6 +220,50 @@ def serve(folder: Path | None, port: int, browser: bool) -> None:
         http.serve(Path(temporary, "page"), port, browser)
 
 
+@main.group(name="cache", cls=Commands)
+def tuned() -> None:
+    """Show, clear, export or import what is known to be fast here."""
+
+
+@tuned.command()
+def show() -> None:
+    """List the tuned records of this user."""
+    from webmm import cache
+
+    records = cache.load()
+    click.echo(f"{cache.path()}: {len(records)} tuned records")
+    for record in records:
+        click.echo(f"  {record.adapter}: {record.size} {record.dtype}: {record.label}, {record.gflops:,.1f} GFLOP/s")
+
+
+@tuned.command()
+def clear() -> None:
+    """Forget the tuned records of this user."""
+    from webmm import cache
+
+    click.echo(f"{cache.path()}: {cache.clear()} tuned records forgotten")
+
+
+@tuned.command(name="export")
+@click.argument("file", type=click.Path(path_type=Path))
+def export_records(file: Path) -> None:
+    """Write the tuned records to FILE."""
+    from webmm import cache, records
+
+    found = cache.load()
+    records.save(file, records.to_json(found))
+    click.echo(f"{file}: {len(found)} tuned records")
+
+
+@tuned.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path))
+def import_records(file: Path) -> None:
+    """Take the fastest kernel of each size from FILE: a bench's, the page's, or an exported one."""
+    from webmm import cache, files, records
+
+    click.echo(f"{cache.path()}: {cache.add(records.from_json(files.read_text(file)))} tuned records taken")
+
+
 @main.command()
 @click.argument("m", type=click.IntRange(min=1))
 @click.argument("n", type=click.IntRange(min=1))

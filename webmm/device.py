@@ -78,6 +78,7 @@ class Device:
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
         self._lock = threading.RLock()
+        self.choices: dict[Problem, Kernel] = {}  # what was chosen for a problem; clear it where better is known
         self.compilations = 0
         self.capabilities = dataclasses.replace(self.capabilities, subgroup_size=subgroup_size(self))
 

@@ -35,6 +35,14 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             os.unlink(temporary)
 
 
+def read_text(path: Path) -> str:
+    """Return the text of `path`; raises ProblemError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
 def load_matrix(path: Path) -> NDArray[Any]:
     """Return the 2-D float array in the .npy file `path`, memory-mapped; never unpickles.
 

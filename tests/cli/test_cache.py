@@ -1,0 +1,116 @@
+"""Tuned records: kept, merged, exported, set aside when broken; and they decide what is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from webmm import cache
+from webmm.choose import _nearest, distance
+from webmm.errors import ProblemError
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.problem import gemm
+from webmm.records import Record, from_json, to_json
+
+RECORD = Record(
+    *("gemm", "tile_2d", 64, 64, 64, 1, "float32", "wgpu", "some adapter", "Vulkan", "1.0", "0.1.0"),
+    config=Tile2D(tm=2).config,
+    median_us=10.0,
+    best_us=9.0,
+    gflops=52.4,
+    clock="timestamp",
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_the_fastest_of_a_size_is_kept() -> None:
+    slow = dataclasses.replace(RECORD, kernel="naive", config={}, median_us=99.0)
+    wrong = dataclasses.replace(RECORD, kernel="shared", status="incorrect", median_us=1.0)
+    peer = dataclasses.replace(RECORD, kernel="cublas", median_us=1.0)
+    assert cache.add([slow, RECORD, wrong, peer]) == 1
+    assert cache.load() == [RECORD]
+    newer = dataclasses.replace(RECORD, median_us=12.0)
+    other = dataclasses.replace(RECORD, m=128)
+    cache.add([newer, other])
+    assert cache.load() == [newer, other]
+
+
+def test_a_broken_file_is_set_aside(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for text in (
+        "{",
+        '{"schema": "other/2", "records": []}',
+        '{"schema": "webmm.records/1", "records": [{"x": 1}]}',
+        "[]",
+    ):
+        folder.mkdir(exist_ok=True)
+        (folder / "tuned.json").write_text(text)
+        assert cache.load() == []
+        assert "set aside" in caplog.text
+        assert (folder / "tuned.bad").read_text() == text
+        assert not (folder / "tuned.json").exists()
+
+
+def test_two_processes_at_once_lose_nothing(folder: Path) -> None:
+    code = (
+        "import dataclasses, sys; from tests.cli.test_cache import RECORD; from webmm import cache\n"
+        "for i in range(8): cache.add([dataclasses.replace(RECORD, m=int(sys.argv[1]) + i)])"
+    )
+    root = Path(__file__).parents[2]
+    running = [subprocess.Popen([sys.executable, "-c", code, str(start)], cwd=root) for start in (1000, 2000, 3000)]
+    assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
+    assert len(cache.load()) == 24
+
+
+def test_the_nearest_record_decides() -> None:
+    far = dataclasses.replace(RECORD, m=4096, n=4096, k=4096, kernel="naive", config={})
+    foreign = dataclasses.replace(RECORD, kernel="from_a_later_version")
+    renamed = dataclasses.replace(RECORD, config={"no_such_tunable": 1})
+    half = dataclasses.replace(RECORD, dtype="float16", kernel="naive", config={})
+    records = [far, foreign, renamed, half, RECORD]
+    assert _nearest(gemm(100, 64, 64), records) == Tile2D(tm=2)
+    assert _nearest(gemm(4000, 5000, 4096), [RECORD]) is None
+    assert distance(gemm(64, 64, 64), RECORD) == 0
+    assert distance(gemm(32, 64, 64, batch=2), RECORD) == 0
+
+
+def test_commands(webmm: Cli, tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "r.json").write_text(to_json([RECORD]))
+    assert "1 tuned records taken" in webmm("cache", "import", "r.json").stdout
+    assert "some adapter: 64×64×64 float32: tile_2d tm=2" in webmm("cache", "show").stdout
+    assert webmm("cache", "export", "out.json").returncode == 0
+    assert from_json((tmp_path / "out.json").read_text()) == [RECORD]
+    assert "1 tuned records forgotten" in webmm("cache", "clear").stdout
+    assert cache.load() == []
+    for bad in ("missing.json", "."):
+        done = webmm("cache", "import", bad)
+        assert done.returncode == 2
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_tuned_record_is_what_runs(webmm: Cli, tmp_path: Path) -> None:
+    chosen = webmm("bench", "--sizes", "96", "--kernels", "tile_1d:wx=8", "--json", "r.json")
+    assert chosen.returncode == 0
+    assert webmm("cache", "import", "r.json").returncode == 0
+    assert "→  tile_1d(wy=16,wx=8)" in webmm("explain", "96", "96", "96").stdout
+
+
+def test_records_of_another_schema_are_refused() -> None:
+    with pytest.raises(ProblemError, match="schema"):
+        from_json(json.dumps({"schema": "webmm.records/2", "records": []}))
+    with pytest.raises(ProblemError, match="status"):
+        from_json(to_json([dataclasses.replace(RECORD, status="fine")]))  # type: ignore[arg-type]
+
+
+def test_shipped_records_can_be_read() -> None:
+    assert any(record.adapter == "NVIDIA H200" for record in cache.shipped())

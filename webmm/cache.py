@@ -1,0 +1,104 @@
+"""What is known to be fast: tuned records shipped with webmm, and the user's own.
+
+Both are documents of `webmm.records/1`. The user's lies in the platform's cache folder, or in WEBMM_CACHE_DIR; it is
+written whole under a lock, so that several processes may tune at once. A file that cannot be read is set aside with a
+warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import filelock
+import platformdirs
+
+from webmm.errors import ConfigError, ProblemError
+from webmm.files import write_atomically
+from webmm.records import Record, from_json, to_json
+
+log = logging.getLogger(__name__)
+
+SHIPPED = Path(__file__).parent / "tuned"
+LOCK_TIMEOUT = 30  # seconds
+
+Key = tuple[object, ...]
+
+
+def folder() -> Path:
+    """Return the cache folder, which need not exist."""
+    return Path(os.environ.get("WEBMM_CACHE_DIR") or platformdirs.user_cache_dir("webmm"))
+
+
+def path() -> Path:
+    """Return the file that holds the user's tuned records."""
+    return folder() / "tuned.json"
+
+
+def key(record: Record) -> Key:
+    """Return what a tuned record is known by: a later one of the same key replaces it."""
+    return (record.adapter, record.driver, record.op, record.dtype, record.m, record.n, record.k, record.batch)
+
+
+def fastest(records: Iterable[Record]) -> list[Record]:
+    """Return the fastest successful kernel of each key; references such as NumPy and cuBLAS are no kernels."""
+    from webmm.kernels import KERNELS
+
+    best: dict[Key, Record] = {}
+    for record in records:
+        if record.status != "ok" or not record.median_us or record.kernel not in KERNELS:
+            continue
+        known = best.get(key(record))
+        if known is None or record.median_us < (known.median_us or 0):
+            best[key(record)] = record
+    return list(best.values())
+
+
+def load() -> list[Record]:
+    """Return the user's tuned records; none where there is no file, or where it had to be set aside."""
+    file = path()
+    try:
+        return from_json(file.read_text())
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError, ProblemError) as error:
+        aside = file.with_suffix(".bad")
+        log.warning("the tuned records in %s cannot be read and are set aside as %s: %s", file, aside.name, error)
+        try:
+            os.replace(file, aside)
+        except OSError as failure:
+            log.warning("%s could not be moved: %s", file, failure)
+        return []
+
+
+@functools.cache
+def shipped() -> tuple[Record, ...]:
+    """Return the tuned records that come with webmm."""
+    return tuple(record for file in sorted(SHIPPED.glob("*.json")) for record in from_json(file.read_text()))
+
+
+def add(records: Iterable[Record]) -> int:
+    """Merge the fastest of `records` into the user's, and return how many there were.
+
+    Raises ConfigError where the folder cannot be written to.
+    """
+    best = fastest(records)
+    file = path()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(file.with_suffix(".lock"), timeout=LOCK_TIMEOUT):
+            merged = {key(record): record for record in [*load(), *best]}
+            write_atomically(file, lambda out: out.write(to_json(merged.values()).encode()))
+    except (OSError, filelock.Timeout) as error:
+        raise ConfigError(f"cannot write {file}: {error}; WEBMM_CACHE_DIR names another folder") from error
+    return len(best)
+
+
+def clear() -> int:
+    """Forget the user's tuned records, and return how many there were."""
+    count = len(load())
+    path().unlink(missing_ok=True)
+    return count
