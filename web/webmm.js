@@ -37,6 +37,7 @@ export { Checker, errorBound } from "./check.js";
  *   grid: Grid, features: string[], subgroup: number, shaders: Partial<Record<DType, Record<string, string>>>,
  * }} ConfigRow
  */
+/** @typedef {{kernel: string, config: Config, fitting: boolean}} Choice `fitting`: only where no tile hangs over an edge */
 /** @typedef {{name: string, summary: string, changed: string, vector_axes: [string, string], tunables: Tunable[], light: number, configs: ConfigRow[]}} KernelRow */
 /**
  * @typedef {{
@@ -44,7 +45,7 @@ export { Checker, errorBound } from "./check.js";
  *   flags: string[], params: {size: number, members: Record<string, number>}, bindings: Binding[],
  *   timing: {warm_up: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<DType, {eps: number, tiny: number, features: string[]}>,
- *   choices: {enough_tiles: number, gpu: {kernel: string, config: Config}[], cpu: {kernel: string, config: Config}[]},
+ *   choices: {enough_tiles: number, gpu: Choice[], cpu: Choice[]},
  *   roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
  *   kernels: KernelRow[], cases: {m: number, n: number, k: number, flags: Record<string, number>}[],
  * }} Index
@@ -161,6 +162,12 @@ export class Kernel {
       long_k: inner_step === 1 && p.k > loopLimit,
     };
     return this.flags.reduce((bits, name, i) => bits | (set[name] ? 1 << i : 0), 0);
+  }
+
+  /** @param {Problem} p @returns {boolean} whether no tile hangs over an edge */
+  fits(p) {
+    const { grid, inner_step } = this.row;
+    return p.m % grid.tile_m === 0 && p.n % grid.tile_n === 0 && p.k % inner_step === 0;
   }
 
   /**
@@ -554,7 +561,9 @@ export class Device {
   #candidates(p) {
     const { choices } = this.bundle.index;
     const rows = this.info.kind === "cpu" ? choices.cpu : choices.gpu;
-    const listed = rows.map(({ kernel, config }) => this.bundle.kernel(kernel, config));
+    const listed = rows
+      .filter((row) => !row.fitting || this.bundle.kernel(row.kernel, row.config).fits(p))
+      .map((row) => this.bundle.kernel(row.kernel, row.config));
     const simple = [this.bundle.kernel("tile_2d"), this.bundle.kernel("naive")];
     if (this.info.kind === "cpu") return [...this.#tuned(p), ...listed, ...simple];
     const filling = listed.filter((kernel) => kernel.tiles(p) >= choices.enough_tiles);

@@ -220,10 +220,16 @@ def _timing() -> dict[str, Any]:
 
 
 def _choices() -> dict[str, Any]:
-    def named(kernels: Iterable[Kernel]) -> list[dict[str, Any]]:
-        return [{"kernel": kernel.name, "config": kernel.config} for kernel in kernels]
+    """Return what `choose` takes. A browser's software adapter is SwiftShader, to which `cpu_lanes` can be fitted.
 
-    return {"enough_tiles": choose.ENOUGH_TILES, "gpu": named(choose.GPU), "cpu": named(choose.CPU)}
+    There it is taken only where tiles fit: compiling its boundary checks takes longer than most products.
+    """
+
+    def named(kernels: Iterable[Kernel], fitting: bool = False) -> list[dict[str, Any]]:
+        return [{"kernel": kernel.name, "config": kernel.config, "fitting": fitting} for kernel in kernels]
+
+    cpu = [*named([light(CpuLanes)], fitting=True), *named(choose.CPU)]
+    return {"enough_tiles": choose.ENOUGH_TILES, "gpu": named(choose.GPU), "cpu": cpu}
 
 
 def _kernel(cls: type[Kernel], files: _Files) -> dict[str, Any]:

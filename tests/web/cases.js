@@ -1,8 +1,8 @@
 // The bundle's NumPy-checked products, by every stage and element type that the device allows: run in a browser by
 // test_shaders.py, and in node by node_cases.mjs, with the same code.
 
-/** Boundary checks of single elements take SwiftShader over 30 s to compile here; tests/gpu covers them on lavapipe. */
-const SLOW_TO_COMPILE = ["persistent"];
+/** Boundary checks of single elements take SwiftShader over half a minute to compile in these stages; tests/gpu covers them on lavapipe. */
+const SLOW_TO_COMPILE = ["persistent", "cpu_lanes"];
 
 /** @param {typeof import("../../web/webmm.js")} webmm @param {import("../../web/webmm.js").Device} device */
 export async function checkCases(webmm, device) {

@@ -80,7 +80,8 @@ def test_first_load_is_small(tmp_path: Path) -> None:
 def test_ladder_runs_checks_and_saves(page) -> None:
     page.evaluate(
         "() => { let last = performance.now(); window.longest = 0;"
-        " setInterval(() => { const now = performance.now(); longest = Math.max(longest, now - last); last = now; }, 10); }"
+        " setInterval(() => { const now = performance.now();"
+        " longest = Math.max(longest, now - last); last = now; }, 10); }"
     )
     page.select_option("#ladder-size", "128")
     page.click("#ladder-run")
@@ -254,17 +255,14 @@ def test_explain_moves_a_slider_and_reruns(page) -> None:
 
 def test_explain_greys_what_cannot_run(page) -> None:
     show(page, "explain")
-    page.check("#explain input[value=blocked]", force=True)
-    for tunable in ("bm", "bn"):
-        page.focus(f"#tunable-{tunable}")
-        page.keyboard.press("End")
+    page.check("#explain input[value=shared]", force=True)
+    page.focus("#tunable-tile")
+    page.keyboard.press("End")
     assert "needs 1,024 invocations per workgroup" in wait_text(page, "#explain-reason", "Cannot run")
     assert page.is_disabled("#explain-run")
-    page.focus("#tunable-bm")
-    page.keyboard.press("Home")
-    page.focus("#tunable-bn")
     page.keyboard.press("Home")
     page.wait_for_selector("#explain-run:enabled")
+    assert page.inner_text("#explain-reason") == ""
 
 
 def test_explain_copies_the_shader(open_page) -> None:

@@ -106,7 +106,7 @@ export function setup(app, root) {
       const name = String(input.dataset.tunable);
       const value = kernel.config[name];
       input.value = String(valuesOf(name).indexOf(value));
-      input.setAttribute("aria-valuetext", String(value));
+      if (input.type === "range") input.setAttribute("aria-valuetext", String(value));
       const output = input.parentElement?.querySelector("output");
       if (output) output.textContent = String(value);
     }
