@@ -84,7 +84,8 @@ class Bench:
             try:
                 operands = Operands.random(self.device, problem)
             except WebmmError as error:
-                yield from (self._without(problem, kernel, "unsupported", str(error)) for kernel in self.kernels)
+                for kernel in self.kernels:
+                    yield record_of(self.device, problem, kernel, "unsupported", str(error))
                 continue
             self._tell(CPU_STAGE, problem, done, total, start)
             yield self._numpy(operands)
@@ -103,20 +104,17 @@ class Bench:
 
     def _case(self, kernel: Kernel, operands: Operands, spent: float) -> Record:
         problem = operands.problem
-        if reason := kernel.check(problem, self.device.capabilities):
-            return self._without(problem, kernel, "unsupported", reason)
         if spent + CASE_OVERHEAD > self.budget:
-            return self._without(problem, kernel, "skipped", f"the budget of {self.budget:.0f} s is used up")
+            return record_of(self.device, problem, kernel, "skipped", f"the budget of {self.budget:.0f} s is used up")
         try:
-            if reason := self._too_slow(kernel, problem):
-                return self._without(problem, kernel, "skipped", reason)
-            return self._measure(kernel, operands)
-        except UnsupportedError as error:
-            return self._without(problem, kernel, "unsupported", str(error))
-        except ShaderError as error:
-            return self._without(problem, kernel, "compile", str(error))
-        except WebmmError as error:
-            return self._without(problem, kernel, "runtime", str(error))
+            if not kernel.check(problem, self.device.capabilities) and (reason := self._too_slow(kernel, problem)):
+                return record_of(self.device, problem, kernel, "skipped", reason)
+        except WebmmError:
+            pass  # measuring will say what is wrong
+        record = measure(self.device, kernel, operands, self.ceiling)
+        if record.median_us:
+            self._rates[kernel] = problem.flops / record.median_us * 1e6
+        return record
 
     def _too_slow(self, kernel: Kernel, problem: Problem) -> str | None:
         limit = self.budget / 40
@@ -150,60 +148,94 @@ class Bench:
             n *= 2
         return rate
 
-    def _measure(self, kernel: Kernel, operands: Operands) -> Record:
-        problem = operands.problem
-        poison = np.full((problem.m, problem.n), np.nan, problem.out_dtype.numpy)  # an element left out shows
-        with self.device.array(poison) as c:
-            launch = self.device.launch(kernel, problem, operands.a, operands.b, c)
-            timing.submit(self.device, launch)
-            error, allowed = operands.checker.error(c.numpy()), bound(problem)
-            if not error <= allowed:
-                reason = f"the largest error is {error:.2e}·|A||B|, rounding explains at most {allowed:.2e}"
-                return self._record(problem, kernel, status="incorrect", reason=reason, max_error=error)
-            timed = timing.time_launch(self.device, launch)
-        self._rates[kernel] = problem.flops / timed.median_us * 1e6
-        return self._record(problem, kernel, timed=timed, max_error=error, error_bound=allowed)
-
     def _numpy(self, operands: Operands) -> Record:
         """Time NumPy on the same matrices; float16 is multiplied in float32, which is what NumPy is fast at."""
         a, b = (x.astype(np.float32) for x in (operands.checker.a, operands.checker.b))
         out = np.empty((operands.problem.m, operands.problem.n), np.float32)
         timed = timing.time_call(lambda: np.matmul(a, b, out=out))
         error = Checker(gemm(*out.shape, a.shape[1], dtype=F32), a, b).error(out)
-        return self._record(operands.problem, None, timed=timed, max_error=error, error_bound=bound(operands.problem))
+        return record_of(self.device, operands.problem, None, timed=timed, max_error=error, ceiling=self.ceiling)
 
-    def _without(self, problem: Problem, kernel: Kernel | None, status: Status, reason: str) -> Record:
-        return self._record(problem, kernel, status=status, reason=reason)
 
-    def _record(
-        self, problem: Problem, kernel: Kernel | None, timed: timing.Timing | None = None, **values: Any
-    ) -> Record:
-        info = self.device.info
-        if timed:
-            gflops = problem.flops / timed.median_us / 1e3
-            values |= {
-                "median_us": timed.median_us,
-                "best_us": timed.best_us,
-                "gflops": gflops,
-                "clock": timed.clock,
-                "peak_fraction": gflops / self.ceiling.gflops if self.ceiling and kernel else None,
-            }
-        return Record(
-            op=problem.op,
-            kernel=kernel.name if kernel else CPU_STAGE,
-            config=kernel.config if kernel else {},
-            m=problem.m,
-            n=problem.n,
-            k=problem.k,
-            batch=problem.batch,
-            dtype=problem.dtype.name,
-            engine=engine_name() if kernel else f"numpy {np.__version__}",
-            adapter=info.name if kernel else "CPU",
-            backend=info.backend if kernel else "",
-            driver=info.driver if kernel else "",
-            version=__version__,
-            **values,
-        )
+def measure(
+    device: Device,
+    kernel: Kernel,
+    operands: Operands,
+    ceiling: roofline.Roofline | None = None,
+    warm_up: float = timing.WARM_UP,
+) -> Record:
+    """Check `kernel` on the operands, then time it; whatever goes wrong becomes the record's status and reason."""
+    problem = operands.problem
+    if reason := kernel.check(problem, device.capabilities):
+        return record_of(device, problem, kernel, "unsupported", reason)
+    try:
+        return _measure(device, kernel, operands, ceiling, warm_up)
+    except UnsupportedError as error:
+        return record_of(device, problem, kernel, "unsupported", str(error))
+    except ShaderError as error:
+        return record_of(device, problem, kernel, "compile", str(error))
+    except WebmmError as error:
+        return record_of(device, problem, kernel, "runtime", str(error))
+
+
+def _measure(
+    device: Device, kernel: Kernel, operands: Operands, ceiling: roofline.Roofline | None, warm_up: float
+) -> Record:
+    problem = operands.problem
+    poison = np.full((problem.m, problem.n), np.nan, problem.out_dtype.numpy)  # an element left out shows
+    with device.array(poison) as c:
+        launch = device.launch(kernel, problem, operands.a, operands.b, c)
+        timing.submit(device, launch)
+        error, allowed = operands.checker.error(c.numpy()), bound(problem)
+        if not error <= allowed:
+            reason = f"the largest error is {error:.2e}·|A||B|, rounding explains at most {allowed:.2e}"
+            return record_of(device, problem, kernel, "incorrect", reason, max_error=error)
+        timed = timing.time_launch(device, launch, warm_up)
+    return record_of(device, problem, kernel, timed=timed, max_error=error, ceiling=ceiling)
+
+
+def record_of(
+    device: Device,
+    problem: Problem,
+    kernel: Kernel | None,
+    status: Status = "ok",
+    reason: str | None = None,
+    *,
+    timed: timing.Timing | None = None,
+    max_error: float | None = None,
+    ceiling: roofline.Roofline | None = None,
+) -> Record:
+    """Return the record of `kernel`, or of NumPy for None, on `problem`."""
+    info, values = device.info, dict[str, Any]()
+    if timed:
+        gflops = problem.flops / timed.median_us / 1e3
+        values = {
+            "median_us": timed.median_us,
+            "best_us": timed.best_us,
+            "gflops": gflops,
+            "clock": timed.clock,
+            "error_bound": bound(problem),
+            "peak_fraction": gflops / ceiling.gflops if ceiling and kernel else None,
+        }
+    return Record(
+        op=problem.op,
+        kernel=kernel.name if kernel else CPU_STAGE,
+        config=kernel.config if kernel else {},
+        m=problem.m,
+        n=problem.n,
+        k=problem.k,
+        batch=problem.batch,
+        dtype=problem.dtype.name,
+        engine=engine_name() if kernel else f"numpy {np.__version__}",
+        adapter=info.name if kernel else "CPU",
+        backend=info.backend if kernel else "",
+        driver=info.driver if kernel else "",
+        version=__version__,
+        status=status,
+        reason=reason,
+        max_error=max_error,
+        **values,
+    )
 
 
 def engine_name() -> str:
