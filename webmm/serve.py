@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import webbrowser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -68,7 +69,18 @@ class Handler(SimpleHTTPRequestHandler):
         """Keep the terminal for what matters."""
 
 
-def server(folder: Path, port: int = DEFAULT_PORT) -> ThreadingHTTPServer:
+class Server(ThreadingHTTPServer):
+    """Serves each request in a thread; a browser that hangs up is no error."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report what is an error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+def server(folder: Path, port: int = DEFAULT_PORT) -> Server:
     """Return a server of `folder` bound to loopback, not yet running; port 0 takes a free one.
 
     Raises ConfigError where the folder holds no page, or the port cannot be had.
@@ -76,7 +88,7 @@ def server(folder: Path, port: int = DEFAULT_PORT) -> ThreadingHTTPServer:
     if not (folder / MARKER).is_file():
         raise ConfigError(f"{folder} holds no page; build one with: webmm bundle {folder}")
     try:
-        return ThreadingHTTPServer((HOST, port), functools.partial(Handler, directory=str(folder)))
+        return Server((HOST, port), functools.partial(Handler, directory=str(folder)))
     except (OSError, OverflowError) as error:
         raise ConfigError(f"cannot listen on {HOST}:{port}: {error}; choose another port") from error
 

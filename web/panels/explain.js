@@ -80,7 +80,7 @@ export function setup(app, root) {
       ? h("input", { type: "range", id, min: 0, max: values.length - 1, step: 1, disabled: values.length < 2, oninput: change })
       : select({ id, onchange: change }, values.map((value, i) => [String(i), String(value)]));
     input.dataset.tunable = tunable.name;
-    return h("label", { class: "slider" }, h("span", { class: "label" }, tunable.name.toUpperCase(), output), input, h("span", { class: "hint" }, tunable.doc));
+    return h("label", { class: "slider" }, h("span", { class: "label" }, tunable.name.toUpperCase(), typeof tunable.default === "number" && output), input, h("span", { class: "hint" }, tunable.doc));
   }
 
   /** @param {string} name @returns {(number | string)[]} */

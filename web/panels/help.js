@@ -29,7 +29,7 @@ export function showHelp(root, error) {
     h("p", {}, missing ? advice() : inWords(error)),
     missing && h("h3", {}, `Browsers that have WebGPU on ${system}`),
     missing && h("ul", {}, ...(WHERE[system] ?? WHERE.Linux).map((line) => h("li", {}, line))),
-    missing && h("p", {}, "Without a browser: ", h("code", {}, "pip install webmm"), " and ", h("code", {}, "webmm bench"), " run the same shaders from Python."),
+    missing && h("p", {}, "Without a browser, webmm’s command ", h("code", {}, "webmm bench"), " runs the same shaders from Python."),
     h("button", { type: "button", class: "primary", onclick: () => location.reload() }, "Try again"),
   );
   root.replaceChildren(content);
