@@ -1,0 +1,28 @@
+// A browser: all libraries in this one page. run.py calls `compareHere`.
+import { compare, document as recordsDocument, table } from "./compare.js";
+
+const packages = new URL("./node_modules/", import.meta.url);
+
+const host = {
+  name: navigator.userAgent.match(/Chrome\/[\d.]+|Firefox\/[\d.]+|Version\/[\d.]+/)?.[0].replace("/", " ") ?? "a browser",
+  page: new URL("../page", import.meta.url).href,
+  url: (path) => new URL(path, packages).href,
+  bytes: async (path) => {
+    const response = await fetch(new URL(path, packages));
+    if (!response.ok) throw new Error(`${path}: ${response.status}`);
+    return response.arrayBuffer();
+  },
+  script: (path) =>
+    new Promise((resolve, reject) => {
+      const element = document.createElement("script");
+      element.addEventListener("load", () => resolve());
+      element.addEventListener("error", () => reject(new Error(`${path} could not be loaded`)));
+      element.src = new URL(path, packages).href;
+      document.head.append(element);
+    }),
+};
+
+globalThis.compareHere = async (options) => {
+  const records = await compare(host, { ...options, log: (line) => console.info(line) });
+  return { document: recordsDocument(records), table: table(records) };
+};
