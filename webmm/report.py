@@ -15,6 +15,7 @@ from rich.table import Table
 from webmm import roofline
 from webmm.adapters import adapters
 from webmm.bench import CPU_STAGE, Bench, Progress, default_sizes, relative
+from webmm.cache import fastest
 from webmm.choose import candidates, choose
 from webmm.device import Device
 from webmm.dtypes import dtype_of
@@ -24,6 +25,7 @@ from webmm.kernels import LADDER
 from webmm.kernels.base import Kernel
 from webmm.problem import gemm
 from webmm.records import Record
+from webmm.tuner import Step, Worker, tune
 
 TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
 SHOWN_LIMITS = (
@@ -107,6 +109,42 @@ def run_bench(
             if record.size == size and record.status != "ok":
                 console.print(f"  {record.label}: {record.status}: {_first_line(record)}", highlight=False)
     return results, ceiling
+
+
+def run_tune(wanted: str | None, sizes: list[tuple[int, int, int]], dtype: str, budget: float) -> list[Record]:
+    """Tune each size within its share of `budget`, print what was found, and return all outcomes."""
+    console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
+    outcomes: list[Record] = []
+    with Device(wanted) as device, Worker(wanted) as worker:
+        console.print(f"{device.info}", highlight=False)
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        with ProgressBar(*columns, console=status, transient=True) as bar:
+            task = bar.add_task("", total=None)
+
+            def show(step: Step) -> None:
+                text = f"{step.label}, {step.seconds_left:.0f} s left"
+                bar.update(task, completed=step.done, total=step.total, description=text)
+
+            for size in sizes:
+                problem = gemm(*size, dtype=dtype_of(dtype))
+                default = choose(problem, device)
+                found = tune(device, problem, budget / len(sizes), worker=worker, first=[default], on_step=show)
+                outcomes += found
+                console.print(_verdict(found, default), highlight=False)
+    return outcomes
+
+
+def _verdict(found: list[Record], default: Kernel) -> str:
+    best = fastest(found)
+    if not best:
+        return "nothing ran: " + "; ".join(sorted({_first_line(record) for record in found}))
+    winner = best[0]
+    before = min(r.median_us or math.inf for r in found if r.kernel == default.name and r.config == default.config)
+    failed = sum(record.status != "ok" for record in found)
+    ratio = before / (winner.median_us or 1)
+    gain = f"{ratio:.2f} × the default" if math.isfinite(ratio) else "the default did not run"
+    tried = f"{len({(r.kernel, str(r.config)) for r in found})} candidates, {failed} failed"
+    return f"{winner.size} {winner.dtype}: {winner.label}, {winner.gflops:,.1f} GFLOP/s, {gain} ({tried})"
 
 
 def _first_line(record: Record) -> str:

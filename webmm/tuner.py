@@ -1,0 +1,224 @@
+"""Searching for the fastest kernel of a problem, within a budget, on a driver that may fail in any way.
+
+Candidates that the device's limits exclude are never tried. The others run in a process of their own, one after
+another: a candidate that does not compile, gives a wrong result, crashes the driver or never ends is recorded with its
+outcome, a new process takes over, and the search goes on. Each is checked before it is timed. The search is successive
+halving (Jamieson and Talwalkar, 2016): all candidates are timed briefly, the fastest third for longer, and so on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import queue
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webmm.bench import Operands, measure, record_of
+from webmm.choose import candidates
+from webmm.device import Device
+from webmm.errors import WebmmError
+from webmm.kernels import LADDER, configure
+from webmm.kernels.base import Kernel
+from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.kernels.gemm.naive import Naive
+from webmm.problem import Problem, gemm
+from webmm.records import Record
+
+# (seconds of warm-up, share of the budget used up when it ends) per round
+ROUNDS = ((0.02, 0.6), (0.08, 0.85), (0.2, 1.0))
+KEEP = 3  # each round keeps the fastest third of the one before
+FIRST_ROUND = 48  # candidates at most
+CASE_TIMEOUT = 30.0  # seconds after which a candidate is given up
+START_TIMEOUT = 60.0  # seconds that a process may take to open the device
+
+
+@dataclass(frozen=True)
+class Job:
+    """One candidate to measure, as it travels to the worker."""
+
+    kernel: str
+    config: dict[str, Any]
+    sizes: tuple[int, int, int]
+    dtype: str
+    warm_up: float
+
+
+class Worker:
+    """A process that measures jobs; started when needed, killed and replaced when one hangs or takes it down."""
+
+    def __init__(self, adapter: str | None, command: Sequence[str] | None = None) -> None:
+        self._command = [*(command or (sys.executable, "-m", "webmm.tuner")), adapter or ""]
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+
+    def measure(self, job: Job, timeout: float = CASE_TIMEOUT) -> Record | tuple[str, str]:
+        """Return the job's record, or (status, reason) where the process did not live to send one."""
+        try:
+            process = self._ready()
+        except _WorkerGoneError as gone:
+            return gone.outcome
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(dataclasses.asdict(job)) + "\n")
+            process.stdin.flush()
+            return Record(**json.loads(self._line(timeout)))
+        except BrokenPipeError:
+            return self._gone(("runtime", "the process ended before it could take the candidate")).outcome
+        except _WorkerGoneError as gone:
+            return gone.outcome
+
+    def _ready(self) -> subprocess.Popen[str]:
+        if self._process is None or self._process.poll() is not None:
+            self._lines = queue.Queue()
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+            threading.Thread(target=_pump, args=(self._process, self._lines), daemon=True).start()
+            self._line(START_TIMEOUT)  # says that the device is open
+        return self._process
+
+    def _line(self, timeout: float) -> str:
+        try:
+            line = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            raise self._gone(("timeout", f"no answer within {timeout:.0f} s; the process was killed")) from None
+        if line is None:
+            code = self._process.wait() if self._process else 0
+            raise self._gone(("runtime", f"the process ended with code {code}: the driver crashed or was killed"))
+        return line
+
+    def _gone(self, outcome: tuple[str, str]) -> _WorkerGoneError:
+        self.close()
+        return _WorkerGoneError(outcome)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _WorkerGoneError(Exception):
+    def __init__(self, outcome: tuple[str, str]) -> None:
+        super().__init__(*outcome)
+        self.outcome = outcome
+
+
+def _pump(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line)
+    lines.put(None)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a search is: what is measured, how many steps are done of how many, and seconds left of the budget."""
+
+    label: str
+    done: int
+    total: int
+    seconds_left: float
+
+
+def tune(
+    device: Device,
+    problem: Problem,
+    budget: float,
+    *,
+    worker: Worker,
+    first: Sequence[Kernel] = (),
+    on_step: Callable[[Step], object] = lambda step: None,
+) -> list[Record]:
+    """Return a record of every candidate tried for `problem`, the longest timed ones last, within `budget` seconds.
+
+    `first` are tried before what the search draws.
+    """
+    start = time.perf_counter()
+    field = list(dict.fromkeys([*first, *drawn(device, problem)]))
+    records: list[Record] = []
+    for warm_up, share in ROUNDS:
+        survivors: list[tuple[float, Kernel]] = []
+        for done, kernel in enumerate(field):
+            left = start + budget - time.perf_counter()
+            if left <= (1 - share) * budget and (survivors or left <= 0):
+                break
+            on_step(Step(str(kernel), done, len(field), left))
+            record = _outcome(device, problem, kernel, warm_up, worker)
+            records.append(record)
+            if record.status == "ok" and record.median_us:
+                survivors.append((record.median_us, kernel))
+        survivors.sort(key=lambda pair: pair[0])
+        field = [kernel for _, kernel in survivors[: max(1, -(-len(survivors) // KEEP))]]
+    return records
+
+
+def _outcome(device: Device, problem: Problem, kernel: Kernel, warm_up: float, worker: Worker) -> Record:
+    sizes = (problem.m, problem.n, problem.k)
+    outcome = worker.measure(Job(kernel.name, kernel.config, sizes, problem.dtype.name, warm_up))
+    if isinstance(outcome, Record):
+        return outcome
+    status, reason = outcome
+    return record_of(device, problem, kernel, status, reason)  # type: ignore[arg-type]
+
+
+def drawn(device: Device, problem: Problem) -> Iterator[Kernel]:
+    """Yield what to try: the likely choices, then a spread of each eligible stage's space, the same every time."""
+    likely = [k for k in candidates(problem, device) if k.check(problem, device.capabilities) is None]
+    yield from likely
+    stages = [stage for stage in LADDER if stage in map(type, likely) and stage is not Naive]
+    pools = []
+    for stage in stages:
+        eligible = (kernel for kernel in stage.space() if kernel.check(problem, device.capabilities) is None)
+        pool = [kernel for kernel in eligible if worthwhile(kernel, device)]
+        random.Random(0).shuffle(pool)
+        pools.append(pool)
+    count = len(likely)
+    while count < FIRST_ROUND and any(pools):
+        for pool in pools:
+            if pool:
+                yield pool.pop()
+                count += 1
+
+
+def worthwhile(kernel: Kernel, device: Device) -> bool:
+    """Tell whether a candidate has a chance: on GPUs, loops that are not written out never won (bench/README.md)."""
+    if not isinstance(kernel, RegisterTiled) or device.info.kind == "cpu":
+        return True
+    return kernel.unroll == kernel.bk and kernel.config.get("prefetch") != "workgroup"
+
+
+def serve_jobs(adapter: str | None) -> None:
+    """Measure jobs from standard input, one JSON line each, and answer each with its record."""
+    operands: Operands | None = None
+    with Device(adapter or None) as device:
+        print("ready", flush=True)
+        for line in sys.stdin:
+            job = Job(**json.loads(line))
+            problem = gemm(*job.sizes, dtype=job.dtype)
+            kernel = configure(job.kernel, {name: str(value) for name, value in job.config.items()})
+            try:
+                if operands is None or operands.problem != problem:
+                    operands = Operands.random(device, problem)
+                record = measure(device, kernel, operands, warm_up=job.warm_up)
+            except WebmmError as error:
+                record = record_of(device, problem, kernel, "runtime", str(error))
+            print(json.dumps(dataclasses.asdict(record)), flush=True)
+
+
+if __name__ == "__main__":
+    serve_jobs(sys.argv[1] if len(sys.argv) > 1 else None)
