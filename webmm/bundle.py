@@ -64,6 +64,11 @@ def light(cls: type[Kernel]) -> Kernel:
     return cls(**LIGHT) if issubclass(cls, RegisterTiled) else cls()
 
 
+def stages() -> list[type[Kernel]]:
+    """Return the stages that the page can run: those of one dispatch."""
+    return [cls for cls in LADDER if not cls().before]
+
+
 def recommended(cls: type[Kernel]) -> list[Kernel]:
     """Return the configurations that are run without anyone asking: a stage's default, and what `choose` picks."""
     chosen = [kernel for kernel in (*choose.GPU, *choose.CPU) if type(kernel) is cls]
@@ -162,7 +167,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in DTYPES.values()},
         "choices": _choices(),
         "roofline": _roofline(files),
-        "kernels": [_kernel(cls, files) for cls in LADDER],
+        "kernels": [_kernel(cls, files) for cls in stages()],
         "cases": _cases(bundle / "cases"),
     }
     (bundle / "index.json").write_text(json.dumps(index, separators=(",", ":")) + "\n", encoding="utf-8")
@@ -343,4 +348,4 @@ def _cases(folder: Path) -> list[dict[str, Any]]:
 
 def _expected_flags(m: int, n: int, k: int) -> dict[str, int]:
     """Return the specialisation that Python gives each stage here, which the page's own choice is tested against."""
-    return {cls.name: flags(cls().specialise(gemm(m, n, k))) for cls in LADDER}
+    return {cls.name: flags(cls().specialise(gemm(m, n, k))) for cls in stages()}

@@ -28,7 +28,7 @@ from webmm.errors import (
     WebmmError,
     numbered,
 )
-from webmm.kernels.base import Kernel
+from webmm.kernels.base import Kernel, Texture
 from webmm.problem import Problem
 from webmm.render import ENTRY_POINT, Binding, Shader, params_bytes, render
 from webmm.staging import Staging
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_LAUNCHES = 256  # prepared launches kept per device
+MAX_TEXTURES = 8  # and textures between their dispatches, shared by all launches
 STORAGE_USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 T = TypeVar("T")
@@ -45,14 +46,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Launch:
-    """A dispatch made ready: pipeline, bind group and grid."""
+    """A dispatch made ready: pipeline, bind group and grid, and the dispatches that must come before it."""
 
     pipeline: Any
     bind_group: Any
     grid: tuple[int, int, int]
+    before: tuple[Launch, ...] = ()
 
     def encode(self, compute_pass: Any) -> None:
-        """Record the dispatch into a wgpu compute pass."""
+        """Record the dispatches into a wgpu compute pass, which runs one after the other where one needs the other."""
+        for launch in self.before:
+            launch.encode(compute_pass)
         compute_pass.set_pipeline(self.pipeline)
         compute_pass.set_bind_group(0, self.bind_group)
         compute_pass.dispatch_workgroups(*self.grid)
@@ -77,6 +81,7 @@ class Device:
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
+        self._textures: OrderedDict[Texture, Any] = OrderedDict()
         self._lock = threading.RLock()
         self.choices: dict[Problem, Kernel] = {}  # what was chosen for a problem; clear it where better is known
         self.compilations = 0
@@ -192,8 +197,7 @@ class Device:
         try:
             module = device.create_shader_module(label=label, code=wgsl)
             entries: list[Any] = [
-                {"binding": b.binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": b.type}}
-                for b in bindings
+                {"binding": b.binding, "visibility": wgpu.ShaderStage.COMPUTE, **_entry(b.type)} for b in bindings
             ]
             layout = device.create_pipeline_layout(
                 bind_group_layouts=[device.create_bind_group_layout(entries=entries)]
@@ -235,23 +239,49 @@ class Device:
             return launch
 
     def _prepare(self, kernel: Kernel, problem: Problem, storages: tuple[Storage, ...]) -> Launch:
-        pipeline = self.pipeline(render(kernel, problem))
-        return Launch(
-            pipeline,
-            self.bind(pipeline, [self._uniform(params_bytes(problem)), *(storage.buffer for storage in storages)]),
-            kernel.grid.dispatch(problem),
-        )
+        resources = {"params": self._uniform(params_bytes(problem))}
+        resources |= {name: storage.buffer for name, storage in zip(("a", "b", "c", "bias"), storages, strict=False)}
+        resources |= {texture.name: self._texture(texture) for texture in kernel.textures(problem)}
+        *before, launch = (self._dispatch(step, problem, resources) for step in (*kernel.before, kernel))
+        return dataclasses.replace(launch, before=tuple(before)) if before else launch
 
-    def bind(self, pipeline: Any, buffers: list[Any]) -> Any:
-        """Return a wgpu bind group of whole `buffers`, numbered from 0."""
+    def _dispatch(self, kernel: Kernel, problem: Problem, resources: dict[str, Any]) -> Launch:
+        shader = render(kernel, problem)
+        pipeline = self.pipeline(shader)
+        group = self.bind(pipeline, [resources[binding.name] for binding in shader.bindings])
+        return Launch(pipeline, group, kernel.dispatch(problem))
+
+    def bind(self, pipeline: Any, resources: list[Any]) -> Any:
+        """Return a wgpu bind group of whole buffers and texture views, numbered from 0."""
         with _driver_errors("binding"):
             return self.wgpu_device.create_bind_group(
                 layout=pipeline.get_bind_group_layout(0),
                 entries=[
-                    {"binding": i, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
-                    for i, buffer in enumerate(buffers)
+                    {
+                        "binding": i,
+                        "resource": x
+                        if isinstance(x, wgpu.GPUTextureView)
+                        else {"buffer": x, "offset": 0, "size": x.size},
+                    }
+                    for i, x in enumerate(resources)
                 ],
             )
+
+    def _texture(self, texture: Texture) -> Any:
+        """Return a view of a texture like this; launches share it, since each fills it before it reads it."""
+        if texture not in self._textures:
+            with _driver_errors(f"allocating a texture of {texture.width}x{texture.height}x{texture.layers}"):
+                created = self.wgpu_device.create_texture(
+                    label=texture.name,
+                    size=(texture.width, texture.height, texture.layers),
+                    format="rgba32float",
+                    usage=wgpu.TextureUsage.STORAGE_BINDING,
+                )
+                self._textures[texture] = created.create_view(dimension="2d-array")
+            if len(self._textures) > MAX_TEXTURES:
+                self._textures.popitem(last=False)
+        self._textures.move_to_end(texture)
+        return self._textures[texture]
 
     def _check_arrays(self, problem: Problem, a: Array, b: Array, c: Array, bias: Array | None) -> None:
         needed = [
@@ -311,6 +341,7 @@ class Device:
         """Give the device back; its arrays and pipelines are gone."""
         with self._lock:
             self._launches.clear()
+            self._textures.clear()
             self._uniforms.clear()
             self._pipelines.clear()
             self.wgpu_device.destroy()
@@ -325,6 +356,13 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<webmm.Device {self.info}>"
+
+
+def _entry(kind: str) -> dict[str, Any]:
+    """Return the bind group layout's words for a binding of this type."""
+    if kind.endswith("-only"):
+        return {"storage_texture": {"access": kind, "format": "rgba32float", "view_dimension": "2d-array"}}
+    return {"buffer": {"type": kind}}
 
 
 def _in_words(array: Array) -> bool:

@@ -88,4 +88,5 @@ def every_shader() -> Iterator[Check]:
         LADDER, DTYPES.values(), itertools.product("nt", repeat=2), shapes.items()
     ):
         problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
-        yield Check(f"{kernel()} {dtype.name} {a}{b} {words}", render(kernel(), problem))
+        for step in (*kernel().before, kernel()):
+            yield Check(f"{step} {dtype.name} {a}{b} {words}", render(step, problem))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -61,7 +62,7 @@ class GemmParams:
 
 @dataclass(frozen=True)
 class Binding:
-    """One binding of group 0: its number, name, WebGPU buffer type and WGSL type."""
+    """One binding of group 0: its number, name, WGSL type, and WebGPU buffer type or storage texture access."""
 
     binding: int
     name: str
@@ -174,13 +175,7 @@ def render(kernel: Kernel, problem: Problem, dialect: Dialect = "naga") -> Shade
 
 @functools.lru_cache(maxsize=4096)
 def _render(kernel: Kernel, spec: Specialisation, features: frozenset[str], dialect: Dialect) -> Shader:
-    bindings = (
-        Binding(0, "params", "uniform", "Params"),
-        Binding(1, "a", "read-only-storage", _array(spec.dtype, spec.vec_a)),
-        Binding(2, "b", "read-only-storage", _array(spec.dtype, spec.vec_b)),
-        Binding(3, "c", "storage", _array(spec.out_dtype, spec.vec_c)),
-        *([Binding(4, "bias", "read-only-storage", _array(spec.dtype, False))] if spec.bias else []),
-    )
+    bindings = (Binding(0, "params", "uniform", "Params"), *_bindings(kernel, spec))
     text = (
         environment()
         .get_template(kernel.template)
@@ -195,6 +190,23 @@ def _render(kernel: Kernel, spec: Specialisation, features: frozenset[str], dial
     )
     needed = features | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     return Shader(kernel, dialect, tidy(text), bindings, needed)
+
+
+def _bindings(kernel: Kernel, spec: Specialisation) -> Iterator[Binding]:
+    types = {
+        "a": _array(spec.dtype, spec.vec_a),
+        "b": _array(spec.dtype, spec.vec_b),
+        "c": _array(spec.out_dtype, spec.vec_c),
+        "bias": _array(spec.dtype, False),
+    }
+    names = (name for name in kernel.binds if name != "bias" or spec.bias)
+    for number, name in enumerate(names, 1):
+        written = name == kernel.writes
+        if name in types:
+            yield Binding(number, name, "storage" if written else "read-only-storage", types[name])
+        else:
+            access = "write" if written else "read"
+            yield Binding(number, name, f"{access}-only", f"texture_storage_2d_array<rgba32float, {access}>")
 
 
 def _array(scalar: str, vector: bool) -> str:

@@ -13,5 +13,5 @@ enable subgroups;
 
 @group(0) @binding(0) var<uniform> params: Params;
 {% for x in bindings[1:] %}
-@group(0) @binding({{ x.binding }}) var<storage, {{ "read" if x.type == "read-only-storage" else "read_write" }}> {{ x.name }}: {{ x.wgsl_type }};
+@group(0) @binding({{ x.binding }}) var{{ {"read-only-storage": "<storage, read>", "storage": "<storage, read_write>"}.get(x.type, "") }} {{ x.name }}: {{ x.wgsl_type }};
 {% endfor %}

@@ -21,14 +21,14 @@
 {% endfor %}
 {% endmacro %}
 
-{# acc += A[row0.., k..k+3] · B[k..k+3, col..]; `a` and `b` write the load of a vec4 from the positions given. #}
+{# acc += A[row0.., k..k+3] · B[k..k+3, col..]; `a` writes a load of A[row, k..k+3], `b` one of B[k + kk, the j-th four columns]. #}
 {% macro multiply(a, b) %}
 {% for i in range(kernel.a_loads) %}
         let a_reg{{ i }} = {{ a("row + %du" % (i * kernel.lanes) if i else "row") }};
 {% endfor %}
 {% for kk in range(4) %}
 {% for j in range(kernel.tn // 4) %}
-        let b_reg{{ kk }}_{{ j }} = {{ b("k + %du" % kk if kk else "k", j) }};
+        let b_reg{{ kk }}_{{ j }} = {{ b(kk, j) }};
 {% endfor %}
 {% endfor %}
 {% for r in range(kernel.tm) %}

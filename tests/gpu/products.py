@@ -157,6 +157,7 @@ def smallest(cls):
         "vectorized": {"bm": 4, "bn": 4, "bk": 4},
         "persistent": {"workgroups": 70_000},
         "cpu_lanes": {"lanes": 1, "tm": 1, "tn": 4},
+        "cpu_texture": {"lanes": 1, "tm": 1, "tn": 4},
     }.get(cls.name, {})
     if issubclass(cls, RegisterTiled):
         settings |= {"bm": 4, "bn": 4, "bk": 4, "unroll": 4}

@@ -1,13 +1,12 @@
 """Can these tests fail? Shaders with one thing taken out must give a result that the checks call wrong."""
 
+import dataclasses
 import re
 
 import numpy as np
 import pytest
-import wgpu
 from products import every_stage, exact, multiply, small, smallest, view, whole_numbers
 
-from webmm.device import Launch
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
@@ -22,11 +21,9 @@ def right(device, kernel, problem, wgsl):
     """Tell whether `wgsl`, in place of the kernel's own text, passes the exact check."""
 
     def dispatch(a, b, c):
+        launch = device.launch(kernel, problem, a, b, c)
         pipeline = device.compile(wgsl, "mutated", render(kernel, problem).bindings)
-        usage = wgpu.BufferUsage.UNIFORM
-        uniform = device.wgpu_device.create_buffer_with_data(data=params_bytes(problem), usage=usage)
-        buffers = [uniform, *(array.storage.buffer for array in (a, b, c))]
-        submit(device, Launch(pipeline, device.bind(pipeline, buffers), kernel.grid.dispatch(problem)))
+        submit(device, dataclasses.replace(launch, pipeline=pipeline))
 
     a, b = whole_numbers(problem)
     got, strays = multiply(device, kernel, problem, a, b, dispatch)

@@ -28,6 +28,9 @@ LIMITS = {
     "max-compute-workgroup-storage-size": 32_768,
     "max-storage-buffer-binding-size": 2**27,
     "max-compute-workgroups-per-dimension": 65_535,
+    "max-buffer-size": 2**28,
+    "max-texture-dimension-2d": 8192,
+    "max-texture-array-layers": 256,
 }
 
 

@@ -163,7 +163,7 @@ def test_shader_tells_another_host_all_it_needs(cls):
     assert data["wgsl"] == shader.wgsl
     assert data["features"] == (["shader-f16", "subgroups"] if cls().subgroup else ["shader-f16"])
     assert "enable f16;" in shader.wgsl
-    assert [binding["name"] for binding in data["bindings"]] == ["params", "a", "b", "c"]
+    assert [binding["name"] for binding in data["bindings"]] == ["params", *cls.binds[:3]]
     assert data["params"]["size"] == params.layout(GemmParams).size
     assert data["limits"]["maxComputeWorkgroupStorageSize"] == cls().workgroup_bytes
     x, y, z = data["workgroup_size"]

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from webmm import bundle, records
-from webmm.kernels import LADDER
 from webmm.verify import worst_error
 
-STAGES = [kernel.name for kernel in LADDER]
+STAGES = [kernel.name for kernel in bundle.stages()]
 FIRST_LOAD = 500_000  # bytes
 MESSAGE = "#multiply-message"
 

@@ -9,6 +9,7 @@ from webmm.errors import ConfigError
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
@@ -32,6 +33,7 @@ LADDER: tuple[type[Kernel], ...] = (
     Pipelined,
     Persistent,
     CpuLanes,
+    CpuTexture,
 )
 KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in LADDER}
 

@@ -69,6 +69,22 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Texture:
+    """A 2D array of rgba32float texels that a kernel leaves for the next; devices reuse equal ones."""
+
+    name: str
+    width: int
+    height: int
+    layers: int
+
+    def needs(self) -> Iterator[tuple[int, str, str]]:
+        """Yield (need, limit, what) of each limit that it must respect."""
+        yield max(self.width, self.height), "max-texture-dimension-2d", f"texels along a side of {self.name}"
+        yield self.layers, "max-texture-array-layers", f"layers of {self.name}"
+        yield 16 * self.width * self.height * self.layers, "max-buffer-size", f"bytes in {self.name}"
+
+
+@dataclass(frozen=True)
 class Specialisation:
     """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
 
@@ -98,6 +114,8 @@ class Kernel:
     summary: ClassVar[str]
     a_vector_axis: ClassVar[str] = ""  # along which axis the kernel can read A as vec4: "m", "k" or "any"
     b_vector_axis: ClassVar[str] = ""  # likewise B: "k", "n" or "any"; such a kernel writes C as vec4, too
+    binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; a bias only if there is one
+    writes: ClassVar[str] = "c"
 
     @property
     def template(self) -> str:
@@ -126,9 +144,23 @@ class Kernel:
         return 0
 
     @property
+    def before(self) -> tuple[Kernel, ...]:
+        """Kernels that run first, each in a dispatch of its own, and leave this one what it reads."""
+        return ()
+
+    def textures(self, problem: Problem) -> tuple[Texture, ...]:
+        """Return what the kernels before leave to this one."""
+        del problem
+        return ()
+
+    @property
     def grid(self) -> Grid:
         """How workgroups cover C."""
         return Grid()
+
+    def dispatch(self, problem: Problem) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z)."""
+        return self.grid.dispatch(problem)
 
     @property
     def inner_step(self) -> int:
@@ -201,14 +233,15 @@ class Kernel:
             (z, "max-compute-workgroup-size-z", "invocations along z"),
             (self.workgroup_bytes, "max-compute-workgroup-storage-size", "bytes of workgroup memory"),
             (binding, "max-storage-buffer-binding-size", "bytes in one binding"),
-            (max(self.grid.dispatch(problem)), "max-compute-workgroups-per-dimension", "workgroups in one dimension"),
+            (max(self.dispatch(problem)), "max-compute-workgroups-per-dimension", "workgroups in one dimension"),
+            *(need for texture in self.textures(problem) for need in texture.needs()),
         ]
         for need, limit, what in needs:
             if need > device.limit(limit):
                 return f"needs {need:,} {what}, {device.name} has {device.limit(limit):,}"
         if device.loop_limit and self.iterations(problem) > device.loop_limit:
             return f"needs {self.iterations(problem):,} loop iterations, {device.name} stops at {device.loop_limit:,}"
-        return None
+        return next(filter(None, (kernel._beyond_limits(problem, device) for kernel in self.before)), None)
 
     def specialise(self, problem: Problem) -> Specialisation:
         """Return the template choices that fit `problem`."""

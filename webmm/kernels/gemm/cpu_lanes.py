@@ -20,7 +20,7 @@ class CpuLanes(Kernel):
     b_vector_axis = "n"
 
     lanes: int = tunable(8, (4, 8), "invocations per workgroup, all of one subgroup")
-    tm: int = tunable(16, (1, 4, 8, 16), "rows of C per workgroup")
+    tm: int = tunable(32, (1, 4, 16, 32), "rows of C per workgroup")
     tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
 
     @property

@@ -1,0 +1,38 @@
+// cpu_texture: C = A·B, made for CPUs that stand in for a GPU, with B in a texture.
+//
+// Storage: A (m, k), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length is a
+// multiple of 4 and, in A, runs along k. B in a texture: texel (x, y) is B[y, 4x..4x+3] in f32, written by the dispatch
+// before (pack_b), with DEPTH rows per layer; accumulation in f32.
+// Changed from cpu_lanes: a CPU loads texels a vector register at a time, and needs no check of bounds for them, while
+// a buffer gives it one element at a time, per lane, checked. The copy is part of every call, and of its time.
+// Shapes: any, within what textures hold: 4 columns per texel along a side. Workgroup memory: none. Needs subgroups of
+// LANES lanes or more.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/lanes.wgsl" as lanes with context %}
+{% include "common/header.wgsl" %}
+
+const DEPTH: u32 = {{ kernel.depth }}u; // rows of B per layer
+
+{{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
+{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+{{ matrix.tile_origin("TM", "(LANES * TN)") }}
+    let row = row0 + lane % TM; // the row of A that this lane fetches
+    let col = col0 + lane * 4u;
+    let first_layer = workgroup.z * ((params.k + DEPTH - 1u) / DEPTH);
+{{ matrix.bases() }}
+{{ lanes.accumulators() }}
+    for (var k = 0u; k < params.k; k += 4u) {
+        let y = k % DEPTH;
+        let layer = first_layer + k / DEPTH;
+{% macro a(row) %}load_a4(a_base, {{ row }}, k){% endmacro %}
+{% macro b(kk, j) %}textureLoad(b_texture, vec2u(col / 4u{{ " + %du * LANES" % j if j }}, y{{ " + %du" % kk if kk }}), layer){% endmacro %}
+{{ lanes.multiply(a, b) }}
+    }
+{{ lanes.store() }}
+}

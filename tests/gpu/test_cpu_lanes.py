@@ -1,0 +1,170 @@
+"""The stages made for CPUs: what they share between lanes, what they leave in textures, and where they refuse."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from products import check, check_exactly, every_dtype, runs, view
+
+from webmm.choose import choose
+from webmm.kernels.base import Capabilities
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.cpu_texture import DEPTH, CpuTexture, PackB
+from webmm.naga import translate
+from webmm.problem import gemm
+from webmm.render import render
+from webmm.timing import submit
+
+both = pytest.mark.parametrize("cls", [CpuLanes, CpuTexture], ids=lambda cls: cls.name)
+LAYOUTS = [(ta, tb) for ta in (False, True) for tb in (False, True)]
+
+
+def with_lanes_of(device, cls, **settings):
+    """Return the stage with as many lanes as the device has, up to its default."""
+    return cls(lanes=min(cls().lanes, device.capabilities.subgroup_size), **settings)
+
+
+def test_the_subgroup_size_was_probed(device):
+    if "subgroup" in device.capabilities.features:
+        size = device.capabilities.subgroup_size
+        assert 4 <= size <= 128
+        assert size & (size - 1) == 0
+        assert choose(gemm(512, 512, 512), device).check(gemm(512, 512, 512), device.capabilities) is None
+    else:
+        assert device.capabilities.subgroup_size == 0
+
+
+# Whole tiles, edges in vec4, edges in single elements, several tiles each way, the smallest, the skinny.
+SHAPES = [(16, 64, 4), (32, 128, 8), (36, 68, 12), (33, 65, 5), (50, 130, 31), (1, 1, 1), (1, 300, 77), (300, 1, 77)]
+
+
+@every_dtype
+@both
+def test_layouts_and_batches(device, cls, dtype):
+    kernel = with_lanes_of(device, cls, tm=16, tn=8)
+    for (m, n, k), (ta, tb) in ((shape, layout) for shape in SHAPES for layout in LAYOUTS):
+        gaps = {"pads": (4, 8, 4), "offsets": (8, 4, 12)} if n % 4 == 0 else {"pads": (3, 1, 2), "offsets": (1, 2, 3)}
+        problem = view(m, n, k, dtype, batch=2, ta=ta, tb=tb, **gaps)
+        if runs(device, kernel, problem):
+            check(device, kernel, problem)
+
+
+@both
+def test_rows_that_lanes_share_unevenly(device, cls):
+    # Fewer rows than lanes, as many, and several per lane.
+    for lanes in (1, 2, 4, 8):
+        for tm in (1, 2, 4, 8, 16):
+            kernel = cls(lanes=lanes, tm=tm, tn=4)
+            if kernel.invalid() is None and runs(device, kernel, gemm(19, 37, 11)):
+                check(device, kernel, gemm(19, 37, 11))
+
+
+@both
+def test_k_of_100_003(device, cls):
+    for shape in ((3, 5, 100_003), (33, 66, 100_003)):
+        problem = gemm(*shape)
+        kernel = with_lanes_of(device, cls)
+        assert runs(device, kernel, problem)
+        check_exactly(device, kernel, problem)
+
+
+def test_layers_of_a_deep_b(device):
+    for k in (DEPTH - 1, DEPTH, DEPTH + 1, DEPTH + 4, 2 * DEPTH, 2 * DEPTH + 3):
+        problem = view(5, 9, k, batch=3, pads=(1, 2, 3))
+        check_exactly(device, with_lanes_of(device, CpuTexture), problem)
+
+
+def test_a_texture_that_another_product_left_is_filled_anew(device):
+    # Both products share a texture: 13 and 16 columns, 6 and 8 rows take the same texels. What is behind the smaller
+    # B must not be what the larger one left there.
+    kernel = with_lanes_of(device, CpuTexture)
+    large, small = gemm(9, 16, 8), gemm(9, 13, 6)
+    assert kernel.textures(large) == kernel.textures(small)
+    with (
+        device.array(np.full((9, 8), np.nan, np.float32)) as a,
+        device.array(np.full((8, 16), np.inf, np.float32)) as b,
+        device.empty((9, 16)) as c,
+    ):
+        device.run(kernel, large, a, b, c)
+        assert np.isnan(c.numpy()).all()
+    check(device, kernel, small)
+    check(device, kernel, large)
+
+
+def test_b_is_read_again_in_every_call(device):
+    kernel = with_lanes_of(device, CpuTexture)
+    with device.array(np.eye(8, dtype=np.float32)) as a, device.empty((8, 8)) as b, device.empty((8, 8)) as c:
+        launch = device.launch(kernel, gemm(8, 8, 8), a, b, c)
+        for value in (1.0, 2.0):
+            device.wgpu_device.queue.write_buffer(b.storage.buffer, 0, np.full((8, 8), value, np.float32))
+            submit(device, launch)
+            assert (c.numpy() == value).all()
+
+
+def test_launches_share_their_textures(device):
+    kernel, problem = with_lanes_of(device, CpuTexture), gemm(8, 12, 16)
+    with (
+        device.empty((8, 16)) as a,
+        device.empty((16, 12)) as b,
+        device.empty((8, 12)) as c,
+        device.empty((16, 12)) as d,
+    ):
+        device.launch(kernel, problem, a, b, c)
+        before = set(device._textures)
+        device.launch(kernel, problem, a, d, c)
+        assert set(device._textures) == before
+        for n in range(4, 4 * 24, 4):
+            device.launch(kernel, gemm(1, n, 1), a, b, c)
+        assert len(device._textures) <= 8
+
+
+def refusal(device, kernel, problem, **limits):
+    limited = {name.replace("_", "-"): value for name, value in limits.items()}
+    capabilities = dataclasses.replace(device.capabilities, name="it", limits=device.capabilities.limits | limited)
+    return kernel.check(problem, capabilities)
+
+
+def test_what_does_not_fit_a_texture_is_refused(device):
+    kernel = with_lanes_of(device, CpuTexture)
+    check_it = lambda problem, **limits: refusal(device, kernel, problem, **limits)  # noqa: E731
+    side = {"max_texture_dimension_2d": 8192}
+    assert check_it(gemm(1, 4 * 8192, 3), **side) is None
+    assert check_it(gemm(1, 4 * 8192 + 1, 3), **side) == "needs 8,193 texels along a side of b_texture, it has 8,192"
+    layers = {"max_texture_array_layers": 4}
+    assert check_it(gemm(1, 4, 4 * DEPTH), **layers) is None
+    assert check_it(gemm(1, 4, 4 * DEPTH + 1), **layers) == "needs 5 layers of b_texture, it has 4"
+    assert check_it(gemm(1, 4, 4, batch=5), **layers) == "needs 5 layers of b_texture, it has 4"
+    reason = check_it(gemm(4, 4096, 4096), max_buffer_size=2**26 - 1)
+    assert reason == "needs 67,108,864 bytes in b_texture, it has 67,108,863"
+    assert CpuLanes(lanes=kernel.lanes).check(gemm(1, 4 * 8192 + 1, 3), device.capabilities) is None
+
+
+@both
+def test_without_enough_lanes_it_is_refused(device, cls):
+    for have, words in ((0, "none"), (4, "4")):
+        capabilities: Capabilities = dataclasses.replace(device.capabilities, name="it", subgroup_size=have)
+        assert cls(lanes=8).check(gemm(1, 1, 1), capabilities) == f"needs subgroups of 8 lanes, it has {words}"
+
+
+def test_limits_of_the_kernels_before_count(device):
+    # The copy of B takes a row of workgroups per 8 rows of it.
+    reason = refusal(
+        device, with_lanes_of(device, CpuTexture), gemm(1, 1, 8 * 1000 + 1), max_compute_workgroups_per_dimension=1000
+    )
+    assert reason == "needs 1,001 workgroups in one dimension, it has 1,000"
+
+
+@every_dtype
+def test_the_copy_into_a_texture_is_valid_wgsl(device, dtype):
+    del device
+    for problem in (gemm(8, 8, 8, dtype=dtype), gemm(8, 7, 5, dtype=dtype, transpose_b=True)):
+        translate(render(PackB(), problem).wgsl, f"pack_b {dtype}")
+
+
+@both
+def test_tint_is_told_of_subgroups(cls):
+    tint, naga = (render(cls(), gemm(8, 8, 8), dialect) for dialect in ("tint", "naga"))
+    assert "enable subgroups;" in tint.wgsl
+    assert "subgroups" in tint.features
+    assert "enable subgroups;" not in naga.wgsl
+    assert "subgroup" in naga.features

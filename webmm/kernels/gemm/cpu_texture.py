@@ -1,0 +1,71 @@
+"""Stage 12: as stage 11, with B in a texture, which CPUs read a vector register at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.kernels.base import Kernel, Texture
+from webmm.kernels.gemm.cpu_lanes import INNER, CpuLanes
+from webmm.problem import Problem
+
+DEPTH = 8192  # rows of B per layer of the texture: what every device offers along a side
+NAME = "b_texture"
+
+
+@dataclass(frozen=True)
+class PackB(Kernel):
+    """Copy B into a texture: texel (x, y) of a layer is B[y, 4x..4x+3] in f32, zero below the last row."""
+
+    name = "pack_b"
+    summary = "B into a texture"
+    b_vector_axis = "n"
+    binds = ("b", NAME)
+    writes = NAME
+
+    @property
+    def depth(self) -> int:
+        """Rows of B per layer."""
+        return DEPTH
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Texels along x and y."""
+        return (8, 8, 1)
+
+    def textures(self, problem: Problem) -> tuple[Texture, ...]:
+        """A texel per four columns; the rows of a deep B go on in the next layer."""
+        rows, layers = -(-problem.k // INNER) * INNER, -(-problem.k // DEPTH)
+        return (Texture(NAME, -(-problem.n // 4), min(rows, DEPTH), layers * problem.batch),)
+
+    def dispatch(self, problem: Problem) -> tuple[int, int, int]:
+        """An invocation per texel."""
+        x, y, _ = self.workgroup_size
+        return -(-problem.n // (4 * x)), -(-(-(-problem.k // INNER) * INNER) // y), problem.batch
+
+    def iterations(self, problem: Problem) -> int:
+        """Return 0: it has no loop."""
+        del problem
+        return 0
+
+
+@dataclass(frozen=True)
+class CpuTexture(CpuLanes):
+    """As `cpu_lanes`; B is copied into a texture first, in every call, since it may have changed."""
+
+    name = "cpu_texture"
+    summary = "made for CPUs: B in a texture"
+    binds = ("a", NAME, "c", "bias")
+
+    @property
+    def before(self) -> tuple[Kernel, ...]:
+        """B goes into the texture."""
+        return (PackB(),)
+
+    @property
+    def depth(self) -> int:
+        """Rows of B per layer."""
+        return DEPTH
+
+    def textures(self, problem: Problem) -> tuple[Texture, ...]:
+        """B."""
+        return PackB().textures(problem)
