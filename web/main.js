@@ -37,9 +37,14 @@ export class App extends EventTarget {
     return this.device.bundle;
   }
 
-  /** @returns {Promise<Roofline>} measured once */
+  /** @returns {Promise<Roofline | null>} measured once; null where that failed */
   async roofline() {
-    return (this.#roofline ??= await this.device.roofline());
+    try {
+      return (this.#roofline ??= await this.device.roofline());
+    } catch (error) {
+      if (error instanceof DeviceLostError) throw error;
+      return null; // results stand without it
+    }
   }
 
   /** @param {string} message for those who listen to the page */

@@ -802,12 +802,22 @@ export class Device {
       const launch = { file: row.shader, label: "fma", workgroups: row.workgroups, results: row.results };
       gflops = Math.max(gflops, row.flops / (await this.#microkernel(launch, seed)) / 1e3);
     }
-    const nbytes = Math.floor(Math.min(rows.copy.nbytes, this.limits.maxStorageBufferBindingSize, this.limits.maxBufferSize) / 16) * 16;
-    const vectors = nbytes / 16;
-    const workgroups = Math.ceil(vectors / rows.copy.workgroup);
-    const copy = { file: rows.copy.shader, label: "copy", workgroups, results: vectors };
-    const best = await this.#microkernel(copy, null);
-    return { gflops, gbytes: (2 * nbytes) / best / 1e3 };
+    return { gflops, gbytes: await this.#copyRate(rows.copy) };
+  }
+
+  /** @param {RooflineRows["copy"]} row @returns {Promise<number>} 10⁹ bytes per second, read and written ones counted */
+  async #copyRate(row) {
+    let nbytes = Math.min(row.nbytes, this.limits.maxStorageBufferBindingSize, this.limits.maxBufferSize);
+    for (; ; nbytes /= 2) {
+      const vectors = Math.floor(nbytes / 16);
+      const workgroups = Math.ceil(vectors / row.workgroup);
+      try {
+        const best = await this.#microkernel({ file: row.shader, label: "copy", workgroups, results: vectors }, null);
+        return (2 * 16 * vectors) / best / 1e3;
+      } catch (error) {
+        if (!(error instanceof MemoryLimitError) || nbytes < 2 ** 24) throw error; // a phone has less to spare
+      }
+    }
   }
 
   /**
@@ -819,13 +829,14 @@ export class Device {
     const { roofline, max_workgroups } = this.bundle.index;
     const pipeline = await this.pipeline(run.file, run.label, roofline.bindings);
     const result = await this.empty([run.results, 4]);
-    const source = seed ? await this.array(seed) : await this.empty([run.results, 4]);
+    let source = null;
     try {
+      source = seed ? await this.array(seed) : await this.empty([run.results, 4]);
       const bindGroup = await this.#bind(pipeline, [source.buffer, result.buffer]);
       const y = Math.ceil(run.workgroups / max_workgroups);
       return (await this.time({ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }, COPY_WARM_UP)).best_us;
     } finally {
-      source.free();
+      source?.free();
       result.free();
     }
   }

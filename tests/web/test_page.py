@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.web.conftest import FLAGS, chromium_path
 from webmm import bundle, records
 from webmm.verify import worst_error
 
@@ -435,3 +436,57 @@ def test_theme_is_remembered(page) -> None:
     page.reload()
     page.wait_for_selector("body[data-ready]")
     assert page.evaluate(ground) == after
+
+
+# Outcomes
+
+
+@pytest.mark.parametrize(
+    ("find", "replace", "status", "words"),
+    [
+        ("fma(", "-fma(", "incorrect", "rounding explains at most"),
+        ("store_c(c_base", "store_c(c_base + 1u", "incorrect", "rounding explains at most"),
+        ("fn main(", "fn main((", "compile", "refused by the engine"),
+    ],
+)
+def test_a_bad_shader_is_found_out(open_page, find: str, replace: str, status: str, words: str) -> None:
+    page = open_page(service_workers="block")
+    page.route(
+        "**/*.wgsl",
+        lambda route: route.fulfill(body=route.fetch().text().replace(find, replace), content_type="text/wgsl"),
+    )
+    show(page, "explain")
+    page.check("#explain input[value=workgroup_2d]", force=True)
+    page.select_option("#explain-size", label="64³")
+    page.click("#explain-run")
+    assert words in wait_text(page, "#explain-outcome", f"{status}:", "GFLOP/s")
+
+
+def test_halves_round_as_numpy(page) -> None:
+    rng = np.random.default_rng(1)
+    values = np.concatenate(
+        [
+            rng.standard_normal(2000) * 10.0 ** rng.integers(-9, 6, 2000),
+            np.arange(0, 0x7C00, 7, dtype=np.uint16).view(np.float16).astype(float),
+            [0.0, -0.0, np.inf, -np.inf, 65504, 65519.99, 65520, 2.0**-24, 2.0**-25, 3 * 2.0**-25, 2.0**-14 - 2.0**-26],
+        ]
+    ).astype(np.float32)
+    with np.errstate(over="ignore"):
+        expected = values.astype(np.float16)
+    halves = page.evaluate(
+        "async (bits) => { const { toHalves, fromHalves } = await import('./webmm.js');"
+        " const halves = toHalves(new Float32Array(Uint32Array.from(bits).buffer));"
+        " return [[...halves], [...new Uint32Array(fromHalves(halves).buffer)]]; }",
+        values.view(np.uint32).tolist(),
+    )
+    np.testing.assert_array_equal(np.array(halves[0], np.uint16), expected.view(np.uint16))
+    np.testing.assert_array_equal(np.array(halves[1], np.uint32), expected.astype(np.float32).view(np.uint32))
+
+
+def test_a_browser_started_without_webgpu(playwright, open_page) -> None:
+    plain = playwright.chromium.launch(executable_path=chromium_path(), args=[*FLAGS, "--disable-features=WebGPU"])
+    page = open_page(wait=False, in_browser=plain)
+    page.wait_for_selector("#help:visible")
+    assert "needs WebGPU" in page.inner_text("#help")
+    page.context.close()
+    plain.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -49,3 +50,11 @@ def test_what_cannot_be_served(tmp_path: Path, page_folder: Path) -> None:
         serve.server(tmp_path, 0)
     with serve.server(page_folder, 0) as running, pytest.raises(ConfigError, match="choose another port"):
         serve.server(page_folder, running.server_address[1])
+
+
+def test_the_service_worker_keeps_the_whole_page(page_folder: Path) -> None:
+    text = (page_folder / "sw.js").read_text()
+    shell = set(re.findall(r'"([^"]+)"', text[text.index("const SHELL") : text.index("];")]))
+    files = {str(path.relative_to(page_folder)) for path in page_folder.rglob("*") if path.is_file()}
+    needed = {name for name in files if not name.endswith((".wgsl", ".npy")) and name != "sw.js"}
+    assert shell - {"./"} == needed - {"index.html"}

@@ -70,7 +70,8 @@ export function setup(app, root) {
     const stopped = bench.signal?.aborted;
     if (!stopped && records.some((r) => r.status === "ok")) {
       message.textContent = "Measuring this device's ceilings …";
-      await addRoofline(await app.roofline());
+      const roofline = await app.roofline();
+      if (roofline) addRoofline(roofline);
     }
     finish(Boolean(stopped));
   }
