@@ -107,16 +107,14 @@ def test_folded_grids(device, cls):
 
 def test_persistent_walks_whatever_the_number_of_workgroups(device):
     problem = view(100, 130, 20, pads=(0, 0, 2), batch=2)
-    for workgroups in (1, 2, 7, 20, 1000):
-        for group in (1, 8):
-            check_exactly(device, small(Persistent, workgroups=workgroups, group=group), problem)
+    for workgroups, group in ((1, 1), (1, 8), (7, 8), (1000, 1)):
+        check_exactly(device, small(Persistent, workgroups=workgroups, group=group), problem)
 
 
 def test_surplus_rows_of_groups(device):
     # Tiles are walked in bands of `group` rows; the last band is lower.
-    for m in (1, 32, 33, 256, 257, 300):
+    for m in (1, 33, 95, 97, 257, 300):
         for cls in (Blocked, Pipelined, Persistent):
-            check_exactly(device, small(cls), gemm(m, 70, 5))
             check_exactly(device, small(cls, group=3), gemm(m, 70, 5))
 
 

@@ -84,8 +84,11 @@ def test_every_boundary_guard_is_needed(device, cls, aligned):
     kernel, problem = small(cls), view(*sizes, pads=pads)
     text = render(kernel, problem).wgsl
     assert right(device, kernel, problem, text)
+    found = guards(text)
+    if cls is not Blocked:  # which stands for the stages that share its macros; elsewhere, the last of each kind
+        found = {(function, axis): (function, axis, guard) for function, axis, guard in found}.values()
     axes = set()
-    for function, axis, guard in guards(text):
+    for function, axis, guard in found:
         if guard[0] == "row0 >= params.m" or cls is Naive:
             continue  # surplus workgroups: see below
         missed = not right(device, kernel, problem, without(text, guard, "false"))

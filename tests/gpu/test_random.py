@@ -33,7 +33,7 @@ def runnable(device, cls):
 
 def examples(cls):
     """Return how many to draw: each is another shader, and the larger ones take a CPU a second or two to compile."""
-    return 8 if issubclass(cls, RegisterTiled) else 25 if issubclass(cls, Vectorized) else 50
+    return 6 if issubclass(cls, RegisterTiled) else 25 if issubclass(cls, Vectorized) else 50
 
 
 @every_stage
