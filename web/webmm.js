@@ -45,7 +45,7 @@ export { Checker, errorBound } from "./check.js";
  *   flags: string[], params: {size: number, members: Record<string, number>}, bindings: Binding[],
  *   timing: {warm_up: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<DType, {eps: number, tiny: number, features: string[]}>,
- *   choices: {enough_tiles: number, gpu: Choice[], cpu: Choice[]},
+ *   choices: {enough_tiles: number, tuned: (TunedRecord & {vendor: string})[], gpu: Choice[], cpu: Choice[]},
  *   roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
  *   kernels: KernelRow[], cases: {m: number, n: number, k: number, flags: Record<string, number>}[],
  * }} Index
@@ -335,9 +335,38 @@ export class DeviceArray {
 
   /** Give the memory back; freeing twice is harmless. */
   free() {
-    this.#buffer?.destroy();
+    if (this.#buffer) this.device.recycle(this.#buffer);
     this.#buffer = null;
   }
+}
+
+const POOL_BYTES = 2 ** 28; // of freed buffers that are kept for the next arrays
+const MAX_PLANS = 256;
+const MAX_GROUPS = 64; // per plan
+
+/**
+ * A kernel made ready for a problem; `groups` are its bind groups, by the buffers bound.
+ * @typedef {{pipeline: GPUComputePipeline, uniform: GPUBuffer, grid: [number, number, number],
+ *   groups: Map<string, GPUBindGroup>, proven: boolean}} Plan
+ * @typedef {{dtype: string, m: number, n: number, k: number, kernel: string, config: Config,
+ *   gflops: number | null}} TunedRecord
+ */
+
+/** @type {WeakMap<GPUBuffer, number>} */
+const numbers = new WeakMap();
+let buffersSeen = 0;
+
+/** @param {GPUBuffer} buffer @returns {number} the same for the same buffer */
+function numberOf(buffer) {
+  const known = numbers.get(buffer);
+  if (known) return known;
+  numbers.set(buffer, ++buffersSeen);
+  return buffersSeen;
+}
+
+/** @param {Problem} p */
+function nameOf(p) {
+  return `${p.m} ${p.n} ${p.k} ${p.dtype}`;
 }
 
 /** An adapter opened for computing, with its limits, compiled pipelines and arrays. */
@@ -350,6 +379,13 @@ export class Device {
   #failure = null;
   /** @type {RunRecord[]} */
   #learned = [];
+  /** @type {Map<string, Kernel>} what was chosen, by problem */
+  #choices = new Map();
+  /** @type {Map<string, Plan>} what was prepared, by kernel and problem */
+  #plans = new Map();
+  /** @type {Map<number, GPUBuffer[]>} freed buffers, by size */
+  #pool = new Map();
+  #pooled = 0; // bytes in the pool
 
   /** @param {GPU} gpu @param {GPUAdapter} adapter @param {GPUDevice} device @param {Bundle} bundle */
   constructor(gpu, adapter, device, bundle) {
@@ -454,7 +490,7 @@ export class Device {
 
   /**
    * @param {[number, number]} shape @param {DType} [dtype]
-   * @returns {Promise<DeviceArray>} zeros
+   * @returns {Promise<DeviceArray>} an array of any contents: its buffer may have served another
    */
   async empty(shape, dtype = "float32") {
     const size = roundUp(shape[0] * shape[1] * ITEM_SIZE[dtype], 16); // whole vec4
@@ -467,14 +503,35 @@ export class Device {
       }
     }
     const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+    const pooled = this.#pool.get(size)?.pop();
+    if (pooled) {
+      this.#pooled -= size;
+      return new DeviceArray(this, pooled, shape, dtype);
+    }
     const buffer = await this.#guarded(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
     return new DeviceArray(this, buffer, shape, dtype);
+  }
+
+  /**
+   * Take a freed array's buffer back. A new one costs the engine a pass that clears it, a millisecond for 64 MiB.
+   * @param {GPUBuffer} buffer
+   */
+  recycle(buffer) {
+    if (this.#pooled + buffer.size > POOL_BYTES) {
+      buffer.destroy();
+      return;
+    }
+    const same = this.#pool.get(buffer.size) ?? [];
+    same.push(buffer);
+    this.#pool.set(buffer.size, same);
+    this.#pooled += buffer.size;
   }
 
   /** @param {DeviceArray} array @returns {Promise<Matrix>} */
   async download(array) {
     const count = array.rows * array.columns;
     const bytes = await this.#read(array.buffer, roundUp(count * ITEM_SIZE[array.dtype], 4));
+    this.#report();
     const data = array.dtype === "float16" ? new Uint16Array(bytes, 0, count) : new Float32Array(bytes, 0, count);
     return new Matrix(data, array.shape, array.dtype);
   }
@@ -544,14 +601,20 @@ export class Device {
    */
   learn(records) {
     this.#learned = records.filter((r) => r.status === "ok" && r.adapter === this.info.name && r.engine === this.info.engine);
+    this.#choices.clear();
   }
 
   /** @param {Problem} p @returns {Kernel} the kernel to use where the caller does not say */
   choose(p) {
+    const known = this.#choices.get(nameOf(p));
+    if (known) return known;
     const reasons = [];
     for (const kernel of this.#candidates(p)) {
       const reason = this.reason(kernel, p);
-      if (!reason) return kernel;
+      if (!reason) {
+        this.#choices.set(nameOf(p), kernel);
+        return kernel;
+      }
       reasons.push(`${kernel.name} ${reason}`);
     }
     throw new UnsupportedError(`no kernel can compute ${p.m}×${p.n}×${p.k}: ${[...new Set(reasons)].join("; ")}`);
@@ -571,15 +634,20 @@ export class Device {
     return [...this.#tuned(p), ...filling, ...listed.filter((kernel) => !filling.includes(kernel)), ...simple];
   }
 
-  /** @param {Problem} p @returns {Kernel[]} */
+  /** @param {Problem} p @returns {Kernel[]} the nearest of what was measured here, else on another GPU of the vendor */
   #tuned(p) {
-    const distance = (/** @type {RunRecord} */ r) =>
+    const distance = (/** @type {TunedRecord} */ r) =>
       Math.abs(Math.log2(r.m / p.m)) + Math.abs(Math.log2(r.n / p.n)) + Math.abs(Math.log2(r.k / p.k));
-    const near = this.#learned.filter((r) => r.dtype === p.dtype && distance(r) <= 3);
-    near.sort((r, s) => distance(r) - distance(s) || Number(s.gflops) - Number(r.gflops));
+    const nearest = (/** @type {TunedRecord[]} */ records) =>
+      records
+        .filter((r) => r.dtype === p.dtype && distance(r) <= 3)
+        .sort((r, s) => distance(r) - distance(s) || Number(s.gflops) - Number(r.gflops))
+        .slice(0, 1);
+    const vendor = this.info.name.split(" ")[0].toLowerCase();
+    const shipped = this.bundle.index.choices.tuned.filter((r) => r.vendor === vendor);
     /** @type {Kernel[]} */
     const kernels = [];
-    for (const record of near.slice(0, 1)) {
+    for (const record of [...nearest(this.#learned), ...nearest(shipped)]) {
       try {
         kernels.push(this.bundle.kernel(record.kernel, record.config));
       } catch {
@@ -615,8 +683,12 @@ export class Device {
         : [/** @type {DeviceArray} */ (a), /** @type {DeviceArray} */ (b)];
       const c = await this.empty([p.m, p.n], p.dtype);
       if (host) mine[2] = c;
-      const launch = await this.launch(kernel, p, x, y, c);
-      await this.#guarded(kernel.name, () => this.submit(launch, 1));
+      const plan = await this.#plan(kernel, p);
+      const launch = { pipeline: plan.pipeline, bindGroup: await this.#group(plan, x, y, c), grid: plan.grid };
+      // The first time waits for the engine's verdict; later failures come with the result, or when waiting for it.
+      if (plan.proven) this.submit(launch, 1);
+      else await this.#guarded(kernel.name, () => this.submit(launch, 1));
+      plan.proven = true;
       return /** @type {T} */ (host ? await c.read() : c);
     } finally {
       for (const array of mine) array?.free();
@@ -629,6 +701,18 @@ export class Device {
    * @returns {Promise<Launch>}
    */
   async launch(kernel, p, a, b, c) {
+    const plan = await this.#plan(kernel, p);
+    return { pipeline: plan.pipeline, bindGroup: await this.#group(plan, a, b, c), grid: plan.grid };
+  }
+
+  /** @param {Kernel} kernel @param {Problem} p @returns {Plan | Promise<Plan>} all that does not depend on the arrays */
+  #plan(kernel, p) {
+    this.#alive();
+    return this.#plans.get(`${kernel.label} ${nameOf(p)}`) ?? this.#prepare(kernel, p);
+  }
+
+  /** @param {Kernel} kernel @param {Problem} p @returns {Promise<Plan>} */
+  async #prepare(kernel, p) {
     checkSizes(p);
     const reason = this.reason(kernel, p);
     if (reason) throw new UnsupportedError(`${kernel.name}: ${reason}`);
@@ -637,8 +721,26 @@ export class Device {
     if (!file) throw new UnsupportedError(`${kernel.name}: the page carries no shader for this problem`);
     const pipeline = await this.pipeline(file, kernel.label, index.bindings);
     const uniform = await this.#uniform(p);
-    const bindGroup = await this.#bind(pipeline, [uniform, a.buffer, b.buffer, c.buffer]);
-    return { pipeline, bindGroup, grid: kernel.dispatch(p, index.max_workgroups) };
+    const grid = kernel.dispatch(p, index.max_workgroups);
+    /** @type {Plan} */
+    const plan = { pipeline, uniform, grid, groups: new Map(), proven: false };
+    if (this.#plans.size >= MAX_PLANS) this.#plans.delete(/** @type {string} */ (this.#plans.keys().next().value));
+    this.#plans.set(`${kernel.label} ${nameOf(p)}`, plan);
+    return plan;
+  }
+
+  /** @param {Plan} plan @param {...DeviceArray} arrays @returns {GPUBindGroup | Promise<GPUBindGroup>} kept by buffers */
+  #group(plan, ...arrays) {
+    const buffers = arrays.map((array) => array.buffer);
+    const key = buffers.map(numberOf).join(" ");
+    const known = plan.groups.get(key);
+    if (known) return known;
+    const made = this.#bind(plan.pipeline, [plan.uniform, ...buffers]);
+    return made.then((group) => {
+      if (plan.groups.size >= MAX_GROUPS) plan.groups.clear(); // they hold on to freed buffers
+      plan.groups.set(key, group);
+      return group;
+    });
   }
 
   /** @param {Problem} p @returns {Promise<GPUBuffer>} the uniform of a dense row-major product */
@@ -711,11 +813,14 @@ export class Device {
   /** Wait until everything that was queued is done; throws what went wrong since. */
   async synchronize() {
     await this.#guarded("waiting", () => this.wgpu.queue.onSubmittedWorkDone());
-    if (this.#failure) {
-      const failure = this.#failure;
-      this.#failure = null;
-      throw new WebmmError(failure);
-    }
+    this.#report();
+  }
+
+  /** Throw what the engine reported since the last time, if anything. */
+  #report() {
+    const failure = this.#failure;
+    this.#failure = null;
+    if (failure) throw new WebmmError(failure);
   }
 
   // Timing: the rule of webmm/timing.py

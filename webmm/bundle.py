@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm import __version__, choose, roofline, timing
+from webmm import __version__, cache, choose, roofline, timing
 from webmm.dtypes import DTYPES, F32, DType
 from webmm.errors import ConfigError
 from webmm.kernels import LADDER
@@ -71,7 +71,8 @@ def stages() -> list[type[Kernel]]:
 
 def recommended(cls: type[Kernel]) -> list[Kernel]:
     """Return the configurations that are run without anyone asking: a stage's default, and what `choose` picks."""
-    chosen = [kernel for kernel in (*choose.GPU, *choose.CPU) if type(kernel) is cls]
+    tuned = (choose.kernel_of(record) for record in cache.shipped())
+    chosen = [kernel for kernel in (*choose.GPU, *choose.CPU, *tuned) if type(kernel) is cls]
     return list(dict.fromkeys([cls(), light(cls), *chosen]))
 
 
@@ -234,7 +235,15 @@ def _choices() -> dict[str, Any]:
         return [{"kernel": kernel.name, "config": kernel.config, "fitting": fitting} for kernel in kernels]
 
     cpu = [*named([light(CpuLanes)], fitting=True), *named(choose.CPU)]
-    return {"enough_tiles": choose.ENOUGH_TILES, "gpu": named(choose.GPU), "cpu": cpu}
+    tuned = [
+        {
+            "vendor": record.adapter.split()[0].lower(),
+            **{name: getattr(record, name) for name in ("dtype", "m", "n", "k", "kernel", "config", "gflops")},
+        }
+        for record in cache.shipped()
+        if choose.kernel_of(record)
+    ]
+    return {"enough_tiles": choose.ENOUGH_TILES, "gpu": named(choose.GPU), "cpu": cpu, "tuned": tuned}
 
 
 def _kernel(cls: type[Kernel], files: _Files) -> dict[str, Any]:

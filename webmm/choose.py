@@ -79,7 +79,7 @@ def _tuned(problem: Problem, device: Device) -> list[Kernel]:
 def _nearest(problem: Problem, records: Iterable[Record]) -> Kernel | None:
     near = [(distance(problem, record), record) for record in records if record.dtype == problem.dtype.name]
     for apart, record in sorted(near, key=lambda pair: pair[0]):
-        kernel = _kernel(record)
+        kernel = kernel_of(record)
         if kernel and apart <= NEAR:
             return kernel
     return None
@@ -95,7 +95,7 @@ def distance(problem: Problem, record: Record) -> float:
     return sum(abs(math.log2(mine / its)) for mine, its in pairs)
 
 
-def _kernel(record: Record) -> Kernel | None:
+def kernel_of(record: Record) -> Kernel | None:
     """Return the kernel of a record, None where this version has no such kernel or tunables."""
     try:
         kernel = KERNELS[record.kernel](**record.config)
