@@ -16,7 +16,7 @@ test: $(VENV)/dev
 	tools/ensure-browser
 	$(MAKE) lint
 	$(BIN)/webmm check
-	$(BIN)/pytest $(ARGS)
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest $(ARGS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
