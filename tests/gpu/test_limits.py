@@ -111,6 +111,12 @@ def test_persistent_walks_whatever_the_number_of_workgroups(device):
         check_exactly(device, small(Persistent, workgroups=workgroups, group=group), problem)
 
 
+def test_the_second_buffer_of_pipelined(device):
+    # Not its default, and a loop of its own, which takes two steps at once: even and odd numbers of them, the last cut.
+    for k in (1, 8, 9, 16, 17, 24, 31, 80):
+        check_exactly(device, small(Pipelined, prefetch="workgroup"), view(37, 41, k, pads=(1, 2, 3)))
+
+
 def test_surplus_rows_of_groups(device):
     # Tiles are walked in bands of `group` rows; the last band is lower.
     for m in (1, 33, 95, 97, 257, 300):
