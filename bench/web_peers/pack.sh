@@ -17,7 +17,7 @@ out=$(cd "$1" && pwd)
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
-npm ci --prefix "$here" --ignore-scripts --no-audit --no-fund >&2
+[ -d "$here/node_modules" ] || npm ci --prefix "$here" --ignore-scripts --no-audit --no-fund >&2
 
 mkdir -p "$stage/bin" "$stage/peers/node_modules"
 cp -L "$(command -v node)" "$stage/bin/node"

@@ -96,12 +96,18 @@ def write_chosen(output: Path) -> None:
         bundle.build(whole)
         index = json.loads((whole / "bundle/index.json").read_text(encoding="utf-8"))
         choices = index["choices"]
-        chosen = [*choices["gpu"], *choices["cpu"], *({"kernel": name, "config": {}} for name in ("tile_2d", "naive"))]
+        chosen = [
+            *choices["gpu"],
+            *choices["cpu"],
+            *choices["tuned"],
+            *({"kernel": name, "config": {}} for name in ("tile_2d", "naive")),
+        ]
         names: set[str] = set()
         for stage in index["kernels"]:
             default = {tunable["name"]: tunable["default"] for tunable in stage["tunables"]}
             wanted = [list({**default, **c["config"]}.values()) for c in chosen if c["kernel"] == stage["name"]]
             stage["configs"] = [row for row in stage["configs"] if row["config"] in wanted]
+            stage["light"] = 0
             names.update(file for row in stage["configs"] for file in row["shaders"].get("float32", {}).values())
         index["kernels"] = [stage for stage in index["kernels"] if stage["configs"]]
         shaders = output / "bundle/shaders"
