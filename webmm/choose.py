@@ -15,6 +15,8 @@ from webmm.errors import UnsupportedError
 from webmm.kernels import KERNELS
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.tile_2d import Tile2D
@@ -30,7 +32,8 @@ GPU: tuple[Kernel, ...] = (
     Pipelined(bm=32, bn=64, tm=4, tn=4),
     Pipelined(bm=32, bn=32, tm=4, tn=4),
 )
-# Workgroup memory is slow on a CPU: invocations of a workgroup run one after another between barriers.
+# Workgroup memory is slow on a CPU: invocations of a workgroup run one after another between barriers. These serve
+# where there are no subgroups; see made_for_cpus().
 CPU: tuple[Kernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
 
 
@@ -55,9 +58,35 @@ def choose(problem: Problem, device: Device) -> Kernel:
 
 def _portable(problem: Problem, device: Device) -> list[Kernel]:
     if device.info.kind == "cpu":
-        return list(CPU)
+        return [*made_for_cpus(problem, device.capabilities.subgroup_size), *CPU]
     filling = [kernel for kernel in GPU if kernel.grid.tiles(problem) * problem.batch >= ENOUGH_TILES] or [GPU[-1]]
     return [*filling, *GPU]
+
+
+# From how many rows of C, and multiplications, a copy of B into a texture pays: where a buffer gives four columns of B
+# at once, and where it gives them one by one. CPU time on lavapipe with 8 lanes, buffer against texture: 8.2 to 6.7 ms
+# at 512³, 90 to 55 at 1024³, 1.0 to 1.0 at 256³, 0.24 to 0.36 at 128³; 2.1 to 1.2 at 333×257×129, 0.69 to 0.41 at 129³.
+TEXTURE_PAYS, TEXTURE_PAYS_SCALARS = (128, 2**25), (64, 1)
+# From how many multiplications tiles of 32 rows are faster than those of 16 (62 to 55 ms at 1024³), which compile in
+# half the time, and in a third where nothing is aligned; there they are the faster ones, too (71 to 87 at 1023³).
+TALL_PAYS = 2**23
+
+
+def made_for_cpus(problem: Problem, lanes: int) -> list[Kernel]:
+    """Return the kernels made for CPUs whose subgroups have so many lanes; none where there are no subgroups.
+
+    Tiles are 64 columns wide, half of that where C is no wider, and no taller than C.
+    """
+    if lanes < 2:
+        return []
+    lanes, work = min(lanes, 16), problem.m * problem.n * problem.k
+    spec = CpuLanes(lanes).specialise(problem)
+    tall = lanes >= 8 and work >= TALL_PAYS and spec.vec_a and spec.vec_b and spec.vec_c
+    tm = next((rows for rows in (1, 4, 8) if problem.m <= rows), 32 if tall and problem.m > 16 else 16)
+    tn = 4 if problem.n <= 4 * lanes else 64 // lanes
+    rows, least = TEXTURE_PAYS if spec.vec_b else TEXTURE_PAYS_SCALARS
+    direct, by_texture = CpuLanes(lanes, tm, tn), CpuTexture(lanes, tm, tn)
+    return [by_texture, direct] if problem.m >= rows and work >= least else [direct]
 
 
 def _tuned(problem: Problem, device: Device) -> list[Kernel]:

@@ -41,6 +41,11 @@
 {% endfor %}
 {% endmacro %}
 
+{#
+  Written out, guards and all, which takes most of the time to compile: 1.7 s of it on Mesa 22.3.6 for 32 × 8 that hang
+  over an edge, 0.4 s for whole tiles. A loop over an array of the accumulators takes longer still (3.9 and 3.8 s): the
+  driver turns its index into a tree of selects.
+#}
 {% macro store() %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}

@@ -1,12 +1,13 @@
 """The stages made for CPUs: what they share between lanes, what they leave in textures, and where they refuse."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 from products import check, check_exactly, every_dtype, runs, view
 
-from webmm.choose import choose
+from webmm.choose import candidates, made_for_cpus
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import DEPTH, CpuTexture, PackB
@@ -29,7 +30,6 @@ def test_the_subgroup_size_was_probed(device):
         size = device.capabilities.subgroup_size
         assert 4 <= size <= 128
         assert size & (size - 1) == 0
-        assert choose(gemm(512, 512, 512), device).check(gemm(512, 512, 512), device.capabilities) is None
     else:
         assert device.capabilities.subgroup_size == 0
 
@@ -168,3 +168,23 @@ def test_tint_is_told_of_subgroups(cls):
     assert "subgroups" in tint.features
     assert "enable subgroups;" not in naga.wgsl
     assert "subgroup" in naga.features
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_what_is_chosen_for_a_cpu_can_run_there(device, lanes):
+    if device.info.kind != "cpu":
+        pytest.skip("these kernels are chosen for CPUs")
+    engine = dataclasses.replace(device.capabilities, subgroup_size=lanes)
+    for m, n, k in itertools.product((1, 3, 16, 33, 200, 1024), repeat=3):
+        for kernel in made_for_cpus(gemm(m, n, k), lanes):
+            assert kernel.check(gemm(m, n, k), engine) is None
+            assert kernel.subgroup == lanes
+    assert made_for_cpus(gemm(64, 64, 64), 0) == []
+
+
+def test_a_cpu_with_subgroups_gets_a_kernel_made_for_it(device, monkeypatch):
+    if device.info.kind != "cpu":
+        pytest.skip("these kernels are chosen for CPUs")
+    monkeypatch.setattr("webmm.choose._tuned", lambda problem, device: [])
+    chosen = {shape: type(candidates(gemm(*shape), device)[0]) for shape in [(64, 64, 64), (512, 512, 512), (99, 1, 9)]}
+    assert chosen == {(64, 64, 64): CpuLanes, (512, 512, 512): CpuTexture, (99, 1, 9): CpuTexture}
