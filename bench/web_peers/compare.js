@@ -144,7 +144,7 @@ export function table(records) {
     const fastest = Math.min(...peers.filter(Boolean));
     return ours?.[key] && Number.isFinite(fastest) ? (fastest / ours[key]).toFixed(2) : "";
   };
-  rows.push(["**webmm ÷ fastest peer**", ...sizes.map((size) => `${ratio(size, "median_us")} (${ratio(size, "best_us")})`)]);
+  rows.push(["**webmm × fastest peer**", ...sizes.map((size) => `${ratio(size, "median_us")} (${ratio(size, "best_us")})`)]);
   const device = sizes.map((size) => records.find((r) => r.clock === "timestamp" && sizeOf(r) === size));
   const kernels = sizes.map((size) => find("webmm", size));
   rows.push(["webmm's kernel", ...kernels.map((r) => (r ? `${r.kernel} ${Object.entries(r.config).map((e) => e.join("=")).join(" ")}` : ""))]);
