@@ -340,7 +340,8 @@ export class DeviceArray {
   }
 }
 
-const POOL_BYTES = 2 ** 28; // of freed buffers that are kept for the next arrays
+const POOL_BYTES = 2 ** 30; // of freed buffers that are kept for the next arrays
+const TOGETHER = 8; // dispatches per submission at most
 const MAX_PLANS = 256;
 const MAX_GROUPS = 64; // per plan
 
@@ -386,6 +387,11 @@ export class Device {
   /** @type {Map<number, GPUBuffer[]>} freed buffers, by size */
   #pool = new Map();
   #pooled = 0; // bytes in the pool
+  /** @type {GPUCommandEncoder | null} dispatches that wait to be submitted together */
+  #open = null;
+  /** @type {GPUComputePassEncoder | null} */
+  #pass = null;
+  #waiting = 0;
 
   /** @param {GPU} gpu @param {GPUAdapter} adapter @param {GPUDevice} device @param {Bundle} bundle */
   constructor(gpu, adapter, device, bundle) {
@@ -483,6 +489,7 @@ export class Device {
 
   /** @param {DeviceArray} array @param {Matrix} matrix */
   write(array, matrix) {
+    this.flush(); // what was queued before reads what was there before
     let data = matrix.data;
     if (data.byteLength % 4) data = Uint16Array.from([...data, 0]); // copies are whole words
     this.wgpu.queue.writeBuffer(array.buffer, 0, data.buffer, data.byteOffset, data.byteLength);
@@ -508,8 +515,22 @@ export class Device {
       this.#pooled -= size;
       return new DeviceArray(this, pooled, shape, dtype);
     }
-    const buffer = await this.#guarded(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
-    return new DeviceArray(this, buffer, shape, dtype);
+    const create = () => this.#guarded(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
+    try {
+      return new DeviceArray(this, await create(), shape, dtype);
+    } catch (error) {
+      if (!(error instanceof MemoryLimitError) || !this.#pooled) throw error;
+      this.#drain(); // what is kept for reuse may be what is missing
+      return new DeviceArray(this, await create(), shape, dtype);
+    }
+  }
+
+  /** Give the pooled buffers back to the engine. */
+  #drain() {
+    this.flush(); // they may still be in use there
+    for (const buffers of this.#pool.values()) for (const buffer of buffers) buffer.destroy();
+    this.#pool.clear();
+    this.#pooled = 0;
   }
 
   /**
@@ -518,6 +539,7 @@ export class Device {
    */
   recycle(buffer) {
     if (this.#pooled + buffer.size > POOL_BYTES) {
+      this.flush(); // it may still be in use there
       buffer.destroy();
       return;
     }
@@ -543,6 +565,7 @@ export class Device {
     );
     try {
       return await this.#guarded("downloading", async () => {
+        this.flush();
         const encoder = this.wgpu.createCommandEncoder();
         encoder.copyBufferToBuffer(buffer, 0, staging, 0, size);
         this.wgpu.queue.submit([encoder.finish()]);
@@ -643,7 +666,7 @@ export class Device {
         .filter((r) => r.dtype === p.dtype && distance(r) <= 3)
         .sort((r, s) => distance(r) - distance(s) || Number(s.gflops) - Number(r.gflops))
         .slice(0, 1);
-    const vendor = this.info.name.split(" ")[0].toLowerCase();
+    const vendor = (this.info.vendor || this.info.name.split(" ")[0]).toLowerCase();
     const shipped = this.bundle.index.choices.tuned.filter((r) => r.vendor === vendor);
     /** @type {Kernel[]} */
     const kernels = [];
@@ -686,7 +709,7 @@ export class Device {
       const plan = await this.#plan(kernel, p);
       const launch = { pipeline: plan.pipeline, bindGroup: await this.#group(plan, x, y, c), grid: plan.grid };
       // The first time waits for the engine's verdict; later failures come with the result, or when waiting for it.
-      if (plan.proven) this.submit(launch, 1);
+      if (plan.proven) this.#queue(launch);
       else await this.#guarded(kernel.name, () => this.submit(launch, 1));
       plan.proven = true;
       return /** @type {T} */ (host ? await c.read() : c);
@@ -805,13 +828,41 @@ export class Device {
 
   /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */
   submit(launch, count) {
+    this.flush();
     const encoder = this.wgpu.createCommandEncoder();
     for (let i = 0; i < count; i++) encode(encoder, launch);
     this.wgpu.queue.submit([encoder.finish()]);
   }
 
+  /**
+   * Queue a dispatch. A submission of its own would cost the device some 12 µs (H200): those of one turn of the event loop,
+   * or eight of them, go together.
+   * @param {Launch} launch
+   */
+  #queue(launch) {
+    if (!this.#pass) {
+      this.#open = this.wgpu.createCommandEncoder();
+      this.#pass = this.#open.beginComputePass();
+      setTimeout(() => this.flush());
+    }
+    dispatch(this.#pass, launch);
+    this.#waiting += 1;
+    if (this.#waiting === TOGETHER) this.flush();
+  }
+
+  /** Submit what is queued. Happens by itself at the end of the event loop's turn, and before anything that depends on it. */
+  flush() {
+    if (!this.#open || !this.#pass) return;
+    const encoder = this.#open;
+    this.#pass.end();
+    this.#open = this.#pass = null;
+    this.#waiting = 0;
+    if (!this.#loss) this.wgpu.queue.submit([encoder.finish()]);
+  }
+
   /** Wait until everything that was queued is done; throws what went wrong since. */
   async synchronize() {
+    this.flush();
     await this.#guarded("waiting", () => this.wgpu.queue.onSubmittedWorkDone());
     this.#report();
   }
@@ -965,10 +1016,15 @@ export class Device {
 /** @param {GPUCommandEncoder} encoder @param {Launch} launch @param {GPUComputePassTimestampWrites} [timestampWrites] */
 function encode(encoder, launch, timestampWrites) {
   const pass = encoder.beginComputePass(timestampWrites ? { timestampWrites } : {});
+  dispatch(pass, launch);
+  pass.end();
+}
+
+/** @param {GPUComputePassEncoder} pass @param {Launch} launch */
+function dispatch(pass, launch) {
   pass.setPipeline(launch.pipeline);
   pass.setBindGroup(0, launch.bindGroup);
   pass.dispatchWorkgroups(...launch.grid);
-  pass.end();
 }
 
 /**
@@ -1000,9 +1056,10 @@ function summary(seconds, clock) {
 
 /** @param {number[]} seconds @returns {boolean} whether the clock is too coarse for such samples */
 function isCoarse(seconds) {
-  const tick = 1e-4;
-  const rounded = seconds.every((s) => Math.abs(s / tick - Math.round(s / tick)) < 1e-6);
-  return seconds.some((s) => s <= 0) || (rounded && Math.min(...seconds) < 50 * tick);
+  // Chromium rounds to 0.1 ms, Dawn drops the last 16 bits of a nanosecond count.
+  const rounded = [1e-4, 2 ** 16 * 1e-9].some((tick) =>
+    Math.min(...seconds) < 50 * tick && seconds.every((s) => Math.abs(s / tick - Math.round(s / tick)) < 1e-6));
+  return seconds.some((s) => s <= 0) || rounded;
 }
 
 /** @param {GPUDeviceLostInfo} info */

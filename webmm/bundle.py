@@ -241,7 +241,7 @@ def _choices() -> dict[str, Any]:
             **{name: getattr(record, name) for name in ("dtype", "m", "n", "k", "kernel", "config", "gflops")},
         }
         for record in cache.shipped()
-        if choose.kernel_of(record)
+        if choose.kernel_of(record) and not choose.native(record)
     ]
     return {"enough_tiles": choose.ENOUGH_TILES, "gpu": named(choose.GPU), "cpu": cpu, "tuned": tuned}
 

@@ -96,8 +96,8 @@ def _tuned(problem: Problem, device: Device) -> list[Kernel]:
     vendor = adapter.split()[0]
     groups = (
         [record for record in user if record.adapter == adapter],
-        [record for record in cache.shipped() if record.adapter == adapter],
-        [record for record in [*user, *cache.shipped()] if record.adapter.split()[:1] == [vendor]],
+        [record for record in cache.shipped() if record.adapter == adapter and native(record)],
+        [record for record in [*user, *cache.shipped()] if record.adapter.split()[:1] == [vendor] and native(record)],
     )
     for group in groups:
         kernel = _nearest(problem, group)
@@ -113,6 +113,11 @@ def _nearest(problem: Problem, records: Iterable[Record]) -> Kernel | None:
         if kernel and apart <= NEAR:
             return kernel
     return None
+
+
+def native(record: Record) -> bool:
+    """Tell whether wgpu ran it: browsers' engines make other code of a shader, for which other tiles are best."""
+    return record.engine.startswith("wgpu")
 
 
 def distance(problem: Problem, record: Record) -> float:

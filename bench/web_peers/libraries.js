@@ -29,7 +29,10 @@ async function webmm(host, config = {}) {
     name: "webmm",
     version: device.bundle.index.version,
     device,
-    done: () => device.wgpu.queue.onSubmittedWorkDone(),
+    done: () => {
+      device.flush();
+      return device.wgpu.queue.onSubmittedWorkDone();
+    },
     async product(a, b) {
       const [x, y] = [await device.array(a), await device.array(b)];
       const problem = { m: a.rows, n: b.columns, k: a.columns, dtype: "float32" };
