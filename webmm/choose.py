@@ -58,7 +58,10 @@ def choose(problem: Problem, device: Device) -> Kernel:
 
 def _portable(problem: Problem, device: Device) -> list[Kernel]:
     if device.info.kind == "cpu":
-        return [*made_for_cpus(problem, device.capabilities.subgroup_size), *CPU]
+        lanes = device.capabilities.subgroup_size
+        # SwiftShader, which has four lanes, takes minutes and gigabytes to compile their boundary checks.
+        made = [k for k in made_for_cpus(problem, lanes) if lanes > 4 or not _ragged(k, problem)]
+        return [*made, *CPU]
     filling = [kernel for kernel in GPU if kernel.grid.tiles(problem) * problem.batch >= ENOUGH_TILES] or [GPU[-1]]
     return [*filling, *GPU]
 
@@ -71,6 +74,11 @@ TEXTURE_PAYS, TEXTURE_PAYS_SCALARS = (128, 2**25), (64, 1)
 # half the time, and in a third where nothing is aligned; there they are the faster ones, too (71 to 87 at 1023³), but
 # for a C of few columns (2.1 to 1.9 at 1024×1×1024).
 TALL_PAYS = 2**20
+
+
+def _ragged(kernel: Kernel, problem: Problem) -> bool:
+    spec = kernel.specialise(problem)
+    return spec.edge_m or spec.edge_n or spec.edge_k
 
 
 def made_for_cpus(problem: Problem, lanes: int) -> list[Kernel]:
