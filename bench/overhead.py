@@ -32,7 +32,7 @@ def main() -> None:
         gpu = device.wgpu_device
         shader = render(kernel, problem)
         pipeline = device.compile(shader.wgsl, "direct", shader.bindings)
-        uniform = gpu.create_buffer_with_data(data=params_bytes(problem), usage="UNIFORM")
+        uniform = gpu.create_buffer_with_data(data=params_bytes(kernel, problem), usage="UNIFORM")
         group = device.bind(pipeline, [uniform, *(x.storage.buffer for x in (a, b, c))])
         grid = kernel.grid.dispatch(problem)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from webmm import __version__
-from webmm.problem import Problem
+from webmm.problem import Gemm
 from webmm.records import Record
 from webmm.timing import WARM_UP, Timing, sample_count
 from webmm.verify import Checker, bound
@@ -27,7 +27,7 @@ def available() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def cublas(problem: Problem, checker: Checker, peak_gflops: float) -> Record:
+def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
     """Return cuBLAS's record for a dense row-major `problem`, with TF32 off, replayed from a CUDA graph."""
     import torch
 

@@ -16,7 +16,7 @@ from webmm.dtypes import DType, dtype_of
 from webmm.epilogues import ACTIVATIONS, activation_name
 from webmm.errors import ProblemError
 from webmm.plan import batch_axes, broadcast_shape, matrix_operand, problems
-from webmm.problem import Problem
+from webmm.problem import Gemm
 
 Operandish = Array | ArrayLike
 
@@ -201,7 +201,7 @@ def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _
     operands = [matrix_operand(x) for x in (a, b, c)]
     assert all(operands), "made readable above"
     left, right, out = (operand for operand in operands if operand)
-    template = Problem(
+    template = Gemm(
         *(c.shape[-2], c.shape[-1], a.shape[-1], 1),
         *(a.dtype, c.dtype),
         *(left, right, out),
@@ -212,7 +212,7 @@ def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _
         activation=epilogue.activation,
     )
     for problem in problems(template, batch_axes(a, b, c)):
-        temporary.device.run(choose(problem, temporary.device), problem, a, b, c, bias)
+        temporary.device.run(choose(problem, temporary.device), problem, a, b, c, *([bias] if bias is not None else []))
 
 
 def _without_inner(c: Array, epilogue: _Epilogue) -> None:

@@ -15,8 +15,8 @@ from webmm.array import Array
 from webmm.device import Device
 from webmm.dtypes import F32
 from webmm.errors import ShaderError, UnsupportedError, WebmmError
-from webmm.kernels.base import Kernel
-from webmm.problem import Problem, gemm
+from webmm.kernels.gemm.base import GemmKernel
+from webmm.problem import Gemm, gemm
 from webmm.records import Record, Status
 from webmm.verify import Checker, bound
 
@@ -46,13 +46,13 @@ def default_sizes(ceiling: roofline.Roofline) -> list[int]:
 class Operands:
     """One problem's matrices, on both sides."""
 
-    problem: Problem
+    problem: Gemm
     checker: Checker
     a: Array
     b: Array
 
     @classmethod
-    def random(cls, device: Device, problem: Problem) -> Operands:
+    def random(cls, device: Device, problem: Gemm) -> Operands:
         """Draw A and B uniformly from [-0.5, 0.5), always the same."""
         rng = np.random.default_rng(0)
         dtype = problem.dtype.numpy
@@ -66,13 +66,13 @@ class Bench:
     """Kernels × sizes on a device. A case is left out, and said so, where one run would outlast `budget`/40 seconds."""
 
     device: Device
-    kernels: Sequence[Kernel]
+    kernels: Sequence[GemmKernel]
     sizes: Sequence[tuple[int, int, int]]
     dtype: str = "float32"
     budget: float = 60.0
     ceiling: roofline.Roofline | None = None
     on_progress: Callable[[Progress], object] = lambda progress: None
-    _rates: dict[Kernel, float] = field(default_factory=dict)  # operations per second, of the last size
+    _rates: dict[GemmKernel, float] = field(default_factory=dict)  # operations per second, of the last size
 
     def run(self) -> Iterator[Record]:
         """Yield a record for NumPy and each kernel, size by size, smallest first."""
@@ -97,12 +97,12 @@ class Bench:
                 yield self._case(kernel, operands, spent)
                 done += 1
 
-    def _tell(self, name: str, problem: Problem, done: int, total: int, start: float) -> None:
+    def _tell(self, name: str, problem: Gemm, done: int, total: int, start: float) -> None:
         spent = time.perf_counter() - start
         left = spent / done * (total - done) if done else self.budget
         self.on_progress(Progress(f"{name} {problem}", done, total, min(left, max(0.0, self.budget - spent))))
 
-    def _case(self, kernel: Kernel, operands: Operands, spent: float) -> Record:
+    def _case(self, kernel: GemmKernel, operands: Operands, spent: float) -> Record:
         problem = operands.problem
         if spent + CASE_OVERHEAD > self.budget:
             return record_of(self.device, problem, kernel, "skipped", f"the budget of {self.budget:.0f} s is used up")
@@ -116,7 +116,7 @@ class Bench:
             self._rates[kernel] = problem.flops / record.median_us * 1e6
         return record
 
-    def _too_slow(self, kernel: Kernel, problem: Problem) -> str | None:
+    def _too_slow(self, kernel: GemmKernel, problem: Gemm) -> str | None:
         limit = self.budget / 40
         rate = self._rates.get(kernel) or self._probe(kernel, problem)
         predicted = problem.flops / rate
@@ -127,7 +127,7 @@ class Bench:
             f"the limit is {limit:.1f} s (--budget raises it)"
         )
 
-    def _probe(self, kernel: Kernel, problem: Problem) -> float:
+    def _probe(self, kernel: GemmKernel, problem: Gemm) -> float:
         """Return the rate on a growing cube, until a run takes 20 ms or the cube is as large as the problem."""
         n, rate = 64, 1.0
         size = round((problem.m * problem.n * problem.k) ** (1 / 3))
@@ -159,7 +159,7 @@ class Bench:
 
 def measure(
     device: Device,
-    kernel: Kernel,
+    kernel: GemmKernel,
     operands: Operands,
     ceiling: roofline.Roofline | None = None,
     warm_up: float = timing.WARM_UP,
@@ -179,7 +179,7 @@ def measure(
 
 
 def _measure(
-    device: Device, kernel: Kernel, operands: Operands, ceiling: roofline.Roofline | None, warm_up: float
+    device: Device, kernel: GemmKernel, operands: Operands, ceiling: roofline.Roofline | None, warm_up: float
 ) -> Record:
     problem = operands.problem
     poison = np.full((problem.m, problem.n), np.nan, problem.out_dtype.numpy)  # an element left out shows
@@ -196,8 +196,8 @@ def _measure(
 
 def record_of(
     device: Device,
-    problem: Problem,
-    kernel: Kernel | None,
+    problem: Gemm,
+    kernel: GemmKernel | None,
     status: Status = "ok",
     reason: str | None = None,
     *,

@@ -22,16 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm import __version__, cache, choose, roofline, timing
-from webmm.dtypes import DTYPES, F32, DType
+from webmm.dtypes import F32, FLOATS, DType
 from webmm.errors import ConfigError
 from webmm.kernels import LADDER
-from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, Specialisation
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS
+from webmm.kernels.gemm.base import GemmKernel, GemmParams, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.params import layout
-from webmm.problem import Problem, gemm
+from webmm.problem import Gemm, gemm
 from webmm.records import SCHEMA as RECORDS
-from webmm.render import ENTRY_POINT, GemmParams, Shader, environment, render, tidy
+from webmm.render import ENTRY_POINT, Shader, environment, render, tidy
 
 SCHEMA = "webmm.bundle/1"
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
@@ -57,26 +58,26 @@ def web_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "web"
 
 
-def light(cls: type[Kernel]) -> Kernel:
+def light(cls: type[GemmKernel]) -> GemmKernel:
     """Return the configuration of a stage that the page runs on a software adapter."""
     if issubclass(cls, CpuLanes):
         return cls(lanes=4)  # SwiftShader's subgroups
     return cls(**LIGHT) if issubclass(cls, RegisterTiled) else cls()
 
 
-def stages() -> list[type[Kernel]]:
+def stages() -> list[type[GemmKernel]]:
     """Return the stages that the page can run: those of one dispatch."""
     return [cls for cls in LADDER if not cls().before]
 
 
-def recommended(cls: type[Kernel]) -> list[Kernel]:
+def recommended(cls: type[GemmKernel]) -> list[GemmKernel]:
     """Return the configurations that are run without anyone asking: a stage's default, and what `choose` picks."""
     tuned = (choose.kernel_of(record) for record in cache.shipped())
     chosen = [kernel for kernel in (*choose.GPU, *choose.CPU, *tuned) if type(kernel) is cls]
     return list(dict.fromkeys([cls(), light(cls), *chosen]))
 
 
-def configurations(cls: type[Kernel]) -> list[Kernel]:
+def configurations(cls: type[GemmKernel]) -> list[GemmKernel]:
     """Return every configuration of a stage that the page offers, the recommended ones first."""
     default = cls().config
     candidates = {f.name: f.metadata["candidates"] for f in dataclasses.fields(cls)}
@@ -98,7 +99,7 @@ def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def problems(kernel: Kernel, dtype: DType, every: bool) -> Iterator[Problem]:
+def problems(kernel: GemmKernel, dtype: DType, every: bool) -> Iterator[Gemm]:
     """Yield a problem for each specialisation: every one there is, or what fits, whole vectors at edges, and the rest.
 
     Lengths of 4 tiles fit; 4 more hang over an edge in whole vectors; 1 more in single elements.
@@ -165,7 +166,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
         "params": _params(),
         "bindings": [dataclasses.asdict(b) for b in render(LADDER[0](), gemm(1, 1, 1), "tint").bindings],
         "timing": _timing(),
-        "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in DTYPES.values()},
+        "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
         "choices": _choices(),
         "roofline": _roofline(files),
         "kernels": [_kernel(cls, files) for cls in stages()],
@@ -231,7 +232,7 @@ def _choices() -> dict[str, Any]:
     There it is taken only where tiles fit: compiling its boundary checks takes longer than most products.
     """
 
-    def named(kernels: Iterable[Kernel], fitting: bool = False) -> list[dict[str, Any]]:
+    def named(kernels: Iterable[GemmKernel], fitting: bool = False) -> list[dict[str, Any]]:
         return [{"kernel": kernel.name, "config": kernel.config, "fitting": fitting} for kernel in kernels]
 
     cpu = [*named([light(CpuLanes)], fitting=True), *named(choose.CPU)]
@@ -246,7 +247,7 @@ def _choices() -> dict[str, Any]:
     return {"enough_tiles": choose.ENOUGH_TILES, "gpu": named(choose.GPU), "cpu": cpu, "tuned": tuned}
 
 
-def _kernel(cls: type[Kernel], files: _Files) -> dict[str, Any]:
+def _kernel(cls: type[GemmKernel], files: _Files) -> dict[str, Any]:
     default = cls()
     return {
         "name": cls.name,
@@ -262,7 +263,7 @@ def _kernel(cls: type[Kernel], files: _Files) -> dict[str, Any]:
     }
 
 
-def _config(kernel: Kernel, files: _Files) -> dict[str, Any]:
+def _config(kernel: GemmKernel, files: _Files) -> dict[str, Any]:
     main = kernel in recommended(type(kernel))
     grid = kernel.grid
     return {
@@ -274,14 +275,12 @@ def _config(kernel: Kernel, files: _Files) -> dict[str, Any]:
         "features": sorted(render(kernel, gemm(4, 4, 4), "tint").features),
         "subgroup": kernel.subgroup,
         "shaders": {
-            dtype.name: _specialisations(kernel, dtype, main, files)
-            for dtype in DTYPES.values()
-            if main or dtype == F32
+            dtype.name: _specialisations(kernel, dtype, main, files) for dtype in FLOATS if main or dtype == F32
         },
     }
 
 
-def _specialisations(kernel: Kernel, dtype: DType, every: bool, files: _Files) -> dict[str, str]:
+def _specialisations(kernel: GemmKernel, dtype: DType, every: bool, files: _Files) -> dict[str, str]:
     """Return which file serves which flags; only one name per content and per flags that matter."""
     served: dict[str, str] = {}
     for problem in problems(kernel, dtype, every):
@@ -291,12 +290,12 @@ def _specialisations(kernel: Kernel, dtype: DType, every: bool, files: _Files) -
     return served
 
 
-def shader(kernel: Kernel, problem: Problem) -> Shader:
+def shader(kernel: GemmKernel, problem: Gemm) -> Shader:
     """Return what the page runs for `problem`, where the bundle holds its very specialisation."""
     return render(kernel, problem, "tint")
 
 
-def changed(kernel: Kernel) -> str:
+def changed(kernel: GemmKernel) -> str:
     """Return what a stage says, in its template's header, of the step from the stage before."""
     words: list[str] = []
     for line in render(kernel, gemm(4, 4, 4), "tint").wgsl.splitlines():

@@ -13,39 +13,40 @@ from webmm import cache
 from webmm.device import Device
 from webmm.errors import UnsupportedError
 from webmm.kernels import KERNELS
-from webmm.kernels.base import Kernel
+from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.tile_2d import Tile2D
-from webmm.problem import Problem
+from webmm.problem import Gemm
 from webmm.records import Record
 
 NEAR = 3.0  # a record serves problems whose sizes differ by at most a factor of 2³ in all
 
 # Large tiles reuse more, small ones fill the machine: the first that yields enough of them is taken.
 ENOUGH_TILES = 128
-GPU: tuple[Kernel, ...] = (
+GPU: tuple[GemmKernel, ...] = (
     Pipelined(bm=64, bn=128),
     Pipelined(bm=32, bn=64, tm=4, tn=4),
     Pipelined(bm=32, bn=32, tm=4, tn=4),
 )
 # Workgroup memory is slow on a CPU: invocations of a workgroup run one after another between barriers. These serve
 # where there are no subgroups; see made_for_cpus().
-CPU: tuple[Kernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
+CPU: tuple[GemmKernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
 
 
-def candidates(problem: Problem, device: Device) -> list[Kernel]:
+def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
     """Return the kernels that are worth running for `problem` on `device`, best first."""
     return list(dict.fromkeys([*_tuned(problem, device), *_portable(problem, device), Tile2D(), Naive()]))
 
 
-def choose(problem: Problem, device: Device) -> Kernel:
+def choose(problem: Gemm, device: Device) -> GemmKernel:
     """Return the first candidate that can run; raises UnsupportedError with the reasons if none can."""
-    if problem in device.choices:
-        return device.choices[problem]
+    known: GemmKernel | None = device.choices.get(problem)
+    if known is not None:
+        return known
     reasons = []
     for kernel in candidates(problem, device):
         reason = kernel.check(problem, device.capabilities)
@@ -56,7 +57,7 @@ def choose(problem: Problem, device: Device) -> Kernel:
     raise UnsupportedError(f"no kernel can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")
 
 
-def _portable(problem: Problem, device: Device) -> list[Kernel]:
+def _portable(problem: Gemm, device: Device) -> list[GemmKernel]:
     if device.info.kind == "cpu":
         lanes = device.capabilities.subgroup_size
         # SwiftShader, which has four lanes, takes minutes and gigabytes to compile their boundary checks.
@@ -76,12 +77,12 @@ TEXTURE_PAYS, TEXTURE_PAYS_SCALARS = (128, 2**25), (64, 1)
 TALL_PAYS = 2**20
 
 
-def _ragged(kernel: Kernel, problem: Problem) -> bool:
+def _ragged(kernel: GemmKernel, problem: Gemm) -> bool:
     spec = kernel.specialise(problem)
     return spec.edge_m or spec.edge_n or spec.edge_k
 
 
-def made_for_cpus(problem: Problem, lanes: int) -> list[Kernel]:
+def made_for_cpus(problem: Gemm, lanes: int) -> list[GemmKernel]:
     """Return the kernels made for CPUs whose subgroups have so many lanes; none where there are no subgroups.
 
     Tiles are 64 columns wide, half of that where C is no wider, and no taller than C.
@@ -98,7 +99,7 @@ def made_for_cpus(problem: Problem, lanes: int) -> list[Kernel]:
     return [by_texture, direct] if problem.m >= rows and work >= least else [direct]
 
 
-def _tuned(problem: Problem, device: Device) -> list[Kernel]:
+def _tuned(problem: Gemm, device: Device) -> list[GemmKernel]:
     """Return the nearest tuned kernel: of this very adapter, else of another one by its vendor."""
     user, adapter = cache.load(), device.info.name
     vendor = adapter.split()[0]
@@ -114,7 +115,7 @@ def _tuned(problem: Problem, device: Device) -> list[Kernel]:
     return []
 
 
-def _nearest(problem: Problem, records: Iterable[Record]) -> Kernel | None:
+def _nearest(problem: Gemm, records: Iterable[Record]) -> GemmKernel | None:
     near = [(distance(problem, record), record) for record in records if record.dtype == problem.dtype.name]
     for apart, record in sorted(near, key=lambda pair: pair[0]):
         kernel = kernel_of(record)
@@ -128,7 +129,7 @@ def native(record: Record) -> bool:
     return record.engine.startswith("wgpu")
 
 
-def distance(problem: Problem, record: Record) -> float:
+def distance(problem: Gemm, record: Record) -> float:
     """Return by how many doublings the sizes of `record` and `problem` differ; a batch counts as more rows."""
     pairs = (
         (problem.m * problem.batch, record.m * record.batch),
@@ -138,7 +139,7 @@ def distance(problem: Problem, record: Record) -> float:
     return sum(abs(math.log2(mine / its)) for mine, its in pairs)
 
 
-def kernel_of(record: Record) -> Kernel | None:
+def kernel_of(record: Record) -> GemmKernel | None:
     """Return the kernel of a record, None where this version has no such kernel or tunables."""
     try:
         kernel = KERNELS[record.kernel](**record.config)

@@ -28,9 +28,9 @@ from webmm.errors import (
     WebmmError,
     numbered,
 )
-from webmm.kernels.base import Kernel, Texture
+from webmm.kernels.base import Binding, Kernel, Scratch, Texture
 from webmm.problem import Problem
-from webmm.render import ENTRY_POINT, Binding, Shader, params_bytes, render
+from webmm.render import ENTRY_POINT, Shader, params_bytes, render
 from webmm.staging import Staging
 from webmm.subgroups import subgroup_size
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_LAUNCHES = 256  # prepared launches kept per device
-MAX_TEXTURES = 8  # and textures between their dispatches, shared by all launches
+MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by all launches
 STORAGE_USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 T = TypeVar("T")
@@ -81,9 +81,9 @@ class Device:
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
-        self._textures: OrderedDict[Texture, Any] = OrderedDict()
+        self._scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
         self._lock = threading.RLock()
-        self.choices: dict[Problem, Kernel] = {}  # what was chosen for a problem; clear it where better is known
+        self.choices: dict[Problem, Any] = {}  # what was chosen for a problem; clear it where better is known
         self.compilations = 0
         self.capabilities = dataclasses.replace(self.capabilities, subgroup_size=subgroup_size(self))
 
@@ -210,16 +210,13 @@ class Device:
 
     # Dispatch
 
-    def launch(
-        self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array, bias: Array | None = None
-    ) -> Launch:
-        """Return `kernel` made ready to compute `problem` from `a`, `b`, `bias` into `c`; the same call is made once.
+    def launch(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> Launch:
+        """Return `kernel` made ready to compute `problem` with an array for each of `problem.buffers()`, in that order.
 
-        `problem` says where in the buffers the matrices lie: the arrays' own shapes and offsets do not matter. Raises
-        UnsupportedError where the kernel cannot run here, ShaderError where the engine refuses it, and ProblemError for
-        arrays that are too small or of another dtype or device.
+        The same call is made once. `problem` says where in the buffers the operands lie: the arrays' own shapes and
+        offsets do not matter. Raises UnsupportedError where the kernel cannot run here, ShaderError where the engine
+        refuses it, and ProblemError for arrays that are too small or of another dtype or device.
         """
-        arrays = (a, b, c) if bias is None else (a, b, c, bias)
         storages = tuple(array.storage for array in arrays)
         key = (kernel, problem, *(storage.uid for storage in storages))
         with self._lock:
@@ -227,7 +224,7 @@ class Device:
             if found is not None:
                 self._launches.move_to_end(key)
                 return found
-            self._check_arrays(problem, a, b, c, bias)
+            self._check_arrays(problem, arrays)
             if reason := kernel.check(problem, self.capabilities):
                 raise UnsupportedError(f"{kernel.name}: {reason}")
             launch = self._prepare(kernel, problem, storages)
@@ -238,17 +235,18 @@ class Device:
                 self._launches.popitem(last=False)
             return launch
 
-    def _prepare(self, kernel: Kernel, problem: Problem, storages: tuple[Storage, ...]) -> Launch:
-        resources = {"params": self._uniform(params_bytes(problem))}
-        resources |= {name: storage.buffer for name, storage in zip(("a", "b", "c", "bias"), storages, strict=False)}
-        resources |= {texture.name: self._texture(texture) for texture in kernel.textures(problem)}
+    def _prepare(self, kernel: Kernel[Any], problem: Problem, storages: tuple[Storage, ...]) -> Launch:
+        extents = problem.buffers()
+        resources = {extent.name: storage.buffer for extent, storage in zip(extents, storages, strict=True)}
+        resources |= {left.name: self._left(left) for left in kernel.scratch(problem)}
         *before, launch = (self._dispatch(step, problem, resources) for step in (*kernel.before, kernel))
         return dataclasses.replace(launch, before=tuple(before)) if before else launch
 
-    def _dispatch(self, kernel: Kernel, problem: Problem, resources: dict[str, Any]) -> Launch:
+    def _dispatch(self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any]) -> Launch:
         shader = render(kernel, problem)
         pipeline = self.pipeline(shader)
-        group = self.bind(pipeline, [resources[binding.name] for binding in shader.bindings])
+        uniform = self._uniform(params_bytes(kernel, problem))
+        group = self.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])
         return Launch(pipeline, group, kernel.dispatch(problem))
 
     def bind(self, pipeline: Any, resources: list[Any]) -> Any:
@@ -267,42 +265,45 @@ class Device:
                 ],
             )
 
-    def _texture(self, texture: Texture) -> Any:
-        """Return a view of a texture like this; launches share it, since each fills it before it reads it."""
-        if texture not in self._textures:
-            with _driver_errors(f"allocating a texture of {texture.width}x{texture.height}x{texture.layers}"):
-                created = self.wgpu_device.create_texture(
-                    label=texture.name,
-                    size=(texture.width, texture.height, texture.layers),
-                    format="rgba32float",
-                    usage=wgpu.TextureUsage.STORAGE_BINDING,
-                )
-                self._textures[texture] = created.create_view(dimension="2d-array")
-            if len(self._textures) > MAX_TEXTURES:
-                self._textures.popitem(last=False)
-        self._textures.move_to_end(texture)
-        return self._textures[texture]
+    def _left(self, left: Texture | Scratch) -> Any:
+        """Return a buffer or a view of a texture like this; launches share it: each fills it before it reads it."""
+        if left not in self._scratch:
+            with _driver_errors(f"allocating {left}"):
+                self._scratch[left] = self._texture(left) if isinstance(left, Texture) else self._buffer(left.nbytes)
+            if len(self._scratch) > MAX_SCRATCH:
+                self._scratch.popitem(last=False)
+        self._scratch.move_to_end(left)
+        return self._scratch[left]
 
-    def _check_arrays(self, problem: Problem, a: Array, b: Array, c: Array, bias: Array | None) -> None:
-        needed = [
-            (name, array, operand.end(rows, columns, problem.batch))
-            for array, (name, operand, rows, columns) in zip((a, b, c), problem.operands(), strict=True)
-        ]
-        if (bias is not None) != bool(problem.bias):
-            raise ProblemError(f"the problem has {problem.bias or 'no'} bias, and {bias!r} was given")
-        if bias is not None:
-            length = problem.n if problem.bias == "column" else problem.m
-            needed.append(("bias", bias, problem.bias_offset + length))
-        for name, array, end in needed:
-            dtype = problem.out_dtype if name == "C" else problem.dtype
+    def _texture(self, texture: Texture) -> Any:
+        created = self.wgpu_device.create_texture(
+            label=texture.name,
+            size=(texture.width, texture.height, texture.layers),
+            format="rgba32float",
+            usage=wgpu.TextureUsage.STORAGE_BINDING,
+        )
+        return created.create_view(dimension="2d-array")
+
+    def _check_arrays(self, problem: Problem, arrays: tuple[Array, ...]) -> None:
+        extents = problem.buffers()
+        if len(arrays) != len(extents):
+            names = ", ".join(extent.name for extent in extents)
+            raise ProblemError(f"the problem needs {len(extents)} arrays ({names}), {len(arrays)} were given")
+        for extent, array in zip(extents, arrays, strict=True):
+            name, dtype = extent.name, extent.dtype
             if array.device is not self:
                 raise ProblemError(f"{name} lives on another device; copy it here with device.array(x.numpy())")
             if array.dtype != dtype:
                 raise ProblemError(f"{name} is {array.dtype.name}, the problem says {dtype.name}")
-            if array.capacity < end:
-                raise ProblemError(f"{name} has {array.capacity:,} elements, the problem {problem} reaches to {end:,}")
-        if c.storage in (a.storage, b.storage, bias.storage if bias is not None else None):
-            raise ProblemError("C shares its buffer with an operand, which it would overwrite; use another array")
+            if array.capacity < extent.end:
+                raise ProblemError(
+                    f"{name} has {array.capacity:,} elements, the problem {problem} reaches to {extent.end:,}"
+                )
+        for extent, array in zip(extents, arrays, strict=True):
+            if extent.written and sum(array.storage is other.storage for other in arrays) > 1:
+                raise ProblemError(
+                    f"{extent.name} shares its buffer with an operand, which it would overwrite; use another array"
+                )
 
     def _uniform(self, data: bytes) -> Any:
         """Return a uniform buffer that holds `data`; equal ones are shared."""
@@ -313,10 +314,10 @@ class Device:
                 self._uniforms.popitem(last=False)
         return self._uniforms[data]
 
-    def run(self, kernel: Kernel, problem: Problem, a: Array, b: Array, c: Array, bias: Array | None = None) -> None:
-        """Queue `kernel` to compute `problem` from `a`, `b` and `bias` into `c`; raises as `launch()` does."""
+    def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
+        """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does."""
         with self._lock, _driver_errors(kernel.name):
-            launch = self.launch(kernel, problem, a, b, c, bias)
+            launch = self.launch(kernel, problem, *arrays)
             encoder = self.wgpu_device.create_command_encoder()
             compute_pass = encoder.begin_compute_pass()
             launch.encode(compute_pass)
@@ -341,7 +342,7 @@ class Device:
         """Give the device back; its arrays and pipelines are gone."""
         with self._lock:
             self._launches.clear()
-            self._textures.clear()
+            self._scratch.clear()
             self._uniforms.clear()
             self._pipelines.clear()
             self.wgpu_device.destroy()

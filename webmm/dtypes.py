@@ -1,4 +1,4 @@
-"""The element types that matrices are stored in: one row each."""
+"""The element types that arrays are stored in: one row each."""
 
 from __future__ import annotations
 
@@ -30,8 +30,16 @@ class DType:
 F32 = DType("float32", "f32", 4, 2.0**-23, 2.0**-149)
 F16 = DType("float16", "f16", 2, 2.0**-10, 2.0**-24, frozenset({"shader-f16"}))
 
-DTYPES = {dtype.name: dtype for dtype in (F32, F16)}
-_ALIASES = {dtype.wgsl: dtype for dtype in DTYPES.values()}
+# Integers lie in buffers as NumPy stores them; shaders read those of eight bits four to a u32.
+I32 = DType("int32", "i32", 4, 0.0, 0.0)
+U32 = DType("uint32", "u32", 4, 0.0, 0.0)
+I8 = DType("int8", "u32", 1, 0.0, 0.0)
+U8 = DType("uint8", "u32", 1, 0.0, 0.0)
+
+FLOATS = (F32, F16)
+INTEGERS = (I32, U32, I8, U8)
+DTYPES = {dtype.name: dtype for dtype in (*FLOATS, *INTEGERS)}
+_ALIASES = {dtype.wgsl: dtype for dtype in FLOATS}
 
 
 def dtype_of(spec: DType | DTypeLike | str) -> DType:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from webmm.dtypes import DTYPES
+from webmm.dtypes import FLOATS
 from webmm.errors import ConfigError, ShaderError
 from webmm.kernels import LADDER
 from webmm.kernels.base import LOOP_LIMIT
@@ -85,7 +85,7 @@ def every_shader() -> Iterator[Check]:
     """Yield each stage × dtype × layout: on a shape that tiles divide, one that they do not, and one of long K."""
     shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}
     for kernel, dtype, (a, b), (words, shape) in itertools.product(
-        LADDER, DTYPES.values(), itertools.product("nt", repeat=2), shapes.items()
+        LADDER, FLOATS, itertools.product("nt", repeat=2), shapes.items()
     ):
         problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
         for step in (*kernel().before, kernel()):

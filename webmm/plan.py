@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from webmm.array import Array
 from webmm.kernels.base import MAX_WORKGROUPS
-from webmm.problem import Operand, Problem
+from webmm.problem import Gemm, Operand
 
 
 def matrix_operand(x: Array) -> Operand | None:
@@ -46,7 +46,7 @@ def batch_axes(a: Array, b: Array, c: Array) -> list[Axis]:
     return axes
 
 
-def problems(template: Problem, axes: list[Axis]) -> Iterator[Problem]:
+def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
     """Yield the problems that make up a batch of `template`, one dispatch each.
 
     The last axis becomes the batch of a dispatch, or more rows where all its matrices meet the same B.
@@ -68,7 +68,7 @@ def problems(template: Problem, axes: list[Axis]) -> Iterator[Problem]:
             yield replace(base, batch=min(MAX_WORKGROUPS, last.count - first), a=a, b=b, c=c)
 
 
-def foldable(problem: Problem, axis: Axis) -> bool:
+def foldable(problem: Gemm, axis: Axis) -> bool:
     """Tell whether the batch along `axis` is one tall product: B is shared, A and C run on without a gap."""
     step_a, step_b, step_c = axis.strides
     return (

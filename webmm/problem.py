@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
-from webmm.dtypes import F32, DType, dtype_of
+from webmm.dtypes import F32, FLOATS, DType, dtype_of
 from webmm.epilogues import activation_name
 from webmm.errors import ProblemError
 
 BIASES = ("", "row", "column")
 INDEX_LIMIT = 2**32  # shaders index storage with u32
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A buffer that a problem needs: its name in shaders, element type, and one past the last element it reaches."""
+
+    name: str
+    dtype: DType
+    end: int
+    written: bool = False
+
+
+class Problem(ABC):
+    """Something to compute. Subclasses are frozen dataclasses, checked on construction."""
+
+    op: ClassVar[str]
+
+    @abstractmethod
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return the buffers, in the order in which arrays are given to `Device.run()`."""
+
+    @property
+    @abstractmethod
+    def flops(self) -> int:
+        """Arithmetic operations."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> int:
+        """Bytes that must move at least: each operand read once, the result written once."""
+
+    @property
+    def features(self) -> frozenset[str]:
+        """WebGPU features that storing these element types needs."""
+        return frozenset().union(*(extent.dtype.features for extent in self.buffers()))
 
 
 @dataclass(frozen=True)
@@ -37,7 +74,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Gemm(Problem):
     """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
 
     `bias` is "" for none, "column" for a vector of n elements, one per column of C, or "row" for one of m; it starts at
@@ -58,9 +95,14 @@ class Problem:
     bias: str = ""
     bias_offset: int = 0
     activation: str = ""
-    op: str = "gemm"
+
+    op: ClassVar[str] = "gemm"
 
     def __post_init__(self) -> None:
+        for dtype in (self.dtype, self.out_dtype):
+            if dtype not in FLOATS:
+                names = ", ".join(x.name for x in FLOATS)
+                raise ProblemError(f"dtype {dtype.name} is not supported by products of floats; cast to one of {names}")
         for name in ("m", "n", "k", "batch"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -82,6 +124,14 @@ class Problem:
             ("C", self.c, self.m, self.n),
         )
 
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return A, B and C, and the bias if there is one."""
+        ends = [operand.end(rows, columns, self.batch) for _, operand, rows, columns in self.operands()]
+        dtypes = (self.dtype, self.dtype, self.out_dtype)
+        matrices = [Extent(*each) for each in zip("abc", dtypes, ends, (False, False, True), strict=True)]
+        length = self.n if self.bias == "column" else self.m
+        return (*matrices, *([Extent("bias", self.dtype, self.bias_offset + length)] if self.bias else []))
+
     @property
     def flops(self) -> int:
         """Floating-point operations: a multiplication and an addition each."""
@@ -92,11 +142,6 @@ class Problem:
         """Bytes that must move at least: each operand read once, the result written once."""
         inputs = (self.m * self.k + self.k * self.n) * self.dtype.itemsize
         return (inputs + self.m * self.n * self.out_dtype.itemsize) * self.batch
-
-    @property
-    def features(self) -> frozenset[str]:
-        """WebGPU features that storing these element types needs."""
-        return self.dtype.features | self.out_dtype.features
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
@@ -112,14 +157,14 @@ def gemm(
     batch: int = 1,
     transpose_a: bool = False,
     transpose_b: bool = False,
-) -> Problem:
+) -> Gemm:
     """Return the problem C (m, n) = A (m, k) · B (k, n) on dense row-major matrices.
 
     With `transpose_a` A is stored as (k, m), with `transpose_b` B as (n, k). Raises ProblemError for a size below 1, an
     unsupported dtype, or an operand of more than 2^32 elements.
     """
     dtype = dtype_of(dtype)
-    return Problem(
+    return Gemm(
         m,
         n,
         k,

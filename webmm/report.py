@@ -22,7 +22,7 @@ from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import LADDER
-from webmm.kernels.base import Kernel
+from webmm.kernels.gemm.base import GemmKernel
 from webmm.problem import gemm
 from webmm.records import Record
 from webmm.tuner import Step, Worker, tune
@@ -79,7 +79,7 @@ def describe(wanted: str | None) -> str:
 
 def run_bench(
     wanted: str | None,
-    kernels: list[Kernel],
+    kernels: list[GemmKernel],
     sizes: list[tuple[int, int, int]] | None,
     dtype: str,
     budget: float,
@@ -134,7 +134,7 @@ def run_tune(wanted: str | None, sizes: list[tuple[int, int, int]], dtype: str, 
     return outcomes
 
 
-def _verdict(found: list[Record], default: Kernel) -> str:
+def _verdict(found: list[Record], default: GemmKernel) -> str:
     best = fastest(found)
     if not best:
         return "nothing ran: " + "; ".join(sorted({_first_line(record) for record in found}))
@@ -208,7 +208,7 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
     return "\n".join(lines)
 
 
-def multiply_files(a_path: Path, b_path: Path, output: Path, kernel: Kernel | None, wanted: str | None) -> str:
+def multiply_files(a_path: Path, b_path: Path, output: Path, kernel: GemmKernel | None, wanted: str | None) -> str:
     """Write A·B of two .npy files to `output` and return a line about it.
 
     Raises ProblemError for files that are no such matrices or do not fit together, ConfigError where `output` cannot be

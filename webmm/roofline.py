@@ -10,8 +10,8 @@ import numpy as np
 
 from webmm.array import Array
 from webmm.device import Device, Launch
-from webmm.kernels.base import MAX_WORKGROUPS
-from webmm.render import Binding, environment, tidy
+from webmm.kernels.base import MAX_WORKGROUPS, Binding
+from webmm.render import environment, tidy
 from webmm.timing import time_launch
 
 BINDINGS = (

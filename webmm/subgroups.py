@@ -11,7 +11,8 @@ import numpy as np
 import wgpu
 
 from webmm.errors import WebmmError
-from webmm.render import Binding, environment, tidy
+from webmm.kernels.base import Binding
+from webmm.render import environment, tidy
 
 if TYPE_CHECKING:
     from webmm.device import Device

@@ -25,10 +25,10 @@ from webmm.choose import candidates
 from webmm.device import Device
 from webmm.errors import WebmmError
 from webmm.kernels import LADDER, configure
-from webmm.kernels.base import Kernel
+from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.naive import Naive
-from webmm.problem import Problem, gemm
+from webmm.problem import Gemm, gemm
 from webmm.records import Record
 
 # (seconds of warm-up, share of the budget used up when it ends) per round
@@ -137,11 +137,11 @@ class Step:
 
 def tune(
     device: Device,
-    problem: Problem,
+    problem: Gemm,
     budget: float,
     *,
     worker: Worker,
-    first: Sequence[Kernel] = (),
+    first: Sequence[GemmKernel] = (),
     on_step: Callable[[Step], object] = lambda step: None,
 ) -> list[Record]:
     """Return a record of every candidate tried for `problem`, the longest timed ones last, within `budget` seconds.
@@ -152,7 +152,7 @@ def tune(
     field = list(dict.fromkeys([*first, *drawn(device, problem)]))
     records: list[Record] = []
     for warm_up, share in ROUNDS:
-        survivors: list[tuple[float, Kernel]] = []
+        survivors: list[tuple[float, GemmKernel]] = []
         for done, kernel in enumerate(field):
             left = start + budget - time.perf_counter()
             if left <= (1 - share) * budget and (survivors or left <= 0):
@@ -167,7 +167,7 @@ def tune(
     return records
 
 
-def _outcome(device: Device, problem: Problem, kernel: Kernel, warm_up: float, worker: Worker) -> Record:
+def _outcome(device: Device, problem: Gemm, kernel: GemmKernel, warm_up: float, worker: Worker) -> Record:
     sizes = (problem.m, problem.n, problem.k)
     outcome = worker.measure(Job(kernel.name, kernel.config, sizes, problem.dtype.name, warm_up))
     if isinstance(outcome, Record):
@@ -176,7 +176,7 @@ def _outcome(device: Device, problem: Problem, kernel: Kernel, warm_up: float, w
     return record_of(device, problem, kernel, status, reason)  # type: ignore[arg-type]
 
 
-def drawn(device: Device, problem: Problem) -> Iterator[Kernel]:
+def drawn(device: Device, problem: Gemm) -> Iterator[GemmKernel]:
     """Yield what to try: the likely choices, then a spread of each eligible stage's space, the same every time."""
     likely = [k for k in candidates(problem, device) if k.check(problem, device.capabilities) is None]
     yield from likely
@@ -195,7 +195,7 @@ def drawn(device: Device, problem: Problem) -> Iterator[Kernel]:
                 count += 1
 
 
-def worthwhile(kernel: Kernel, device: Device) -> bool:
+def worthwhile(kernel: GemmKernel, device: Device) -> bool:
     """Tell whether a candidate has a chance: on GPUs, loops that are not written out never won (bench/README.md)."""
     if not isinstance(kernel, RegisterTiled) or device.info.kind == "cpu":
         return True

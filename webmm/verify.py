@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.dtypes import F32, DType
-from webmm.problem import Problem
+from webmm.problem import Gemm
 
 FULL_CHECK = 2**33  # multiply-adds up to which every element is checked; above, whole rows and columns are
 SAMPLED = 128  # rows and columns checked then
@@ -23,7 +23,7 @@ SAMPLED = 128  # rows and columns checked then
 Floats = NDArray[np.float64]
 
 
-def bound(problem: Problem) -> float:
+def bound(problem: Gemm) -> float:
     """Return the largest error, as a multiple of |A|·|B|, that rounding can explain."""
     out = problem.out_dtype
     return problem.k * F32.eps + (out.eps if out != F32 else 0.0)
@@ -53,7 +53,7 @@ def worst_error(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType 
 class Checker:
     """The operands of one product and which part of it to compare."""
 
-    problem: Problem
+    problem: Gemm
     a: NDArray[Any]
     b: NDArray[Any]
 

@@ -14,7 +14,7 @@ from webmm.dtypes import F32, dtype_of
 from webmm.errors import UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.blocked import RegisterTiled
-from webmm.problem import Operand, Problem
+from webmm.problem import Gemm, Operand
 from webmm.verify import bound, worst_error
 
 UNTOUCHED = -4096.0  # f16 has it, and no product here is as large
@@ -137,7 +137,7 @@ def view(m, n, k, dtype="float32", *, batch=1, ta=False, tb=False, pads=(0, 0, 0
         # Matrices of a batch lie a padded row apart, too.
         operands.append(Operand(inner + pad, (outer + bool(pad)) * (inner + pad), offset, transposed))
     dtype = dtype_of(dtype)
-    return Problem(m, n, k, batch, dtype, dtype if out_dtype is None else dtype_of(out_dtype), *operands)
+    return Gemm(m, n, k, batch, dtype, dtype if out_dtype is None else dtype_of(out_dtype), *operands)
 
 
 def small(cls, **settings):

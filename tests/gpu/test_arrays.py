@@ -134,11 +134,11 @@ def test_arrays_that_are_too_small_or_of_another_type_are_refused(device):
     with device.empty((6,)) as six, device.empty((5,)) as five, device.empty((6,), "float16") as halves:
         # A is 2×3, B 3×2, C 2×2
         device.run(Naive(), gemm(2, 2, 3), six, six, five)
-        with pytest.raises(ProblemError, match="B has 5 elements, the problem 2x2x3 reaches to 6"):
+        with pytest.raises(ProblemError, match="b has 5 elements, the problem 2x2x3 reaches to 6"):
             device.run(Naive(), gemm(2, 2, 3), six, five, five)
-        with pytest.raises(ProblemError, match="A has 5 elements"):
+        with pytest.raises(ProblemError, match="a has 5 elements"):
             device.run(Naive(), gemm(2, 2, 3), five, six, six)
-        with pytest.raises(ProblemError, match="C is float16, the problem says float32"):
+        with pytest.raises(ProblemError, match="c is float16, the problem says float32"):
             device.run(Naive(), gemm(2, 2, 3), six, six, halves)
 
 

@@ -79,7 +79,7 @@ def test_a_texture_that_another_product_left_is_filled_anew(device):
     # B must not be what the larger one left there.
     kernel = with_lanes_of(device, CpuTexture)
     large, small = gemm(9, 16, 8), gemm(9, 13, 6)
-    assert kernel.textures(large) == kernel.textures(small)
+    assert kernel.scratch(large) == kernel.scratch(small)
     with (
         device.array(np.full((9, 8), np.nan, np.float32)) as a,
         device.array(np.full((8, 16), np.inf, np.float32)) as b,
@@ -110,12 +110,12 @@ def test_launches_share_their_textures(device):
         device.empty((16, 12)) as d,
     ):
         device.launch(kernel, problem, a, b, c)
-        before = set(device._textures)
+        before = set(device._scratch)
         device.launch(kernel, problem, a, d, c)
-        assert set(device._textures) == before
+        assert set(device._scratch) == before
         for n in range(4, 4 * 24, 4):
             device.launch(kernel, gemm(1, n, 1), a, b, c)
-        assert len(device._textures) <= 8
+        assert len(device._scratch) <= 8
 
 
 def refusal(device, kernel, problem, **limits):

@@ -9,9 +9,10 @@ import wgpu
 
 from webmm.device import Launch
 from webmm.dtypes import F32 as FLOAT
+from webmm.kernels.base import Binding
+from webmm.kernels.gemm.base import GemmParams
 from webmm.params import F32, I32, U32, Vec2F, Vec2U, Vec3F, Vec3U, Vec4F, Vec4U, layout, pack, wgsl_struct
-from webmm.problem import Operand, Problem
-from webmm.render import Binding, GemmParams
+from webmm.problem import Gemm, Operand
 from webmm.timing import submit
 
 
@@ -59,7 +60,7 @@ VALUES = [
     Vec3AfterVec3((1, 2, 3), (4, 5, 6), (7.5, 8.5)),
     Ascending(1, (2, 3), (4, 5, 6), (7, 8, 9, 10), 11.5),
     Descending((1.5, 2.5, 3.5, 4.5), (5.5, 6.5, 7.5), (8.5, 9.5), -10),
-    GemmParams.of(Problem(2, 3, 4, 5, FLOAT, FLOAT, Operand(6, 7, 8), Operand(9, 10, 11), Operand(12, 13, 14))),
+    GemmParams.of(Gemm(2, 3, 4, 5, FLOAT, FLOAT, Operand(6, 7, 8), Operand(9, 10, 11), Operand(12, 13, 14))),
 ]
 
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from webmm import bundle, choose, timing
-from webmm.dtypes import DTYPES
+from webmm.dtypes import FLOATS
 from webmm.errors import ConfigError
 from webmm.kernels import KERNELS
+from webmm.kernels.gemm.base import GemmParams
 from webmm.params import layout
 from webmm.problem import gemm
-from webmm.render import GemmParams, render
+from webmm.render import render
 
 SHAPES = ((1, 1, 1), (64, 64, 64), (1024, 1024, 1024), (333, 257, 129), (100, 100, 100), (7, 512, 33), (2, 3, 70_000))
 
@@ -40,7 +41,7 @@ def served(index: dict[str, Any], row: dict[str, Any], dtype: str, flags: int) -
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in FLOATS])
 def test_recommended_kernels_are_what_python_runs(
     page: Path, index: dict[str, Any], shape: tuple[int, int, int], dtype: str
 ) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, LADDER, configure, kernel_class
-from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, Grid, Kernel, tunable
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, tunable
+from webmm.kernels.gemm.base import GemmKernel, Grid
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.naive import Naive
@@ -64,7 +65,7 @@ def test_every_stage_has_a_template_of_its_name_and_valid_defaults(cls):
 
 
 @dataclass(frozen=True)
-class Odd(Kernel):
+class Odd(GemmKernel):
     name = "odd"
     summary = "for this test"
 

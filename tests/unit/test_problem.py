@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from webmm.dtypes import DTYPES, F16, F32, dtype_of
+from webmm.dtypes import DTYPES, F16, F32, FLOATS, INTEGERS, dtype_of
 from webmm.errors import ProblemError
-from webmm.problem import Operand, Problem, gemm
+from webmm.problem import Gemm, Operand, gemm
 
 
 @pytest.mark.parametrize("name", ["m", "n", "k", "batch"])
@@ -69,7 +69,7 @@ def test_operands_past_32_bit_indices_are_refused():
     with pytest.raises(ProblemError, match=r"C spans 4,295,032,832 elements.*split"):
         gemm(2**16 + 1, 2**16, 1)
     with pytest.raises(ProblemError, match="A spans"):
-        Problem(1, 1, 1, 1, F32, F32, a=Operand(1, offset=2**32), b=Operand(1), c=Operand(1))
+        Gemm(1, 1, 1, 1, F32, F32, a=Operand(1, offset=2**32), b=Operand(1), c=Operand(1))
 
 
 def test_work_is_counted_over_the_batch():
@@ -81,8 +81,10 @@ def test_work_is_counted_over_the_batch():
 
 def test_dtypes_agree_with_numpy():
     for name, dtype in DTYPES.items():
-        info = np.finfo(name)
-        assert (dtype.name, dtype.itemsize, dtype.numpy) == (name, info.dtype.itemsize, info.dtype)
+        assert (dtype.name, dtype.itemsize) == (name, dtype.numpy.itemsize)
+    for dtype in FLOATS:
+        info = np.finfo(dtype.name)
+        assert dtype.numpy == info.dtype
         assert dtype.eps == info.eps
         assert dtype.tiny == float(info.smallest_subnormal)
 
@@ -92,10 +94,17 @@ def test_dtype_has_many_spellings(spec):
     assert dtype_of(spec) is F16
 
 
-@pytest.mark.parametrize("spec", ["float64", np.int32, object, "complex64", bool, ">f8"])
+@pytest.mark.parametrize("spec", ["float64", np.int64, object, "complex64", bool, ">f8"])
 def test_unsupported_dtypes_say_what_to_cast_to(spec):
     with pytest.raises(ProblemError, match="cast to one of float32, float16"):
         dtype_of(spec)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.name)
+def test_integers_are_stored_and_not_multiplied_as_floats(dtype):
+    assert dtype_of(dtype.name) is dtype
+    with pytest.raises(ProblemError, match="cast to one of float32, float16"):
+        gemm(1, 1, 1, dtype=dtype)
 
 
 @pytest.mark.parametrize("spec", ["float99", 3.5])

@@ -8,11 +8,12 @@ import pytest
 from webmm import params
 from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, LADDER
+from webmm.kernels.gemm.base import GemmParams
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.problem import gemm
-from webmm.render import GemmParams, environment, grid_rule, params_bytes, render, tidy
+from webmm.render import environment, params_bytes, render, tidy
 
 stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
 LAYOUTS = [
@@ -171,16 +172,16 @@ def test_shader_tells_another_host_all_it_needs(cls):
 
 
 def test_grid_rule_in_words():
-    assert grid_rule(KERNELS["naive"]().grid)["rule"].startswith(
-        "count = ceil(m / 1) * ceil(n / 1); y = ceil(count / 65535)"
+    assert (
+        KERNELS["naive"]().grid.rule()["rule"].startswith("count = ceil(m / 1) * ceil(n / 1); y = ceil(count / 65535)")
     )
-    assert grid_rule(KERNELS["workgroup_1d"]().grid)["rule"].startswith("count = ceil(m*n / 256);")
-    rule = grid_rule(KERNELS["persistent"](workgroups=500).grid)["rule"]
+    assert KERNELS["workgroup_1d"]().grid.rule()["rule"].startswith("count = ceil(m*n / 256);")
+    rule = KERNELS["persistent"](workgroups=500).grid.rule()["rule"]
     assert "min(ceil(m / 64) * ceil(n / 128), 500)" in rule
 
 
 def test_uniform_holds_the_problem():
     problem = gemm(2, 3, 4, batch=5, transpose_a=True)
-    words = [int.from_bytes(params_bytes(problem)[i : i + 4], "little") for i in range(0, 48, 4)]
+    words = [int.from_bytes(params_bytes(Blocked(), problem)[i : i + 4], "little") for i in range(0, 48, 4)]
     assert words == [2, 3, 4, 2, 3, 3, 0, 0, 0, 8, 12, 6]
     assert GemmParams.of(problem).lda == 2

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from webmm.errors import ConfigError
-from webmm.kernels.base import Kernel
+from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
@@ -21,7 +21,7 @@ from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 
 # In the order of the ladder: each stage changes one thing about the one before it.
-LADDER: tuple[type[Kernel], ...] = (
+LADDER: tuple[type[GemmKernel], ...] = (
     Naive,
     Workgroup1D,
     Workgroup2D,
@@ -35,17 +35,17 @@ LADDER: tuple[type[Kernel], ...] = (
     CpuLanes,
     CpuTexture,
 )
-KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in LADDER}
+KERNELS: dict[str, type[GemmKernel]] = {kernel.name: kernel for kernel in LADDER}
 
 
-def kernel_class(name: str) -> type[Kernel]:
+def kernel_class(name: str) -> type[GemmKernel]:
     """Return the kernel class called `name`; raises ConfigError for an unknown one, listing those that exist."""
     if name not in KERNELS:
         raise ConfigError(f"unknown kernel {name!r}; choose from {', '.join(KERNELS)}")
     return KERNELS[name]
 
 
-def configure(name: str, settings: Mapping[str, str]) -> Kernel:
+def configure(name: str, settings: Mapping[str, str]) -> GemmKernel:
     """Return the kernel called `name` with tunables set from text, such as {"bm": "64"}.
 
     Raises ConfigError for an unknown kernel or tunable, and for a value that is not one of the field's type.

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from webmm.errors import ConfigError
 from webmm.problem import Problem
 
 # Mesa's lavapipe (seen in 22.3.6) silently leaves a loop once the loops of an invocation have run this often in all.
 LOOP_LIMIT = 65_535
-LONG_K_STEP = 16  # steps that a template writes out per iteration where single steps would reach that limit
 MAX_WORKGROUPS = 65_535  # per dimension: WebGPU's guaranteed limit, and what every engine offers
+
+P = TypeVar("P", bound=Problem)
+K = TypeVar("K", bound="Kernel[Any]")
 
 
 def tunable(default: Any, candidates: tuple[Any, ...], doc: str) -> Any:
@@ -41,31 +44,21 @@ class Capabilities:
 
 
 @dataclass(frozen=True)
-class Grid:
-    """How many workgroups cover C: tiles of (tile_m, tile_n), or runs of `elements` of the flattened C.
+class Binding:
+    """One binding of group 0: its number, name, WGSL type, and WebGPU buffer type or storage texture access."""
 
-    Workgroups are numbered along x, then y; z is the batch. With `at_most` they are no more than that, and each
-    walks over several tiles.
-    """
+    binding: int
+    name: str
+    type: str
+    wgsl_type: str
 
-    tile_m: int = 1
-    tile_n: int = 1
-    elements: int = 0
-    at_most: int = 0
 
-    def tiles(self, problem: Problem) -> int:
-        """Return the number of tiles of one matrix of the batch."""
-        if self.elements:
-            return _ceil_div(problem.m * problem.n, self.elements)
-        return _ceil_div(problem.m, self.tile_m) * _ceil_div(problem.n, self.tile_n)
+class Params(Protocol):
+    """A dataclass of 32-bit members: the uniform of a kernel, made from its problem."""
 
-    def dispatch(self, problem: Problem) -> tuple[int, int, int]:
-        """Return the workgroup counts (x, y, z), folded so that none exceeds 65,535."""
-        count = self.tiles(problem)
-        if self.at_most:
-            count = min(count, self.at_most)
-        y = _ceil_div(count, MAX_WORKGROUPS)
-        return _ceil_div(count, y), y, problem.batch
+    @classmethod
+    def of(cls, problem: Any) -> Any:
+        """Return the uniform for `problem`."""
 
 
 @dataclass(frozen=True)
@@ -85,42 +78,31 @@ class Texture:
 
 
 @dataclass(frozen=True)
-class Specialisation:
-    """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
+class Scratch:
+    """A buffer that a kernel leaves for the next; devices reuse equal ones."""
 
-    dtype: str
-    out_dtype: str
-    f16: bool
-    trans_a: bool
-    trans_b: bool
-    vec_a: bool  # A, B, C are bound as vec4: their contiguous lengths are multiples of 4
-    vec_b: bool
-    vec_c: bool
-    edge_m: bool  # the last tile hangs over the end of C's rows, its columns, or the inner dimension
-    edge_n: bool
-    edge_k: bool
-    long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
-    scaled: bool = False  # alpha is not 1
-    accumulate: bool = False  # beta is not 0
-    bias: str = ""
-    activation: str = ""
+    name: str
+    nbytes: int
+
+    def needs(self) -> Iterator[tuple[int, str, str]]:
+        """Yield (need, limit, what) of each limit that it must respect."""
+        yield self.nbytes, "max-storage-buffer-binding-size", f"bytes in {self.name}"
+        yield self.nbytes, "max-buffer-size", f"bytes in {self.name}"
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """A stage of the ladder. Subclasses add tunable fields and say how large workgroups and tiles are."""
+class Kernel(ABC, Generic[P]):
+    """A way to compute problems of class P: tunable fields beside a WGSL template of the same name."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    a_vector_axis: ClassVar[str] = ""  # along which axis the kernel can read A as vec4: "m", "k" or "any"
-    b_vector_axis: ClassVar[str] = ""  # likewise B: "k", "n" or "any"; such a kernel writes C as vec4, too
-    binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; a bias only if there is one
-    writes: ClassVar[str] = "c"
+    op: ClassVar[str]
+    params: ClassVar[type[Params]]
 
     @property
     def template(self) -> str:
         """Path of the WGSL template below `shaders/`."""
-        return f"gemm/{self.name}.wgsl"
+        return f"{self.op}/{self.name}.wgsl"
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -144,36 +126,34 @@ class Kernel:
         return 0
 
     @property
-    def before(self) -> tuple[Kernel, ...]:
+    def before(self) -> tuple[Kernel[P], ...]:
         """Kernels that run first, each in a dispatch of its own, and leave this one what it reads."""
         return ()
 
-    def textures(self, problem: Problem) -> tuple[Texture, ...]:
+    def scratch(self, problem: P) -> tuple[Texture | Scratch, ...]:
         """Return what the kernels before leave to this one."""
         del problem
         return ()
 
-    @property
-    def grid(self) -> Grid:
-        """How workgroups cover C."""
-        return Grid()
+    @abstractmethod
+    def bindings(self, spec: Any) -> Iterator[Binding]:
+        """Yield what the shader binds for the specialisation `spec`; its uniform is binding 0, these follow."""
 
-    def dispatch(self, problem: Problem) -> tuple[int, int, int]:
+    @abstractmethod
+    def dispatch(self, problem: P) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
-        return self.grid.dispatch(problem)
 
-    @property
-    def inner_step(self) -> int:
-        """How far the loop over k advances in one step."""
-        return 1
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return how `dispatch` counts, as data and in words for hosts in other languages, if at all."""
+        return None
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: P) -> int:
         """Return how often the loops of an invocation run, loops over constants aside: drivers unroll those.
 
         A loop within a loop counts once more than it runs: the pass that finds it finished counts, too.
         """
-        step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
-        return _ceil_div(problem.k, step)
+        del problem
+        return 0
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Yield (holds, reason) for what the tile sizes must satisfy on any device."""
@@ -190,7 +170,7 @@ class Kernel:
         return [(f.name, getattr(self, f.name), f.metadata["doc"]) for f in dataclasses.fields(self)]
 
     @classmethod
-    def space(cls) -> Iterator[Kernel]:
+    def space(cls: type[K]) -> Iterator[K]:
         """Yield every combination of the tunables' candidates that satisfies the constraints."""
         fields = dataclasses.fields(cls)
         for values in itertools.product(*(field.metadata["candidates"] for field in fields)):
@@ -209,7 +189,7 @@ class Kernel:
                 return f"{field.name} must be one of {', '.join(candidates)}, not {value!r}"
         return next((reason for holds, reason in self.constraints() if not holds), None)
 
-    def check(self, problem: Problem, device: Capabilities) -> str | None:
+    def check(self, problem: P, device: Capabilities) -> str | None:
         """Return why this kernel cannot compute `problem` on `device`, or None if it can."""
         if reason := self.invalid():
             return reason
@@ -220,12 +200,9 @@ class Kernel:
             return f"needs subgroups of {self.subgroup} lanes, {device.name} has {device.subgroup_size or 'none'}"
         return self._beyond_limits(problem, device)
 
-    def _beyond_limits(self, problem: Problem, device: Capabilities) -> str | None:
+    def _beyond_limits(self, problem: P, device: Capabilities) -> str | None:
         x, y, z = self.workgroup_size
-        binding = max(
-            operand.end(rows, columns, problem.batch) * (problem.out_dtype if name == "C" else problem.dtype).itemsize
-            for name, operand, rows, columns in problem.operands()
-        )
+        binding = max(extent.end * extent.dtype.itemsize for extent in problem.buffers())
         needs = [
             (self.invocations, "max-compute-invocations-per-workgroup", "invocations per workgroup"),
             (x, "max-compute-workgroup-size-x", "invocations along x"),
@@ -234,7 +211,7 @@ class Kernel:
             (self.workgroup_bytes, "max-compute-workgroup-storage-size", "bytes of workgroup memory"),
             (binding, "max-storage-buffer-binding-size", "bytes in one binding"),
             (max(self.dispatch(problem)), "max-compute-workgroups-per-dimension", "workgroups in one dimension"),
-            *(need for texture in self.textures(problem) for need in texture.needs()),
+            *(need for left in self.scratch(problem) for need in left.needs()),
         ]
         for need, limit, what in needs:
             if need > device.limit(limit):
@@ -243,34 +220,10 @@ class Kernel:
             return f"needs {self.iterations(problem):,} loop iterations, {device.name} stops at {device.loop_limit:,}"
         return next(filter(None, (kernel._beyond_limits(problem, device) for kernel in self.before)), None)
 
-    def specialise(self, problem: Problem) -> Specialisation:
-        """Return the template choices that fit `problem`."""
-        grid, p = self.grid, problem
-        contiguous_a, contiguous_b = "m" if p.a.transposed else "k", "k" if p.b.transposed else "n"
-        ragged = bool(grid.elements) and bool(p.m * p.n % grid.elements)
-        return Specialisation(
-            dtype=p.dtype.wgsl,
-            out_dtype=p.out_dtype.wgsl,
-            f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
-            trans_a=p.a.transposed,
-            trans_b=p.b.transposed,
-            vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.vectorizable(p.m, p.k),
-            vec_b=self.b_vector_axis in (contiguous_b, "any") and p.b.vectorizable(p.k, p.n),
-            vec_c=bool(self.b_vector_axis) and p.c.vectorizable(p.m, p.n),
-            edge_m=ragged or p.m % grid.tile_m != 0,
-            edge_n=ragged or p.n % grid.tile_n != 0,
-            edge_k=p.k % self.inner_step != 0,
-            long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
-            scaled=p.alpha != 1,
-            accumulate=p.beta != 0,
-            bias=p.bias,
-            activation=p.activation,
-        )
+    @abstractmethod
+    def specialise(self, problem: P) -> Hashable:
+        """Return the template choices that fit `problem`; problems that share them share a shader."""
 
     def __str__(self) -> str:
         settings = ",".join(f"{name}={value}" for name, value in self.config.items())
         return f"{self.name}({settings})" if settings else self.name
-
-
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)

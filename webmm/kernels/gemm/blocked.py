@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import Grid, Kernel, tunable
-from webmm.problem import Problem
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import GemmKernel, Grid
+from webmm.problem import Gemm
 
 
 @dataclass(frozen=True)
-class RegisterTiled(Kernel):
+class RegisterTiled(GemmKernel):
     """What the register-tiled stages share: (tm, tn) of C per invocation out of a (bm, bn) tile per workgroup."""
 
     a_vector_axis = "any"
@@ -70,7 +71,7 @@ class RegisterTiled(Kernel):
         """vec4 of B that each invocation fetches per step."""
         return self.bn * self.bk // 4 // self.invocations
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: Gemm) -> int:
         """Return how often the loops of an invocation run: over k, and over the tile where that is not written out."""
         inner = 0 if self.unroll == self.bk else self.bk // self.unroll + 1
         return super().iterations(problem) * (1 + inner)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import Grid, Kernel, tunable
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import GemmKernel, Grid
 
 INNER = 4  # inner elements per iteration: a vec4 of A
 
 
 @dataclass(frozen=True)
-class CpuLanes(Kernel):
+class CpuLanes(GemmKernel):
     """A (tm, lanes·tn) tile of C per workgroup of one subgroup, whose lanes broadcast A to each other."""
 
     name = "cpu_lanes"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import Kernel, Texture
+from webmm.kernels.base import Scratch, Texture
+from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.cpu_lanes import INNER, CpuLanes
-from webmm.problem import Problem
+from webmm.problem import Gemm
 
 DEPTH = 8192  # rows of B per layer of the texture: what every device offers along a side
 NAME = "b_texture"
 
 
 @dataclass(frozen=True)
-class PackB(Kernel):
+class PackB(GemmKernel):
     """Copy B into a texture: texel (x, y) of a layer is B[y, 4x..4x+3] in f32, zero below the last row."""
 
     name = "pack_b"
@@ -32,17 +33,17 @@ class PackB(Kernel):
         """Texels along x and y."""
         return (8, 8, 1)
 
-    def textures(self, problem: Problem) -> tuple[Texture, ...]:
+    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
         """A texel per four columns; the rows of a deep B go on in the next layer."""
         rows, layers = -(-problem.k // INNER) * INNER, -(-problem.k // DEPTH)
         return (Texture(NAME, -(-problem.n // 4), min(rows, DEPTH), layers * problem.batch),)
 
-    def dispatch(self, problem: Problem) -> tuple[int, int, int]:
+    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """An invocation per texel."""
         x, y, _ = self.workgroup_size
         return -(-problem.n // (4 * x)), -(-(-(-problem.k // INNER) * INNER) // y), problem.batch
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: Gemm) -> int:
         """Return 0: it has no loop."""
         del problem
         return 0
@@ -57,7 +58,7 @@ class CpuTexture(CpuLanes):
     binds = ("a", NAME, "c", "bias")
 
     @property
-    def before(self) -> tuple[Kernel, ...]:
+    def before(self) -> tuple[GemmKernel, ...]:
         """B goes into the texture."""
         return (PackB(),)
 
@@ -66,6 +67,6 @@ class CpuTexture(CpuLanes):
         """Rows of B per layer."""
         return DEPTH
 
-    def textures(self, problem: Problem) -> tuple[Texture, ...]:
+    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
         """B."""
-        return PackB().textures(problem)
+        return PackB().scratch(problem)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import Kernel
+from webmm.kernels.gemm.base import GemmKernel
 
 
 @dataclass(frozen=True)
-class Naive(Kernel):
+class Naive(GemmKernel):
     """One element of C per workgroup of one invocation."""
 
     name = "naive"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import Grid, tunable
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import Grid
 from webmm.kernels.gemm.blocked import RegisterTiled
-from webmm.problem import Problem
+from webmm.problem import Gemm
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Persistent(RegisterTiled):
         """At most `workgroups`, each taking every workgroups-th tile."""
         return Grid(self.bm, self.bn, at_most=self.workgroups)
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: Gemm) -> int:
         """Return how often the loops of an invocation run: over its tiles, and over k in each."""
         tiles = -(-self.grid.tiles(problem) // min(self.workgroups, self.grid.tiles(problem)))
         return tiles * (2 + super().iterations(problem))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import Grid, Kernel, tunable
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import GemmKernel, Grid
 
 
 @dataclass(frozen=True)
-class Shared(Kernel):
+class Shared(GemmKernel):
     """A square tile of C per workgroup, one element per invocation; A and B pass through workgroup memory."""
 
     name = "shared"

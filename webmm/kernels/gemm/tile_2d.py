@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import Grid, Kernel, tunable
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import GemmKernel, Grid
 
 
 @dataclass(frozen=True)
-class Tile2D(Kernel):
+class Tile2D(GemmKernel):
     """A (tm, 4) tile of C per invocation."""
 
     name = "tile_2d"

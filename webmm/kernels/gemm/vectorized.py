@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import Grid, Kernel, tunable
-from webmm.problem import Problem
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import GemmKernel, Grid
+from webmm.problem import Gemm
 
 
 @dataclass(frozen=True)
-class Vectorized(Kernel):
+class Vectorized(GemmKernel):
     """A (bm, bn) tile of C per workgroup, (1, 4) per invocation; storage and workgroup memory hold vec4."""
 
     name = "vectorized"
@@ -42,7 +43,7 @@ class Vectorized(Kernel):
         """One tile."""
         return self.bk
 
-    def iterations(self, problem: Problem) -> int:
+    def iterations(self, problem: Gemm) -> int:
         """Return how often the loops of an invocation run: over k, and in each step over its loads of A and of B."""
         loads = sum(-(-size * self.bk // 4 // self.invocations) + 1 for size in (self.bm, self.bn))
         return super().iterations(problem) * (1 + loads)

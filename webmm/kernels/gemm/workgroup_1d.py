@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import Grid, Kernel, tunable
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import GemmKernel, Grid
 
 
 @dataclass(frozen=True)
-class Workgroup1D(Kernel):
+class Workgroup1D(GemmKernel):
     """`size` consecutive elements of the flattened C per workgroup."""
 
     name = "workgroup_1d"

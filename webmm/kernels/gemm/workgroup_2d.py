@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import Grid, Kernel, tunable
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import GemmKernel, Grid
 
 
 @dataclass(frozen=True)
-class Workgroup2D(Kernel):
+class Workgroup2D(GemmKernel):
     """A (bm, bn) tile of C per workgroup, one element per invocation, lanes along N."""
 
     name = "workgroup_2d"

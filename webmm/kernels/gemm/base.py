@@ -1,0 +1,198 @@
+"""What the stages of the GEMM ladder share: the uniform, the grid over C, and the choices of their templates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Binding, Kernel, Params
+from webmm.params import F32, U32
+from webmm.problem import Gemm
+
+LONG_K_STEP = 16  # steps that a template writes out per iteration where single steps would reach LOOP_LIMIT
+
+
+def _doc(text: str) -> Any:
+    return dataclasses.field(metadata={"doc": text})
+
+
+@dataclass(frozen=True)
+class GemmParams:
+    """The uniform of every GEMM kernel; lengths are in elements."""
+
+    m: U32 = _doc("rows of A and C")
+    n: U32 = _doc("columns of B and C")
+    k: U32 = _doc("columns of A, rows of B")
+    lda: U32 = _doc("distance between stored rows of A")
+    ldb: U32 = _doc("distance between stored rows of B")
+    ldc: U32 = _doc("distance between stored rows of C")
+    a_offset: U32 = _doc("first element of A in its buffer")
+    b_offset: U32 = _doc("first element of B")
+    c_offset: U32 = _doc("first element of C")
+    a_batch_stride: U32 = _doc("distance between matrices of the batch")
+    b_batch_stride: U32 = _doc("")
+    c_batch_stride: U32 = _doc("")
+    bias_offset: U32 = _doc("first element of the bias")
+    alpha: F32 = _doc("factor of A·B")
+    beta: F32 = _doc("factor of what C holds before")
+
+    @classmethod
+    def of(cls, p: Gemm) -> GemmParams:
+        """Return the uniform for the problem `p`."""
+        a, b, c = p.a, p.b, p.c
+        return cls(
+            *(p.m, p.n, p.k),
+            *(a.ld, b.ld, c.ld),
+            *(a.offset, b.offset, c.offset),
+            *(a.batch_stride, b.batch_stride, c.batch_stride),
+            *(p.bias_offset, p.alpha, p.beta),
+        )
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How many workgroups cover C: tiles of (tile_m, tile_n), or runs of `elements` of the flattened C.
+
+    Workgroups are numbered along x, then y; z is the batch. With `at_most` they are no more than that, and each
+    walks over several tiles.
+    """
+
+    tile_m: int = 1
+    tile_n: int = 1
+    elements: int = 0
+    at_most: int = 0
+
+    def tiles(self, problem: Gemm) -> int:
+        """Return the number of tiles of one matrix of the batch."""
+        if self.elements:
+            return ceil_div(problem.m * problem.n, self.elements)
+        return ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
+
+    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z), folded so that none exceeds 65,535."""
+        count = self.tiles(problem)
+        if self.at_most:
+            count = min(count, self.at_most)
+        y = ceil_div(count, MAX_WORKGROUPS)
+        return ceil_div(count, y), y, problem.batch
+
+    def rule(self) -> dict[str, Any]:
+        """Return the grid as data and in words, for hosts in other languages."""
+        if self.elements:
+            count, tile = f"ceil(m*n / {self.elements})", {"elements": self.elements}
+        else:
+            count = f"ceil(m / {self.tile_m}) * ceil(n / {self.tile_n})"
+            tile = {"tile_m": self.tile_m, "tile_n": self.tile_n}
+        if self.at_most:
+            count = f"min({count}, {self.at_most})"
+        words = f"count = {count}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"
+        return {**tile, "at_most": self.at_most or None, "rule": words}
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
+
+    dtype: str
+    out_dtype: str
+    f16: bool
+    trans_a: bool
+    trans_b: bool
+    vec_a: bool  # A, B, C are bound as vec4: their contiguous lengths are multiples of 4
+    vec_b: bool
+    vec_c: bool
+    edge_m: bool  # the last tile hangs over the end of C's rows, its columns, or the inner dimension
+    edge_n: bool
+    edge_k: bool
+    long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
+    scaled: bool = False  # alpha is not 1
+    accumulate: bool = False  # beta is not 0
+    bias: str = ""
+    activation: str = ""
+
+
+@dataclass(frozen=True)
+class GemmKernel(Kernel[Gemm]):
+    """A stage of the ladder. Subclasses add tunable fields and say how large workgroups and tiles are."""
+
+    op = "gemm"
+    params: ClassVar[type[Params]] = GemmParams
+    a_vector_axis: ClassVar[str] = ""  # along which axis the kernel can read A as vec4: "m", "k" or "any"
+    b_vector_axis: ClassVar[str] = ""  # likewise B: "k", "n" or "any"; such a kernel writes C as vec4, too
+    binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; a bias only if there is one
+    writes: ClassVar[str] = "c"
+
+    @property
+    def grid(self) -> Grid:
+        """How workgroups cover C."""
+        return Grid()
+
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return how `dispatch` counts, as data and in words for hosts in other languages."""
+        return self.grid.rule()
+
+    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z)."""
+        return self.grid.dispatch(problem)
+
+    @property
+    def inner_step(self) -> int:
+        """How far the loop over k advances in one step."""
+        return 1
+
+    def iterations(self, problem: Gemm) -> int:
+        """Return how often the loop over k runs."""
+        step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
+        return ceil_div(problem.k, step)
+
+    def bindings(self, spec: Specialisation) -> Iterator[Binding]:
+        """Yield `binds` in that order."""
+        types = {
+            "a": _array(spec.dtype, spec.vec_a),
+            "b": _array(spec.dtype, spec.vec_b),
+            "c": _array(spec.out_dtype, spec.vec_c),
+            "bias": _array(spec.dtype, False),
+        }
+        names = (name for name in self.binds if name != "bias" or spec.bias)
+        for number, name in enumerate(names, 1):
+            written = name == self.writes
+            if name in types:
+                yield Binding(number, name, "storage" if written else "read-only-storage", types[name])
+            else:
+                access = "write" if written else "read"
+                yield Binding(number, name, f"{access}-only", f"texture_storage_2d_array<rgba32float, {access}>")
+
+    def specialise(self, problem: Gemm) -> Specialisation:
+        """Return the template choices that fit `problem`."""
+        grid, p = self.grid, problem
+        contiguous_a, contiguous_b = "m" if p.a.transposed else "k", "k" if p.b.transposed else "n"
+        ragged = bool(grid.elements) and bool(p.m * p.n % grid.elements)
+        return Specialisation(
+            dtype=p.dtype.wgsl,
+            out_dtype=p.out_dtype.wgsl,
+            f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            trans_a=p.a.transposed,
+            trans_b=p.b.transposed,
+            vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.vectorizable(p.m, p.k),
+            vec_b=self.b_vector_axis in (contiguous_b, "any") and p.b.vectorizable(p.k, p.n),
+            vec_c=bool(self.b_vector_axis) and p.c.vectorizable(p.m, p.n),
+            edge_m=ragged or p.m % grid.tile_m != 0,
+            edge_n=ragged or p.n % grid.tile_n != 0,
+            edge_k=p.k % self.inner_step != 0,
+            long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
+            scaled=p.alpha != 1,
+            accumulate=p.beta != 0,
+            bias=p.bias,
+            activation=p.activation,
+        )
+
+
+def _array(scalar: str, vector: bool) -> str:
+    return f"array<vec4<{scalar}>>" if vector else f"array<{scalar}>"
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Return a/b rounded up."""
+    return -(-a // b)
