@@ -159,12 +159,11 @@ class Device:
 
     def _buffer(self, nbytes: int) -> Any:
         size = max(16, -(-nbytes // 16) * 16)  # whole vec4
-        for limit in ("max-buffer-size", "max-storage-buffer-binding-size"):
-            if size > self.capabilities.limit(limit):
-                have = self.capabilities.limit(limit)
-                raise UnsupportedError(
-                    f"the array needs {size:,} bytes, {self.capabilities.name} allows {have:,} ({limit})"
-                )
+        limit = self.capabilities.limit("max-buffer-size")
+        if size > limit:
+            raise UnsupportedError(
+                f"the array needs {size:,} bytes, {self.capabilities.name} allows {limit:,} (max-buffer-size)"
+            )
         with self._lock, _driver_errors(f"allocating {size:,} bytes"):
             return self.wgpu_device.create_buffer(size=size, usage=STORAGE_USAGE)
 
@@ -345,6 +344,7 @@ class Device:
             self._scratch.clear()
             self._uniforms.clear()
             self._pipelines.clear()
+            self._staging.close()
             self.wgpu_device.destroy()
 
     def __enter__(self) -> Device:

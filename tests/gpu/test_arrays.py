@@ -1,6 +1,7 @@
 """Arrays: their lifetime, and that what goes to the device comes back."""
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -10,7 +11,7 @@ from webmm import Array, Device
 from webmm.errors import FreedArrayError, ProblemError, WebmmError
 from webmm.kernels.gemm.naive import Naive
 from webmm.problem import gemm
-from webmm.staging import CHUNK, DIRECT_WRITE
+from webmm.staging import CHUNK, DIRECT_WRITE, LEAST, Staging
 
 
 def test_use_after_free_raises(device):
@@ -80,7 +81,7 @@ def test_what_an_array_says_of_itself(device):
 # Around every size at which transfers change their way: nothing but whole words can be copied, small data is written
 # directly, larger data goes through staging buffers of powers of two, and the largest in chunks.
 BYTES = [2, 4, 6, 10, 16, 18, 2**16 - 2, 2**16, 2**16 + 2, DIRECT_WRITE - 2, DIRECT_WRITE, DIRECT_WRITE + 2]
-BYTES += [CHUNK - 2, CHUNK, CHUNK + 2, 2 * CHUNK + 6]
+BYTES += [LEAST - 2, LEAST, LEAST + 2, CHUNK - 2, CHUNK, CHUNK + 2, 2 * CHUNK + 6]
 
 
 @pytest.mark.parametrize("nbytes", BYTES)
@@ -95,6 +96,38 @@ def test_round_trip_of_several_chunks(device):
     with device.array(data) as array, device.array(data[::-1]) as backwards:
         assert array.numpy().tobytes() == data.tobytes()
         assert backwards.numpy().tobytes() == data[::-1].tobytes()
+
+
+def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
+    staging = Staging(device.wgpu_device, chunk=2**16, threads=5, depth=3)
+    data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)
+    with device.empty((LEAST + 2,)) as array:
+        staging.upload(data, array.storage.buffer, offset=8)
+        back = [np.zeros_like(data) for _ in range(3)]
+        threads = [
+            threading.Thread(target=staging.download, args=(array.storage.buffer, 8 + 4 * i, out[4 * i :]))
+            for i, out in enumerate(back)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert all(np.array_equal(out[4 * i :], data[4 * i :]) for i, out in enumerate(back))
+    staging.close()
+
+
+def test_a_transfer_that_failed_leaves_the_next_one_alone(device, monkeypatch):
+    data = np.arange(3 * LEAST, dtype=np.float32)
+    with device.array(data) as array:
+        with monkeypatch.context() as broken:
+            broken.setattr(np, "copyto", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                array.numpy()
+            with pytest.raises(ZeroDivisionError):
+                device.array(data)
+        assert np.array_equal(array.numpy(), data)
+        with device.array(data[::-1]) as other:
+            assert np.array_equal(other.numpy(), data[::-1])
 
 
 def test_any_strides_become_row_major(device):
