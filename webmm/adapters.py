@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import wgpu
 
+from webmm.config import settings
 from webmm.errors import ConfigError, NoAdapterError
 from webmm.kernels.base import LOOP_LIMIT, Capabilities
 
@@ -78,7 +78,7 @@ def _describe(index: int, adapter: Any) -> AdapterInfo:
 
 
 def choose_adapter(wanted: str | int | None = None) -> tuple[AdapterInfo, Any]:
-    """Return the adapter that `wanted` (or WEBMM_ADAPTER) names, or else the most capable kind.
+    """Return the adapter that `wanted` (or the setting `adapter`) names, or else the most capable kind.
 
     `wanted` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name, vendor, backend or driver.
     Raises NoAdapterError where there is none at all, ConfigError where none matches.
@@ -86,7 +86,7 @@ def choose_adapter(wanted: str | int | None = None) -> tuple[AdapterInfo, Any]:
     found = adapters()
     if not found:
         raise NoAdapterError(NO_ADAPTER)
-    wanted = str(wanted) if wanted is not None else os.environ.get("WEBMM_ADAPTER", "")
+    wanted = str(wanted) if wanted is not None else settings().adapter
     matching = [pair for pair in found if not wanted or pair[0].matches(wanted)]
     if not matching:
         names = "; ".join(f"{info.index}: {info}" for info, _ in found)

@@ -1,7 +1,7 @@
 """What is known to be fast: tuned records shipped with webmm, and the user's own.
 
-Both are documents of `webmm.records/1`. The user's lies in the platform's cache folder, or in WEBMM_CACHE_DIR; it is
-written whole under a lock, so that several processes may tune at once. A file that cannot be read is set aside with a
+Both are documents of `webmm.records/1`. The user's lies in the folder of the setting `cache_dir`; it is written
+whole under a lock, so that several processes may tune at once. A file that cannot be read is set aside with a
 warning.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import filelock
-import platformdirs
 
+from webmm.config import settings
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import write_atomically
 from webmm.records import Record, from_json, to_json
@@ -30,7 +30,7 @@ Key = tuple[object, ...]
 
 def folder() -> Path:
     """Return the cache folder, which need not exist."""
-    return Path(os.environ.get("WEBMM_CACHE_DIR") or platformdirs.user_cache_dir("webmm"))
+    return settings().cache_dir
 
 
 def path() -> Path:

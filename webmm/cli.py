@@ -41,6 +41,18 @@ def main() -> None:
     """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
     # Software Vulkan drivers look for a window system and complain on stderr where there is none.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    from webmm import config, log
+
+    log.show(config.settings().log)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def config(as_json: bool) -> None:
+    """Show every setting, its value here, and where that comes from."""
+    from webmm import report
+
+    click.echo(json.dumps(report.settings(), indent=1) if as_json else report.describe_settings())
 
 
 @main.command()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import threading
+import time
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +18,10 @@ import wgpu
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
+from webmm import log
 from webmm.adapters import WANTED_FEATURES, capabilities, choose_adapter
 from webmm.array import Array, Storage
+from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import (
     DeviceLostError,
@@ -65,11 +69,14 @@ class Launch:
 class Device:
     """An adapter opened for computing; safe to share between threads.
 
-    `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default WEBMM_ADAPTER, or
-    the most capable adapter. Raises NoAdapterError or ConfigError. Closing it frees its arrays.
+    `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
+    setting `adapter`, or the most capable one. Raises NoAdapterError or ConfigError. Closing it frees its arrays.
     """
 
     def __init__(self, adapter: str | int | None = None) -> None:
+        self.settings = settings()
+        if self.settings.log:
+            log.show(self.settings.log)
         self.info, self._adapter = choose_adapter(adapter)
         self.capabilities = capabilities(self.info, self._adapter)
         with _driver_errors("opening the device"):
@@ -177,8 +184,11 @@ class Device:
         with self._lock:
             if shader.wgsl not in self._pipelines:
                 self._check_limits(shader)
+                start = time.perf_counter()
                 self._pipelines[shader.wgsl] = self.compile(shader.wgsl, shader.label, shader.bindings)
                 self.compilations += 1
+                taken = time.perf_counter() - start
+                log.compilation.info("%s: %.1f ms, %d characters", shader.label, 1e3 * taken, len(shader.wgsl))
             return self._pipelines[shader.wgsl]
 
     def _check_limits(self, shader: Shader) -> None:
@@ -315,13 +325,28 @@ class Device:
 
     def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
         """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does."""
-        with self._lock, _driver_errors(kernel.name):
+        with self._lock, _driver_errors(kernel.name), self._profiled(kernel, problem):
             launch = self.launch(kernel, problem, *arrays)
             encoder = self.wgpu_device.create_command_encoder()
             compute_pass = encoder.begin_compute_pass()
             launch.encode(compute_pass)
             compute_pass.end()
             self.wgpu_device.queue.submit([encoder.finish()])
+
+    @contextmanager
+    def _profiled(self, kernel: Kernel[Any], problem: Problem) -> Iterator[None]:
+        """Tell how long the product took on the host and on the device, if anybody listens."""
+        if not log.profile.isEnabledFor(logging.DEBUG):
+            yield
+            return
+        self.synchronize()
+        start = time.perf_counter()
+        yield
+        queued = time.perf_counter() - start
+        self.synchronize()
+        taken = time.perf_counter() - start
+        text = "%s %s by %s: queued in %.3f ms, done after %.3f ms, %.1f G operations/s"
+        log.profile.debug(text, problem.op, problem, kernel, 1e3 * queued, 1e3 * taken, problem.flops / taken / 1e9)
 
     def synchronize(self) -> None:
         """Wait until everything that was queued is done."""

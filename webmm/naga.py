@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import re
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from webmm.config import settings
 from webmm.dtypes import FLOATS
 from webmm.errors import ConfigError, ShaderError
 from webmm.kernels import LADDER
@@ -27,11 +27,11 @@ INSTALL = f"cargo install naga-cli --version {VERSION} --locked --root .tools"
 
 @functools.cache
 def find() -> str:
-    """Return the path of the pinned naga: WEBMM_NAGA, then .tools/bin, then PATH.
+    """Return the path of the pinned naga: the setting `naga`, then .tools/bin, then PATH.
 
     Raises ConfigError, saying how to install it, where there is none or only another version.
     """
-    named = os.environ.get("WEBMM_NAGA")
+    named = settings().naga
     places = [named] if named else [".tools/bin/naga", str(Path(__file__).parents[1] / ".tools/bin/naga"), "naga"]
     found = [path for path in map(shutil.which, places) if path]
     versions = {path: _version(path) for path in found}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
-from webmm import roofline
+from webmm import config, roofline
 from webmm.adapters import adapters
 from webmm.bench import CPU_STAGE, Bench, Progress, default_sizes, relative
 from webmm.cache import fastest
@@ -74,6 +76,29 @@ def describe(wanted: str | None) -> str:
     for stage in data["stages"]:
         verdict = f"no: {stage['ineligible']}" if stage["ineligible"] else "yes"
         lines.append(f"   {stage['kernel']:<14} {stage['dtype']:<8} {verdict}")
+    return "\n".join(lines)
+
+
+def settings() -> list[dict[str, Any]]:
+    """Return every setting: its name, value, where that comes from, variable, and what it is for, as JSON types."""
+    return [
+        {
+            "name": field.name,
+            "value": str(value) if isinstance(value, Path) else value,
+            "source": source or "default",
+            "variable": config.variable(field.name),
+            "doc": field.metadata["doc"],
+        }
+        for field, (value, source) in zip(fields(config.Settings), config.effective().values(), strict=True)
+    ]
+
+
+def describe_settings() -> str:
+    """Return the same in words, and which variables of the environment are no settings though they look like it."""
+    rows = [(row["name"], json.dumps(row["value"], ensure_ascii=False), row["source"]) for row in settings()]
+    name, value, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = [f"{row[0]:<{name}}  {row[1]:<{value}}  {row[2]}" for row in rows]
+    lines += [f"{stranger} is in the environment, and no setting" for stranger in config.strangers()]
     return "\n".join(lines)
 
 

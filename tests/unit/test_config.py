@@ -1,0 +1,176 @@
+"""Settings: which value wins, where it is said to come from, and what is refused; what the loggers show when asked."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from webmm import cache, config, log
+from webmm.cli import main
+from webmm.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A working folder below a project's, beside a user's, without settings in the environment."""
+    for name in [name for name in os.environ if name.startswith("WEBMM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(config.platformdirs, "user_config_dir", lambda name: str(tmp_path / "user"))
+    for folder in ("user", "project/inner"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "project" / "inner")
+    config._files.cache_clear()
+    yield tmp_path
+    config._files.cache_clear()
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    config._files.cache_clear()
+    return path
+
+
+def test_environment_over_project_over_user_over_default(here, monkeypatch):
+    assert config.effective()["adapter"] == ("", "")
+    user = write(here / "user" / "webmm.toml", 'adapter = "u"\nnaga = "n"')
+    assert config.effective()["adapter"] == ("u", str(user))
+    outer = write(here / "project" / "pyproject.toml", '[project]\nname = "x"\n[tool.webmm]\nadapter = "p"')
+    assert config.effective()["adapter"] == ("p", f"{outer} [tool.webmm]")
+    inner = write(here / "project" / "inner" / "webmm.toml", "adapter = 1")
+    assert config.effective()["adapter"] == ("1", str(inner))
+    assert config.effective()["naga"] == ("n", str(user))
+    monkeypatch.setenv("WEBMM_ADAPTER", "e")
+    assert config.effective()["adapter"] == ("e", "WEBMM_ADAPTER")
+    monkeypatch.setenv("WEBMM_ADAPTER", "")
+    assert config.settings().adapter == "1"
+
+
+def test_folders_start_from_the_file_that_names_them(here, monkeypatch):
+    write(here / "project" / "webmm.toml", 'cache_dir = "cache"')
+    assert cache.path() == here / "project" / "cache" / "tuned.json"
+    monkeypatch.setenv("WEBMM_CACHE_DIR", "mine")
+    assert cache.folder() == here / "project" / "inner" / "mine"
+    monkeypatch.setenv("WEBMM_CACHE_DIR", "~/mine")
+    assert cache.folder() == Path.home() / "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("adaptor = 'x'", "unknown setting 'adaptor'; there is adapter, "),
+        ("adapter = true", "adapter takes text, not True"),
+        ("log = 'shout'", "'shout' is neither a topic (compile, choice, tune, profile) nor a level"),
+        ("log = [1]", "log takes text"),
+        ("cache_dir = 3.5", "cache_dir takes text"),
+        ("x = ", "is no TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_file_names_the_file(here, text, words):
+    file = write(here / "project" / "webmm.toml", text)
+    done = CliRunner().invoke(main, ["config"])
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert str(file) in line
+    assert words in line
+
+
+def test_what_is_wrong_in_the_environment_names_the_variable(monkeypatch):
+    monkeypatch.setenv("WEBMM_LOG", "choice,shout")
+    with pytest.raises(ConfigError, match=r"^WEBMM_LOG: 'shout' is neither"):
+        config.settings()
+
+
+def test_other_peoples_files_are_left_alone(here):
+    (here / "project" / "inner" / "webmm.toml").mkdir()
+    write(here / "project" / "inner" / "pyproject.toml", "this is no TOML")
+    assert config.settings() == config.Settings()
+    write(here / "project" / "inner" / "pyproject.toml", '[project]\ndependencies = ["webmm"]')
+    assert config.settings() == config.Settings()
+    broken = write(here / "project" / "inner" / "pyproject.toml", "[tool.webmm")
+    with pytest.raises(ConfigError, match=f"{broken} is no TOML"):
+        config.settings()
+    write(here / "project" / "inner" / "pyproject.toml", "tool.webmm = 1")
+    with pytest.raises(ConfigError, match=r"\[tool.webmm\] is no table"):
+        config.settings()
+
+
+def test_a_deleted_working_folder_is_none(here):
+    (here / "gone").mkdir()
+    os.chdir(here / "gone")
+    (here / "gone").rmdir()
+    assert config.settings() == config.Settings()
+
+
+def test_the_command_prints_values_and_sources(here, monkeypatch):
+    file = write(here / "project" / "webmm.toml", 'adapter = "gpu"')
+    monkeypatch.setenv("WEBMM_ADAPTOR", "x")
+    done = CliRunner().invoke(main, ["config"])
+    assert done.exit_code == 0
+    rows = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert '"gpu"' in rows["adapter"]
+    assert rows["adapter"].endswith(str(file))
+    assert rows["log"].endswith("default")
+    assert rows["WEBMM_ADAPTOR"] == "WEBMM_ADAPTOR is in the environment, and no setting"
+    data = json.loads(CliRunner().invoke(main, ["config", "--json"]).stdout)
+    assert [row["name"] for row in data] == list(config.effective())
+    assert data[0] == {
+        "name": "adapter",
+        "value": "gpu",
+        "source": str(file),
+        "variable": "WEBMM_ADAPTER",
+        "doc": config.Settings.__dataclass_fields__["adapter"].metadata["doc"],
+    }
+
+
+def test_importing_reads_no_file_and_shows_nothing(here):
+    write(here / "project" / "inner" / "webmm.toml", "nonsense")
+    code = "import logging, webmm; assert not logging.root.handlers + logging.getLogger('webmm').handlers"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.fixture
+def loggers():
+    """The loggers as they are before anybody asked."""
+    every = [log.root, *(log.root.getChild(topic) for topic in log.TOPICS)]
+    levels = [logger.level for logger in every]
+    yield
+    for logger, level in zip(every, levels, strict=True):
+        logger.setLevel(level)
+    log.root.handlers.clear()
+
+
+@pytest.mark.usefixtures("loggers")
+@pytest.mark.parametrize(
+    ("what", "shown"),
+    [
+        ("", set()),
+        ("choice", {"choice debug", "choice info"}),
+        ("choice, tune", {"choice debug", "choice info", "tune debug", "tune info"}),
+        ("INFO", {f"{topic} info" for topic in log.TOPICS}),
+        ("info,tune", {"tune debug", *(f"{topic} info" for topic in log.TOPICS)}),
+        ("debug", {f"{topic} {level}" for topic in log.TOPICS for level in ("debug", "info")}),
+    ],
+)
+def test_topics_and_levels_choose_what_is_shown(what, shown, caplog):
+    log.show(what)
+    for topic in log.TOPICS:
+        for level in (logging.DEBUG, logging.INFO):
+            log.root.getChild(topic).log(level, "%s %s", topic, logging.getLevelName(level).lower())
+    assert set(caplog.messages) == shown
+
+
+@pytest.mark.usefixtures("loggers")
+def test_messages_go_to_the_programs_handlers_or_to_stderr(monkeypatch):
+    log.show("info")
+    assert not log.root.handlers  # pytest has its own on the root
+    monkeypatch.setattr(logging.root, "handlers", [])
+    log.show("info")
+    log.show("choice")
+    assert [type(handler) for handler in log.root.handlers] == [logging.StreamHandler]
+    assert logging.root.handlers == []

@@ -1,0 +1,181 @@
+"""The settings: one table, filled from the environment, then the project's file, then the user's, then defaults.
+
+The project's file is the nearest one, from the working folder upwards: a `webmm.toml`, or a `pyproject.toml` with a
+table `[tool.webmm]`. The user's is `webmm.toml` in the platform's configuration folder. In the environment the setting
+`cache_dir` is WEBMM_CACHE_DIR; an empty variable is none. A folder in a file is relative to that file.
+
+Files are read once per process and working folder, when the first setting is needed; the environment, each time. A
+Device takes its settings when it is opened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from webmm import log
+from webmm.errors import ConfigError
+
+FILE = "webmm.toml"
+PREFIX = "WEBMM_"
+
+
+def _text(raw: object) -> str:
+    if isinstance(raw, bool) or not isinstance(raw, (str, int)):
+        raise ValueError("takes text")
+    return str(raw)
+
+
+def _folder(raw: object) -> Path:
+    return Path(_text(raw)).expanduser()
+
+
+def _topics(raw: object) -> str:
+    log.parse(text := _text(raw))
+    return text
+
+
+def _setting(read: Callable[[object], Any], default: Any, doc: str) -> Any:
+    metadata = {"read": read, "doc": doc}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The table: every setting with its type, default, and what it is for."""
+
+    adapter: str = _setting(_text, "", "index, kind (discrete, integrated, cpu) or part of a name; empty: the best one")
+    cache_dir: Path = _setting(
+        _folder, lambda: Path(platformdirs.user_cache_dir("webmm")), "folder of tuned records and self-tests"
+    )
+    log: str = _setting(_topics, "", f"what to show: {', '.join(log.TOPICS)}, or a level ({', '.join(log.LEVELS)})")
+    naga: str = _setting(_text, "", "naga-cli for `webmm check`; empty: .tools/bin, then PATH")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where values stand before they are read: a name for messages, the folder that paths start from, raw values."""
+
+    name: str
+    folder: Path
+    values: Mapping[str, object]
+
+
+def settings() -> Settings:
+    """Return the effective settings; raises ConfigError for a bad value or an unknown name, naming where it stands."""
+    return Settings(**{name: value for name, (value, _) in effective().items()})
+
+
+def effective() -> dict[str, tuple[Any, str]]:
+    """Return (value, where it came from) of each setting; "" stands for the default. Raises as `settings()` does."""
+    default, found = Settings(), _sources()
+    result: dict[str, tuple[Any, str]] = {}
+    for field in dataclasses.fields(Settings):
+        source = next((source for source in found if field.name in source.values), None)
+        if source is None:
+            result[field.name] = getattr(default, field.name), ""
+        else:
+            result[field.name] = _read(field, source), _name(field.name, source)
+    return result
+
+
+def _read(field: dataclasses.Field[Any], source: Source) -> Any:
+    raw = source.values[field.name]
+    try:
+        value = field.metadata["read"](raw)
+    except ConfigError as error:
+        raise ConfigError(f"{_name(field.name, source)}: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{_name(field.name, source)}: {field.name} {error}, not {raw!r}") from error
+    return source.folder / value if isinstance(value, Path) else value
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def _name(name: str, source: Source) -> str:
+    return source.name or variable(name)
+
+
+def _sources() -> list[Source]:
+    names = [field.name for field in dataclasses.fields(Settings)]
+    environment = {name: text for name in names if (text := os.environ.get(variable(name)))}
+    try:
+        here = Path.cwd()
+    except OSError:  # it was deleted
+        return [Source("", Path(), environment), *_files(None)]
+    return [Source("", here, environment), *_files(here)]
+
+
+def strangers() -> list[str]:
+    """Return the variables of the environment that look like settings and are none."""
+    known = {variable(field.name) for field in dataclasses.fields(Settings)}
+    return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
+
+
+@functools.cache
+def _files(start: Path | None) -> tuple[Source, ...]:
+    """Return what the project's and the user's files hold; raises ConfigError where one cannot be used."""
+    folders = (start, *start.parents) if start else ()
+    project = (source for folder in folders for source in (_toml(folder / FILE), _pyproject(folder)) if source)
+    found = (next(project, None), _toml(Path(platformdirs.user_config_dir("webmm")) / FILE))
+    return tuple(_known(source) for source in found if source)
+
+
+def _known(source: Source) -> Source:
+    names = [field.name for field in dataclasses.fields(Settings)]
+    for name in source.values:
+        if name not in names:
+            raise ConfigError(f"{source.name}: unknown setting {name!r}; there is {', '.join(names)}")
+    return source
+
+
+def _toml(path: Path) -> Source | None:
+    if not os.path.isfile(path):
+        return None
+    return Source(str(path), path.parent, _parse(path, _text_of(path)))
+
+
+def _pyproject(folder: Path) -> Source | None:
+    path = folder / "pyproject.toml"
+    if not os.path.isfile(path) or "webmm" not in (text := _text_of(path)):
+        return None  # others' files are none of our business, nor are their faults
+    table = _parse(path, text).get("tool", {})
+    table = table.get("webmm") if isinstance(table, dict) else None
+    if table is None:
+        return None
+    name = f"{path} [tool.webmm]"
+    if not isinstance(table, dict):
+        raise ConfigError(f"{name} is no table")
+    return Source(name, folder, table)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        parsed: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from error
+    return parsed
