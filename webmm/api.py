@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from webmm import choose
 from webmm.array import Array
-from webmm.choose import choose
 from webmm.device import Device, default_device
 from webmm.dtypes import DType, dtype_of
 from webmm.epilogues import ACTIVATIONS, activation_name
@@ -212,7 +212,7 @@ def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _
         activation=epilogue.activation,
     )
     for problem in problems(template, batch_axes(a, b, c)):
-        temporary.device.run(choose(problem, temporary.device), problem, a, b, c, *([bias] if bias is not None else []))
+        choose.run(problem, temporary.device, a, b, c, *([bias] if bias is not None else []))
 
 
 def _without_inner(c: Array, epilogue: _Epilogue) -> None:

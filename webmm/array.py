@@ -202,7 +202,8 @@ class Array:
         self.free()
 
     def __repr__(self) -> str:
-        state = f"on {self.device.info.name}" if self._storage.alive else "freed"
+        place = "lost" if self.device.lost else f"on {self.device.info.name}"
+        state = place if self._storage.alive else "freed"
         return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.dtype.name} {state}>"
 
 

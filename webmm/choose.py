@@ -10,8 +10,9 @@ import math
 from collections.abc import Iterable
 
 from webmm import cache
+from webmm.array import Array
 from webmm.device import Device
-from webmm.errors import UnsupportedError
+from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels import KERNELS
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
@@ -55,6 +56,25 @@ def choose(problem: Gemm, device: Device) -> GemmKernel:
             return kernel
         reasons.append(f"{kernel.name} {reason}")
     raise UnsupportedError(f"no kernel can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")
+
+
+def run(problem: Gemm, device: Device, *arrays: Array) -> None:
+    """Queue `problem` by the kernel chosen for it; raises as `choose()` and `Device.run()` do.
+
+    Where the device has no room for what that kernel keeps between its dispatches, one that keeps nothing takes over.
+    """
+    try:
+        device.run(choose(problem, device), problem, *arrays)
+    except MemoryLimitError:
+        if not device.choices[problem].scratch(problem):
+            raise
+        device.choices[problem] = lean = _lean(problem, device)
+        device.run(lean, problem, *arrays)
+
+
+def _lean(problem: Gemm, device: Device) -> GemmKernel:
+    able = (kernel for kernel in candidates(problem, device) if kernel.check(problem, device.capabilities) is None)
+    return next(kernel for kernel in able if not kernel.scratch(problem))  # Naive, if no other
 
 
 def _portable(problem: Gemm, device: Device) -> list[GemmKernel]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -79,11 +79,14 @@ class Device:
             log.show(self.settings.log)
         self.info, self._adapter = choose_adapter(adapter)
         self.capabilities = capabilities(self.info, self._adapter)
-        with _driver_errors("opening the device"):
+        self.lost = ""  # why the device is gone, if it is
+        try:
             self.wgpu_device = self._adapter.request_device_sync(
                 required_features=[f for f in WANTED_FEATURES if f in self.capabilities.features],
                 required_limits=dict(self.capabilities.limits),
             )
+        except (wgpu.GPUError, RuntimeError) as error:
+            raise WebmmError(f"{self.info} could not be opened: {error}") from error
         self._staging = Staging(self.wgpu_device)
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
@@ -108,7 +111,7 @@ class Device:
         array = self.empty(host.shape, target)
         if not host.size:
             return array
-        with self._lock, _driver_errors("uploading"):
+        with self._lock, self._driver_errors("uploading"):
             self._staging.upload(host.reshape(-1).view(np.uint8), array.storage.buffer)
         return array
 
@@ -126,12 +129,12 @@ class Device:
             self._copy(data, target)
             return
         host = np.ascontiguousarray(data.numpy() if isinstance(data, Array) else data, dtype=target.dtype.numpy)
-        with self._lock, _driver_errors("uploading"):
+        with self._lock, self._driver_errors("uploading"):
             self._staging.upload(host.reshape(-1).view(np.uint8), target.storage.buffer)
 
     def _copy(self, source: Array, target: Array) -> None:
         nbytes = -(-source.nbytes // 4) * 4
-        with self._lock, _driver_errors("copying"):
+        with self._lock, self._driver_errors("copying"):
             encoder = self.wgpu_device.create_command_encoder()
             start = source.offset * source.dtype.itemsize
             encoder.copy_buffer_to_buffer(source.storage.buffer, start, target.storage.buffer, 0, nbytes)
@@ -157,7 +160,7 @@ class Device:
         skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
         span = sum(abs(r) for r in reach) + 1 + skipped
         data = np.empty(span, dtype)
-        with self._lock, _driver_errors("downloading"):
+        with self._lock, self._driver_errors("downloading"):
             self._staging.download(buffer, (first - skipped) * dtype.itemsize, data.view(np.uint8))
         if array.contiguous and not skipped:
             return data.reshape(array.shape)
@@ -171,7 +174,7 @@ class Device:
             raise UnsupportedError(
                 f"the array needs {size:,} bytes, {self.capabilities.name} allows {limit:,} (max-buffer-size)"
             )
-        with self._lock, _driver_errors(f"allocating {size:,} bytes"):
+        with self._lock, self._driver_errors(f"allocating {size:,} bytes"):
             return self.wgpu_device.create_buffer(size=size, usage=STORAGE_USAGE)
 
     # Shaders
@@ -203,7 +206,7 @@ class Device:
     def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...]) -> Any:
         """Compile WGSL whose bindings, all of group 0, are `bindings`; raises ShaderError with the numbered source."""
         device = self.wgpu_device
-        try:
+        with self._driver_errors(f"compiling {label}"), self._shader_errors(label, wgsl):
             module = device.create_shader_module(label=label, code=wgsl)
             entries: list[Any] = [
                 {"binding": b.binding, "visibility": wgpu.ShaderStage.COMPUTE, **_entry(b.type)} for b in bindings
@@ -214,7 +217,14 @@ class Device:
             return device.create_compute_pipeline(
                 label=label, layout=layout, compute={"module": module, "entry_point": ENTRY_POINT}
             )
+
+    @contextmanager
+    def _shader_errors(self, label: str, wgsl: str) -> Iterator[None]:
+        try:
+            yield
         except wgpu.GPUError as error:
+            if isinstance(error, wgpu.GPUOutOfMemoryError) or self._check_lost(f"compiling {label}", error):
+                raise
             raise ShaderError(f"{label} was refused by the engine: {error}\n{numbered(wgsl)}") from error
 
     # Dispatch
@@ -228,7 +238,7 @@ class Device:
         """
         storages = tuple(array.storage for array in arrays)
         key = (kernel, problem, *(storage.uid for storage in storages))
-        with self._lock:
+        with self._lock, self._driver_errors(f"preparing {kernel.name}"):
             found = self._launches.get(key)
             if found is not None:
                 self._launches.move_to_end(key)
@@ -260,7 +270,7 @@ class Device:
 
     def bind(self, pipeline: Any, resources: list[Any]) -> Any:
         """Return a wgpu bind group of whole buffers and texture views, numbered from 0."""
-        with _driver_errors("binding"):
+        with self._driver_errors("binding"):
             return self.wgpu_device.create_bind_group(
                 layout=pipeline.get_bind_group_layout(0),
                 entries=[
@@ -277,7 +287,7 @@ class Device:
     def _left(self, left: Texture | Scratch) -> Any:
         """Return a buffer or a view of a texture like this; launches share it: each fills it before it reads it."""
         if left not in self._scratch:
-            with _driver_errors(f"allocating {left}"):
+            with self._driver_errors(f"allocating {left}"):
                 self._scratch[left] = self._texture(left) if isinstance(left, Texture) else self._buffer(left.nbytes)
             if len(self._scratch) > MAX_SCRATCH:
                 self._scratch.popitem(last=False)
@@ -325,7 +335,7 @@ class Device:
 
     def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
         """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does."""
-        with self._lock, _driver_errors(kernel.name), self._profiled(kernel, problem):
+        with self._lock, self._driver_errors(f"running {kernel.name}"), self._profiled(kernel, problem):
             launch = self.launch(kernel, problem, *arrays)
             encoder = self.wgpu_device.create_command_encoder()
             compute_pass = encoder.begin_compute_pass()
@@ -348,9 +358,40 @@ class Device:
         text = "%s %s by %s: queued in %.3f ms, done after %.3f ms, %.1f G operations/s"
         log.profile.debug(text, problem.op, problem, kernel, 1e3 * queued, 1e3 * taken, problem.flops / taken / 1e9)
 
+    @contextmanager
+    def _driver_errors(self, doing: str) -> Iterator[None]:
+        """Turn wgpu's errors into webmm's; refuse to begin where the device is gone."""
+        if self.lost:
+            raise DeviceLostError(f"{doing}: {self.lost}")
+        try:
+            yield
+        except wgpu.GPUOutOfMemoryError as error:
+            raise MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones") from error
+        except (wgpu.GPUError, RuntimeError) as error:  # a RuntimeError where it was mapping a buffer
+            if self._check_lost(doing, error):
+                raise DeviceLostError(f"{doing}: {self.lost}") from error
+            if isinstance(error, wgpu.GPUError):
+                raise WebmmError(f"{doing}: {error}") from error
+            raise
+
+    def _check_lost(self, doing: str, error: Exception) -> bool:
+        """Find out whether the device is gone, and keep what there is to say about it."""
+        try:
+            self.wgpu_device.create_command_encoder().finish()
+        except wgpu.GPUError as alive:
+            if "lost" not in str(alive).lower():
+                return False
+            self.wgpu_device._poll()  # brings the driver's last words
+            words = _last_words.text or " ".join(str(error).split())
+            self.lost = (
+                f"{self.info.name} was lost while {doing}, and its arrays with it (the driver's words: {words}); open "
+                "another Device and upload them again"
+            )
+        return bool(self.lost)
+
     def synchronize(self) -> None:
         """Wait until everything that was queued is done."""
-        with _driver_errors("waiting"):
+        with self._driver_errors("waiting"):
             self.wgpu_device._poll_wait()
 
     # Lifetime
@@ -371,6 +412,7 @@ class Device:
             self._pipelines.clear()
             self._staging.close()
             self.wgpu_device.destroy()
+            self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
 
     def __enter__(self) -> Device:
         return self
@@ -396,19 +438,31 @@ def _in_words(array: Array) -> bool:
     return array.offset * array.dtype.itemsize % 4 == 0 and array.nbytes % 4 == 0
 
 
-@functools.cache
+class _LastWords(logging.Filter):
+    """Overhears why a driver gave a device up: wgpu-py logs it, and has no other way to tell."""
+
+    text = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the message and let it pass."""
+        _, lost, words = record.getMessage().partition("The WGPU device was lost ")
+        if lost and not re.search(r"\((\d+|hiding from now)\)$", words):  # said before, it is only counted
+            self.text = " ".join(words.split())
+        return True
+
+
+_last_words = _LastWords()
+logging.getLogger("wgpu").addFilter(_last_words)
+
+_default: list[Device] = []  # none or one
+_opening = threading.Lock()
+
+
 def default_device() -> Device:
-    """Return the device that is used where none is named; opened once per process."""
-    return Device()
-
-
-@contextmanager
-def _driver_errors(doing: str) -> Iterator[None]:
-    """Turn wgpu's errors into webmm's."""
-    try:
-        yield
-    except wgpu.GPUOutOfMemoryError as error:
-        raise MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones") from error
-    except wgpu.GPUError as error:
-        kind = DeviceLostError if "lost" in str(error).lower() else WebmmError
-        raise kind(f"{doing}: {error}") from error
+    """Return the device that is used where none is named: one per process, and a fresh one when that is gone."""
+    with _opening:
+        if _default and _default[0].lost:
+            _default.clear()
+        if not _default:
+            _default.append(Device())
+        return _default[0]

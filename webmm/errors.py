@@ -8,7 +8,7 @@
     ├── UnsupportedError               this device lacks a limit or feature; the message names it
     │   └── NoAdapterError             no usable adapter at all
     ├── MemoryLimitError (MemoryError) the device is out of memory; nothing was written
-    ├── DeviceLostError                the driver gave the device up; the message has its words
+    ├── DeviceLostError                the driver gave it up, for the reason told, or it was closed; its arrays are gone
     ├── FreedArrayError (ValueError)   an `Array` was used after `free()`
     └── ShaderError                    an engine refused a shader: kernel, parameters, numbered source
 """
@@ -41,7 +41,7 @@ class MemoryLimitError(WebmmError, MemoryError):
 
 
 class DeviceLostError(WebmmError):
-    """The device was lost; its arrays are gone with it."""
+    """The device was lost or closed; its arrays are gone with it."""
 
 
 class FreedArrayError(WebmmError, ValueError):

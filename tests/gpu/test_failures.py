@@ -1,0 +1,131 @@
+"""A device that is lost or full: typed errors in the driver's words, nothing half written, and work goes on after."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import webmm
+from webmm import Device, choose
+from webmm.device import default_device
+from webmm.errors import DeviceLostError, MemoryLimitError, ShaderError, WebmmError
+from webmm.kernels.gemm.cpu_texture import CpuTexture
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.problem import gemm
+from webmm.render import Binding
+
+ONES = np.ones((20, 20), np.float32)
+
+
+def lose(device):
+    device.wgpu_device.destroy()
+
+
+USES = {
+    "download": lambda gpu, x, big: x.numpy(),
+    "download of much": lambda gpu, x, big: big.numpy(),
+    "upload": lambda gpu, x, big: gpu.array(ONES),
+    "upload of much": lambda gpu, x, big: gpu.array(np.ones((1000, 1000), np.float32)),
+    "assign": lambda gpu, x, big: gpu.assign(big, np.ones((700, 700), np.float32)),
+    "empty": lambda gpu, x, big: gpu.empty((4,)),
+    "product": lambda gpu, x, big: x @ x.T,
+    "run": lambda gpu, x, big: gpu.run(Tile2D(), gemm(20, 20, 20), x, x, big),
+    "launch": lambda gpu, x, big: gpu.launch(Tile2D(), gemm(10, 10, 10), x, x, big),
+    "compile": lambda gpu, x, big: gpu.compile("fn main() {}", "k", (Binding(0, "x", "storage", "array<f32>"),)),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_every_use_of_a_lost_device_says_so(use):
+    with Device() as gpu:
+        x, big = gpu.array(ONES), gpu.empty((700, 700))
+        gpu.launch(Tile2D(), gemm(20, 20, 20), x, x, big)
+        lose(gpu)
+        with pytest.raises(DeviceLostError, match=r"was lost while .*the driver's words: .*[Ll]ost.*upload them again"):
+            use(gpu, x, big)
+        assert gpu.info.name in gpu.lost
+        with pytest.raises(DeviceLostError, match="was lost while"):
+            x.numpy()
+        assert repr(x) == "<webmm.Array 20x20 float32 lost>"
+        x.free()
+        del big
+        gc.collect()
+
+
+def test_the_default_device_is_replaced_when_it_is_lost():
+    first = default_device()
+    old = first.array(ONES)
+    lose(first)
+    with pytest.raises(DeviceLostError):
+        webmm.matmul(ONES, ONES)
+    assert webmm.matmul(ONES, ONES)[0, 0] == 20
+    assert default_device() is not first
+    assert default_device() is default_device()
+    for stale in (lambda: old.numpy(), lambda: old @ old, lambda: webmm.matmul(old, ONES)):
+        with pytest.raises(DeviceLostError, match="was lost while"):
+            stale()
+
+
+def test_a_closed_device_is_gone_and_says_so():
+    gpu = Device()
+    x = gpu.array(ONES)
+    gpu.close()
+    gpu.close()
+    for use in (x.numpy, lambda: gpu.array(ONES), gpu.synchronize):
+        with pytest.raises(DeviceLostError, match="was closed"):
+            use()
+    x.free()
+
+
+def test_other_errors_of_the_engine_are_no_losses(device):
+    encoder, buffer = device.wgpu_device.create_command_encoder(), device._buffer(64)
+    encoder.copy_buffer_to_buffer(buffer, 0, buffer, 0, 64)
+    with pytest.raises(WebmmError) as error, device._driver_errors("copying"):
+        encoder.finish()
+    assert not isinstance(error.value, DeviceLostError)
+    assert device.lost == ""
+    with pytest.raises(RuntimeError, match="mine"), device._driver_errors("mapping"):
+        raise RuntimeError("mine")
+
+
+def test_without_room_for_its_own_scratch_another_kernel_takes_over(monkeypatch):
+    a = np.arange(70 * 30, dtype=np.float32).reshape(70, 30) % 7
+    with Device() as gpu:
+        monkeypatch.setattr(choose, "candidates", lambda problem, device: [CpuTexture(lanes=4), Tile2D()])
+        monkeypatch.setattr(CpuTexture, "check", lambda *_: None)
+
+        def full(left):
+            raise MemoryLimitError(f"allocating {left}: the device is out of memory")
+
+        monkeypatch.setattr(gpu, "_left", full)
+        x = gpu.array(a)
+        assert np.array_equal((x @ x.T).numpy(), a @ a.T)
+        assert set(map(type, gpu.choices.values())) == {Tile2D}
+
+
+def test_without_room_for_the_result_nothing_is_written(monkeypatch):
+    with Device() as gpu:
+        x, c = gpu.array(ONES), gpu.array(ONES * 3)
+        monkeypatch.setattr(gpu, "launch", lambda *_: (_ for _ in ()).throw(MemoryLimitError("full")))
+        with pytest.raises(MemoryLimitError):
+            webmm.gemm(x, x, c)
+        monkeypatch.undo()
+        assert np.array_equal(c.numpy(), ONES * 3)
+        assert np.array_equal((x @ x).numpy(), ONES * 20)
+
+
+def test_a_refused_kernel_is_named_with_its_parameters_and_source(monkeypatch):
+    from webmm import device as module
+
+    true = module.render
+    with Device() as gpu:
+        monkeypatch.setattr(
+            module, "render", lambda *args: module.dataclasses.replace(s := true(*args), wgsl=s.wgsl + "\nnonsense")
+        )
+        x, c = gpu.array(ONES), gpu.empty((20, 20))
+        kernel = Tile2D(tm=2)
+        with pytest.raises(ShaderError) as error:
+            gpu.run(kernel, gemm(20, 20, 20), x, x, c)
+    assert str(error.value).startswith(f"{kernel} was refused by the engine")
+    assert "tm=2" in str(error.value)
+    assert str(error.value).splitlines()[-1].endswith("| nonsense")
