@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import wgpu
 
 from webmm.config import settings
-from webmm.errors import ConfigError, NoAdapterError
+from webmm.errors import ConfigError, NoAdapterError, UnsupportedError
 from webmm.kernels.base import LOOP_LIMIT, Capabilities
 
 # What webmm uses where an adapter has it; everything else stays off.
@@ -68,10 +69,11 @@ def adapters() -> list[tuple[AdapterInfo, Any]]:
     """Return every adapter as (info, wgpu.GPUAdapter), in the driver's order."""
     _instance()
     found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
-    return [(_describe(index, adapter), adapter) for index, adapter in enumerate(found)]
+    return [(describe(index, adapter), adapter) for index, adapter in enumerate(found)]
 
 
-def _describe(index: int, adapter: Any) -> AdapterInfo:
+def describe(index: int, adapter: Any) -> AdapterInfo:
+    """Return an adapter in words."""
     info = adapter.info
     kind = _KINDS.get(info["adapter_type"], "other")
     return AdapterInfo(index, info["device"], info["vendor"], kind, info["backend_type"], info["description"])
@@ -94,12 +96,20 @@ def choose_adapter(wanted: str | int | None = None) -> tuple[AdapterInfo, Any]:
     return min(matching, key=lambda pair: _PREFERENCE.index(pair[0].kind))
 
 
-def capabilities(info: AdapterInfo, adapter: Any) -> Capabilities:
-    """Return what the adapter offers; a device that webmm opens on it has exactly that."""
-    lavapipe = "llvmpipe" in info.name
+def capabilities(info: AdapterInfo, source: Any, lower: Mapping[str, int] | None = None) -> Capabilities:
+    """Return what an adapter offers, or an open device has, with some limits replaced by `lower` ones.
+
+    Raises ConfigError for an unknown limit, UnsupportedError for one that is higher than what there is.
+    """
+    lavapipe, limits = "llvmpipe" in info.name, dict(source.limits)
+    for name, value in (lower or {}).items():
+        if name not in limits:
+            raise ConfigError(f"there is no limit {name!r}; the limits are {', '.join(limits)}")
+        if value > limits[name]:
+            raise UnsupportedError(f"{info.name} has {name} = {limits[name]:,}, less than {value:,}")
     return Capabilities(
         "lavapipe" if lavapipe else info.name,
-        dict(adapter.limits),
-        frozenset(adapter.features) & frozenset(WANTED_FEATURES),
+        limits | dict(lower or {}),
+        frozenset(source.features) & frozenset(WANTED_FEATURES),
         loop_limit=LOOP_LIMIT if lavapipe else 0,
     )

@@ -24,13 +24,13 @@ _uids = itertools.count()
 class Storage:
     """One GPU buffer and what was prepared for it; freed once, by hand or by the garbage collector."""
 
-    def __init__(self, device: Device, buffer: Any, nbytes: int) -> None:
+    def __init__(self, device: Device, buffer: Any, nbytes: int, owned: bool = True) -> None:
         self.uid = next(_uids)
         self.device = device
         self.nbytes = nbytes  # of data: the buffer is rounded up
         self.launches: set[Any] = set()  # keys of prepared launches that bind this buffer
         self._buffer = buffer
-        self._release = weakref.finalize(self, _release, device, self.uid, buffer, self.launches)
+        self._release = weakref.finalize(self, _release, device, buffer if owned else None, self.launches)
         self._release.atexit = False
 
     @property
@@ -49,9 +49,10 @@ class Storage:
         self._release()
 
 
-def _release(device: Device, uid: int, buffer: Any, launches: set[Any]) -> None:
+def _release(device: Device, owned: Any, launches: set[Any]) -> None:
     device.forget(launches)
-    buffer.destroy()
+    if owned is not None:
+        owned.destroy()
 
 
 class Array:

@@ -19,11 +19,12 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
 from webmm import log
-from webmm.adapters import WANTED_FEATURES, capabilities, choose_adapter
+from webmm.adapters import WANTED_FEATURES, AdapterInfo, capabilities, choose_adapter, describe
 from webmm.array import Array, Storage
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import (
+    ConfigError,
     DeviceLostError,
     MemoryLimitError,
     ProblemError,
@@ -32,14 +33,14 @@ from webmm.errors import (
     WebmmError,
     numbered,
 )
-from webmm.kernels.base import Binding, Kernel, Scratch, Texture
+from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Scratch, Texture
 from webmm.problem import Problem
 from webmm.render import ENTRY_POINT, Shader, params_bytes, render
 from webmm.staging import Staging
 from webmm.subgroups import subgroup_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 MAX_LAUNCHES = 256  # prepared launches kept per device
 MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by all launches
@@ -70,24 +71,48 @@ class Device:
     """An adapter opened for computing; safe to share between threads.
 
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
-    setting `adapter`, or the most capable one. Raises NoAdapterError or ConfigError. Closing it frees its arrays.
+    setting `adapter`, or the most capable one. `limits` asks for lower limits than the adapter's, such as a browser's,
+    by their WebGPU names in kebab case. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that the
+    adapter does not reach. Closing it frees its arrays.
     """
 
-    def __init__(self, adapter: str | int | None = None) -> None:
+    def __init__(self, adapter: str | int | None = None, *, limits: Mapping[str, int] | None = None) -> None:
+        self._start_logging()
+        info, found = choose_adapter(adapter)
+        wanted = capabilities(info, found, limits or {})
+        try:
+            opened = found.request_device_sync(
+                required_features=[f for f in WANTED_FEATURES if f in wanted.features],
+                required_limits=dict(wanted.limits),
+            )
+        except (wgpu.GPUError, RuntimeError) as error:
+            raise WebmmError(f"{info} could not be opened: {error}") from error
+        self._use(opened, info, owned=True)
+
+    @classmethod
+    def from_wgpu(cls, device: Any) -> Device:
+        """Return a Device that shares an open `wgpu.GPUDevice`, such as pygfx's, with the limits and features it has.
+
+        Both programs' work goes through one queue, in the order in which they submit it. Closing the Device leaves the
+        wgpu device open. Raises ConfigError for anything else than a wgpu device.
+        """
+        if not isinstance(device, wgpu.GPUDevice):
+            raise ConfigError(f"from_wgpu() takes an open wgpu.GPUDevice, not {type(device).__name__}")
+        self = cls.__new__(cls)
+        self._start_logging()
+        self._use(device, describe(-1, device.adapter), owned=False)
+        return self
+
+    def _start_logging(self) -> None:
         self.settings = settings()
         if self.settings.log:
             log.show(self.settings.log)
-        self.info, self._adapter = choose_adapter(adapter)
-        self.capabilities = capabilities(self.info, self._adapter)
+
+    def _use(self, device: Any, info: AdapterInfo, owned: bool) -> None:
+        self.wgpu_device, self.info, self._owned = device, info, owned
         self.lost = ""  # why the device is gone, if it is
-        try:
-            self.wgpu_device = self._adapter.request_device_sync(
-                required_features=[f for f in WANTED_FEATURES if f in self.capabilities.features],
-                required_limits=dict(self.capabilities.limits),
-            )
-        except (wgpu.GPUError, RuntimeError) as error:
-            raise WebmmError(f"{self.info} could not be opened: {error}") from error
-        self._staging = Staging(self.wgpu_device)
+        self.capabilities = capabilities(info, device)
+        self._staging = Staging(device)
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
@@ -111,7 +136,7 @@ class Device:
         array = self.empty(host.shape, target)
         if not host.size:
             return array
-        with self._lock, self._driver_errors("uploading"):
+        with self._driver_errors("uploading"):
             self._staging.upload(host.reshape(-1).view(np.uint8), array.storage.buffer)
         return array
 
@@ -129,7 +154,7 @@ class Device:
             self._copy(data, target)
             return
         host = np.ascontiguousarray(data.numpy() if isinstance(data, Array) else data, dtype=target.dtype.numpy)
-        with self._lock, self._driver_errors("uploading"):
+        with self._driver_errors("uploading"):
             self._staging.upload(host.reshape(-1).view(np.uint8), target.storage.buffer)
 
     def _copy(self, source: Array, target: Array) -> None:
@@ -149,18 +174,40 @@ class Device:
         nbytes = size * dtype.itemsize
         return Array(Storage(self, self._buffer(nbytes), nbytes), tuple(shape), dtype)
 
+    def wrap(self, buffer: Any, shape: tuple[int, ...], dtype: DType | str = "float32", offset: int = 0) -> Array:
+        """Return an array over a `wgpu.GPUBuffer` of this device, row-major from element `offset` on, without a copy.
+
+        The buffer stays its owner's: neither `free()` nor the garbage collector destroys it. It needs the usage
+        STORAGE, and COPY_SRC where the array is read back. Raises ProblemError where it has not, where it belongs to
+        another device or is too small.
+        """
+        dtype = dtype_of(dtype)
+        if not isinstance(buffer, wgpu.GPUBuffer) or buffer._device is not self.wgpu_device:
+            raise ProblemError("wrap() takes a wgpu.GPUBuffer of this very device; share one with Device.from_wgpu()")
+        if not buffer.usage & wgpu.BufferUsage.STORAGE:
+            raise ProblemError("the buffer was created without the usage STORAGE, which kernels need")
+        end = (offset + int(np.prod(shape, dtype=np.int64))) * dtype.itemsize
+        if offset < 0 or min(shape, default=0) < 0 or end > buffer.size:
+            raise ProblemError(
+                f"{dtype.name} of shape {shape} from element {offset:,} on reach to byte {end:,}; "
+                f"the buffer has {buffer.size:,}"
+            )
+        return Array(Storage(self, buffer, buffer.size, owned=False), tuple(shape), dtype, offset=offset)
+
     def download(self, array: Array) -> NDArray[Any]:
         """Return the contents of `array` in host memory; of a view only the span that it covers is moved."""
         dtype, strides = array.dtype.numpy, array.strides
         buffer = array.storage.buffer
         if not array.size:
             return np.empty(array.shape, dtype)
+        if not buffer.usage & wgpu.BufferUsage.COPY_SRC:
+            raise ProblemError("the wrapped buffer was created without the usage COPY_SRC, which reading it back needs")
         reach = [(length - 1) * stride for length, stride in zip(array.shape, strides, strict=True)]
         first = array.offset + sum(min(0, r) for r in reach)
         skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
         span = sum(abs(r) for r in reach) + 1 + skipped
         data = np.empty(span, dtype)
-        with self._lock, self._driver_errors("downloading"):
+        with self._driver_errors("downloading"):
             self._staging.download(buffer, (first - skipped) * dtype.itemsize, data.view(np.uint8))
         if array.contiguous and not skipped:
             return data.reshape(array.shape)
@@ -255,8 +302,15 @@ class Device:
             return launch
 
     def _prepare(self, kernel: Kernel[Any], problem: Problem, storages: tuple[Storage, ...]) -> Launch:
-        extents = problem.buffers()
-        resources = {extent.name: storage.buffer for extent, storage in zip(extents, storages, strict=True)}
+        extents, firsts = problem.buffers(), []
+        resources: dict[str, Any] = {}
+        for extent, storage in zip(extents, storages, strict=True):
+            size = storage.buffer.size
+            whole = size <= min(self.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
+            offset, nbytes = (0, size) if whole else (extent.offset, min(extent.nbytes, size - extent.offset))
+            resources[extent.name] = (storage.buffer, offset, nbytes)
+            firsts.append(0 if whole else extent.first)
+        problem = problem.within(tuple(firsts))
         resources |= {left.name: self._left(left) for left in kernel.scratch(problem)}
         *before, launch = (self._dispatch(step, problem, resources) for step in (*kernel.before, kernel))
         return dataclasses.replace(launch, before=tuple(before)) if before else launch
@@ -269,19 +323,11 @@ class Device:
         return Launch(pipeline, group, kernel.dispatch(problem))
 
     def bind(self, pipeline: Any, resources: list[Any]) -> Any:
-        """Return a wgpu bind group of whole buffers and texture views, numbered from 0."""
+        """Return a wgpu bind group of buffers, (buffer, offset, size) in bytes, and texture views, numbered from 0."""
         with self._driver_errors("binding"):
             return self.wgpu_device.create_bind_group(
                 layout=pipeline.get_bind_group_layout(0),
-                entries=[
-                    {
-                        "binding": i,
-                        "resource": x
-                        if isinstance(x, wgpu.GPUTextureView)
-                        else {"buffer": x, "offset": 0, "size": x.size},
-                    }
-                    for i, x in enumerate(resources)
-                ],
+                entries=[{"binding": i, "resource": _resource(x)} for i, x in enumerate(resources)],
             )
 
     def _left(self, left: Texture | Scratch) -> Any:
@@ -411,7 +457,8 @@ class Device:
             self._uniforms.clear()
             self._pipelines.clear()
             self._staging.close()
-            self.wgpu_device.destroy()
+            if self._owned:
+                self.wgpu_device.destroy()
             self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
 
     def __enter__(self) -> Device:
@@ -424,6 +471,14 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<webmm.Device {self.info}>"
+
+
+def _resource(x: Any) -> Any:
+    """Return wgpu's words for something that is bound."""
+    if isinstance(x, wgpu.GPUTextureView):
+        return x
+    buffer, offset, size = x if isinstance(x, tuple) else (x, 0, x.size)
+    return {"buffer": buffer, "offset": offset, "size": size}
 
 
 def _entry(kind: str) -> dict[str, Any]:

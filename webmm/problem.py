@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from webmm.dtypes import F32, FLOATS, DType, dtype_of
@@ -11,17 +11,38 @@ from webmm.epilogues import activation_name
 from webmm.errors import ProblemError
 
 BIASES = ("", "row", "column")
-INDEX_LIMIT = 2**32  # shaders index storage with u32
+ALIGNMENT = 256  # bytes at whose multiples a binding may start on every device
 
 
 @dataclass(frozen=True)
 class Extent:
-    """A buffer that a problem needs: its name in shaders, element type, and one past the last element it reaches."""
+    """A buffer that a problem needs: its name in shaders, element type, and which elements are reached, [start, end).
+
+    Of a buffer that is larger than a binding may be, shaders see the window around that range, and count elements from
+    where it opens.
+    """
 
     name: str
     dtype: DType
     end: int
     written: bool = False
+    start: int = 0
+
+    @property
+    def first(self) -> int:
+        """The element at which the window opens: the last one before `start` at which a binding may."""
+        step = ALIGNMENT // self.dtype.itemsize
+        return self.start // step * step
+
+    @property
+    def offset(self) -> int:
+        """Bytes before the window."""
+        return self.first * self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the window: whole vec4, as buffers have."""
+        return -(-self.end * self.dtype.itemsize // 16) * 16 - self.offset
 
 
 class Problem(ABC):
@@ -32,6 +53,14 @@ class Problem(ABC):
     @abstractmethod
     def buffers(self) -> tuple[Extent, ...]:
         """Return the buffers, in the order in which arrays are given to `Device.run()`."""
+
+    def within(self, firsts: tuple[int, ...]) -> Problem:
+        """Return the problem with the offset into each of its buffers less the given number of elements.
+
+        Problems whose operands may lie anywhere in a buffer say how; others start at 0.
+        """
+        assert not any(firsts), f"{self.op} cannot start within a buffer"
+        return self
 
     @property
     @abstractmethod
@@ -109,12 +138,6 @@ class Gemm(Problem):
         if self.bias not in BIASES:
             raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
         activation_name(self.activation)
-        for name, operand, rows, columns in self.operands():
-            if operand.end(rows, columns, self.batch) > INDEX_LIMIT:
-                raise ProblemError(
-                    f"{name} spans {operand.end(rows, columns, self.batch):,} elements; "
-                    f"a shader indexes at most {INDEX_LIMIT:,}: split the product"
-                )
 
     def operands(self) -> tuple[tuple[str, Operand, int, int], ...]:
         """Return (name, operand, rows, columns) of A, B and C."""
@@ -126,11 +149,23 @@ class Gemm(Problem):
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return A, B and C, and the bias if there is one."""
-        ends = [operand.end(rows, columns, self.batch) for _, operand, rows, columns in self.operands()]
         dtypes = (self.dtype, self.dtype, self.out_dtype)
-        matrices = [Extent(*each) for each in zip("abc", dtypes, ends, (False, False, True), strict=True)]
-        length = self.n if self.bias == "column" else self.m
-        return (*matrices, *([Extent("bias", self.dtype, self.bias_offset + length)] if self.bias else []))
+        extents = [
+            Extent(name.lower(), dtype, operand.end(rows, columns, self.batch), name == "C", operand.offset)
+            for dtype, (name, operand, rows, columns) in zip(dtypes, self.operands(), strict=True)
+        ]
+        if self.bias:
+            length = self.n if self.bias == "column" else self.m
+            extents.append(Extent("bias", self.dtype, self.bias_offset + length, start=self.bias_offset))
+        return tuple(extents)
+
+    def within(self, firsts: tuple[int, ...]) -> Gemm:
+        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        a, b, c = (
+            replace(operand, offset=operand.offset - first)
+            for (_, operand, _, _), first in zip(self.operands(), firsts, strict=False)
+        )
+        return replace(self, a=a, b=b, c=c, bias_offset=self.bias_offset - (firsts[3] if self.bias else 0))
 
     @property
     def flops(self) -> int:
@@ -161,7 +196,7 @@ def gemm(
     """Return the problem C (m, n) = A (m, k) · B (k, n) on dense row-major matrices.
 
     With `transpose_a` A is stored as (k, m), with `transpose_b` B as (n, k). Raises ProblemError for a size below 1, an
-    unsupported dtype, or an operand of more than 2^32 elements.
+    unsupported dtype.
     """
     dtype = dtype_of(dtype)
     return Gemm(

@@ -28,13 +28,12 @@ Bytes = NDArray[np.uint8]
 
 
 class Staging:
-    """The staging buffers of one device, made as they are needed."""
+    """The staging buffers of one device, made as they are needed; safe to share between threads."""
 
     def __init__(self, device: Any, chunk: int = CHUNK, threads: int = THREADS, depth: int = DEPTH) -> None:
         self._device = device
         self._chunk, self._depth = chunk, depth
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
-        self._calls = threading.Lock()  # held while the engine is called, not while it is waited for
         self._writing = _Ring(device, chunk, wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC)
         self._reading = _Ring(device, chunk, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
 
@@ -52,9 +51,8 @@ class Staging:
             piece = _padded(data[start:stop])
             with self._writing.buffer(buffers) as buffer:
                 np.copyto(self._mapped(buffer, "WRITE", piece.nbytes), piece)
-                with self._calls:
-                    buffer.unmap()
-                    self._copy(buffer, 0, target, offset + start, piece.nbytes)
+                buffer.unmap()
+                self._copy(buffer, 0, target, offset + start, piece.nbytes)
 
         self._each_chunk(data.nbytes, move)
 
@@ -64,11 +62,9 @@ class Staging:
         def move(start: int, stop: int, buffers: int) -> None:
             size = _round4(stop - start)
             with self._reading.buffer(buffers) as buffer:
-                with self._calls:
-                    self._copy(source, offset + start, buffer, 0, size)
+                self._copy(source, offset + start, buffer, 0, size)
                 np.copyto(data[start:stop], self._mapped(buffer, "READ_NOSYNC", size)[: stop - start])
-                with self._calls:
-                    buffer.unmap()
+                buffer.unmap()
 
         self._each_chunk(data.nbytes, move)
 
@@ -85,9 +81,8 @@ class Staging:
 
     def _mapped(self, buffer: Any, mode: str, size: int) -> Bytes:
         """Return the mapped start of `buffer`, once the device is done with it."""
-        with self._calls:
-            mapped = buffer.map_async(mode, 0, size)
-            self._device._poll()  # maps an idle buffer at once; wgpu's own thread would wait for the queue first
+        mapped = buffer.map_async(mode, 0, size)
+        self._device._poll()  # maps an idle buffer at once; wgpu's own thread would wait for the queue first
         mapped.sync_wait()
         return np.frombuffer(buffer._experimental_get_mapped_range(0, size), np.uint8)
 

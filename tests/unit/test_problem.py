@@ -64,12 +64,21 @@ def test_vec4_needs_every_length_to_be_a_multiple_of_four(operand, expected):
     assert operand.vectorizable(6, 8) is expected
 
 
-def test_operands_past_32_bit_indices_are_refused():
-    gemm(2**16, 2**16, 1)  # C has exactly 2^32 elements
-    with pytest.raises(ProblemError, match=r"C spans 4,295,032,832 elements.*split"):
-        gemm(2**16 + 1, 2**16, 1)
-    with pytest.raises(ProblemError, match="A spans"):
-        Gemm(1, 1, 1, 1, F32, F32, a=Operand(1, offset=2**32), b=Operand(1), c=Operand(1))
+def test_a_window_opens_at_a_multiple_of_256_bytes_and_holds_all_that_is_reached():
+    for dtype, step in ((F32, 64), (F16, 128)):
+        problem = Gemm(
+            3, 4, 5, 1, dtype, F32, Operand(5, offset=1000), Operand(4), Operand(4, offset=64), bias="column"
+        )
+        a, b, c, bias = problem.buffers()
+        assert (a.first, a.start, a.end) == (1000 // step * step, 1000, 1015)
+        assert a.offset % 256 == 0
+        assert a.offset + a.nbytes == -(-1015 * dtype.itemsize // 16) * 16
+        assert (b.first, c.first, bias.first) == (0, 64, 0)
+        within = problem.within(tuple(extent.first for extent in problem.buffers()))
+        assert (within.a.offset, within.b.offset, within.c.offset) == (1000 % step, 0, 0)
+    far = Gemm(1, 1, 1, 1, F32, F32, Operand(1, offset=2**40 + 7), Operand(1), Operand(1))
+    assert far.buffers()[0].nbytes == 32
+    assert far.within((2**40, 0, 0)).a.offset == 7
 
 
 def test_work_is_counted_over_the_batch():

@@ -14,6 +14,7 @@ from webmm.problem import Problem
 
 # Mesa's lavapipe (seen in 22.3.6) silently leaves a loop once the loops of an invocation have run this often in all.
 LOOP_LIMIT = 65_535
+INDEX_LIMIT = 2**32  # shaders index storage with u32
 MAX_WORKGROUPS = 65_535  # per dimension: WebGPU's guaranteed limit, and what every engine offers
 
 P = TypeVar("P", bound=Problem)
@@ -202,7 +203,10 @@ class Kernel(ABC, Generic[P]):
 
     def _beyond_limits(self, problem: P, device: Capabilities) -> str | None:
         x, y, z = self.workgroup_size
-        binding = max(extent.end * extent.dtype.itemsize for extent in problem.buffers())
+        extents = problem.buffers()
+        binding, reach = max(e.nbytes for e in extents), max(e.end - e.first for e in extents)
+        if reach > INDEX_LIMIT:
+            return f"indexes {reach:,} elements of one buffer, shaders at most {INDEX_LIMIT:,}"
         needs = [
             (self.invocations, "max-compute-invocations-per-workgroup", "invocations per workgroup"),
             (x, "max-compute-workgroup-size-x", "invocations along x"),
