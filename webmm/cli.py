@@ -14,6 +14,7 @@ import click
 from webmm.errors import ConfigError, NoAdapterError, ProblemError, WebmmError
 
 ADAPTER = click.option("--adapter", metavar="WHICH", help="Index, kind (discrete, integrated, cpu), or part of a name.")
+LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
 DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
 
 
@@ -150,12 +151,21 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
+def product(size: tuple[int, int, int], layout: str, dtype: str) -> Any:
+    """Return the problem of a dense product with a layout such as "nt"; raises ConfigError for an unknown one."""
+    from webmm.problem import gemm
+
+    if layout not in ("nn", "nt", "tn", "tt"):
+        raise ConfigError(f"unknown layout {layout!r}; choose from nn, nt, tn, tt")
+    return gemm(*size, dtype=dtype, transpose_a=layout[0] == "t", transpose_b=layout[1] == "t")
+
+
 @main.command()
 @click.argument("kernel")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
 @click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
 @click.option("--size", "shape", default="1024", show_default=True, help="Specialise for N or MxNxK.")
-@click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
+@LAYOUT
 @DTYPE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with bindings, workgroup size, grid rule and limits.")
 def shader(
@@ -163,15 +173,62 @@ def shader(
 ) -> None:
     """Print exactly the WGSL that runs, ready for another WebGPU program."""
     from webmm.kernels import configure
-    from webmm.problem import gemm
     from webmm.render import render
 
-    if layout not in ("nn", "nt", "tn", "tt"):
-        raise ConfigError(f"unknown layout {layout!r}; choose from nn, nt, tn, tt")
-    m, n, k = parse_sizes(shape)[0]
-    problem = gemm(m, n, k, dtype=dtype, transpose_a=layout[0] == "t", transpose_b=layout[1] == "t")
+    problem = product(parse_sizes(shape)[0], layout, dtype)
     rendered = render(configure(kernel, dict(map(_setting, settings))), problem, dialect)  # type: ignore[arg-type]
     click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
+
+
+@main.command()
+@click.argument("kernel")
+@click.argument("m", type=click.IntRange(min=1))
+@click.argument("n", type=click.IntRange(min=1))
+@click.argument("k", type=click.IntRange(min=1))
+@click.option("--at", "element", default="0,0", show_default=True, metavar="ROW,COL", help="Which element of C.")
+@click.option("--steps", is_flag=False, flag_value=":", metavar="[A:B]", help="Show all inner steps, or A up to B.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
+@LAYOUT
+@DTYPE
+@click.option("--adapter", metavar="WHICH", default="cpu", show_default=True, help="As everywhere else.")
+@click.option("--json", "as_json", is_flag=True, help="Print all steps as JSON.")
+@click.pass_context
+def debug(
+    ctx: click.Context,
+    kernel: str,
+    m: int,
+    n: int,
+    k: int,
+    element: str,
+    steps: str | None,
+    settings: tuple[str, ...],
+    layout: str,
+    dtype: str,
+    adapter: str,
+    as_json: bool,
+) -> None:
+    """Show what KERNEL loads, shares and sums up for one element of an M×N×K product, beside NumPy's values.
+
+    Exit code 1 says that a value is wrong.
+    """
+    from webmm import report
+    from webmm.kernels import configure
+
+    at = _pair(element, ",", "an element is ROW,COL")
+    shown = range(*_pair(steps, ":", "steps are A:B", k)) if steps is not None else None
+    stage = configure(kernel, dict(map(_setting, settings)))
+    inspection = report.run_debug(adapter, stage, product((m, n, k), layout, dtype), at, shown, as_json)
+    ctx.exit(0 if inspection.right else 1)
+
+
+def _pair(text: str, between: str, what: str, end: int | None = None) -> tuple[int, int]:
+    """Return the two numbers in `text`; with `end` the first may be left out for 0, the second for `end`."""
+    first, separator, second = text.replace(" ", "").partition(between)
+    if end is not None:
+        first, second = first or "0", second or str(end)
+    if not separator or not first.isdigit() or not second.isdigit():
+        raise ConfigError(f"{what}, not {text!r}")
+    return int(first), int(second)
 
 
 @main.command()

@@ -276,14 +276,15 @@ class Device:
 
     # Dispatch
 
-    def launch(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> Launch:
+    def launch(self, kernel: Kernel[Any], problem: Problem, *arrays: Array, debug: Array | None = None) -> Launch:
         """Return `kernel` made ready to compute `problem` with an array for each of `problem.buffers()`, in that order.
 
         The same call is made once. `problem` says where in the buffers the operands lie: the arrays' own shapes and
-        offsets do not matter. Raises UnsupportedError where the kernel cannot run here, ShaderError where the engine
-        refuses it, and ProblemError for arrays that are too small or of another dtype or device.
+        offsets do not matter. With `debug`, its debug shader is, which records there what `webmm.debug` reads. Raises
+        UnsupportedError where the kernel cannot run here, ShaderError where the engine refuses it, and ProblemError for
+        arrays that are too small or of another dtype or device.
         """
-        storages = tuple(array.storage for array in arrays)
+        storages = tuple(array.storage for array in (arrays if debug is None else (*arrays, debug)))
         key = (kernel, problem, *(storage.uid for storage in storages))
         with self._lock, self._driver_errors(f"preparing {kernel.name}"):
             found = self._launches.get(key)
@@ -304,19 +305,22 @@ class Device:
     def _prepare(self, kernel: Kernel[Any], problem: Problem, storages: tuple[Storage, ...]) -> Launch:
         extents, firsts = problem.buffers(), []
         resources: dict[str, Any] = {}
-        for extent, storage in zip(extents, storages, strict=True):
+        for extent, storage in zip(extents, storages, strict=False):
             size = storage.buffer.size
             whole = size <= min(self.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
             offset, nbytes = (0, size) if whole else (extent.offset, min(extent.nbytes, size - extent.offset))
             resources[extent.name] = (storage.buffer, offset, nbytes)
             firsts.append(0 if whole else extent.first)
         problem = problem.within(tuple(firsts))
+        if len(storages) > len(extents):
+            debug = storages[-1].buffer
+            resources["debug"] = (debug, 0, debug.size)
         resources |= {left.name: self._left(left) for left in kernel.scratch(problem)}
         *before, launch = (self._dispatch(step, problem, resources) for step in (*kernel.before, kernel))
         return dataclasses.replace(launch, before=tuple(before)) if before else launch
 
     def _dispatch(self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any]) -> Launch:
-        shader = render(kernel, problem)
+        shader = render(kernel, problem, debug="debug" in resources)
         pipeline = self.pipeline(shader)
         uniform = self._uniform(params_bytes(kernel, problem))
         group = self.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])

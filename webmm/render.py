@@ -13,13 +13,26 @@ import jinja2
 
 from webmm.errors import ConfigError
 from webmm.kernels.base import Binding, Kernel
-from webmm.params import layout, pack, wgsl_struct
+from webmm.params import U32, layout, pack, wgsl_struct
 from webmm.problem import Problem
 
 Dialect = Literal["naga", "tint"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 ENTRY_POINT = "main"
 SUBGROUPS = {"naga": "subgroup", "tint": "subgroups"}  # the feature's name in each dialect's engine
+
+
+TAGS = ("LOADED_A", "LOADED_B", "SHARED_A", "SHARED_B", "ACC")  # what a debug shader records of each inner step
+DEBUG_LINE = re.compile(r"^[ \t]*dbg\w*\(.*\);\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The element of C that a debug shader watches, and for how many inner steps there is room to record."""
+
+    row: U32
+    col: U32
+    steps: U32
 
 
 @dataclass(frozen=True)
@@ -99,22 +112,25 @@ def tidy(text: str) -> str:
     return re.sub(r"\n+(\n *\})", r"\1", text).strip() + "\n"
 
 
-def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga") -> Shader:
+def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, debug: bool = False) -> Shader:
     """Return the shader of `kernel` specialised for `problem`, in the dialect of naga (wgpu) or Tint (browsers).
 
-    Problems that share a specialisation share the shader. Raises ConfigError for an unknown dialect and for tile
-    sizes that cannot work on any device.
+    Problems that share a specialisation share the shader. With `debug`, the lines of its template that call `dbg…()`
+    stay, and record in one more binding what `webmm.debug` reads. Raises ConfigError for an unknown dialect and for
+    tile sizes that cannot work on any device.
     """
     if dialect not in DIALECTS:
         raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
     if reason := kernel.invalid():
         raise ConfigError(f"{kernel.name}: {reason}")
-    return _render(kernel, kernel.specialise(problem), problem.features, dialect)
+    return _render(kernel, kernel.specialise(problem), problem.features, dialect, debug)
 
 
 @functools.lru_cache(maxsize=4096)
-def _render(kernel: Kernel[Any], spec: Any, features: frozenset[str], dialect: Dialect) -> Shader:
+def _render(kernel: Kernel[Any], spec: Any, features: frozenset[str], dialect: Dialect, debug: bool) -> Shader:
     bindings = (Binding(0, "params", "uniform", "Params"), *kernel.bindings(spec))
+    if debug:
+        bindings = (*bindings, Binding(len(bindings), "debug", "storage", "Debug"))
     text = (
         environment()
         .get_template(kernel.template)
@@ -125,8 +141,13 @@ def _render(kernel: Kernel[Any], spec: Any, features: frozenset[str], dialect: D
             bindings=bindings,
             constants=_constants(kernel),
             params_struct=wgsl_struct(kernel.params, "Params"),
+            debug=debug,
+            tags=TAGS,
+            watch_struct=wgsl_struct(Watch, "Watch"),
         )
     )
+    if not debug:
+        text = DEBUG_LINE.sub("", text)
     needed = features | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     return Shader(kernel, dialect, tidy(text), bindings, needed)
 

@@ -19,13 +19,14 @@ from webmm.adapters import adapters
 from webmm.bench import CPU_STAGE, Bench, Progress, default_sizes, relative
 from webmm.cache import fastest
 from webmm.choose import candidates, choose
+from webmm.debug import Inspection, inspect
 from webmm.device import Device
 from webmm.dtypes import dtype_of
-from webmm.errors import ProblemError, UnsupportedError
+from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.base import GemmKernel
-from webmm.problem import gemm
+from webmm.problem import Gemm, gemm
 from webmm.records import Record
 from webmm.tuner import Step, Worker, tune
 
@@ -231,6 +232,28 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
             if reason and stage not in map(type, ranked):
                 lines.append(f"    {stage.name} cannot: {reason}")
     return "\n".join(lines)
+
+
+def run_debug(
+    wanted: str, kernel: GemmKernel, problem: Gemm, at: tuple[int, int], shown: range | None, as_json: bool
+) -> Inspection:
+    """Look inside `kernel` at element `at` of C, print what it held at the steps `shown`, and return it.
+
+    Raises as `inspect()` does, and ConfigError where there are no such steps.
+    """
+    with Device(wanted) as device:
+        inspection = inspect(device, kernel, problem, *at)
+        console = Console(width=max(Console().width, TABLE_WIDTH))
+    if shown is not None and not 0 <= shown.start < shown.stop <= len(inspection.steps):
+        raise ConfigError(f"steps {shown.start}:{shown.stop} are not within 0:{len(inspection.steps)}")
+    if as_json:
+        console.print_json(data=inspection.to_json())
+    else:
+        console.print(f"{kernel} for C[{at[0]}, {at[1]}] of {problem} on {device.info.name}", highlight=False)
+        console.print(inspection.table(shown))
+        for note in inspection.notes():
+            console.print(note, markup=False, highlight=False)
+    return inspection
 
 
 def multiply_files(a_path: Path, b_path: Path, output: Path, kernel: GemmKernel | None, wanted: str | None) -> str:

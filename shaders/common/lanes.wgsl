@@ -25,10 +25,12 @@
 {% macro multiply(a, b) %}
 {% for i in range(kernel.a_loads) %}
         let a_reg{{ i }} = {{ a("row + %du" % (i * kernel.lanes) if i else "row") }};
+        dbg_k(LOADED_A, row + {{ i * kernel.lanes }}u, dbg_col(col0, LANES * TN), k, a_reg{{ i }});
 {% endfor %}
 {% for kk in range(4) %}
 {% for j in range(kernel.tn // 4) %}
         let b_reg{{ kk }}_{{ j }} = {{ b(kk, j) }};
+        dbg_n(LOADED_B, dbg_row(row0, TM), col + {{ j }}u * 4u * LANES, k + {{ kk }}u, b_reg{{ kk }}_{{ j }});
 {% endfor %}
 {% endfor %}
 {% for r in range(kernel.tm) %}
@@ -37,6 +39,8 @@
 {% for kk in range(4) %}
         acc_{{ r }}_{{ j }} = fma(vec4f(a_row{{ r }}.{{ "xyzw"[kk] }}), b_reg{{ kk }}_{{ j }}, acc_{{ r }}_{{ j }});
 {% endfor %}
+        dbg_k(SHARED_A, row0 + {{ r }}u, dbg_col(col + {{ j }}u * 4u * LANES, 4u), k, a_row{{ r }});
+        dbg_n(ACC, row0 + {{ r }}u, col + {{ j }}u * 4u * LANES, k + 3u, acc_{{ r }}_{{ j }});
 {% endfor %}
 {% endfor %}
 {% endmacro %}

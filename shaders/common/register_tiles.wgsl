@@ -138,6 +138,11 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {% set step = k0 ~ " * params.ld" ~ o.x if o.direct else k0 %}
 {% set step = "(%s / 4u)" % step if o.vec and not o.direct else "%s * (params.ld%s / 4u)" % (k0, o.x) if o.vec else step %}
         {{ o.x }}_next{{ i }} = load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ step }}, {{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}, {{ k0 }} + {{ o.x }}_kk{{ i }});
+{% if o.x == "a" %}
+        dbg_{{ "m" if o.direct else "k" }}(LOADED_A, row0 + a_row{{ i }}, dbg_col(col0, BN), {{ k0 }} + a_kk{{ i }}, a_next{{ i }});
+{% else %}
+        dbg_{{ "n" if o.direct else "k" }}(LOADED_B, dbg_row(row0, BM), col0 + b_col{{ i }}, {{ k0 }} + b_kk{{ i }}, b_next{{ i }});
+{% endif %}
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -171,7 +176,7 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
   row, so that neighbouring FMAs share an operand: 50.3 against 49.7 TFLOP/s at 8192³ on an H200. With tiles of 128 × 128
   the driver allots registers otherwise, and plain rows win: 48.8 against 47.1 at 4096³. Column by column loses by 6 %.
 #}
-{% macro step(kk, buffer) %}
+{% macro step(kk, buffer, k0) %}
 {% for i in range(kernel.tm // 4) %}
 {{ fragment("a_reg%d" % i, "a_tile%s[%s][ly + %du * WY]" % (buffer or "", kk, i), operands[0].direct) }}
 {%- endfor %}
@@ -184,21 +189,29 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
             acc_{{ r }}_{{ j }} = fma(vec4f(a_reg{{ r // 4 }}.{{ "xyzw"[r % 4] }}), b_reg{{ j }}, acc_{{ r }}_{{ j }});
 {% endfor %}
 {% endfor %}
+{% for i in range(kernel.tm // 4) %}
+{% for j in range(kernel.tn // 4) %}
+            dbg_fragment(row0 + (ly + {{ i }}u * WY) * 4u, col0 + (lx + {{ j }}u * WX) * 4u, {{ k0 }} + {{ kk }}, a_reg{{ i }}, b_reg{{ j }}, {% for r in range(4) %}acc_{{ 4 * i + r }}_{{ j }}{{ ", " if r < 3 }}{% endfor %});
+{% endfor %}
+{% endfor %}
 {% endmacro %}
 
-{# acc += A tile · B tile. UNROLL steps are written out: engines guard loops, which keeps drivers from unrolling them. #}
-{% macro multiply(buffer=0) %}
+{#
+  acc += A tile · B tile, the tiles that start at k0 along k. UNROLL steps are written out: engines guard loops, which
+  keeps drivers from unrolling them.
+#}
+{% macro multiply(buffer=0, k0="k0") %}
 {% if kernel.unroll == kernel.bk %}
 {% for kk in range(kernel.bk) %}
         { // kk = {{ kk }}
-{{ step("%du" % kk, buffer) }}
+{{ step("%du" % kk, buffer, k0) }}
         }
 {% endfor %}
 {% else %}
         for (var kk = 0u; kk < BK; kk += UNROLL) {
 {% for u in range(kernel.unroll) %}
             {
-{{ step("kk + %du" % u if u else "kk", buffer) }}
+{{ step("kk + %du" % u if u else "kk", buffer, k0) }}
             }
 {% endfor %}
         }

@@ -21,7 +21,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(num_workgroups) grid: 
 {{ matrix.bases() }}
     var sum = 0.0;
 {% call matrix.k_loop() %}
-        sum = fma(load_a(a_base, row, k), load_b(b_base, k, col), sum);
+        let a_reg = load_a(a_base, row, k);
+        let b_reg = load_b(b_base, k, col);
+        dbg(LOADED_A, row, col, k, a_reg);
+        dbg(LOADED_B, row, col, k, b_reg);
+        sum = fma(a_reg, b_reg, sum);
+        dbg(ACC, row, col, k, sum);
 {% endcall %}
     store_c(c_base, row, col, sum);
 }

@@ -31,12 +31,12 @@ fn main(
         workgroupBarrier(); // the first tiles are complete before anyone reads them
         for (var k0 = BK; k0 < params.k; k0 += BK) {
 {{ tiles.fetch("k0") }}
-{{ tiles.multiply() }}
+{{ tiles.multiply(k0="k0 - BK") }}
             workgroupBarrier(); // everyone is done with the tiles before they are overwritten
 {{ tiles.put() }}
             workgroupBarrier(); // the tiles are complete before anyone reads them
         }
-{{ tiles.multiply() }}
+{{ tiles.multiply(k0="(params.k - 1u) / BK * BK") }}
 {{ tiles.store() }}
     }
 }

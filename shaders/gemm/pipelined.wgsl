@@ -40,13 +40,13 @@ fn main(
 {% if kernel.prefetch == "registers" %}
     for (var k0 = BK; k0 < params.k; k0 += BK) {
 {{ tiles.fetch("k0") }}
-{{ tiles.multiply() }}
+{{ tiles.multiply(k0="k0 - BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
 {{ tiles.put() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
     // The last tiles stand outside the loop: a condition in it costs 6 % (H200, 4096³).
-{{ tiles.multiply() }}
+{{ tiles.multiply(k0="(params.k - 1u) / BK * BK") }}
 {% else %}
     for (var k0 = 0u; k0 < params.k; k0 += 2u * BK) {
 {% for buffer in range(2) %}
@@ -56,10 +56,10 @@ fn main(
         }
 {% if buffer %}
         if (more_0) {
-{{ tiles.multiply(buffer) }}
+{{ tiles.multiply(buffer, "k0 + %du * BK" % buffer) }}
         }
 {% else %}
-{{ tiles.multiply(buffer) }}
+{{ tiles.multiply(buffer, "k0 + %du * BK" % buffer) }}
 {% endif %}
         if (more_{{ buffer }}) {
 {{ tiles.put(1 - buffer) }}

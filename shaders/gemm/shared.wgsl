@@ -28,9 +28,14 @@ fn main(
     for (var k0 = 0u; k0 < params.k; k0 += TILE) {
         a_tile[local.y][local.x] = load_a(a_base, row, k0 + local.x);
         b_tile[local.y][local.x] = load_b(b_base, k0 + local.y, col);
+        dbg(LOADED_A, row, dbg_col(col0, TILE), k0 + local.x, a_tile[local.y][local.x]);
+        dbg(LOADED_B, dbg_row(row0, TILE), col, k0 + local.y, b_tile[local.y][local.x]);
         workgroupBarrier(); // the tiles are complete before anyone reads them
         for (var kk = 0u; kk < TILE; kk++) {
+            dbg(SHARED_A, row, col, k0 + kk, a_tile[local.y][kk]);
+            dbg(SHARED_B, row, col, k0 + kk, b_tile[kk][local.x]);
             sum = fma(a_tile[local.y][kk], b_tile[kk][local.x], sum);
+            dbg(ACC, row, col, k0 + kk, sum);
         }
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
     }

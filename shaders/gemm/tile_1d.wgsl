@@ -28,7 +28,10 @@ fn main(
             load_b(b_base, k, col + 2u),
             load_b(b_base, k, col + 3u),
         );
+        dbg(LOADED_A, row, dbg_col(col, 4u), k, a_reg);
+        dbg_n(LOADED_B, row, col, k, b_reg);
         acc = fma(vec4f(a_reg), b_reg, acc);
+        dbg_n(ACC, row, col, k, acc);
 {% endcall %}
 {% for j in range(4) %}
     store_c(c_base, row, col + {{ j }}u, acc[{{ j }}]);

@@ -30,8 +30,12 @@ fn main(
             load_b(b_base, k, col + 2u),
             load_b(b_base, k, col + 3u),
         );
+        dbg_n(LOADED_B, dbg_row(row, TM), col, k, b_reg);
 {% for i in range(kernel.tm) %}
-        acc_{{ i }} = fma(vec4f(load_a(a_base, row + {{ i }}u, k)), b_reg, acc_{{ i }});
+        let a_reg{{ i }} = load_a(a_base, row + {{ i }}u, k);
+        dbg(LOADED_A, row + {{ i }}u, dbg_col(col, 4u), k, a_reg{{ i }});
+        acc_{{ i }} = fma(vec4f(a_reg{{ i }}), b_reg, acc_{{ i }});
+        dbg_n(ACC, row + {{ i }}u, col, k, acc_{{ i }});
 {% endfor %}
 {% endcall %}
 {% for i in range(kernel.tm) %}

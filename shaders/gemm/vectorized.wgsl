@@ -31,11 +31,13 @@ fn main(
             let row = {{ "i % BM" if s.trans_a else "i / (BK / 4u)" }};
             let kk = {{ "i / BM" if s.trans_a else "i % (BK / 4u)" }};
             a_tile[row][kk] = load_a4(a_base, row0 + row, k0 + kk * 4u);
+            dbg_k(LOADED_A, row0 + row, dbg_col(col0, BN), k0 + kk * 4u, a_tile[row][kk]);
         }
         for (var i = lane; i < BK * BN / 4u; i += LANES) {
             let kk = {{ "i % BK" if s.trans_b else "i / (BN / 4u)" }};
             let col = {{ "i / BK" if s.trans_b else "i % (BN / 4u)" }};
             b_tile[kk][col] = load_b4(b_base, k0 + kk, col0 + col * 4u);
+            dbg_n(LOADED_B, dbg_row(row0, BM), col0 + col * 4u, k0 + kk, b_tile[kk][col]);
         }
         workgroupBarrier(); // the tiles are complete before anyone reads them
         for (var kk = 0u; kk < BK / 4u; kk++) {
@@ -44,6 +46,11 @@ fn main(
             acc = fma(vec4f(a_reg.y), b_tile[kk * 4u + 1u][local.x], acc);
             acc = fma(vec4f(a_reg.z), b_tile[kk * 4u + 2u][local.x], acc);
             acc = fma(vec4f(a_reg.w), b_tile[kk * 4u + 3u][local.x], acc);
+            dbg_k(SHARED_A, row0 + local.y, dbg_col(col0 + local.x * 4u, 4u), k0 + kk * 4u, a_reg);
+{% for i in range(4) %}
+            dbg_n(SHARED_B, row0 + local.y, col0 + local.x * 4u, k0 + kk * 4u + {{ i }}u, b_tile[kk * 4u + {{ i }}u][local.x]);
+{% endfor %}
+            dbg_n(ACC, row0 + local.y, col0 + local.x * 4u, k0 + kk * 4u + 3u, acc);
         }
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
     }

@@ -34,6 +34,11 @@ ARGUMENTS = {
     "shader pipelined --set prefetch=disk": "registers, workgroup",
     "shader naive --dialect glsl": "naga, tint",
     "shader naive --layout xy": "nn, nt, tn, tt",
+    "debug nope 1 1 1": "choose from naive",
+    "debug naive 3 3 3 --at 3": "ROW,COL",
+    "debug naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
+    "debug naive 3 3 3 --steps 2:9": "not within 0:3",
+    "debug naive 3 3 3 --steps two": "A:B",
     "run": "Usage",
     "frobnicate": "No such command",
 }

@@ -100,6 +100,19 @@ def test_shader_settings_reach_the_text(webmm: Cli) -> None:
     assert "const BM: u32 = 32u; // rows of C per workgroup" in done.stdout
 
 
+def test_debug_shows_each_step_beside_numpy(webmm: Cli) -> None:
+    done = webmm("debug", "shared", 5, 6, 19, "--set", "tile=8", "--at", "4,5", "--layout", "tn", "--steps", "17:21")
+    assert done.returncode == 0, done.stderr
+    for word in ("A loaded", "A shared", "B loaded", "sum", "NumPy", "C[4, 5]", ": right"):
+        assert word in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows if row and row[0].isdigit()] == ["17", "18", "19", "20"]
+    data = json.loads(webmm("debug", "naive", 2, 3, 4, "--dtype", "f16", "--json", "--steps").stdout)
+    assert data["right"] is True
+    assert [step["k"] for step in data["steps"]] == [0, 1, 2, 3]
+    assert data["steps"][1]["LOADED_A"]["value"] == data["steps"][1]["numpy"]["A"]
+
+
 def test_check_validates_every_shader(webmm: Cli) -> None:
     done = webmm("check")
     assert done.returncode == 0, done.stderr

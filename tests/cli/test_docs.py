@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,11 @@ EXAMPLES = [
         re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page.read_text(), flags=re.DOTALL)
     )
 ]
+COMMANDS = [
+    pytest.param(command, output, id=f"{page.stem} {command}")
+    for page in PAGES
+    for command, output in re.findall(r"```console\n\$ webmm (.*?)\n(.*?)```", page.read_text(), flags=re.DOTALL)
+]
 
 
 def test_every_python_block_has_its_output() -> None:
@@ -34,6 +41,15 @@ def test_python_prints_what_the_page_shows(code: str, output: str, tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == output
+
+
+@pytest.mark.parametrize(("command", "output"), COMMANDS)
+def test_commands_print_what_the_page_shows(command: str, output: str, tmp_path: Path) -> None:
+    arguments = [sys.executable, "-m", "webmm.cli", *shlex.split(command)]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    spelling = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.OutputChecker().check_output(output, done.stdout, spelling), done.stdout
 
 
 def test_every_command_is_documented_and_every_documented_one_exists() -> None:

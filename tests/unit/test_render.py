@@ -13,7 +13,7 @@ from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.problem import gemm
-from webmm.render import environment, params_bytes, render, tidy
+from webmm.render import _render, environment, params_bytes, render, tidy
 
 stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
 LAYOUTS = [
@@ -101,6 +101,27 @@ def test_sizes_are_uniforms_so_that_one_text_serves_them_all(cls):
         assert render(kernel, gemm(*one)) is render(kernel, gemm(*other))
     assert render(kernel, gemm(512, 512, 512)).wgsl != render(kernel, gemm(512, 512, 512, transpose_a=True)).wgsl
     assert render(kernel, gemm(512, 512, 512)).wgsl != render(kernel, gemm(512, 512, 512, dtype="f16")).wgsl
+
+
+@stages
+def test_a_text_is_as_if_its_template_had_no_dbg_line(cls, templates):
+    texts = dict(variants(cls))
+    for path in templates.rglob("*.wgsl"):
+        if path.name != "debug.wgsl":
+            path.write_text(re.sub(r"^ *dbg.*\n", "", path.read_text(), flags=re.MULTILINE))
+    _render.cache_clear()
+    for what, text in variants(cls):
+        assert text == texts[what], what
+        assert "dbg" not in text, what
+        assert "debug" not in text, what
+
+
+@stages
+def test_a_debug_shader_records(cls):
+    shader = render(cls(), gemm(33, 35, 37), debug=True)
+    assert shader.bindings[-1].name == "debug"
+    for tag in ("LOADED_A", "LOADED_B", "ACC"):
+        assert re.search(rf"^ +dbg\w*\({tag}, |^ +dbg_fragment", shader.wgsl, re.MULTILINE), tag
 
 
 @stages

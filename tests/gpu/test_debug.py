@@ -1,0 +1,115 @@
+"""Looking inside a kernel: every stage records what it holds for an element, and shows where a wrong value arises."""
+
+import json
+
+import numpy as np
+import pytest
+from products import every_stage, small
+
+from webmm.debug import inspect
+from webmm.errors import ConfigError, ProblemError
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.persistent import Persistent
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.shared import Shared
+from webmm.problem import gemm
+
+
+def stage(cls):
+    """Return the stage with tiles so small that its debug shader compiles quickly."""
+    if issubclass(cls, CpuLanes):
+        return cls(tm=4, tn=4)
+    return small(cls, workgroups=2) if cls is Persistent else small(cls)
+
+
+def check(found, kernel, problem):
+    """Assert that all is right and nothing is missing."""
+    assert found.right, found.notes()
+    recorded = {tag for step in found.steps for tag in step.values}
+    assert recorded >= {"LOADED_A", "LOADED_B", "ACC"}
+    assert kernel.workgroup_bytes == 0 or recorded >= {"SHARED_A", "SHARED_B"}
+    for step in found.steps[: problem.k]:
+        assert recorded - set(step.values) <= {"ACC"}, step.k
+    sums = [step for step in found.steps if "ACC" in step.values]
+    assert sums[-1].k >= problem.k - 1
+    assert problem.out_dtype.numpy.type(sums[-1].values["ACC"].value) == found.stored.value
+
+
+@every_stage
+@pytest.mark.parametrize(
+    "problem", [gemm(37, 70, 19), gemm(36, 72, 16, transpose_a=True, transpose_b=True)], ids=["ragged", "transposed"]
+)
+def test_every_stage_shows_what_it_holds(device, cls, problem):
+    kernel = stage(cls)
+    for at in ((0, 0), (problem.m - 1, problem.n - 1), (9, 42)):  # in the first, the last and an inner tile
+        check(inspect(device, kernel, problem, *at), kernel, problem)
+
+
+def test_two_buffers_and_float16(device):
+    kernel, problem = small(Pipelined, prefetch="workgroup"), gemm(37, 35, 21, dtype="float16")
+    check(inspect(device, kernel, problem, 33, 4), kernel, problem)
+
+
+def test_values_are_those_of_the_operands(device):
+    found = inspect(device, Naive(), gemm(3, 5, 4), 2, 1)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 4), (4, 5)))
+    for k, step in enumerate(found.steps):
+        assert [step.values[tag].value for tag in ("LOADED_A", "LOADED_B")] == [a[2, k], b[k, 1]]
+        assert step.numpy["sum"] == pytest.approx(a[2, : k + 1].astype(float) @ b[: k + 1, 1].astype(float))
+
+
+# A user edits a template: (stage, what it says, what it says then, tag that goes wrong first, its first step, origin)
+EDITS = [
+    (Naive(), "load_b(b_base, k, col)", "load_b(b_base, k, col - col % 2u)", "LOADED_B", 0, "B[0, 4]"),
+    (Shared(tile=8), "[local.x] = load_a(a_base, row,", "[local.x] = load_a(a_base, row + k0 / 8u,", "LOADED_A", 8, ""),
+    (Shared(tile=8), "sum = fma(a_tile[local.y][kk],", "sum = fma(a_tile[local.y][kk / 7u * 6u],", "ACC", 1, ""),
+]
+
+
+@pytest.mark.parametrize(("kernel", "old", "new", "tag", "k", "origin"), EDITS)
+def test_an_edit_that_breaks_a_stage_shows_where(device, templates, kernel, old, new, tag, k, origin):
+    path = templates / kernel.template
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    found = inspect(device, kernel, gemm(20, 20, 20), 3, 5)
+    assert not found.right
+    step, first, value = found.wrong[0]
+    assert (first, step.k) == (tag, k)
+    assert value.origin.startswith(origin)
+    assert k in found.window()
+    assert "✗" in str(value)
+    assert f"first at k = {k}" in "\n".join(found.notes())
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_barrier_that_is_missing_shows_in_the_tile(device, templates):
+    if device.info.kind != "cpu":
+        pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
+    path = templates / "gemm/shared.wgsl"
+    path.write_text(path.read_text().replace("workgroupBarrier(); // the tiles are complete", "// the tiles are"))
+    found = inspect(device, Shared(), gemm(16, 16, 32), 3, 5)
+    wrong = {tag for _, tag, _ in found.wrong}
+    assert "SHARED_B" in wrong, "the rows of B that later lanes load are read before they are there"
+    assert not wrong & {"LOADED_A", "LOADED_B"}
+
+
+def test_a_step_that_is_left_out_is_missing(device, templates):
+    path = templates / "gemm/naive.wgsl"
+    path.write_text(path.read_text().replace("let a_reg", "if (k == 7u) { continue; }\nlet a_reg"))
+    found = inspect(device, Naive(), gemm(4, 4, 12), 1, 2)
+    assert [(step.k, tag, value.value) for step, tag, value in found.wrong[:2]] == [
+        (7, "LOADED_A", None),
+        (7, "LOADED_B", None),
+    ]
+    assert found.stored.wrong
+
+
+def test_what_cannot_be_shown_is_refused(device, templates):
+    with pytest.raises(ProblemError, match=r"C is 3x4: it has no element \(3, 0\)"):
+        inspect(device, Naive(), gemm(3, 4, 5), 3, 0)
+    path = templates / "gemm/naive.wgsl"
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if "dbg" not in line))
+    with pytest.raises(ConfigError, match=r"naive recorded nothing of C\[0, 0\]"):
+        inspect(device, Naive(), gemm(3, 4, 5), 0, 0)

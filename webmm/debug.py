@@ -1,0 +1,230 @@
+"""Looking inside a kernel: what it holds for one element of C at each inner step, beside NumPy's values.
+
+A debug shader is a template with its `dbg…()` lines left in (`render(…, debug=True)`); every other shader is rendered
+without them. They write what the invocation that owns the element read and summed up, and what its workgroup loaded
+for it, to a buffer with a slot per inner step and tag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from webmm.device import Device
+from webmm.dtypes import F32
+from webmm.errors import ConfigError, ProblemError
+from webmm.kernels.gemm.base import GemmKernel
+from webmm.params import pack
+from webmm.problem import Gemm
+from webmm.render import TAGS, Watch
+from webmm.timing import submit
+from webmm.verify import bound
+
+# What a group of tags should hold, and the heads of their columns.
+GROUPS = {
+    "A": {"LOADED_A": "A loaded", "SHARED_A": "A shared"},
+    "B": {"LOADED_B": "B loaded", "SHARED_B": "B shared"},
+    "sum": {"ACC": "sum"},
+}
+UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that no arithmetic makes
+SHOWN = 8  # steps shown where nobody says which
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a shader recorded, None where it left that out; `origin` says where a wrong factor is from, if known."""
+
+    value: float | None
+    wrong: bool
+    origin: str = ""
+
+    def __str__(self) -> str:
+        text = "missing" if self.value is None else f"{self.value:.5g}"
+        return f"✗ {text}" if self.wrong else text
+
+
+@dataclass(frozen=True)
+class Step:
+    """Inner step `k`: NumPy's A[row, k], B[k, col] and sum up to and including k, and what was recorded by tag."""
+
+    k: int
+    numpy: dict[str, float]
+    values: dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a kernel held for C[row, col] at each inner step, and the result that it stored.
+
+    Factors must equal those of A and B; a sum up to and including k must be within (k + 1)·2⁻²³·Σ|a||b| of NumPy's.
+    Steps from K on are those of a tile that hangs over the end: their factors must be zero.
+    """
+
+    kernel: GemmKernel
+    problem: Gemm
+    row: int
+    col: int
+    steps: tuple[Step, ...]
+    stored: Value
+    expected: float
+
+    @property
+    def wrong(self) -> list[tuple[Step, str, Value]]:
+        """The wrong values by step and tag, in the order of steps."""
+        return [(step, tag, value) for step in self.steps for tag, value in step.values.items() if value.wrong]
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.wrong and not self.stored.wrong
+
+    def window(self) -> range:
+        """Return the steps that show most: those around the first wrong one, else the first."""
+        first = self.wrong[0][0].k - SHOWN // 2 if self.wrong else 0
+        first = max(0, min(first, len(self.steps) - SHOWN))
+        return range(first, min(first + SHOWN, len(self.steps)))
+
+    def table(self, shown: range | None = None) -> Table:
+        """Return the steps `shown`, by default those of `window()`, as a table; ✗ marks a wrong value."""
+        recorded = {tag for step in self.steps for tag in step.values}
+        groups = {name: [tag for tag in tags if tag in recorded] for name, tags in GROUPS.items()}
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column("k", justify="right", no_wrap=True)
+        for name, tags in groups.items():
+            for head in (*(GROUPS[name][tag] for tag in tags), "NumPy"):
+                table.add_column(head, justify="right", no_wrap=True, style="dim" if head == "NumPy" else None)
+        for step in (self.steps[k] for k in shown or self.window()):
+            row = [f"{step.k}"]
+            for name, tags in groups.items():
+                row += [_cell(step.values.get(tag)) for tag in tags]
+                row.append(f"{step.numpy[name]:.5g}")
+            table.add_row(*row)
+        return table
+
+    def notes(self) -> list[str]:
+        """Return in words what is wrong: for each tag the first step, and where its value is from."""
+        first: dict[str, tuple[Step, Value]] = {}
+        for step, tag, value in self.wrong:
+            first.setdefault(tag, (step, value))
+        lines = []
+        for name, tags in GROUPS.items():
+            for tag, head in tags.items():
+                if tag in first:
+                    step, value = first[tag]
+                    place = {"A": f"A[{self.row}, {step.k}]", "B": f"B[{step.k}, {self.col}]"}.get(name, "NumPy's")
+                    count = sum(other == tag for _, other, _ in self.wrong)
+                    lines.append(
+                        f"{head}: wrong at {count} of {len(self.steps)} steps, first at k = {step.k}: "
+                        f"{value.origin or str(value).removeprefix('✗ ')}, not {place}"
+                    )
+        verdict = "wrong" if self.stored.wrong else "right"
+        stored = str(self.stored).removeprefix("✗ ")
+        lines.append(f"C[{self.row}, {self.col}] = {stored}, NumPy's {self.expected:.5g}: {verdict}")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it in JSON types; what is missing or no finite number is null."""
+        return {
+            "kernel": self.kernel.name,
+            "config": self.kernel.config,
+            "size": [self.problem.m, self.problem.n, self.problem.k],
+            "dtype": self.problem.dtype.name,
+            "at": [self.row, self.col],
+            "right": self.right,
+            "stored": {**_json(self.stored), "numpy": self.expected},
+            "steps": [
+                {"k": step.k, "numpy": step.numpy, **{tag: _json(value) for tag, value in step.values.items()}}
+                for step in self.steps
+            ],
+        }
+
+
+def _cell(value: Value | None) -> str:
+    if value is None:
+        return ""
+    return f"[bold red]{value}[/]" if value.wrong else str(value)
+
+
+def _json(value: Value) -> dict[str, Any]:
+    number = value.value if value.value is not None and np.isfinite(value.value) else None
+    return {"value": number, "wrong": value.wrong} | ({"origin": value.origin} if value.origin else {})
+
+
+def inspect(device: Device, kernel: GemmKernel, problem: Gemm, row: int, col: int) -> Inspection:
+    """Run the debug shader of `kernel` on random operands and return what it held for C[row, col].
+
+    `problem` is one of dense operands without an epilogue, as `gemm()` returns it for a single product. Raises
+    ProblemError where C has no such element, ConfigError where nothing was recorded, and as `Device.launch` does.
+    """
+    p = problem
+    if not (0 <= row < p.m and 0 <= col < p.n):
+        raise ProblemError(f"C is {p.m}x{p.n}: it has no element ({row}, {col}); rows and columns count from 0")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(p.dtype.numpy) for shape in ((p.m, p.k), (p.k, p.n)))
+    steps = -(-p.k // kernel.inner_step) * kernel.inner_step
+    empty = np.full(steps * len(TAGS), UNWRITTEN)
+    watch = np.frombuffer(pack(Watch(row, col, steps)), np.uint32)
+    with (
+        device.array(a.T if p.a.transposed else a) as a_array,
+        device.array(b.T if p.b.transposed else b) as b_array,
+        device.array(np.full((p.m, p.n), np.nan), p.out_dtype) as c_array,
+        device.array(np.concatenate([watch, empty])) as recorded,
+    ):
+        submit(device, device.launch(kernel, p, a_array, b_array, c_array, debug=recorded))
+        slots = recorded.numpy()[len(watch) :].reshape(steps, len(TAGS))
+        stored = float(c_array.numpy()[row, col])
+    if (slots == UNWRITTEN).all():
+        raise ConfigError(
+            f"{kernel.name} recorded nothing of C[{row}, {col}]: no invocation owns it, or its template has no dbg() "
+            "lines where that one passes"
+        )
+    return _judge(kernel, p, row, col, a.astype(np.float64), b.astype(np.float64), slots, stored)
+
+
+def _judge(
+    kernel: GemmKernel,
+    p: Gemm,
+    row: int,
+    col: int,
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    slots: NDArray[np.uint32],
+    stored: float,
+) -> Inspection:
+    beyond = np.zeros(len(slots) - p.k)
+    factors = {"A": np.concatenate([a[row], beyond]), "B": np.concatenate([b[:, col], beyond])}
+    products = factors["A"] * factors["B"]
+    numpy = {**factors, "sum": np.cumsum(products)}
+    slack = np.arange(1, len(slots) + 1) * F32.eps * np.cumsum(np.abs(products))
+    written = slots != UNWRITTEN
+    values = slots.view(np.float32).astype(np.float64)
+
+    def value(k: int, group: str, tag: int) -> Value | None:
+        if not written[k, tag]:  # a sum need not be there at each step, nor a factor beyond the end
+            left_out = group != "sum" and k < p.k and written[:, tag].any()
+            return Value(None, True) if left_out else None
+        got = float(values[k, tag])
+        wrong = not abs(got - numpy[group][k]) <= (slack[k] if group == "sum" else 0.0)
+        return Value(got, wrong, _origin(got, a, b) if wrong and group != "sum" else "")
+
+    steps = []
+    for k in range(len(slots)):
+        found = {tag: value(k, group, TAGS.index(tag)) for group, tags in GROUPS.items() for tag in tags}
+        recorded = {tag: x for tag, x in found.items() if x is not None}
+        steps.append(Step(k, {group: float(numpy[group][k]) for group in GROUPS}, recorded))
+    expected = float(numpy["sum"][-1])
+    wrong = not abs(stored - expected) <= bound(p) * (np.abs(products).sum() + p.out_dtype.tiny / p.out_dtype.eps)
+    return Inspection(kernel, p, row, col, tuple(steps), Value(stored, wrong), expected)
+
+
+def _origin(value: float, a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
+    """Return which element of A or B this is, where it can only be one."""
+    if value == 0:
+        return "zero"
+    found = [f"{name}[{i}, {j}]" for name, matrix in (("A", a), ("B", b)) for i, j in np.argwhere(matrix == value)]
+    return found[0] if len(found) == 1 else ""
