@@ -13,9 +13,10 @@ import click
 import peers
 
 from webmm import Device, roofline
-from webmm.bench import Bench, Operands
+from webmm.bench import Bench
 from webmm.cli import parse_kernels, parse_sizes
 from webmm.kernels import LADDER
+from webmm.ops.gemm import Operands
 from webmm.problem import gemm
 from webmm.records import Record, save, to_json
 
@@ -51,7 +52,7 @@ def main(sizes: str, kernels: str | None, dtype: str, adapter: str | None, budge
             records.append(record)
             if record.kernel == "cpu" and peers.available():  # the first of its size: measured beside the others
                 problem = gemm(record.m, record.n, record.k, dtype=dtype)
-                records.append(peers.cublas(problem, Operands.random(device, problem).checker, ceiling.gflops))
+                records.append(peers.cublas(problem, Operands(device, problem).checker, ceiling.gflops))
     save(output, to_json(records))
     for size in dict.fromkeys(record.size for record in records):
         print(summary([record for record in records if record.size == size]), flush=True)

@@ -13,16 +13,14 @@ import numpy as np
 from webmm import __version__, roofline, timing
 from webmm.array import Array
 from webmm.device import Device
-from webmm.dtypes import F32
 from webmm.errors import ShaderError, UnsupportedError, WebmmError
-from webmm.kernels.gemm.base import GemmKernel
-from webmm.problem import Gemm, gemm
+from webmm.kernels.base import Kernel
+from webmm.ops import OPS, op_of
+from webmm.ops.base import Case, Op, Size
+from webmm.problem import Extent, Problem
 from webmm.records import Record, Status
-from webmm.verify import Checker, bound
 
 CPU_STAGE = "cpu"
-DEFAULT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
-SIZES_SHOWN = 4
 CASE_OVERHEAD = 0.6  # seconds that compiling, checking and warming up take on top of the timed runs
 
 
@@ -36,74 +34,50 @@ class Progress:
     seconds_left: float
 
 
-def default_sizes(ceiling: roofline.Roofline) -> list[int]:
-    """Return the four largest default sizes at which a product at the peak rate takes at most 0.1 s."""
-    fitting = [n for n in DEFAULT_SIZES if 2 * n**3 <= 0.1 * ceiling.gflops * 1e9]
-    return fitting[-SIZES_SHOWN:] or [DEFAULT_SIZES[0]]
-
-
-@dataclass
-class Operands:
-    """One problem's matrices, on both sides."""
-
-    problem: Gemm
-    checker: Checker
-    a: Array
-    b: Array
-
-    @classmethod
-    def random(cls, device: Device, problem: Gemm) -> Operands:
-        """Draw A and B uniformly from [-0.5, 0.5), always the same."""
-        rng = np.random.default_rng(0)
-        dtype = problem.dtype.numpy
-        a = (rng.random((problem.m, problem.k), np.float32) - 0.5).astype(dtype)
-        b = (rng.random((problem.k, problem.n), np.float32) - 0.5).astype(dtype)
-        return cls(problem, Checker(problem, a, b), device.array(a), device.array(b))
-
-
 @dataclass
 class Bench:
     """Kernels × sizes on a device. A case is left out, and said so, where one run would outlast `budget`/40 seconds."""
 
     device: Device
-    kernels: Sequence[GemmKernel]
-    sizes: Sequence[tuple[int, int, int]]
+    kernels: Sequence[Kernel[Any]]
+    sizes: Sequence[Size]
     dtype: str = "float32"
     budget: float = 60.0
     ceiling: roofline.Roofline | None = None
     on_progress: Callable[[Progress], object] = lambda progress: None
-    _rates: dict[GemmKernel, float] = field(default_factory=dict)  # operations per second, of the last size
+    op: Op[Any] = OPS["gemm"]
+    _rates: dict[Kernel[Any], float] = field(default_factory=dict)  # operations per second, of the last size
 
     def run(self) -> Iterator[Record]:
         """Yield a record for NumPy and each kernel, size by size, smallest first."""
         self.ceiling = self.ceiling or roofline.measure(self.device)
         start, done = time.perf_counter(), 0
-        problems = sorted((gemm(*size, dtype=self.dtype) for size in self.sizes), key=lambda p: p.flops)
+        problems = sorted((self.op.problem(size, self.dtype) for size in self.sizes), key=lambda p: p.flops)
         total = len(problems) * (1 + len(self.kernels))
         for problem in problems:
             try:
-                operands = Operands.random(self.device, problem)
+                case = self.op.case(self.device, problem)
             except WebmmError as error:
                 for kernel in self.kernels:
                     yield record_of(self.device, problem, kernel, "unsupported", str(error))
                 continue
             self._tell(CPU_STAGE, problem, done, total, start)
-            yield self._numpy(operands)
+            yield self._numpy(case)
             done += 1
             # The fastest at the last size first: what a budget leaves out is then what matters least.
             for kernel in sorted(self.kernels, key=lambda kernel: -self._rates.get(kernel, 0)):
                 self._tell(kernel.name, problem, done, total, start)
                 spent = time.perf_counter() - start
-                yield self._case(kernel, operands, spent)
+                yield self._case(kernel, case, spent)
                 done += 1
 
-    def _tell(self, name: str, problem: Gemm, done: int, total: int, start: float) -> None:
+    def _tell(self, name: str, problem: Problem, done: int, total: int, start: float) -> None:
         spent = time.perf_counter() - start
         left = spent / done * (total - done) if done else self.budget
         self.on_progress(Progress(f"{name} {problem}", done, total, min(left, max(0.0, self.budget - spent))))
 
-    def _case(self, kernel: GemmKernel, operands: Operands, spent: float) -> Record:
-        problem = operands.problem
+    def _case(self, kernel: Kernel[Any], case: Case[Any], spent: float) -> Record:
+        problem = case.problem
         if spent + CASE_OVERHEAD > self.budget:
             return record_of(self.device, problem, kernel, "skipped", f"the budget of {self.budget:.0f} s is used up")
         try:
@@ -111,12 +85,12 @@ class Bench:
                 return record_of(self.device, problem, kernel, "skipped", reason)
         except WebmmError:
             pass  # measuring will say what is wrong
-        record = measure(self.device, kernel, operands, self.ceiling)
+        record = measure(self.device, kernel, case, self.ceiling)
         if record.median_us:
             self._rates[kernel] = problem.flops / record.median_us * 1e6
         return record
 
-    def _too_slow(self, kernel: GemmKernel, problem: Gemm) -> str | None:
+    def _too_slow(self, kernel: Kernel[Any], problem: Problem) -> str | None:
         limit = self.budget / 40
         rate = self._rates.get(kernel) or self._probe(kernel, problem)
         predicted = problem.flops / rate
@@ -127,17 +101,15 @@ class Bench:
             f"the limit is {limit:.1f} s (--budget raises it)"
         )
 
-    def _probe(self, kernel: GemmKernel, problem: Gemm) -> float:
+    def _probe(self, kernel: Kernel[Any], problem: Problem) -> float:
         """Return the rate on a growing cube, until a run takes 20 ms or the cube is as large as the problem."""
         n, rate = 64, 1.0
-        size = round((problem.m * problem.n * problem.k) ** (1 / 3))
-        while n <= max(64, size):
-            cube = gemm(n, n, n, dtype=self.dtype)
+        cube = self.op.problem((n, n, n), self.dtype)
+        while n == 64 or cube.flops <= problem.flops:
             if kernel.check(cube, self.device.capabilities):
                 break
-            operands = Operands.random(self.device, cube)
-            c = self.device.empty((n, n), cube.out_dtype)
-            launch = self.device.launch(kernel, cube, operands.a, operands.b, c)
+            arrays = _arrays(self.device, self.op.case(self.device, cube))
+            launch = self.device.launch(kernel, cube, *arrays)
             timing.submit(self.device, launch)  # drivers compile at the first dispatch
             start = time.perf_counter()
             timing.submit(self.device, launch)
@@ -146,30 +118,38 @@ class Bench:
             if seconds > 0.02:
                 break
             n *= 2
+            cube = self.op.problem((n, n, n), self.dtype)
         return rate
 
-    def _numpy(self, operands: Operands) -> Record:
-        """Time NumPy on the same matrices; float16 is multiplied in float32, which is what NumPy is fast at."""
-        a, b = (x.astype(np.float32) for x in (operands.checker.a, operands.checker.b))
-        out = np.empty((operands.problem.m, operands.problem.n), np.float32)
-        timed = timing.time_call(lambda: np.matmul(a, b, out=out))
-        error = Checker(gemm(*out.shape, a.shape[1], dtype=F32), a, b).error(out)
-        return record_of(self.device, operands.problem, None, timed=timed, max_error=error, ceiling=self.ceiling)
+    def _numpy(self, case: Case[Any]) -> Record:
+        timed = timing.time_call(case.numpy)
+        error = case.numpy_error(case.numpy())
+        return record_of(self.device, case.problem, None, timed=timed, max_error=error, bound=case.bound)
+
+
+def _arrays(device: Device, case: Case[Any]) -> list[Array]:
+    """Return an array for each buffer of the case; what a kernel leaves out of its result shows."""
+    return [_blank(device, extent) if extent.written else case.inputs[extent.name] for extent in case.problem.buffers()]
+
+
+def _blank(device: Device, extent: Extent) -> Array:
+    poison = np.nan if extent.dtype.eps else -1
+    return device.array(np.full(extent.end, poison).astype(extent.dtype.numpy))
 
 
 def measure(
     device: Device,
-    kernel: GemmKernel,
-    operands: Operands,
+    kernel: Kernel[Any],
+    case: Case[Any],
     ceiling: roofline.Roofline | None = None,
     warm_up: float = timing.WARM_UP,
 ) -> Record:
-    """Check `kernel` on the operands, then time it; whatever goes wrong becomes the record's status and reason."""
-    problem = operands.problem
+    """Check `kernel` on the case, then time it; whatever goes wrong becomes the record's status and reason."""
+    problem = case.problem
     if reason := kernel.check(problem, device.capabilities):
         return record_of(device, problem, kernel, "unsupported", reason)
     try:
-        return _measure(device, kernel, operands, ceiling, warm_up)
+        return _measure(device, kernel, case, ceiling, warm_up)
     except UnsupportedError as error:
         return record_of(device, problem, kernel, "unsupported", str(error))
     except ShaderError as error:
@@ -179,34 +159,37 @@ def measure(
 
 
 def _measure(
-    device: Device, kernel: GemmKernel, operands: Operands, ceiling: roofline.Roofline | None, warm_up: float
+    device: Device, kernel: Kernel[Any], case: Case[Any], ceiling: roofline.Roofline | None, warm_up: float
 ) -> Record:
-    problem = operands.problem
-    poison = np.full((problem.m, problem.n), np.nan, problem.out_dtype.numpy)  # an element left out shows
-    with device.array(poison) as c:
-        launch = device.launch(kernel, problem, operands.a, operands.b, c)
+    problem = case.problem
+    arrays = _arrays(device, case)
+    (result,) = (array for array, extent in zip(arrays, problem.buffers(), strict=True) if extent.written)
+    with result:
+        launch = device.launch(kernel, problem, *arrays)
         timing.submit(device, launch)
-        error, allowed = operands.checker.error(c.numpy()), bound(problem)
-        if not error <= allowed:
-            reason = f"the largest error is {error:.2e}·|A||B|, rounding explains at most {allowed:.2e}"
+        error = case.error(result.numpy())
+        if not error <= case.bound:
+            reason = f"the largest error is {error:.2e}{case.scale}, rounding explains at most {case.bound:.2e}"
             return record_of(device, problem, kernel, "incorrect", reason, max_error=error)
         timed = timing.time_launch(device, launch, warm_up)
-    return record_of(device, problem, kernel, timed=timed, max_error=error, ceiling=ceiling)
+    return record_of(device, problem, kernel, timed=timed, max_error=error, bound=case.bound, ceiling=ceiling)
 
 
 def record_of(
     device: Device,
-    problem: Gemm,
-    kernel: GemmKernel | None,
+    problem: Problem,
+    kernel: Kernel[Any] | None,
     status: Status = "ok",
     reason: str | None = None,
     *,
     timed: timing.Timing | None = None,
     max_error: float | None = None,
+    bound: float | None = None,
     ceiling: roofline.Roofline | None = None,
 ) -> Record:
     """Return the record of `kernel`, or of NumPy for None, on `problem`."""
     info, values = device.info, dict[str, Any]()
+    m, n, k, batch = problem.sizes
     if timed:
         gflops = problem.flops / timed.median_us / 1e3
         values = {
@@ -214,17 +197,17 @@ def record_of(
             "best_us": timed.best_us,
             "gflops": gflops,
             "clock": timed.clock,
-            "error_bound": bound(problem),
-            "peak_fraction": gflops / ceiling.gflops if ceiling and kernel else None,
+            "error_bound": bound,
+            "peak_fraction": gflops / op_of(problem.op).peak(problem, ceiling) if ceiling and kernel else None,
         }
     return Record(
         op=problem.op,
         kernel=kernel.name if kernel else CPU_STAGE,
         config=kernel.config if kernel else {},
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        batch=problem.batch,
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
         dtype=problem.dtype.name,
         engine=engine_name() if kernel else f"numpy {np.__version__}",
         adapter=info.name if kernel else "CPU",

@@ -45,11 +45,11 @@ def key(record: Record) -> Key:
 
 def fastest(records: Iterable[Record]) -> list[Record]:
     """Return the fastest successful kernel of each key; references such as NumPy and cuBLAS are no kernels."""
-    from webmm.kernels import KERNELS
+    from webmm.kernels import STAGES
 
     best: dict[Key, Record] = {}
     for record in records:
-        if record.status != "ok" or not record.median_us or record.kernel not in KERNELS:
+        if record.status != "ok" or not record.median_us or record.kernel not in STAGES.get(record.op, ()):
             continue
         known = best.get(key(record))
         if known is None or record.median_us < (known.median_us or 0):

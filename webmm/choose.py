@@ -136,7 +136,8 @@ def _tuned(problem: Gemm, device: Device) -> list[GemmKernel]:
 
 
 def _nearest(problem: Gemm, records: Iterable[Record]) -> GemmKernel | None:
-    near = [(distance(problem, record), record) for record in records if record.dtype == problem.dtype.name]
+    mine = (record for record in records if (record.op, record.dtype) == (problem.op, problem.dtype.name))
+    near = [(distance(problem, record), record) for record in mine]
     for apart, record in sorted(near, key=lambda pair: pair[0]):
         kernel = kernel_of(record)
         if kernel and apart <= NEAR:

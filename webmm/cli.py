@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
-from webmm.errors import ConfigError, NoAdapterError, ProblemError, WebmmError
+from webmm.errors import ConfigError, NoAdapterError, WebmmError
 
+OP = click.option("--op", default="gemm", show_default=True, help="What to compute; see webmm/ops/.")
 ADAPTER = click.option("--adapter", metavar="WHICH", help="Index, kind (discrete, integrated, cpu), or part of a name.")
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
 DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
@@ -67,6 +68,7 @@ def info(as_json: bool, adapter: str | None) -> None:
 
 
 @main.command()
+@OP
 @click.option("--sizes", help="Such as 256,1024,333x257x129 (M×N×K). Default: chosen to the device's speed.")
 @click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
 @DTYPE
@@ -76,6 +78,7 @@ def info(as_json: bool, adapter: str | None) -> None:
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write records as CSV.")
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the ladder and roofline (.png, .svg).")
 def bench(
+    op: str,
     sizes: str | None,
     kernels: str | None,
     dtype: str,
@@ -87,11 +90,14 @@ def bench(
 ) -> None:
     """Run the ladder: every stage, checked and timed, fastest first."""
     from webmm import records, report
+    from webmm.ops import op_of
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
     _check_outputs(outputs, plot_file)
-    wanted = parse_sizes(sizes) if sizes else None
-    results, ceiling = report.run_bench(adapter, parse_kernels(kernels), wanted, dtype, budget)
+    if plot_file and op != "gemm":
+        raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
+    wanted = parse_sizes(sizes, op) if sizes else None
+    results, ceiling = report.run_bench(adapter, op_of(op), parse_kernels(kernels, op), wanted, dtype, budget)
     if json_file:
         records.save(json_file, records.to_json(results))
     if csv_file:
@@ -116,28 +122,24 @@ def _check_outputs(paths: list[Path], plot_file: Path | None) -> None:
             raise ConfigError("plots need matplotlib: pip install 'webmm[plot]'") from error
 
 
-def parse_sizes(text: str) -> list[tuple[int, int, int]]:
+def parse_sizes(text: str, op: str = "gemm") -> list[tuple[int, int, int]]:
     """Return (m, n, k) for each of "256,333x257x129"; raises ProblemError for anything else."""
-    sizes = []
-    for item in text.split(","):
-        parts = item.strip().lower().replace("×", "x").split("x")
-        if len(parts) not in (1, 3) or not all(part.isdigit() and int(part) >= 1 for part in parts):
-            raise ProblemError(f"size {item!r} is neither N nor MxNxK with numbers of at least 1")
-        numbers = [int(part) for part in parts]
-        sizes.append((numbers[0], numbers[-2 % len(numbers)], numbers[-1]))
-    return sizes
+    from webmm.ops import op_of
+
+    return [op_of(op).parse(item) for item in text.split(",")]
 
 
-def parse_kernels(text: str | None) -> list[Any]:
+def parse_kernels(text: str | None, op: str = "gemm") -> list[Any]:
     """Return the kernels of "naive,pipelined:bm=128", or the whole ladder; raises ConfigError for an unknown one."""
-    from webmm.kernels import LADDER, configure
+    from webmm.kernels import configure
+    from webmm.ops import op_of
 
     if text is None:
-        return [stage() for stage in LADDER]
+        return [stage() for stage in op_of(op).stages]
     kernels = []
     for item in text.split(","):
         name, *settings = item.strip().split(":")
-        kernel = configure(name, dict(_setting(s) for s in settings))
+        kernel = configure(name, dict(_setting(s) for s in settings), op)
         if reason := kernel.invalid():
             raise ConfigError(f"{name}: {reason}")
         kernels.append(kernel)
@@ -151,17 +153,9 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def product(size: tuple[int, int, int], layout: str, dtype: str) -> Any:
-    """Return the problem of a dense product with a layout such as "nt"; raises ConfigError for an unknown one."""
-    from webmm.problem import gemm
-
-    if layout not in ("nn", "nt", "tn", "tt"):
-        raise ConfigError(f"unknown layout {layout!r}; choose from nn, nt, tn, tt")
-    return gemm(*size, dtype=dtype, transpose_a=layout[0] == "t", transpose_b=layout[1] == "t")
-
-
 @main.command()
 @click.argument("kernel")
+@OP
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
 @click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
 @click.option("--size", "shape", default="1024", show_default=True, help="Specialise for N or MxNxK.")
@@ -169,14 +163,15 @@ def product(size: tuple[int, int, int], layout: str, dtype: str) -> Any:
 @DTYPE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with bindings, workgroup size, grid rule and limits.")
 def shader(
-    kernel: str, settings: tuple[str, ...], dialect: str, shape: str, layout: str, dtype: str, as_json: bool
+    kernel: str, op: str, settings: tuple[str, ...], dialect: str, shape: str, layout: str, dtype: str, as_json: bool
 ) -> None:
     """Print exactly the WGSL that runs, ready for another WebGPU program."""
     from webmm.kernels import configure
+    from webmm.ops import op_of
     from webmm.render import render
 
-    problem = product(parse_sizes(shape)[0], layout, dtype)
-    rendered = render(configure(kernel, dict(map(_setting, settings))), problem, dialect)  # type: ignore[arg-type]
+    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype, layout)
+    rendered = render(configure(kernel, dict(map(_setting, settings)), op), problem, dialect)  # type: ignore[arg-type]
     click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
 
 
@@ -213,11 +208,12 @@ def debug(
     """
     from webmm import report
     from webmm.kernels import configure
+    from webmm.ops.gemm import GemmOp
 
     at = _pair(element, ",", "an element is ROW,COL")
     shown = range(*_pair(steps, ":", "steps are A:B", k)) if steps is not None else None
     stage = configure(kernel, dict(map(_setting, settings)))
-    inspection = report.run_debug(adapter, stage, product((m, n, k), layout, dtype), at, shown, as_json)
+    inspection = report.run_debug(adapter, stage, GemmOp().problem((m, n, k), dtype, layout), at, shown, as_json)
     ctx.exit(0 if inspection.right else 1)
 
 

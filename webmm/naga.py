@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from webmm.config import settings
-from webmm.dtypes import FLOATS
 from webmm.errors import ConfigError, ShaderError
-from webmm.kernels import LADDER
-from webmm.kernels.base import LOOP_LIMIT
-from webmm.problem import gemm
+from webmm.ops import OPS
 from webmm.render import Shader, render
 
 VERSION = "29.0.3"  # the naga inside wgpu-native 29, which wgpu-py 0.32 brings
@@ -82,11 +79,8 @@ class Check:
 
 
 def every_shader() -> Iterator[Check]:
-    """Yield each stage × dtype × layout: on a shape that tiles divide, one that they do not, and one of long K."""
-    shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}
-    for kernel, dtype, (a, b), (words, shape) in itertools.product(
-        LADDER, FLOATS, itertools.product("nt", repeat=2), shapes.items()
-    ):
-        problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
-        for step in (*kernel().before, kernel()):
-            yield Check(f"{step} {dtype.name} {a}{b} {words}", render(step, problem))
+    """Yield each stage of each op on the op's examples."""
+    for op in OPS.values():
+        for stage, (words, problem) in itertools.product(op.stages, op.examples()):
+            for step in (*stage().before, stage()):
+                yield Check(f"{step} {words}", render(step, problem))

@@ -49,6 +49,12 @@ class Problem(ABC):
     """Something to compute. Subclasses are frozen dataclasses, checked on construction."""
 
     op: ClassVar[str]
+    dtype: DType  # of what it reads
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The sizes (m, n, k, batch) of its records."""
 
     @abstractmethod
     def buffers(self) -> tuple[Extent, ...]:
@@ -138,6 +144,11 @@ class Gemm(Problem):
         if self.bias not in BIASES:
             raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
         activation_name(self.activation)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The sizes (m, n, k, batch)."""
+        return self.m, self.n, self.k, self.batch
 
     def operands(self) -> tuple[tuple[str, Operand, int, int], ...]:
         """Return (name, operand, rows, columns) of A, B and C."""

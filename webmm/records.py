@@ -24,7 +24,8 @@ class Record:
 
     Times are µs per product, `gflops` 10⁹ operations/s of the median; `clock` is timestamp or wall; `max_error` and
     `error_bound` are multiples of |A|·|B|; `peak_fraction` is the share of the device's measured FMA rate. Where
-    `status` is not ok, `reason` says why in words and the measurements are None.
+    `status` is not ok, `reason` says why in words and the measurements are None. What m, n and k are, and of which
+    other peak or scale the figures of another op are shares or multiples, `webmm/ops/` says.
     """
 
     op: str
@@ -58,11 +59,11 @@ class Record:
     @property
     def label(self) -> str:
         """Return the kernel and whatever is set in its config besides the defaults."""
-        from webmm.kernels import KERNELS
+        from webmm.kernels import STAGES
 
-        if self.kernel not in KERNELS:
+        if self.kernel not in STAGES.get(self.op, ()):
             return self.kernel
-        default = KERNELS[self.kernel]().config
+        default = STAGES[self.op][self.kernel]().config
         changed = [f"{name}={value}" for name, value in self.config.items() if default.get(name) != value]
         return " ".join([self.kernel, *changed])
 

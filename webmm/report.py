@@ -16,7 +16,7 @@ from rich.table import Table
 
 from webmm import config, roofline
 from webmm.adapters import adapters
-from webmm.bench import CPU_STAGE, Bench, Progress, default_sizes, relative
+from webmm.bench import CPU_STAGE, Bench, Progress, relative
 from webmm.cache import fastest
 from webmm.choose import candidates, choose
 from webmm.debug import Inspection, inspect
@@ -26,6 +26,7 @@ from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.base import GemmKernel
+from webmm.ops.base import Op, Size
 from webmm.problem import Gemm, gemm
 from webmm.records import Record
 from webmm.tuner import Step, Worker, tune
@@ -105,8 +106,9 @@ def describe_settings() -> str:
 
 def run_bench(
     wanted: str | None,
-    kernels: list[GemmKernel],
-    sizes: list[tuple[int, int, int]] | None,
+    op: Op[Any],
+    kernels: list[Any],
+    sizes: list[Size] | None,
     dtype: str,
     budget: float,
 ) -> tuple[list[Record], roofline.Roofline]:
@@ -117,7 +119,7 @@ def run_bench(
         console.print(f"{device.info}", highlight=False)
         ceiling = roofline.measure(device)
         console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s", highlight=False)
-        cubes = sizes or [(n, n, n) for n in default_sizes(ceiling)]
+        sizes = sizes or op.default_sizes(ceiling, budget)
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
@@ -126,11 +128,11 @@ def run_bench(
                 text = f"{progress.label}, {progress.seconds_left:.0f} s left"
                 bar.update(task, completed=progress.done, total=progress.total, description=text)
 
-            results = list(Bench(device, kernels, cubes, dtype, budget, ceiling, show).run())
+            results = list(Bench(device, kernels, sizes, dtype, budget, ceiling, show, op).run())
         if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
             raise UnsupportedError("; ".join({f"{r.label}: {r.reason}" for r in results if r.reason}))
     for size in dict.fromkeys(record.size for record in results):
-        console.print(ladder_table([record for record in results if record.size == size]))
+        console.print(ladder_table([record for record in results if record.size == size], op))
         for record in results:
             if record.size == size and record.status != "ok":
                 console.print(f"  {record.label}: {record.status}: {_first_line(record)}", highlight=False)
@@ -177,13 +179,14 @@ def _first_line(record: Record) -> str:
     return (record.reason or "").splitlines()[0]
 
 
-def ladder_table(records: list[Record]) -> Table:
+def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     """Return the records of one size as a table, fastest first."""
-    naive = next((r for r in records if r.kernel == "naive"), None)
+    first = op.stages[0].name
+    base = next((r for r in records if r.kernel == first), None)
     numpy = next((r for r in records if r.kernel == CPU_STAGE), None)
     table = Table(title=f"{records[0].size} {records[0].dtype}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("kernel", no_wrap=True)
-    for name in ("median", "best", "GFLOP/s", "× naive", "× NumPy", "of peak", "error", "bound"):
+    for name in ("median", "best", op.unit, f"× {first}", "× NumPy", "of peak", "error", "bound"):
         table.add_column(name, justify="right", no_wrap=True)
     measured = [r for r in records if r.median_us is not None]
     for record in sorted(measured, key=lambda r: r.median_us or math.inf):
@@ -191,8 +194,8 @@ def ladder_table(records: list[Record]) -> Table:
             record.label if record.kernel != CPU_STAGE else "cpu (NumPy)",
             duration(record.median_us),
             duration(record.best_us),
-            f"{record.gflops:,.{1 if (record.gflops or 0) < 1000 else 0}f}",
-            _times(relative(record, naive)),
+            f"{op.rate(record):,.{1 if op.rate(record) < 1000 else 0}f}",
+            _times(relative(record, base)),
             _times(relative(record, numpy)),
             "–" if record.peak_fraction is None else f"{record.peak_fraction:.0%}",
             f"{record.max_error:.1e}",

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.bench import Operands, measure, record_of
+from webmm.bench import measure, record_of
 from webmm.choose import candidates
 from webmm.device import Device
 from webmm.errors import WebmmError
@@ -28,6 +28,7 @@ from webmm.kernels import LADDER, configure
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.naive import Naive
+from webmm.ops.gemm import Operands
 from webmm.problem import Gemm, gemm
 from webmm.records import Record
 
@@ -213,7 +214,7 @@ def serve_jobs(adapter: str | None) -> None:
             kernel = configure(job.kernel, {name: str(value) for name, value in job.config.items()})
             try:
                 if operands is None or operands.problem != problem:
-                    operands = Operands.random(device, problem)
+                    operands = Operands(device, problem)
                 record = measure(device, kernel, operands, warm_up=job.warm_up)
             except WebmmError as error:
                 record = record_of(device, problem, kernel, "runtime", str(error))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from webmm.errors import ConfigError
+from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
@@ -36,21 +38,24 @@ LADDER: tuple[type[GemmKernel], ...] = (
     CpuTexture,
 )
 KERNELS: dict[str, type[GemmKernel]] = {kernel.name: kernel for kernel in LADDER}
+STAGES: dict[str, Mapping[str, type[Kernel[Any]]]] = {"gemm": KERNELS}  # of every op, by name
 
 
-def kernel_class(name: str) -> type[GemmKernel]:
-    """Return the kernel class called `name`; raises ConfigError for an unknown one, listing those that exist."""
-    if name not in KERNELS:
-        raise ConfigError(f"unknown kernel {name!r}; choose from {', '.join(KERNELS)}")
-    return KERNELS[name]
+def kernel_class(name: str, op: str = "gemm") -> type[Any]:
+    """Return the op's kernel class called `name`; raises ConfigError for an unknown one, listing those that exist."""
+    if op not in STAGES:
+        raise ConfigError(f"unknown op {op!r}; choose from {', '.join(STAGES)}")
+    if name not in STAGES[op]:
+        raise ConfigError(f"unknown kernel {name!r}; choose from {', '.join(STAGES[op])}")
+    return STAGES[op][name]
 
 
-def configure(name: str, settings: Mapping[str, str]) -> GemmKernel:
-    """Return the kernel called `name` with tunables set from text, such as {"bm": "64"}.
+def configure(name: str, settings: Mapping[str, str], op: str = "gemm") -> Any:
+    """Return the op's kernel called `name` with tunables set from text, such as {"bm": "64"}.
 
-    Raises ConfigError for an unknown kernel or tunable, and for a value that is not one of the field's type.
+    Raises ConfigError for an unknown op, kernel or tunable, and for a value that is not one of the field's type.
     """
-    cls = kernel_class(name)
+    cls = kernel_class(name, op)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     values: dict[str, object] = {}
     for key, text in settings.items():

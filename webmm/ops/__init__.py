@@ -1,0 +1,18 @@
+"""The ops: what each computes is a `Problem`, how it is computed its kernels; here is what a bench needs besides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webmm.errors import ConfigError
+from webmm.ops.base import Op
+from webmm.ops.gemm import GemmOp
+
+OPS: dict[str, Op[Any]] = {op.name: op for op in (GemmOp(),)}
+
+
+def op_of(name: str) -> Op[Any]:
+    """Return the op called `name`; raises ConfigError for an unknown one, listing those that exist."""
+    if name not in OPS:
+        raise ConfigError(f"unknown op {name!r}; choose from {', '.join(OPS)}")
+    return OPS[name]
