@@ -5,7 +5,20 @@ from webmm.array import Array
 from webmm.device import Device
 from webmm.errors import WebmmError
 from webmm.problem import Problem
+from webmm.profiling import Profile, profile
 from webmm.render import Shader, render
 
 __version__ = "0.1.0"
-__all__ = ["Array", "Device", "Problem", "Shader", "WebmmError", "gemm", "matmul", "matmul_async", "render"]
+__all__ = [
+    "Array",
+    "Device",
+    "Problem",
+    "Profile",
+    "Shader",
+    "WebmmError",
+    "gemm",
+    "matmul",
+    "matmul_async",
+    "profile",
+    "render",
+]

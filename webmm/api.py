@@ -51,7 +51,7 @@ def matmul(
     given = [a, b, *(x for x in (bias, residual) if x is not None)]
     resident = [x for x in given if isinstance(x, Array)]
     device = device or (resident[0].device if resident else default_device())
-    with _Temporaries(device) as temporary:
+    with _Temporaries(device, "matmul") as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = _result_shape(left, right)
         out = dtype_of(out_dtype) if out_dtype is not None else left.dtype
@@ -83,7 +83,7 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
     shape = _result_shape(a, b)
     if broadcast_shape(shape, c.shape) != c.shape:
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
-    with _Temporaries(c.device) as temporary:
+    with _Temporaries(c.device, "gemm") as temporary:
         _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, ""))
     return c
 
@@ -104,16 +104,19 @@ class _Epilogue:
 class _Temporaries:
     """Operands brought to the device for one call, and freed when it is over."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, call: str) -> None:
         self.device = device
         self._owned: list[Array] = []
+        self._span = device.span(call, "call")
 
     def __enter__(self) -> _Temporaries:
+        self._span.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         for array in self._owned:
             array.free()
+        self._span.__exit__(*error)
 
     def array(self, x: Operandish, dtype: DType | None = None) -> Array:
         """Return `x` on the device; a transposed NumPy array is uploaded as it lies."""

@@ -244,16 +244,33 @@ def check() -> None:
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Where to write the product.")
 @click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @click.option("--kernel", "kernel_text", help="Such as blocked or pipelined:bm=128. Default: chosen by webmm.")
+@click.option(
+    "--profile",
+    is_flag=False,
+    flag_value="",
+    metavar="[TRACE.json]",
+    help="Show where the time goes; with a name, write a trace for Perfetto, too.",
+)
 @ADAPTER
-def run(a: Path, b: Path, output: Path, force: bool, kernel_text: str | None, adapter: str | None) -> None:
+def run(
+    a: Path,
+    b: Path,
+    output: Path,
+    force: bool,
+    kernel_text: str | None,
+    profile: str | None,
+    adapter: str | None,
+) -> None:
     """Multiply the matrices in A.npy and B.npy."""
     from webmm import report
 
     if output.exists() and not force:
         raise ConfigError(f"{output} exists; --force overwrites it")
-    _check_outputs([output], None)
+    if profile and not profile.endswith(".json"):
+        raise ConfigError(f"a trace is .json, not {profile!r}; write --profile=TRACE.json, or --profile at the end")
+    _check_outputs([output, *([Path(profile)] if profile else [])], None)
     kernel = parse_kernels(kernel_text)[0] if kernel_text else None
-    click.echo(report.multiply_files(a, b, output, kernel, adapter), err=True)
+    click.echo(report.multiply_files(a, b, output, kernel, adapter, profile), err=True)
 
 
 @main.command()

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,9 +42,12 @@ from webmm.subgroups import subgroup_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from webmm.profiling import Profile
+
 MAX_LAUNCHES = 256  # prepared launches kept per device
 MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by all launches
 STORAGE_USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+NOTHING = nullcontext()
 
 T = TypeVar("T")
 
@@ -57,6 +60,18 @@ class Launch:
     bind_group: Any
     grid: tuple[int, int, int]
     before: tuple[Launch, ...] = ()
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name, without its tile sizes."""
+        return self.label.partition("(")[0]
+
+    def steps(self) -> Iterator[Launch]:
+        """Yield the dispatches one by one, in order."""
+        for launch in self.before:
+            yield from launch.steps()
+        yield dataclasses.replace(self, before=())
 
     def encode(self, compute_pass: Any) -> None:
         """Record the dispatches into a wgpu compute pass, which runs one after the other where one needs the other."""
@@ -120,6 +135,7 @@ class Device:
         self._lock = threading.RLock()
         self.choices: dict[Problem, Any] = {}  # what was chosen for a problem; clear it where better is known
         self.compilations = 0
+        self.profile: Profile | None = None  # who records what this device does, if anybody does
         self.capabilities = dataclasses.replace(self.capabilities, subgroup_size=subgroup_size(self))
 
     # Arrays
@@ -136,7 +152,7 @@ class Device:
         array = self.empty(host.shape, target)
         if not host.size:
             return array
-        with self._driver_errors("uploading"):
+        with self._driver_errors("uploading"), self.span("upload", "upload", bytes=host.nbytes):
             self._staging.upload(host.reshape(-1).view(np.uint8), array.storage.buffer)
         return array
 
@@ -154,12 +170,12 @@ class Device:
             self._copy(data, target)
             return
         host = np.ascontiguousarray(data.numpy() if isinstance(data, Array) else data, dtype=target.dtype.numpy)
-        with self._driver_errors("uploading"):
+        with self._driver_errors("uploading"), self.span("upload", "upload", bytes=host.nbytes):
             self._staging.upload(host.reshape(-1).view(np.uint8), target.storage.buffer)
 
     def _copy(self, source: Array, target: Array) -> None:
         nbytes = -(-source.nbytes // 4) * 4
-        with self._lock, self._driver_errors("copying"):
+        with self._lock, self._driver_errors("copying"), self.span("copy", "copy", bytes=nbytes):
             encoder = self.wgpu_device.create_command_encoder()
             start = source.offset * source.dtype.itemsize
             encoder.copy_buffer_to_buffer(source.storage.buffer, start, target.storage.buffer, 0, nbytes)
@@ -207,7 +223,7 @@ class Device:
         skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
         span = sum(abs(r) for r in reach) + 1 + skipped
         data = np.empty(span, dtype)
-        with self._driver_errors("downloading"):
+        with self._driver_errors("downloading"), self.span("download", "download", bytes=data.nbytes):
             self._staging.download(buffer, (first - skipped) * dtype.itemsize, data.view(np.uint8))
         if array.contiguous and not skipped:
             return data.reshape(array.shape)
@@ -294,7 +310,8 @@ class Device:
             self._check_arrays(problem, arrays)
             if reason := kernel.check(problem, self.capabilities):
                 raise UnsupportedError(f"{kernel.name}: {reason}")
-            launch = self._prepare(kernel, problem, storages)
+            with self.span(kernel.name, "prepare"):
+                launch = self._prepare(kernel, problem, storages)
             self._launches[key] = launch
             for storage in storages:
                 storage.launches.add(key)
@@ -324,7 +341,7 @@ class Device:
         pipeline = self.pipeline(shader)
         uniform = self._uniform(params_bytes(kernel, problem))
         group = self.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])
-        return Launch(pipeline, group, kernel.dispatch(problem))
+        return Launch(pipeline, group, kernel.dispatch(problem), label=shader.label)
 
     def bind(self, pipeline: Any, resources: list[Any]) -> Any:
         """Return a wgpu bind group of buffers, (buffer, offset, size) in bytes, and texture views, numbered from 0."""
@@ -387,11 +404,18 @@ class Device:
         """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does."""
         with self._lock, self._driver_errors(f"running {kernel.name}"), self._profiled(kernel, problem):
             launch = self.launch(kernel, problem, *arrays)
+            if self.profile is not None:
+                self.profile.run(launch, f"{problem.op} {problem}", problem.flops)
+                return
             encoder = self.wgpu_device.create_command_encoder()
             compute_pass = encoder.begin_compute_pass()
             launch.encode(compute_pass)
             compute_pass.end()
             self.wgpu_device.queue.submit([encoder.finish()])
+
+    def span(self, name: str, kind: str, **amounts: int) -> AbstractContextManager[None]:
+        """Return a context whose time a profile of this device records; without one it does nothing."""
+        return NOTHING if self.profile is None else self.profile.span(name, kind, **amounts)
 
     @contextmanager
     def _profiled(self, kernel: Kernel[Any], problem: Problem) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from webmm.kernels import LADDER
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.ops.base import Op, Size
 from webmm.problem import Gemm, gemm
+from webmm.profiling import profile
 from webmm.records import Record
 from webmm.tuner import Step, Worker, tune
 
@@ -259,10 +261,18 @@ def run_debug(
     return inspection
 
 
-def multiply_files(a_path: Path, b_path: Path, output: Path, kernel: GemmKernel | None, wanted: str | None) -> str:
+def multiply_files(
+    a_path: Path,
+    b_path: Path,
+    output: Path,
+    kernel: GemmKernel | None,
+    wanted: str | None,
+    trace: str | None = None,
+) -> str:
     """Write A·B of two .npy files to `output` and return a line about it.
 
-    Raises ProblemError for files that are no such matrices or do not fit together, ConfigError where `output` cannot be
+    With `trace`, print where the time went, and write it to the file of that name unless it is empty. Raises
+    ProblemError for files that are no such matrices or do not fit together, ConfigError where `output` cannot be
     written.
     """
     a, b = load_matrix(a_path), load_matrix(b_path)
@@ -273,8 +283,17 @@ def multiply_files(a_path: Path, b_path: Path, output: Path, kernel: GemmKernel 
     problem = gemm(a.shape[0], b.shape[1], a.shape[1], dtype=dtype_of(a.dtype))
     with Device(wanted) as device:
         kernel = kernel or choose(problem, device)
-        with device.array(a) as a_device, device.array(b) as b_device:
+        with (
+            nullcontext() if trace is None else profile(device) as found,
+            device.array(a) as a_device,
+            device.array(b) as b_device,
+        ):
             c = device.empty((problem.m, problem.n), problem.out_dtype)
             device.run(kernel, problem, a_device, b_device, c)
-            save_matrix(output, c.numpy())
+            product = c.numpy()
+        save_matrix(output, product)
+        if found:
+            Console(width=max(Console().width, TABLE_WIDTH)).print(found.table())
+            if trace:
+                found.save(trace)
         return f"{output}: {problem.m}×{problem.n} {problem.out_dtype.name}, by {kernel} on {device.info.name}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,12 +63,17 @@ def _wall(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP) -> Timing:
-    """Time a dispatch on the device: by timestamp queries where there are any, else by the wall clock.
+def clock(device: Device) -> str:
+    """Return how dispatches are timed: by timestamp queries where there are any, else by the wall clock.
 
     A CPU is timed by the wall clock: once a device of lavapipe (Mesa 22.3) has run a kernel that uses a texture, its
     timestamps are wrong, and dispatches of 0.8 s read as 9 µs.
     """
+    return "timestamp" if "timestamp-query" in device.capabilities.features and device.info.kind != "cpu" else "wall"
+
+
+def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP) -> Timing:
+    """Time a dispatch by the clock that serves on this device."""
     device.synchronize()
     _wall(lambda: submit(device, launch))  # drivers compile at the first dispatch
     estimate = spent = _wall(lambda: submit(device, launch))
@@ -77,8 +82,9 @@ def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP) -> Tim
         elapsed = _wall(functools.partial(submit, device, launch, batch))
         estimate, spent = elapsed / batch, spent + elapsed
     samples = sample_count(estimate)
-    if "timestamp-query" in device.capabilities.features and device.info.kind != "cpu":
-        return Timing.of(_timestamps(device, launch, samples), "timestamp")
+    if clock(device) == "timestamp":
+        times = intervals(device, [launch] * samples)
+        return Timing.of([end - start for start, end in times], "timestamp")
     batch = max(1, int(BATCH_TIME / estimate))
     return Timing.of([_wall(lambda: submit(device, launch, batch)) / batch for _ in range(samples)], "wall")
 
@@ -94,22 +100,23 @@ def submit(device: Device, launch: Launch, count: int = 1) -> None:
     device.synchronize()
 
 
-def _timestamps(device: Device, launch: Launch, samples: int) -> list[float]:
-    """Return seconds per dispatch, each in a pass of its own between two timestamps."""
+def intervals(device: Device, launches: Sequence[Launch]) -> list[tuple[float, float]]:
+    """Run `launches`, each in a pass of its own, and return their starts and ends: seconds of the device's clock."""
     gpu = device.wgpu_device
-    queries = gpu.create_query_set(type="timestamp", count=2 * samples)
+    queries = gpu.create_query_set(type="timestamp", count=2 * len(launches))
     usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
-    resolved = gpu.create_buffer(size=16 * samples, usage=usage)
+    resolved = gpu.create_buffer(size=16 * len(launches), usage=usage)
     encoder = gpu.create_command_encoder()
-    for i in range(samples):
+    for i, launch in enumerate(launches):
         writes = {"query_set": queries, "beginning_of_pass_write_index": 2 * i, "end_of_pass_write_index": 2 * i + 1}
         compute_pass = encoder.begin_compute_pass(timestamp_writes=writes)
         launch.encode(compute_pass)
         compute_pass.end()
-    encoder.resolve_query_set(queries, 0, 2 * samples, resolved, 0)
+    encoder.resolve_query_set(queries, 0, 2 * len(launches), resolved, 0)
     gpu.queue.submit([encoder.finish()])
-    ticks = np.frombuffer(gpu.queue.read_buffer(resolved), np.uint64).reshape(samples, 2).astype(np.int64)
-    return [float(t) * 1e-9 * _period(gpu) for t in ticks[:, 1] - ticks[:, 0]]
+    ticks = np.frombuffer(gpu.queue.read_buffer(resolved), np.uint64).astype(np.int64).reshape(-1, 2)
+    seconds = (ticks - ticks[0, 0]) * (1e-9 * _period(gpu))  # from the first on: such small numbers are exact
+    return [(float(start), float(end)) for start, end in seconds]
 
 
 def _period(gpu: Any) -> float:

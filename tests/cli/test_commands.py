@@ -137,8 +137,12 @@ def test_run_multiplies_files(webmm: Cli, tmp_path: Path) -> None:
     before = (tmp_path / "c.npy").stat().st_mtime_ns
     assert webmm("run", "a.npy", "b.npy", "-o", "c.npy").returncode == 2
     assert (tmp_path / "c.npy").stat().st_mtime_ns == before
-    assert webmm("run", "a.npy", "b.npy", "-o", "c.npy", "--force", "--kernel", "shared:tile=8").returncode == 0
+    done = webmm("run", "a.npy", "b.npy", "-o", "c.npy", "--force", "--kernel", "shared:tile=8", "--profile=t.json")
+    assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), a @ b)
+    for word in ("upload", "dispatch", "shared", "download"):
+        assert word in done.stdout
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
 def test_bundle_and_explain(webmm: Cli, tmp_path: Path) -> None:
