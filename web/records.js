@@ -52,7 +52,7 @@ function checked(row, i) {
     if (row[name] !== null && typeof row[name] !== "number") throw new ProblemError(`${where}: ${name} is no number`);
   }
   const config = row.config && typeof row.config === "object" ? row.config : {};
-  return /** @type {RunRecord} */ ({ backend: "", driver: "", batch: 1, reason: null, clock: null, ...row, config });
+  return /** @type {RunRecord} */ ({ backend: "", driver: "", batch: 1, layout: "nn", reason: null, clock: null, ...row, config });
 }
 
 /** @type {Record<string, number>} */

@@ -60,14 +60,14 @@ export { Checker, errorBound } from "./check.js";
  * One measurement, or the reason why there is none: schema webmm.records/1, the same as Python's.
  * @typedef {{
  *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: DType, engine: string,
- *   adapter: string, backend: string, driver: string, version: string, config: Config, status: Status,
- *   reason: string | null, median_us: number | null, best_us: number | null, gflops: number | null,
+ *   adapter: string, backend: string, driver: string, version: string, config: Config, layout: string,
+ *   status: Status, reason: string | null, median_us: number | null, best_us: number | null, gflops: number | null,
  *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
  * }} RunRecord
  */
 
 export const RECORD_FIELDS = /** @type {const} */ ([
-  "op", "kernel", "m", "n", "k", "batch", "dtype", "engine", "adapter", "backend", "driver", "version", "config",
+  "op", "kernel", "m", "n", "k", "batch", "dtype", "engine", "adapter", "backend", "driver", "version", "config", "layout",
   "status", "reason", "median_us", "best_us", "gflops", "clock", "max_error", "error_bound", "peak_fraction",
 ]);
 export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
@@ -1006,9 +1006,10 @@ export class Device {
   record(kernel, p, values) {
     const { name, engine, backend, driver } = this.info;
     return {
-      op: "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, engine, adapter: name, backend,
-      driver, version: this.bundle.index.version, config: kernel.config, status: "ok", reason: null, median_us: null,
-      best_us: null, gflops: null, clock: null, max_error: null, error_bound: null, peak_fraction: null, ...values,
+      op: "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, layout: "nn", engine,
+      adapter: name, backend, driver, version: this.bundle.index.version, config: kernel.config, status: "ok",
+      reason: null, median_us: null, best_us: null, gflops: null, clock: null, max_error: null, error_bound: null,
+      peak_fraction: null, ...values,
     };
   }
 }

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from webmm import choose
 from webmm.array import Array
+from webmm.config import Tune, tune_mode
 from webmm.device import Device, default_device
 from webmm.dtypes import DType, dtype_of
 from webmm.epilogues import ACTIVATIONS, activation_name
@@ -31,6 +32,7 @@ def matmul(
     alpha: float = 1.0,
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
+    tune: Tune | None = None,
 ) -> Any:
     """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
 
@@ -43,7 +45,8 @@ def matmul(
     NumPy operands give a NumPy array; where any operand is an `Array`, the result is one, on the same device.
     Transposed and sliced `Array`s are read where they lie; only those without a unit stride in either matrix axis, or
     with a negative one, are copied through the host first. `device` defaults to the operands' or to the most capable
-    adapter.
+    adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "auto" to tune shapes that
+    were not, which takes some 20 s once (docs/tuning.md); by default the setting `tune`.
 
     Raises ProblemError for operands that do not fit together or a dtype that is not supported, UnsupportedError where
     the device cannot hold them, MemoryLimitError where it has no room, and NoAdapterError where there is no device.
@@ -51,6 +54,7 @@ def matmul(
     given = [a, b, *(x for x in (bias, residual) if x is not None)]
     resident = [x for x in given if isinstance(x, Array)]
     device = device or (resident[0].device if resident else default_device())
+    mode = tune_mode(tune or device.settings.tune)
     with _Temporaries(device, "matmul") as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = _result_shape(left, right)
@@ -61,7 +65,7 @@ def matmul(
         epilogue = _Epilogue(
             alpha, 0.0 if residual is None else 1.0, temporary.bias(bias, c), activation_name(activation)
         )
-        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, epilogue)
+        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, epilogue, mode)
         result = c.reshape(*shape)
         if resident:
             return result
@@ -84,7 +88,7 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
     if broadcast_shape(shape, c.shape) != c.shape:
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
     with _Temporaries(c.device, "gemm") as temporary:
-        _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, ""))
+        _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, ""), c.device.settings.tune)
     return c
 
 
@@ -183,7 +187,7 @@ def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
     c.device.assign(c, residual)
 
 
-def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _Epilogue) -> None:
+def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _Epilogue, tune: Tune) -> None:
     """Queue c ← activation(alpha·a @ b + bias) + beta·c for arrays of at least two axes."""
     if not c.size:
         return
@@ -215,7 +219,7 @@ def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _
         activation=epilogue.activation,
     )
     for problem in problems(template, batch_axes(a, b, c)):
-        choose.run(problem, temporary.device, a, b, c, *([bias] if bias is not None else []))
+        choose.run(problem, temporary.device, a, b, c, *([bias] if bias is not None else []), tune=tune)
 
 
 def _without_inner(c: Array, epilogue: _Epilogue) -> None:

@@ -209,6 +209,7 @@ def record_of(
         k=k,
         batch=batch,
         dtype=problem.dtype.name,
+        layout=problem.layout,
         engine=engine_name() if kernel else f"numpy {np.__version__}",
         adapter=info.name if kernel else "CPU",
         backend=info.backend if kernel else "",

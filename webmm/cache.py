@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import filelock
@@ -39,8 +40,12 @@ def path() -> Path:
 
 
 def key(record: Record) -> Key:
-    """Return what a tuned record is known by: a later one of the same key replaces it."""
-    return (record.adapter, record.driver, record.op, record.dtype, record.m, record.n, record.k, record.batch)
+    """Return what a tuned record is known by: a later one of the same key replaces it.
+
+    Sizes are exact, since 1023 and 1024 want different tiles; one record serves its whole bucket (webmm.choose).
+    """
+    r = record
+    return (r.adapter, r.driver, r.version, r.op, r.dtype, r.layout, r.m, r.n, r.k, r.batch)
 
 
 def fastest(records: Iterable[Record]) -> list[Record]:
@@ -61,7 +66,8 @@ def load() -> list[Record]:
     """Return the user's tuned records; none where there is no file, or where it had to be set aside."""
     file = path()
     try:
-        return from_json(file.read_text())
+        status = file.stat()
+        return list(_read(file, (status.st_mtime_ns, status.st_ino, status.st_size)))
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError, ProblemError) as error:
@@ -72,6 +78,13 @@ def load() -> list[Record]:
         except OSError as failure:
             log.warning("%s could not be moved: %s", file, failure)
         return []
+
+
+@functools.lru_cache(maxsize=1)
+def _read(file: Path, version: tuple[int, ...]) -> tuple[Record, ...]:
+    """Return the records of `file`, read once while its `version` stays the same."""
+    del version
+    return tuple(from_json(file.read_text()))
 
 
 @functools.cache
@@ -95,6 +108,27 @@ def add(records: Iterable[Record]) -> int:
     except (OSError, filelock.Timeout) as error:
         raise ConfigError(f"cannot write {file}: {error}; WEBMM_CACHE_DIR names another folder") from error
     return len(best)
+
+
+@contextmanager
+def searching(seconds: float) -> Iterator[None]:
+    """Hold the right to search for the best kernel: one search at a time, since two would time each other's work.
+
+    Raises filelock.Timeout where another goes on for longer than `seconds`, ConfigError without a folder to write to.
+    """
+    file = folder() / "search.lock"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(file, timeout=seconds)
+        lock.acquire()
+    except filelock.Timeout:
+        raise
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error}; WEBMM_CACHE_DIR names another folder") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def clear() -> int:

@@ -1,7 +1,8 @@
 """Which kernel to use where the caller does not say.
 
 What can run is a question for `Kernel.check()`. What is fast is a matter of measurement: the nearest tuned record of
-this adapter, the user's before the shipped ones, then of the same vendor; portable defaults where none is near.
+this adapter, the user's before the shipped ones, then of the same vendor; portable defaults where none is near. What
+has no record at all can be tuned at its first use (`tune="auto"`, webmm.tuner).
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from webmm import cache
+from webmm import cache, log
 from webmm.array import Array
+from webmm.config import Tune
 from webmm.device import Device
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels import KERNELS
@@ -38,37 +40,56 @@ GPU: tuple[GemmKernel, ...] = (
 CPU: tuple[GemmKernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
 
 
-def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
-    """Return the kernels that are worth running for `problem` on `device`, best first."""
-    return list(dict.fromkeys([*_tuned(problem, device), *_portable(problem, device), Tile2D(), Naive()]))
+def candidates(problem: Gemm, device: Device, tune: Tune = "cached") -> dict[GemmKernel, str]:
+    """Return the kernels that are worth running for `problem` on `device`, best first, each with why it is there."""
+    ranked = [] if tune == "off" else _tuned(problem, device)
+    ranked += [(kernel, "portable default") for kernel in _portable(problem, device)]
+    result: dict[GemmKernel, str] = {}
+    for kernel, why in [*ranked, (Tile2D(), "runs anywhere"), (Naive(), "runs anywhere")]:
+        result.setdefault(kernel, why)
+    return result
 
 
-def choose(problem: Gemm, device: Device) -> GemmKernel:
-    """Return the first candidate that can run; raises UnsupportedError with the reasons if none can."""
-    known: GemmKernel | None = device.choices.get(problem)
+def choose(problem: Gemm, device: Device, tune: Tune | None = None) -> GemmKernel:
+    """Return the first candidate that can run; raises UnsupportedError with the reasons if none can.
+
+    `tune` is "off" to use portable defaults only, "cached" for tuned records as well, "auto" to tune first where this
+    adapter has no record of such a shape; by default the device's setting.
+    """
+    mode = tune or device.settings.tune
+    known: GemmKernel | None = device.choices.get((problem, mode))
     if known is not None:
         return known
-    reasons = []
-    for kernel in candidates(problem, device):
+    if mode == "auto":
+        from webmm.tuner import learn
+
+        learn(problem, device)
+    reasons: list[str] = []
+    for kernel, why in candidates(problem, device, mode).items():
         reason = kernel.check(problem, device.capabilities)
         if reason is None:
-            device.choices[problem] = kernel
+            words = f"; ruled out: {'; '.join(reasons)}" if reasons else ""
+            log.choice.info("%s %s %s: %s, %s%s", problem, problem.layout, problem.dtype.name, kernel, why, words)
+            device.choices[problem, mode] = kernel
             return kernel
         reasons.append(f"{kernel.name} {reason}")
     raise UnsupportedError(f"no kernel can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")
 
 
-def run(problem: Gemm, device: Device, *arrays: Array) -> None:
+def run(problem: Gemm, device: Device, *arrays: Array, tune: Tune | None = None) -> None:
     """Queue `problem` by the kernel chosen for it; raises as `choose()` and `Device.run()` do.
 
     Where the device has no room for what that kernel keeps between its dispatches, one that keeps nothing takes over.
     """
+    kernel = choose(problem, device, tune)
     try:
-        device.run(choose(problem, device), problem, *arrays)
-    except MemoryLimitError:
-        if not device.choices[problem].scratch(problem):
+        device.run(kernel, problem, *arrays)
+    except MemoryLimitError as error:
+        if not kernel.scratch(problem):
             raise
-        device.choices[problem] = lean = _lean(problem, device)
+        lean = _lean(problem, device)
+        log.choice.warning("%s: no room for %s (%s), %s takes over", problem, kernel, error, lean)
+        device.choices[problem, tune or device.settings.tune] = lean
         device.run(lean, problem, *arrays)
 
 
@@ -119,30 +140,58 @@ def made_for_cpus(problem: Gemm, lanes: int) -> list[GemmKernel]:
     return [by_texture, direct] if problem.m >= rows and work >= least else [direct]
 
 
-def _tuned(problem: Gemm, device: Device) -> list[GemmKernel]:
-    """Return the nearest tuned kernel: of this very adapter, else of another one by its vendor."""
+def _tuned(problem: Gemm, device: Device) -> list[tuple[GemmKernel, str]]:
+    """Return the nearest tuned kernel, and whose record it is: of this very adapter, else of another by its vendor."""
     user, adapter = cache.load(), device.info.name
     vendor = adapter.split()[0]
-    groups = (
-        [record for record in user if record.adapter == adapter],
-        [record for record in cache.shipped() if record.adapter == adapter and native(record)],
-        [record for record in [*user, *cache.shipped()] if record.adapter.split()[:1] == [vendor] and native(record)],
-    )
-    for group in groups:
-        kernel = _nearest(problem, group)
-        if kernel:
-            return [kernel]
+    groups = {
+        "tuned here": [record for record in user if fresh(record, device)],
+        "tuned here, with another version or driver": [record for record in user if record.adapter == adapter],
+        "shipped for this adapter": [r for r in cache.shipped() if r.adapter == adapter and native(r)],
+        "known of its vendor": [
+            r for r in [*user, *cache.shipped()] if r.adapter.split()[:1] == [vendor] and native(r)
+        ],
+    }
+    for words, group in groups.items():
+        record = _nearest(problem, group)
+        kernel = kernel_of(record) if record else None
+        if record and kernel:
+            return [(kernel, f"{words} at {record.size} {record.layout}")]
     return []
 
 
-def _nearest(problem: Gemm, records: Iterable[Record]) -> GemmKernel | None:
-    mine = (record for record in records if (record.op, record.dtype) == (problem.op, problem.dtype.name))
-    near = [(distance(problem, record), record) for record in mine]
+def _nearest(problem: Gemm, records: Iterable[Record]) -> Record | None:
+    """Return the nearest record that names a kernel of this version, None where none is near."""
+    alike = (record for record in records if (record.op, record.dtype) == (problem.op, problem.dtype.name))
+    near = [(distance(problem, record), record) for record in alike]
     for apart, record in sorted(near, key=lambda pair: pair[0]):
-        kernel = kernel_of(record)
-        if kernel and apart <= NEAR:
-            return kernel
+        if apart <= NEAR and kernel_of(record):
+            return record
     return None
+
+
+def fresh(record: Record, device: Device) -> bool:
+    """Tell whether this version of webmm measured it on this adapter with its present driver."""
+    from webmm import __version__
+
+    return (record.adapter, record.driver, record.version) == (device.info.name, device.info.driver, __version__)
+
+
+def covered(problem: Gemm, device: Device) -> bool:
+    """Tell whether this adapter has a tuned record of the bucket of `problem`, of its type and layout."""
+    shipped = (record for record in cache.shipped() if record.adapter == device.info.name and native(record))
+    return any(
+        (record.op, record.dtype, record.layout) == (problem.op, problem.dtype.name, problem.layout)
+        and bucket(record) == bucket(problem)
+        and kernel_of(record)
+        for record in [*(record for record in cache.load() if fresh(record, device)), *shipped]
+    )
+
+
+def bucket(of: Gemm | Record) -> tuple[int, int, int]:
+    """Return m, n and k as powers of two, rounded: shapes of one bucket are tuned once; a batch counts as more rows."""
+    m, n, k = (round(math.log2(size)) for size in (of.m * of.batch, of.n, of.k))
+    return m, n, k
 
 
 def native(record: Record) -> bool:
@@ -151,13 +200,16 @@ def native(record: Record) -> bool:
 
 
 def distance(problem: Gemm, record: Record) -> float:
-    """Return by how many doublings the sizes of `record` and `problem` differ; a batch counts as more rows."""
+    """Return by how many doublings the sizes of `record` and `problem` differ.
+
+    A batch counts as more rows, another layout as one doubling.
+    """
     pairs = (
         (problem.m * problem.batch, record.m * record.batch),
         (problem.n, record.n),
         (problem.k, record.k),
     )
-    return sum(abs(math.log2(mine / its)) for mine, its in pairs)
+    return sum(abs(math.log2(mine / its)) for mine, its in pairs) + (record.layout != problem.layout)
 
 
 def kernel_of(record: Record) -> GemmKernel | None:

@@ -304,16 +304,17 @@ def serve(folder: Path | None, port: int, browser: bool) -> None:
 
 @main.command()
 @click.option("--sizes", default="256,512,1024", show_default=True, help="Such as 256,333x257x129 (M×N×K).")
+@LAYOUT
 @DTYPE
 @ADAPTER
 @click.option("--budget", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds in all.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every outcome as JSON.")
-def tune(sizes: str, dtype: str, adapter: str | None, budget: float, json_file: Path | None) -> None:
+def tune(sizes: str, layout: str, dtype: str, adapter: str | None, budget: float, json_file: Path | None) -> None:
     """Search for the fastest kernel of each size and remember it for matmul()."""
     from webmm import cache, records, report
 
     _check_outputs([json_file] if json_file else [], None)
-    outcomes = report.run_tune(adapter, parse_sizes(sizes), dtype, budget)
+    outcomes = report.run_tune(adapter, parse_sizes(sizes), layout, dtype, budget)
     if json_file:
         records.save(json_file, records.to_json(outcomes))
     click.echo(f"{cache.path()}: {cache.add(outcomes)} tuned records taken")
@@ -332,7 +333,8 @@ def show() -> None:
     records = cache.load()
     click.echo(f"{cache.path()}: {len(records)} tuned records")
     for record in records:
-        click.echo(f"  {record.adapter}: {record.size} {record.dtype}: {record.label}, {record.gflops:,.1f} GFLOP/s")
+        what = f"{record.size} {record.layout} {record.dtype}"
+        click.echo(f"  {record.adapter}: {what}: {record.label}, {record.gflops:,.1f} GFLOP/s")
 
 
 @tuned.command()

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import platformdirs
 
@@ -26,6 +27,7 @@ from webmm.errors import ConfigError
 
 FILE = "webmm.toml"
 PREFIX = "WEBMM_"
+Tune = Literal["off", "cached", "auto"]
 
 
 def _text(raw: object) -> str:
@@ -36,6 +38,23 @@ def _text(raw: object) -> str:
 
 def _folder(raw: object) -> Path:
     return Path(_text(raw)).expanduser()
+
+
+def _seconds(raw: object) -> float:
+    try:
+        seconds = math.nan if isinstance(raw, bool) else float(raw)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not 1 <= seconds < math.inf:
+        raise ValueError("takes a number of seconds, at least 1")
+    return seconds
+
+
+def tune_mode(raw: object) -> Tune:
+    """Return what to do about tuning; raises ConfigError for anything but off, cached and auto."""
+    if raw not in get_args(Tune):
+        raise ConfigError(f"tune is off, cached or auto, not {raw!r}")
+    return cast(Tune, raw)
 
 
 def _topics(raw: object) -> str:
@@ -58,6 +77,10 @@ class Settings:
     cache_dir: Path = _setting(
         _folder, lambda: Path(platformdirs.user_cache_dir("webmm")), "folder of tuned records and self-tests"
     )
+    tune: Tune = _setting(
+        tune_mode, "cached", "off: portable defaults; cached: tuned records; auto: tune what has none"
+    )
+    tune_budget: float = _setting(_seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
     log: str = _setting(_topics, "", f"what to show: {', '.join(log.TOPICS)}, or a level ({', '.join(log.LEVELS)})")
     naga: str = _setting(_text, "", "naga-cli for `webmm check`; empty: .tools/bin, then PATH")
 

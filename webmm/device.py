@@ -133,7 +133,8 @@ class Device:
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
         self._scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
         self._lock = threading.RLock()
-        self.choices: dict[Problem, Any] = {}  # what was chosen for a problem; clear it where better is known
+        self.choices: dict[tuple[Problem, str], Any] = {}  # for a problem, by tune=; clear it where better is known
+        self.learned: set[Any] = set()  # buckets of shapes that were tuned, with or without success
         self.compilations = 0
         self.profile: Profile | None = None  # who records what this device does, if anybody does
         self.capabilities = dataclasses.replace(self.capabilities, subgroup_size=subgroup_size(self))

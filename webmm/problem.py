@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 from webmm.dtypes import F32, FLOATS, DType, dtype_of
 from webmm.epilogues import activation_name
-from webmm.errors import ProblemError
+from webmm.errors import ConfigError, ProblemError
 
 BIASES = ("", "row", "column")
 ALIGNMENT = 256  # bytes at whose multiples a binding may start on every device
+LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Problem(ABC):
     @abstractmethod
     def sizes(self) -> tuple[int, int, int, int]:
         """The sizes (m, n, k, batch) of its records."""
+
+    @property
+    def layout(self) -> str:
+        """How its operands are stored, in letters of the op's own; empty where there is but one way."""
+        return ""
 
     @abstractmethod
     def buffers(self) -> tuple[Extent, ...]:
@@ -150,6 +156,11 @@ class Gemm(Problem):
         """The sizes (m, n, k, batch)."""
         return self.m, self.n, self.k, self.batch
 
+    @property
+    def layout(self) -> str:
+        """How A and B are stored: n as they are, t transposed."""
+        return "".join("t" if operand.transposed else "n" for operand in (self.a, self.b))
+
     def operands(self) -> tuple[tuple[str, Operand, int, int], ...]:
         """Return (name, operand, rows, columns) of A, B and C."""
         return (
@@ -221,3 +232,17 @@ def gemm(
         b=Operand(k if transpose_b else n, k * n, transposed=transpose_b),
         c=Operand(n, m * n),
     )
+
+
+class Transposes(TypedDict):
+    """Which operands of `gemm()` are stored transposed."""
+
+    transpose_a: bool
+    transpose_b: bool
+
+
+def transposes(layout: str) -> Transposes:
+    """Return what `gemm()` takes for a layout such as "nt"; raises ConfigError for an unknown one."""
+    if layout not in LAYOUTS:
+        raise ConfigError(f"unknown layout {layout!r}; choose from {', '.join(LAYOUTS)}")
+    return {"transpose_a": layout[0] == "t", "transpose_b": layout[1] == "t"}

@@ -28,7 +28,7 @@ from webmm.files import load_matrix, save_matrix
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.ops.base import Op, Size
-from webmm.problem import Gemm, gemm
+from webmm.problem import Gemm, gemm, transposes
 from webmm.profiling import profile
 from webmm.records import Record
 from webmm.tuner import Step, Worker, tune
@@ -141,7 +141,9 @@ def run_bench(
     return results, ceiling
 
 
-def run_tune(wanted: str | None, sizes: list[tuple[int, int, int]], dtype: str, budget: float) -> list[Record]:
+def run_tune(
+    wanted: str | None, sizes: list[tuple[int, int, int]], layout: str, dtype: str, budget: float
+) -> list[Record]:
     """Tune each size within its share of `budget`, print what was found, and return all outcomes."""
     console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
     outcomes: list[Record] = []
@@ -156,7 +158,7 @@ def run_tune(wanted: str | None, sizes: list[tuple[int, int, int]], dtype: str, 
                 bar.update(task, completed=step.done, total=step.total, description=text)
 
             for size in sizes:
-                problem = gemm(*size, dtype=dtype_of(dtype))
+                problem = gemm(*size, dtype=dtype_of(dtype), **transposes(layout))
                 default = choose(problem, device)
                 found = tune(device, problem, budget / len(sizes), worker=worker, first=[default], on_step=show)
                 outcomes += found
@@ -174,7 +176,9 @@ def _verdict(found: list[Record], default: GemmKernel) -> str:
     ratio = before / (winner.median_us or 1)
     gain = f"{ratio:.2f} × the default" if math.isfinite(ratio) else "the default did not run"
     tried = f"{len({(r.kernel, str(r.config)) for r in found})} candidates, {failed} failed"
-    return f"{winner.size} {winner.dtype}: {winner.label}, {winner.gflops:,.1f} GFLOP/s, {gain} ({tried})"
+    return (
+        f"{winner.size} {winner.layout} {winner.dtype}: {winner.label}, {winner.gflops:,.1f} GFLOP/s, {gain} ({tried})"
+    )
 
 
 def _first_line(record: Record) -> str:
@@ -227,10 +231,11 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
     problem = gemm(m, n, k, dtype=dtype_of(dtype))
     with Device(wanted) as device:
         lines = [f"{problem} {problem.dtype.name} on {device.info}"]
-        for place, kernel in enumerate(ranked := candidates(problem, device)):
+        ranked = candidates(problem, device, device.settings.tune)
+        for place, (kernel, why) in enumerate(ranked.items()):
             reason = kernel.check(problem, device.capabilities)
             tiles = kernel.grid.tiles(problem)
-            lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{tiles:,} tiles of C'}")
+            lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{why}, {tiles:,} tiles of C'}")
         lines.append(f"→  {choose(problem, device)}")
         for stage in LADDER:
             reason = stage().check(problem, device.capabilities)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
+import os
 import queue
 import random
 import subprocess
@@ -20,8 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webmm import cache, log
 from webmm.bench import measure, record_of
-from webmm.choose import candidates
+from webmm.choose import bucket, candidates, covered
 from webmm.device import Device
 from webmm.errors import WebmmError
 from webmm.kernels import LADDER, configure
@@ -29,14 +32,15 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.naive import Naive
 from webmm.ops.gemm import Operands
-from webmm.problem import Gemm, gemm
+from webmm.problem import Gemm, gemm, transposes
 from webmm.records import Record
 
 # (seconds of warm-up, share of the budget used up when it ends) per round
 ROUNDS = ((0.02, 0.6), (0.08, 0.85), (0.2, 1.0))
 KEEP = 3  # each round keeps the fastest third of the one before
 FIRST_ROUND = 48  # candidates at most
-CASE_TIMEOUT = 30.0  # seconds after which a candidate is given up
+CASE_TIMEOUT = 30.0  # seconds after which a candidate is given up, or when the budget is used up
+LEAST_TIMEOUT = 2.0  # but not before that
 START_TIMEOUT = 60.0  # seconds that a process may take to open the device
 
 
@@ -49,6 +53,13 @@ class Job:
     sizes: tuple[int, int, int]
     dtype: str
     warm_up: float
+    layout: str = "nn"
+    batch: int = 1
+
+    @property
+    def problem(self) -> Gemm:
+        """What is to be computed, on dense matrices."""
+        return gemm(*self.sizes, dtype=self.dtype, batch=self.batch, **transposes(self.layout))
 
 
 class Worker:
@@ -59,7 +70,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
 
-    def measure(self, job: Job, timeout: float = CASE_TIMEOUT) -> Record | tuple[str, str]:
+    def measure(self, job: Job, timeout: float) -> Record | tuple[str, str]:
         """Return the job's record, or (status, reason) where the process did not live to send one."""
         try:
             process = self._ready()
@@ -69,9 +80,12 @@ class Worker:
         try:
             process.stdin.write(json.dumps(dataclasses.asdict(job)) + "\n")
             process.stdin.flush()
-            return Record(**json.loads(self._line(timeout)))
+            answer = self._line(timeout)
+            return Record(**json.loads(answer))
         except BrokenPipeError:
             return self._gone(("runtime", "the process ended before it could take the candidate")).outcome
+        except (ValueError, TypeError):
+            return self._gone(("runtime", f"the process answered with no record, but {answer[:80]!r}")).outcome
         except _WorkerGoneError as gone:
             return gone.outcome
 
@@ -79,7 +93,12 @@ class Worker:
         if self._process is None or self._process.poll() is not None:
             self._lines = queue.Queue()
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env={**os.environ, "WEBMM_TUNE": "off"},  # whatever it does, it starts no search of its own
             )
             threading.Thread(target=_pump, args=(self._process, self._lines), daemon=True).start()
             self._line(START_TIMEOUT)  # says that the device is open
@@ -159,7 +178,8 @@ def tune(
             if left <= (1 - share) * budget and (survivors or left <= 0):
                 break
             on_step(Step(str(kernel), done, len(field), left))
-            record = _outcome(device, problem, kernel, warm_up, worker)
+            record = _outcome(device, problem, kernel, warm_up, worker, max(LEAST_TIMEOUT, min(CASE_TIMEOUT, left)))
+            log.tuning.debug("%s: %s: %s", problem, kernel, record.reason or f"{record.median_us} µs")
             records.append(record)
             if record.status == "ok" and record.median_us:
                 survivors.append((record.median_us, kernel))
@@ -168,9 +188,12 @@ def tune(
     return records
 
 
-def _outcome(device: Device, problem: Gemm, kernel: GemmKernel, warm_up: float, worker: Worker) -> Record:
+def _outcome(
+    device: Device, problem: Gemm, kernel: GemmKernel, warm_up: float, worker: Worker, timeout: float
+) -> Record:
     sizes = (problem.m, problem.n, problem.k)
-    outcome = worker.measure(Job(kernel.name, kernel.config, sizes, problem.dtype.name, warm_up))
+    job = Job(kernel.name, kernel.config, sizes, problem.dtype.name, warm_up, problem.layout, problem.batch)
+    outcome = worker.measure(job, timeout)
     if isinstance(outcome, Record):
         return outcome
     status, reason = outcome
@@ -203,14 +226,52 @@ def worthwhile(kernel: GemmKernel, device: Device) -> bool:
     return kernel.unroll == kernel.bk and kernel.config.get("prefetch") != "workgroup"
 
 
+def learn(problem: Gemm, device: Device) -> None:
+    """Tune the bucket of `problem` and remember the outcome, where this adapter has no record of it yet.
+
+    It takes about as long as the setting `tune_budget` says, once per bucket, whatever comes out: a search that fails
+    is a warning, and the caller goes on with what it had. Another process that searches is waited for, since it may be
+    after the same.
+    """
+    what = (bucket(problem), problem.layout, problem.dtype)
+    if what in device.learned or covered(problem, device):
+        return
+    device.learned.add(what)
+    budget = device.settings.tune_budget
+    plain = Job(
+        "", {}, (problem.m, problem.n, problem.k), problem.dtype.name, 0.0, problem.layout, problem.batch
+    ).problem
+    try:
+        with cache.searching(budget):
+            if covered(problem, device):
+                return
+            log.tuning.info("%s %s %s: searching for %.0f s", plain, plain.layout, plain.dtype.name, budget)
+            with Worker(str(device.info.index) if device.info.index >= 0 else device.info.name) as worker:
+                records = tune(device, plain, budget, worker=worker)
+            cache.add(records)
+    except Exception as error:
+        log.tuning.warning("%s could not be tuned, a default takes its place: %s", plain, error)
+        return
+    best = cache.fastest(records)
+    words = best[0].label if best else f"nothing ran: {'; '.join(sorted({str(r.reason) for r in records}))}"
+    log.tuning.log(logging.INFO if best else logging.WARNING, "%s: %d candidates, %s", plain, len(records), words)
+
+
 def serve_jobs(adapter: str | None) -> None:
     """Measure jobs from standard input, one JSON line each, and answer each with its record."""
+    device = Device(adapter or None)
+    print("ready", flush=True)
+    while _serve(device):
+        device = Device(adapter or None)
+
+
+def _serve(device: Device) -> bool:
+    """Measure jobs on this device; return whether there may be more of them, for another, since it was lost."""
     operands: Operands | None = None
-    with Device(adapter or None) as device:
-        print("ready", flush=True)
+    with device:
         for line in sys.stdin:
             job = Job(**json.loads(line))
-            problem = gemm(*job.sizes, dtype=job.dtype)
+            problem = job.problem
             kernel = configure(job.kernel, {name: str(value) for name, value in job.config.items()})
             try:
                 if operands is None or operands.problem != problem:
@@ -219,6 +280,9 @@ def serve_jobs(adapter: str | None) -> None:
             except WebmmError as error:
                 record = record_of(device, problem, kernel, "runtime", str(error))
             print(json.dumps(dataclasses.asdict(record)), flush=True)
+            if device.lost:
+                return True
+    return False
 
 
 if __name__ == "__main__":

@@ -51,20 +51,20 @@ def worst_error(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType 
 
 @dataclass(frozen=True)
 class Checker:
-    """The operands of one product and which part of it to compare."""
+    """The operands of one product, or of a batch of them, and which part of it to compare."""
 
     problem: Gemm
     a: NDArray[Any]
     b: NDArray[Any]
 
     def error(self, got: NDArray[Any]) -> float:
-        """Return the worst error of `got` (m, n): over all of it, or over spread rows and columns of a large one."""
+        """Return the worst error of `got` (…, m, n): over all of it, or over spread rows and columns of a large one."""
         p = self.problem
-        if p.m * p.n * p.k <= FULL_CHECK:
+        if p.m * p.n * p.k * p.batch <= FULL_CHECK:
             return worst_error(got, self.a, self.b, p.out_dtype)
         rows = np.unique(np.linspace(0, p.m - 1, SAMPLED).astype(int))
         columns = np.unique(np.linspace(0, p.n - 1, SAMPLED).astype(int))
         return max(
-            worst_error(got[rows], self.a[rows], self.b, p.out_dtype),
-            worst_error(got[:, columns], self.a, self.b[:, columns], p.out_dtype),
+            worst_error(got[..., rows, :], self.a[..., rows, :], self.b, p.out_dtype),
+            worst_error(got[..., columns], self.a, self.b[..., columns], p.out_dtype),
         )

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 from webmm import cache
-from webmm.choose import _nearest, distance
+from webmm.choose import _nearest, bucket, distance
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problem import gemm
@@ -78,16 +78,48 @@ def test_the_nearest_record_decides() -> None:
     renamed = dataclasses.replace(RECORD, config={"no_such_tunable": 1})
     half = dataclasses.replace(RECORD, dtype="float16", kernel="naive", config={})
     records = [far, foreign, renamed, half, RECORD]
-    assert _nearest(gemm(100, 64, 64), records) == Tile2D(tm=2)
+    assert _nearest(gemm(100, 64, 64), records) == RECORD
     assert _nearest(gemm(4000, 5000, 4096), [RECORD]) is None
     assert distance(gemm(64, 64, 64), RECORD) == 0
     assert distance(gemm(32, 64, 64, batch=2), RECORD) == 0
+    assert distance(gemm(64, 64, 64, transpose_b=True), RECORD) == 1
+    transposed = dataclasses.replace(RECORD, m=100, layout="nt")
+    assert _nearest(gemm(64, 64, 64, transpose_b=True), [*records, transposed]) == transposed
+    assert _nearest(gemm(64, 64, 64), [transposed, *records]) == RECORD
+
+
+def test_records_of_old_documents_have_a_layout() -> None:
+    document = json.loads(to_json([RECORD]))
+    del document["records"][0]["layout"]
+    assert from_json(json.dumps(document)) == [RECORD]
+
+
+def test_what_is_known_of_another_version_or_layout_stays() -> None:
+    others = [dataclasses.replace(RECORD, **change) for change in ({"layout": "tn"}, {"version": "0.0.9"}, {"k": 65})]
+    assert cache.add([RECORD, *others]) == 4
+    assert cache.load() == [RECORD, *others]
+
+
+def test_the_file_is_read_again_only_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.add([RECORD])
+    assert cache.load() == [RECORD]
+    monkeypatch.setattr(cache, "from_json", lambda text: pytest.fail("it was read again"))
+    assert cache.load() == [RECORD]
+    monkeypatch.undo()
+    monkeypatch.setenv("WEBMM_CACHE_DIR", str(cache.folder() / "other"))
+    assert cache.load() == []
+
+
+def test_a_bucket_is_tuned_once() -> None:
+    assert bucket(gemm(1000, 100, 4100)) == bucket(dataclasses.replace(RECORD, m=1024, n=128, k=4096))
+    assert bucket(gemm(1000, 100, 4100)) != bucket(gemm(500, 100, 4100))
+    assert bucket(gemm(16, 64, 64, batch=4)) == bucket(RECORD)
 
 
 def test_commands(webmm: Cli, tmp_path: Path, folder: Path) -> None:
     (tmp_path / "r.json").write_text(to_json([RECORD]))
     assert "1 tuned records taken" in webmm("cache", "import", "r.json").stdout
-    assert "some adapter: 64×64×64 float32: tile_2d tm=2" in webmm("cache", "show").stdout
+    assert "some adapter: 64×64×64 nn float32: tile_2d tm=2" in webmm("cache", "show").stdout
     assert webmm("cache", "export", "out.json").returncode == 0
     assert from_json((tmp_path / "out.json").read_text()) == [RECORD]
     assert "1 tuned records forgotten" in webmm("cache", "clear").stdout

@@ -91,7 +91,7 @@ def test_other_errors_of_the_engine_are_no_losses(device):
 def test_without_room_for_its_own_scratch_another_kernel_takes_over(monkeypatch):
     a = np.arange(70 * 30, dtype=np.float32).reshape(70, 30) % 7
     with Device() as gpu:
-        monkeypatch.setattr(choose, "candidates", lambda problem, device: [CpuTexture(lanes=4), Tile2D()])
+        monkeypatch.setattr(choose, "candidates", lambda *_: {CpuTexture(lanes=4): "", Tile2D(): ""})
         monkeypatch.setattr(CpuTexture, "check", lambda *_: None)
 
         def full(left):
@@ -120,7 +120,9 @@ def test_a_refused_kernel_is_named_with_its_parameters_and_source(monkeypatch):
     true = module.render
     with Device() as gpu:
         monkeypatch.setattr(
-            module, "render", lambda *args: module.dataclasses.replace(s := true(*args), wgsl=s.wgsl + "\nnonsense")
+            module,
+            "render",
+            lambda *args, **kw: module.dataclasses.replace(s := true(*args, **kw), wgsl=s.wgsl + "\nnonsense"),
         )
         x, c = gpu.array(ONES), gpu.empty((20, 20))
         kernel = Tile2D(tm=2)

@@ -1,31 +1,42 @@
 """The search survives every kind of bad candidate, says what became of it, and keeps only what is right."""
 
+import dataclasses
+import os
+import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from webmm import cache, tuner
+import webmm
+from webmm import Device, cache, choose, tuner
+from webmm.errors import ConfigError
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.tile_1d import Tile1D
 from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.kernels.gemm.workgroup_1d import Workgroup1D
+from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 from webmm.problem import gemm
 
-# A worker on a driver that crashes at one kernel, hangs at another, miscalculates a third and refuses a fourth.
+# A worker on a driver that crashes at one kernel, hangs at another, miscalculates a third, is full at a fourth, refuses
+# to compile a fifth and is lost at a sixth.
 BAD_DRIVER = """
 import dataclasses, os, sys, time
 import webmm.tuner as tuner
-from webmm.device import Device
+from webmm import device
 from webmm.errors import MemoryLimitError
-true, launch = tuner.measure, Device.launch
+true, launch, render = tuner.measure, device.Device.launch, device.render
 
 def measure(device, kernel, operands, **settings):
     if kernel.name == "blocked":
         os._exit(11)
     if kernel.name == "shared":
         time.sleep(1000)
+    if kernel.name == "workgroup_2d":
+        device.wgpu_device.destroy()
     operands.checker.a[0, 0] += kernel.name == "naive"
     record = true(device, kernel, operands, **settings)
     operands.checker.a[0, 0] -= kernel.name == "naive"
@@ -36,32 +47,60 @@ def refusing(self, kernel, *args):
         raise MemoryLimitError("allocating: the device is out of memory")
     return launch(self, kernel, *args)
 
-tuner.measure, Device.launch = measure, refusing
+def broken(kernel, *args, **settings):
+    shader = render(kernel, *args, **settings)
+    return dataclasses.replace(shader, wgsl="nonsense " + shader.wgsl) if kernel.name == "vectorized" else shader
+
+tuner.measure, device.Device.launch, device.render = measure, refusing, broken
 tuner.serve_jobs(sys.argv[1])
 """
+
+OUTCOMES = {
+    Blocked: ("runtime", "ended with code 11"),
+    Tile1D: ("runtime", "out of memory"),
+    Shared: ("timeout", "no answer within"),
+    Vectorized: ("compile", "refused by the engine"),
+    Naive: ("incorrect", "rounding explains at most"),
+    Workgroup2D: ("runtime", "was lost while"),
+    Tile2D: ("ok", ""),
+    Workgroup1D: ("ok", ""),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache of its own, and searches of a few seconds."""
+    monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("WEBMM_TUNE_BUDGET", "4")
+    monkeypatch.setattr(tuner, "FIRST_ROUND", 4)
+    return tmp_path
 
 
 def test_bad_candidates_do_not_end_the_search(device, monkeypatch):
     monkeypatch.setattr(tuner, "drawn", lambda device, problem: iter(()))
-    monkeypatch.setattr(tuner.Worker.measure, "__defaults__", (8.0,))
-    field = [Blocked(), Tile1D(), Shared(), Workgroup1D(), Naive(), Tile2D()]
+    monkeypatch.setattr(tuner, "CASE_TIMEOUT", 8.0)
     with tuner.Worker(str(device.info.index), [sys.executable, "-c", BAD_DRIVER]) as worker:
-        records = tuner.tune(device, gemm(40, 40, 40), 120, worker=worker, first=field)
-    outcome = {record.kernel: record for record in reversed(records)}
-    assert outcome["blocked"].status == "runtime"
-    assert "code 11" in (outcome["blocked"].reason or "")
-    assert outcome["shared"].status == "timeout"
-    assert outcome["tile_1d"].status == "runtime"
-    assert "out of memory" in (outcome["tile_1d"].reason or "")
-    assert outcome["naive"].status == "incorrect"
-    assert outcome["tile_2d"].status == outcome["workgroup_1d"].status == "ok"
+        records = tuner.tune(device, gemm(40, 40, 40), 120, worker=worker, first=[kernel() for kernel in OUTCOMES])
+    first = {record.kernel: record for record in reversed(records)}
+    for kernel, (status, words) in OUTCOMES.items():
+        assert first[kernel.name].status == status, first[kernel.name]
+        assert words in (first[kernel.name].reason or "")
     (best,) = cache.fastest(records)
     assert best.kernel in ("tile_2d", "workgroup_1d")
 
 
+@pytest.mark.parametrize("answer", ["nonsense", "{}", "[1]"])
+def test_an_answer_that_is_no_record_is_an_outcome(answer):
+    script = f"print('ready', flush=True); input(); print({answer!r}, flush=True); input()"
+    with tuner.Worker("", [sys.executable, "-c", script]) as worker:
+        status, reason = worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0), 10)
+    assert status == "runtime"
+    assert f"answered with no record, but '{answer}" in reason
+
+
 def test_a_worker_that_cannot_start_is_an_outcome(device):
     with tuner.Worker("no such adapter") as worker:
-        status, reason = worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0))
+        status, reason = worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0), 10)
     assert status == "runtime"
     assert "ended" in reason
 
@@ -85,9 +124,106 @@ def test_what_is_drawn_can_run_and_is_always_the_same(device):
     assert all(kernel.check(problem, device.capabilities) is None for kernel in field)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_jobs_travel(device, dtype):
+@pytest.mark.parametrize(("dtype", "layout", "batch"), [("float32", "tt", 1), ("float16", "nt", 3)])
+def test_jobs_travel(device, dtype, layout, batch):
     with tuner.Worker(str(device.info.index)) as worker:
-        record = worker.measure(tuner.Job("tile_2d", Tile2D(tm=8).config, (33, 17, 9), dtype, 0.01))
+        record = worker.measure(tuner.Job("tile_2d", Tile2D(tm=8).config, (33, 17, 9), dtype, 0.01, layout, batch), 60)
     assert record.status == "ok"
     assert (record.m, record.n, record.k, record.dtype, record.config["tm"]) == (33, 17, 9, dtype, 8)
+    assert (record.layout, record.batch) == (layout, batch)
+
+
+A = np.arange(60 * 70, dtype=np.float32).reshape(60, 70) % 5
+
+
+def test_the_first_product_of_a_bucket_is_tuned_and_the_next_are_not(folder, monkeypatch):
+    searched = []
+    true = tuner.tune
+    monkeypatch.setattr(
+        tuner,
+        "tune",
+        lambda device, problem, *args, **kw: (searched.append(problem), true(device, problem, *args, **kw))[1],
+    )
+    with Device() as gpu:
+        a = gpu.array(A)
+        assert np.array_equal(webmm.matmul(a, a.T, tune="auto").numpy(), A @ A.T)
+        assert searched == [gemm(60, 60, 70, transpose_b=True)]
+        found = cache.load()
+        assert {(r.m, r.n, r.k, r.layout, r.dtype) for r in found} == {(60, 60, 70, "nt", "float32")}
+        webmm.matmul(a[:50], a.T, tune="auto")  # the same bucket
+        webmm.matmul(a.T, a)  # another, but nobody asked
+        (kernel,) = {kernel for (_, mode), kernel in gpu.choices.items() if mode == "auto"}
+        assert (kernel.name, kernel.config) == (found[0].kernel, found[0].config)
+        portable = choose.choose(gemm(60, 60, 70, transpose_b=True), gpu, "off")
+        assert portable == next(iter(choose.candidates(gemm(60, 60, 70, transpose_b=True), gpu, "off")))
+    with Device() as gpu:  # as another process would
+        webmm.matmul(gpu.array(A), gpu.array(A).T, tune="auto")
+    assert len(searched) == 1
+
+
+@pytest.mark.parametrize("error", [ConfigError("full"), OSError("no process"), ZeroDivisionError()])
+def test_a_search_that_fails_does_not_fail_the_product(folder, monkeypatch, caplog, error):
+    def fail(*args, **settings):
+        raise error
+
+    monkeypatch.setattr(tuner, "tune", fail)
+    monkeypatch.setenv("WEBMM_TUNE", "auto")
+    with Device() as gpu:
+        for _ in range(2):
+            assert np.array_equal(webmm.matmul(A, A.T, device=gpu), A @ A.T)
+    assert [record.levelname for record in caplog.records if "could not be tuned" in record.message] == ["WARNING"]
+
+
+def test_a_search_in_which_nothing_runs_is_told_and_not_repeated(folder, monkeypatch, caplog):
+    monkeypatch.setattr(
+        tuner.Worker,
+        "__init__",
+        lambda self, adapter: (
+            setattr(self, "_process", None) or setattr(self, "_command", [sys.executable, "-c", "raise SystemExit(3)"])
+        ),
+    )
+    with Device() as gpu:
+        for _ in range(2):
+            assert np.array_equal(webmm.matmul(A, A.T, device=gpu, tune="auto"), A @ A.T)
+    assert caplog.text.count("nothing ran: the process ended with code 3") == 1
+    assert cache.load() == []
+
+
+def test_a_worker_never_tunes():
+    code = "import sys; sys.stdin.readline(); from webmm import config; print(config.settings().tune)"
+    with tuner.Worker("", [sys.executable, "-c", f"print('ready', flush=True)\n{code}"]) as worker:
+        assert "off" in worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0), 60)[1]
+
+
+TUNE_ONE = """
+import sys, numpy as np, webmm
+from webmm import tuner
+tuner.FIRST_ROUND = 2
+m = int(sys.argv[1])
+a = np.ones((m, 64), np.float32)
+assert webmm.matmul(a, a.T, tune="auto")[0, 0] == 64
+print("done", flush=True)
+"""
+
+
+def test_two_processes_tune_at_once_and_one_that_is_killed_leaves_a_valid_cache(folder):
+    env = {**os.environ, "WEBMM_LOG": "tune", "WEBMM_TUNE_BUDGET": "3"}
+    start = [
+        subprocess.Popen([sys.executable, "-c", TUNE_ONE, str(m)], env=env, stderr=subprocess.PIPE, text=True)
+        for m in (64, 60, 256)
+    ]
+    *both, killed = start
+    for line in killed.stderr:
+        if "searching" in line or "candidates" in line:
+            break
+    killed.kill()
+    assert [process.communicate(timeout=120) and process.returncode for process in both] == [0, 0]
+    killed.communicate()
+    cached = cache.load()
+    assert {(64, 64, 64), (60, 60, 64)} & {(r.m, r.n, r.k) for r in cached}
+    assert len({choose.bucket(record) for record in cached if record.m < 100}) == 1
+    assert not list(folder.glob("*.bad"))
+    cache.add([dataclasses.replace(cached[0], m=1)])  # nobody holds the lock
+    assert len(cache.load()) == len(cached) + 1
+    with cache.searching(1):
+        pass

@@ -67,6 +67,10 @@ def test_folders_start_from_the_file_that_names_them(here, monkeypatch):
         ("log = 'shout'", "'shout' is neither a topic (compile, choice, tune, profile) nor a level"),
         ("log = [1]", "log takes text"),
         ("cache_dir = 3.5", "cache_dir takes text"),
+        ("tune = 'on'", "tune is off, cached or auto, not 'on'"),
+        ("tune_budget = 0", "tune_budget takes a number of seconds, at least 1, not 0"),
+        ("tune_budget = 'long'", "tune_budget takes a number of seconds, at least 1, not 'long'"),
+        ("tune_budget = nan", "takes a number of seconds"),
         ("x = ", "is no TOML"),
     ],
 )
@@ -174,3 +178,9 @@ def test_messages_go_to_the_programs_handlers_or_to_stderr(monkeypatch):
     log.show("choice")
     assert [type(handler) for handler in log.root.handlers] == [logging.StreamHandler]
     assert logging.root.handlers == []
+
+
+def test_every_setting_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
+    table = page.split("| setting | default | is |")[1].split("\n\n")[0]
+    assert [line.split("`")[1] for line in table.splitlines()[2:]] == list(config.effective())

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from webmm.device import Device
 from webmm.dtypes import F32, FLOATS
-from webmm.errors import ConfigError
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.ops.base import Case, Op, Size
-from webmm.problem import Gemm, gemm
+from webmm.problem import Gemm, gemm, transposes
 from webmm.roofline import Roofline
 from webmm.verify import Checker, bound
 
@@ -24,18 +23,21 @@ SIZES_SHOWN = 4
 
 
 class Operands(Case[Gemm]):
-    """One problem's matrices, drawn uniformly from [-0.5, 0.5)."""
+    """One problem's matrices, dense, drawn uniformly from [-0.5, 0.5)."""
 
     scale = "·|A||B|"
 
     def __init__(self, device: Device, problem: Gemm) -> None:
         self.problem = problem
         rng = np.random.default_rng(0)
-        dtype = problem.dtype.numpy
-        a = (rng.random((problem.m, problem.k), np.float32) - 0.5).astype(dtype)
-        b = (rng.random((problem.k, problem.n), np.float32) - 0.5).astype(dtype)
+        dtype, batch = problem.dtype.numpy, (problem.batch,) if problem.batch > 1 else ()
+        a = (rng.random((*batch, problem.m, problem.k), np.float32) - 0.5).astype(dtype)
+        b = (rng.random((*batch, problem.k, problem.n), np.float32) - 0.5).astype(dtype)
         self.checker = Checker(problem, a, b)
-        self.inputs = {"a": device.array(a), "b": device.array(b)}
+        operands = (("a", a, problem.a), ("b", b, problem.b))
+        self.inputs = {
+            name: device.array(x.swapaxes(-1, -2) if stored.transposed else x) for name, x, stored in operands
+        }
 
     @property
     def bound(self) -> float:
@@ -44,7 +46,8 @@ class Operands(Case[Gemm]):
 
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error as a multiple of |A|·|B|."""
-        return self.checker.error(got.reshape(self.problem.m, self.problem.n))
+        shape = (*self.checker.a.shape[:-1], self.problem.n)
+        return self.checker.error(got.reshape(shape))
 
     @functools.cached_property
     def _in_f32(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
@@ -75,9 +78,7 @@ class GemmOp(Op[Gemm]):
 
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> Gemm:
         """Return the dense product of that size; t in `layout` says that A or B is transposed."""
-        if layout not in ("nn", "nt", "tn", "tt"):
-            raise ConfigError(f"unknown layout {layout!r}; choose from nn, nt, tn, tt")
-        return gemm(*size, dtype=dtype, transpose_a=layout[0] == "t", transpose_b=layout[1] == "t")
+        return gemm(*size, dtype=dtype, **transposes(layout))
 
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with its matrices."""
