@@ -13,10 +13,10 @@ from webmm import choose
 from webmm.array import Array
 from webmm.config import Tune, tune_mode
 from webmm.device import Device, default_device
-from webmm.dtypes import DType, dtype_of
+from webmm.dtypes import F32, DType, dtype_of
 from webmm.epilogues import ACTIVATIONS, activation_name
 from webmm.errors import ProblemError
-from webmm.plan import batch_axes, broadcast_shape, matrix_operand, problems
+from webmm.plan import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
 from webmm.problem import Gemm
 
 Operandish = Array | ArrayLike
@@ -112,6 +112,7 @@ class _Temporaries:
         self.device = device
         self._owned: list[Array] = []
         self._span = device.span(call, "call")
+        self._sum: Array | None = None
 
     def __enter__(self) -> _Temporaries:
         self._span.__enter__()
@@ -148,6 +149,12 @@ class _Temporaries:
         if array.strides[0] != 1 and array.shape[0] != 1:
             array = self._own(self.device.array(array.numpy()))
         return array
+
+    def sum(self, size: int) -> Array:
+        """Return an array that takes sums of `size` elements; the same one for as long as it is large enough."""
+        if self._sum is None or self._sum.size < size:
+            self._sum = self._own(self.device.empty((size,), F32))
+        return self._sum
 
     def _own(self, array: Array) -> Array:
         self._owned.append(array)
@@ -218,8 +225,13 @@ def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _
         bias_offset=bias.offset if bias is not None else 0,
         activation=epilogue.activation,
     )
+    device, most = temporary.device, limits(temporary.device)
     for problem in problems(template, batch_axes(a, b, c)):
-        choose.run(problem, temporary.device, a, b, c, *([bias] if bias is not None else []), tune=tune)
+        for part in parts(problem, most):
+            into = temporary.sum(part.problem.m * part.problem.n) if part.to_sum else c
+            added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
+            more = [added] if part.problem.bias and added is not None else []
+            choose.run(part.problem, device, a, b, into, *more, tune=tune)
 
 
 def _without_inner(c: Array, epilogue: _Epilogue) -> None:

@@ -10,7 +10,7 @@ from webmm.dtypes import F32, FLOATS, DType, dtype_of
 from webmm.epilogues import activation_name
 from webmm.errors import ConfigError, ProblemError
 
-BIASES = ("", "row", "column")
+BIASES = ("", "row", "column", "matrix")
 ALIGNMENT = 256  # bytes at whose multiples a binding may start on every device
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -118,8 +118,9 @@ class Operand:
 class Gemm(Problem):
     """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
 
-    `bias` is "" for none, "column" for a vector of n elements, one per column of C, or "row" for one of m; it starts at
-    element `bias_offset` of its buffer. C is read only where beta is not 0.
+    `bias` is "" for none, "column" for a vector of n elements, one per column of C, "row" for one of m, or "matrix" for
+    a dense (m, n) matrix of float32 and a batch of one, such as the sum over an earlier part of k. It starts at element
+    `bias_offset` of its buffer. C is read only where beta is not 0.
     """
 
     m: int
@@ -149,6 +150,8 @@ class Gemm(Problem):
                 raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.bias not in BIASES:
             raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
+        if self.bias == "matrix" and self.batch != 1:
+            raise ProblemError(f"a matrix as the bias serves one product, not a batch of {self.batch}")
         activation_name(self.activation)
 
     @property
@@ -177,8 +180,9 @@ class Gemm(Problem):
             for dtype, (name, operand, rows, columns) in zip(dtypes, self.operands(), strict=True)
         ]
         if self.bias:
-            length = self.n if self.bias == "column" else self.m
-            extents.append(Extent("bias", self.dtype, self.bias_offset + length, start=self.bias_offset))
+            length = {"row": self.m, "column": self.n, "matrix": self.m * self.n}[self.bias]
+            dtype = F32 if self.bias == "matrix" else self.dtype
+            extents.append(Extent("bias", dtype, self.bias_offset + length, start=self.bias_offset))
         return tuple(extents)
 
     def within(self, firsts: tuple[int, ...]) -> Gemm:

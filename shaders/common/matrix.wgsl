@@ -63,7 +63,14 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% if s.scaled %}
     result *= params.alpha;
 {% endif %}
-{% if s.bias == "row" %}
+{% if s.bias == "matrix" %}
+    let at = params.bias_offset + row * params.n + col;
+{% if lanes == 4 %}
+    result += vec4f(bias[at], bias[at + 1u], bias[at + 2u], bias[at + 3u]);
+{% else %}
+    result += bias[at];
+{% endif %}
+{% elif s.bias == "row" %}
     result += {{ as_f32("bias[params.bias_offset + row]") }};
 {% elif s.bias == "column" and lanes == 4 %}
     result += vec4f(

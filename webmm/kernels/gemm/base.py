@@ -153,7 +153,7 @@ class GemmKernel(Kernel[Gemm]):
             "a": _array(spec.dtype, spec.vec_a),
             "b": _array(spec.dtype, spec.vec_b),
             "c": _array(spec.out_dtype, spec.vec_c),
-            "bias": _array(spec.dtype, False),
+            "bias": _array("f32" if spec.bias == "matrix" else spec.dtype, False),
         }
         names = (name for name in self.binds if name != "bias" or spec.bias)
         for number, name in enumerate(names, 1):

@@ -1,0 +1,141 @@
+"""Products that are too large for one dispatch, on a device whose limits are as low as a test needs them."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from products import every_stage, view
+from products import small as small_tiles
+
+import webmm
+from webmm import Device, choose, plan
+from webmm.epilogues import ACTIVATIONS
+from webmm.errors import ConfigError, UnsupportedError
+from webmm.kernels.gemm.naive import Naive
+
+BINDING = 2**14  # bytes: 64 × 64 float32
+RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(scope="module")
+def small(device):
+    # Its limits are the engine's own, which refuses a larger binding.
+    with Device(device.info.index, limits={"max-storage-buffer-binding-size": BINDING}) as small:
+        yield small
+
+
+@pytest.fixture(autouse=True)
+def naive(monkeypatch):
+    """Every cut is a specialisation of its own: the kernel that compiles fastest."""
+    monkeypatch.setattr(choose, "choose", lambda problem, device: Naive())
+
+
+@pytest.fixture
+def dispatches(small, monkeypatch):
+    """The problems that were dispatched."""
+    seen, run = [], small.run
+
+    def spy(kernel, problem, *arrays):
+        seen.append(problem)
+        run(kernel, problem, *arrays)
+
+    monkeypatch.setattr(small, "run", spy)
+    return seen
+
+
+def whole(*shape, dtype=np.float32):
+    return RNG.integers(-3, 4, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_every_layout(small, dispatches, layout, dtype):
+    for m, n, k in ((100, 90, 110), (300, 7, 64), (5, 333, 70), (3, 2, 9001)):
+        a, b = whole(m, k, dtype=dtype), whole(k, n, dtype=dtype)
+        left = small.array(a.T).T if layout[0] == "t" else small.array(a)
+        right = small.array(b.T).T if layout[1] == "t" else small.array(b)
+        bias = whole(n, dtype=dtype)
+        got = webmm.matmul(left, right, bias=bias, activation="relu", out_dtype="float32")
+        np.testing.assert_array_equal(got.numpy(), np.maximum(a.astype(np.float64) @ b + bias, 0))
+        assert len(dispatches) > 1, "it was not too large"
+        for problem in dispatches:
+            assert all(extent.nbytes <= BINDING for extent in problem.buffers())
+        dispatches.clear()
+
+
+def test_epilogues_come_once_after_the_last_part(small, dispatches):
+    m, n, k = 70, 66, 600  # B's rows are cut: parts of k
+    a, b = ((RNG.random(shape) - 0.5).astype(np.float32) for shape in ((m, k), (k, n)))
+    for kind, activation, out in itertools.product(["row", "column"], [None, "gelu", "silu"], ["float32", "float16"]):
+        bias = RNG.random((m, 1) if kind == "row" else (n,)).astype(np.float32)
+        residual = RNG.random((m, n)).astype(np.float32)
+        settings = {"bias": bias, "activation": activation, "alpha": 0.5, "residual": residual, "out_dtype": out}
+        got = webmm.matmul(a, b, device=small, **settings)
+        value = 0.5 * (a.astype(np.float64) @ b) + bias
+        value = ACTIVATIONS[activation].reference(value) if activation else value
+        scale = np.abs(a.astype(np.float64)) @ np.abs(b) + 3
+        bound = (k * 2.0**-23 + 2e-6 + (2.0**-10 if out == "float16" else 0)) * scale
+        assert (np.abs(got - (value + residual)) <= bound).all(), settings
+    assert {problem.k for problem in dispatches} != {k}
+    assert {problem.bias for problem in dispatches} >= {"matrix"}
+
+
+def test_in_place_into_views(small):
+    a, b, c = whole(150, 140), whole(140, 130), whole(200, 200)
+    big = small.array(c)
+    webmm.gemm(small.array(a), small.array(b), big[7:157, 20:150], alpha=2.0, beta=-1.0)
+    c[7:157, 20:150] = 2 * (a @ b) - c[7:157, 20:150]
+    np.testing.assert_array_equal(big.numpy(), c)
+    webmm.gemm(small.array(a), small.array(b), big.T[7:157, 20:150], beta=1.0)
+    c.T[7:157, 20:150] += a @ b
+    np.testing.assert_array_equal(big.numpy(), c)
+
+
+def test_batches(small, dispatches):
+    a, b = whole(3, 40, 20, 30), whole(40, 30, 25)
+    np.testing.assert_array_equal(webmm.matmul(a, b, device=small), a @ b)
+    assert any(problem.batch > 1 for problem in dispatches)
+    np.testing.assert_array_equal(
+        webmm.matmul(a[:, :2], whole(30, 500) * 0 + 1, device=small), a[:, :2] @ np.ones((30, 500))
+    )
+
+
+def test_the_kernels_that_are_chosen(small, monkeypatch):
+    monkeypatch.undo()
+    a, b, bias = whole(128, 64), whole(64, 64), whole(64)
+    got = webmm.matmul(a, b, bias=bias, activation="relu", device=small)
+    np.testing.assert_array_equal(got, np.maximum(a @ b + bias, 0))
+
+
+@every_stage
+def test_a_matrix_as_the_bias(device, cls):
+    for n in (12, 13):  # by vec4, and not
+        problem = dataclasses.replace(view(9, n, 4), bias="matrix", bias_offset=5, activation="relu", alpha=2.0)
+        a, b, bias = whole(9, 4), whole(4, n), whole(9, n)
+        x, y, z = (device.array(x) for x in (a, b, np.pad(bias.ravel(), (5, 0))))
+        c = device.empty((9, n))
+        device.run(small_tiles(cls), problem, x, y, c, z)
+        np.testing.assert_array_equal(c.numpy(), np.maximum(2 * (a @ b) + bias, 0))
+
+
+def test_long_dispatches_are_cut(device, monkeypatch):
+    a, b = whole(300, 70), whole(70, 310)
+    monkeypatch.setattr("webmm.api.limits", lambda device: plan.Limits(2**27, 2.0**20))
+    np.testing.assert_array_equal(webmm.matmul(a, b, device=device, activation="relu"), np.maximum(a @ b, 0))
+
+
+def test_a_device_takes_lower_limits_only(device, small):
+    assert small.capabilities.limit("max-storage-buffer-binding-size") == BINDING
+    assert small.wgpu_device.limits["max-storage-buffer-binding-size"] == BINDING
+    have = device.capabilities.limit("max-buffer-size")
+    with pytest.raises(UnsupportedError, match=f"max-buffer-size = {have:,}, less than {have + 1:,}"):
+        Device(device.info.index, limits={"max-buffer-size": have + 1})
+    with pytest.raises(ConfigError, match=r"there is no limit 'max-bufer-size'; the limits are .*max-buffer-size"):
+        Device(device.info.index, limits={"max-bufer-size": 1})
+
+
+def test_the_rate_of_a_tuned_adapter_is_what_was_measured(device):
+    assert plan.limits(device).flops == plan.ASSUMED_RATE[device.info.kind]
+    h200 = dataclasses.replace(device.info, name="NVIDIA H200", kind="discrete")
+    assert plan.measured_rate(h200.name) > 1e13
