@@ -149,13 +149,14 @@ class Device:
         """
         host = np.asarray(data)
         target = dtype_of(host.dtype if dtype is None else dtype)
-        host = np.ascontiguousarray(host, dtype=target.numpy).reshape(host.shape)  # which would make a number 1-D
         array = self.empty(host.shape, target)
-        if not host.size:
-            return array
-        with self._driver_errors("uploading"), self.span("upload", "upload", bytes=host.nbytes):
-            self._staging.upload(host.reshape(-1).view(np.uint8), array.storage.buffer)
+        self._upload(host, array)
         return array
+
+    def _upload(self, host: NDArray[Any], target: Array) -> None:
+        if target.size:
+            with self._driver_errors("uploading"), self.span("upload", "upload", bytes=target.nbytes):
+                self._staging.upload(host, target.dtype.numpy, target.storage.buffer)
 
     def assign(self, target: Array, data: Array | ArrayLike) -> None:
         """Overwrite the contiguous array `target` with `data` of the same size, converted to its dtype.
@@ -170,9 +171,7 @@ class Device:
         if isinstance(data, Array) and data.contiguous and data.dtype == target.dtype and _in_words(data):
             self._copy(data, target)
             return
-        host = np.ascontiguousarray(data.numpy() if isinstance(data, Array) else data, dtype=target.dtype.numpy)
-        with self._driver_errors("uploading"), self.span("upload", "upload", bytes=host.nbytes):
-            self._staging.upload(host.reshape(-1).view(np.uint8), target.storage.buffer)
+        self._upload(data.numpy() if isinstance(data, Array) else np.asarray(data), target)
 
     def _copy(self, source: Array, target: Array) -> None:
         nbytes = -(-source.nbytes // 4) * 4
@@ -211,25 +210,32 @@ class Device:
             )
         return Array(Storage(self, buffer, buffer.size, owned=False), tuple(shape), dtype, offset=offset)
 
-    def download(self, array: Array) -> NDArray[Any]:
-        """Return the contents of `array` in host memory; of a view only the span that it covers is moved."""
-        dtype, strides = array.dtype.numpy, array.strides
-        buffer = array.storage.buffer
+    def download(self, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the contents of `array` in host memory, in `out` where given; of a view only its span is moved.
+
+        `out` has the array's shape, any strides, and a dtype to convert to; else ProblemError is raised.
+        """
+        dtype, strides, buffer = array.dtype.numpy, array.strides, array.storage.buffer
+        if out is None:
+            out = np.empty(array.shape, dtype)
+        elif out.shape != array.shape:
+            raise ProblemError(f"out has shape {out.shape}, the array {array.shape}")
         if not array.size:
-            return np.empty(array.shape, dtype)
+            return out
         if not buffer.usage & wgpu.BufferUsage.COPY_SRC:
             raise ProblemError("the wrapped buffer was created without the usage COPY_SRC, which reading it back needs")
         reach = [(length - 1) * stride for length, stride in zip(array.shape, strides, strict=True)]
         first = array.offset + sum(min(0, r) for r in reach)
         skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
-        span = sum(abs(r) for r in reach) + 1 + skipped
-        data = np.empty(span, dtype)
-        with self._driver_errors("downloading"), self.span("download", "download", bytes=data.nbytes):
-            self._staging.download(buffer, (first - skipped) * dtype.itemsize, data.view(np.uint8))
-        if array.contiguous and not skipped:
-            return data.reshape(array.shape)
-        start = data[array.offset - first + skipped :]
-        return np.array(as_strided(start, array.shape, [s * dtype.itemsize for s in strides], writeable=False))
+        direct = array.contiguous and not skipped
+        span = out if direct else np.empty(sum(abs(r) for r in reach) + 1 + skipped, dtype)
+        with self._driver_errors("downloading"), self.span("download", "download", bytes=span.size * dtype.itemsize):
+            self._staging.download(buffer, (first - skipped) * dtype.itemsize, dtype, span)
+        if not direct:
+            start = span[array.offset - first + skipped :]
+            shown = as_strided(start, array.shape, [s * dtype.itemsize for s in strides], writeable=False)
+            np.copyto(out, shown, casting="unsafe")
+        return out
 
     def _buffer(self, nbytes: int) -> Any:
         size = max(16, -(-nbytes // 16) * 16)  # whole vec4

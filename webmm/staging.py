@@ -24,8 +24,6 @@ THREADS = min(4, os.cpu_count() or 1)
 DEPTH = 2 * THREADS  # staging buffers each way: as many as threads fill are with the device
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
 
-Bytes = NDArray[np.uint8]
-
 
 class Staging:
     """The staging buffers of one device, made as they are needed; safe to share between threads."""
@@ -41,45 +39,66 @@ class Staging:
         """Let the threads go; the buffers go with the device."""
         self._pool.shutdown()
 
-    def upload(self, data: Bytes, target: Any, offset: int = 0) -> None:
-        """Copy `data` to the wgpu buffer `target` from byte `offset`, a multiple of 4, on."""
-        if data.nbytes <= DIRECT_WRITE:
-            self._device.queue.write_buffer(target, offset, _padded(data))
+    def upload(self, data: NDArray[Any], dtype: np.dtype[Any], target: Any, offset: int = 0) -> None:
+        """Copy `data`, in row-major order and as `dtype`, to the wgpu buffer `target` from byte `offset` on.
+
+        The offset is a multiple of 4; up to three bytes behind the data become zero.
+        """
+        if not _in_words(data, dtype):
+            data = np.ascontiguousarray(data)
+        if data.size * dtype.itemsize <= DIRECT_WRITE:
+            flat = np.ascontiguousarray(data, dtype).reshape(-1).view(np.uint8)
+            self._device.queue.write_buffer(
+                target, offset, np.pad(flat, (0, -flat.size % 4)) if flat.size % 4 else flat
+            )
             return
 
-        def move(start: int, stop: int, buffers: int) -> None:
-            piece = _padded(data[start:stop])
+        def move(piece: NDArray[Any], start: int, buffers: int) -> None:
+            nbytes = piece.size * dtype.itemsize
+            size = _round4(nbytes)
             with self._writing.buffer(buffers) as buffer:
-                np.copyto(self._mapped(buffer, "WRITE", piece.nbytes), piece)
+                mapped = self._mapped(buffer, "WRITE", size)
+                np.copyto(mapped[:nbytes].view(dtype).reshape(piece.shape), piece, casting="unsafe")
+                mapped[nbytes:] = 0
                 buffer.unmap()
-                self._copy(buffer, 0, target, offset + start, piece.nbytes)
+                self._copy(buffer, 0, target, offset + start, size)
 
-        self._each_chunk(data.nbytes, move)
+        self._each_piece(data, dtype.itemsize, move)
 
-    def download(self, source: Any, offset: int, data: Bytes) -> None:
-        """Copy bytes of the wgpu buffer `source` from `offset`, a multiple of 4, on to `data`."""
+    def download(self, source: Any, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
+        """Copy elements of `dtype` from byte `offset` of the wgpu buffer `source` on to `data`, in row-major order.
 
-        def move(start: int, stop: int, buffers: int) -> None:
-            size = _round4(stop - start)
+        The offset is a multiple of 4. `data` may have any strides, and another dtype to convert to.
+        """
+        if not _in_words(data, dtype):
+            whole = np.empty(data.shape, dtype)
+            self.download(source, offset, dtype, whole)
+            np.copyto(data, whole, casting="unsafe")
+            return
+
+        def move(piece: NDArray[Any], start: int, buffers: int) -> None:
+            nbytes = piece.size * dtype.itemsize
+            size = _round4(nbytes)
             with self._reading.buffer(buffers) as buffer:
                 self._copy(source, offset + start, buffer, 0, size)
-                np.copyto(data[start:stop], self._mapped(buffer, "READ_NOSYNC", size)[: stop - start])
+                mapped = self._mapped(buffer, "READ_NOSYNC", size)
+                np.copyto(piece, mapped[:nbytes].view(dtype).reshape(piece.shape), casting="unsafe")
                 buffer.unmap()
 
-        self._each_chunk(data.nbytes, move)
+        self._each_piece(data, dtype.itemsize, move)
 
-    def _each_chunk(self, nbytes: int, move: Callable[[int, int, int], None]) -> None:
-        """Call move(start, stop, buffers to use) for each chunk, from several threads where there are several."""
-        step = min(self._chunk, max(LEAST, _round4(-(-nbytes // self._depth))))
-        starts = range(0, nbytes, step)
-        if len(starts) == 1:
-            move(0, nbytes, 1)
+    def _each_piece(self, data: NDArray[Any], itemsize: int, move: Callable[[NDArray[Any], int, int], None]) -> None:
+        """Call move(piece, first byte, buffers to use) for pieces of `data`, in several threads where there are any."""
+        most = min(self._chunk, max(LEAST, _round4(-(-data.size * itemsize // self._depth))))
+        pieces = list(_pieces(data.reshape(-1) if data.flags.c_contiguous else data, itemsize, most))
+        if len(pieces) == 1:
+            move(pieces[0][0], pieces[0][1], 1)
             return
-        buffers = min(self._depth, len(starts))
-        for _ in self._pool.map(lambda start: move(start, min(start + step, nbytes), buffers), starts):
+        buffers = min(self._depth, len(pieces))
+        for _ in self._pool.map(lambda piece: move(piece[0], piece[1], buffers), pieces):
             pass  # raises what a thread raised
 
-    def _mapped(self, buffer: Any, mode: str, size: int) -> Bytes:
+    def _mapped(self, buffer: Any, mode: str, size: int) -> NDArray[np.uint8]:
         """Return the mapped start of `buffer`, once the device is done with it."""
         mapped = buffer.map_async(mode, 0, size)
         self._device._poll()  # maps an idle buffer at once; wgpu's own thread would wait for the queue first
@@ -125,6 +144,18 @@ def _round4(size: int) -> int:
     return -(-size // 4) * 4
 
 
-def _padded(data: Bytes) -> Bytes:
-    missing = -data.nbytes % 4
-    return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing else data
+def _in_words(data: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Tell whether `data` can be cut between rows: copies between buffers move whole words."""
+    return data.flags.c_contiguous or data.shape[-1] * dtype.itemsize % 4 == 0
+
+
+def _pieces(data: NDArray[Any], itemsize: int, most: int, start: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
+    """Cut `data` into pieces of at most so many bytes; yield each with its first byte in row-major order."""
+    row = data[:1].size * itemsize
+    if row > most:
+        for i, each in enumerate(data):
+            yield from _pieces(each, itemsize, most, start + i * row)
+        return
+    rows = most // row
+    for i in range(0, len(data), rows):
+        yield data[i : i + rows], start + i * row

@@ -102,10 +102,10 @@ def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
     staging = Staging(device.wgpu_device, chunk=2**16, threads=5, depth=3)
     data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)
     with device.empty((LEAST + 2,)) as array:
-        staging.upload(data, array.storage.buffer, offset=8)
+        staging.upload(data, data.dtype, array.storage.buffer, offset=8)
         back = [np.zeros_like(data) for _ in range(3)]
         threads = [
-            threading.Thread(target=staging.download, args=(array.storage.buffer, 8 + 4 * i, out[4 * i :]))
+            threading.Thread(target=staging.download, args=(array.storage.buffer, 8 + 4 * i, out.dtype, out[4 * i :]))
             for i, out in enumerate(back)
         ]
         for thread in threads:
@@ -116,11 +116,27 @@ def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
     staging.close()
 
 
+@pytest.mark.parametrize("cut", [np.s_[:, 1:-1], np.s_[::3, ::-1], np.s_[:7, None, ::2]], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_strided_transfers(device, cut, dtype):
+    # Rows of a few bytes, and of more than a piece; whole words and halves of them.
+    for shape in ((1000, 1003), (7, 300_002), (300_001, 4)):
+        host = np.random.default_rng(2).standard_normal(shape)
+        part = host[cut]
+        with device.array(part, dtype) as array:
+            assert np.array_equal(array.numpy(), part.astype(dtype))
+            out = np.zeros_like(host)
+            into = out[cut]
+            assert device.download(array, into) is into
+            assert np.array_equal(into, part.astype(dtype))
+            assert np.count_nonzero(out) == np.count_nonzero(part.astype(dtype))
+
+
 def test_a_transfer_that_failed_leaves_the_next_one_alone(device, monkeypatch):
     data = np.arange(3 * LEAST, dtype=np.float32)
     with device.array(data) as array:
         with monkeypatch.context() as broken:
-            broken.setattr(np, "copyto", lambda *_: 1 / 0)
+            broken.setattr(np, "copyto", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 array.numpy()
             with pytest.raises(ZeroDivisionError):
