@@ -14,7 +14,8 @@ import click
 from webmm.errors import ConfigError, NoAdapterError, WebmmError
 
 OP = click.option("--op", default="gemm", show_default=True, help="What to compute; see webmm/ops/.")
-ADAPTER = click.option("--adapter", metavar="WHICH", help="Index, kind (discrete, integrated, cpu), or part of a name.")
+WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
+ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
 DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
 
@@ -185,7 +186,7 @@ def shader(
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
 @LAYOUT
 @DTYPE
-@click.option("--adapter", metavar="WHICH", default="cpu", show_default=True, help="As everywhere else.")
+@click.option("--adapter", metavar="WHICH", default="cpu", show_default=True, help=WHICH)
 @click.option("--json", "as_json", is_flag=True, help="Print all steps as JSON.")
 @click.pass_context
 def debug(
@@ -211,18 +212,16 @@ def debug(
     from webmm.ops.gemm import GemmOp
 
     at = _pair(element, ",", "an element is ROW,COL")
-    shown = range(*_pair(steps, ":", "steps are A:B", k)) if steps is not None else None
+    shown = None if steps is None else slice(None) if steps == ":" else slice(*_pair(steps, ":", "steps are A:B"))
     stage = configure(kernel, dict(map(_setting, settings)))
     inspection = report.run_debug(adapter, stage, GemmOp().problem((m, n, k), dtype, layout), at, shown, as_json)
     ctx.exit(0 if inspection.right else 1)
 
 
-def _pair(text: str, between: str, what: str, end: int | None = None) -> tuple[int, int]:
-    """Return the two numbers in `text`; with `end` the first may be left out for 0, the second for `end`."""
-    first, separator, second = text.replace(" ", "").partition(between)
-    if end is not None:
-        first, second = first or "0", second or str(end)
-    if not separator or not first.isdigit() or not second.isdigit():
+def _pair(text: str, between: str, what: str) -> tuple[int, int]:
+    """Return the two numbers in `text`; raises ConfigError, which says `what` it should be."""
+    first, _, second = text.replace(" ", "").partition(between)
+    if not first.isdigit() or not second.isdigit():
         raise ConfigError(f"{what}, not {text!r}")
     return int(first), int(second)
 

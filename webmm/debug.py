@@ -32,6 +32,7 @@ GROUPS = {
     "sum": {"ACC": "sum"},
 }
 UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that no arithmetic makes
+VEC = 4
 SHOWN = 8  # steps shown where nobody says which
 
 
@@ -50,9 +51,13 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """Inner step `k`: NumPy's A[row, k], B[k, col] and sum up to and including k, and what was recorded by tag."""
+    """Inner step `k`: NumPy's A[row, k], B[k, col] and sum up to and including k, and what was recorded by tag.
+
+    Where several invocations share an element, `part` says whose sum it is, and NumPy's is of its steps only.
+    """
 
     k: int
+    part: int
     numpy: dict[str, float]
     values: dict[str, Value]
 
@@ -61,7 +66,7 @@ class Step:
 class Inspection:
     """What a kernel held for C[row, col] at each inner step, and the result that it stored.
 
-    Factors must equal those of A and B; a sum up to and including k must be within (k + 1)·2⁻²³·Σ|a||b| of NumPy's.
+    Factors must equal those of A and B; a sum of s products must be within s·2⁻²³·Σ|a||b| of NumPy's.
     Steps from K on are those of a tile that hangs over the end: their factors must be zero.
     """
 
@@ -83,23 +88,26 @@ class Inspection:
         """Whether nothing is wrong."""
         return not self.wrong and not self.stored.wrong
 
-    def window(self) -> range:
+    def window(self) -> slice:
         """Return the steps that show most: those around the first wrong one, else the first."""
         first = self.wrong[0][0].k - SHOWN // 2 if self.wrong else 0
         first = max(0, min(first, len(self.steps) - SHOWN))
-        return range(first, min(first + SHOWN, len(self.steps)))
+        return slice(first, first + SHOWN)
 
-    def table(self, shown: range | None = None) -> Table:
+    def table(self, shown: slice | None = None) -> Table:
         """Return the steps `shown`, by default those of `window()`, as a table; ✗ marks a wrong value."""
         recorded = {tag for step in self.steps for tag in step.values}
         groups = {name: [tag for tag in tags if tag in recorded] for name, tags in GROUPS.items()}
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column("k", justify="right", no_wrap=True)
+        parts = any(step.part for step in self.steps)
+        if parts:
+            table.add_column("part", justify="right", no_wrap=True)
         for name, tags in groups.items():
             for head in (*(GROUPS[name][tag] for tag in tags), "NumPy"):
                 table.add_column(head, justify="right", no_wrap=True, style="dim" if head == "NumPy" else None)
-        for step in (self.steps[k] for k in shown or self.window()):
-            row = [f"{step.k}"]
+        for step in self.steps[shown or self.window()]:
+            row = [f"{step.k}", *([f"{step.part}"] if parts else [])]
             for name, tags in groups.items():
                 row += [_cell(step.values.get(tag)) for tag in tags]
                 row.append(f"{step.numpy[name]:.5g}")
@@ -138,7 +146,12 @@ class Inspection:
             "right": self.right,
             "stored": {**_json(self.stored), "numpy": self.expected},
             "steps": [
-                {"k": step.k, "numpy": step.numpy, **{tag: _json(value) for tag, value in step.values.items()}}
+                {
+                    "k": step.k,
+                    "part": step.part,
+                    "numpy": step.numpy,
+                    **{tag: _json(value) for tag, value in step.values.items()},
+                }
                 for step in self.steps
             ],
         }
@@ -166,7 +179,7 @@ def inspect(device: Device, kernel: GemmKernel, problem: Gemm, row: int, col: in
         raise ProblemError(f"C is {p.m}x{p.n}: it has no element ({row}, {col}); rows and columns count from 0")
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(p.dtype.numpy) for shape in ((p.m, p.k), (p.k, p.n)))
-    steps = -(-p.k // kernel.inner_step) * kernel.inner_step
+    steps = -(-p.k // kernel.inner_step) * kernel.inner_step + VEC  # a vec4 may hang over the end
     empty = np.full(steps * len(TAGS), UNWRITTEN)
     watch = np.frombuffer(pack(Watch(row, col, steps)), np.uint32)
     with (
@@ -199,8 +212,13 @@ def _judge(
     beyond = np.zeros(len(slots) - p.k)
     factors = {"A": np.concatenate([a[row], beyond]), "B": np.concatenate([b[:, col], beyond])}
     products = factors["A"] * factors["B"]
-    numpy = {**factors, "sum": np.cumsum(products)}
-    slack = np.arange(1, len(slots) + 1) * F32.eps * np.cumsum(np.abs(products))
+    parts = np.array([kernel.part(p, k) for k in range(len(slots))])
+    numpy = {**factors, "sum": np.empty(len(slots))}
+    slack = np.empty(len(slots))
+    for part in np.unique(parts):
+        own = products[parts == part]
+        numpy["sum"][parts == part] = np.cumsum(own)
+        slack[parts == part] = np.arange(1, len(own) + 1) * F32.eps * np.cumsum(np.abs(own))
     written = slots != UNWRITTEN
     values = slots.view(np.float32).astype(np.float64)
 
@@ -213,11 +231,11 @@ def _judge(
         return Value(got, wrong, _origin(got, a, b) if wrong and group != "sum" else "")
 
     steps = []
-    for k in range(len(slots)):
+    for k in range(max(p.k, 1 + int(np.flatnonzero(written.any(axis=1)).max()))):
         found = {tag: value(k, group, TAGS.index(tag)) for group, tags in GROUPS.items() for tag in tags}
         recorded = {tag: x for tag, x in found.items() if x is not None}
-        steps.append(Step(k, {group: float(numpy[group][k]) for group in GROUPS}, recorded))
-    expected = float(numpy["sum"][-1])
+        steps.append(Step(k, int(parts[k]), {group: float(numpy[group][k]) for group in GROUPS}, recorded))
+    expected = float(products.sum())
     wrong = not abs(stored - expected) <= bound(p) * (np.abs(products).sum() + p.out_dtype.tiny / p.out_dtype.eps)
     return Inspection(kernel, p, row, col, tuple(steps), Value(stored, wrong), expected)
 

@@ -245,7 +245,7 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
 
 
 def run_debug(
-    wanted: str, kernel: GemmKernel, problem: Gemm, at: tuple[int, int], shown: range | None, as_json: bool
+    wanted: str, kernel: GemmKernel, problem: Gemm, at: tuple[int, int], shown: slice | None, as_json: bool
 ) -> Inspection:
     """Look inside `kernel` at element `at` of C, print what it held at the steps `shown`, and return it.
 
@@ -254,8 +254,8 @@ def run_debug(
     with Device(wanted) as device:
         inspection = inspect(device, kernel, problem, *at)
         console = Console(width=max(Console().width, TABLE_WIDTH))
-    if shown is not None and not 0 <= shown.start < shown.stop <= len(inspection.steps):
-        raise ConfigError(f"steps {shown.start}:{shown.stop} are not within 0:{len(inspection.steps)}")
+    if shown is not None and (not inspection.steps[shown] or (shown.stop or 0) > len(inspection.steps)):
+        raise ConfigError(f"there are no steps {shown.start}:{shown.stop} within 0:{len(inspection.steps)}")
     if as_json:
         console.print_json(data=inspection.to_json())
     else:

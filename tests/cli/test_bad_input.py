@@ -37,7 +37,7 @@ ARGUMENTS = {
     "debug nope 1 1 1": "choose from naive",
     "debug naive 3 3 3 --at 3": "ROW,COL",
     "debug naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
-    "debug naive 3 3 3 --steps 2:9": "not within 0:3",
+    "debug naive 3 3 3 --steps 2:9": "no steps 2:9 within 0:3",
     "debug naive 3 3 3 --steps two": "A:B",
     "run a.npy b.npy -o c.npy --profile=trace.txt": "a trace is .json",
     "run a.npy b.npy -o c.npy --profile=missing/trace.json": "no folder",

@@ -142,6 +142,11 @@ class GemmKernel(Kernel[Gemm]):
         """How far the loop over k advances in one step."""
         return 1
 
+    def part(self, problem: Gemm, k: int) -> int:
+        """Return which of the partial sums of an element of C takes inner step `k`, where there are several."""
+        del problem, k
+        return 0
+
     def iterations(self, problem: Gemm) -> int:
         """Return how often the loop over k runs."""
         step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
