@@ -7,6 +7,7 @@ for it, to a buffer with a slot per inner step and tag.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ GROUPS = {
 UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that no arithmetic makes
 VEC = 4
 SHOWN = 8  # steps shown where nobody says which
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -196,53 +199,66 @@ def inspect(device: Device, kernel: GemmKernel, problem: Gemm, row: int, col: in
             f"{kernel.name} recorded nothing of C[{row}, {col}]: no invocation owns it, or its template has no dbg() "
             "lines where that one passes"
         )
-    return _judge(kernel, p, row, col, a.astype(np.float64), b.astype(np.float64), slots, stored)
+    reference = _Reference(kernel, p, a.astype(np.float64), b.astype(np.float64), row, col, steps)
+    wrong = not abs(stored - reference.total) <= reference.slack_stored
+    return Inspection(kernel, p, row, col, reference.judge(slots), Value(stored, wrong), reference.total)
 
 
-def _judge(
-    kernel: GemmKernel,
-    p: Gemm,
-    row: int,
-    col: int,
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
-    slots: NDArray[np.uint32],
-    stored: float,
-) -> Inspection:
-    beyond = np.zeros(len(slots) - p.k)
-    factors = {"A": np.concatenate([a[row], beyond]), "B": np.concatenate([b[:, col], beyond])}
-    products = factors["A"] * factors["B"]
-    parts = np.array([kernel.part(p, k) for k in range(len(slots))])
-    numpy = {**factors, "sum": np.empty(len(slots))}
-    slack = np.empty(len(slots))
-    for part in np.unique(parts):
-        own = products[parts == part]
-        numpy["sum"][parts == part] = np.cumsum(own)
-        slack[parts == part] = np.arange(1, len(own) + 1) * F32.eps * np.cumsum(np.abs(own))
-    written = slots != UNWRITTEN
-    values = slots.view(np.float32).astype(np.float64)
+class _Reference:
+    """What NumPy has for C[row, col] at each of `steps` inner steps, from A (m, k) and B (k, n) in float64."""
 
-    def value(k: int, group: str, tag: int) -> Value | None:
-        if not written[k, tag]:  # a sum need not be there at each step, nor a factor beyond the end
-            left_out = group != "sum" and k < p.k and written[:, tag].any()
-            return Value(None, True) if left_out else None
-        got = float(values[k, tag])
-        wrong = not abs(got - numpy[group][k]) <= (slack[k] if group == "sum" else 0.0)
-        return Value(got, wrong, _origin(got, a, b) if wrong and group != "sum" else "")
+    def __init__(self, kernel: GemmKernel, p: Gemm, a: Floats, b: Floats, row: int, col: int, steps: int) -> None:
+        self._k, self._a, self._b = p.k, a, b
+        beyond = np.zeros(steps - p.k)
+        factors = {"A": np.concatenate([a[row], beyond]), "B": np.concatenate([b[:, col], beyond])}
+        products = factors["A"] * factors["B"]
+        size = np.abs(products)
+        self.parts = np.array([kernel.part(p, k) for k in range(steps)])
+        sums, slack = np.empty(steps), np.empty(steps)
+        for part in np.unique(self.parts):
+            own = self.parts == part
+            sums[own] = np.cumsum(products[own])
+            slack[own] = np.arange(1, own.sum() + 1) * F32.eps * np.cumsum(size[own])
+        self.numpy = {**factors, "sum": sums}
+        self.slack = {"A": np.zeros(steps), "B": np.zeros(steps), "sum": slack}
+        self.total = float(products.sum())
+        self.slack_stored = bound(p) * float(size.sum() + p.out_dtype.tiny / p.out_dtype.eps)
 
-    steps = []
-    for k in range(max(p.k, 1 + int(np.flatnonzero(written.any(axis=1)).max()))):
-        found = {tag: value(k, group, TAGS.index(tag)) for group, tags in GROUPS.items() for tag in tags}
-        recorded = {tag: x for tag, x in found.items() if x is not None}
-        steps.append(Step(k, int(parts[k]), {group: float(numpy[group][k]) for group in GROUPS}, recorded))
-    expected = float(products.sum())
-    wrong = not abs(stored - expected) <= bound(p) * (np.abs(products).sum() + p.out_dtype.tiny / p.out_dtype.eps)
-    return Inspection(kernel, p, row, col, tuple(steps), Value(stored, wrong), expected)
+    def judge(self, slots: NDArray[np.uint32]) -> tuple[Step, ...]:
+        """Return the steps that were recorded in `slots` (step, tag), at least K."""
+        written, values = slots != UNWRITTEN, slots.view(np.float32).astype(np.float64)
+        used = written.any(axis=0)
+        steps = []
+        for k in range(max(self._k, 1 + int(np.flatnonzero(written.any(axis=1))[-1]))):
+            found = {}
+            for group, tag in ((group, tag) for group, tags in GROUPS.items() for tag in tags):
+                i = TAGS.index(tag)
+                if written[k, i]:
+                    found[tag] = self._value(group, k, float(values[k, i]))
+                elif used[i] and group != "sum" and k < self._k:  # a sum need not be there at each step
+                    found[tag] = Value(None, True)
+            steps.append(Step(k, int(self.parts[k]), {group: float(self.numpy[group][k]) for group in GROUPS}, found))
+        return tuple(steps)
 
+    def _value(self, group: str, k: int, got: float) -> Value:
+        wrong = not abs(got - self.numpy[group][k]) <= self.slack[group][k]
+        return Value(got, wrong, self._origin(got) if wrong and group != "sum" else "")
 
-def _origin(value: float, a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
-    """Return which element of A or B this is, where it can only be one."""
-    if value == 0:
-        return "zero"
-    found = [f"{name}[{i}, {j}]" for name, matrix in (("A", a), ("B", b)) for i, j in np.argwhere(matrix == value)]
-    return found[0] if len(found) == 1 else ""
+    def _origin(self, value: float) -> str:
+        """Return which element of A or B this is, where it can only be one."""
+        if value == 0:
+            return "zero"
+        values, places, counts = self._places
+        i = int(np.searchsorted(values, value))
+        if i == len(values) or values[i] != value or counts[i] > 1:
+            return ""
+        in_b = int(places[i]) - self._a.size
+        if in_b < 0:
+            return "A[{}, {}]".format(*divmod(int(places[i]), self._a.shape[1]))
+        return "B[{}, {}]".format(*divmod(in_b, self._b.shape[1]))
+
+    @functools.cached_property
+    def _places(self) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+        """The values of A and B in order, where each is first, A before B, and how often it is there."""
+        values = np.concatenate([self._a.reshape(-1), self._b.reshape(-1)])
+        return np.unique(values, return_index=True, return_counts=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from products import every_stage, small
 
+from webmm import naga
 from webmm.debug import inspect
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
@@ -44,6 +45,8 @@ def check(found, kernel, problem):
 )
 def test_every_stage_shows_what_it_holds(device, cls, problem):
     kernel = stage(cls)
+    for step in (*kernel.before, kernel):
+        naga.translate(render(step, problem, debug=True).wgsl, str(step))
     for at in ((0, 0), (problem.m - 1, problem.n - 1), (9, 42)):  # in the first, the last and an inner tile
         check(inspect(device, kernel, problem, *at), kernel, problem)
 
