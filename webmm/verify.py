@@ -8,6 +8,7 @@ Algorithms, §3.1), and storing it in a shorter type adds that type's rounding. 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,3 +69,13 @@ class Checker:
             worst_error(got[..., rows, :], self.a[..., rows, :], self.b, p.out_dtype),
             worst_error(got[..., columns], self.a, self.b[..., columns], p.out_dtype),
         )
+
+
+def sum_bound(length: int, out: DType = F32) -> float:
+    """Return the largest error of a sum of so many elements, as a multiple of Σ|x|, that rounding can explain.
+
+    Each element goes through 16 additions per level of a sum that has a level for every factor of 16 in its length, and
+    then through a tree: 4·log2(n) + 16 roundings in all, of half of F32.eps each. One for a quotient comes on top.
+    """
+    roundings = 4 * math.log2(max(length, 1)) + 17
+    return roundings * F32.eps / 2 + (out.eps if out != F32 else 0.0)

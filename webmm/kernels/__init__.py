@@ -21,6 +21,13 @@ from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.kernels.reduce.base import ReduceKernel
+from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.serial import Serial
+from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
+from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
+from webmm.kernels.reduce.vectorized import Vectorized as VectorizedRows
 
 # In the order of the ladder: each stage changes one thing about the one before it.
 LADDER: tuple[type[GemmKernel], ...] = (
@@ -38,7 +45,21 @@ LADDER: tuple[type[GemmKernel], ...] = (
     CpuTexture,
 )
 KERNELS: dict[str, type[GemmKernel]] = {kernel.name: kernel for kernel in LADDER}
-STAGES: dict[str, Mapping[str, type[Kernel[Any]]]] = {"gemm": KERNELS}  # of every op, by name
+REDUCTIONS: tuple[type[ReduceKernel], ...] = (
+    Serial,
+    PerRow,
+    VectorizedRows,
+    Tree,
+    Subgroup,
+    Alone,
+    TwoPass,
+    Columns,
+    ColumnsTwoPass,
+)
+STAGES: dict[str, Mapping[str, type[Kernel[Any]]]] = {  # of every op, by name
+    "gemm": KERNELS,
+    "reduce": {kernel.name: kernel for kernel in REDUCTIONS},
+}
 
 
 def kernel_class(name: str, op: str = "gemm") -> type[Any]:

@@ -21,6 +21,11 @@ P = TypeVar("P", bound=Problem)
 K = TypeVar("K", bound="Kernel[Any]")
 
 
+def ceil_div(a: int, b: int) -> int:
+    """Return a/b rounded up."""
+    return -(-a // b)
+
+
 def tunable(default: Any, candidates: tuple[Any, ...], doc: str) -> Any:
     """Declare a kernel parameter: its default, what a tuner may try, and the comment it carries into WGSL."""
     if default not in candidates:

@@ -7,8 +7,9 @@ from typing import Any
 from webmm.errors import ConfigError
 from webmm.ops.base import Op
 from webmm.ops.gemm import GemmOp
+from webmm.ops.reduce import ReduceOp
 
-OPS: dict[str, Op[Any]] = {op.name: op for op in (GemmOp(),)}
+OPS: dict[str, Op[Any]] = {op.name: op for op in (GemmOp(), ReduceOp())}
 
 
 def op_of(name: str) -> Op[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Binding, Kernel, Params
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Binding, Kernel, Params, ceil_div
 from webmm.params import F32, U32
 from webmm.problem import Gemm
 
@@ -196,8 +196,3 @@ class GemmKernel(Kernel[Gemm]):
 
 def _array(scalar: str, vector: bool) -> str:
     return f"array<vec4<{scalar}>>" if vector else f"array<{scalar}>"
-
-
-def ceil_div(a: int, b: int) -> int:
-    """Return a/b rounded up."""
-    return -(-a // b)

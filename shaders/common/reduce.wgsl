@@ -1,0 +1,394 @@
+{#
+  What the stages of a reduction share. A part is what is known of some elements of a row; `Part4` is four of them, one per
+  component. Every operation has the same four functions:
+
+      none()          the part of no elements
+      lift(x)         the part of the element x; of argmax, lift(x, at) with its position along k
+      merge(a, b)     the part of both
+      result(part)    what goes into y
+
+  Sums go through levels: after CHAIN additions the result is added up at the next level, and the sum starts afresh, so
+  that the rounding error grows with the logarithm of the number of elements, as in a pairwise sum.
+
+  Maxima compare the bits of floats as integers: no driver can lose a NaN there (NVIDIA turns max() and comparisons of
+  floats into one instruction that returns the other operand), and they are exact for subnormals.
+#}
+{% import "common/matrix.wgsl" as matrix with context %}
+{% set sums = s.operation in ("sum", "mean") %}
+{% set keyed = s.operation in ("max", "min") %}
+{% set struct = s.operation in ("argmax", "logsumexp") %}
+
+{# WGSL's types for one part and for four. #}
+{% set widths = [("", "f32", "u32"), ("4", "vec4f", "vec4u")] %}
+
+{% macro part(four="") -%}
+{{ "Part" ~ four if struct else ("vec4" if four else "") ~ ("u" if keyed else "f") if four else "u32" if keyed else "f32" }}
+{%- endmacro %}
+
+{% macro functions(vector=true) %}
+{% if s.operation == "logsumexp" %}
+const MOST: f32 = 0x1.fffffep+127f; // the largest float: the maximum stays finite, so that no infinities are subtracted
+
+{% endif %}
+{% for four, f, u in (widths if vector else widths[:1]) %}
+{{ part_functions(four, f, u) }}
+{% endfor %}
+{% if vector %}
+fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
+{% if s.operation == "argmax" %}
+    return Part(four.key[i], four.at[i]);
+{% elif s.operation == "logsumexp" %}
+    return Part(four.top[i], four.sum[i]);
+{% else %}
+    return four[i];
+{% endif %}
+}
+
+{% endif %}
+fn result(part: {{ part() }}) -> {{ s.out_dtype }} {
+{% if s.operation == "sum" %}
+    return {{ as_out("part") }};
+{% elif s.operation == "mean" %}
+    return {{ as_out("part / f32(params.length)") }};
+{% elif s.operation == "argmax" %}
+    return i32(part.at);
+{% elif s.operation == "logsumexp" %}
+    return {{ as_out("part.top + log(part.sum)") }};
+{% else %}
+    let key = {{ "~part" if s.operation == "min" else "part" }};
+    let value = select(~key, key & 0x7fffffffu, key >= 0x80000000u);
+    return {{ as_out("bitcast<f32>(select(value, 0x7fc00000u, part == NAN_KEY))") }};
+{% endif %}
+}
+{% endmacro %}
+
+{% macro as_out(value) -%}
+{{ value if s.out_dtype == "f32" else s.out_dtype ~ "(" ~ value ~ ")" }}
+{%- endmacro %}
+
+{% macro part_functions(four, f, u) %}
+{% if s.operation == "argmax" %}
+struct Part{{ four }} {
+    key: {{ u }}, // the largest element's
+    at: {{ u }}, // where it is
+}
+
+fn none{{ four }}() -> Part{{ four }} {
+    return Part{{ four }}({{ u }}(), {{ u }}(0xffffffffu));
+}
+
+{{ key(four, f, u) }}
+fn lift{{ four }}(x: {{ f }}, at: {{ u }}) -> Part{{ four }} {
+    return Part{{ four }}(key{{ four }}(x), at);
+}
+
+// The larger one; of equal ones the first
+fn merge{{ four }}(a: Part{{ four }}, b: Part{{ four }}) -> Part{{ four }} {
+    let other = (b.key > a.key) | ((b.key == a.key) & (b.at < a.at));
+    return Part{{ four }}(select(a.key, b.key, other), select(a.at, b.at, other));
+}
+{% elif s.operation == "logsumexp" %}
+struct Part{{ four }} {
+    top: {{ f }}, // the largest element
+    sum: {{ f }}, // Σ exp(x - top)
+}
+
+fn none{{ four }}() -> Part{{ four }} {
+    return Part{{ four }}({{ f }}(-MOST), {{ f }}());
+}
+
+fn lift{{ four }}(x: {{ f }}) -> Part{{ four }} {
+    let top = clamp(x, {{ f }}(-MOST), {{ f }}(MOST));
+    return Part{{ four }}(top, exp(x - top));
+}
+
+fn merge{{ four }}(a: Part{{ four }}, b: Part{{ four }}) -> Part{{ four }} {
+    let top = max(a.top, b.top);
+    return Part{{ four }}(top, a.sum * exp(a.top - top) + b.sum * exp(b.top - top));
+}
+{% elif keyed %}
+fn none{{ four }}() -> {{ u }} {
+    return {{ u }}();
+}
+
+{{ key(four, f, u) }}
+fn lift{{ four }}(x: {{ f }}) -> {{ u }} {
+    return key{{ four }}(x);
+}
+
+fn merge{{ four }}(a: {{ u }}, b: {{ u }}) -> {{ u }} {
+    return max(a, b);
+}
+{% else %}
+fn none{{ four }}() -> {{ f }} {
+    return {{ f }}();
+}
+
+fn merge{{ four }}(a: {{ f }}, b: {{ f }}) -> {{ f }} {
+    return a + b;
+}
+{% endif %}
+
+{% endmacro %}
+
+{# Floats in order, as integers: NaN above all. #}
+{% macro key(four, f, u) %}
+{% if not four %}
+const NAN_KEY: u32 = 0xffffffffu;
+
+{% endif %}
+// A number that grows {{ "as x falls" if s.operation == "min" else "with x" }}; NaN has the largest{% if s.operation == "argmax" %}, -0 and 0 have the same{% endif %}
+
+fn key{{ four }}(x: {{ f }}) -> {{ u }} {
+    let bits = bitcast<{{ u }}>(x);
+    let magnitude = bits & {{ u }}(0x7fffffffu);
+{% if s.operation == "argmax" %}
+    let negative = bits > {{ u }}(0x80000000u);
+    let ordered = select(magnitude | {{ u }}(0x80000000u), ~bits, negative);
+{% else %}
+    let ordered = select(bits | {{ u }}(0x80000000u), ~bits, bits >= {{ u }}(0x80000000u));
+{% endif %}
+    return select({{ "~ordered" if s.operation == "min" else "ordered" }}, {{ u }}(NAN_KEY), magnitude > {{ u }}(0x7f800000u));
+}
+
+{% endmacro %}
+
+{# The part of an element; a sum's is the element. #}
+{% macro lift(four, x, at) -%}
+{{ x if sums else "lift%s(%s, %s)" % (four, x, at) if s.operation == "argmax" else "lift%s(%s)" % (four, x) }}
+{%- endmacro %}
+
+{# Where the row number `row` begins. #}
+{% macro base(row="row") -%}
+params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % params.inner * params.inner_stride
+{%- endmacro %}
+
+{# x[k] of a row, for the stages that take elements one by one. #}
+{% macro element() -%}
+{{ matrix.as_f32("x[base + k * params.stride]") }}
+{%- endmacro %}
+
+{#
+  Four elements of a row, `spread` apart where x is bound by single elements, so that neighbouring lanes read neighbours.
+  Beyond `end` the last element is read, and dropped: a load that depends on nothing can be under way with the others.
+#}
+{% macro load4(spread) %}
+// Elements k, k + {{ "1" if s.vec else spread }}, … of a row{% if s.edge %}; params.outside beyond its end{% endif %}
+
+fn load4(base: u32, k: u32, end: u32) -> vec4f {
+{% if s.vec and s.edge %}
+    return select({{ matrix.as_vec4f("x[(base + min(k, end - 4u)) / 4u]") }}, vec4f(params.outside), k >= end);
+{% elif s.vec %}
+    return {{ matrix.as_vec4f("x[(base + k) / 4u]") }};
+{% else %}
+    let at = vec4u(k) + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u;
+{% set places = "min(at, vec4u(end - 1u))" if s.edge else "at" %}
+    let place = vec4u(base) + {{ places }} * params.stride;
+    let v = vec4f(
+{% for c in "xyzw" %}
+        {{ matrix.as_f32("x[place.%s]" % c) }},
+{% endfor %}
+    );
+    return {{ "select(v, vec4f(params.outside), at >= vec4u(end))" if s.edge else "v" }};
+{% endif %}
+}
+
+{% endmacro %}
+
+{% macro tree(terms) -%}
+{%- if terms | length == 1 -%}
+{{ terms[0] }}
+{%- else -%}
+{%- set half = (terms | length) // 2 -%}
+merge4({{ tree(terms[:half]) }}, {{ tree(terms[half:]) }})
+{%- endif -%}
+{%- endmacro %}
+
+{# The accumulators of an invocation, one per level. #}
+{% macro accumulators(four) %}
+{% for level in range(s.levels) %}
+    var acc{{ level }} = none{{ four }}();
+{% endfor %}
+{% if s.levels > 1 %}
+    var steps = 0u;
+{% endif %}
+{% endmacro %}
+
+{# After an iteration: full levels go up. #}
+{% macro carry(four) %}
+{% if s.levels > 1 %}
+        steps++;
+{{ carry_level(four, 1) }}
+{% endif %}
+{% endmacro %}
+
+{% macro carry_level(four, level) %}
+{% if level < s.levels %}
+        if (steps % {{ kernel.chain ** level }}u == 0u) {
+            acc{{ level }} = merge{{ four }}(acc{{ level }}, acc{{ level - 1 }});
+            acc{{ level - 1 }} = none{{ four }}();
+{{ carry_level(four, level + 1) }}
+        }
+{% endif %}
+{% endmacro %}
+
+{% macro all_levels(four, level=0) -%}
+{%- if level + 1 == s.levels -%}
+acc{{ level }}
+{%- else -%}
+merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
+{%- endif -%}
+{%- endmacro %}
+
+{# acc0 += what the vec4 x0, x1 … at positions at(u) hold. #}
+{% macro take(unroll, at) %}
+{% if s.operation == "logsumexp" %}
+{% set tops = [] %}
+{% for u in range(unroll) %}
+{% set _ = tops.append("x%d" % u) %}
+{% endfor %}
+        let top = clamp({{ maximum(["acc0.top"] + tops) }}, vec4f(-MOST), vec4f(MOST));
+        acc0 = Part4(top, acc0.sum * exp(acc0.top - top) + {{ exponentials(tops) }});
+{% else %}
+{% set terms = [] %}
+{% for u in range(unroll) %}
+{% set _ = terms.append(lift("4", "x%d" % u, at(u))) %}
+{% endfor %}
+        acc0 = merge4(acc0, {{ tree(terms) }});
+{% endif %}
+{% endmacro %}
+
+{% macro maximum(terms) -%}
+{{ terms[0] if terms | length == 1 else "max(" ~ terms[0] ~ ", " ~ maximum(terms[1:]) ~ ")" }}
+{%- endmacro %}
+
+{% macro exponentials(terms) -%}
+{%- if terms | length == 1 -%}
+exp({{ terms[0] }} - top)
+{%- else -%}
+{%- set half = (terms | length) // 2 -%}
+({{ exponentials(terms[:half]) }} + {{ exponentials(terms[half:]) }})
+{%- endif -%}
+{%- endmacro %}
+
+{# The part of x[begin..end] of a row that belongs to lane number `lane` of `lanes`. #}
+{% macro walk(lanes, begin="0u", end="params.length") %}
+{{ accumulators("4") }}
+    for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ 4 * lanes * kernel.unroll }}u) {
+        let k = k0{% if lanes > 1 %} + lane{{ " * 4u" if s.vec }}{% endif %};
+{% for u in range(kernel.unroll) %}
+        let x{{ u }} = load4(base, k{{ " + %du" % (4 * lanes * u) if u }}, {{ end }});
+{% endfor %}
+{% macro at(u) %}vec4u(k) + vec4u(0u, 1u, 2u, 3u){{ " * %du" % lanes if not s.vec }}{{ " + %du" % (4 * lanes * u) if u }}{% endmacro %}
+{{ take(kernel.unroll, at) }}
+{{ carry("4") }}
+    }
+    let four = {{ all_levels("4") }};
+    let own = merge(merge(component(four, 0u), component(four, 1u)), merge(component(four, 2u), component(four, 3u)));
+{% endmacro %}
+
+{# Functions and memory by which the invocations of a workgroup bring their parts together. #}
+{% macro together(lanes) %}
+{% if kernel.combine == "tree" and lanes > 1 %}
+var<workgroup> parts: array<{{ part() }}, {{ lanes }}>;
+
+// The part of the whole workgroup, in every invocation
+fn together(own: {{ part() }}, lane: u32) -> {{ part() }} {
+    parts[lane] = own;
+{% set half = namespace(size=lanes // 2) %}
+{% for _ in range(12) if half.size %}
+    workgroupBarrier(); // {{ "all parts are there" if loop.first else "the halves are merged" }} before anyone reads them
+    if (lane < {{ half.size }}u) {
+        parts[lane] = merge(parts[lane], parts[lane + {{ half.size }}u]);
+    }
+{% set half.size = half.size // 2 %}
+{% endfor %}
+    workgroupBarrier(); // the whole is there before anyone reads it
+    return parts[0];
+}
+{% elif kernel.combine == "tree" %}
+fn together(own: {{ part() }}, lane: u32) -> {{ part() }} {
+    return own;
+}
+{% else %}
+// The part of a subgroup, in each of its lanes
+fn together_in_subgroup(own: {{ part() }}) -> {{ part() }} {
+{% if s.operation == "argmax" %}
+    let key = subgroupMax(own.key);
+    return Part(key, subgroupMin(select(0xffffffffu, own.at, own.key == key)));
+{% elif s.operation == "logsumexp" %}
+    let top = subgroupMax(own.top);
+    return Part(top, subgroupAdd(own.sum * exp(own.top - top)));
+{% else %}
+    return {{ "subgroupMax" if keyed else "subgroupAdd" }}(own);
+{% endif %}
+}
+
+{% if kernel.combine == "subgroup" %}
+var<workgroup> parts: array<{{ part() }}, {{ kernel.shared_parts }}>;
+
+// The part of the whole workgroup, in every invocation; subgroups have `size` lanes
+fn together(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
+    let subgroup_part = together_in_subgroup(own);
+    if (lane % size == 0u) {
+        parts[lane / size] = subgroup_part;
+    }
+    workgroupBarrier(); // the parts of all subgroups are there before anyone reads them
+    var others = none();
+    for (var i = lane % size; i < {{ lanes }}u / size; i += size) {
+        others = merge(others, parts[i]);
+    }
+    return together_in_subgroup(others);
+}
+{% endif %}
+{% endif %}
+{% endmacro %}
+
+{# What a main function calls. #}
+{% macro whole() -%}
+{{ {"tree": "together(own, lane)", "subgroup": "together(own, lane, size)", "alone": "together_in_subgroup(own)"}[kernel.combine] }}
+{%- endmacro %}
+
+{% macro builtins() %}
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+{% if kernel.combine == "subgroup" %}
+    @builtin(subgroup_size) size: u32,
+{% endif %}
+{%- endmacro %}
+
+{# The row of a workgroup; surplus workgroups of a folded grid leave at once. #}
+{% macro row() %}
+    let row = workgroup.x + workgroup.y * grid.x;
+    if (row >= params.outer * params.inner) {
+        return;
+    }
+{% endmacro %}
+
+{# Begin and end of the part of the reduced axis that workgroup.z owns: a multiple of the step, so that only the last is ragged. #}
+{% macro split() %}
+    let chunk = (params.length - 1u) / {{ kernel.step * kernel.splits }}u * {{ kernel.step }}u + {{ kernel.step }}u;
+    let begin = workgroup.z * chunk;
+    let end = min(begin + chunk, params.length);
+{% endmacro %}
+
+{% macro pack(part) -%}
+{% if s.operation == "argmax" -%}
+vec2u({{ part }}.key, {{ part }}.at)
+{%- elif s.operation == "logsumexp" -%}
+vec2u(bitcast<u32>({{ part }}.top), bitcast<u32>({{ part }}.sum))
+{%- else -%}
+vec2u({{ part if keyed else "bitcast<u32>(" ~ part ~ ")" }}, 0u)
+{%- endif %}
+{%- endmacro %}
+
+{% macro unpack(pair) -%}
+{% if s.operation == "argmax" -%}
+Part({{ pair }}.x, {{ pair }}.y)
+{%- elif s.operation == "logsumexp" -%}
+Part(bitcast<f32>({{ pair }}.x), bitcast<f32>({{ pair }}.y))
+{%- else -%}
+{{ pair ~ ".x" if keyed else "bitcast<f32>(" ~ pair ~ ".x)" }}
+{%- endif %}
+{%- endmacro %}

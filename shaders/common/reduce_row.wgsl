@@ -1,0 +1,19 @@
+{# A workgroup per row, for the stages that differ in how its invocations bring their parts together. #}
+{% import "common/reduce.wgsl" as reduce with context %}
+{% include "common/header.wgsl" %}
+
+{{ reduce.functions() }}
+{{ reduce.load4(kernel.lanes) }}
+{{ reduce.together(kernel.lanes) }}
+@compute @workgroup_size(LANES)
+fn main(
+{{ reduce.builtins() }}
+) {
+{{ reduce.row() }}
+    let base = {{ reduce.base() }};
+{{ reduce.walk(kernel.lanes) }}
+    let all = {{ reduce.whole() }};
+    if (lane == 0u) {
+        y[params.y_offset + row] = result(all);
+    }
+}

@@ -1,0 +1,28 @@
+// per_row: y = {{ s.operation }} of each row of x, by one invocation per row.
+//
+// Storage: x[i, k, j] with a stride each, reduced over k; a row is one (i, j), y has them one after the other.
+// Changed from serial: every row has an invocation of its own. Neighbouring lanes read along j: neighbours in memory where
+// the reduced axis is not the last, a row's length apart where it is.
+// Shapes: any. Workgroup memory: none.
+{% import "common/reduce.wgsl" as reduce with context %}
+{% include "common/header.wgsl" %}
+
+{{ reduce.functions(vector=false) }}
+@compute @workgroup_size(SIZE)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = (workgroup.x + workgroup.y * grid.x) * SIZE + lane;
+    if (row >= params.outer * params.inner) {
+        return;
+    }
+    let base = {{ reduce.base() }};
+{{ reduce.accumulators("") }}
+    for (var k = 0u; k < params.length; k++) {
+        acc0 = merge(acc0, {{ reduce.lift("", reduce.element(), "k") }});
+{{ reduce.carry("") }}
+    }
+    y[params.y_offset + row] = result({{ reduce.all_levels("") }});
+}

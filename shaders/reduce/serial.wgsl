@@ -1,0 +1,21 @@
+// serial: y = {{ s.operation }} of each row of x, by one invocation for everything.
+//
+// Storage: x[i, k, j] with a stride each, reduced over k; a row is one (i, j), y has them one after the other.
+// The baseline. A machine of thousands of lanes uses one of them.
+// Shapes: any, as far as the driver's patience goes. Workgroup memory: none.
+{% import "common/reduce.wgsl" as reduce with context %}
+{% include "common/header.wgsl" %}
+
+{{ reduce.functions(vector=false) }}
+@compute @workgroup_size(1)
+fn main() {
+    for (var row = 0u; row < params.outer * params.inner; row++) {
+        let base = {{ reduce.base() }};
+{{ reduce.accumulators("") }}
+        for (var k = 0u; k < params.length; k++) {
+            acc0 = merge(acc0, {{ reduce.lift("", reduce.element(), "k") }});
+{{ reduce.carry("") }}
+        }
+        y[params.y_offset + row] = result({{ reduce.all_levels("") }});
+    }
+}

@@ -1,0 +1,25 @@
+// vectorized: y = {{ s.operation }} of each row of x, by one invocation per row, sixteen bytes at a time.
+//
+// Storage: x[i, k, j] with a stride each, reduced over k; bound as array<vec4> where k is contiguous and all lengths are
+// multiples of 4; a row is one (i, j), y has them one after the other.
+// Changed from per_row: UNROLL vec4 are loaded before the first is used, and added up in four sums.
+// Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: none.
+{% import "common/reduce.wgsl" as reduce with context %}
+{% include "common/header.wgsl" %}
+
+{{ reduce.functions() }}
+{{ reduce.load4(1) }}
+@compute @workgroup_size(SIZE)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = (workgroup.x + workgroup.y * grid.x) * SIZE + lane;
+    if (row >= params.outer * params.inner) {
+        return;
+    }
+    let base = {{ reduce.base() }};
+{{ reduce.walk(1) }}
+    y[params.y_offset + row] = result(own);
+}

@@ -1,0 +1,1 @@
+"""Reductions: the stages of their ladder."""

@@ -1,0 +1,204 @@
+"""What the stages of the reduction ladder share: the uniform, the grid over the results, and the templates' choices."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, ceil_div
+from webmm.operations import operation_of
+from webmm.params import F32, U32
+from webmm.reduction import Reduction
+
+CHAIN = 16  # additions that follow each other at a level of a sum, before their result goes up a level
+WAYS = ("tree", "subgroup", "alone")  # how the invocations of a workgroup bring their parts together
+LEAST_SUBGROUP = 4  # lanes of the smallest subgroups that there are
+PARTIALS = "partials"
+PARTIAL_BYTES = 8
+
+
+def _doc(text: str) -> Any:
+    return dataclasses.field(metadata={"doc": text})
+
+
+@dataclass(frozen=True)
+class ReduceParams:
+    """The uniform of every reduction kernel; lengths are in elements."""
+
+    outer: U32 = _doc("x[i, k, j] is reduced over k: values of i")
+    length: U32 = _doc("values of k")
+    inner: U32 = _doc("values of j")
+    outer_stride: U32 = _doc("distance between neighbours along i")
+    stride: U32 = _doc("along k")
+    inner_stride: U32 = _doc("along j")
+    x_offset: U32 = _doc("first element of x in its buffer")
+    y_offset: U32 = _doc("first element of y")
+    outside: F32 = _doc("stands for an element beyond the end, and changes nothing")
+
+    @classmethod
+    def of(cls, p: Reduction) -> ReduceParams:
+        """Return the uniform for the problem `p`."""
+        x = p.x
+        return cls(
+            *(p.outer, p.length, p.inner),
+            *(x.outer_stride, x.stride, x.inner_stride),
+            *(x.offset, p.y_offset, operation_of(p.operation).outside),
+        )
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
+
+    operation: str
+    dtype: str
+    out_dtype: str
+    f16: bool
+    vec: bool  # x is bound as vec4: four neighbours are always in range together
+    edge: bool  # the last step reaches beyond the end of a row
+    edge_j: bool  # the last workgroup reaches beyond the last j
+    levels: int  # of the sum of an invocation: CHAIN additions at each
+
+
+@dataclass(frozen=True)
+class ReduceKernel(Kernel[Reduction]):
+    """A stage of the ladder. Subclasses add tunable fields and say how workgroups share the work."""
+
+    op = "reduce"
+    params: ClassVar[type[Params]] = ReduceParams
+    reads: ClassVar[str] = "x"
+    writes: ClassVar[str] = "y"
+    vectorizes: ClassVar[str] = ""  # along which axis the kernel can read x as vec4: "k", "j" or none
+
+    @property
+    def chain(self) -> int:
+        """Additions that follow each other at a level."""
+        return CHAIN
+
+    @property
+    def splits(self) -> int:
+        """Parts of the reduced axis, each with workgroups of its own."""
+        return 1
+
+    @property
+    def step(self) -> int:
+        """Elements along k that an iteration of a workgroup's loop covers."""
+        return 1
+
+    def steps(self, problem: Reduction) -> int:
+        """Return the iterations of that loop."""
+        return ceil_div(ceil_div(problem.length, self.splits), self.step)
+
+    def iterations(self, problem: Reduction) -> int:
+        """Return how often the loop over k runs."""
+        return self.steps(problem)
+
+    def workgroups(self, problem: Reduction) -> int:
+        """Return how many workgroups cover the results."""
+        return problem.results
+
+    def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z): x and y folded so that none exceeds 65,535, z for the splits."""
+        count = self.workgroups(problem)
+        y = ceil_div(count, MAX_WORKGROUPS)
+        return ceil_div(count, y), y, self.splits
+
+    def grid_rule(self) -> dict[str, Any]:
+        """Return how `dispatch` counts in words, for hosts in other languages."""
+        words = f"y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, {self.splits})"
+        return {"rule": f"count = {self.count_rule}; {words}"}
+
+    @property
+    def count_rule(self) -> str:
+        """How `workgroups` counts, in words."""
+        return "outer*inner"
+
+    def bindings(self, spec: Specialisation) -> Iterator[Binding]:
+        """Yield what is read, then what is written."""
+        types = {
+            "x": f"array<vec4<{spec.dtype}>>" if spec.vec else f"array<{spec.dtype}>",
+            "y": f"array<{spec.out_dtype}>",
+            PARTIALS: "array<vec2u>",
+        }
+        yield Binding(1, self.reads, "read-only-storage", types[self.reads])
+        yield Binding(2, self.writes, "storage", types[self.writes])
+
+    def specialise(self, problem: Reduction) -> Specialisation:
+        """Return the template choices that fit `problem`."""
+        p = problem
+        summed = operation_of(p.operation).sums
+        return Specialisation(
+            operation=p.operation,
+            dtype=p.dtype.wgsl,
+            out_dtype=p.out_dtype.wgsl,
+            f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            vec=self.vectorizes in vector_axes(p),
+            edge=p.length % (self.step * self.splits) != 0,
+            edge_j=p.inner % self.columns != 0,
+            levels=levels(self.steps(p)) if summed else 1,
+        )
+
+    @property
+    def columns(self) -> int:
+        """Neighbouring results that a workgroup owns."""
+        return 1
+
+
+@dataclass(frozen=True)
+class MeetingKernel(ReduceKernel):
+    """A kernel whose invocations bring together what they have of one result: `lanes` of them, in one of WAYS."""
+
+    @property
+    @abstractmethod
+    def lanes(self) -> int:
+        """Invocations of a workgroup."""
+
+    @property
+    @abstractmethod
+    def combine(self) -> str:
+        """How they bring their parts together."""
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """`lanes` along x."""
+        return (self.lanes, 1, 1)
+
+    @property
+    def shared_parts(self) -> int:
+        """Parts in workgroup memory: of each invocation, of each subgroup, or none."""
+        of_subgroups = ceil_div(self.lanes, LEAST_SUBGROUP)
+        return {"tree": self.lanes if self.lanes > 1 else 0, "subgroup": of_subgroups, "alone": 0}[self.combine]
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """Bytes of these parts."""
+        return PARTIAL_BYTES * self.shared_parts
+
+    @property
+    def subgroup(self) -> int:
+        """Lanes that a subgroup must have: all of the workgroup's where it is alone."""
+        return {"tree": 0, "subgroup": LEAST_SUBGROUP, "alone": self.lanes}[self.combine]
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Halves of halves."""
+        yield self.lanes & (self.lanes - 1) == 0, f"lanes = {self.lanes} must be a power of two: a tree halves them"
+
+
+def vector_axes(problem: Reduction) -> Iterator[str]:
+    """Yield the axes along which four neighbours can always be read as one vec4."""
+    p, x = problem, problem.x
+    axes = {"i": (p.outer, x.outer_stride), "k": (p.length, x.stride), "j": (p.inner, x.inner_stride)}
+    for axis in "kj":
+        count, stride = axes[axis]
+        others = [far for name, (n, far) in axes.items() if name != axis and n > 1]
+        if stride == 1 and not any(n % 4 for n in (x.offset, count, *others)):
+            yield axis
+
+
+def levels(steps: int) -> int:
+    """Return how many levels of CHAIN additions a sum over so many steps takes; each element goes through all."""
+    return next(n for n in itertools.count(1) if CHAIN**n >= steps)

@@ -1,0 +1,56 @@
+"""Stage 8: for an axis that is not the last. Lanes stand side by side along the kept axis, where memory runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webmm.kernels.base import ceil_div, tunable
+from webmm.kernels.reduce.base import PARTIAL_BYTES, ReduceKernel
+from webmm.reduction import Reduction
+
+
+@dataclass(frozen=True)
+class Columns(ReduceKernel):
+    """Four neighbouring j per invocation; `wy` rows of `wx` invocations share a strip of 4·wx."""
+
+    name = "columns"
+    summary = "lanes along the kept axis"
+    vectorizes = "j"
+
+    wx: int = tunable(32, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")
+    wy: int = tunable(8, (1, 2, 4, 8, 16), "invocations of a workgroup along k")
+    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Along j and k."""
+        return (self.wx, self.wy, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """Four parts per invocation; none where each has its columns for itself."""
+        return 4 * PARTIAL_BYTES * self.wx * self.wy if self.wy > 1 else 0
+
+    @property
+    def step(self) -> int:
+        """Elements along k of an iteration."""
+        return self.unroll * self.wy
+
+    @property
+    def columns(self) -> int:
+        """Neighbouring j of a workgroup."""
+        return 4 * self.wx
+
+    @property
+    def count_rule(self) -> str:
+        """Workgroups in words."""
+        return f"outer * ceil(inner / {self.columns})"
+
+    def workgroups(self, problem: Reduction) -> int:
+        """Strips of each i."""
+        return problem.outer * ceil_div(problem.inner, self.columns)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Halves of halves."""
+        yield self.wy & (self.wy - 1) == 0, f"wy = {self.wy} must be a power of two: a tree halves them"

@@ -1,0 +1,33 @@
+"""Stage 2: an invocation per row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.kernels.base import ceil_div, tunable
+from webmm.kernels.reduce.base import ReduceKernel
+from webmm.reduction import Reduction
+
+
+@dataclass(frozen=True)
+class PerRow(ReduceKernel):
+    """`size` rows per workgroup, one per invocation."""
+
+    name = "per_row"
+    summary = "an invocation per row"
+
+    size: int = tunable(64, (8, 32, 64, 128, 256), "invocations per workgroup, and its rows")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Rows along x."""
+        return (self.size, 1, 1)
+
+    @property
+    def count_rule(self) -> str:
+        """Workgroups in words."""
+        return f"ceil(outer*inner / {self.size})"
+
+    def workgroups(self, problem: Reduction) -> int:
+        """Rows divided by `size`."""
+        return ceil_div(problem.results, self.size)

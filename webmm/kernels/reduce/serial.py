@@ -1,0 +1,30 @@
+"""Stage 1: one invocation for everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.kernels.reduce.base import ReduceKernel
+from webmm.reduction import Reduction
+
+
+@dataclass(frozen=True)
+class Serial(ReduceKernel):
+    """One invocation walks over all rows."""
+
+    name = "serial"
+    summary = "one invocation for everything"
+
+    @property
+    def count_rule(self) -> str:
+        """One workgroup."""
+        return "1"
+
+    def workgroups(self, problem: Reduction) -> int:
+        """One."""
+        del problem
+        return 1
+
+    def iterations(self, problem: Reduction) -> int:
+        """Return how often both loops run."""
+        return problem.results * (problem.length + 1)

@@ -1,0 +1,114 @@
+"""Stages 9 and 10: many workgroups for few long rows or columns; a second dispatch brings together what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, tunable
+from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, WAYS, MeetingKernel
+from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.tree import Tree
+from webmm.reduction import Reduction
+
+SPLITS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+
+
+@dataclass(frozen=True)
+class RowParts(Tree):
+    """The first pass: a part of a row per workgroup."""
+
+    name = "row_parts"
+    summary = "parts of rows"
+    writes = PARTIALS
+
+    splits: int = tunable(32, SPLITS, "parts of a row")
+    combine: str = tunable("tree", WAYS, "how the invocations of a workgroup bring their parts together")
+
+
+@dataclass(frozen=True)
+class ColumnParts(Columns):
+    """The first pass: a part of a strip of columns per workgroup."""
+
+    name = "column_parts"
+    summary = "parts of columns"
+    template = "reduce/columns.wgsl"
+    writes = PARTIALS
+
+    splits: int = tunable(16, SPLITS, "parts of a column")
+
+
+@dataclass(frozen=True)
+class SecondPass(MeetingKernel):
+    """A workgroup per result, which brings together its `splits` parts."""
+
+    template = "reduce/two_pass.wgsl"
+    reads = PARTIALS
+
+    def scratch(self, problem: Reduction) -> tuple[Texture | Scratch, ...]:
+        """A part for each split and result."""
+        return (Scratch(PARTIALS, self.splits * problem.results * PARTIAL_BYTES),)
+
+    def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
+        """A workgroup per result."""
+        x, y, _ = super().dispatch(problem)
+        return x, y, 1
+
+    def steps(self, problem: Reduction) -> int:
+        """Parts that an invocation takes."""
+        del problem
+        return ceil_div(self.splits, self.lanes)
+
+
+@dataclass(frozen=True)
+class TwoPass(SecondPass):
+    """Each row in `splits` parts, of a workgroup each."""
+
+    name = "two_pass"
+    summary = "many workgroups per row, for few long ones"
+
+    lanes: int = tunable(256, (4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup")
+    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    splits: int = tunable(32, SPLITS, "workgroups per row")
+    combine: str = tunable("tree", WAYS, "how the invocations of a workgroup bring their parts together")
+
+    @property
+    def before(self) -> tuple[Kernel[Reduction], ...]:
+        """The parts of the rows."""
+        return (RowParts(self.lanes, self.unroll, self.splits, self.combine),)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """As for `tree`."""
+        yield from self.before[0].constraints()
+
+
+@dataclass(frozen=True)
+class ColumnsTwoPass(SecondPass):
+    """Each strip of columns in `splits` parts, of a workgroup each."""
+
+    name = "columns_two_pass"
+    summary = "many workgroups per column, for few long ones"
+
+    wx: int = tunable(32, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")
+    wy: int = tunable(8, (1, 2, 4, 8, 16), "invocations of a workgroup along k")
+    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    splits: int = tunable(16, SPLITS, "workgroups per column")
+
+    @property
+    def before(self) -> tuple[Kernel[Reduction], ...]:
+        """The parts of the columns."""
+        return (ColumnParts(self.wx, self.wy, self.unroll, self.splits),)
+
+    @property
+    def lanes(self) -> int:
+        """Invocations of a workgroup of the second pass: one where the first does without a tree, too."""
+        return 1 if self.wy == 1 else 32
+
+    @property
+    def combine(self) -> str:
+        """How its invocations bring their parts together."""
+        return "tree"
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """As for `columns`."""
+        yield from self.before[0].constraints()

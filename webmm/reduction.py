@@ -1,0 +1,121 @@
+"""What a reduction computes, apart from how: the operation, the axis, and the way the array lies in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from webmm.dtypes import F32, FLOATS, DType, dtype_of
+from webmm.errors import ProblemError
+from webmm.operations import operation_of
+from webmm.problem import Extent, Problem
+
+
+@dataclass(frozen=True)
+class Span:
+    """How an array x[i, k, j] lies in its buffer; every length is in elements.
+
+    Element (i, k, j) is at ``offset + i*outer_stride + k*stride + j*inner_stride``.
+    """
+
+    outer_stride: int
+    stride: int
+    inner_stride: int
+    offset: int = 0
+
+    @classmethod
+    def dense(cls, length: int, inner: int) -> Span:
+        """Return how a row-major array of shape (…, length, inner) lies."""
+        return cls(length * inner, inner, 1)
+
+    def end(self, outer: int, length: int, inner: int) -> int:
+        """Return one past the last element of an array of that shape."""
+        reach = (outer - 1) * self.outer_stride + (length - 1) * self.stride + (inner - 1) * self.inner_stride
+        return self.offset + reach + 1
+
+
+@dataclass(frozen=True)
+class Reduction(Problem):
+    """y[i, j] ← the operation over k of x[i, k, j], for i < outer, k < length and j < inner; y is dense.
+
+    Rows, of which the reduced axis is the last, are the case inner = 1. `operation` is one of
+    `webmm.operations.OPERATIONS`. Build one of dense rows with `reduction()`.
+    """
+
+    operation: str
+    outer: int
+    length: int
+    inner: int
+    dtype: DType
+    out_dtype: DType
+    x: Span
+    y_offset: int = 0
+
+    op: ClassVar[str] = "reduce"
+
+    def __post_init__(self) -> None:
+        operation = operation_of(self.operation)
+        _floats(self.dtype)
+        if operation.index:
+            if self.out_dtype != operation.out_dtype(self.dtype):
+                raise ProblemError(f"{self.operation} results in {operation.out_dtype(self.dtype).name}")
+        else:
+            _floats(self.out_dtype)
+        for name in ("outer", "length", "inner"):
+            if getattr(self, name) < 1:
+                raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    @property
+    def results(self) -> int:
+        """Elements of y."""
+        return self.outer * self.inner
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Results, and elements of each."""
+        return self.results, self.length, 1, 1
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return x and y."""
+        end = self.x.end(self.outer, self.length, self.inner)
+        return (
+            Extent("x", self.dtype, end, start=self.x.offset),
+            Extent("y", self.out_dtype, self.y_offset + self.results, written=True, start=self.y_offset),
+        )
+
+    def within(self, firsts: tuple[int, ...]) -> Reduction:
+        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        x, y = firsts
+        return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
+
+    @property
+    def flops(self) -> int:
+        """Elements taken."""
+        return self.results * self.length
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least: each element read once, each result written once."""
+        return self.flops * self.dtype.itemsize + self.results * self.out_dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.operation} of {self.results}x{self.length}"
+
+
+def reduction(
+    rows: int, columns: int, operation: str = "sum", *, dtype: DType | str = F32, out_dtype: DType | str | None = None
+) -> Reduction:
+    """Return the problem of reducing each row of a dense (rows, columns) matrix.
+
+    Raises ProblemError for a size below 1, an unknown operation or an unsupported dtype.
+    """
+    dtype = dtype_of(dtype)
+    out = operation_of(operation).out_dtype(dtype) if out_dtype is None else dtype_of(out_dtype)
+    return Reduction(operation, rows, columns, 1, dtype, out, Span.dense(columns, 1))
+
+
+def _floats(dtype: DType) -> None:
+    """Raise ProblemError where `dtype` is none that shaders reckon with."""
+    if dtype not in FLOATS:
+        names = ", ".join(x.name for x in FLOATS)
+        raise ProblemError(f"dtype {dtype.name} is not supported by reductions; cast to one of {names}")
