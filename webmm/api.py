@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,13 @@ from webmm.config import Tune, tune_mode
 from webmm.device import Device, default_device
 from webmm.dtypes import F32, DType, dtype_of
 from webmm.epilogues import ACTIVATIONS, activation_name
-from webmm.errors import ProblemError
+from webmm.errors import MemoryLimitError, ProblemError
 from webmm.plan import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
 from webmm.problem import Gemm
+from webmm.stream import Progress, kind_of, stream
 
 Operandish = Array | ArrayLike
+LEAST_MEMORY = 2**24  # bytes for which a device that has no room for them is given up
 
 
 def matmul(
@@ -31,8 +34,10 @@ def matmul(
     residual: Operandish | None = None,
     alpha: float = 1.0,
     out_dtype: DTypeLike | None = None,
+    out: NDArray[Any] | None = None,
     device: Device | None = None,
     tune: Tune | None = None,
+    progress: Progress | None = None,
 ) -> Any:
     """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
 
@@ -42,7 +47,9 @@ def matmul(
     happens before the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by
     default the operands' type.
 
-    NumPy operands give a NumPy array; where any operand is an `Array`, the result is one, on the same device.
+    NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
+    they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
+    result is one, on the same device.
     Transposed and sliced `Array`s are read where they lie; only those without a unit stride in either matrix axis, or
     with a negative one, are copied through the host first. `device` defaults to the operands' or to the most capable
     adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "auto" to tune shapes that
@@ -53,25 +60,120 @@ def matmul(
     """
     given = [a, b, *(x for x in (bias, residual) if x is not None)]
     resident = [x for x in given if isinstance(x, Array)]
+    if resident and out is not None:
+        raise ProblemError("out= is a NumPy array for a product of NumPy arrays; write into an Array with gemm()")
     device = device or (resident[0].device if resident else default_device())
+    if out is not None and out_dtype is None:
+        out_dtype = out.dtype
     mode = tune_mode(tune or device.settings.tune)
+    settings = _Settings(bias, activation_name(activation), residual, alpha, out_dtype, mode)
+    if resident:
+        return _on_device(device, a, b, settings)
+    return _on_host(device, np.asarray(a), np.asarray(b), settings, out, progress)[()]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What `matmul()` was asked for besides the operands."""
+
+    bias: Operandish | None
+    activation: str
+    residual: Operandish | None
+    alpha: float
+    out_dtype: DTypeLike | None
+    tune: Tune
+
+
+def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings) -> Array:
     with _Temporaries(device, "matmul") as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = _result_shape(left, right)
-        out = dtype_of(out_dtype) if out_dtype is not None else left.dtype
+        out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.dtype
         c = device.empty(_matrix_shape(left, right), out)
-        if residual is not None:
-            _fill(c, residual, shape)
-        epilogue = _Epilogue(
-            alpha, 0.0 if residual is None else 1.0, temporary.bias(bias, c), activation_name(activation)
-        )
-        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, epilogue, mode)
-        result = c.reshape(*shape)
-        if resident:
+        if settings.residual is not None:
+            _fill(c, settings.residual, shape)
+        bias, beta = temporary.bias(settings.bias, c), 0.0 if settings.residual is None else 1.0
+        epilogue = _Epilogue(settings.alpha, beta, bias, kind_of(bias), settings.activation)
+        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, epilogue, settings.tune)
+        return c.reshape(*shape)
+
+
+def _on_host(
+    device: Device,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    settings: _Settings,
+    out: NDArray[Any] | None,
+    progress: Progress | None,
+) -> NDArray[Any]:
+    """Multiply NumPy arrays: at once where there is room, else in tiles, and in smaller ones where those do not fit."""
+    dtype, _ = dtype_of(a.dtype), dtype_of(b.dtype)
+    shape = _result_shape(a, b)
+    out_dtype = dtype_of(settings.out_dtype) if settings.out_dtype is not None else dtype
+    if out is not None and (out.shape != shape or dtype_of(out.dtype) != out_dtype):
+        raise ProblemError(f"out is {out.dtype} of shape {out.shape}; the result is {out_dtype.name} of shape {shape}")
+    sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
+    memory = device.memory
+    if sum(sizes) <= memory and max(sizes) <= device.capabilities.limit("max-buffer-size"):
+        try:
+            with _on_device(device, a, b, settings) as c:
+                result = device.download(c, out)
+            if progress:
+                progress(1, 1)
             return result
-        host = result.numpy()
-        c.free()
-        return host[()]  # a number where both operands are vectors
+        except MemoryLimitError:
+            memory = sum(sizes) // 2
+    result = np.empty(shape, out_dtype.numpy) if out is None else out
+    while True:
+        try:
+            _in_tiles(device, a, b, result, settings, memory, progress)
+            return result
+        except MemoryLimitError:
+            if memory < LEAST_MEMORY:
+                raise
+            memory //= 2
+
+
+def _in_tiles(
+    device: Device,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    settings: _Settings,
+    memory: int,
+    progress: Progress | None,
+) -> None:
+    bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
+    if residual is not None and residual.shape != c.shape:
+        raise ProblemError(f"residual has shape {residual.shape}; it must be the result's, {c.shape}")
+    if any(np.may_share_memory(c, x) for x in (a, b, bias, residual) if x is not None):
+        raise ProblemError("out overlaps an operand, which is still read while the result is written")
+    into = c[..., None] if b.ndim == 1 else c
+    into = into[..., None, :] if a.ndim == 1 else into
+    left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
+    left, right = (x[(None,) * (into.ndim - x.ndim)] for x in (left, right))
+    if bias is not None:
+        _check_bias(bias.shape, *into.shape[-2:])
+    if not left.shape[-1]:
+        into[...] = _empty_sum(bias, settings.activation) + (0.0 if residual is None else residual.reshape(into.shape))
+        return
+
+    def multiply(x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool) -> None:
+        activation = settings.activation if last else ""
+        _multiply(temporary, x, y, z, _Epilogue(settings.alpha, beta, added, kind, activation), settings.tune)
+
+    with _Temporaries(device, "matmul") as temporary:
+        stream(
+            device,
+            multiply,
+            *(left, right, into),
+            (dtype_of(a.dtype), dtype_of(c.dtype)),
+            bias=bias,
+            residual=None if residual is None else residual.reshape(into.shape),
+            activation=bool(settings.activation),
+            memory=memory,
+            progress=progress,
+        )
 
 
 def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0) -> Array:
@@ -88,7 +190,7 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
     if broadcast_shape(shape, c.shape) != c.shape:
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
     with _Temporaries(c.device, "gemm") as temporary:
-        _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, ""), c.device.settings.tune)
+        _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, "", ""), c.device.settings.tune)
     return c
 
 
@@ -102,6 +204,7 @@ class _Epilogue:
     alpha: float
     beta: float
     bias: Array | None
+    kind: str  # of the bias, as a Gemm has it
     activation: str
 
 
@@ -144,8 +247,7 @@ class _Temporaries:
             return None
         array = self.array(bias)
         rows, columns = c.shape[-2:]
-        if array.shape not in ((columns,), (rows, 1)):
-            raise ProblemError(f"bias has shape {array.shape}; it must be ({columns},), or ({rows}, 1) for one per row")
+        _check_bias(array.shape, rows, columns)
         if array.strides[0] != 1 and array.shape[0] != 1:
             array = self._own(self.device.array(array.numpy()))
         return array
@@ -161,11 +263,16 @@ class _Temporaries:
         return array
 
 
+def _check_bias(shape: tuple[int, ...], rows: int, columns: int) -> None:
+    if shape not in ((columns,), (rows, 1)):
+        raise ProblemError(f"bias has shape {shape}; it must be ({columns},), or ({rows}, 1) for one per row")
+
+
 def _at_least_2d(x: Array, new_axis: int) -> Array:
     return x if x.ndim > 1 else x[(None, slice(None)) if new_axis == 0 else (slice(None), None)]
 
 
-def _result_shape(a: Array, b: Array) -> tuple[int, ...]:
+def _result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int, ...]:
     """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
     if 0 in (a.ndim, b.ndim):
         raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
@@ -207,8 +314,7 @@ def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _
     target = matrix_operand(c)
     if target is None:
         raise ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array")
-    bias = epilogue.bias
-    kind = "" if bias is None else "column" if bias.ndim == 1 else "row"
+    bias, kind = epilogue.bias, epilogue.kind
     if target.transposed:  # Cᵀ = Bᵀ·Aᵀ is row-major
         a, b, c = b.mT, a.mT, c.mT
         kind = {"": "", "column": "row", "row": "column"}[kind]
@@ -236,11 +342,13 @@ def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _
 
 def _without_inner(c: Array, epilogue: _Epilogue) -> None:
     """Set c to what is left of the product where the inner size is 0: A·B is all zeros."""
-    value: NDArray[Any] = np.zeros(c.shape)
-    if epilogue.bias is not None:
-        value = value + epilogue.bias.numpy()
-    if epilogue.activation:
-        value = ACTIVATIONS[epilogue.activation].reference(value)
+    value = _empty_sum(None if epilogue.bias is None else epilogue.bias.numpy(), epilogue.activation)
     if epilogue.beta:
         value = value + epilogue.beta * c.numpy()
-    c.device.assign(c, value)
+    c.device.assign(c, np.broadcast_to(value, c.shape))
+
+
+def _empty_sum(bias: NDArray[Any] | None, activation: str) -> NDArray[Any]:
+    """Return activation(0 + bias)."""
+    value = np.zeros(()) if bias is None else bias.astype(np.float64)
+    return ACTIVATIONS[activation].reference(value) if activation else value

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from webmm.profiling import Profile
 
+MEMORY = {"discrete": 2**31, "integrated": 2**30, "other": 2**30, "cpu": 2**30}  # bytes; see Device.memory
 MAX_LAUNCHES = 256  # prepared launches kept per device
 MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by all launches
 STORAGE_USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
@@ -136,6 +137,7 @@ class Device:
         self.choices: dict[tuple[Problem, str], Any] = {}  # for a problem, by tune=; clear it where better is known
         self.learned: set[Any] = set()  # buckets of shapes that were tuned, with or without success
         self.compilations = 0
+        self.memory = MEMORY[info.kind]  # bytes of it that a product of NumPy arrays takes; larger ones are streamed
         self.profile: Profile | None = None  # who records what this device does, if anybody does
         self.capabilities = dataclasses.replace(self.capabilities, subgroup_size=subgroup_size(self))
 

@@ -163,7 +163,7 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
             along = sizes[outer] == 1 or (outer == "k" and one_row > most.binding)
             axes.add(inner if along else outer)
     if not axes and p.flops > most.flops:
-        longest = max("mn", key=sizes.__getitem__)
+        longest = max("m" if p.bias == "matrix" else "mn", key=sizes.__getitem__)  # whose rows follow each other
         axes.add("batch" if p.batch > 1 else longest if sizes[longest] > 4 * GRAIN or p.k == 1 else "k")
     if axes == {"k"}:
         if p.batch > 1:
@@ -178,11 +178,16 @@ def _pieces(p: Gemm, axis: str, most: Limits) -> list[Gemm]:
     most = replace(most, binding=most.binding - 2 * ALIGNMENT)  # windows open a little before what they show
     size = length = getattr(p, axis)
     while length > 1:
-        grain = next(grain for grain in (GRAIN, 4, 1) if length > 2 * grain or grain == 1)
-        length = -(-length // (2 * grain)) * grain
+        length = halved(length)
         if _axis_to_cut(_cut(p, axis, 0, length), most) != axis:
             break
     return [_cut(p, axis, start, min(length, size - start)) for start in range(0, size, length)]
+
+
+def halved(length: int) -> int:
+    """Return half of a length above 1, rounded up to whole grains where there are several."""
+    grain = next(grain for grain in (GRAIN, 4, 1) if length > 2 * grain or grain == 1)
+    return -(-length // (2 * grain)) * grain
 
 
 def _cut(p: Gemm, axis: str, start: int, length: int) -> Gemm:
@@ -193,9 +198,10 @@ def _cut(p: Gemm, axis: str, start: int, length: int) -> Gemm:
         step = {"batch": operand.batch_stride, outer: operand.ld, inner: 1}.get(axis, 0)
         moved.append(replace(operand, offset=operand.offset + start * step))
     a, b, c = moved
-    offset = p.bias_offset + (start if (p.bias, axis) in (("row", "m"), ("column", "n")) else 0)
+    assert (p.bias, axis) != ("matrix", "n"), "its rows are n elements apart"
+    step = {("row", "m"): 1, ("column", "n"): 1, ("matrix", "m"): p.n}.get((p.bias, axis), 0)
     sizes: dict[str, Any] = {axis: length}
-    return replace(p, a=a, b=b, c=c, bias_offset=offset, **sizes)
+    return replace(p, a=a, b=b, c=c, bias_offset=p.bias_offset + start * step, **sizes)
 
 
 def foldable(problem: Gemm, axis: Axis) -> bool:

@@ -30,10 +30,10 @@ class Staging:
 
     def __init__(self, device: Any, chunk: int = CHUNK, threads: int = THREADS, depth: int = DEPTH) -> None:
         self._device = device
-        self._chunk, self._depth = chunk, depth
+        self._chunk, self._depth = min(chunk, device.limits["max-buffer-size"] // 4 * 4), depth
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
-        self._writing = _Ring(device, chunk, wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC)
-        self._reading = _Ring(device, chunk, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+        self._writing = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC)
+        self._reading = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
 
     def close(self) -> None:
         """Let the threads go; the buffers go with the device."""

@@ -1,0 +1,169 @@
+"""Products of NumPy arrays and memory maps in less device memory than they take."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import webmm
+from webmm import Device, choose
+from webmm.epilogues import ACTIVATIONS
+from webmm.errors import MemoryLimitError, ProblemError, UnsupportedError
+from webmm.kernels.gemm.naive import Naive
+from webmm.stream import tile_shape, tiles
+
+RNG = np.random.default_rng(5)
+MEMORY = 2**16
+
+
+@pytest.fixture(scope="module")
+def small(device):
+    # What is not streamed cannot even be allocated.
+    limits = {"max-buffer-size": MEMORY // 2, "max-storage-buffer-binding-size": MEMORY // 4}
+    with Device(device.info.index, limits=limits) as small:
+        small.memory = MEMORY
+        yield small
+
+
+@pytest.fixture(autouse=True)
+def naive(monkeypatch):
+    monkeypatch.setattr(choose, "choose", lambda *_, **__: Naive())
+
+
+def whole(*shape, dtype=np.float32):
+    return RNG.integers(-3, 4, shape).astype(dtype)
+
+
+SHAPES = [
+    ((150, 350), (350, 160)),
+    ((151, 33), (33, 501)),
+    ((3, 5001), (5001, 5)),
+    ((20_001,), (20_001, 2)),
+    ((2, 20_001), (20_001,)),
+    ((20_001,), (20_001,)),
+    ((40, 3, 10, 11), (3, 11, 9)),
+    ((3, 100, 70), (70, 110)),
+    ((100, 70), (2, 1, 70, 110)),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
+@pytest.mark.parametrize("order", ["C", "T"])
+def test_shapes(small, left, right, order):
+    a, b = whole(*left), whole(*right)
+    if order == "T":
+        a, b = (np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.ndim > 1 else x for x in (a, b))
+    steps = []
+    got = webmm.matmul(a, b, device=small, progress=lambda done, total: steps.append((done, total)))
+    np.testing.assert_array_equal(got, a.astype(np.float64) @ b)
+    assert len(steps) > 1
+    assert steps == [(i, len(steps)) for i in range(1, len(steps) + 1)]
+
+
+def test_memory_maps(small, tmp_path):
+    a = np.memmap(tmp_path / "a", np.float16, "w+", shape=(127, 550))
+    b = np.memmap(tmp_path / "b", np.float16, "w+", shape=(550, 103))
+    c = np.memmap(tmp_path / "c", np.float32, "w+", shape=(150, 200))
+    a[:], b[:], c[:] = whole(*a.shape), whole(*b.shape), -7
+    part = c[10:137, 20:123]
+    assert webmm.matmul(a, b, out=part, device=small) is not None
+    np.testing.assert_array_equal(part, a.astype(np.float64) @ b)
+    c[10:137, 20:123] = -7
+    assert (c == -7).all(), "it wrote beside out"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_epilogues(small, dtype):
+    m, n, k = 50, 70, 400
+    a, b = ((RNG.random(shape) - 0.5).astype(dtype) for shape in ((m, k), (k, n)))
+    for kind, activation, out in itertools.product([None, "row", "column"], [None, "gelu"], ["float32", "float16"]):
+        bias = None if kind is None else RNG.random((m, 1) if kind == "row" else (n,)).astype(dtype)
+        residual = RNG.random((m, n)).astype(np.float32) if kind != "row" else None
+        settings = {"bias": bias, "activation": activation, "alpha": 0.5, "residual": residual, "out_dtype": out}
+        got = webmm.matmul(a, b, device=small, **settings)
+        value = 0.5 * (a.astype(np.float64) @ b.astype(np.float64)) + (0 if bias is None else bias)
+        value = ACTIVATIONS[activation].reference(value) if activation else value
+        scale = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)) + 3
+        bound = (k * 2.0**-23 + 2e-6 + (2.0**-9 if out == "float16" else 0)) * scale
+        assert (np.abs(got - (value + (0 if residual is None else residual))) <= bound).all(), settings
+
+
+def test_where_memory_runs_out_smaller_tiles_are_tried(device, monkeypatch):
+    a, b = whole(130, 140), whole(140, 150)
+    limit, empty, refused = 2**15, Device.empty, []
+    monkeypatch.setattr("webmm.api.LEAST_MEMORY", 2**12)
+
+    def scarce(self, shape, dtype="float32"):
+        if np.prod(shape) * 4 > limit:
+            refused.append(shape)
+            raise MemoryLimitError("the device is out of memory")
+        return empty(self, shape, dtype)
+
+    monkeypatch.setattr(Device, "empty", scarce)
+    np.testing.assert_array_equal(webmm.matmul(a, b, device=device), a @ b)
+    assert refused
+    limit = 16
+    with pytest.raises(MemoryLimitError):
+        webmm.matmul(a, b, device=device)
+
+
+def test_out(device):
+    a, b = whole(20, 30), whole(30, 40)
+    out = np.zeros((40, 20), np.float32).T
+    assert webmm.matmul(a, b, out=out, device=device, progress=lambda *step: step) is not None
+    np.testing.assert_array_equal(out, a @ b)
+    half = np.zeros((20, 40), np.float16)
+    webmm.matmul(a, b, out=half, device=device)
+    np.testing.assert_array_equal(half, a @ b)
+    with pytest.raises(
+        ProblemError, match=r"out is float32 of shape \(2, 2\); the result is float32 of shape \(20, 40\)"
+    ):
+        webmm.matmul(a, b, out=np.zeros((2, 2), np.float32), device=device)
+    with pytest.raises(ProblemError, match="float64 is not supported"):
+        webmm.matmul(a, b, out=np.zeros((20, 40)), device=device)
+    with pytest.raises(ProblemError, match="gemm"):
+        webmm.matmul(device.array(a), b, out=half)
+
+
+def test_bad_input_of_a_stream(small):
+    a = whole(300, 300)
+    with pytest.raises(ProblemError, match="out overlaps an operand"):
+        webmm.matmul(a, a, out=a, device=small)
+    with pytest.raises(ProblemError, match="bias has shape"):
+        webmm.matmul(a, a, bias=whole(7), device=small)
+    with pytest.raises(ProblemError, match="residual has shape"):
+        webmm.matmul(a, a, residual=whole(7), device=small)
+    with pytest.raises(ProblemError, match="inner sizes 300 and 7 differ"):
+        webmm.matmul(a, whole(7, 300), device=small)
+    with pytest.raises(UnsupportedError):
+        small.array(a)
+    np.testing.assert_array_equal(
+        webmm.matmul(a[:, :0], a[:0], bias=a[0], activation="relu", device=small), np.maximum(a[0], 0) + a * 0
+    )
+
+
+def test_tiles_cover_everything_once_within_memory():
+    for sizes, memory, largest in itertools.product(
+        [(5, 7, 9), (1000, 1000, 1000), (1, 1, 10**6), (10**6, 3, 50), (129, 70_000, 65)],
+        [2**12, 2**20],
+        [2**11, 2**30],
+    ):
+        rows, columns, inner = shape = tile_shape(*sizes, 4, 4, memory, largest)
+        assert rows * columns * 12 <= memory * 3 // 4
+        assert (rows + columns) * inner * 8 <= memory // 4
+        assert max(rows * columns, rows * inner, columns * inner) * 4 <= largest
+        if np.prod([-(-size // step) for size, step in zip(sizes, shape, strict=True)]) > 5000:
+            continue
+        found = tiles((2, 3), sizes, shape, 2)
+        work = sum(
+            np.prod([s.stop - s.start for s in (*tile.batch, tile.rows, tile.columns, tile.inner)]) for tile in found
+        )
+        assert work == 6 * np.prod(sizes)
+        assert len({str(tile) for tile in found}) == len(found)
+
+
+def test_large_tiles_have_high_intensity():
+    # 32768³ in 2 GiB: few passes over A and B.
+    rows, columns, inner = tile_shape(32768, 32768, 32768, 4, 4, 2**31, 2**31 - 4)
+    assert min(rows, columns) >= 8192
+    assert inner >= 256
