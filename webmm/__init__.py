@@ -6,6 +6,8 @@ from webmm.device import Device
 from webmm.errors import WebmmError
 from webmm.problem import Problem
 from webmm.profiling import Profile, profile
+from webmm.quantization import dequantize, quantize
+from webmm.quantized import qmatmul
 from webmm.render import Shader, render
 
 __version__ = "0.1.0"
@@ -16,9 +18,12 @@ __all__ = [
     "Profile",
     "Shader",
     "WebmmError",
+    "dequantize",
     "gemm",
     "matmul",
     "matmul_async",
     "profile",
+    "qmatmul",
+    "quantize",
     "render",
 ]

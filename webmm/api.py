@@ -85,7 +85,7 @@ class _Settings:
 
 
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings) -> Array:
-    with _Temporaries(device, "matmul") as temporary:
+    with Temporaries(device, "matmul") as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = _result_shape(left, right)
         out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.dtype
@@ -162,7 +162,7 @@ def _in_tiles(
         activation = settings.activation if last else ""
         _multiply(temporary, x, y, z, _Epilogue(settings.alpha, beta, added, kind, activation), settings.tune)
 
-    with _Temporaries(device, "matmul") as temporary:
+    with Temporaries(device, "matmul") as temporary:
         stream(
             device,
             multiply,
@@ -189,7 +189,7 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
     shape = _result_shape(a, b)
     if broadcast_shape(shape, c.shape) != c.shape:
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
-    with _Temporaries(c.device, "gemm") as temporary:
+    with Temporaries(c.device, "gemm") as temporary:
         _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, "", ""), c.device.settings.tune)
     return c
 
@@ -208,7 +208,7 @@ class _Epilogue:
     activation: str
 
 
-class _Temporaries:
+class Temporaries:
     """Operands brought to the device for one call, and freed when it is over."""
 
     def __init__(self, device: Device, call: str) -> None:
@@ -217,7 +217,7 @@ class _Temporaries:
         self._span = device.span(call, "call")
         self._sum: Array | None = None
 
-    def __enter__(self) -> _Temporaries:
+    def __enter__(self) -> Temporaries:
         self._span.__enter__()
         return self
 
@@ -301,7 +301,7 @@ def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
     c.device.assign(c, residual)
 
 
-def _multiply(temporary: _Temporaries, a: Array, b: Array, c: Array, epilogue: _Epilogue, tune: Tune) -> None:
+def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _Epilogue, tune: Tune) -> None:
     """Queue c ← activation(alpha·a @ b + bias) + beta·c for arrays of at least two axes."""
     if not c.size:
         return

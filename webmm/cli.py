@@ -18,6 +18,7 @@ WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
 ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
 DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
+OP_DTYPE = click.option("--dtype", help="Storage type: float32 or float16; uint8 or int8 of quantized.")
 
 
 class Commands(click.Group):
@@ -72,7 +73,7 @@ def info(as_json: bool, adapter: str | None) -> None:
 @OP
 @click.option("--sizes", help="Such as 256,1024,333x257x129 (M×N×K). Default: chosen to the device's speed.")
 @click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
-@DTYPE
+@OP_DTYPE
 @ADAPTER
 @click.option("--budget", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds in all.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
@@ -82,7 +83,7 @@ def bench(
     op: str,
     sizes: str | None,
     kernels: str | None,
-    dtype: str,
+    dtype: str | None,
     adapter: str | None,
     budget: float,
     json_file: Path | None,
@@ -98,6 +99,7 @@ def bench(
     if plot_file and op != "gemm":
         raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
     wanted = parse_sizes(sizes, op) if sizes else None
+    dtype = dtype or op_of(op).dtypes[0]
     results, ceiling = report.run_bench(adapter, op_of(op), parse_kernels(kernels, op), wanted, dtype, budget)
     if json_file:
         records.save(json_file, records.to_json(results))
@@ -161,17 +163,24 @@ def _setting(text: str) -> tuple[str, str]:
 @click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
 @click.option("--size", "shape", default="1024", show_default=True, help="Specialise for N or MxNxK.")
 @LAYOUT
-@DTYPE
+@OP_DTYPE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with bindings, workgroup size, grid rule and limits.")
 def shader(
-    kernel: str, op: str, settings: tuple[str, ...], dialect: str, shape: str, layout: str, dtype: str, as_json: bool
+    kernel: str,
+    op: str,
+    settings: tuple[str, ...],
+    dialect: str,
+    shape: str,
+    layout: str,
+    dtype: str | None,
+    as_json: bool,
 ) -> None:
     """Print exactly the WGSL that runs, ready for another WebGPU program."""
     from webmm.kernels import configure
     from webmm.ops import op_of
     from webmm.render import render
 
-    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype, layout)
+    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0], layout)
     rendered = render(configure(kernel, dict(map(_setting, settings)), op), problem, dialect)  # type: ignore[arg-type]
     click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
 

@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypedDict
 
-from webmm.dtypes import F32, FLOATS, DType, dtype_of
+from webmm.dtypes import F32, FLOATS, I8, I32, U8, DType, dtype_of
 from webmm.epilogues import activation_name
 from webmm.errors import ConfigError, ProblemError
 
 BIASES = ("", "row", "column", "matrix")
+BYTES = (I8, U8)
 ALIGNMENT = 256  # bytes at whose multiples a binding may start on every device
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -110,8 +111,12 @@ class Operand:
 
     def vectorizable(self, rows: int, columns: int) -> bool:
         """Tell whether four neighbours along the contiguous axis can always be read as one vec4."""
+        return self.aligned(rows, columns, 4)
+
+    def aligned(self, rows: int, columns: int, elements: int) -> bool:
+        """Tell whether what runs along the contiguous axis starts at, and is as long as, multiples of `elements`."""
         inner = rows if self.transposed else columns
-        return not any(length % 4 for length in (inner, self.ld, self.batch_stride, self.offset))
+        return not any(length % elements for length in (inner, self.ld, self.batch_stride, self.offset))
 
 
 @dataclass(frozen=True)
@@ -145,9 +150,7 @@ class Gemm(Problem):
             if dtype not in FLOATS:
                 names = ", ".join(x.name for x in FLOATS)
                 raise ProblemError(f"dtype {dtype.name} is not supported by products of floats; cast to one of {names}")
-        for name in ("m", "n", "k", "batch"):
-            if getattr(self, name) < 1:
-                raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
+        _check_sizes(self, "m", "n", "k", "batch")
         if self.bias not in BIASES:
             raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
         if self.bias == "matrix" and self.batch != 1:
@@ -250,3 +253,96 @@ def transposes(layout: str) -> Transposes:
     if layout not in LAYOUTS:
         raise ConfigError(f"unknown layout {layout!r}; choose from {', '.join(LAYOUTS)}")
     return {"transpose_a": layout[0] == "t", "transpose_b": layout[1] == "t"}
+
+
+@dataclass(frozen=True)
+class Quantized(Problem):
+    """C ← the product of 8-bit integers, (m, k) and (k, n), with zero points; `webmm.quantization` says what it means.
+
+    `out_dtype` is int8 or uint8 (requantised), int32 (the sums), or float32 (dequantised). C is dense and row-major.
+    Zero points are numbers, or None for one per row of A (per column of B). The multiplier is (mantissa, shift) in
+    fixed point for an 8-bit result, (bits of a float32, 0) for float32, the same for all elements; or it has a part for
+    each row (`scaled_rows`), each column (`scaled_columns`), or both. What differs by row lies in `row_terms`, and what
+    differs by column in `column_terms`, four int32 each: zero point, mantissa, shift, and the bias of a column.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_dtype: DType
+    b_dtype: DType
+    out_dtype: DType
+    a: Operand
+    b: Operand
+    zero_a: int | None = 0
+    zero_b: int | None = 0
+    zero_c: int = 0
+    multiplier: tuple[int, int] = (0, 0)
+    scaled_rows: bool = False
+    scaled_columns: bool = False
+    bias: bool = False
+
+    op: ClassVar[str] = "quantized"
+    batch: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
+            if dtype not in BYTES:
+                raise ProblemError(f"{name} is {dtype.name}; quantised operands are uint8 or int8: webmm.quantize(x)")
+        if self.out_dtype not in (*BYTES, I32, F32):
+            raise ProblemError(f"out_dtype {self.out_dtype.name} is none of int8, uint8, int32 and float32")
+        _check_sizes(self, "m", "n", "k")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The type of A."""
+        return self.a_dtype
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The sizes (m, n, k, 1)."""
+        return self.m, self.n, self.k, 1
+
+    @property
+    def by_row(self) -> bool:
+        """Whether anything differs by row."""
+        return self.zero_a is None or self.scaled_rows
+
+    @property
+    def by_column(self) -> bool:
+        """Whether anything differs by column."""
+        return self.zero_b is None or self.scaled_columns or self.bias
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return A, B and C, and what differs by row and by column, if anything does."""
+        return (
+            Extent("a", self.a_dtype, self.a.end(self.m, self.k, 1), start=self.a.offset),
+            Extent("b", self.b_dtype, self.b.end(self.k, self.n, 1), start=self.b.offset),
+            Extent("c", self.out_dtype, self.m * self.n, written=True),
+            *([Extent("row_terms", I32, 4 * self.m)] if self.by_row else []),
+            *([Extent("column_terms", I32, 4 * self.n)] if self.by_column else []),
+        )
+
+    def within(self, firsts: tuple[int, ...]) -> Quantized:
+        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        a, b = (replace(x, offset=x.offset - first) for x, first in zip((self.a, self.b), firsts, strict=False))
+        return replace(self, a=a, b=b)
+
+    @property
+    def flops(self) -> int:
+        """Integer operations: a multiplication and an addition each."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least: each operand read once, the result written once."""
+        return self.m * self.k + self.k * self.n + self.m * self.n * self.out_dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+def _check_sizes(problem: Problem, *names: str) -> None:
+    for name in names:
+        if getattr(problem, name) < 1:
+            raise ProblemError(f"{name} must be at least 1, not {getattr(problem, name)}")

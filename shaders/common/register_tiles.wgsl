@@ -163,11 +163,11 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {% endfor %}
 {% endmacro %}
 
-{% macro fragment(name, element, direct) %}
+{% macro fragment(name, element, direct, vector="vec4f") %}
 {% if direct %}
             let {{ name }} = {{ element }};
 {% else %}
-            let {{ name }} = vec4f({{ element }}[0], {{ element }}[1], {{ element }}[2], {{ element }}[3]);
+            let {{ name }} = {{ vector }}({{ element }}[0], {{ element }}[1], {{ element }}[2], {{ element }}[3]);
 {% endif %}
 {% endmacro %}
 
@@ -196,11 +196,13 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {% endfor %}
 {% endmacro %}
 
-{#
-  acc += A tile · B tile, the tiles that start at k0 along k. UNROLL steps are written out: engines guard loops, which
-  keeps drivers from unrolling them.
-#}
+{# acc += A tile · B tile, the tiles that start at k0 along k. #}
 {% macro multiply(buffer=0, k0="k0") %}
+{{ unrolled(step, buffer, k0) }}
+{% endmacro %}
+
+{# `step` for every kk. UNROLL are written out: engines guard loops, which keeps drivers from unrolling them. #}
+{% macro unrolled(step, buffer=0, k0="k0") %}
 {% if kernel.unroll == kernel.bk %}
 {% for kk in range(kernel.bk) %}
         { // kk = {{ kk }}

@@ -21,6 +21,9 @@ from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.kernels.quantized.base import QuantizedKernel
+from webmm.kernels.quantized.packed import Packed
+from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.kernels.reduce.base import ReduceKernel
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
@@ -45,6 +48,7 @@ LADDER: tuple[type[GemmKernel], ...] = (
     CpuTexture,
 )
 KERNELS: dict[str, type[GemmKernel]] = {kernel.name: kernel for kernel in LADDER}
+QUANTIZED: tuple[type[QuantizedKernel], ...] = (Unpacked, Packed)
 REDUCTIONS: tuple[type[ReduceKernel], ...] = (
     Serial,
     PerRow,
@@ -58,6 +62,7 @@ REDUCTIONS: tuple[type[ReduceKernel], ...] = (
 )
 STAGES: dict[str, Mapping[str, type[Kernel[Any]]]] = {  # of every op, by name
     "gemm": KERNELS,
+    "quantized": {kernel.name: kernel for kernel in QUANTIZED},
     "reduce": {kernel.name: kernel for kernel in REDUCTIONS},
 }
 

@@ -7,9 +7,10 @@ from typing import Any
 from webmm.errors import ConfigError
 from webmm.ops.base import Op
 from webmm.ops.gemm import GemmOp
+from webmm.ops.quantized import QuantizedOp
 from webmm.ops.reduce import ReduceOp
 
-OPS: dict[str, Op[Any]] = {op.name: op for op in (GemmOp(), ReduceOp())}
+OPS: dict[str, Op[Any]] = {op.name: op for op in (GemmOp(), QuantizedOp(), ReduceOp())}
 
 
 def op_of(name: str) -> Op[Any]:

@@ -53,6 +53,7 @@ class Op(ABC, Generic[P]):
     name: ClassVar[str]
     shape: ClassVar[str] = "N nor MxNxK"  # how a size is written
     unit: ClassVar[str] = "GFLOP/s"
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16")  # the first is meant where none is named
 
     @property
     def stages(self) -> list[type[Kernel[Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Binding, Kernel, Params, ceil_div
 from webmm.params import F32, U32
@@ -51,6 +51,22 @@ class GemmParams:
         )
 
 
+class Matrices(Protocol):
+    """A problem whose result is a batch of (m, n) matrices."""
+
+    @property
+    def m(self) -> int:
+        """Rows."""
+
+    @property
+    def n(self) -> int:
+        """Columns."""
+
+    @property
+    def batch(self) -> int:
+        """Matrices."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """How many workgroups cover C: tiles of (tile_m, tile_n), or runs of `elements` of the flattened C.
@@ -64,13 +80,13 @@ class Grid:
     elements: int = 0
     at_most: int = 0
 
-    def tiles(self, problem: Gemm) -> int:
+    def tiles(self, problem: Matrices) -> int:
         """Return the number of tiles of one matrix of the batch."""
         if self.elements:
             return ceil_div(problem.m * problem.n, self.elements)
         return ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
 
-    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
+    def dispatch(self, problem: Matrices) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z), folded so that none exceeds 65,535."""
         count = self.tiles(problem)
         if self.at_most:

@@ -1,0 +1,225 @@
+{#
+  Tiles of 8-bit integers in workgroup memory, four neighbours along k to a word. The layout of invocations, fragments and
+  tiles is that of register_tiles.wgsl, with words in place of floats: BK counts words, k-major, so that a fragment is
+  four words, of four rows of A or four columns of B.
+
+  Where storage runs along k, 16 bytes of one row are four words, which go to four rows of the tile (an array of u32 by
+  fours, since lanes that fill components of one vec4 would race). Where it runs across k, four words of four neighbours
+  in k are transposed, 4 × 4 bytes in registers, to a vec4 that goes in whole ("across").
+#}
+{% import "common/register_tiles.wgsl" as tiles with context %}
+
+{% set operands = [
+  {"x": "a", "at": "row", "tile": "BM", "lines": kernel.bm, "size": "m", "edge": s.edge_m, "align": s.align_a,
+   "across": s.trans_a, "flip": s.flip_a, "sums": s.zero_b, "loads": kernel.a_loads},
+  {"x": "b", "at": "col", "tile": "BN", "lines": kernel.bn, "size": "n", "edge": s.edge_n, "align": s.align_b,
+   "across": not s.trans_b, "flip": s.flip_b, "sums": s.zero_a, "loads": kernel.b_loads},
+] %}
+
+{% macro declarations() %}
+const WX = BN / TN; // invocations along N
+const WY = BM / TM; // invocations along M
+
+{% for o in operands %}
+var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4u" if o.across else "array<u32, 4>" }}, {{ o.tile }} / 4u>, BK>; // [word][{{ o.at }}/4]
+{% endfor %}
+{% for o in operands if o.sums %}
+var<workgroup> {{ o.x }}_sums: array<i32, {{ o.tile }}>; // of the tile's bytes, along all of k
+{% endfor %}
+
+{% if s.trans_a or not s.trans_b %}
+// 4 × 4 bytes: four rows in, four columns out
+fn transposed(row0: u32, row1: u32, row2: u32, row3: u32) -> vec4u {
+    let even01 = (row0 & 0x00ff00ffu) | ((row1 & 0x00ff00ffu) << 8u);
+    let even23 = (row2 & 0x00ff00ffu) | ((row3 & 0x00ff00ffu) << 8u);
+    let odd01 = ((row0 >> 8u) & 0x00ff00ffu) | (row1 & 0xff00ff00u);
+    let odd23 = ((row2 >> 8u) & 0x00ff00ffu) | (row3 & 0xff00ff00u);
+    return vec4u(
+        (even01 & 0xffffu) | (even23 << 16u),
+        (odd01 & 0xffffu) | (odd23 << 16u),
+        (even01 >> 16u) | (even23 & 0xffff0000u),
+        (odd01 >> 16u) | (odd23 & 0xffff0000u)
+    );
+}
+
+{% endif %}
+{% if s.edge_k %}
+// Which bytes of a word that starts at k lie before the end
+fn within(k: u32) -> u32 {
+    let bytes = max(params.k, k) - k;
+    return select((1u << (bytes % 4u * 8u)) - 1u, 0xffffffffu, bytes >= 4u);
+}
+
+{% endif %}
+{% for o in operands %}
+{{ load4(o) }}
+{% endfor %}
+{% endmacro %}
+
+{# Four bytes from byte `i` on, as the kernel multiplies them. #}
+{% macro word(o, i) -%}
+{{ "word_of_%s(%s)" % (o.x, i) if o.align == 1 else "%s[(%s) / 4u]" % (o.x, i) }}{{ " ^ 0x80808080u" if o.flip }}
+{%- endmacro %}
+
+{# Four words of the tile, from byte i of storage on. #}
+{% macro load4(o) %}
+{% set line = (o.at ~ "..+3") if o.across else o.at %}
+{% set inner = "k..+3" if o.across else "k..+15" %}
+{% if o.align == 1 %}
+// Four bytes of {{ o.x.upper() }}, from byte i on, wherever that is
+fn word_of_{{ o.x }}(i: u32) -> u32 {
+    let shift = i % 4u * 8u;
+    // Shifted by 32, the second word would come in whole: it is, by 31 and 1, nothing.
+    return ({{ o.x }}[i / 4u] >> shift) | ({{ o.x }}[i / 4u + 1u] << (31u - shift) << 1u);
+}
+
+{% endif %}
+// {{ "A[%s, %s]" % (line, inner) if o.x == "a" else "B[%s, %s]" % (inner, line) }}, from byte i on{% if o.across %}, transposed{% endif %}{% if s.edge_k %}; zero beyond k{% endif %}
+
+fn load_{{ o.x }}4(i: u32, k: u32) -> vec4u {
+{% if o.across %}
+{% for j in range(4) %}
+{% set value = word(o, "i + %du * params.ld%s" % (j, o.x) if j else "i") %}
+{% if s.edge_k %}
+    let row{{ j }} = select(0u, {{ value }}, k{{ " + %du" % j if j }} < params.k);
+{% else %}
+    let row{{ j }} = {{ value }};
+{% endif %}
+{% endfor %}
+    return transposed(row0, row1, row2, row3);
+{% elif o.align == 16 %}
+{% if s.edge_k %}
+    if (k >= params.k) {
+        return vec4u();
+    }
+{% endif %}
+    return {{ o.x }}[i / 16u]{{ " ^ vec4u(0x80808080u)" if o.flip }};
+{% else %}
+    return vec4u(
+{% for j in range(4) %}
+        {{ "(%s)%s" % (word(o, "i + %du" % (4 * j) if j else "i"), (" & within(k + %du)" % (4 * j)) if s.edge_k else "") }},
+{% endfor %}
+    );
+{% endif %}
+}
+
+{% endmacro %}
+
+{#
+  Which four words this lane moves: their place in the tile, and where they start in storage. A row or column beyond the
+  edge is read from the last one: nothing that comes of it is stored.
+#}
+{% macro positions() %}
+{% for o in operands %}
+{% for i in range(o.loads) %}
+{% set line = "%s_%s%d" % (o.x, o.at, i) %}
+    let {{ o.x }}_at{{ i }} = lane + {{ i * kernel.invocations }}u;
+{% if o.across %}
+    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / ({{ o.tile }} / 4u);
+    let {{ line }} = {{ o.x }}_at{{ i }} % ({{ o.tile }} / 4u) * 4u;
+{% else %}
+    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} % (BK / 4u) * 4u;
+    let {{ line }} = {{ o.x }}_at{{ i }} / (BK / 4u);
+{% endif %}
+{% set stored = "min(%s0 + %s, params.%s - 1u)" % (o.at, line, o.size) if o.edge else "(%s0 + %s)" % (o.at, line) %}
+{% set start = ("%s_kk%d * 4u * params.ld%s + %s" if o.across else "%s_kk%d * 4u + params.ld%s * %s") % (o.x, i, o.x, stored) %}
+    let {{ o.x }}_start{{ i }} = params.{{ o.x }}_offset + {{ start }};
+    var {{ o.x }}_next{{ i }}: vec4u;
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{% macro accumulators() %}
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+    var acc_{{ r }}_{{ j }} = vec4i();
+{% endfor %}
+{% endfor %}
+{% for o in operands if o.sums %}
+{% for i in range(kernel.shares(o.lines)) %}
+    var {{ o.x }}_sum{{ i }} = 0;
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{# storage → registers; k0 counts elements #}
+{% macro fetch(k0) %}
+{% for o in operands %}
+{% for i in range(o.loads) %}
+        {{ o.x }}_next{{ i }} = load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ k0 }}{{ " * params.ld%s" % o.x if o.across }}, {{ k0 }} + {{ o.x }}_kk{{ i }} * 4u);
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{# registers → workgroup memory #}
+{% macro put() %}
+{% for o in operands %}
+{% for i in range(o.loads) %}
+{% set kk, line = "%s_kk%d" % (o.x, i), "%s_%s%d" % (o.x, o.at, i) %}
+{% if o.across %}
+        {{ o.x }}_tile[{{ kk }}][{{ line }} / 4u] = {{ o.x }}_next{{ i }};
+{% else %}
+{% for j in range(4) %}
+        {{ o.x }}_tile[{{ kk }} + {{ j }}u][{{ line }} / 4u][{{ line }} % 4u] = {{ o.x }}_next{{ i }}[{{ j }}];
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{# `{{ caller(o, i, at) }}` for each line of the tiles whose sum this lane keeps, the i-th of its own. #}
+{% macro each_sum() %}
+{% for o in operands if o.sums %}
+{% for i in range(kernel.shares(o.lines)) %}
+{% set at = "lane + %du" % (i * kernel.invocations) if i else "lane" %}
+{% if (i + 1) * kernel.invocations > o.lines %}
+        if ({{ at }} < {{ o.tile }}) {
+{{ caller(o, i, at) }}
+        }
+{% else %}
+{{ caller(o, i, at) }}
+{% endif %}
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{% macro multiply() %}
+{% call(o, i, at) each_sum() %}
+        for (var kk = 0u; kk < BK; kk++) {
+            {{ o.x }}_sum{{ i }} += dot4({{ o.x }}_tile[kk][({{ at }}) / 4u][({{ at }}) % 4u], 0x01010101u);
+        }
+{% endcall %}
+{{ tiles.unrolled(step) }}
+{% endmacro %}
+
+{% macro step(kk, buffer, k0) %}
+{% for i in range(kernel.tm // 4) %}
+{{ tiles.fragment("a_reg%d" % i, "a_tile[%s][ly + %du * WY]" % (kk, i), operands[0].across, "vec4u") }}
+{%- endfor %}
+{% for j in range(kernel.tn // 4) %}
+{{ tiles.fragment("b_reg%d" % j, "b_tile[%s][lx + %du * WX]" % (kk, j), operands[1].across, "vec4u") }}
+{%- endfor %}
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+            acc_{{ r }}_{{ j }} += dots(a_reg{{ r // 4 }}.{{ "xyzw"[r % 4] }}, b_reg{{ j }});
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{# The lanes' sums → workgroup memory, where the whole tile finds them. #}
+{% macro share_sums() %}
+{% if s.zero_a or s.zero_b %}
+{% call(o, i, at) each_sum() %}
+        {{ o.x }}_sums[{{ at }}] = {{ o.x }}_sum{{ i }};
+{% endcall %}
+    workgroupBarrier(); // the sums are complete before anyone reads them
+{% endif %}
+{% endmacro %}
+
+{% macro store() %}
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+    store_tile4(row0, col0, (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, (lx + {{ j }}u * WX) * 4u, acc_{{ r }}_{{ j }});
+{% endfor %}
+{% endfor %}
+{% endmacro %}

@@ -1,0 +1,189 @@
+{#
+  From the 32-bit sums of a product of 8-bit integers to the elements of C: bias, requantisation or dequantisation, and
+  the store. webmm/quantization.py says what is computed; this says it once more without 64-bit integers.
+#}
+
+{# A component of what differs by column, for four neighbours. #}
+{% macro of_columns(component) -%}
+vec4i({% for j in range(4) %}column_terms[{{ "col" if not j else "col + %du" % j if s.vec_c else "min(col + %du, params.n - 1u)" % j }}].{{ component }}{{ ", " if j < 3 }}{% endfor %})
+{%- endmacro %}
+
+{# The zero points, moved along with u8 that is taken as i8. #}
+{% macro zero_of_a(flip=false) -%}
+{{ "row_terms[row].x" if s.zero_a == "each" else "params.zero_a" }}{{ " - 128" if flip }}
+{%- endmacro %}
+
+{% macro zeros_of_b(flip=false) -%}
+{{ of_columns("x") if s.zero_b == "each" else "vec4i(params.zero_b)" }}{{ " - 128" if flip }}
+{%- endmacro %}
+
+{% macro leave_outside() %}
+{% set outside = (["row >= params.m"] if s.edge_m else []) + (["col >= params.n"] if s.edge_n else []) %}
+{% if outside %}
+    if ({{ outside | join(" || ") }}) {
+        return;
+    }
+{% endif %}
+{% endmacro %}
+
+{% macro store_c4() %}
+{% if s.requantised %}
+{{ fixed_point() }}
+{% endif %}
+{% if s.requantised and not s.vec_c %}
+// C[row, col] ← value; its word is shared with neighbours, which other invocations may be writing.
+fn store_byte(row: u32, col: u32, value: i32) {
+    let i = row * params.n + col;
+    let shift = i % 4u * 8u;
+    atomicAnd(&c[i / 4u], ~(0xffu << shift));
+    atomicOr(&c[i / 4u], (u32(value) & 0xffu) << shift);
+}
+
+{% endif %}
+// C[row, col..col+3] ← sums, {{ {"i32": "plus the bias", "f32": "dequantised"}.get(s.out, "requantised") }}
+fn store_c4(row: u32, col: u32, sums: vec4i) {
+{% if s.bias %}
+    let total = sums + {{ of_columns("w") }};
+{% else %}
+    let total = sums;
+{% endif %}
+{% if s.requantised %}
+{{ requantise() }}
+{% if s.vec_c %}
+    let bytes = bitcast<vec4u>(value) & vec4u(0xffu);
+    c[(row * params.n + col) / 4u] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
+{% endif %}
+{% elif s.out == "f32" %}
+{{ dequantise() }}
+{% else %}
+    let value = total;
+{% endif %}
+{% if s.vec_c and not s.requantised %}
+    c[(row * params.n + col) / 4u] = value;
+{% elif not s.vec_c %}
+{% for j in range(4) %}
+{% set store = "store_byte(row, col + %du, value[%d]);" % (j, j) if s.requantised else "c[row * params.n + col + %du] = value[%d];" % (j, j) %}
+{% if j %}
+    if (col + {{ j }}u < params.n) {
+        {{ store }}
+    }
+{% else %}
+    {{ store }}
+{% endif %}
+{% endfor %}
+{% endif %}
+}
+{% endmacro %}
+
+{% macro dequantise() %}
+{% set row = "bitcast<f32>(row_terms[row].y)" %}
+{% set column = "bitcast<vec4f>(%s)" % of_columns("y") %}
+{% if s.scaled_rows and s.scaled_columns %}
+    let value = vec4f(total) * ({{ row }} * {{ column }});
+{% elif s.scaled_rows %}
+    let value = vec4f(total) * {{ row }};
+{% elif s.scaled_columns %}
+    let value = vec4f(total) * {{ column }};
+{% else %}
+    let value = vec4f(total) * bitcast<f32>(params.multiplier.x);
+{% endif %}
+{% endmacro %}
+
+{% macro requantise() %}
+{% if s.scaled_rows and s.scaled_columns %}
+    let multiplier = fixed_product(row_terms[row].yz, {{ of_columns("y") }}, {{ of_columns("z") }});
+{% elif s.scaled_rows %}
+    let multiplier = Fixed(vec4u(u32(row_terms[row].y)), vec4i(row_terms[row].z));
+{% elif s.scaled_columns %}
+    let multiplier = Fixed(bitcast<vec4u>({{ of_columns("y") }}), {{ of_columns("z") }});
+{% else %}
+    let multiplier = Fixed(vec4u(u32(params.multiplier.x)), vec4i(params.multiplier.y));
+{% endif %}
+    // Saturated before zero_c is added, so that nothing overflows.
+    let value = clamp(
+        scaled(total, multiplier),
+        vec4i({{ s.limits[0] }} - params.zero_c),
+        vec4i({{ s.limits[1] }} - params.zero_c)
+    ) + params.zero_c;
+{% endmacro %}
+
+{% macro fixed_point() %}
+// Numbers mantissa·2^-shift
+struct Fixed {
+    mantissa: vec4u, // of 31 bits
+    shift: vec4i, // from 1 to 62
+}
+
+// Integers of 64 bits
+struct Wide {
+    high: vec4u,
+    low: vec4u,
+}
+
+fn product(x: vec4u, y: vec4u) -> Wide {
+    let x0 = x & vec4u(0xffffu);
+    let x1 = x >> vec4u(16u);
+    let y0 = y & vec4u(0xffffu);
+    let y1 = y >> vec4u(16u);
+    let middle = x1 * y0 + ((x0 * y0) >> vec4u(16u)); // no sum here exceeds 32 bits
+    let other = x0 * y1 + (middle & vec4u(0xffffu));
+    return Wide(x1 * y1 + (middle >> vec4u(16u)) + (other >> vec4u(16u)), x * y);
+}
+
+// floor(x·y + 1/2), saturated to 32 bits
+fn scaled(x: vec4i, y: Fixed) -> vec4i {
+    let wide = product(bitcast<vec4u>(x), y.mantissa);
+    // As an unsigned factor a negative x is 2³² too large.
+    var high = wide.high - select(vec4u(), y.mantissa, x < vec4i());
+    let places = bitcast<vec4u>(y.shift);
+    let beyond = places > vec4u(32u); // half of the last place lies in the high word
+    let half = vec4u(1u) << ((places - 1u) & vec4u(31u));
+    let low = wide.low + select(half, vec4u(), beyond);
+    high += select(select(vec4u(), vec4u(1u), low < wide.low), half, beyond);
+    let top = bitcast<vec4i>(high);
+    // By 32 places and more, nothing but the high word is left; a shift by 32 would be one by 0.
+    let far = top >> ((places - 32u) & vec4u(31u));
+    let near = bitcast<vec4i>((high << ((32u - places) & vec4u(31u))) | (low >> (places & vec4u(31u))));
+    let sign = top >> vec4u(31u);
+    let fits = (top >> ((places - 1u) & vec4u(31u))) == sign;
+    return select(select(sign ^ vec4i(0x7fffffff), near, fits), far, places >= vec4u(32u));
+}
+{% if s.scaled_rows and s.scaled_columns %}
+
+// The multipliers of four elements: the row's mantissa and shift times the columns', rounded to 31 bits, halves up.
+fn fixed_product(row: vec2i, mantissas: vec4i, shifts: vec4i) -> Fixed {
+    let wide = product(vec4u(u32(row.x)), bitcast<vec4u>(mantissas));
+    let large = wide.high >= vec4u(0x20000000u); // 62 bits, else 61
+    let low = wide.low + select(vec4u(0x20000000u), vec4u(0x40000000u), large);
+    let high = wide.high + select(vec4u(), vec4u(1u), low < wide.low);
+    let rounded = select((high << vec4u(2u)) | (low >> vec4u(30u)), (high << vec4u(1u)) | (low >> vec4u(31u)), large);
+    let carried = rounded == vec4u(0x80000000u);
+    let shift = row.y + shifts - select(vec4i(30), vec4i(31), large) - select(vec4i(), vec4i(1), carried);
+    // What is smaller than 2^-32 makes any sum 0, what exceeds 2^30 makes any but 0 overflow.
+    let mantissa = select(rounded, rounded / 2u, carried);
+    let clamped = select(select(mantissa, vec4u(), shift > vec4i(62)), vec4u(0x7fffffffu), shift < vec4i(1));
+    return Fixed(clamped, clamp(shift, vec4i(1), vec4i(62)));
+}
+{% endif %}
+{% endmacro %}
+
+{% macro dot4() %}
+{% if kernel.dot == "builtin" %}
+// Needs the language feature packed_4x8_integer_dot_product; dot=emulated does not.
+fn dot4(x: u32, y: u32) -> i32 {
+    return {{ "dot4I8Packed(x, y)" if s.signed else "i32(dot4U8Packed(x, y))" }};
+}
+{% else %}
+fn bytes(x: u32) -> vec4i {
+{% if s.signed %}
+    return bitcast<vec4i>(vec4u(x) << vec4u(24u, 16u, 8u, 0u)) >> vec4u(24u);
+{% else %}
+    return bitcast<vec4i>((vec4u(x) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(0xffu));
+{% endif %}
+}
+
+fn dot4(x: u32, y: u32) -> i32 {
+    return dot(bytes(x), bytes(y));
+}
+{% endif %}
+{% endmacro %}

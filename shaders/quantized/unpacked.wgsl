@@ -1,0 +1,45 @@
+// unpacked: C = a product of 8-bit integers, four neighbours of C per invocation, byte by byte.
+//
+// Storage: A (m, k), B (k, n), bytes, four to a u32, each with its own row length; C (m, n), dense. Sums in i32.
+// The plain statement of what is computed: Σ (A - zero_a)·(B - zero_b), then bias and requantisation.
+// Shapes: any. Workgroup memory: none.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/quantized.wgsl" as quantized with context %}
+{% include "common/header.wgsl" %}
+
+{% for x, signed in (("a", s.signed_a), ("b", s.signed_b)) %}
+fn byte_of_{{ x }}(i: u32) -> i32 {
+    let shift = i % 4u * 8u;
+{% if signed %}
+    return bitcast<i32>({{ x }}[i / 4u] << (24u - shift)) >> 24u; // which brings its sign along
+{% else %}
+    return i32(({{ x }}[i / 4u] >> shift) & 0xffu);
+{% endif %}
+}
+
+{% endfor %}
+{{ quantized.store_c4() }}
+@compute @workgroup_size(WX, WY)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_id) local: vec3u,
+) {
+{{ matrix.tile_origin("WY", "(4u * WX)") }}
+    let row = row0 + local.y;
+    let col = col0 + local.x * 4u;
+{{ quantized.leave_outside() }}
+    let zero_a = {{ quantized.zero_of_a() }};
+    let zeros_b = {{ quantized.zeros_of_b() }};
+    var sums = vec4i();
+{% call matrix.k_loop() %}
+        let a_reg = byte_of_a(params.a_offset + {{ "k * params.lda + row" if s.trans_a else "row * params.lda + k" }}) - zero_a;
+        let b_reg = vec4i(
+{% for j in range(4) %}
+            byte_of_b(params.b_offset + {{ "(col + %du) * params.ldb + k" % j if s.trans_b else "k * params.ldb + col + %du" % j }}),
+{% endfor %}
+        ) - zeros_b;
+        sums += a_reg * b_reg;
+{% endcall %}
+    store_c4(row, col, sums);
+}

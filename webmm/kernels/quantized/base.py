@@ -1,0 +1,182 @@
+"""What the kernels of quantised products share: the uniform, and the choices of their templates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from webmm import params
+from webmm.dtypes import F32, I8, I32, U8
+from webmm.kernels.base import LOOP_LIMIT, Binding, Kernel, Params, ceil_div
+from webmm.kernels.gemm.base import LONG_K_STEP, Grid
+from webmm.params import U32, Vec2I
+from webmm.problem import Operand, Quantized
+
+PACKED = 4  # bytes in a word
+WIDE = 16  # and in a vec4 of words
+OUT = {I8: "i8", U8: "u8", I32: "i32", F32: "f32"}
+MIDDLE = 128  # what u8 is moved by where the other operand is i8
+
+
+def _doc(text: str) -> Any:
+    return dataclasses.field(metadata={"doc": text})
+
+
+@dataclass(frozen=True)
+class QuantizedParams:
+    """The uniform of products of 8-bit integers; lengths are in elements, that is in bytes."""
+
+    m: U32 = _doc("rows of A and C")
+    n: U32 = _doc("columns of B and C")
+    k: U32 = _doc("columns of A, rows of B")
+    lda: U32 = _doc("distance between stored rows of A")
+    ldb: U32 = _doc("distance between stored rows of B")
+    a_offset: U32 = _doc("first element of A in its buffer")
+    b_offset: U32 = _doc("first element of B")
+    zero_a: params.I32 = _doc("zero point of A, where it has one for all")
+    zero_b: params.I32 = _doc("zero point of B, likewise")
+    zero_c: params.I32 = _doc("zero point of C")
+    multiplier: Vec2I = _doc("mantissa and shift, where they are the same for all")
+
+    @classmethod
+    def of(cls, p: Quantized) -> QuantizedParams:
+        """Return the uniform for the problem `p`."""
+        zeros = (p.zero_a or 0, p.zero_b or 0, p.zero_c)
+        return cls(p.m, p.n, p.k, p.a.ld, p.b.ld, p.a.offset, p.b.offset, *zeros, p.multiplier)
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
+
+    signed_a: bool
+    signed_b: bool
+    flip_a: bool  # A is u8 and taken as i8, since B is i8: it and its zero points are moved by 128
+    flip_b: bool  # likewise
+    trans_a: bool
+    trans_b: bool
+    align_a: int  # 16, 4 or 1: what the stored rows of A are multiples of, in bytes
+    align_b: int
+    edge_m: bool  # the last tile hangs over the end of C's rows, its columns, or the inner dimension
+    edge_n: bool
+    edge_k: bool
+    long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
+    zero_a: str  # "" for none, "all" for one in the uniform, "each" for one per row
+    zero_b: str
+    out: str  # the element type of C: i8, u8, i32 or f32
+    vec_c: bool  # four neighbours of C are stored at once
+    scaled_rows: bool
+    scaled_columns: bool
+    by_row: bool
+    by_column: bool
+    bias: bool
+
+    @property
+    def f16(self) -> bool:
+        """Nothing is stored as f16."""
+        return False
+
+    @property
+    def signed(self) -> bool:
+        """Whether products are those of i8."""
+        return self.signed_a or self.signed_b
+
+    @property
+    def requantised(self) -> bool:
+        """Whether C is of 8 bits."""
+        return self.out in ("i8", "u8")
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest integer of C."""
+        return (-128, 127) if self.out == "i8" else (0, 255)
+
+
+@dataclass(frozen=True)
+class QuantizedKernel(Kernel[Quantized]):
+    """A way to multiply 8-bit integers. Subclasses add tunable fields and say how large workgroups and tiles are."""
+
+    op = "quantized"
+    params: ClassVar[type[Params]] = QuantizedParams
+    packs: ClassVar[bool] = False  # whether bytes are multiplied by words, and so all as i8 or all as u8
+
+    @property
+    def grid(self) -> Grid:
+        """How workgroups cover C."""
+        return Grid()
+
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return how `dispatch` counts, as data and in words for hosts in other languages."""
+        return self.grid.rule()
+
+    def dispatch(self, problem: Quantized) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z)."""
+        return self.grid.dispatch(problem)
+
+    @property
+    def inner_step(self) -> int:
+        """How far the loop over k advances in one step."""
+        return 1
+
+    def iterations(self, problem: Quantized) -> int:
+        """Return how often the loop over k runs."""
+        step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
+        return ceil_div(problem.k, step)
+
+    def bindings(self, spec: Specialisation) -> Iterator[Binding]:
+        """Yield A, B, C, and what differs by row and by column."""
+        if spec.requantised:
+            c = "u32" if spec.vec_c else "atomic<u32>"
+        else:
+            c = f"vec4<{spec.out}>" if spec.vec_c else spec.out
+        types = {
+            "a": "vec4<u32>" if spec.align_a == WIDE else "u32",
+            "b": "vec4<u32>" if spec.align_b == WIDE else "u32",
+            "c": c,
+            **({"row_terms": "vec4<i32>"} if spec.by_row else {}),
+            **({"column_terms": "vec4<i32>"} if spec.by_column else {}),
+        }
+        for number, (name, element) in enumerate(types.items(), 1):
+            yield Binding(number, name, "storage" if name == "c" else "read-only-storage", f"array<{element}>")
+
+    def specialise(self, problem: Quantized) -> Specialisation:
+        """Return the template choices that fit `problem`."""
+        p, grid = problem, self.grid
+        signed_a, signed_b = p.a_dtype == I8, p.b_dtype == I8
+        flip_a, flip_b = self.packs and signed_b and not signed_a, self.packs and signed_a and not signed_b
+        return Specialisation(
+            signed_a=signed_a,
+            signed_b=signed_b,
+            flip_a=flip_a,
+            flip_b=flip_b,
+            trans_a=p.a.transposed,
+            trans_b=p.b.transposed,
+            align_a=self._alignment(p.a, p.m, p.k, along_k=not p.a.transposed),
+            align_b=self._alignment(p.b, p.k, p.n, along_k=p.b.transposed),
+            edge_m=p.m % grid.tile_m != 0,
+            edge_n=p.n % grid.tile_n != 0,
+            edge_k=p.k % self.inner_step != 0,
+            long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
+            zero_a=_zero(p.zero_a, MIDDLE * flip_a),
+            zero_b=_zero(p.zero_b, MIDDLE * flip_b),
+            out=OUT[p.out_dtype],
+            vec_c=p.n % PACKED == 0,
+            scaled_rows=p.scaled_rows,
+            scaled_columns=p.scaled_columns,
+            by_row=p.by_row,
+            by_column=p.by_column,
+            bias=p.bias,
+        )
+
+    def _alignment(self, operand: Operand, rows: int, columns: int, along_k: bool) -> int:
+        """Return the bytes that are read at once: 16 or 4 where all of them belong together, else 1."""
+        if not self.packs:
+            return 1
+        sizes = (WIDE, PACKED) if along_k else (PACKED,)  # what runs across k is transposed by 4 × 4
+        return next((size for size in sizes if operand.aligned(rows, columns, size)), 1)
+
+
+def _zero(zero: int | None, none: int) -> str:
+    return "each" if zero is None else "" if zero == none else "all"
