@@ -1,10 +1,17 @@
-"""What all tests share: one Hypothesis profile, the same examples every time and everywhere; templates to edit."""
+"""What all tests share: a cache of their own, one Hypothesis profile with the same examples; templates to edit."""
 
+import atexit
 import importlib
+import os
 import shutil
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Records that a user tuned would change what is chosen, and ours are none of theirs.
+os.environ["WEBMM_CACHE_DIR"] = tempfile.mkdtemp(prefix="webmm-tests-")
+atexit.register(shutil.rmtree, os.environ["WEBMM_CACHE_DIR"], ignore_errors=True)
 
 # No deadline: the first run of a shader compiles it, for seconds on a CPU. No database: it would be another input.
 settings.register_profile(

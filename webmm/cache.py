@@ -8,6 +8,7 @@ warning.
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,7 @@ from webmm.records import Record, from_json, to_json
 log = logging.getLogger(__name__)
 
 SHIPPED = Path(__file__).parent / "tuned"
+SELFTEST = "webmm.selftest/1"
 LOCK_TIMEOUT = 30  # seconds
 
 Key = tuple[object, ...]
@@ -131,8 +133,38 @@ def searching(seconds: float) -> Iterator[None]:
         lock.release()
 
 
+def verdicts(driver: str) -> dict[str, str]:
+    """Return what self-tests found on `driver`: what is wrong with each shader, "" where nothing is."""
+    return _verdicts().get(driver, {})
+
+
+def _verdicts() -> dict[str, dict[str, str]]:
+    try:
+        found = json.loads((folder() / "selftest.json").read_text())
+        drivers = found["drivers"] if found["schema"] == SELFTEST else {}
+        return {name: {str(shader): str(verdict) for shader, verdict in of.items()} for name, of in drivers.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}  # they are all found again
+
+
+def keep_verdicts(driver: str, found: dict[str, str]) -> None:
+    """Add to what is known of `driver`; where that cannot be written, it is found again next time."""
+    file = folder() / "selftest.json"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(file.with_suffix(".lock"), timeout=LOCK_TIMEOUT):
+            every = _verdicts()
+            text = json.dumps(
+                {"schema": SELFTEST, "drivers": every | {driver: every.get(driver, {}) | found}}, indent=1
+            )
+            write_atomically(file, lambda out: out.write(text.encode()))
+    except (OSError, ConfigError) as error:
+        log.debug("%s: %s", file, error)
+
+
 def clear() -> int:
-    """Forget the user's tuned records, and return how many there were."""
+    """Forget the user's tuned records and what self-tests found; return how many records there were."""
     count = len(load())
-    path().unlink(missing_ok=True)
+    for file in (path(), folder() / "selftest.json"):
+        file.unlink(missing_ok=True)
     return count

@@ -60,13 +60,15 @@ def choose(problem: Gemm, device: Device, tune: Tune | None = None) -> GemmKerne
     known: GemmKernel | None = device.choices.get((problem, mode))
     if known is not None:
         return known
+    from webmm.selftest import failing
+
     if mode == "auto":
         from webmm.tuner import learn
 
         learn(problem, device)
     reasons: list[str] = []
     for kernel, why in candidates(problem, device, mode).items():
-        reason = kernel.check(problem, device.capabilities)
+        reason = kernel.check(problem, device.capabilities) or failing(kernel, problem, device)
         if reason is None:
             words = f"; ruled out: {'; '.join(reasons)}" if reasons else ""
             log.choice.info("%s %s %s: %s, %s%s", problem, problem.layout, problem.dtype.name, kernel, why, words)
@@ -94,8 +96,13 @@ def run(problem: Gemm, device: Device, *arrays: Array, tune: Tune | None = None)
 
 
 def _lean(problem: Gemm, device: Device) -> GemmKernel:
-    able = (kernel for kernel in candidates(problem, device) if kernel.check(problem, device.capabilities) is None)
-    return next(kernel for kernel in able if not kernel.scratch(problem))  # Naive, if no other
+    from webmm.selftest import failing
+
+    for kernel in candidates(problem, device):
+        reason = kernel.check(problem, device.capabilities) or kernel.scratch(problem)
+        if not reason and not failing(kernel, problem, device):
+            return kernel
+    return Naive()
 
 
 def _portable(problem: Gemm, device: Device) -> list[GemmKernel]:

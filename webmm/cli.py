@@ -51,6 +51,16 @@ def main() -> None:
 
 
 @main.command()
+@ADAPTER
+def selftest(adapter: str | None) -> None:
+    """Multiply small matrices by the kernels that would be chosen, and say whether the driver computes right."""
+    from webmm import report
+
+    for line in report.selftest(adapter):
+        click.echo(line)
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def config(as_json: bool) -> None:
     """Show every setting, its value here, and where that comes from."""

@@ -40,6 +40,13 @@ def _folder(raw: object) -> Path:
     return Path(_text(raw)).expanduser()
 
 
+def _switch(raw: object) -> bool:
+    words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+    if str(raw).lower() not in words:
+        raise ValueError("is on or off")
+    return words[str(raw).lower()]
+
+
 def _seconds(raw: object) -> float:
     try:
         seconds = math.nan if isinstance(raw, bool) else float(raw)  # type: ignore[arg-type]
@@ -81,6 +88,7 @@ class Settings:
         tune_mode, "cached", "off: portable defaults; cached: tuned records; auto: tune what has none"
     )
     tune_budget: float = _setting(_seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
+    selftest: bool = _setting(_switch, True, "whether a shader must prove itself before its first use on a driver")
     log: str = _setting(_topics, "", f"what to show: {', '.join(log.TOPICS)}, or a level ({', '.join(log.LEVELS)})")
     naga: str = _setting(_text, "", "naga-cli for `webmm check`; empty: .tools/bin, then PATH")
 

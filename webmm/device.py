@@ -136,6 +136,7 @@ class Device:
         self._lock = threading.RLock()
         self.choices: dict[tuple[Problem, str], Any] = {}  # for a problem, by tune=; clear it where better is known
         self.learned: set[Any] = set()  # buckets of shapes that were tuned, with or without success
+        self.verdicts: dict[str, str] | None = None  # of webmm.selftest, when they are first needed
         self.compilations = 0
         self.memory = MEMORY[info.kind]  # bytes of it that a product of NumPy arrays takes; larger ones are streamed
         self.profile: Profile | None = None  # who records what this device does, if anybody does

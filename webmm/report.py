@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -23,7 +24,7 @@ from webmm.choose import candidates, choose
 from webmm.debug import Inspection, inspect
 from webmm.device import Device
 from webmm.dtypes import dtype_of
-from webmm.errors import ConfigError, ProblemError, UnsupportedError
+from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.base import GemmKernel
@@ -31,6 +32,8 @@ from webmm.ops.base import Op, Size
 from webmm.problem import Gemm, gemm, transposes
 from webmm.profiling import profile
 from webmm.records import Record
+from webmm.selftest import failing
+from webmm.selftest import run as run_selftest
 from webmm.tuner import Step, Worker, tune
 
 TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
@@ -233,7 +236,7 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
         lines = [f"{problem} {problem.dtype.name} on {device.info}"]
         ranked = candidates(problem, device, device.settings.tune)
         for place, (kernel, why) in enumerate(ranked.items()):
-            reason = kernel.check(problem, device.capabilities)
+            reason = kernel.check(problem, device.capabilities) or failing(kernel, problem, device)
             tiles = kernel.grid.tiles(problem)
             lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{why}, {tiles:,} tiles of C'}")
         lines.append(f"→  {choose(problem, device)}")
@@ -264,6 +267,19 @@ def run_debug(
         for note in inspection.notes():
             console.print(note, markup=False, highlight=False)
     return inspection
+
+
+def selftest(wanted: str | None) -> Iterator[str]:
+    """Yield a line per shader that is tried, and one in the end; raises WebmmError where any computes wrongly."""
+    with Device(wanted) as device:
+        yield f"{device.info}"
+        wrong, tried = 0, 0
+        for problem, kernel, complaint in run_selftest(device):
+            wrong, tried = wrong + bool(complaint), tried + 1
+            yield f"  {problem} {problem.layout} {problem.dtype.name}: {kernel}: {complaint or 'right'}"
+        if wrong:
+            raise WebmmError(f"{wrong} of {tried} shaders are wrong on {device.info}; they are not used there")
+        yield f"{tried} shaders are right"
 
 
 def multiply_files(

@@ -68,6 +68,7 @@ def test_folders_start_from_the_file_that_names_them(here, monkeypatch):
         ("log = [1]", "log takes text"),
         ("cache_dir = 3.5", "cache_dir takes text"),
         ("tune = 'on'", "tune is off, cached or auto, not 'on'"),
+        ("selftest = 'maybe'", "selftest is on or off, not 'maybe'"),
         ("tune_budget = 0", "tune_budget takes a number of seconds, at least 1, not 0"),
         ("tune_budget = 'long'", "tune_budget takes a number of seconds, at least 1, not 'long'"),
         ("tune_budget = nan", "takes a number of seconds"),
@@ -101,6 +102,14 @@ def test_other_peoples_files_are_left_alone(here):
     write(here / "project" / "inner" / "pyproject.toml", "tool.webmm = 1")
     with pytest.raises(ConfigError, match=r"\[tool.webmm\] is no table"):
         config.settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "on"), [("false", False), ("'off'", False), ("true", True), ("'on'", True), ("0", False)]
+)
+def test_switches(here, text, on):
+    write(here / "project" / "webmm.toml", f"selftest = {text}")
+    assert config.settings().selftest is on
 
 
 def test_a_deleted_working_folder_is_none(here):

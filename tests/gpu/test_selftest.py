@@ -1,0 +1,217 @@
+"""A shader that computes wrongly here is found out before its first use, told, and not used; verdicts are kept."""
+
+import dataclasses
+import importlib
+import itertools
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import webmm
+from webmm import Device, cache, choose, selftest
+from webmm.cli import main
+from webmm.dtypes import F16, F32
+from webmm.epilogues import ACTIVATIONS
+from webmm.errors import DeviceLostError, MemoryLimitError, UnsupportedError
+from webmm.kernels import LADDER
+from webmm.kernels.base import LOOP_LIMIT
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.problem import Operand, gemm, transposes
+from webmm.render import render
+
+A = np.arange(33 * 20, dtype=np.float32).reshape(33, 20) % 7
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """Of all kernels two are left to choose from."""
+    monkeypatch.setattr(choose, "candidates", lambda *_: {Tile2D(): "first", Workgroup2D(): "second"})
+
+
+RIGHT, WRONG = "fma(vec4f(a_reg{{ i }}), ", "fma(vec4f(select(a_reg{{ i }}, 0.0, k == 7u)), "
+
+
+@pytest.fixture
+def wrong(templates):
+    """The template of tile_2d leaves out one step of K."""
+    file = templates / Tile2D().template
+    assert RIGHT in file.read_text()
+    file.write_text(file.read_text().replace(RIGHT, WRONG))
+    return file
+
+
+@pytest.mark.usefixtures("two", "wrong")
+def test_a_wrong_shader_is_found_told_and_not_used(folder, monkeypatch, caplog):
+    with Device() as gpu:
+        assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
+        assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
+        (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert line.startswith(f"{Tile2D()} is not used on {gpu.info}: it computes wrongly there: ")
+        known = cache.verdicts(selftest.driver(gpu))
+        assert sorted(bool(verdict) for verdict in known.values()) == [False, True]
+    monkeypatch.setattr(selftest, "prove", lambda *_: pytest.fail("it was proven again"))
+    with Device() as gpu:
+        assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
+    monkeypatch.setenv("WEBMM_SELFTEST", "off")
+    with Device() as gpu:
+        assert not np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_corrected_shader_is_another(wrong):
+    with Device() as gpu:
+        webmm.matmul(A.T, A, device=gpu)
+    wrong.write_text(wrong.read_text().replace(WRONG, RIGHT))
+    module = importlib.import_module("webmm.render")
+    module.environment.cache_clear()
+    module._render.cache_clear()
+    with Device() as gpu:
+        assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
+        assert {kernel.name for kernel in gpu.choices.values()} == {"tile_2d"}
+
+
+def test_a_driver_that_leaves_long_loops_is_found_out(monkeypatch):
+    """As Mesa 22.3.6 does, after 65,535 iterations: no template writes loops out, and no list of drivers helps."""
+    monkeypatch.setattr("webmm.kernels.gemm.base.LOOP_LIMIT", 2**31)
+    monkeypatch.setattr(choose, "candidates", lambda *_: {Naive(): "single steps", Shared(16): "steps of 16"})
+    a = (np.arange(3 * 100_000, dtype=np.float32) % 3).reshape(3, 100_000)
+    with Device() as gpu:
+        gpu.capabilities = dataclasses.replace(gpu.capabilities, loop_limit=0)
+        assert np.array_equal(webmm.matmul(a, a.T, device=gpu), a.astype(np.float64) @ a.T.astype(np.float64))
+
+
+def test_a_shader_that_is_refused_gives_way(templates, two, folder):
+    file = templates / Tile2D().template
+    file.write_text(file.read_text() + "nonsense")
+    with Device() as gpu:
+        assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
+        assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
+        assert any("was refused by the engine" in words for words in cache.verdicts(selftest.driver(gpu)).values())
+
+
+def test_where_all_are_wrong_there_is_no_result(wrong, monkeypatch):
+    monkeypatch.setattr(choose, "candidates", lambda *_: {Tile2D(): ""})
+    with Device() as gpu, pytest.raises(UnsupportedError, match="tile_2d it computes wrongly there: "):
+        webmm.matmul(A.T, A, device=gpu)
+
+
+def test_failures_that_are_no_verdicts(monkeypatch):
+    with Device() as gpu:
+        problem = gemm(9, 9, 9)
+
+        def fail(error):
+            def prove(*args):
+                raise error
+
+            monkeypatch.setattr(selftest, "prove", prove)
+
+        fail(MemoryLimitError("full"))
+        assert selftest.failing(Tile2D(), problem, gpu) is None
+        fail(DeviceLostError("gone"))
+        with pytest.raises(DeviceLostError):
+            selftest.failing(Tile2D(), problem, gpu)
+        monkeypatch.undo()
+        assert gpu.verdicts == {}
+
+
+EPILOGUES = {
+    "plain": {},
+    "long": {"k": 70_001},
+    "scaled": {"alpha": 3.0, "beta": -2.0},
+    "row bias": {"bias": "row", "bias_offset": 5},
+    "column bias": {"bias": "column", "alpha": 7.0},
+    "float16": {"dtype": F16, "out_dtype": F32},
+    "to float16": {"out_dtype": F16, "k": 70_001},
+    **{name: {"activation": name} for name in ACTIVATIONS},
+}
+
+
+@pytest.mark.parametrize("change", EPILOGUES.values(), ids=EPILOGUES)
+def test_right_shaders_pass(device, change):
+    problem = dataclasses.replace(gemm(1000, 500, 300, transpose_b=True), **change)
+    problem = dataclasses.replace(problem, a=Operand(problem.k + 4), b=Operand(problem.k + 1, 3, 1, transposed=True))
+    small = next(selftest.stand_ins(Workgroup2D(), problem))
+    assert selftest.prove(Workgroup2D(), small, device) == ""
+    # and what is a little off does not
+    true = device.download
+    for row, column in ((0, 0), (small.m - 1, small.n - 1)):
+
+        def off(array, at=row * small.n + column):
+            data = true(array)
+            data.reshape(-1)[at] *= 1.002
+            return data
+
+        device.download = off
+        try:
+            assert f"at ({row}, {column})" in selftest.prove(Workgroup2D(), small, device)
+        finally:
+            del device.download
+
+
+def test_every_shader_has_a_small_problem_that_stands_in():
+    shapes = [(1, 1, 1), (64, 64, 64), (1023, 1024, 1025), (5000, 2, 90_000), (3000, 3000, 70_001), (4, 9000, 4)]
+    for stage, shape, layout, (gap, offset) in itertools.product(
+        LADDER, shapes, ("nn", "nt", "tn"), ((0, 0), (4, 4), (1, 0), (0, 2))
+    ):
+        dense = gemm(*shape, **transposes(layout))
+        problem = dataclasses.replace(
+            dense,
+            **{x: dataclasses.replace(o, ld=o.ld + gap, offset=offset) for x, o in (("a", dense.a), ("b", dense.b))},
+        )
+        kernel = stage()
+        small = next(selftest.stand_ins(kernel, problem), None)
+        assert small is not None, (kernel, problem)
+        assert small.m * small.n * small.k <= (2**24 if problem.k <= LOOP_LIMIT else 2**30)
+        assert small.k <= LOOP_LIMIT or problem.k > LOOP_LIMIT
+        assert (small.k > LOOP_LIMIT) == (problem.k > LOOP_LIMIT)
+        assert render(kernel, small).wgsl == render(kernel, problem).wgsl
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "webmm.selftest/2", "drivers": {}}', '{"drivers": 1}'])
+def test_a_broken_file_is_found_again(folder, text):
+    folder.mkdir()
+    (folder / "selftest.json").write_text(text)
+    assert cache.verdicts("d") == {}
+    cache.keep_verdicts("d", {"a": ""})
+    cache.keep_verdicts("e", {"a": "x"})
+    cache.keep_verdicts("d", {"b": "y"})
+    assert (cache.verdicts("d"), cache.verdicts("e")) == ({"a": "", "b": "y"}, {"a": "x"})
+    cache.clear()
+    assert cache.verdicts("d") == {}
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_obstacle(folder):
+    folder.write_text("a file")
+    cache.keep_verdicts("d", {"a": ""})
+    with Device() as gpu:
+        assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
+
+
+def test_the_command_tells_of_each_shader(wrong, two, monkeypatch):
+    monkeypatch.setattr(selftest, "candidates", choose.candidates)
+    monkeypatch.setattr(selftest, "CASES", selftest.CASES[1:2])
+    done = CliRunner().invoke(main, ["selftest"])
+    assert done.exit_code == 2
+    lines = done.stdout.splitlines()
+    assert lines[1].startswith(f"  65x67x63 nn float32: {Tile2D()}: it computes wrongly there: ")
+    assert lines[2] == f"  65x67x63 nn float32: {Workgroup2D()}: right"
+    assert "shaders are wrong on" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_this_driver_is_right(device):
+    done = CliRunner().invoke(main, ["selftest"])
+    assert done.exit_code == 0, done.output
+    assert "3x5x100000 nn float32" in done.stdout
+    assert done.stdout.strip().endswith("shaders are right")
+    assert set(cache.verdicts(selftest.driver(device)).values()) == {""}
