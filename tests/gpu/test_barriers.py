@@ -1,0 +1,122 @@
+"""Is every barrier of every stage of every op needed? Without one, a result must be wrong.
+
+Lavapipe runs the lanes of a workgroup 8 or 16 at a time from barrier to barrier, one group after the other: what a
+barrier protects is lost every time, where a GPU may happen to be in step. The groups come in order, which hides a
+barrier between earlier lanes that read and later ones that write; so each is looked for with the lanes in reverse, too.
+"""
+
+import dataclasses
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+
+from webmm.ops import OPS
+from webmm.render import render
+from webmm.timing import submit
+
+BARRIER = re.compile(r"(?:workgroup|storage|texture|subgroup)Barrier\(\);(?: // (.+))?")
+SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # compiles quickly where all of these are tunables
+WALK = {"workgroups": 1}  # one workgroup for all tiles
+PARTS = {
+    "reduce": {"splits": 256, "unroll": 1}
+}  # as many as a workgroup has lanes: parts that are nothing hide what is missing
+SIZES = {"reduce": (3, 256 * 1024, 1)}  # of other ops: several tiles each way, and several steps of k
+
+# What the comment of a barrier says that it is for: why lavapipe may spare it, and how many of them in a text.
+ONLY_ON_GPUS = {
+    "the halves are merged before anyone reads them": (
+        "the last halves are merged by lanes of one subgroup, which run together",
+        lambda device: math.log2(device.capabilities.subgroup_size),
+    ),
+    "the whole is there before anyone reads it": ("only the lane that merged it uses it", lambda device: 1),
+}
+
+
+def parts(kernel):
+    """Return the kernels of all its dispatches, in order."""
+    return [*kernel.before, kernel, *getattr(kernel, "after", ())]
+
+
+def problem_of(op, kernel):
+    size = SIZES.get(op.name, (130, 140, 5 * getattr(kernel, "inner_step", 8)))
+    return op.problem(size, getattr(op, "dtypes", ["float32"])[0], "nn")
+
+
+def forms(op, cls):
+    """Yield the stage with small tiles, with every choice by name that it has."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    wanted = (SMALL if SMALL.keys() <= fields.keys() else {}) | WALK | PARTS.get(op.name, {})
+    settings = {name: value for name, value in wanted.items() if name in fields}
+    choices = {name: field.metadata["candidates"] for name, field in fields.items() if isinstance(field.default, str)}
+    for values in itertools.product(*choices.values()):
+        yield cls(**settings, **dict(zip(choices, values, strict=True)))
+
+
+def with_barriers():
+    """Yield (op, kernel) for each stage that has barriers, once for each way in which they stand in its text."""
+    for op, cls in [(each, cls) for each in OPS.values() for cls in each.stages]:
+        seen = set()
+        for kernel in forms(op, cls):
+            texts = [render(part, problem_of(op, kernel)).wgsl for part in parts(kernel)]
+            barriers = tuple(tuple(BARRIER.findall(text)) for text in texts)
+            assert all("Barrier" in text or "var<workgroup>" not in text for text in texts), kernel
+            if any(barriers) and barriers not in seen:
+                seen.add(barriers)
+                yield pytest.param(op, kernel, id=f"{op.name} {kernel}")
+
+
+def reversed_lanes(kernel, text):
+    """Return `text` with the lanes of a workgroup numbered from the last to the first, where they are numbered."""
+    builtin = re.search(r"@builtin\(local_invocation_index\) (\w+): u32,\n([^{]*)\) \{\n", text)
+    if not builtin:
+        return text
+    last = kernel.invocations - 1
+    reverse = f"@builtin(local_invocation_index) in_order: u32,\n{builtin[2]}) {{\n"
+    return f"{text[: builtin.start()]}{reverse}    let {builtin[1]} = {last}u - in_order;\n{text[builtin.end() :]}"
+
+
+def right(device, case, kernel, part, wgsl):
+    """Tell whether the result is right with `wgsl` in place of the text of `part`, one of the kernel's dispatches."""
+    extents = case.problem.buffers()
+    (written,) = (extent for extent in extents if extent.written)
+    with device.array(np.zeros(written.end, written.dtype.numpy)) as result:
+        arrays = [result if extent.written else case.inputs[extent.name] for extent in extents]
+        steps = list(device.launch(kernel, case.problem, *arrays).steps())
+        i = parts(kernel).index(part)
+        pipeline = device.compile(wgsl, "mutated", render(part, case.problem).bindings)
+        steps[i] = dataclasses.replace(steps[i], pipeline=pipeline)
+        submit(device, dataclasses.replace(steps[-1], before=tuple(steps[:-1])))
+        return case.error(result.numpy()) <= case.bound
+
+
+@pytest.mark.parametrize(("op", "kernel"), list(with_barriers()))
+def test_every_barrier_is_needed(device, op, kernel):
+    if device.info.kind != "cpu":
+        pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
+    problem = problem_of(op, kernel)
+    if kernel.check(problem, device.capabilities):
+        return  # refused here; other tests see to that
+    case = op.case(device, problem)
+    for part in parts(kernel):
+        text = render(part, problem).wgsl
+        assert right(device, case, kernel, part, text)
+        # Where lanes are also numbered by subgroup, the other order is none.
+        orders = [text] + [t for t in (reversed_lanes(part, text),) if right(device, case, kernel, part, t)]
+        spared = []
+        for i, barrier in enumerate(BARRIER.finditer(text)):
+            assert barrier[1], f"a barrier of {part.name} does not say what it protects"
+            if all(right(device, case, kernel, part, without(order, i)) for order in orders):
+                assert barrier[1] in ONLY_ON_GPUS, f"{part.name} does not need {barrier[0]}"
+                spared.append(barrier[1])
+        for purpose in spared:
+            _, most = ONLY_ON_GPUS[purpose]
+            assert spared.count(purpose) <= most(device), f"{part.name} does not need {purpose}"
+
+
+def without(text, i):
+    """Return `text` without its i-th barrier."""
+    barrier = list(BARRIER.finditer(text))[i]
+    return text[: barrier.start()] + text[barrier.end() :]
