@@ -67,9 +67,10 @@ def matmul(
         out_dtype = out.dtype
     mode = tune_mode(tune or device.settings.tune)
     settings = _Settings(bias, activation_name(activation), residual, alpha, out_dtype, mode)
-    if resident:
-        return _on_device(device, a, b, settings)
-    return _on_host(device, np.asarray(a), np.asarray(b), settings, out, progress)[()]
+    with device.span("matmul", "call"):
+        if resident:
+            return _on_device(device, a, b, settings)
+        return _on_host(device, np.asarray(a), np.asarray(b), settings, out, progress)[()]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class _Settings:
 
 
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings) -> Array:
-    with Temporaries(device, "matmul") as temporary:
+    with Temporaries(device) as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = _result_shape(left, right)
         out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.dtype
@@ -162,7 +163,7 @@ def _in_tiles(
         activation = settings.activation if last else ""
         _multiply(temporary, x, y, z, _Epilogue(settings.alpha, beta, added, kind, activation), settings.tune)
 
-    with Temporaries(device, "matmul") as temporary:
+    with Temporaries(device) as temporary:
         stream(
             device,
             multiply,
@@ -189,7 +190,7 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
     shape = _result_shape(a, b)
     if broadcast_shape(shape, c.shape) != c.shape:
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
-    with Temporaries(c.device, "gemm") as temporary:
+    with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
         _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, "", ""), c.device.settings.tune)
     return c
 
@@ -211,20 +212,17 @@ class _Epilogue:
 class Temporaries:
     """Operands brought to the device for one call, and freed when it is over."""
 
-    def __init__(self, device: Device, call: str) -> None:
+    def __init__(self, device: Device) -> None:
         self.device = device
         self._owned: list[Array] = []
-        self._span = device.span(call, "call")
         self._sum: Array | None = None
 
     def __enter__(self) -> Temporaries:
-        self._span.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         for array in self._owned:
             array.free()
-        self._span.__exit__(*error)
 
     def array(self, x: Operandish, dtype: DType | None = None) -> Array:
         """Return `x` on the device; a transposed NumPy array is uploaded as it lies."""

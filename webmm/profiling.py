@@ -31,9 +31,9 @@ DEVICE = "device"  # the track of dispatches; the others are threads of the host
 class Event:
     """Something that took time: `start` and `duration` in seconds, from the beginning of the profile on.
 
-    `kind` is profile, call, upload, copy, prepare (bind, and compile if need be), product, dispatch or download; a
-    product is a problem, its dispatches are those of one kernel. `clock` is timestamp or wall; `amounts` are its
-    `bytes` or `operations`.
+    `kind` is profile, call, upload, copy, prepare (bind, and compile if need be), self-test, product, dispatch or
+    download; a product is a problem, its dispatches are those of one kernel. `clock` is timestamp or wall; `amounts`
+    are its `bytes` or `operations`.
     """
 
     name: str

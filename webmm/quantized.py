@@ -70,7 +70,7 @@ def qmatmul(
     """
     resident = [x for x in (a_q, b_q) if isinstance(x, Array)]
     device = device or (resident[0].device if resident else default_device())
-    with Temporaries(device, "qmatmul") as temporary:
+    with device.span("qmatmul", "call"), Temporaries(device) as temporary:
         a, b = temporary.array(a_q), temporary.array(b_q)
         m, n, k = _sizes(a, b)
         scheme = Scheme(

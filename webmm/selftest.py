@@ -96,7 +96,8 @@ def run(device: Device) -> Iterator[tuple[Gemm, GemmKernel, str]]:
 
 def _verdict(kernel: GemmKernel, problem: Gemm, device: Device) -> str:
     try:
-        return prove(kernel, problem, device)
+        with device.span(kernel.name, "self-test"):
+            return prove(kernel, problem, device)
     except ShaderError as error:
         return str(error).splitlines()[0]
 
