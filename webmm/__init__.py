@@ -8,6 +8,7 @@ from webmm.problem import Problem
 from webmm.profiling import Profile, profile
 from webmm.quantization import dequantize, quantize
 from webmm.quantized import qmatmul
+from webmm.reduce_api import gelu, layer_norm, reduce, rms_norm, softmax
 from webmm.render import Shader, render
 
 __version__ = "0.1.0"
@@ -19,11 +20,16 @@ __all__ = [
     "Shader",
     "WebmmError",
     "dequantize",
+    "gelu",
     "gemm",
+    "layer_norm",
     "matmul",
     "matmul_async",
     "profile",
     "qmatmul",
     "quantize",
+    "reduce",
     "render",
+    "rms_norm",
+    "softmax",
 ]

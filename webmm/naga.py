@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 import shutil
 import subprocess
@@ -81,6 +80,6 @@ class Check:
 def every_shader() -> Iterator[Check]:
     """Yield each stage of each op on the op's examples."""
     for op in OPS.values():
-        for stage, (words, problem) in itertools.product(op.stages, op.examples()):
-            for step in (*stage().before, stage()):
+        for words, kernel, problem in op.shaders():
+            for step in (*kernel.before, kernel):
                 yield Check(f"{step} {words}", render(step, problem))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from webmm.dtypes import F32, FLOATS, DType, dtype_of
+from webmm.epilogues import activation_name
 from webmm.errors import ProblemError
 from webmm.operations import operation_of
 from webmm.problem import Extent, Problem
@@ -119,3 +120,87 @@ def _floats(dtype: DType) -> None:
     if dtype not in FLOATS:
         names = ", ".join(x.name for x in FLOATS)
         raise ProblemError(f"dtype {dtype.name} is not supported by reductions; cast to one of {names}")
+
+
+@dataclass(frozen=True)
+class Normalisation(Reduction):
+    """y[i, k, j] ← x[i, k, j] put in proportion to what x[i, :, j] adds up to; y is dense.
+
+    `function` is softmax, layer_norm or rms_norm, with the operation that it needs first: logsumexp, or else sum.
+    `weight` and `bias` say whether there are vectors of `length` elements by which results are scaled and shifted;
+    `epsilon` is added to the mean square.
+    """
+
+    function: str = "softmax"
+    weight: bool = False
+    bias: bool = False
+    epsilon: float = 0.0
+
+    op: ClassVar[str] = "normalise"
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return x, y, and the weight and bias if there are any."""
+        x, y = super().buffers()
+        vectors = (("weight", self.weight), ("bias", self.bias))
+        return (
+            x,
+            replace(y, end=self.y_offset + self.flops),
+            *(Extent(name, self.dtype, self.length) for name, there in vectors if there),
+        )
+
+    def within(self, firsts: tuple[int, ...]) -> Normalisation:
+        """Return the problem with the offset into x and y less the given number of elements."""
+        x, y = firsts[:2]
+        return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least: each element read once and written once."""
+        vectors = (self.weight + self.bias) * self.length * self.dtype.itemsize
+        return self.flops * (self.dtype.itemsize + self.out_dtype.itemsize) + vectors
+
+    def __str__(self) -> str:
+        return f"{self.function} of {self.results}x{self.length}"
+
+
+@dataclass(frozen=True)
+class Elementwise(Problem):
+    """y[i] ← the activation of x[i], for i < size: one of `webmm.epilogues.ACTIVATIONS`."""
+
+    activation: str
+    size: int
+    dtype: DType
+    x_offset: int = 0
+    y_offset: int = 0
+
+    op: ClassVar[str] = "elementwise"
+
+    def __post_init__(self) -> None:
+        _floats(self.dtype)
+        activation_name(self.activation)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The number of elements."""
+        return self.size, 1, 1, 1
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return x and y."""
+        return (
+            Extent("x", self.dtype, self.x_offset + self.size, start=self.x_offset),
+            Extent("y", self.dtype, self.y_offset + self.size, written=True, start=self.y_offset),
+        )
+
+    def within(self, firsts: tuple[int, ...]) -> Elementwise:
+        """Return the problem with the offset into x and y less the given number of elements."""
+        return replace(self, x_offset=self.x_offset - firsts[0], y_offset=self.y_offset - firsts[1])
+
+    @property
+    def flops(self) -> int:
+        """Elements."""
+        return self.size
+
+    @property
+    def bytes(self) -> int:
+        """Each element read once and written once."""
+        return 2 * self.size * self.dtype.itemsize

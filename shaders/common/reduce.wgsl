@@ -272,12 +272,12 @@ exp({{ terms[0] }} - top)
 {%- endmacro %}
 
 {# The part of x[begin..end] of a row that belongs to lane number `lane` of `lanes`. #}
-{% macro walk(lanes, begin="0u", end="params.length") %}
+{% macro walk(lanes, begin="0u", end="params.length", load="load4(base, %s, %s)") %}
 {{ accumulators("4") }}
     for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ 4 * lanes * kernel.unroll }}u) {
         let k = k0{% if lanes > 1 %} + lane{{ " * 4u" if s.vec }}{% endif %};
 {% for u in range(kernel.unroll) %}
-        let x{{ u }} = load4(base, k{{ " + %du" % (4 * lanes * u) if u }}, {{ end }});
+        let x{{ u }} = {{ load % ("k + %du" % (4 * lanes * u) if u else "k", end) }};
 {% endfor %}
 {% macro at(u) %}vec4u(k) + vec4u(0u, 1u, 2u, 3u){{ " * %du" % lanes if not s.vec }}{{ " + %du" % (4 * lanes * u) if u }}{% endmacro %}
 {{ take(kernel.unroll, at) }}

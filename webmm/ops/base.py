@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
@@ -86,6 +87,11 @@ class Op(ABC, Generic[P]):
     @abstractmethod
     def examples(self) -> Iterator[tuple[str, P]]:
         """Yield problems that between them need every choice of the templates, each with words that say which."""
+
+    def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
+        """Yield what naga has to look at, in words, as kernel and problem: each stage on the examples."""
+        for stage, (words, problem) in itertools.product(self.stages, self.examples()):
+            yield words, stage(), problem
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
         """Return the 10⁹ operations/s of which a record's `peak_fraction` is a share."""

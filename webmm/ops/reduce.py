@@ -18,10 +18,14 @@ from numpy.typing import NDArray
 from webmm.device import Device
 from webmm.dtypes import FLOATS, dtype_of
 from webmm.errors import ConfigError
+from webmm.kernels.base import Kernel
+from webmm.kernels.reduce.base import WAYS
+from webmm.kernels.reduce.rows import Map, Rows
 from webmm.operations import OPERATIONS
 from webmm.ops.base import Case, Op, Size, split_size
+from webmm.problem import Problem
 from webmm.records import Record
-from webmm.reduction import Reduction, Span, reduction
+from webmm.reduction import Elementwise, Normalisation, Reduction, Span, reduction
 from webmm.roofline import Roofline
 from webmm.verify import sum_bound
 
@@ -36,7 +40,7 @@ DEFAULT_SIZES: tuple[Size, ...] = (
 SHARE = 1 / 4000  # of the budget that reading a default size once may take at the copy bandwidth
 
 
-class Rows(Case[Reduction]):
+class RowsCase(Case[Reduction]):
     """One matrix, drawn uniformly from [-0.5, 0.5)."""
 
     scale = "·Σ|x|"
@@ -101,9 +105,9 @@ class ReduceOp(Op[Reduction]):
             raise ConfigError(f"reductions have no layout {layout!r}: strides are not part of the shader")
         return reduction(size[0], size[1], dtype=dtype_of(dtype))
 
-    def case(self, device: Device, problem: Reduction) -> Rows:
+    def case(self, device: Device, problem: Reduction) -> RowsCase:
         """Return `problem` with its matrix."""
-        return Rows(device, problem)
+        return RowsCase(device, problem)
 
     def examples(self) -> Iterator[tuple[str, Reduction]]:
         """Yield each operation and dtype, of rows and columns that tiles divide, and of some that they do not."""
@@ -113,6 +117,17 @@ class ReduceOp(Op[Reduction]):
                 out, x = operation.out_dtype(dtype), Span.dense(length, inner_)
                 problem = Reduction(name, outer, length, inner_, dtype, out, x)
                 yield f"{name} {dtype.name} {'rows' if inner == 1 else 'columns'} {words}", problem
+
+    def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
+        """Yield the stages on the examples, and what is built on them."""
+        yield from super().shaders()
+        for name, operation in {"softmax": "logsumexp", "layer_norm": "sum", "rms_norm": "sum"}.items():
+            for dtype, length, vectors, way in itertools.product(FLOATS, (2**20, 2**20 - 1), (False, True), WAYS):
+                shape, x = (operation, 64, length, 1), Span.dense(length, 1)
+                problem = Normalisation(*shape, dtype, dtype, x, function=name, weight=vectors, bias=vectors)
+                yield f"{name} {dtype.name} {length}", Rows(combine=way), problem
+        for activation, dtype, size in itertools.product(("gelu", "gelu_tanh"), FLOATS, (1024, 1023)):
+            yield f"{activation} {dtype.name} {size}", Map(), Elementwise(activation, size, dtype)
 
     def peak(self, problem: Reduction, ceiling: Roofline) -> float:
         """Return the elements that the copy bandwidth allows."""

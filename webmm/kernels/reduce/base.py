@@ -21,7 +21,8 @@ PARTIALS = "partials"
 PARTIAL_BYTES = 8
 
 
-def _doc(text: str) -> Any:
+def doc(text: str) -> Any:
+    """Declare a member of a uniform, with the comment that it carries into WGSL."""
     return dataclasses.field(metadata={"doc": text})
 
 
@@ -29,15 +30,15 @@ def _doc(text: str) -> Any:
 class ReduceParams:
     """The uniform of every reduction kernel; lengths are in elements."""
 
-    outer: U32 = _doc("x[i, k, j] is reduced over k: values of i")
-    length: U32 = _doc("values of k")
-    inner: U32 = _doc("values of j")
-    outer_stride: U32 = _doc("distance between neighbours along i")
-    stride: U32 = _doc("along k")
-    inner_stride: U32 = _doc("along j")
-    x_offset: U32 = _doc("first element of x in its buffer")
-    y_offset: U32 = _doc("first element of y")
-    outside: F32 = _doc("stands for an element beyond the end, and changes nothing")
+    outer: U32 = doc("x[i, k, j] is reduced over k: values of i")
+    length: U32 = doc("values of k")
+    inner: U32 = doc("values of j")
+    outer_stride: U32 = doc("distance between neighbours along i")
+    stride: U32 = doc("along k")
+    inner_stride: U32 = doc("along j")
+    x_offset: U32 = doc("first element of x in its buffer")
+    y_offset: U32 = doc("first element of y")
+    outside: F32 = doc("stands for an element beyond the end, and changes nothing")
 
     @classmethod
     def of(cls, p: Reduction) -> ReduceParams:
@@ -103,9 +104,7 @@ class ReduceKernel(Kernel[Reduction]):
 
     def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z): x and y folded so that none exceeds 65,535, z for the splits."""
-        count = self.workgroups(problem)
-        y = ceil_div(count, MAX_WORKGROUPS)
-        return ceil_div(count, y), y, self.splits
+        return fold(self.workgroups(problem), self.splits)
 
     def grid_rule(self) -> dict[str, Any]:
         """Return how `dispatch` counts in words, for hosts in other languages."""
@@ -186,6 +185,12 @@ class MeetingKernel(ReduceKernel):
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Halves of halves."""
         yield self.lanes & (self.lanes - 1) == 0, f"lanes = {self.lanes} must be a power of two: a tree halves them"
+
+
+def fold(count: int, z: int = 1) -> tuple[int, int, int]:
+    """Return the workgroup counts (x, y, z) of `count` workgroups numbered along x, then y; none exceeds 65,535."""
+    y = ceil_div(count, MAX_WORKGROUPS)
+    return ceil_div(count, y), y, z
 
 
 def vector_axes(problem: Reduction) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, tunable
-from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, WAYS, MeetingKernel
+from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, WAYS, MeetingKernel, fold
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.tree import Tree
 from webmm.reduction import Reduction
@@ -51,8 +51,7 @@ class SecondPass(MeetingKernel):
 
     def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
         """A workgroup per result."""
-        x, y, _ = super().dispatch(problem)
-        return x, y, 1
+        return fold(problem.results)
 
     def steps(self, problem: Reduction) -> int:
         """Parts that an invocation takes."""

@@ -1,0 +1,29 @@
+// map: y[i] = {{ s.activation }}(x[i]), four elements per invocation.
+//
+// Storage: x and y dense; bound as array<vec4> where their length and first elements are multiples of 4.
+// Shapes: any. Workgroup memory: none.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+{% include "epilogues/" ~ s.activation ~ ".wgsl" %}
+
+@compute @workgroup_size(SIZE)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let first = (workgroup.x + workgroup.y * grid.x) * SIZE * 4u;
+{% if s.vec %}
+    let i = first + lane * 4u;
+    if (i < params.size) {
+        let v = activate({{ matrix.as_vec4f("x[(params.x_offset + i) / 4u]") }});
+        y[(params.y_offset + i) / 4u] = {{ "v" if s.out_dtype == "f32" else "vec4<%s>(v)" % s.out_dtype }};
+    }
+{% else %}
+    for (var i = first + lane; i < min(first + SIZE * 4u, params.size); i += SIZE) {
+        let v = activate(vec4f({{ matrix.as_f32("x[params.x_offset + i]") }})).x;
+        y[params.y_offset + i] = {{ "v" if s.out_dtype == "f32" else "%s(v)" % s.out_dtype }};
+    }
+{% endif %}
+}

@@ -1,0 +1,105 @@
+// rows: y = {{ s.function }} of each row of x, by a workgroup per row.
+//
+// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as array<vec4>
+// where k is contiguous in both and all lengths are multiples of 4.
+// A reduction, and a second time over the row with what came out: by then the row is in a cache, so that memory is read once.
+// Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as the reduction's.
+{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/matrix.wgsl" as matrix with context %}
+{% set lanes = kernel.lanes %}
+{% include "common/header.wgsl" %}
+
+{{ reduce.functions() }}
+{{ reduce.load4(lanes) }}
+{% if s.function == "rms_norm" %}
+fn square4(base: u32, k: u32, end: u32) -> vec4f {
+    let v = load4(base, k, end);
+    return v * v;
+}
+
+{% elif s.function == "layer_norm" %}
+// Squared distances from the mean; 0 beyond the end
+fn deviation4(base: u32, k: u32, end: u32, mean: f32) -> vec4f {
+    let v = load4(base, k, end) - mean;
+{% if s.edge %}
+    return select(v * v, vec4f(), vec4u(k){{ " + vec4u(0u, 1u, 2u, 3u) * %du" % lanes if not s.vec }} >= vec4u(end));
+{% else %}
+    return v * v;
+{% endif %}
+}
+
+{% endif %}
+// y[k] of a row, and its neighbours as load4 has them
+fn store4(base: u32, k: u32, value: vec4f) {
+    var v = value;
+{% if s.vec %}
+{% if s.edge %}
+    if (k >= params.length) {
+        return;
+    }
+{% endif %}
+{% if s.weight %}
+    v *= {{ matrix.as_vec4f("weight[k / 4u]") }};
+{% endif %}
+{% if s.bias %}
+    v += {{ matrix.as_vec4f("bias[k / 4u]") }};
+{% endif %}
+    y[(base + k) / 4u] = {{ "v" if s.out_dtype == "f32" else "vec4<%s>(v)" % s.out_dtype }};
+{% else %}
+    var at = k;
+{% for c in "xyzw" %}
+    if (at < params.length) {
+{% if s.weight %}
+        v.{{ c }} *= {{ matrix.as_f32("weight[at]") }};
+{% endif %}
+{% if s.bias %}
+        v.{{ c }} += {{ matrix.as_f32("bias[at]") }};
+{% endif %}
+        y[base + at * params.inner] = {{ reduce.as_out("v." ~ c) }};
+    }
+    at += {{ lanes }}u;
+{% endfor %}
+{% endif %}
+}
+
+{{ reduce.together(lanes) }}
+@compute @workgroup_size(LANES)
+fn main(
+{{ reduce.builtins() }}
+) {
+{{ reduce.row() }}
+    let base = {{ reduce.base() }};
+    let y_base = params.y_offset + row / params.inner * params.length * params.inner + row % params.inner;
+{% macro part(load) %}
+    {
+{{ reduce.walk(lanes, load=load) }}
+        all = {{ reduce.whole() }};
+    }
+{% endmacro %}
+    var all: {{ reduce.part() }};
+{% if s.function == "layer_norm" %}
+{{ part("load4(base, %s, %s)") }}
+    let mean = all / f32(params.length);
+{% if kernel.shared_parts %}
+    workgroupBarrier(); // everyone has read the mean before its place is used again
+{% endif %}
+{{ part("deviation4(base, %s, %s, mean)") }}
+    let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
+{% set value = "(%s - mean) * scale" %}
+{% elif s.function == "rms_norm" %}
+{{ part("square4(base, %s, %s)") }}
+    let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
+{% set value = "%s * scale" %}
+{% else %}
+{{ part("load4(base, %s, %s)") }}
+    let scale = 1.0 / all.sum;
+{% set value = "exp(%s - all.top) * scale" %}
+{% endif %}
+    for (var k0 = 0u; k0 < params.length; k0 += {{ kernel.step }}u) {
+        let k = k0{% if lanes > 1 %} + lane{{ " * 4u" if s.vec }}{% endif %};
+{% for u in range(kernel.unroll) %}
+{% set at = "k + %du" % (4 * lanes * u) if u else "k" %}
+        store4(y_base, {{ at }}, {{ value % ("load4(base, %s, params.length)" % at) }});
+{% endfor %}
+    }
+}

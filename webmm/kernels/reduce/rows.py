@@ -1,0 +1,128 @@
+"""Built on reductions: normalisations, which reduce a row and go over it again with what came out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from webmm.kernels.base import Binding, Kernel, Params, ceil_div, tunable
+from webmm.kernels.reduce.base import WAYS, MeetingKernel, ReduceParams, Specialisation, doc, fold
+from webmm.params import F32, U32
+from webmm.reduction import Elementwise, Normalisation
+
+
+@dataclass(frozen=True)
+class RowsParams(ReduceParams):
+    """The uniform: that of a reduction, and one more."""
+
+    epsilon: F32 = doc("added to the mean square")
+
+    @classmethod
+    def of(cls, p: Normalisation) -> RowsParams:  # type: ignore[override]
+        """Return the uniform for the problem `p`."""
+        return cls(**dataclasses.asdict(ReduceParams.of(p)), epsilon=p.epsilon)
+
+
+@dataclass(frozen=True)
+class RowsSpecialisation(Specialisation):
+    """The choices of a reduction's template, and which function follows."""
+
+    function: str
+    weight: bool
+    bias: bool
+
+
+@dataclass(frozen=True)
+class Rows(MeetingKernel):
+    """A workgroup per row: it reduces the row, and goes over it again while it is in a cache."""
+
+    name = "rows"
+    summary = "a workgroup per row, read from memory once"
+    op = "normalise"
+    params: ClassVar[type[Params]] = RowsParams
+    vectorizes = "k"
+
+    lanes: int = tunable(256, (1, 4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row")
+    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    combine: str = tunable("tree", WAYS, "how the invocations of a workgroup bring their parts together")
+
+    @property
+    def step(self) -> int:
+        """Elements of an iteration."""
+        return 4 * self.unroll * self.lanes
+
+    def bindings(self, spec: Specialisation) -> Iterator[Binding]:
+        """Yield x, y, and the vectors that there are."""
+        assert isinstance(spec, RowsSpecialisation)
+        arrays = [f"array<vec4<{t}>>" if spec.vec else f"array<{t}>" for t in (spec.dtype, spec.out_dtype)]
+        yield Binding(1, "x", "read-only-storage", arrays[0])
+        yield Binding(2, "y", "storage", arrays[1])
+        there = [name for name in ("weight", "bias") if getattr(spec, name)]
+        yield from (Binding(number, name, "read-only-storage", arrays[0]) for number, name in enumerate(there, 3))
+
+    def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
+        """Return the template choices that fit `problem`; y can only be written by vec4 where its rows are dense."""
+        p, spec = problem, super().specialise(problem)
+        vec = spec.vec and p.inner == 1 and p.y_offset % 4 == 0
+        spec = dataclasses.replace(spec, vec=vec)
+        return RowsSpecialisation(**dataclasses.asdict(spec), function=p.function, weight=p.weight, bias=p.bias)
+
+
+@dataclass(frozen=True)
+class MapParams:
+    """The uniform of elementwise kernels."""
+
+    size: U32 = doc("elements")
+    x_offset: U32 = doc("first element of x in its buffer")
+    y_offset: U32 = doc("first element of y")
+
+    @classmethod
+    def of(cls, p: Elementwise) -> MapParams:
+        """Return the uniform for the problem `p`."""
+        return cls(p.size, p.x_offset, p.y_offset)
+
+
+@dataclass(frozen=True)
+class MapSpecialisation:
+    """The choices of its template."""
+
+    activation: str
+    dtype: str
+    out_dtype: str
+    f16: bool
+    vec: bool
+
+
+@dataclass(frozen=True)
+class Map(Kernel[Elementwise]):
+    """A vec4 per invocation."""
+
+    name = "map"
+    summary = "an activation of each element"
+    op = "elementwise"
+    params: ClassVar[type[Params]] = MapParams
+
+    size: int = tunable(256, (8, 32, 64, 128, 256), "invocations per workgroup")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Along x."""
+        return (self.size, 1, 1)
+
+    def bindings(self, spec: MapSpecialisation) -> Iterator[Binding]:
+        """Yield x and y."""
+        array = f"array<vec4<{spec.dtype}>>" if spec.vec else f"array<{spec.dtype}>"
+        yield Binding(1, "x", "read-only-storage", array)
+        yield Binding(2, "y", "storage", array)
+
+    def dispatch(self, problem: Elementwise) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z)."""
+        return fold(ceil_div(problem.size, 4 * self.size))
+
+    def specialise(self, problem: Elementwise) -> MapSpecialisation:
+        """Return the template choices that fit `problem`."""
+        p = problem
+        vec = not any(n % 4 for n in (p.size, p.x_offset, p.y_offset))
+        return MapSpecialisation(p.activation, p.dtype.wgsl, p.dtype.wgsl, p.dtype.wgsl == "f16", vec)
