@@ -1,6 +1,6 @@
 """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
 
-from webmm.api import gemm, matmul, matmul_async
+from webmm.api import from_dlpack, gemm, matmul, matmul_async
 from webmm.array import Array
 from webmm.device import Device
 from webmm.errors import WebmmError
@@ -20,6 +20,7 @@ __all__ = [
     "Shader",
     "WebmmError",
     "dequantize",
+    "from_dlpack",
     "gelu",
     "gemm",
     "layer_norm",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from webmm import choose
-from webmm.array import Array
+from webmm.array import Array, host_array
 from webmm.config import Tune, tune_mode
 from webmm.device import Device, default_device
 from webmm.dtypes import F32, DType, dtype_of
@@ -70,7 +69,7 @@ def matmul(
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings)
-        return _on_host(device, np.asarray(a), np.asarray(b), settings, out, progress)[()]
+        return _on_host(device, host_array(a), host_array(b), settings, out, progress)[()]
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,17 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
 
 async def matmul_async(a: Operandish, b: Operandish, **settings: Any) -> Any:
     """Await `matmul(a, b, **settings)` in a thread of its own, so that no event loop waits for the device."""
-    return await asyncio.to_thread(matmul, a, b, **settings)
+    from asyncio import to_thread  # most programs have no event loop: they need not wait for the import
+
+    return await to_thread(matmul, a, b, **settings)
+
+
+def from_dlpack(x: Any, device: Device | None = None) -> Array:
+    """Return a device copy of `x`, an array in host memory of any library that exports DLPack, such as a torch tensor.
+
+    Raises ProblemError where `x` exports none, or lives on another device; else as `Device.array()`.
+    """
+    return (device or default_device()).array(host_array(x, dlpack=True))
 
 
 @dataclass(frozen=True)
@@ -230,7 +239,7 @@ class Temporaries:
             if x.device is not self.device:
                 raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
             return x
-        host = np.asarray(x)
+        host = host_array(x)
         if host.ndim >= 2 and not host.flags.c_contiguous and host.swapaxes(-1, -2).flags.c_contiguous:
             return self._own(self.device.array(host.swapaxes(-1, -2), dtype)).mT
         return self._own(self.device.array(host, dtype))

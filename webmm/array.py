@@ -18,6 +18,7 @@ from webmm.errors import FreedArrayError, ProblemError
 if TYPE_CHECKING:
     from webmm.device import Device
 
+DLPACK_CPU = (1, 0)  # kDLCPU and its number
 _uids = itertools.count()
 
 
@@ -176,6 +177,29 @@ class Array:
             raise ValueError("the array lives on the device: NumPy can only have a copy")
         return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
 
+    async def numpy_async(self) -> NDArray[Any]:
+        """Await `numpy()` in a thread of its own, so that no event loop waits for the device."""
+        from asyncio import to_thread
+
+        return await to_thread(self.numpy)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of a copy in host memory: WebGPU has no pointers that another library could use."""
+        if copy is False or (dl_device or DLPACK_CPU) != DLPACK_CPU:
+            raise BufferError("the array lives in a WebGPU buffer: DLPack can only have a copy in host memory")
+        del stream, max_version  # NumPy's own capsule is of the version that every consumer reads
+        return self.numpy().__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return DLPACK_CPU
+
     def __matmul__(self, other: Any) -> Array:
         from webmm.api import matmul
 
@@ -214,3 +238,18 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     for length in shape[:0:-1]:
         strides.append(strides[-1] * length)
     return tuple(strides[: len(shape)][::-1])
+
+
+def host_array(x: Any, dlpack: bool = False) -> NDArray[Any]:
+    """Return `x` as a NumPy array, without a copy where it is one or exports DLPack, as it must if `dlpack` is set.
+
+    Raises ProblemError where that fails.
+    """
+    if not dlpack and (isinstance(x, np.ndarray) or hasattr(x, "__array__") or not hasattr(x, "__dlpack__")):
+        return np.asarray(x)
+    try:
+        return np.from_dlpack(x)
+    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
+        raise ProblemError(
+            f"{type(x).__name__} cannot be read through DLPack: {error}; move it to host memory"
+        ) from error

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from webmm import log
 from webmm.adapters import WANTED_FEATURES, AdapterInfo, capabilities, choose_adapter, describe
-from webmm.array import Array, Storage
+from webmm.array import Array, Storage, host_array
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import (
@@ -147,10 +147,11 @@ class Device:
     def array(self, data: ArrayLike, dtype: DType | str | None = None) -> Array:
         """Return a device copy of `data`, row-major, optionally converted to `dtype`.
 
+        `data` is anything that NumPy makes an array of, or that exports DLPack from host memory.
         Raises ProblemError for an unsupported dtype, UnsupportedError for an array over the device's limits,
         MemoryLimitError where the device has no room.
         """
-        host = np.asarray(data)
+        host = host_array(data)
         target = dtype_of(host.dtype if dtype is None else dtype)
         array = self.empty(host.shape, target)
         self._upload(host, array)

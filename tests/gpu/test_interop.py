@@ -1,0 +1,178 @@
+"""Other libraries: DLPack, buffers and devices of other wgpu programs, event loops."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import wgpu
+
+import webmm
+from webmm import Device
+from webmm.adapters import choose_adapter
+from webmm.errors import ConfigError, FreedArrayError, ProblemError
+
+EYE = np.eye(8, dtype=np.float32)
+ALL = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+
+
+class Exporter:
+    """An array of another library, which has nothing but DLPack."""
+
+    def __init__(self, data, where=(1, 0)):
+        self.data, self.where = data, where
+
+    def __dlpack__(self, **options):
+        if self.where != (1, 0):
+            raise BufferError("only to the same device")
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.where
+
+
+def test_dlpack_out(device):
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
+    array = device.array(data)
+    for x, expected in ((array, data), (array.T, data.T), (array[1:, ::2], data[1:, ::2])):
+        got = np.from_dlpack(x)
+        np.testing.assert_array_equal(got, expected)
+    assert array.__dlpack_device__() == (1, 0)
+    got = np.from_dlpack(array)
+    array.free()
+    np.testing.assert_array_equal(got, data, "it is a copy, and outlives the array")
+    array = device.array(data)
+    with pytest.raises(BufferError, match="a copy in host memory"):
+        array.__dlpack__(copy=False)
+    with pytest.raises(BufferError, match="a copy in host memory"):
+        array.__dlpack__(dl_device=(2, 0))
+
+
+def test_dlpack_in(device):
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for x in (data, Exporter(data), Exporter(data.T), device.array(data)):
+        got = webmm.from_dlpack(x, device)
+        assert got.device is device
+        np.testing.assert_array_equal(got.numpy(), x.data if x is not data and hasattr(x, "data") else data)
+    np.testing.assert_array_equal(device.array(Exporter(data), "float16").numpy(), data)
+    np.testing.assert_array_equal(webmm.matmul(Exporter(data), Exporter(data.T), device=device), data @ data.T)
+    with pytest.raises(ProblemError, match=r"Exporter cannot be read through DLPack: .*move it to host memory"):
+        device.array(Exporter(data, (2, 0)))
+    with pytest.raises(ProblemError, match="list cannot be read through DLPack"):
+        webmm.from_dlpack([1.0], device)
+
+
+@pytest.fixture(scope="module")
+def theirs(device):
+    """A device that another program opened, with wgpu's default features."""
+    opened = choose_adapter(device.info.index)[1].request_device_sync()
+    yield opened
+    opened.destroy()
+
+
+def test_the_device_of_another_program(theirs):
+    before = theirs.create_buffer_with_data(data=EYE.tobytes(), usage=ALL)
+    with Device.from_wgpu(theirs) as shared:
+        assert shared.wgpu_device is theirs
+        assert shared.capabilities.features == set()  # it asked for none
+        assert shared.capabilities.limits["max-buffer-size"] == theirs.limits["max-buffer-size"]
+        x = shared.array(EYE)
+        np.testing.assert_array_equal((x @ shared.wrap(before, (8, 8))).numpy(), EYE)
+    theirs.queue.write_buffer(before, 0, EYE * 2)  # it is still open
+    np.testing.assert_array_equal(np.frombuffer(theirs.queue.read_buffer(before), np.float32), (EYE * 2).ravel())
+    with pytest.raises(ConfigError, match=r"takes an open wgpu.GPUDevice, not str"):
+        Device.from_wgpu("cpu")
+
+
+def test_the_buffer_of_another_program(device):
+    gpu = device.wgpu_device
+    data = np.arange(80, dtype=np.float32)
+    buffer = gpu.create_buffer_with_data(data=data, usage=ALL)
+    array = device.wrap(buffer, (6, 8), offset=16)
+    np.testing.assert_array_equal(array.numpy(), data[16:64].reshape(6, 8))
+    np.testing.assert_array_equal((array @ device.array(EYE)).numpy(), array.numpy())
+    gpu.queue.write_buffer(buffer, 64, np.zeros(8, np.float32))
+    assert not array[0].numpy().any(), "the memory is shared"
+    webmm.gemm(device.array(EYE[:6]), device.array(EYE * 3), array)  # what they see changes, nothing around it does
+    expected = data.copy()
+    expected[16:64] = (EYE * 3)[:6].ravel()
+    np.testing.assert_array_equal(np.frombuffer(gpu.queue.read_buffer(buffer), np.float32), expected)
+    array.free()
+    with pytest.raises(FreedArrayError):
+        array.numpy()
+    del array
+    gc.collect()
+    assert len(gpu.queue.read_buffer(buffer)) == data.nbytes, "it was not ours to destroy"
+    buffer.destroy()
+
+
+def test_buffers_that_cannot_be_wrapped(device, theirs):
+    gpu = device.wgpu_device
+    usage = wgpu.BufferUsage
+    plain = gpu.create_buffer(size=64, usage=usage.COPY_DST)
+    small = gpu.create_buffer(size=64, usage=usage.STORAGE)
+    foreign = theirs.create_buffer(size=64, usage=ALL)
+    with pytest.raises(ProblemError, match="without the usage STORAGE"):
+        device.wrap(plain, (4, 4))
+    with pytest.raises(ProblemError, match=r"from element 1 on reach to byte 68; the buffer has 64"):
+        device.wrap(small, (4, 4), offset=1)
+    with pytest.raises(ProblemError, match="of this very device"):
+        device.wrap(foreign, (4, 4))
+    with pytest.raises(ProblemError, match="of this very device"):
+        device.wrap(b"bytes", (4, 4))
+    with pytest.raises(ProblemError, match="without the usage COPY_SRC"):
+        device.wrap(small, (4, 4)).numpy()
+    for shape, dtype, offset in (((-1, 4), "float32", 0), ((4, 4), "float32", -1), ((4, 4), "float64", 0)):
+        with pytest.raises(ProblemError):
+            device.wrap(small, shape, dtype, offset)
+
+
+def test_an_event_loop_goes_on(device, monkeypatch):
+    # The device is slow to answer; meanwhile the loop counts.
+    data = np.ones((64, 64), np.float32)
+    array, waiting, answer = device.array(data), threading.Event(), threading.Event()
+    download = Device.download
+
+    def slow(*args):
+        waiting.set()
+        assert answer.wait(60), "the loop stood still"
+        return download(*args)
+
+    async def main(job):
+        task = asyncio.ensure_future(job)
+        while not waiting.is_set():
+            await asyncio.sleep(0.001)
+        for _ in range(10):  # only a loop that runs gets here
+            await asyncio.sleep(0)
+        assert not task.done()
+        answer.set()
+        return await task
+
+    for job, expected in (
+        (lambda: array.numpy_async(), data),
+        (lambda: webmm.matmul_async(data, data, device=device), data @ data),
+    ):
+        monkeypatch.setattr(Device, "download", slow)
+        np.testing.assert_array_equal(asyncio.run(main(job())), expected)
+        waiting.clear()
+        answer.clear()
+
+
+def test_several_products_at_once(device):
+    async def main():
+        return await asyncio.gather(
+            *(webmm.matmul_async(EYE * i, EYE, device=device) for i in range(20)),
+            *(device.array(EYE * i).numpy_async() for i in range(20)),
+        )
+
+    for i, got in enumerate(asyncio.run(main())):
+        np.testing.assert_array_equal(got, EYE * (i % 20))
+
+
+def test_importing_webmm_brings_only_what_a_product_needs():
+    code = "import sys, webmm; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"asyncio", "click", "matplotlib", "rich", "http", "psutil", "rendercanvas", "torch"} & set(loaded)
