@@ -31,7 +31,7 @@ class Storage:
         self.nbytes = nbytes  # of data: the buffer is rounded up
         self.launches: set[Any] = set()  # keys of prepared launches that bind this buffer
         self._buffer = buffer
-        self._release = weakref.finalize(self, _release, device, buffer if owned else None, self.launches)
+        self._release = weakref.finalize(self, device.release, buffer if owned else None, self.launches)
         self._release.atexit = False
 
     @property
@@ -48,12 +48,6 @@ class Storage:
         """Give the memory back; doing so again is harmless."""
         self._buffer = None
         self._release()
-
-
-def _release(device: Device, owned: Any, launches: set[Any]) -> None:
-    device.forget(launches)
-    if owned is not None:
-        owned.destroy()
 
 
 class Array:

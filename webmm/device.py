@@ -128,12 +128,12 @@ class Device:
         self.wgpu_device, self.info, self._owned = device, info, owned
         self.lost = ""  # why the device is gone, if it is
         self.capabilities = capabilities(info, device)
-        self._staging = Staging(device)
+        self._lock = threading.RLock()
+        self._staging = Staging(device, self._lock)
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._launches: OrderedDict[Any, Launch] = OrderedDict()
         self._scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
-        self._lock = threading.RLock()
         self.choices: dict[tuple[Problem, str], Any] = {}  # for a problem, by tune=; clear it where better is known
         self.learned: set[Any] = set()  # buckets of shapes that were tuned, with or without success
         self.verdicts: dict[str, str] | None = None  # of webmm.selftest, when they are first needed
@@ -160,7 +160,7 @@ class Device:
     def _upload(self, host: NDArray[Any], target: Array) -> None:
         if target.size:
             with self._driver_errors("uploading"), self.span("upload", "upload", bytes=target.nbytes):
-                self._staging.upload(host, target.dtype.numpy, target.storage.buffer)
+                self._staging.upload(host, target.dtype.numpy, target.storage)
 
     def assign(self, target: Array, data: Array | ArrayLike) -> None:
         """Overwrite the contiguous array `target` with `data` of the same size, converted to its dtype.
@@ -234,7 +234,7 @@ class Device:
         direct = array.contiguous and not skipped
         span = out if direct else np.empty(sum(abs(r) for r in reach) + 1 + skipped, dtype)
         with self._driver_errors("downloading"), self.span("download", "download", bytes=span.size * dtype.itemsize):
-            self._staging.download(buffer, (first - skipped) * dtype.itemsize, dtype, span)
+            self._staging.download(array.storage, (first - skipped) * dtype.itemsize, dtype, span)
         if not direct:
             start = span[array.offset - first + skipped :]
             shown = as_strided(start, array.shape, [s * dtype.itemsize for s in strides], writeable=False)
@@ -481,21 +481,26 @@ class Device:
 
     # Lifetime
 
-    def forget(self, launches: set[Any]) -> None:
-        """Drop prepared launches by their keys; called when a buffer that they bind is freed."""
+    def release(self, buffer: Any, launches: set[Any]) -> None:
+        """Destroy a wgpu buffer, unless it is None, and drop the prepared launches that bind it, by their keys.
+
+        The lock keeps it from happening while work that needs the buffer is submitted: that would end the process.
+        """
         with self._lock:
             for key in launches:
                 self._launches.pop(key, None)
             launches.clear()
+            if buffer is not None:
+                buffer.destroy()
 
     def close(self) -> None:
         """Give the device back; its arrays and pipelines are gone."""
+        self._staging.close()
         with self._lock:
             self._launches.clear()
             self._scratch.clear()
             self._uniforms.clear()
             self._pipelines.clear()
-            self._staging.close()
             if self._owned:
                 self.wgpu_device.destroy()
             self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"

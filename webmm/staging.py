@@ -11,12 +11,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
+
+from webmm.array import Storage
+from webmm.errors import FreedArrayError
 
 CHUNK = 8 * 2**20  # bytes of a staging buffer
 LEAST = 2**20  # bytes of a chunk of data that would not fill all buffers
@@ -28,8 +31,16 @@ DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than map
 class Staging:
     """The staging buffers of one device, made as they are needed; safe to share between threads."""
 
-    def __init__(self, device: Any, chunk: int = CHUNK, threads: int = THREADS, depth: int = DEPTH) -> None:
+    def __init__(
+        self,
+        device: Any,
+        lock: AbstractContextManager[Any],
+        chunk: int = CHUNK,
+        threads: int = THREADS,
+        depth: int = DEPTH,
+    ) -> None:
         self._device = device
+        self._lock = lock  # held while work is submitted, and by whoever destroys a buffer
         self._chunk, self._depth = min(chunk, device.limits["max-buffer-size"] // 4 * 4), depth
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
         self._writing = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC)
@@ -39,8 +50,8 @@ class Staging:
         """Let the threads go; the buffers go with the device."""
         self._pool.shutdown()
 
-    def upload(self, data: NDArray[Any], dtype: np.dtype[Any], target: Any, offset: int = 0) -> None:
-        """Copy `data`, in row-major order and as `dtype`, to the wgpu buffer `target` from byte `offset` on.
+    def upload(self, data: NDArray[Any], dtype: np.dtype[Any], target: Storage, offset: int = 0) -> None:
+        """Copy `data`, in row-major order and as `dtype`, to the buffer of `target` from byte `offset` on.
 
         The offset is a multiple of 4; up to three bytes behind the data become zero.
         """
@@ -48,9 +59,9 @@ class Staging:
             data = np.ascontiguousarray(data)
         if data.size * dtype.itemsize <= DIRECT_WRITE:
             flat = np.ascontiguousarray(data, dtype).reshape(-1).view(np.uint8)
-            self._device.queue.write_buffer(
-                target, offset, np.pad(flat, (0, -flat.size % 4)) if flat.size % 4 else flat
-            )
+            flat = np.pad(flat, (0, -flat.size % 4)) if flat.size % 4 else flat
+            with self._lock:
+                self._device.queue.write_buffer(_living(target), offset, flat)
             return
 
         def move(piece: NDArray[Any], start: int, buffers: int) -> None:
@@ -61,12 +72,13 @@ class Staging:
                 np.copyto(mapped[:nbytes].view(dtype).reshape(piece.shape), piece, casting="unsafe")
                 mapped[nbytes:] = 0
                 buffer.unmap()
-                self._copy(buffer, 0, target, offset + start, size)
+                with self._lock:
+                    self._copy(buffer, 0, _living(target), offset + start, size)
 
         self._each_piece(data, dtype.itemsize, move)
 
-    def download(self, source: Any, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
-        """Copy elements of `dtype` from byte `offset` of the wgpu buffer `source` on to `data`, in row-major order.
+    def download(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
+        """Copy elements of `dtype` from byte `offset` of the buffer of `source` on to `data`, in row-major order.
 
         The offset is a multiple of 4. `data` may have any strides, and another dtype to convert to.
         """
@@ -80,7 +92,8 @@ class Staging:
             nbytes = piece.size * dtype.itemsize
             size = _round4(nbytes)
             with self._reading.buffer(buffers) as buffer:
-                self._copy(source, offset + start, buffer, 0, size)
+                with self._lock:
+                    self._copy(_living(source), offset + start, buffer, 0, size)
                 mapped = self._mapped(buffer, "READ_NOSYNC", size)
                 np.copyto(piece, mapped[:nbytes].view(dtype).reshape(piece.shape), casting="unsafe")
                 buffer.unmap()
@@ -109,6 +122,13 @@ class Staging:
         encoder = self._device.create_command_encoder()
         encoder.copy_buffer_to_buffer(source, source_offset, target, target_offset, size)
         self._device.queue.submit([encoder.finish()])
+
+
+def _living(storage: Storage) -> Any:
+    """Return the buffer; wgpu-native ends the process where work is submitted that needs a destroyed one."""
+    if not storage.alive:
+        raise FreedArrayError("the array was freed by another thread while it was moved")
+    return storage.buffer
 
 
 class _Ring:

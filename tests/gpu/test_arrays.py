@@ -99,13 +99,13 @@ def test_round_trip_of_several_chunks(device):
 
 
 def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
-    staging = Staging(device.wgpu_device, chunk=2**16, threads=5, depth=3)
+    staging = Staging(device.wgpu_device, device._lock, chunk=2**16, threads=5, depth=3)
     data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)
     with device.empty((LEAST + 2,)) as array:
-        staging.upload(data, data.dtype, array.storage.buffer, offset=8)
+        staging.upload(data, data.dtype, array.storage, offset=8)
         back = [np.zeros_like(data) for _ in range(3)]
         threads = [
-            threading.Thread(target=staging.download, args=(array.storage.buffer, 8 + 4 * i, out.dtype, out[4 * i :]))
+            threading.Thread(target=staging.download, args=(array.storage, 8 + 4 * i, out.dtype, out[4 * i :]))
             for i, out in enumerate(back)
         ]
         for thread in threads:
@@ -144,6 +144,28 @@ def test_a_transfer_that_failed_leaves_the_next_one_alone(device, monkeypatch):
         assert np.array_equal(array.numpy(), data)
         with device.array(data[::-1]) as other:
             assert np.array_equal(other.numpy(), data[::-1])
+
+
+def test_freeing_what_is_being_moved(device):
+    # wgpu-native ends the process where work is submitted that needs a destroyed buffer.
+    data, failures = np.ones(4 * LEAST, np.float32), []
+
+    def move(array, job):
+        try:
+            job(array)
+        except WebmmError as error:
+            failures.append(error)
+
+    for i in range(20):
+        array = device.array(data)
+        job = device.download if i % 2 else lambda array: device.assign(array, data)
+        mover, killer = threading.Thread(target=move, args=(array, job)), threading.Timer(i / 5000, array.free)
+        for thread in (mover, killer):
+            thread.start()
+        for thread in (mover, killer):
+            thread.join(60)
+    assert {type(error) for error in failures} <= {FreedArrayError}
+    assert device.array(data).numpy().all()
 
 
 def test_any_strides_become_row_major(device):
