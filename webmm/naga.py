@@ -81,5 +81,5 @@ def every_shader() -> Iterator[Check]:
     """Yield each stage of each op on the op's examples."""
     for op in OPS.values():
         for words, kernel, problem in op.shaders():
-            for step in (*kernel.before, kernel):
+            for step in kernel.dispatches:
                 yield Check(f"{step} {words}", render(step, problem))

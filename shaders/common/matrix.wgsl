@@ -3,10 +3,12 @@
   nothing there. `base` is the first element of the batch's matrix.
 #}
 
-{% macro bases(batch="workgroup.z") %}
+{% macro bases(batch="workgroup.z", c=true) %}
     let a_base = params.a_offset + {{ batch }} * params.a_batch_stride;
     let b_base = params.b_offset + {{ batch }} * params.b_batch_stride;
+{% if c %}
     let c_base = params.c_offset + {{ batch }} * params.c_batch_stride;
+{% endif %}
 {% endmacro %}
 
 {% macro as_f32(element) -%}

@@ -28,20 +28,26 @@
    "loads": kernel.b_loads},
 ] %}
 
-{% macro declarations(buffers=1) %}
+{% macro declarations(buffers=1, slices=1) %}
+{{ inputs(buffers, slices) }}
+{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
+{% endmacro %}
+
+{# The tiles, for each of `slices` groups of invocations, and the loads that fill them. #}
+{% macro inputs(buffers=1, slices=1) %}
+{% set of, each = ("array<", ", SLICES>") if slices > 1 else ("", "") %}
 const WX = BN / TN; // invocations along N
 const WY = BM / TM; // invocations along M
 
 // Nested, so that the engine's bounds checks are hoisted out of the inner loop: only the lane is no constant there.
 {% for buffer in range(buffers) %}
 {% for o in operands %}
-var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: array<array<{{ "vec4f" if o.direct else "array<f32, 4>" }}, {{ o.tile }} / 4u>, BK>; // [kk][{{ o.at }}/4]
+var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<array<{{ "vec4f" if o.direct else "array<f32, 4>" }}, {{ o.tile }} / 4u>, BK>{{ each }}; // {{ "[slice]" if slices > 1 }}[kk][{{ o.at }}/4]
 {% endfor %}
 {% endfor %}
 
 {{ load4(operands[0]) }}
 {{ load4(operands[1]) }}
-{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 {% endmacro %}
 
 {# Four neighbours in storage; `index` counts what the binding holds, `at` and `k` only serve the guards. #}
@@ -101,7 +107,7 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {% macro positions() %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-    let {{ o.x }}_at{{ i }} = lane + {{ i * kernel.invocations }}u;
+    let {{ o.x }}_at{{ i }} = lane + {{ i * kernel.sharers }}u;
 {% if o.direct %}
     let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / ({{ o.tile }} / 4u);
     let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} % ({{ o.tile }} / 4u) * 4u;
@@ -220,10 +226,14 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {% endif %}
 {% endmacro %}
 
+{% macro store_fragment(r, j) -%}
+store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (lx + {{ j }}u * WX) * 4u, acc_{{ r }}_{{ j }});
+{%- endmacro %}
+
 {% macro store() %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
-    store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (lx + {{ j }}u * WX) * 4u, acc_{{ r }}_{{ j }});
+    {{ store_fragment(r, j) }}
 {% endfor %}
 {% endfor %}
 {% endmacro %}

@@ -10,12 +10,15 @@ from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, LADDER
 from webmm.kernels.gemm.base import GemmParams
 from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.problem import gemm
 from webmm.render import _render, environment, params_bytes, render, tidy
 
 stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
+# Those whose tiles lie the same way over every C; in gemv the operand with more rows or columns decides.
+tiled = pytest.mark.parametrize("cls", [cls for cls in LADDER if cls().grid_rule()], ids=lambda cls: cls.name)
 LAYOUTS = [
     {"dtype": dtype, "transpose_a": ta, "transpose_b": tb}
     for dtype in ("float32", "float16")
@@ -72,7 +75,7 @@ def test_unknown_dialects_and_impossible_tiles_are_refused():
         render(Blocked(tm=6), gemm(1, 1, 1))
 
 
-@stages
+@tiled
 def test_aligned_sizes_pay_for_no_guard(cls):
     text = render(cls(), gemm(512, 512, 512)).wgsl
     code = "\n".join(line.split("//")[0] for line in text.splitlines())
@@ -85,7 +88,7 @@ def test_aligned_sizes_pay_for_no_guard(cls):
         assert "array<vec4<f32>>" in code
 
 
-@stages
+@tiled
 @pytest.mark.parametrize("axis", ["m", "n", "k"])
 def test_a_ragged_edge_is_guarded(cls, axis):
     sizes = {"m": 512, "n": 512, "k": 512, axis: 511}
@@ -94,7 +97,15 @@ def test_a_ragged_edge_is_guarded(cls, axis):
     assert (ragged.count(f">= params.{axis}") > aligned.count(f">= params.{axis}")) is not always
 
 
-@stages
+def test_gemv_pays_for_no_guard_where_its_steps_fit():
+    for sizes, guarded in (((8, 512, 512), "j0 >= params.m"), ((512, 8, 512), "j0 >= params.n")):
+        text = render(Gemv(tj=8), gemm(*sizes)).wgsl
+        assert re.findall(r"\w+ >= params\.\w+", text) == [guarded]
+        ragged = render(Gemv(tj=8), gemm(*(size - 1 for size in sizes))).wgsl
+        assert len(re.findall(r">= params\.\w+", ragged)) > 1
+
+
+@tiled
 def test_sizes_are_uniforms_so_that_one_text_serves_them_all(cls):
     kernel = cls()
     for one, other in (((512, 512, 512), (1024, 256, 2048)), ((33, 35, 37), (97, 191, 333))):
@@ -167,6 +178,8 @@ def test_workgroup_memory_in_the_text_is_what_the_kernel_declares(cls):
     for kernel in (cls(), Pipelined(prefetch="workgroup")) if cls is Pipelined else (cls(),):
         text = render(kernel, gemm(33, 35, 37)).wgsl
         constants = {name: int(value) for name, value in re.findall(r"const (\w+): u32 = (\d+)u;", text)}
+        for name, value in re.findall(r"^const (\w+) = ([^;.]+);", text, re.MULTILINE):
+            constants[name] = eval(value.replace("u", "").replace("/", "//"), {}, constants)
         total = 0
         for kind in re.findall(r"var<workgroup> \w+: (.+?);", text):
             size = 16 if "vec4f" in kind else 4

@@ -12,10 +12,12 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
+from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_1d import Tile1D
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.vectorized import Vectorized
@@ -44,6 +46,8 @@ LADDER: tuple[type[GemmKernel], ...] = (
     Blocked,
     Pipelined,
     Persistent,
+    SplitK,
+    Gemv,
     CpuLanes,
     CpuTexture,
 )

@@ -136,8 +136,18 @@ class Kernel(ABC, Generic[P]):
         """Kernels that run first, each in a dispatch of its own, and leave this one what it reads."""
         return ()
 
+    @property
+    def after(self) -> tuple[Kernel[P], ...]:
+        """Kernels that run next, each in a dispatch of its own, and finish what this one leaves them."""
+        return ()
+
+    @property
+    def steps(self) -> tuple[Kernel[P], ...]:
+        """All dispatches of this kernel, in order."""
+        return (*self.before, self, *self.after)
+
     def scratch(self, problem: P) -> tuple[Texture | Scratch, ...]:
-        """Return what the kernels before leave to this one."""
+        """Return what its dispatches leave each other."""
         del problem
         return ()
 
@@ -227,7 +237,8 @@ class Kernel(ABC, Generic[P]):
                 return f"needs {need:,} {what}, {device.name} has {device.limit(limit):,}"
         if device.loop_limit and self.iterations(problem) > device.loop_limit:
             return f"needs {self.iterations(problem):,} loop iterations, {device.name} stops at {device.loop_limit:,}"
-        return next(filter(None, (kernel._beyond_limits(problem, device) for kernel in self.before)), None)
+        others = (*self.before, *self.after)
+        return next(filter(None, (kernel._beyond_limits(problem, device) for kernel in others)), None)
 
     @abstractmethod
     def specialise(self, problem: P) -> Hashable:

@@ -18,10 +18,10 @@ class RegisterTiled(GemmKernel):
     b_vector_axis = "any"
 
     bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
-    bn: int = tunable(128, (32, 64, 128), "columns of C per workgroup")
+    bn: int = tunable(128, (32, 64, 96, 128), "columns of C per workgroup")
     bk: int = tunable(16, (8, 16, 32), "inner elements per step")
     tm: int = tunable(8, (4, 8), "rows of C per invocation")
-    tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
+    tn: int = tunable(8, (4, 8, 12, 16), "columns of C per invocation")
     unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
     order: str = tunable("serpentine", ("serpentine", "rows"), "in which order the FMAs of one inner element stand")
     group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
@@ -39,7 +39,12 @@ class RegisterTiled(GemmKernel):
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
         """A line of invocations; the template lays them out as (wy, wx)."""
-        return (self.wx * self.wy, 1, 1)
+        return (self.sharers, 1, 1)
+
+    @property
+    def sharers(self) -> int:
+        """Invocations that fill and multiply a tile together."""
+        return self.wx * self.wy
 
     @property
     def buffers(self) -> int:
@@ -64,12 +69,12 @@ class RegisterTiled(GemmKernel):
     @property
     def a_loads(self) -> int:
         """vec4 of A that each invocation fetches per step."""
-        return self.bm * self.bk // 4 // self.invocations
+        return self.bm * self.bk // 4 // self.sharers
 
     @property
     def b_loads(self) -> int:
         """vec4 of B that each invocation fetches per step."""
-        return self.bn * self.bk // 4 // self.invocations
+        return self.bn * self.bk // 4 // self.sharers
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often the loops of an invocation run: over k, and over the tile where that is not written out."""
@@ -86,8 +91,8 @@ class RegisterTiled(GemmKernel):
         for name, size in (("A", self.bm), ("B", self.bn)):
             vectors = size * self.bk // 4
             yield (
-                vectors % self.invocations == 0,
-                f"the tile of {name} has {vectors} vec4, which {self.invocations} invocations cannot share evenly",
+                vectors % self.sharers == 0,
+                f"the tile of {name} has {vectors} vec4, which {self.sharers} invocations cannot share evenly",
             )
         yield self.bk % self.unroll == 0, f"bk = {self.bk} must be a multiple of unroll = {self.unroll}"
 

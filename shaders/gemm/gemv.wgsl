@@ -1,0 +1,157 @@
+// gemv: C = A·B where C has few rows or few columns, so that memory, not arithmetic, is the limit.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
+// is a multiple of 4; accumulation in f32.
+{% set w, v = ("a", "b") if s.wide == "a" else ("b", "a") %}
+{% set i_size, j_size = ("m", "n") if s.wide == "a" else ("n", "m") %}
+// {{ w | upper }} is the wide operand here: i counts its rows (params.{{ i_size }}), j those of {{ v | upper }} (params.{{ j_size }}), TJ of which are read at a time.
+{% if s.along_k %}
+// It is contiguous along k, which LANES invocations read side by side, for TI of its rows each.
+{% else %}
+// It is contiguous along i, which LANES invocations read side by side; GROUPS of them take turns along k.
+{% endif %}
+// Changed from split_k: nothing of the wide operand is read twice, so nothing of it is kept; the sums of the
+// invocations are added up in workgroup memory. Each has the loads of UNROLL steps in flight.
+// Shapes: any; for more than TJ of j the wide operand is read again. Workgroup memory: TI·TJ·16 bytes per invocation.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+const WORKGROUP = LANES * GROUPS;
+{% if s.along_k %}
+const TILE_I = GROUPS * TI; // rows of the wide operand per workgroup
+const OUTPUTS = GROUPS * TI * TJ; // sums per workgroup, of LANES parts each
+var<workgroup> sums: array<array<f32, OUTPUTS>, LANES>;
+{% else %}
+const TILE_I = LANES * TI * 4u; // rows of the wide operand per workgroup
+const OUTPUTS = LANES * TI * TJ; // vec4 of sums per workgroup, of GROUPS parts each
+var<workgroup> sums: array<array<vec4f, OUTPUTS>, GROUPS>;
+{% endif %}
+
+{# Four neighbours along k or i, zero outside the matrix. #}
+{% macro four(x, name, along_k, edge_i) %}
+{% set vec = s.vec_a if x == "a" else s.vec_b %}
+{% set k_first = (x == "a" and s.trans_a) or (x == "b" and not s.trans_b) %}
+{% set index = "base + k * params.ld%s + i" % x if k_first else "base + i * params.ld%s + k" % x %}
+{% set contiguous, length = ("k", "k") if along_k else ("i", i_size) %}
+// {{ x | upper }}: four neighbours along {{ contiguous }} at row i and k{% if s.edge_k or edge_i %}, zero outside the matrix{% endif %}
+
+fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
+{% if vec %}
+{% set outside = matrix.guards([(s.edge_k, "k", "k"), (edge_i, "i", i_size)]) %}
+{% if outside %}
+    if ({{ outside }}) {
+        return vec4f();
+    }
+{% endif %}
+    return {{ matrix.as_vec4f("%s[(%s) / 4u]" % (x, index)) }};
+{% else %}
+    var value = vec4f();
+{% set step = "" if along_k != k_first else " * params.ld" ~ x %}
+{% set other = matrix.guards([(s.edge_k and not along_k, "k", "k")]) %}
+{% if other %}
+    if ({{ other }}) {
+        return value;
+    }
+{% endif %}
+{% for e in range(4) %}
+{% set guarded = s.edge_k if along_k else edge_i %}
+{% if guarded %}
+    if ({{ contiguous }} + {{ e }}u < params.{{ length }}) {
+        value[{{ e }}] = {{ matrix.as_f32("%s[%s + %du%s]" % (x, index, e, step)) }};
+    }
+{% else %}
+    value[{{ e }}] = {{ matrix.as_f32("%s[%s + %du%s]" % (x, index, e, step)) }};
+{% endif %}
+{% endfor %}
+    return value;
+{% endif %}
+}
+{% endmacro %}
+{{ four(w, "load_wide4", s.along_k, s.edge_i and not s.along_k) }}
+{{ four(v, "load_short4", true, false) }}
+{{ matrix.store_c(row=s.edge_i if w == "a" else s.edge_j, col=s.edge_j if w == "a" else s.edge_i) }}
+@compute @workgroup_size({{ kernel.invocations }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) index: u32,
+) {
+    let tile = workgroup.x + workgroup.y * grid.x;
+    let tiles_i = (params.{{ i_size }} + TILE_I - 1u) / TILE_I;
+    let i0 = tile % tiles_i * TILE_I;
+    let j0 = tile / tiles_i * TJ;
+    if (j0 >= params.{{ j_size }}) {
+        return;
+    }
+    let lane = index % LANES;
+    let group = index / LANES;
+{{ matrix.bases() }}
+{% set last_i = ", params.%s - 1u)" % i_size %}
+{% for j in range(kernel.tj) %}
+    let j_{{ j }} = {{ "min(" if s.edge_j }}j0 + {{ j }}u{{ ", params.%s - 1u)" % j_size if s.edge_j }};
+{% endfor %}
+{% for t in range(kernel.ti) %}
+{% if s.along_k %}
+    let i_{{ t }} = {{ "min(" if s.edge_i }}i0 + group * TI + {{ t }}u{{ last_i if s.edge_i }};
+{% else %}
+    let i_{{ t }} = i0 + ({{ t }}u * LANES + lane) * 4u;
+{% endif %}
+{% for j in range(kernel.tj) %}
+    var acc_{{ t }}_{{ j }} = {{ "0.0" if s.along_k else "vec4f()" }};
+{% endfor %}
+{% endfor %}
+{% set at, stride = ("lane", "LANES") if s.along_k else ("group", "GROUPS") %}
+    for (var k = {{ at }} * 4u; k < params.k; k += {{ stride }} * UNROLL * 4u) {
+{% for u in range(kernel.unroll) %}
+{% set k = "k + %du * %s" % (4 * u, stride) if u else "k" %}
+{% for t in range(kernel.ti) %}
+{% if s.along_k %}
+        let w_{{ u }}_{{ t }} = load_wide4({{ w }}_base, i_{{ t }}, {{ k }});
+{% else %}
+{% for e in range(4) %}
+        let w_{{ u }}_{{ t }}_{{ e }} = load_wide4({{ w }}_base, i_{{ t }}, {{ k }}{{ " + %du" % e if e }});
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endfor %}
+{% for u in range(kernel.unroll) %}
+{% set k = "k + %du * %s" % (4 * u, stride) if u else "k" %}
+{% for j in range(kernel.tj) %}
+        let v_{{ u }}_{{ j }} = load_short4({{ v }}_base, j_{{ j }}, {{ k }});
+{% for t in range(kernel.ti) %}
+{% for e in range(4) %}
+{% set product = "w_%d_%d.%s, v_%d_%d.%s" % (u, t, "xyzw"[e], u, j, "xyzw"[e]) if s.along_k else "w_%d_%d_%d, vec4f(v_%d_%d.%s)" % (u, t, e, u, j, "xyzw"[e]) %}
+        acc_{{ t }}_{{ j }} = fma({{ product }}, acc_{{ t }}_{{ j }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+{% endfor %}
+    }
+{% for t in range(kernel.ti) %}
+{% for j in range(kernel.tj) %}
+{% if s.along_k %}
+    sums[lane][(group * TI + {{ t }}u) * TJ + {{ j }}u] = acc_{{ t }}_{{ j }};
+{% else %}
+    sums[group][({{ t }}u * TJ + {{ j }}u) * LANES + lane] = acc_{{ t }}_{{ j }};
+{% endif %}
+{% endfor %}
+{% endfor %}
+    workgroupBarrier(); // every invocation's sums are there before they are added up
+    for (var o = index; o < OUTPUTS; o += WORKGROUP) {
+        var sum = sums[0][o];
+        for (var part = 1u; part < {{ "LANES" if s.along_k else "GROUPS" }}; part++) {
+            sum += sums[part][o];
+        }
+{% if s.along_k %}
+        let i = i0 + o / TJ;
+        let j = j0 + o % TJ;
+        store_c(c_base, {{ "i, j" if w == "a" else "j, i" }}, sum);
+{% else %}
+        let i = i0 + (o / (TJ * LANES) * LANES + o % LANES) * 4u;
+        let j = j0 + o / LANES % TJ;
+{% for e in range(4) %}
+        store_c(c_base, {{ ("i + %du, j" if w == "a" else "j, i + %du") % e }}, sum.{{ "xyzw"[e] }});
+{% endfor %}
+{% endif %}
+    }
+}

@@ -1,0 +1,107 @@
+// split_k: C = A·B, as pipelined, with k divided among groups of invocations and among workgroups.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the
+// contiguous length is a multiple of 4; accumulation in f32.
+// Changed from pipelined: a C of few tiles leaves most of a machine idle, however long k is. SLICES groups of invocations
+// take every SLICES-th step of k for the same tile, and add their sums up in workgroup memory.
+{% if kernel.splits > 1 %}
+// SPLITS workgroups take a part of k each, and leave partial sums (batch, split, row, column), rows of whole vec4, which
+// the next dispatch (sum_splits) adds up and finishes: the epilogue is not for parts.
+{% endif %}
+// Shapes: any whose k has a step for each part; tiles that hang over an edge are filled with zeros.
+// Workgroup memory: SLICES·(BM + BN)·BK·4 bytes for tiles, (SLICES - 1)·BM·BN/TM·4 for sums.
+{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+{% set slice = "[slice]" if kernel.slices > 1 else "" %}
+const SHARERS = BM / TM * (BN / TN); // invocations that share a tile
+{% if kernel.slices > 1 %}
+var<workgroup> sums: array<array<array<vec4f, SHARERS>, TN / 4u>, SLICES - 1u>; // [slice - 1][column/4][lane]
+{% endif %}
+
+{% if kernel.splits > 1 %}
+{{ tiles.inputs(slices=kernel.slices) }}
+// partial[row, col..col+3] ← value{% if s.edge_m or s.edge_n %}, nothing outside the matrix{% endif %}
+
+fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
+    let row_length = (params.n + 3u) / 4u;
+{% set outside = matrix.guards([(s.edge_m, "row", "m"), (s.edge_n, "col", "n")]) %}
+{% if outside %}
+    if ({{ outside }}) {
+        return;
+    }
+{% endif %}
+    partial[base + row * row_length + col / 4u] = value;
+}
+{% else %}
+{{ tiles.declarations(slices=kernel.slices) }}
+{% endif %}
+@compute @workgroup_size({{ kernel.invocations }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) index: u32,
+) {
+    let tile = workgroup.x + workgroup.y * grid.x;
+{{ tiles.tile_count() }}
+    if (tile >= tiles_m * tiles_n) {
+        return;
+    }
+{{ tiles.tile_position() }}
+    let lane = index % SHARERS;
+    let slice = index / SHARERS;
+{% if kernel.splits > 1 %}
+    let batch = workgroup.z / SPLITS;
+    let split = workgroup.z % SPLITS;
+{{ matrix.bases("batch", c=false) }}
+    let c_base = workgroup.z * params.m * ((params.n + 3u) / 4u); // of this part's sums, in vec4
+{% else %}
+    let split = 0u;
+{{ matrix.bases() }}
+{% endif %}
+{{ tiles.lanes() }}
+{{ tiles.positions() }}
+    let steps = (params.k + SLICES * BK - 1u) / (SLICES * BK);
+    let share = (steps + SPLITS - 1u) / SPLITS;
+    let first_step = split * share;
+    let last_step = min(first_step + share, steps);
+{{ tiles.accumulators() }}
+{{ tiles.registers() }}
+    var k0 = (first_step * SLICES + slice) * BK;
+{{ tiles.fetch("k0") }}
+{{ tiles.put(slice) }}
+    workgroupBarrier(); // the first tiles are complete before anyone reads them
+    for (var step = first_step + 1u; step < last_step; step++) {
+        k0 += SLICES * BK;
+{{ tiles.fetch("k0") }}
+{{ tiles.multiply(slice, "k0 - SLICES * BK") }}
+        workgroupBarrier(); // everyone is done with the tiles before they are overwritten
+{{ tiles.put(slice) }}
+        workgroupBarrier(); // the tiles are complete before anyone reads them
+    }
+{{ tiles.multiply(slice) }}
+{% if kernel.slices > 1 %}
+{% for r in range(kernel.tm) %}
+    if (slice > 0u) {
+{% for j in range(kernel.tn // 4) %}
+        sums[slice - 1u][{{ j }}][lane] = acc_{{ r }}_{{ j }};
+{% endfor %}
+    }
+    workgroupBarrier(); // the other slices' sums are complete before the first adds them up
+    if (slice == 0u) {
+{% for j in range(kernel.tn // 4) %}
+{% for other in range(kernel.slices - 1) %}
+        acc_{{ r }}_{{ j }} += sums[{{ other }}][{{ j }}][lane];
+{% endfor %}
+        {{ tiles.store_fragment(r, j) }}
+{% endfor %}
+    }
+{% if not loop.last %}
+    workgroupBarrier(); // the first has read them before they are overwritten
+{% endif %}
+{% endfor %}
+{% else %}
+{{ tiles.store() }}
+{% endif %}
+}

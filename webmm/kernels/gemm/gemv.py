@@ -1,0 +1,98 @@
+"""Stage 12: matrix times vector, or a few of them: every element of the matrix is read once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from webmm.kernels.base import MAX_WORKGROUPS, tunable
+from webmm.kernels.gemm.base import GemmKernel, Specialisation, ceil_div
+from webmm.problem import Gemm
+
+
+@dataclass(frozen=True)
+class GemvSpecialisation(Specialisation):
+    """As for every stage, and which operand is the wide one; its rows are counted by i, those of the other by j."""
+
+    wide: str = "b"  # "a": C has more rows than columns
+    along_k: bool = False  # the wide operand's contiguous axis is k, else i
+    edge_i: bool = False
+    edge_j: bool = False
+
+
+@dataclass(frozen=True)
+class Gemv(GemmKernel):
+    """Lanes read along the wide operand's contiguous axis, groups of lanes along the other; the sums are added up."""
+
+    name = "gemv"
+    summary = "matrix times a few vectors: bound by memory"
+
+    lanes: int = tunable(32, (8, 16, 32), "invocations side by side along the contiguous axis of the wide operand")
+    groups: int = tunable(8, (4, 8, 16, 32), "groups of them along the other axis")
+    ti: int = tunable(
+        1, (1, 2, 4), "rows of the wide operand per invocation, or vec4 of them where they are contiguous"
+    )
+    tj: int = tunable(1, (1, 2, 4, 8), "vectors at a time")
+    unroll: int = tunable(2, (1, 2, 4), "steps along k whose loads are issued together")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of invocations; the template lays them out as (groups, lanes)."""
+        return (self.lanes * self.groups, 1, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """Each invocation's sums: as f32, or as vec4."""
+        return self.invocations * self.ti * self.tj * 16
+
+    def tile_i(self, along_k: bool) -> int:
+        """Return the rows of the wide operand per workgroup."""
+        return (self.groups if along_k else 4 * self.lanes) * self.ti
+
+    def step_k(self, along_k: bool) -> int:
+        """Return how far the loop over k advances in one step."""
+        return 4 * self.unroll * (self.lanes if along_k else self.groups)
+
+    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z), folded so that none exceeds 65,535."""
+        wide, along_k = _wide(problem)
+        i, j = (problem.m, problem.n) if wide == "a" else (problem.n, problem.m)
+        count = ceil_div(i, self.tile_i(along_k)) * ceil_div(j, self.tj)
+        y = ceil_div(count, MAX_WORKGROUPS)
+        return ceil_div(count, y), y, problem.batch
+
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return None: which operand is the wide one decides."""
+        return None
+
+    def iterations(self, problem: Gemm) -> int:
+        """Return how often the loop over k runs."""
+        return ceil_div(problem.k, self.step_k(_wide(problem)[1]))
+
+    def specialise(self, problem: Gemm) -> GemvSpecialisation:
+        """Return the template choices that fit `problem`."""
+        wide, along_k = _wide(problem)
+        i, j = (problem.m, problem.n) if wide == "a" else (problem.n, problem.m)
+        fits_a, fits_b = problem.a.vectorizable(problem.m, problem.k), problem.b.vectorizable(problem.k, problem.n)
+        common = super().specialise(problem)
+        changes = {
+            "vec_a": fits_a and (wide == "a" or not problem.a.transposed),  # the other operand is read along k only
+            "vec_b": fits_b and (wide == "b" or problem.b.transposed),
+            "edge_k": problem.k % self.step_k(along_k) != 0,
+        }
+        fields = {field.name: getattr(common, field.name) for field in dataclasses.fields(common)}
+        edges = {"edge_i": i % self.tile_i(along_k) != 0, "edge_j": j % self.tj != 0}
+        return GemvSpecialisation(**{**fields, **changes, **edges}, wide=wide, along_k=along_k)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """The sums of a workgroup are added up by its own invocations, evenly or not: nothing to satisfy."""
+        yield from ()
+
+
+def _wide(problem: Gemm) -> tuple[str, bool]:
+    """Return which operand is the wide one, and whether it is contiguous along k."""
+    if problem.m > problem.n:
+        return "a", not problem.a.transposed
+    return "b", problem.b.transposed
