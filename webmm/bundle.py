@@ -89,11 +89,8 @@ def configurations(cls: type[GemmKernel]) -> list[GemmKernel]:
     settings = [dict(zip(pictured, values, strict=True)) for values in itertools.product(*pictured.values())]
     settings += [{name: value} for name, values in candidates.items() if name not in PICTURED for value in values]
     kernels = (cls(**_fitting({**default, **changes})) for changes in settings)
-    return list(
-        dict.fromkeys(
-            [*recommended(cls), *(kernel for kernel in kernels if kernel.invalid() is None and len(kernel.steps) == 1)]
-        )
-    )
+    possible = (kernel for kernel in kernels if kernel.invalid() is None and len(kernel.steps) == 1)
+    return list(dict.fromkeys([*recommended(cls), *possible]))
 
 
 def _fitting(settings: dict[str, Any]) -> dict[str, Any]:

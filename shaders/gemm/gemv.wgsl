@@ -27,13 +27,13 @@ const OUTPUTS = LANES * TI * TJ; // vec4 of sums per workgroup, of GROUPS parts 
 var<workgroup> sums: array<array<vec4f, OUTPUTS>, GROUPS>;
 {% endif %}
 
-{# Four neighbours along k or i, zero outside the matrix. #}
-{% macro four(x, name, along_k, edge_i) %}
+{# Four neighbours along k or along the operand's rows, zero outside the matrix. #}
+{% macro four(x, name, along_k, edge_i, i_size) %}
 {% set vec = s.vec_a if x == "a" else s.vec_b %}
 {% set k_first = (x == "a" and s.trans_a) or (x == "b" and not s.trans_b) %}
 {% set index = "base + k * params.ld%s + i" % x if k_first else "base + i * params.ld%s + k" % x %}
 {% set contiguous, length = ("k", "k") if along_k else ("i", i_size) %}
-// {{ x | upper }}: four neighbours along {{ contiguous }} at row i and k{% if s.edge_k or edge_i %}, zero outside the matrix{% endif %}
+// {{ x | upper }}: four neighbours along {{ contiguous }}, from (i, k) on{% if s.edge_k or edge_i %}, zero outside the matrix{% endif %}
 
 fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% if vec %}
@@ -67,8 +67,8 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% endif %}
 }
 {% endmacro %}
-{{ four(w, "load_wide4", s.along_k, s.edge_i and not s.along_k) }}
-{{ four(v, "load_short4", true, false) }}
+{{ four(w, "load_wide4", s.along_k, s.edge_i and not s.along_k, i_size) }}
+{{ four(v, "load_short4", s.short_along_k, s.edge_j and not s.short_along_k, j_size) }}
 {{ matrix.store_c(row=s.edge_i if w == "a" else s.edge_j, col=s.edge_j if w == "a" else s.edge_i) }}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
@@ -87,8 +87,8 @@ fn main(
     let group = index / LANES;
 {{ matrix.bases() }}
 {% set last_i = ", params.%s - 1u)" % i_size %}
-{% for j in range(kernel.tj) %}
-    let j_{{ j }} = {{ "min(" if s.edge_j }}j0 + {{ j }}u{{ ", params.%s - 1u)" % j_size if s.edge_j }};
+{% for j in range(0, kernel.tj, 1 if s.short_along_k else 4) %}
+    let j_{{ j }} = {{ "min(" if s.edge_j and s.short_along_k }}j0 + {{ j }}u{{ ", params.%s - 1u)" % j_size if s.edge_j and s.short_along_k }};
 {% endfor %}
 {% for t in range(kernel.ti) %}
 {% if s.along_k %}
@@ -116,11 +116,21 @@ fn main(
 {% endfor %}
 {% for u in range(kernel.unroll) %}
 {% set k = "k + %du * %s" % (4 * u, stride) if u else "k" %}
+{% if not s.short_along_k %}
+{% for e in range(4) %}
+{% for j in range(0, kernel.tj, 4) %}
+        let v_{{ u }}_{{ e }}_{{ j }} = load_short4({{ v }}_base, j_{{ j }}, {{ k }}{{ " + %du" % e if e }});
+{% endfor %}
+{% endfor %}
+{% endif %}
 {% for j in range(kernel.tj) %}
+{% if s.short_along_k %}
         let v_{{ u }}_{{ j }} = load_short4({{ v }}_base, j_{{ j }}, {{ k }});
+{% endif %}
 {% for t in range(kernel.ti) %}
 {% for e in range(4) %}
-{% set product = "w_%d_%d.%s, v_%d_%d.%s" % (u, t, "xyzw"[e], u, j, "xyzw"[e]) if s.along_k else "w_%d_%d_%d, vec4f(v_%d_%d.%s)" % (u, t, e, u, j, "xyzw"[e]) %}
+{% set short = "v_%d_%d.%s" % (u, j, "xyzw"[e]) if s.short_along_k else "v_%d_%d_%d.%s" % (u, e, j // 4 * 4, "xyzw"[j % 4]) %}
+{% set product = "w_%d_%d.%s, %s" % (u, t, "xyzw"[e], short) if s.along_k else "w_%d_%d_%d, vec4f(%s)" % (u, t, e, short) %}
         acc_{{ t }}_{{ j }} = fma({{ product }}, acc_{{ t }}_{{ j }});
 {% endfor %}
 {% endfor %}

@@ -18,6 +18,7 @@ class GemvSpecialisation(Specialisation):
 
     wide: str = "b"  # "a": C has more rows than columns
     along_k: bool = False  # the wide operand's contiguous axis is k, else i
+    short_along_k: bool = True  # the other one is read four k at a time, else four j
     edge_i: bool = False
     edge_j: bool = False
 
@@ -30,10 +31,8 @@ class Gemv(GemmKernel):
     summary = "matrix times a few vectors: bound by memory"
 
     lanes: int = tunable(32, (8, 16, 32), "invocations side by side along the contiguous axis of the wide operand")
-    groups: int = tunable(8, (4, 8, 16, 32), "groups of them along the other axis")
-    ti: int = tunable(
-        1, (1, 2, 4), "rows of the wide operand per invocation, or vec4 of them where they are contiguous"
-    )
+    groups: int = tunable(8, (4, 8, 16, 32, 64, 128), "groups of them along the other axis")
+    ti: int = tunable(1, (1, 2, 4), "rows of the wide operand per invocation; vec4 of them where they are contiguous")
     tj: int = tunable(1, (1, 2, 4, 8), "vectors at a time")
     unroll: int = tunable(2, (1, 2, 4), "steps along k whose loads are issued together")
 
@@ -77,14 +76,15 @@ class Gemv(GemmKernel):
         i, j = (problem.m, problem.n) if wide == "a" else (problem.n, problem.m)
         fits_a, fits_b = problem.a.vectorizable(problem.m, problem.k), problem.b.vectorizable(problem.k, problem.n)
         common = super().specialise(problem)
+        short_along_k = self.tj % 4 != 0 or (problem.b.transposed if wide == "a" else not problem.a.transposed)
         changes = {
-            "vec_a": fits_a and (wide == "a" or not problem.a.transposed),  # the other operand is read along k only
-            "vec_b": fits_b and (wide == "b" or problem.b.transposed),
+            "vec_a": fits_a and (wide == "a" or short_along_k != problem.a.transposed),
+            "vec_b": fits_b and (wide == "b" or short_along_k == problem.b.transposed),
             "edge_k": problem.k % self.step_k(along_k) != 0,
         }
         fields = {field.name: getattr(common, field.name) for field in dataclasses.fields(common)}
         edges = {"edge_i": i % self.tile_i(along_k) != 0, "edge_j": j % self.tj != 0}
-        return GemvSpecialisation(**{**fields, **changes, **edges}, wide=wide, along_k=along_k)
+        return GemvSpecialisation(**{**fields, **changes, **edges}, wide=wide, along_k=along_k, short_along_k=short_along_k)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """The sums of a workgroup are added up by its own invocations, evenly or not: nothing to satisfy."""
