@@ -32,7 +32,7 @@ class Gemv(GemmKernel):
 
     lanes: int = tunable(32, (8, 16, 32), "invocations side by side along the contiguous axis of the wide operand")
     groups: int = tunable(8, (4, 8, 16, 32, 64, 128), "groups of them along the other axis")
-    ti: int = tunable(1, (1, 2, 4), "rows of the wide operand per invocation; vec4 of them where they are contiguous")
+    ti: int = tunable(1, (1, 2, 4), "rows of the wide operand per invocation, or vec4 of them along its rows")
     tj: int = tunable(1, (1, 2, 4, 8), "vectors at a time")
     unroll: int = tunable(2, (1, 2, 4), "steps along k whose loads are issued together")
 
@@ -77,9 +77,10 @@ class Gemv(GemmKernel):
         fits_a, fits_b = problem.a.vectorizable(problem.m, problem.k), problem.b.vectorizable(problem.k, problem.n)
         common = super().specialise(problem)
         short_along_k = self.tj % 4 != 0 or (problem.b.transposed if wide == "a" else not problem.a.transposed)
+        apart = along_k and not short_along_k  # see the template
         changes = {
-            "vec_a": fits_a and (wide == "a" or short_along_k != problem.a.transposed),
-            "vec_b": fits_b and (wide == "b" or short_along_k == problem.b.transposed),
+            "vec_a": fits_a and (not apart if wide == "a" else short_along_k != problem.a.transposed),
+            "vec_b": fits_b and (not apart if wide == "b" else short_along_k == problem.b.transposed),
             "edge_k": problem.k % self.step_k(along_k) != 0,
         }
         fields = {field.name: getattr(common, field.name) for field in dataclasses.fields(common)}
