@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm import __version__, cache, choose, roofline, timing
-from webmm.dtypes import F32, FLOATS, DType
+from webmm.dtypes import F16, F32, DType
 from webmm.errors import ConfigError
 from webmm.kernels import LADDER
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS
@@ -48,6 +48,7 @@ LARGEST = {"bk": 16, "tn": 8}
 # Software adapters take up to a minute to compile large register tiles; there the page runs these in their place.
 LIGHT: dict[str, Any] = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 8}
 
+DTYPES = (F32, F16)  # that JavaScript has arrays of, or will have
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
 
 
@@ -167,7 +168,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
         "params": _params(),
         "bindings": [dataclasses.asdict(b) for b in render(LADDER[0](), gemm(1, 1, 1), "tint").bindings],
         "timing": _timing(),
-        "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
+        "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in DTYPES},
         "choices": _choices(),
         "roofline": _roofline(files),
         "kernels": [_kernel(cls, files) for cls in stages()],
@@ -276,7 +277,7 @@ def _config(kernel: GemmKernel, files: _Files) -> dict[str, Any]:
         "features": sorted(render(kernel, gemm(4, 4, 4), "tint").features),
         "subgroup": kernel.subgroup,
         "shaders": {
-            dtype.name: _specialisations(kernel, dtype, main, files) for dtype in FLOATS if main or dtype == F32
+            dtype.name: _specialisations(kernel, dtype, main, files) for dtype in DTYPES if main or dtype == F32
         },
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
-from webmm.errors import ProblemError
+from webmm.errors import ConfigError, ProblemError
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,17 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy dtype of the same layout."""
+        """The NumPy dtype of the same layout; raises ConfigError for bfloat16 where ml_dtypes is not installed."""
+        if self.wgsl == "bf16":
+            _register_bfloat16()
         return np.dtype(self.name)
 
 
 F32 = DType("float32", "f32", 4, 2.0**-23, 2.0**-149)
 F16 = DType("float16", "f16", 2, 2.0**-10, 2.0**-24, frozenset({"shader-f16"}))
+
+# Two to a u32: WGSL has no such type. NumPy's is that of the package ml_dtypes.
+BF16 = DType("bfloat16", "bf16", 2, 2.0**-7, 2.0**-133)
 
 # Integers lie in buffers as NumPy stores them; shaders read those of eight bits four to a u32.
 I32 = DType("int32", "i32", 4, 0.0, 0.0)
@@ -36,10 +41,17 @@ U32 = DType("uint32", "u32", 4, 0.0, 0.0)
 I8 = DType("int8", "u32", 1, 0.0, 0.0)
 U8 = DType("uint8", "u32", 1, 0.0, 0.0)
 
-FLOATS = (F32, F16)
+FLOATS = (F32, F16, BF16)
 INTEGERS = (I32, U32, I8, U8)
 DTYPES = {dtype.name: dtype for dtype in (*FLOATS, *INTEGERS)}
 _ALIASES = {dtype.wgsl: dtype for dtype in FLOATS}
+
+
+def _register_bfloat16() -> None:
+    try:
+        import ml_dtypes  # noqa: F401 (NumPy knows the name from then on)
+    except ImportError as error:
+        raise ConfigError("bfloat16 arrays need ml_dtypes: pip install 'webmm[bfloat16]'") from error
 
 
 def dtype_of(spec: DType | DTypeLike | str) -> DType:
@@ -51,6 +63,8 @@ def dtype_of(spec: DType | DTypeLike | str) -> DType:
         return spec
     if isinstance(spec, str) and spec in _ALIASES:
         return _ALIASES[spec]
+    if spec == BF16.name:
+        return BF16
     try:
         name = np.dtype(spec).name
     except TypeError as error:

@@ -11,12 +11,14 @@
 {% endif %}
 {% endmacro %}
 
-{% macro as_f32(element) -%}
-{{ element if s.dtype == "f32" else "f32(" ~ element ~ ")" }}
+{# Element `index` of the operand x, as f32. #}
+{% macro element(x, index) -%}
+{{ {"f32": "%s[%s]", "f16": "f32(%s[%s])", "bf16": "bf16_at(%s[(%s) / 2u], %s)"}[s.dtype] % ((x, index, index) if s.dtype == "bf16" else (x, index)) }}
 {%- endmacro %}
 
-{% macro as_vec4f(element) -%}
-{{ element if s.dtype == "f32" else "vec4f(" ~ element ~ ")" }}
+{# Four neighbours, as they are bound where that is by fours, as vec4f. #}
+{% macro as_vec4f(element, dtype=s.dtype) -%}
+{{ {"f32": "%s", "f16": "vec4f(%s)", "bf16": "bf16_vec4(%s)"}[dtype] % element }}
 {%- endmacro %}
 
 {% macro guards(pairs) -%}
@@ -37,7 +39,7 @@ fn load_a(base: u32, row: u32, k: u32) -> f32 {
         return 0.0;
     }
 {% endif %}
-    return {{ as_f32("a[base + k * params.lda + row]" if s.trans_a else "a[base + row * params.lda + k]") }};
+    return {{ element("a", "base + k * params.lda + row" if s.trans_a else "base + row * params.lda + k") }};
 }
 {% endmacro %}
 
@@ -51,7 +53,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
         return 0.0;
     }
 {% endif %}
-    return {{ as_f32("b[base + col * params.ldb + k]" if s.trans_b else "b[base + k * params.ldb + col]") }};
+    return {{ element("b", "base + col * params.ldb + k" if s.trans_b else "base + k * params.ldb + col") }};
 }
 {% endmacro %}
 
@@ -73,21 +75,21 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
     result += bias[at];
 {% endif %}
 {% elif s.bias == "row" %}
-    result += {{ as_f32("bias[params.bias_offset + row]") }};
+    result += {{ element("bias", "params.bias_offset + row") }};
 {% elif s.bias == "column" and lanes == 4 %}
     result += vec4f(
 {% for j in range(4) %}
-        {{ as_f32("bias[params.bias_offset + col + %du]" % j) }},
+        {{ element("bias", "params.bias_offset + col + %du" % j) }},
 {% endfor %}
     );
 {% elif s.bias == "column" %}
-    result += {{ as_f32("bias[params.bias_offset + col]") }};
+    result += {{ element("bias", "params.bias_offset + col") }};
 {% endif %}
 {% if s.activation %}
     result = {{ "activate(result)" if lanes == 4 else "activate(vec4f(result)).x" }};
 {% endif %}
 {% if s.accumulate %}
-    result += params.beta * {{ "vec4f" if lanes == 4 else "f32" }}({{ old }});
+    result += params.beta * {{ old }};
 {% endif %}
 {% else %}
     let result = value;
@@ -104,7 +106,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 
 {% macro store_element(row=false, col=false) %}
 {% set outside = guards([(row, "row", "m"), (col, "col", "n")]) %}
-{% set element = "c[base + row * params.ldc + col]" %}
+{% set place = "base + row * params.ldc + col" %}
 // C[row, col] ← value{% if outside %}, nothing outside the matrix{% endif %}
 
 fn store_c(base: u32, row: u32, col: u32, value: f32) {
@@ -113,8 +115,17 @@ fn store_c(base: u32, row: u32, col: u32, value: f32) {
         return;
     }
 {% endif %}
-{{ epilogue(1, element) }}
-    {{ element }} = {{ "result" if s.out_dtype == "f32" else s.out_dtype ~ "(result)" }};
+{% if s.out_dtype == "bf16" %}
+{{ epilogue(1, "bf16_at(atomicLoad(&c[(%s) / 2u]), %s)" % (place, place)) }}
+    // Its neighbour in the same word belongs to another invocation.
+    let place = {{ place }};
+    let shift = place % 2u * 16u;
+    atomicAnd(&c[place / 2u], 0xffff0000u >> shift);
+    atomicOr(&c[place / 2u], bf16_bits(result) << shift);
+{% else %}
+{{ epilogue(1, "f32(c[%s])" % place) }}
+    c[{{ place }}] = {{ "result" if s.out_dtype == "f32" else s.out_dtype ~ "(result)" }};
+{% endif %}
 }
 {% endmacro %}
 
@@ -188,8 +199,8 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
         return;
     }
 {% endif %}
-{{ epilogue(4, element) }}
-    {{ element }} = {{ "result" if s.out_dtype == "f32" else "vec4<" ~ s.out_dtype ~ ">(result)" }};
+{{ epilogue(4, as_vec4f(element, s.out_dtype)) }}
+    {{ element }} = {{ {"f32": "result", "f16": "vec4<f16>(result)", "bf16": "bf16_words(result)"}[s.out_dtype] }};
 }
 {% else %}
 {{ store_element(row, col) }}

@@ -71,10 +71,10 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {% set outside = matrix.guards([(o.edge, at, o.size), (s.edge_k, k, "k")]) %}
 {% if outside %}
     if (!({{ outside }})) {
-        v[{{ j }}] = {{ matrix.as_f32(o.x ~ "[index + %du]" % j) }};
+        v[{{ j }}] = {{ matrix.element(o.x, "index + %du" % j) }};
     }
 {% else %}
-    v[{{ j }}] = {{ matrix.as_f32(o.x ~ "[index + %du]" % j) }};
+    v[{{ j }}] = {{ matrix.element(o.x, "index + %du" % j) }};
 {% endif %}
 {% endfor %}
     return v;

@@ -63,10 +63,10 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% set guarded = s.edge_k if along_k else edge_i %}
 {% if guarded %}
     if ({{ contiguous }} + {{ e }}u{{ distance }} < params.{{ length }}) {
-        value[{{ e }}] = {{ matrix.as_f32("%s[%s + %du%s%s]" % (x, index, e, distance, step)) }};
+        value[{{ e }}] = {{ matrix.element(x, "%s + %du%s%s" % (index, e, distance, step)) }};
     }
 {% else %}
-    value[{{ e }}] = {{ matrix.as_f32("%s[%s + %du%s%s]" % (x, index, e, distance, step)) }};
+    value[{{ e }}] = {{ matrix.element(x, "%s + %du%s%s" % (index, e, distance, step)) }};
 {% endif %}
 {% endfor %}
     return value;

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from webmm import bundle, choose, timing
-from webmm.dtypes import FLOATS
 from webmm.errors import ConfigError
 from webmm.kernels import KERNELS
 from webmm.kernels.gemm.base import GemmParams
@@ -41,7 +40,7 @@ def served(index: dict[str, Any], row: dict[str, Any], dtype: str, flags: int) -
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", [dtype.name for dtype in FLOATS])
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in bundle.DTYPES])
 def test_recommended_kernels_are_what_python_runs(
     page: Path, index: dict[str, Any], shape: tuple[int, int, int], dtype: str
 ) -> None:

@@ -1,5 +1,6 @@
 """Problems, the way operands lie in memory, and element types."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -92,7 +93,7 @@ def test_dtypes_agree_with_numpy():
     for name, dtype in DTYPES.items():
         assert (dtype.name, dtype.itemsize) == (name, dtype.numpy.itemsize)
     for dtype in FLOATS:
-        info = np.finfo(dtype.name)
+        info = ml_dtypes.finfo(dtype.numpy)
         assert dtype.numpy == info.dtype
         assert dtype.eps == info.eps
         assert dtype.tiny == float(info.smallest_subnormal)
@@ -105,14 +106,14 @@ def test_dtype_has_many_spellings(spec):
 
 @pytest.mark.parametrize("spec", ["float64", np.int64, object, "complex64", bool, ">f8"])
 def test_unsupported_dtypes_say_what_to_cast_to(spec):
-    with pytest.raises(ProblemError, match="cast to one of float32, float16"):
+    with pytest.raises(ProblemError, match="cast to one of float32, float16, bfloat16"):
         dtype_of(spec)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.name)
 def test_integers_are_stored_and_not_multiplied_as_floats(dtype):
     assert dtype_of(dtype.name) is dtype
-    with pytest.raises(ProblemError, match="cast to one of float32, float16"):
+    with pytest.raises(ProblemError, match="cast to one of float32, float16, bfloat16"):
         gemm(1, 1, 1, dtype=dtype)
 
 

@@ -114,6 +114,7 @@ class Specialisation:
     dtype: str
     out_dtype: str
     f16: bool
+    bf16: bool
     trans_a: bool
     trans_b: bool
     vec_a: bool  # A, B, C are bound as vec4: their contiguous lengths are multiples of 4
@@ -173,7 +174,7 @@ class GemmKernel(Kernel[Gemm]):
         types = {
             "a": _array(spec.dtype, spec.vec_a),
             "b": _array(spec.dtype, spec.vec_b),
-            "c": _array(spec.out_dtype, spec.vec_c),
+            "c": _array(spec.out_dtype, spec.vec_c, written=True),
             "bias": _array("f32" if spec.bias == "matrix" else spec.dtype, False),
         }
         names = (name for name in self.binds if name != "bias" or spec.bias)
@@ -194,6 +195,7 @@ class GemmKernel(Kernel[Gemm]):
             dtype=p.dtype.wgsl,
             out_dtype=p.out_dtype.wgsl,
             f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            bf16="bf16" in (p.dtype.wgsl, p.out_dtype.wgsl),
             trans_a=p.a.transposed,
             trans_b=p.b.transposed,
             vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.vectorizable(p.m, p.k),
@@ -210,5 +212,7 @@ class GemmKernel(Kernel[Gemm]):
         )
 
 
-def _array(scalar: str, vector: bool) -> str:
+def _array(scalar: str, vector: bool, written: bool = False) -> str:
+    if scalar == "bf16":  # two to a word, which invocations that write single elements share
+        return f"array<{'vec2u' if vector else 'atomic<u32>' if written else 'u32'}>"
     return f"array<vec4<{scalar}>>" if vector else f"array<{scalar}>"
