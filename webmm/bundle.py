@@ -68,7 +68,7 @@ def light(cls: type[GemmKernel]) -> GemmKernel:
 
 def stages() -> list[type[GemmKernel]]:
     """Return the stages that the page can run: those of one dispatch, whose grid it knows how to count."""
-    return [cls for cls in LADDER if len(cls().steps) == 1 and cls().grid_rule()]
+    return [cls for cls in LADDER if len(cls().dispatches) == 1 and cls().grid_rule()]
 
 
 def recommended(cls: type[GemmKernel]) -> list[GemmKernel]:
@@ -90,7 +90,7 @@ def configurations(cls: type[GemmKernel]) -> list[GemmKernel]:
     settings = [dict(zip(pictured, values, strict=True)) for values in itertools.product(*pictured.values())]
     settings += [{name: value} for name, values in candidates.items() if name not in PICTURED for value in values]
     kernels = (cls(**_fitting({**default, **changes})) for changes in settings)
-    possible = (kernel for kernel in kernels if kernel.invalid() is None and len(kernel.steps) == 1)
+    possible = (kernel for kernel in kernels if kernel.invalid() is None and len(kernel.dispatches) == 1)
     return list(dict.fromkeys([*recommended(cls), *possible]))
 
 

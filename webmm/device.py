@@ -344,7 +344,7 @@ class Device:
             debug = storages[-1].buffer
             resources["debug"] = (debug, 0, debug.size)
         resources |= {left.name: self._left(left) for left in kernel.scratch(problem)}
-        *before, launch = (self._dispatch(step, problem, resources) for step in kernel.steps)
+        *before, launch = (self._dispatch(step, problem, resources) for step in kernel.dispatches)
         return dataclasses.replace(launch, before=tuple(before)) if before else launch
 
     def _dispatch(self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any]) -> Launch:

@@ -139,6 +139,13 @@ fn main(
 {% set short = "v_%d_%d.%s" % (u, j, "xyzw"[e]) if s.short_along_k else "v_%d_%d_%d.%s" % (u, e, j // 4 * 4, "xyzw"[j % 4]) %}
 {% set product = "w_%d_%d.%s, %s" % (u, t, "xyzw"[e], short) if s.along_k else "w_%d_%d_%d, vec4f(%s)" % (u, t, e, short) %}
         acc_{{ t }}_{{ j }} = fma({{ product }}, acc_{{ t }}_{{ j }});
+{% set at_k = "%s + %du%s" % (k, e, apart_by) %}
+{% set wide, vector_tag = ("w_%d_%d.%s" % (u, t, "xyzw"[e]) if s.along_k else "w_%d_%d_%d" % (u, t, e)), "dbg_m" if w == "a" else "dbg_n" %}
+{% set place = "i_%d, j0 + %du" % (t, j) if w == "a" else "j0 + %du, i_%d" % (j, t) %}
+{% set one = place if s.along_k else "dbg_row(i_%d, 4u), j0 + %du" % (t, j) if w == "a" else "j0 + %du, dbg_col(i_%d, 4u)" % (j, t) %}
+        {{ "dbg" if s.along_k else vector_tag }}(LOADED_{{ w | upper }}, {{ place }}, {{ at_k }}, {{ wide }});
+        dbg(LOADED_{{ v | upper }}, {{ one }}, {{ at_k }}, {{ short }});
+        {{ "dbg" if s.along_k else vector_tag }}(ACC, {{ place }}, {{ at_k }}, acc_{{ t }}_{{ j }});
 {% endfor %}
 {% endfor %}
 {% endfor %}

@@ -37,7 +37,7 @@ ONLY_ON_GPUS = {
 
 def parts(kernel):
     """Return the kernels of all its dispatches, in order."""
-    return [*kernel.before, kernel, *getattr(kernel, "after", ())]
+    return list(kernel.dispatches)
 
 
 def problem_of(op, kernel):

@@ -44,9 +44,7 @@ def test_rounds_as_ml_dtypes_does(device):
 @pytest.mark.parametrize("n", [12, 13])
 def test_epilogue_reads_and_writes_it(device, n):
     rng = np.random.default_rng(1)
-    a, b, bias, c = (
-        (rng.random(shape) - 0.5).astype(ml_dtypes.bfloat16) for shape in ((9, 8), (8, n), (n,), (9, n))
-    )
+    a, b, bias, c = ((rng.random(shape) - 0.5).astype(ml_dtypes.bfloat16) for shape in ((9, 8), (8, n), (n,), (9, n)))
     got = webmm.matmul(a, b, bias=bias, activation="relu", residual=c, device=device)
     assert got.dtype == ml_dtypes.bfloat16
     wide = [x.astype(np.float64) for x in (a, b, bias, c)]

@@ -45,7 +45,7 @@ def check(found, kernel, problem):
 )
 def test_every_stage_shows_what_it_holds(device, cls, problem):
     kernel = stage(cls)
-    for step in (*kernel.before, kernel):
+    for step in kernel.dispatches:
         naga.translate(render(step, problem, debug=True).wgsl, str(step))
     for at in ((0, 0), (problem.m - 1, problem.n - 1), (9, 42)):  # in the first, the last and an inner tile
         check(inspect(device, kernel, problem, *at), kernel, problem)

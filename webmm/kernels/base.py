@@ -142,7 +142,7 @@ class Kernel(ABC, Generic[P]):
         return ()
 
     @property
-    def steps(self) -> tuple[Kernel[P], ...]:
+    def dispatches(self) -> tuple[Kernel[P], ...]:
         """All dispatches of this kernel, in order."""
         return (*self.before, self, *self.after)
 

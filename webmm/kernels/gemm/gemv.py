@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.kernels.base import MAX_WORKGROUPS, tunable
-from webmm.kernels.gemm.base import GemmKernel, Specialisation, ceil_div
+from webmm.kernels.base import MAX_WORKGROUPS, ceil_div, tunable
+from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.problem import Gemm
 
 
@@ -70,6 +70,12 @@ class Gemv(GemmKernel):
         """Return how often the loop over k runs."""
         return ceil_div(problem.k, self.step_k(_wide(problem)[1]))
 
+    def part(self, problem: Gemm, k: int) -> int:
+        """Return which lane, or group of lanes, of those that share an element of C takes inner step k."""
+        s = self.specialise(problem)
+        step = k if s.along_k and not s.short_along_k else k // 4
+        return step % (self.lanes if s.along_k else self.groups)
+
     def specialise(self, problem: Gemm) -> GemvSpecialisation:
         """Return the template choices that fit `problem`."""
         wide, along_k = _wide(problem)
@@ -85,7 +91,9 @@ class Gemv(GemmKernel):
         }
         fields = {field.name: getattr(common, field.name) for field in dataclasses.fields(common)}
         edges = {"edge_i": i % self.tile_i(along_k) != 0, "edge_j": j % self.tj != 0}
-        return GemvSpecialisation(**{**fields, **changes, **edges}, wide=wide, along_k=along_k, short_along_k=short_along_k)
+        return GemvSpecialisation(
+            **{**fields, **changes, **edges}, wide=wide, along_k=along_k, short_along_k=short_along_k
+        )
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """The sums of a workgroup are added up by its own invocations, evenly or not: nothing to satisfy."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, tunable
-from webmm.kernels.gemm.base import GemmKernel, Specialisation, ceil_div
+from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, tunable
+from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.problem import Gemm
 
@@ -102,6 +102,12 @@ class SplitK(RegisterTiled):
             return
         yield from (x for x in super().bindings(spec) if x.name in ("a", "b"))
         yield Binding(3, PARTIAL, "storage", "array<vec4f>")
+
+    def part(self, problem: Gemm, k: int) -> int:
+        """Return which slice of which split takes inner step k."""
+        step, slice_ = divmod(k // self.bk, self.slices)
+        share = ceil_div(ceil_div(problem.k, self.inner_step), self.splits)
+        return step // share * self.slices + slice_
 
     def check(self, problem: Gemm, device: Capabilities) -> str | None:
         """Return why this kernel cannot compute `problem` on `device`; a workgroup without any k is one reason."""
