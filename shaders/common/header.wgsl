@@ -15,7 +15,7 @@ enable subgroups;
 {% for x in bindings[1:] %}
 @group(0) @binding({{ x.binding }}) var{{ {"read-only-storage": "<storage, read>", "storage": "<storage, read_write>"}.get(x.type, "") }} {{ x.name }}: {{ x.wgsl_type }};
 {% endfor %}
-{% if s.bf16 %}
+{% if s.bf16 is defined and s.bf16 %}
 
 {% include "common/bf16.wgsl" %}
 {% endif %}
