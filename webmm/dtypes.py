@@ -41,10 +41,11 @@ U32 = DType("uint32", "u32", 4, 0.0, 0.0)
 I8 = DType("int8", "u32", 1, 0.0, 0.0)
 U8 = DType("uint8", "u32", 1, 0.0, 0.0)
 
-FLOATS = (F32, F16, BF16)
+FLOATS = (F32, F16)
+MATRIX_DTYPES = (*FLOATS, BF16)  # of products of floats
 INTEGERS = (I32, U32, I8, U8)
-DTYPES = {dtype.name: dtype for dtype in (*FLOATS, *INTEGERS)}
-_ALIASES = {dtype.wgsl: dtype for dtype in FLOATS}
+DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, *INTEGERS)}
+_ALIASES = {dtype.wgsl: dtype for dtype in MATRIX_DTYPES}
 
 
 def _register_bfloat16() -> None:

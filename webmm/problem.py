@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypedDict
 
-from webmm.dtypes import F32, FLOATS, I8, I32, U8, DType, dtype_of
+from webmm.dtypes import F32, I8, I32, MATRIX_DTYPES, U8, DType, dtype_of
 from webmm.epilogues import activation_name
 from webmm.errors import ConfigError, ProblemError
 
@@ -147,8 +147,8 @@ class Gemm(Problem):
 
     def __post_init__(self) -> None:
         for dtype in (self.dtype, self.out_dtype):
-            if dtype not in FLOATS:
-                names = ", ".join(x.name for x in FLOATS)
+            if dtype not in MATRIX_DTYPES:
+                names = ", ".join(x.name for x in MATRIX_DTYPES)
                 raise ProblemError(f"dtype {dtype.name} is not supported by products of floats; cast to one of {names}")
         _check_sizes(self, "m", "n", "k", "batch")
         if self.bias not in BIASES:

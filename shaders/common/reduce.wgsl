@@ -165,7 +165,7 @@ params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % p
 
 {# x[k] of a row, for the stages that take elements one by one. #}
 {% macro element() -%}
-{{ matrix.as_f32("x[base + k * params.stride]") }}
+{{ matrix.element("x", "base + k * params.stride") }}
 {%- endmacro %}
 
 {#
@@ -186,7 +186,7 @@ fn load4(base: u32, k: u32, end: u32) -> vec4f {
     let place = vec4u(base) + {{ places }} * params.stride;
     let v = vec4f(
 {% for c in "xyzw" %}
-        {{ matrix.as_f32("x[place.%s]" % c) }},
+        {{ matrix.element("x", "place.%s" % c) }},
 {% endfor %}
     );
     return {{ "select(v, vec4f(params.outside), at >= vec4u(end))" if s.edge else "v" }};

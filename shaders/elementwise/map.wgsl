@@ -22,7 +22,7 @@ fn main(
     }
 {% else %}
     for (var i = first + lane; i < min(first + SIZE * 4u, params.size); i += SIZE) {
-        let v = activate(vec4f({{ matrix.as_f32("x[params.x_offset + i]") }})).x;
+        let v = activate(vec4f({{ matrix.element("x", "params.x_offset + i") }})).x;
         y[params.y_offset + i] = {{ "v" if s.out_dtype == "f32" else "%s(v)" % s.out_dtype }};
     }
 {% endif %}

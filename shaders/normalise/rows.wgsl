@@ -50,10 +50,10 @@ fn store4(base: u32, k: u32, value: vec4f) {
 {% for c in "xyzw" %}
     if (at < params.length) {
 {% if s.weight %}
-        v.{{ c }} *= {{ matrix.as_f32("weight[at]") }};
+        v.{{ c }} *= {{ matrix.element("weight", "at") }};
 {% endif %}
 {% if s.bias %}
-        v.{{ c }} += {{ matrix.as_f32("bias[at]") }};
+        v.{{ c }} += {{ matrix.element("bias", "at") }};
 {% endif %}
         y[base + at * params.inner] = {{ reduce.as_out("v." ~ c) }};
     }

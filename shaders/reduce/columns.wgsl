@@ -24,7 +24,7 @@ fn load4(base: u32, k: u32, j: u32, end: u32) -> vec4f {
     let place = vec4u(base + {{ row }} * params.stride) + {{ "min(columns, vec4u(params.inner - 1u))" if s.edge_j else "columns" }} * params.inner_stride;
     let v = vec4f(
 {% for c in "xyzw" %}
-        {{ matrix.as_f32("x[place.%s]" % c) }},
+        {{ matrix.element("x", "place.%s" % c) }},
 {% endfor %}
     );
 {% endif %}

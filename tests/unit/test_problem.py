@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from webmm.dtypes import DTYPES, F16, F32, FLOATS, INTEGERS, dtype_of
+from webmm.dtypes import DTYPES, F16, F32, INTEGERS, MATRIX_DTYPES, dtype_of
 from webmm.errors import ProblemError
 from webmm.problem import Gemm, Operand, gemm
 
@@ -92,7 +92,7 @@ def test_work_is_counted_over_the_batch():
 def test_dtypes_agree_with_numpy():
     for name, dtype in DTYPES.items():
         assert (dtype.name, dtype.itemsize) == (name, dtype.numpy.itemsize)
-    for dtype in FLOATS:
+    for dtype in MATRIX_DTYPES:
         info = ml_dtypes.finfo(dtype.numpy)
         assert dtype.numpy == info.dtype
         assert dtype.eps == info.eps

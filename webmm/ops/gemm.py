@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.device import Device
-from webmm.dtypes import F32, FLOATS
+from webmm.dtypes import F32, MATRIX_DTYPES
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.ops.base import Case, Op, Size
 from webmm.problem import Gemm, gemm, transposes
@@ -88,7 +88,7 @@ class GemmOp(Op[Gemm]):
         """Yield each dtype × layout: on a shape that tiles divide, one that they do not, and one of long K."""
         shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}
         for dtype, (a, b), (words, shape) in itertools.product(
-            FLOATS, itertools.product("nt", repeat=2), shapes.items()
+            MATRIX_DTYPES, itertools.product("nt", repeat=2), shapes.items()
         ):
             problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
             yield f"{dtype.name} {a}{b} {words}", problem
