@@ -26,6 +26,7 @@ from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problem import Gemm
 from webmm.records import Record
 
+MAX_CHOICES = 4096  # remembered per device: problems differ by offsets, too
 NEAR = 3.0  # a record serves problems whose sizes differ by at most a factor of 2³ in all
 
 # Large tiles reuse more, small ones fill the machine: the first that yields enough of them is taken.
@@ -72,6 +73,8 @@ def choose(problem: Gemm, device: Device, tune: Tune | None = None) -> GemmKerne
         if reason is None:
             words = f"; ruled out: {'; '.join(reasons)}" if reasons else ""
             log.choice.info("%s %s %s: %s, %s%s", problem, problem.layout, problem.dtype.name, kernel, why, words)
+            if len(device.choices) >= MAX_CHOICES:
+                device.choices.clear()
             device.choices[problem, mode] = kernel
             return kernel
         reasons.append(f"{kernel.name} {reason}")

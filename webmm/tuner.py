@@ -3,7 +3,8 @@
 Candidates that the device's limits exclude are never tried. The others run in a process of their own, one after
 another: a candidate that does not compile, gives a wrong result, crashes the driver or never ends is recorded with its
 outcome, a new process takes over, and the search goes on. Each is checked before it is timed. The search is successive
-halving (Jamieson and Talwalkar, 2016): all candidates are timed briefly, the fastest third for longer, and so on.
+halving (Jamieson and Talwalkar, 2016): all candidates are timed briefly, the fastest third for longer, and so on; of a
+stage that is far behind no more are tried.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 import os
 import queue
 import random
@@ -40,7 +42,8 @@ ROUNDS = ((0.02, 0.6), (0.08, 0.85), (0.2, 1.0))
 KEEP = 3  # each round keeps the fastest third of the one before
 FIRST_ROUND = 48  # candidates at most
 CASE_TIMEOUT = 30.0  # seconds after which a candidate is given up, or when the budget is used up
-LEAST_TIMEOUT = 2.0  # but not before that
+LEAST_TIMEOUT = 3.0  # but not before that
+HOPELESS = 4  # times the best so far: a stage that is slower is left alone, a candidate that takes so long is given up
 START_TIMEOUT = 60.0  # seconds that a process may take to open the device
 
 
@@ -171,18 +174,29 @@ def tune(
     start = time.perf_counter()
     field = list(dict.fromkeys([*first, *drawn(device, problem)]))
     records: list[Record] = []
+    stages: dict[type[GemmKernel], float] = {}  # the best time of each so far, infinite if all it had was no answer
+    shortest = math.inf  # seconds that measuring a candidate has taken
     for warm_up, share in ROUNDS:
         survivors: list[tuple[float, GemmKernel]] = []
         for done, kernel in enumerate(field):
-            left = start + budget - time.perf_counter()
+            now = time.perf_counter()
+            left = start + budget - now
             if left <= (1 - share) * budget and (survivors or left <= 0):
                 break
+            if stages.get(type(kernel), 0) > HOPELESS * min(stages.values(), default=math.inf):
+                continue
             on_step(Step(str(kernel), done, len(field), left))
-            record = _outcome(device, problem, kernel, warm_up, worker, max(LEAST_TIMEOUT, min(CASE_TIMEOUT, left)))
-            log.tuning.debug("%s: %s: %s", problem, kernel, record.reason or f"{record.median_us} µs")
+            timeout = min(CASE_TIMEOUT, max(LEAST_TIMEOUT, min(left, HOPELESS * shortest)))
+            record = _outcome(device, problem, kernel, warm_up, worker, timeout)
+            log.tuning.debug("%s: %s: %s", problem, kernel, record.reason or f"{record.median_us:.1f} µs")
             records.append(record)
+            known = stages.get(type(kernel), math.inf)
             if record.status == "ok" and record.median_us:
                 survivors.append((record.median_us, kernel))
+                shortest = min(shortest, time.perf_counter() - now)
+                stages[type(kernel)] = min(known, record.median_us)
+            elif record.status == "timeout":
+                stages[type(kernel)] = known
         survivors.sort(key=lambda pair: pair[0])
         field = [kernel for _, kernel in survivors[: max(1, -(-len(survivors) // KEEP))]]
     return records
@@ -203,8 +217,9 @@ def _outcome(
 def drawn(device: Device, problem: Gemm) -> Iterator[GemmKernel]:
     """Yield what to try: the likely choices, then a spread of each eligible stage's space, the same every time."""
     likely = [k for k in candidates(problem, device) if k.check(problem, device.capabilities) is None]
+    likely = [k for k in likely if not isinstance(k, Naive)] or likely
     yield from likely
-    stages = [stage for stage in LADDER if stage in map(type, likely) and stage is not Naive]
+    stages = [stage for stage in LADDER if stage in map(type, likely)]
     pools = []
     for stage in stages:
         eligible = (kernel for kernel in stage.space() if kernel.check(problem, device.capabilities) is None)
@@ -226,6 +241,9 @@ def worthwhile(kernel: GemmKernel, device: Device) -> bool:
     return kernel.unroll == kernel.bk and kernel.config.get("prefetch") != "workgroup"
 
 
+_one_search = threading.Lock()  # in this process; other threads wait for what it finds
+
+
 def learn(problem: Gemm, device: Device) -> None:
     """Tune the bucket of `problem` and remember the outcome, where this adapter has no record of it yet.
 
@@ -236,25 +254,29 @@ def learn(problem: Gemm, device: Device) -> None:
     what = (bucket(problem), problem.layout, problem.dtype)
     if what in device.learned or covered(problem, device):
         return
-    device.learned.add(what)
     budget = device.settings.tune_budget
-    plain = Job(
-        "", {}, (problem.m, problem.n, problem.k), problem.dtype.name, 0.0, problem.layout, problem.batch
-    ).problem
-    try:
-        with cache.searching(budget):
-            if covered(problem, device):
-                return
-            log.tuning.info("%s %s %s: searching for %.0f s", plain, plain.layout, plain.dtype.name, budget)
-            with Worker(str(device.info.index) if device.info.index >= 0 else device.info.name) as worker:
-                records = tune(device, plain, budget, worker=worker)
-            cache.add(records)
-    except Exception as error:
-        log.tuning.warning("%s could not be tuned, a default takes its place: %s", plain, error)
-        return
+    plain = gemm(*problem.sizes[:3], dtype=problem.dtype, batch=problem.batch, **transposes(problem.layout))
+    with _one_search:
+        if what in device.learned:
+            return
+        try:
+            with cache.searching(budget):
+                if not covered(problem, device):
+                    _learn(plain, device, budget)
+        except Exception as error:
+            log.tuning.warning("%s could not be tuned, a default takes its place: %s", plain, error)
+        finally:
+            device.learned.add(what)
+
+
+def _learn(problem: Gemm, device: Device, budget: float) -> None:
+    log.tuning.info("%s %s %s: searching for %.0f s", problem, problem.layout, problem.dtype.name, budget)
+    with Worker(str(device.info.index) if device.info.index >= 0 else device.info.name) as worker:
+        records = tune(device, problem, budget, worker=worker)
+    cache.add(records)
     best = cache.fastest(records)
     words = best[0].label if best else f"nothing ran: {'; '.join(sorted({str(r.reason) for r in records}))}"
-    log.tuning.log(logging.INFO if best else logging.WARNING, "%s: %d candidates, %s", plain, len(records), words)
+    log.tuning.log(logging.INFO if best else logging.WARNING, "%s: %d candidates, %s", problem, len(records), words)
 
 
 def serve_jobs(adapter: str | None) -> None:

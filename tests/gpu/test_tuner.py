@@ -4,12 +4,15 @@ import dataclasses
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import webmm
-from webmm import Device, cache, choose, tuner
+from webmm import Device, cache, choose, timing, tuner
+from webmm.bench import record_of
 from webmm.errors import ConfigError
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.naive import Naive
@@ -148,17 +151,69 @@ def test_the_first_product_of_a_bucket_is_tuned_and_the_next_are_not(folder, mon
         a = gpu.array(A)
         assert np.array_equal(webmm.matmul(a, a.T, tune="auto").numpy(), A @ A.T)
         assert searched == [gemm(60, 60, 70, transpose_b=True)]
-        found = cache.load()
-        assert {(r.m, r.n, r.k, r.layout, r.dtype) for r in found} == {(60, 60, 70, "nt", "float32")}
+        kept = cache.load()
+        assert {(r.m, r.n, r.k, r.layout, r.dtype) for r in kept} == {(60, 60, 70, "nt", "float32")}
         webmm.matmul(a[:50], a.T, tune="auto")  # the same bucket
         webmm.matmul(a.T, a)  # another, but nobody asked
         (kernel,) = {kernel for (_, mode), kernel in gpu.choices.items() if mode == "auto"}
-        assert (kernel.name, kernel.config) == (found[0].kernel, found[0].config)
+        assert (kernel.name, kernel.config) == (kept[0].kernel, kept[0].config)
         portable = choose.choose(gemm(60, 60, 70, transpose_b=True), gpu, "off")
         assert portable == next(iter(choose.candidates(gemm(60, 60, 70, transpose_b=True), gpu, "off")))
     with Device() as gpu:  # as another process would
         webmm.matmul(gpu.array(A), gpu.array(A).T, tune="auto")
     assert len(searched) == 1
+
+
+def found(device, problem, kernel, us):
+    """Return what measuring `kernel` came to."""
+    timed = timing.Timing(us, us, 0.0, 1, "wall")
+    return record_of(device, problem, kernel, timed=timed)
+
+
+def test_threads_wait_for_one_search(folder, monkeypatch):
+    searched = []
+
+    def tune(device, problem, budget, worker):
+        searched.append(problem)
+        time.sleep(0.3)
+        return [found(device, problem, Workgroup1D(64), 9.0), found(device, problem, Tile2D(tm=2), 5.0)]
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    with Device() as gpu, ThreadPoolExecutor() as pool:
+        chosen = list(pool.map(lambda m: choose.choose(gemm(m, 64, 64), gpu, "auto"), (64, 65, 66, 67)))
+    assert chosen == [Tile2D(tm=2)] * 4
+    assert len(searched) == 1
+
+
+def test_a_record_covers_its_bucket_layout_and_driver_only(device, folder):
+    problem = gemm(64, 64, 64, transpose_b=True)
+    record = found(device, problem, Tile2D(), 5.0)
+    others = {"layout": "nn", "driver": "another", "version": "0.0.9", "dtype": "float16", "m": 256, "op": "x"}
+    cache.add(dataclasses.replace(record, **{name: value}) for name, value in others.items())
+    assert not choose.covered(problem, device)
+    cache.add([record])
+    assert choose.covered(problem, device)
+    assert choose.covered(gemm(70, 64, 50, transpose_b=True), device)
+
+
+def test_a_stage_that_is_far_behind_is_left_alone(device, monkeypatch):
+    field = [Tile2D(), Naive(), Workgroup1D(64), Tile2D(tm=2), Workgroup1D(128), Workgroup1D(256), Tile2D(tm=8)]
+    monkeypatch.setattr(tuner, "drawn", lambda *_: iter(field))
+    times = {Tile2D: 10.0, Workgroup1D: 50.0}
+    timeouts = []
+
+    def outcome(device, problem, kernel, warm_up, worker, timeout):
+        timeouts.append(timeout)
+        if isinstance(kernel, Naive):
+            return record_of(device, problem, kernel, "timeout", "no answer")
+        return found(device, problem, kernel, times[type(kernel)])
+
+    monkeypatch.setattr(tuner, "_outcome", outcome)
+    records = tuner.tune(device, gemm(64, 64, 64), 60, worker=None)
+    first = [record.config.get("tm", record.kernel) for record in records[:5]]
+    assert first == [4, "naive", "workgroup_1d", 2, 8]
+    assert timeouts[0] == tuner.CASE_TIMEOUT
+    assert set(timeouts[1:]) == {tuner.LEAST_TIMEOUT}
 
 
 @pytest.mark.parametrize("error", [ConfigError("full"), OSError("no process"), ZeroDivisionError()])
