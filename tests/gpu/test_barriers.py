@@ -20,9 +20,8 @@ from webmm.timing import submit
 BARRIER = re.compile(r"(?:workgroup|storage|texture|subgroup)Barrier\(\);(?: // (.+))?")
 SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # compiles quickly where all of these are tunables
 WALK = {"workgroups": 1}  # one workgroup for all tiles
-PARTS = {
-    "reduce": {"splits": 256, "unroll": 1}
-}  # as many as a workgroup has lanes: parts that are nothing hide what is missing
+# As many parts as a workgroup has lanes, none of them empty: parts that are nothing hide what is missing.
+PARTS = {"reduce": {"splits": 256, "unroll": 1}}
 SIZES = {"reduce": (3, 256 * 1024, 1)}  # of other ops: several tiles each way, and several steps of k
 
 # What the comment of a barrier says that it is for: why lavapipe may spare it, and how many of them in a text.
@@ -35,14 +34,9 @@ ONLY_ON_GPUS = {
 }
 
 
-def parts(kernel):
-    """Return the kernels of all its dispatches, in order."""
-    return list(kernel.dispatches)
-
-
 def problem_of(op, kernel):
     size = SIZES.get(op.name, (130, 140, 5 * getattr(kernel, "inner_step", 8)))
-    return op.problem(size, getattr(op, "dtypes", ["float32"])[0], "nn")
+    return op.problem(size, op.dtypes[0], "nn")
 
 
 def forms(op, cls):
@@ -60,7 +54,7 @@ def with_barriers():
     for op, cls in [(each, cls) for each in OPS.values() for cls in each.stages]:
         seen = set()
         for kernel in forms(op, cls):
-            texts = [render(part, problem_of(op, kernel)).wgsl for part in parts(kernel)]
+            texts = [render(part, problem_of(op, kernel)).wgsl for part in kernel.dispatches]
             barriers = tuple(tuple(BARRIER.findall(text)) for text in texts)
             assert all("Barrier" in text or "var<workgroup>" not in text for text in texts), kernel
             if any(barriers) and barriers not in seen:
@@ -85,7 +79,7 @@ def right(device, case, kernel, part, wgsl):
     with device.array(np.zeros(written.end, written.dtype.numpy)) as result:
         arrays = [result if extent.written else case.inputs[extent.name] for extent in extents]
         steps = list(device.launch(kernel, case.problem, *arrays).steps())
-        i = parts(kernel).index(part)
+        i = kernel.dispatches.index(part)
         pipeline = device.compile(wgsl, "mutated", render(part, case.problem).bindings)
         steps[i] = dataclasses.replace(steps[i], pipeline=pipeline)
         submit(device, dataclasses.replace(steps[-1], before=tuple(steps[:-1])))
@@ -100,7 +94,7 @@ def test_every_barrier_is_needed(device, op, kernel):
     if kernel.check(problem, device.capabilities):
         return  # refused here; other tests see to that
     case = op.case(device, problem)
-    for part in parts(kernel):
+    for part in kernel.dispatches:
         text = render(part, problem).wgsl
         assert right(device, case, kernel, part, text)
         # Where lanes are also numbered by subgroup, the other order is none.

@@ -10,10 +10,12 @@ from webmm import naga
 from webmm.debug import inspect
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.problem import gemm
 from webmm.render import render
 
@@ -54,6 +56,28 @@ def test_every_stage_shows_what_it_holds(device, cls, problem):
 def test_two_buffers_and_float16(device):
     kernel, problem = small(Pipelined, prefetch="workgroup"), gemm(37, 35, 21, dtype="float16")
     check(inspect(device, kernel, problem, 33, 4), kernel, problem)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem"),
+    [
+        (small(SplitK, slices=2, splits=2), gemm(33, 36, 70)),
+        (small(SplitK, slices=1, splits=3), gemm(33, 36, 64, transpose_a=True)),
+        (Gemv(lanes=8, groups=4), gemm(70, 3, 45)),
+        (Gemv(lanes=8, groups=4, ti=2, tj=4), gemm(2, 70, 45)),
+        (Gemv(lanes=8, groups=4, ti=2, tj=4), gemm(70, 6, 45, transpose_a=True)),
+        (Gemv(lanes=8, groups=4, ti=2, tj=2), gemm(3, 70, 44, transpose_b=True)),
+        (Gemv(lanes=8, groups=4, ti=2, tj=4), gemm(70, 5, 45)),
+    ],
+    ids=str,
+)
+def test_sums_that_are_shared_are_shown_by_part(device, kernel, problem):
+    for at in ((0, 0), (problem.m - 1, problem.n - 1)):
+        found = inspect(device, kernel, problem, *at)
+        check(found, kernel, problem)
+        assert len({step.part for step in found.steps}) > 1
+        sums = {step.part: step.values["ACC"].value for step in found.steps if "ACC" in step.values}
+        assert sum(sums.values()) == pytest.approx(found.stored.value, rel=1e-4, abs=1e-4)
 
 
 def test_values_are_those_of_the_operands(device):

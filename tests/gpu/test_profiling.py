@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from products import small
 from rich.console import Console
 
 import webmm
@@ -12,6 +13,7 @@ from webmm import profiling, timing
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problem import gemm
 
@@ -53,14 +55,22 @@ def test_a_call_has_all_its_parts_in_order_and_nested(device):
     assert uploads == [A.nbytes, B.nbytes]
 
 
-def test_each_dispatch_of_a_kernel_is_timed_once_and_by_itself(device):
-    kernel = CpuTexture(tm=4, tn=4)
-    if kernel.check(gemm(5, 8, 12), device.capabilities):
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [
+        (CpuTexture(tm=4, tn=4), ["pack_b", "cpu_texture"]),
+        (small(SplitK, splits=2), ["split_k", "sum_splits"]),
+    ],
+    ids=str,
+)
+def test_each_dispatch_of_a_kernel_is_timed_once_and_by_itself(device, kernel, names):
+    problem = gemm(5, 8, 40)
+    if kernel.check(problem, device.capabilities):
         pytest.skip("no subgroups here")
-    dispatches = [event for event in run(device, kernel, gemm(5, 8, 12)).events if event.kind == "dispatch"]
-    assert [event.name for event in dispatches] == ["pack_b", "cpu_texture"]
+    dispatches = [event for event in run(device, kernel, problem).events if event.kind == "dispatch"]
+    assert [event.name for event in dispatches] == names
     assert dispatches[0].end <= dispatches[1].start
-    assert dispatches[1].details["kernel"] == str(kernel)
+    assert [event.details["kernel"] for event in dispatches] == [str(step) for step in kernel.dispatches]
     assert {event.track for event in dispatches} == {"device"}
 
 
