@@ -452,7 +452,9 @@ class Device:
             yield
         except wgpu.GPUOutOfMemoryError as error:
             raise MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones") from error
-        except (wgpu.GPUError, RuntimeError) as error:  # a RuntimeError where it was mapping a buffer
+        except WebmmError:
+            raise
+        except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
             if self._check_lost(doing, error):
                 raise DeviceLostError(f"{doing}: {self.lost}") from error
             if isinstance(error, wgpu.GPUError):
@@ -461,11 +463,13 @@ class Device:
 
     def _check_lost(self, doing: str, error: Exception) -> bool:
         """Find out whether the device is gone, and keep what there is to say about it."""
+        poller = self.wgpu_device._poller
+        gone = poller is None or poller._shutdown  # destroyed, or about to be
         try:
             self.wgpu_device.create_command_encoder().finish()
         except wgpu.GPUError as alive:
-            if "lost" not in str(alive).lower():
-                return False
+            gone = gone or "lost" in str(alive).lower()
+        if gone and not self.lost:
             self.wgpu_device._poll()  # brings the driver's last words
             words = _last_words.text or " ".join(str(error).split())
             self.lost = (
@@ -497,13 +501,13 @@ class Device:
         """Give the device back; its arrays and pipelines are gone."""
         self._staging.close()
         with self._lock:
+            self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
             self._launches.clear()
             self._scratch.clear()
             self._uniforms.clear()
             self._pipelines.clear()
             if self._owned:
                 self.wgpu_device.destroy()
-            self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
 
     def __enter__(self) -> Device:
         return self

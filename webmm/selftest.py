@@ -121,16 +121,24 @@ def stand_ins(kernel: GemmKernel, problem: Gemm) -> Iterator[Gemm]:
 
     Each size is a tile and what hangs over, or where K is long, as it then stays, as little as may be.
     """
-    p, grid, long = problem, kernel.grid, problem.k > LOOP_LIMIT
-    whole_k = -(-(LOOP_LIMIT + 1) // math.lcm(kernel.inner_step, 4)) if long else 3
-    k = _reduced(p.k, kernel.inner_step, whole_k)
-    tiles = [(16, 16), (grid.elements,) * 2] if grid.elements else [(grid.tile_m, grid.tile_n)]
-    sizes = [(_reduced(p.m, m, not long), _reduced(p.n, n, not long), k) for m, n in [*tiles, (1, 1)]]
+    long = problem.k > LOOP_LIMIT
+    sizes = list(_small_sizes(kernel, problem, long))
     for small in sorted(sizes, key=math.prod) if long else sizes:
         if math.prod(small) <= (SMALL_LONG if long else SMALL):
-            stand_in = _dense(p, *small)
-            if _text(kernel, stand_in) == _text(kernel, p):
+            stand_in = _dense(problem, *small)
+            if _text(kernel, stand_in) == _text(kernel, problem):
                 yield stand_in
+
+
+def _small_sizes(kernel: GemmKernel, p: Gemm, long: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield sizes by the kernel's tiles, by powers of two for those that tile in another way, and those of `p`."""
+    grid = kernel.grid
+    tiles = [(16, 16), (grid.elements,) * 2] if grid.elements else [(grid.tile_m, grid.tile_n)]
+    steps = [(m, n, kernel.inner_step) for m, n in [*tiles, (1, 1)]] + [(step,) * 3 for step in (16, 64, 256)]
+    for step_m, step_n, step_k in steps:
+        whole_k = -(-(LOOP_LIMIT + 1) // math.lcm(step_k, 4)) if long else 3
+        yield _reduced(p.m, step_m, not long), _reduced(p.n, step_n, not long), _reduced(p.k, step_k, whole_k)
+    yield p.m, p.n, p.k
 
 
 def _reduced(size: int, tile: int, whole: int) -> int:

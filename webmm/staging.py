@@ -25,6 +25,7 @@ CHUNK = 8 * 2**20  # bytes of a staging buffer
 LEAST = 2**20  # bytes of a chunk of data that would not fill all buffers
 THREADS = min(4, os.cpu_count() or 1)
 DEPTH = 2 * THREADS  # staging buffers each way: as many as threads fill are with the device
+ALIVE = 0.5  # seconds after which a wait makes sure that the device is still there
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
 
 
@@ -115,6 +116,9 @@ class Staging:
         """Return the mapped start of `buffer`, once the device is done with it."""
         mapped = buffer.map_async(mode, 0, size)
         self._device._poll()  # maps an idle buffer at once; wgpu's own thread would wait for the queue first
+        while not mapped._thread_event.wait(ALIVE):  # sync_wait() would wait for ever where the device is gone
+            self._device._poll()
+            self._device.create_command_encoder().finish()  # raises then
         mapped.sync_wait()
         return np.frombuffer(buffer._experimental_get_mapped_range(0, size), np.uint8)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import webmm
-from webmm import Device, choose
+from webmm import Device, choose, staging
 from webmm.device import default_device
 from webmm.errors import DeviceLostError, MemoryLimitError, ShaderError, WebmmError
 from webmm.kernels.gemm.cpu_texture import CpuTexture
@@ -50,6 +50,28 @@ def test_every_use_of_a_lost_device_says_so(use):
         x.free()
         del big
         gc.collect()
+
+
+def test_a_device_that_is_lost_where_staging_buffers_are_waiting():
+    much = np.ones((1000, 1000), np.float32)
+    with Device() as gpu:
+        x = gpu.array(much)
+        assert x.numpy()[-1, -1] == 1
+        lose(gpu)
+        for use in (lambda: gpu.assign(x, much), x.numpy):
+            with pytest.raises(DeviceLostError, match="was lost while"):
+                use()
+
+
+def test_a_wait_for_a_device_that_is_gone_ends(monkeypatch):
+    """wgpu-py's thread, which would tell that a buffer is mapped, ends with the device."""
+    monkeypatch.setattr(staging, "ALIVE", 0.05)
+    with Device() as gpu:
+        x = gpu.array(ONES)
+        monkeypatch.setattr(gpu.wgpu_device, "_poll", gpu.wgpu_device.destroy)  # between the request and the wait
+        with pytest.raises(DeviceLostError, match="was lost while downloading"):
+            x.numpy()
+        monkeypatch.undo()
 
 
 def test_the_default_device_is_replaced_when_it_is_lost():

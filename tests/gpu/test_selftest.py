@@ -16,6 +16,7 @@ from webmm.epilogues import ACTIVATIONS
 from webmm.errors import DeviceLostError, MemoryLimitError, UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.base import LOOP_LIMIT
+from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.tile_2d import Tile2D
@@ -163,6 +164,8 @@ def test_every_shader_has_a_small_problem_that_stands_in():
     for stage, shape, layout, (gap, offset) in itertools.product(
         LADDER, shapes, ("nn", "nt", "tn"), ((0, 0), (4, 4), (1, 0), (0, 2))
     ):
+        if stage is Gemv and min(shape[:2]) > 16:
+            continue  # which it is not made for, nor chosen
         dense = gemm(*shape, **transposes(layout))
         problem = dataclasses.replace(
             dense,
