@@ -10,10 +10,12 @@ from webmm.quantization import dequantize, quantize
 from webmm.quantized import qmatmul
 from webmm.reduce_api import gelu, layer_norm, reduce, rms_norm, softmax
 from webmm.render import Shader, render
+from webmm.weights import BlockWeights, qmatmul_weights, quantize_blocks
 
 __version__ = "0.1.0"
 __all__ = [
     "Array",
+    "BlockWeights",
     "Device",
     "Problem",
     "Profile",
@@ -28,7 +30,9 @@ __all__ = [
     "matmul_async",
     "profile",
     "qmatmul",
+    "qmatmul_weights",
     "quantize",
+    "quantize_blocks",
     "reduce",
     "render",
     "rms_norm",

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypedDict
 
-from webmm.dtypes import F32, I8, I32, MATRIX_DTYPES, U8, DType, dtype_of
+from webmm.dtypes import F32, I8, I32, MATRIX_DTYPES, U8, U32, DType, dtype_of
 from webmm.epilogues import activation_name
 from webmm.errors import ConfigError, ProblemError
 
@@ -337,6 +337,73 @@ class Quantized(Problem):
     def bytes(self) -> int:
         """Bytes that must move at least: each operand read once, the result written once."""
         return self.m * self.k + self.k * self.n + self.m * self.n * self.out_dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+@dataclass(frozen=True)
+class WeightOnly(Problem):
+    """C (m, n) ← A (m, k) · W (k, n), A and C of floats, W of `bits`-bit integers, 8 or 4; C is dense and row-major.
+
+    W is stored by columns, each padded to whole blocks of `block` neighbours along k: 32/bits of them to a u32, the
+    first lowest. A block has a float32 in `scales` and a byte in `zeros`; a q in it stands for ``scale·(q - zero)``.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    out_dtype: DType
+    a: Operand
+    bits: int
+    block: int
+
+    op: ClassVar[str] = "weights"
+    batch: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        for dtype in (self.dtype, self.out_dtype):
+            if dtype not in MATRIX_DTYPES:
+                names = ", ".join(x.name for x in MATRIX_DTYPES)
+                raise ProblemError(f"dtype {dtype.name} is not supported by products of floats; cast to one of {names}")
+        _check_sizes(self, "m", "n", "k")
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The sizes (m, n, k, 1)."""
+        return self.m, self.n, self.k, 1
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a column of W."""
+        return -(-self.k // self.block)
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return A, the words of W, its scales and zero points, and C."""
+        blocks = self.n * self.blocks
+        return (
+            Extent("a", self.dtype, self.a.end(self.m, self.k, 1), start=self.a.offset),
+            Extent("b", U32, blocks * self.block * self.bits // 32),
+            Extent("scales", F32, blocks),
+            Extent("zeros", U8, blocks),
+            Extent("c", self.out_dtype, self.m * self.n, written=True),
+        )
+
+    def within(self, firsts: tuple[int, ...]) -> WeightOnly:
+        """Return the problem with the offset into its first buffer less the given number of elements."""
+        return replace(self, a=replace(self.a, offset=self.a.offset - firsts[0]))
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: a multiplication and an addition each."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least: each operand read once, the result written once."""
+        _, *others = self.buffers()
+        return self.m * self.k * self.dtype.itemsize + sum(e.end * e.dtype.itemsize for e in others)
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"

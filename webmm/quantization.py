@@ -23,8 +23,6 @@ from webmm.problem import BYTES
 MANTISSA_BITS = 31
 MAX_SHIFT = 62  # of a sum of 32 bits times a mantissa of 31
 SUM_LIMIT = 2**31 - 1
-BITS = (8, 4)
-BLOCKS = (32, 128)
 
 Integers = NDArray[Any]
 
@@ -54,9 +52,16 @@ def quantize(
     host = np.asarray(x, np.float32)
     if not np.isfinite(host).all():
         raise ProblemError("x holds NaN or infinity, which no integer stands for")
-    others = _other_axes(host, axis)
-    low, high = (f(host, axis=others, initial=0.0).astype(np.float64) for f in (np.min, np.max))
-    bottom, top = limits(target)
+    q, scale, zero = spread(host, _other_axes(host, axis), *limits(target), symmetric)
+    shape = () if axis is None else (host.shape[axis],)
+    return q.astype(target.numpy), scale.reshape(shape), zero.reshape(shape)
+
+
+def spread(
+    x: NDArray[np.float32], axes: tuple[int, ...], bottom: int, top: int, symmetric: bool
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]:
+    """Return (q, scale, zero) as `quantize()` does, q from `bottom` to `top`; those of `axes` share them."""
+    low, high = (f(x, axis=axes, initial=0.0, keepdims=True).astype(np.float64) for f in (np.min, np.max))
     if symmetric:
         middle = (bottom + top + 1) // 2
         scale = _positive(np.maximum(high, -low) / (top - middle))
@@ -65,8 +70,8 @@ def quantize(
     else:
         scale = _positive((high - low) / (top - bottom))
         zero = np.clip(np.rint(bottom - low / scale), bottom, top).astype(np.int32)
-    steps = np.rint(host / _along(scale, host, axis).astype(np.float64)) + _along(zero, host, axis)
-    return np.clip(steps, bottom, top).astype(target.numpy), scale, zero
+    steps = np.rint(x / scale.astype(np.float64)) + zero
+    return np.clip(steps, bottom, top).astype(np.int32), scale, zero
 
 
 def _positive(scale: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -206,8 +211,7 @@ class FixedPoint:
 
     def clamped(self) -> FixedPoint:
         """Bring shifts to 1..62: what is smaller makes any sum 0, what is larger makes any but 0 overflow."""
-        mantissa = np.where(self.shift > MAX_SHIFT, 0, np.where(self.shift < 1, 2**MANTISSA_BITS - 1, self.mantissa))
-        return FixedPoint(mantissa, np.clip(self.shift, 1, MAX_SHIFT))
+        return FixedPoint(np.where(self.shift > MAX_SHIFT, 0, self.mantissa), np.clip(self.shift, 1, MAX_SHIFT))
 
     def scale(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return ``floor(sums·self + 1/2)`` for sums of 32 bits; shifts must be clamped."""

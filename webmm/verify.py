@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.dtypes import F32, DType
-from webmm.problem import Gemm
+from webmm.problem import Gemm, WeightOnly
 
 FULL_CHECK = 2**33  # multiply-adds up to which every element is checked; above, whole rows and columns are
 SAMPLED = 128  # rows and columns checked then
@@ -24,7 +24,7 @@ SAMPLED = 128  # rows and columns checked then
 Floats = NDArray[np.float64]
 
 
-def bound(problem: Gemm) -> float:
+def bound(problem: Gemm | WeightOnly) -> float:
     """Return the largest error, as a multiple of |A|·|B|, that rounding can explain."""
     out = problem.out_dtype
     return problem.k * F32.eps + (out.eps if out != F32 else 0.0)
@@ -54,7 +54,7 @@ def worst_error(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType 
 class Checker:
     """The operands of one product, or of a batch of them, and which part of it to compare."""
 
-    problem: Gemm
+    problem: Gemm | WeightOnly
     a: NDArray[Any]
     b: NDArray[Any]
 

@@ -157,12 +157,10 @@ fn fixed_product(row: vec2i, mantissas: vec4i, shifts: vec4i) -> Fixed {
     let low = wide.low + select(vec4u(0x20000000u), vec4u(0x40000000u), large);
     let high = wide.high + select(vec4u(), vec4u(1u), low < wide.low);
     let rounded = select((high << vec4u(2u)) | (low >> vec4u(30u)), (high << vec4u(1u)) | (low >> vec4u(31u)), large);
-    let carried = rounded == vec4u(0x80000000u);
-    let shift = row.y + shifts - select(vec4i(30), vec4i(31), large) - select(vec4i(), vec4i(1), carried);
-    // What is smaller than 2^-32 makes any sum 0, what exceeds 2^30 makes any but 0 overflow.
-    let mantissa = select(rounded, rounded / 2u, carried);
-    let clamped = select(select(mantissa, vec4u(), shift > vec4i(62)), vec4u(0x7fffffffu), shift < vec4i(1));
-    return Fixed(clamped, clamp(shift, vec4i(1), vec4i(62)));
+    // 2^31, if it is rounded up to that, serves as well as 2^30 and a shift less.
+    let shift = row.y + shifts - select(vec4i(30), vec4i(31), large);
+    // What is smaller than 2^-32 makes any sum 0; what exceeds 2^30 makes any but 0 overflow, and may as well be 2^29.
+    return Fixed(select(rounded, vec4u(), shift > vec4i(62)), clamp(shift, vec4i(1), vec4i(62)));
 }
 {% endif %}
 {% endmacro %}

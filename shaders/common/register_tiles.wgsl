@@ -28,13 +28,16 @@
    "loads": kernel.b_loads},
 ] %}
 
-{% macro declarations(buffers=1, slices=1) %}
-{{ inputs(buffers, slices) }}
+{% macro declarations(buffers=1, slices=1, load_b4="") %}
+{{ inputs(buffers, slices, load_b4) }}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 {% endmacro %}
 
-{# The tiles, for each of `slices` groups of invocations, and the loads that fill them. #}
-{% macro inputs(buffers=1, slices=1) %}
+{#
+  The tiles, for each of `slices` groups of invocations, and the loads that fill them; `load_b4`, where given, stands in
+  for that of B.
+#}
+{% macro inputs(buffers=1, slices=1, load_b4="") %}
 {% set of, each = ("array<", ", SLICES>") if slices > 1 else ("", "") %}
 const WX = BN / TN; // invocations along N
 const WY = BM / TM; // invocations along M
@@ -47,7 +50,7 @@ var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<array<{{ "vec4f" 
 {% endfor %}
 
 {{ load4(operands[0]) }}
-{{ load4(operands[1]) }}
+{{ load_b4 or load4(operands[1]) }}
 {% endmacro %}
 
 {# Four neighbours in storage; `index` counts what the binding holds, `at` and `k` only serve the guards. #}

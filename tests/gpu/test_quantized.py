@@ -12,7 +12,7 @@ from webmm.dtypes import dtype_of
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.problem import Operand
-from webmm.quantization import Scheme, limits, reference
+from webmm.quantization import FixedPoint, Scheme, limits, reference
 from webmm.quantized import describe
 
 U8, I8, I32, F32 = (dtype_of(name) for name in ("uint8", "int8", "int32", "float32"))
@@ -173,6 +173,30 @@ def test_products_of_row_and_column_multipliers(device, kernel):
     rows = np.concatenate([mantissas * np.float32(2.0**e) for e in (-60, -20, -12, -1, 0, 12, 60)])
     columns = np.tile(mantissas, 8) * np.exp2(rng.integers(-25, 8, 64)).astype(np.float32)
     requantised(device, kernel, sums, columns, columns=rows)
+
+
+@functools.cache
+def telling_sums(row, column):
+    """Return sums that are scaled to another integer if the product of the multipliers is off by its last bit.
+
+    One bit of 31 shows in a result of 8 only where the scaled sum is next to a half: such sums are searched for. The
+    pairs below have products of 61 and 62 bits, to be rounded up and down.
+    """
+    whole = FixedPoint.of(np.float64(row)) * FixedPoint.of(np.float64(column))
+    candidates = np.arange(2**31 - 2**25, 2**31)
+    found = whole.scale(candidates)
+    others = [FixedPoint(whole.mantissa + bit, whole.shift).scale(candidates) for bit in (1, -1)]
+    told = [candidates[found != other] for other in others]
+    assert min(map(len, told)), "no sum tells the bit"
+    return np.array([sums[0] for sums in told], np.int32)
+
+
+@every_kernel
+@pytest.mark.parametrize(("row", "column"), [(1.6066, 1.7295), (1.8632, 1.5415), (1.2997, 1.4227), (1.084, 1.8326)])
+def test_the_last_bit_of_a_product_of_multipliers(device, kernel, row, column):
+    row, column = np.float32(row), np.float32(column * 2.0**-25)
+    sums = telling_sums(row, column)
+    requantised(device, kernel, sums, np.repeat(column, 2), columns=np.repeat(row, 2), zero_c=-64)
 
 
 @functools.cache

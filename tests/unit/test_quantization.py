@@ -76,7 +76,7 @@ def test_shifts_beyond_both_ends():
     ends = np.array([-(2**31), -1, 0, 1, 2**31 - 1])
     assert tiny.scale(ends).tolist() == [0] * 5
     assert (np.sign(huge.scale(ends)) == np.sign(ends)).all()
-    assert (np.abs(huge.scale(ends))[ends != 0] > 2**29).all()
+    assert (np.abs(huge.scale(ends))[ends != 0] >= 2**29).all()
 
 
 def scheme(scale_a, zero_a, scale_b, zero_b, scale_c, zero_c):

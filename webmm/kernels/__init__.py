@@ -33,6 +33,9 @@ from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized as VectorizedRows
+from webmm.kernels.weights.base import WeightKernel
+from webmm.kernels.weights.tiles import Tiles
+from webmm.kernels.weights.vector import Vector
 
 # In the order of the ladder: each stage changes one thing about the one before it.
 LADDER: tuple[type[GemmKernel], ...] = (
@@ -64,9 +67,11 @@ REDUCTIONS: tuple[type[ReduceKernel], ...] = (
     Columns,
     ColumnsTwoPass,
 )
+WEIGHTS: tuple[type[WeightKernel], ...] = (Vector, Tiles)
 STAGES: dict[str, Mapping[str, type[Kernel[Any]]]] = {  # of every op, by name
     "gemm": KERNELS,
     "quantized": {kernel.name: kernel for kernel in QUANTIZED},
+    "weights": {kernel.name: kernel for kernel in WEIGHTS},
     "reduce": {kernel.name: kernel for kernel in REDUCTIONS},
 }
 

@@ -9,8 +9,9 @@ from webmm.ops.base import Op
 from webmm.ops.gemm import GemmOp
 from webmm.ops.quantized import QuantizedOp
 from webmm.ops.reduce import ReduceOp
+from webmm.ops.weights import WeightsOp
 
-OPS: dict[str, Op[Any]] = {op.name: op for op in (GemmOp(), QuantizedOp(), ReduceOp())}
+OPS: dict[str, Op[Any]] = {op.name: op for op in (GemmOp(), QuantizedOp(), WeightsOp(), ReduceOp())}
 
 
 def op_of(name: str) -> Op[Any]:

@@ -172,10 +172,10 @@ class GemmKernel(Kernel[Gemm]):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield `binds` in that order."""
         types = {
-            "a": _array(spec.dtype, spec.vec_a),
-            "b": _array(spec.dtype, spec.vec_b),
-            "c": _array(spec.out_dtype, spec.vec_c, written=True),
-            "bias": _array("f32" if spec.bias == "matrix" else spec.dtype, False),
+            "a": array_of(spec.dtype, spec.vec_a),
+            "b": array_of(spec.dtype, spec.vec_b),
+            "c": array_of(spec.out_dtype, spec.vec_c, written=True),
+            "bias": array_of("f32" if spec.bias == "matrix" else spec.dtype, False),
         }
         names = (name for name in self.binds if name != "bias" or spec.bias)
         for number, name in enumerate(names, 1):
@@ -212,7 +212,8 @@ class GemmKernel(Kernel[Gemm]):
         )
 
 
-def _array(scalar: str, vector: bool, written: bool = False) -> str:
+def array_of(scalar: str, vector: bool, written: bool = False) -> str:
+    """Return the WGSL type that elements of type `scalar` are bound as, one by one or by fours."""
     if scalar == "bf16":  # two to a word, which invocations that write single elements share
         return f"array<{'vec2u' if vector else 'atomic<u32>' if written else 'u32'}>"
     return f"array<vec4<{scalar}>>" if vector else f"array<{scalar}>"

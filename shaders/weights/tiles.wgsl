@@ -1,0 +1,57 @@
+// tiles: C = A·W for many rows of A, W of quantised weights: TM × TN elements of C per invocation.
+//
+// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
+// a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
+// This is gemm/pipelined; only that four elements of B are unpacked from a word where they are fetched.
+// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
+{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/weights.wgsl" as weights with context %}
+{% include "common/header.wgsl" %}
+
+{{ weights.constants() }}
+{% macro load_b4() %}
+{{ weights.four() }}
+// W[k..k+3, col], which lie at `index`{% if s.edge_n %}; zero outside the matrix{% endif %}
+
+fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
+{% if s.edge_n %}
+    if (col >= params.n) {
+        return vec4f();
+    }
+{% endif %}
+    return weights4(index);
+}
+{% endmacro %}
+{{ tiles.declarations(load_b4=load_b4()) }}
+@compute @workgroup_size({{ kernel.invocations }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let tile = workgroup.x + workgroup.y * grid.x;
+{{ tiles.tile_count() }}
+    if (tile >= tiles_m * tiles_n) {
+        return;
+    }
+{{ tiles.tile_position() }}
+    let a_base = params.a_offset;
+    let b_base = 0u;
+    let c_base = 0u;
+{{ tiles.lanes() }}
+{{ tiles.positions() }}
+{{ tiles.accumulators() }}
+{{ tiles.registers() }}
+{{ tiles.fetch("0u") }}
+{{ tiles.put() }}
+    workgroupBarrier(); // the first tiles are complete before anyone reads them
+    for (var k0 = BK; k0 < params.k; k0 += BK) {
+{{ tiles.fetch("k0") }}
+{{ tiles.multiply(k0="k0 - BK") }}
+        workgroupBarrier(); // everyone is done with the tiles before they are overwritten
+{{ tiles.put() }}
+        workgroupBarrier(); // the tiles are complete before anyone reads them
+    }
+{{ tiles.multiply(k0="(params.k - 1u) / BK * BK") }}
+{{ tiles.store() }}
+}

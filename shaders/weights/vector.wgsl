@@ -1,0 +1,66 @@
+// vector: C = A·W for few rows of A, W of quantised weights: TM rows and TN columns of C per workgroup.
+//
+// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
+// a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
+// So few rows use each weight but a few times: the time is that of reading W. LANES invocations share the inner dimension,
+// neighbours reading neighbouring words, and every word serves TM rows; at the end they add up their sums, by halves.
+// Shapes: any; A is zero beyond the end of k. Workgroup memory: LANES·TM·TN·4 bytes.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/weights.wgsl" as weights with context %}
+{% include "common/header.wgsl" %}
+
+{{ weights.constants() }}
+{% set fours = range(kernel.tn // 4) %}
+
+var<workgroup> sums: array<array<vec4f, LANES>, TM * TN / 4u>; // [row, col/4][lane]
+
+{{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
+{{ weights.four() }}
+{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+{{ matrix.tile_origin("TM", "TN") }}
+{% for r in range(kernel.tm) %}
+{% for c in range(kernel.tn) %}
+    var acc_{{ r }}_{{ c }} = 0.0;
+{% endfor %}
+{% endfor %}
+    for (var k = lane * PER_WORD; k < params.k; k += LANES * PER_WORD) {
+{% for half in range(s.per_word // 4) %}
+        {
+            let kk = k + {{ 4 * half }}u;
+{% for r in range(kernel.tm) %}
+            let a_reg{{ r }} = load_a4(params.a_offset, row0 + {{ r }}u, kk);
+{% endfor %}
+{% for c in range(kernel.tn) %}
+{% set col = "min(col0 + %du, params.n - 1u)" % c if s.edge_n else "(col0 + %du)" % c %}
+            let b_reg{{ c }} = weights4({{ col }} * params.ldb + kk);
+{% for r in range(kernel.tm) %}
+            acc_{{ r }}_{{ c }} += dot(a_reg{{ r }}, b_reg{{ c }});
+{% endfor %}
+{% endfor %}
+        }
+{% endfor %}
+    }
+{% for r in range(kernel.tm) %}
+{% for j in fours %}
+    sums[{{ r * (kernel.tn // 4) + j }}][lane] = vec4f({% for c in range(4) %}acc_{{ r }}_{{ 4 * j + c }}{{ ", " if c < 3 }}{% endfor %});
+{% endfor %}
+{% endfor %}
+    for (var half = LANES / 2u; half > 0u; half /= 2u) {
+        workgroupBarrier(); // the sums are there before they are added up
+        if (lane < half) {
+            for (var i = 0u; i < TM * TN / 4u; i++) {
+                sums[i][lane] += sums[i][lane + half];
+            }
+        }
+    }
+    workgroupBarrier(); // and complete before they are stored
+    if (lane < TM * TN / 4u) {
+        store_c4(0u, row0 + lane / (TN / 4u), col0 + lane % (TN / 4u) * 4u, sums[lane][0]);
+    }
+}

@@ -1,0 +1,82 @@
+"""Register tiles over workgroup tiles, whatever is multiplied: the sizes for `shaders/common/register_tiles.wgsl`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webmm.kernels.base import Kernel, P, tunable
+from webmm.kernels.gemm.base import Grid
+
+
+@dataclass(frozen=True)
+class RegisterTiles(Kernel[P]):
+    """(tm, tn) of C per invocation out of a (bm, bn) tile per workgroup, bk of the inner dimension at a time."""
+
+    bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
+    bn: int = tunable(128, (32, 64, 96, 128), "columns of C per workgroup")
+    bk: int = tunable(16, (8, 16, 32), "inner elements per step")
+    tm: int = tunable(8, (4, 8), "rows of C per invocation")
+    tn: int = tunable(8, (4, 8, 12, 16), "columns of C per invocation")
+    unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
+    group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
+
+    @property
+    def wx(self) -> int:
+        """Invocations along N."""
+        return self.bn // self.tn
+
+    @property
+    def wy(self) -> int:
+        """Invocations along M."""
+        return self.bm // self.tm
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of invocations; the template lays them out as (wy, wx)."""
+        return (self.sharers, 1, 1)
+
+    @property
+    def sharers(self) -> int:
+        """Invocations that fill and multiply a tile together."""
+        return self.wx * self.wy
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.bm, self.bn)
+
+    @property
+    def inner_step(self) -> int:
+        """One tile."""
+        return self.bk
+
+    @property
+    def a_loads(self) -> int:
+        """vec4 of A that each invocation fetches per step."""
+        return self.bm * self.bk // 4 // self.sharers
+
+    @property
+    def b_loads(self) -> int:
+        """vec4 of B that each invocation fetches per step."""
+        return self.bn * self.bk // 4 // self.sharers
+
+    def iterations(self, problem: P) -> int:
+        """Return how often the loops of an invocation run: over k, and over the tile where that is not written out."""
+        inner = 0 if self.unroll == self.bk else self.bk // self.unroll + 1
+        return super().iterations(problem) * (1 + inner)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Whole vec4 everywhere, and the same number of loads for every invocation."""
+        for name in ("tm", "tn", "bk"):
+            value = getattr(self, name)
+            yield value % 4 == 0, f"{name} = {value} must be a multiple of 4: fragments are vec4"
+        yield self.bm % self.tm == 0, f"bm = {self.bm} must be a multiple of tm = {self.tm}"
+        yield self.bn % self.tn == 0, f"bn = {self.bn} must be a multiple of tn = {self.tn}"
+        for name, size in (("A", self.bm), ("B", self.bn)):
+            vectors = size * self.bk // 4
+            yield (
+                vectors % self.sharers == 0,
+                f"the tile of {name} has {vectors} vec4, which {self.sharers} invocations cannot share evenly",
+            )
+        yield self.bk % self.unroll == 0, f"bk = {self.bk} must be a multiple of unroll = {self.unroll}"

@@ -1,0 +1,1 @@
+"""Products of floats with weights of 8 or 4 bits, in blocks."""

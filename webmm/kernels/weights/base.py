@@ -1,0 +1,113 @@
+"""What the kernels that multiply by quantised weights share: the uniform, and the choices of their templates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from webmm.kernels.base import Binding, Kernel, Params, ceil_div
+from webmm.kernels.gemm.base import Grid, Specialisation, array_of
+from webmm.params import U32
+from webmm.problem import WeightOnly
+
+
+def _doc(text: str) -> Any:
+    return dataclasses.field(metadata={"doc": text})
+
+
+@dataclass(frozen=True)
+class WeightParams:
+    """The uniform of products with quantised weights; lengths are in elements."""
+
+    m: U32 = _doc("rows of A and C")
+    n: U32 = _doc("columns of B and C")
+    k: U32 = _doc("columns of A, rows of B")
+    lda: U32 = _doc("distance between stored rows of A")
+    ldb: U32 = _doc("weights stored for a column of B: whole blocks")
+    ldc: U32 = _doc("distance between rows of C")
+    a_offset: U32 = _doc("first element of A in its buffer")
+
+    @classmethod
+    def of(cls, p: WeightOnly) -> WeightParams:
+        """Return the uniform for the problem `p`."""
+        return cls(p.m, p.n, p.k, p.a.ld, p.blocks * p.block, p.n, p.a.offset)
+
+
+@dataclass(frozen=True)
+class WeightSpecialisation(Specialisation):
+    """The choices of a product of floats, and how the weights are packed."""
+
+    bits: int = 8
+    block: int = 32
+
+    @property
+    def per_word(self) -> int:
+        """Weights in a word."""
+        return 32 // self.bits
+
+
+@dataclass(frozen=True)
+class WeightKernel(Kernel[WeightOnly]):
+    """A way to multiply by quantised weights. Subclasses add tunable fields and say how large tiles are."""
+
+    op = "weights"
+    params: ClassVar[type[Params]] = WeightParams
+    a_vector_axis: ClassVar[str] = "k"  # along which axis the kernel can read A as vec4: "k" or "any"
+    b_vector_axis: ClassVar[str] = ""  # B is words, whatever the kernel
+
+    @property
+    def grid(self) -> Grid:
+        """How workgroups cover C."""
+        return Grid()
+
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return how `dispatch` counts, as data and in words for hosts in other languages."""
+        return self.grid.rule()
+
+    def dispatch(self, problem: WeightOnly) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z)."""
+        return self.grid.dispatch(problem)
+
+    @property
+    def inner_step(self) -> int:
+        """How far the loop over k advances in one step."""
+        return 1
+
+    def iterations(self, problem: WeightOnly) -> int:
+        """Return how often the loop over k runs."""
+        return ceil_div(problem.k, self.inner_step)
+
+    def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
+        """Yield A, the words of B, their scales and zero points, and C."""
+        types = {
+            "a": array_of(spec.dtype, spec.vec_a),
+            "b": "array<u32>",
+            "scales": "array<f32>",
+            "zeros": "array<u32>",
+            "c": array_of(spec.out_dtype, spec.vec_c, written=True),
+        }
+        for number, (name, wgsl) in enumerate(types.items(), 1):
+            yield Binding(number, name, "storage" if name == "c" else "read-only-storage", wgsl)
+
+    def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
+        """Return the template choices that fit `problem`."""
+        p, grid = problem, self.grid
+        return WeightSpecialisation(
+            dtype=p.dtype.wgsl,
+            out_dtype=p.out_dtype.wgsl,
+            f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            bf16="bf16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            trans_a=p.a.transposed,
+            trans_b=True,
+            vec_a=(self.a_vector_axis == "any" or not p.a.transposed) and p.a.vectorizable(p.m, p.k),
+            vec_b=False,
+            vec_c=p.n % 4 == 0,
+            edge_m=p.m % grid.tile_m != 0,
+            edge_n=p.n % grid.tile_n != 0,
+            edge_k=p.k % self.inner_step != 0,
+            long_k=False,
+            bits=p.bits,
+            block=p.block,
+        )

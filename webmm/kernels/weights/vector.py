@@ -1,0 +1,57 @@
+"""Few rows: what counts is how fast the weights are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from webmm.kernels.base import tunable
+from webmm.kernels.gemm.base import Grid
+from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
+from webmm.problem import WeightOnly
+
+
+@dataclass(frozen=True)
+class Vector(WeightKernel):
+    """A workgroup takes all of k for a few columns, and adds up what its invocations found."""
+
+    name = "vector"
+    summary = "few rows: the invocations of a workgroup share the inner dimension"
+
+    lanes: int = tunable(64, (8, 32, 64, 128), "invocations that share the inner dimension")
+    tm: int = tunable(4, (1, 2, 4, 8), "rows of C per workgroup")
+    tn: int = tunable(4, (4, 8), "columns of C per workgroup")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Along k."""
+        return (self.lanes, 1, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """The sums of each invocation."""
+        return self.lanes * self.tm * self.tn * 4
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.tm, self.tn)
+
+    @property
+    def inner_step(self) -> int:
+        """A word of 8-bit weights for each invocation, of what may be more."""
+        return 4 * self.lanes
+
+    def iterations(self, problem: WeightOnly) -> int:
+        """Return how often the loops of an invocation run, over k and over the halves of the workgroup."""
+        return super().iterations(problem) + self.lanes.bit_length()
+
+    def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
+        """Return the template choices that fit `problem`; no invocation starts a word beyond the end of k."""
+        return replace(super().specialise(problem), edge_k=problem.k % (32 // problem.bits) != 0)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Whole vec4, and halves."""
+        yield self.tn % 4 == 0, f"tn = {self.tn} must be a multiple of 4: fragments are vec4"
+        yield self.lanes & (self.lanes - 1) == 0, f"lanes = {self.lanes} must be a power of 2: they are halved"
+        yield self.tm * self.tn // 4 <= self.lanes, f"lanes = {self.lanes} are too few to store {self.tm}×{self.tn}"
