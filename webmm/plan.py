@@ -175,13 +175,12 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
 
 def _pieces(p: Gemm, axis: str, most: Limits) -> list[Gemm]:
     """Cut `p` along `axis` into equal pieces, the last one shorter, that need not be cut along it again."""
-    most = replace(most, binding=most.binding - 2 * ALIGNMENT)  # windows open a little before what they show
     size = length = getattr(p, axis)
-    while length > 1:
+    pieces = [p]
+    while length > 1 and any(_axis_to_cut(piece, most) == axis for piece in pieces):
         length = halved(length)
-        if _axis_to_cut(_cut(p, axis, 0, length), most) != axis:
-            break
-    return [_cut(p, axis, start, min(length, size - start)) for start in range(0, size, length)]
+        pieces = [_cut(p, axis, start, min(length, size - start)) for start in range(0, size, length)]
+    return pieces
 
 
 def halved(length: int) -> int:

@@ -29,6 +29,7 @@ from webmm.files import load_matrix, save_matrix
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.ops.base import Op, Size
+from webmm.plan import limits, parts
 from webmm.problem import Gemm, gemm, transposes
 from webmm.profiling import profile
 from webmm.records import Record
@@ -234,6 +235,10 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
     problem = gemm(m, n, k, dtype=dtype_of(dtype))
     with Device(wanted) as device:
         lines = [f"{problem} {problem.dtype.name} on {device.info}"]
+        cut = parts(problem, limits(device))
+        if len(cut) > 1:
+            problem = cut[0].problem
+            lines.append(f"too large for one dispatch: cut into {len(cut):,}, the first of them {problem}")
         ranked = candidates(problem, device, device.settings.tune)
         for place, (kernel, why) in enumerate(ranked.items()):
             reason = kernel.check(problem, device.capabilities) or failing(kernel, problem, device)

@@ -9,7 +9,7 @@ from products import every_stage, view
 from products import small as small_tiles
 
 import webmm
-from webmm import Device, choose, plan
+from webmm import Device, choose, plan, report
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
@@ -123,6 +123,13 @@ def test_long_dispatches_are_cut(device, monkeypatch):
     a, b = whole(300, 70), whole(70, 310)
     monkeypatch.setattr("webmm.api.limits", lambda device: plan.Limits(2**27, 2.0**20))
     np.testing.assert_array_equal(webmm.matmul(a, b, device=device, activation="relu"), np.maximum(a @ b, 0))
+
+
+def test_explain_tells_of_the_parts(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(report, "limits", lambda device: plan.Limits(2**27, 2.0**26))
+    told = report.explain(1024, 1024, 64, "float32", None).splitlines()
+    assert told[1] == "too large for one dispatch: cut into 2, the first of them 512x1024x64"
 
 
 def test_a_device_takes_lower_limits_only(device, small):
