@@ -1,8 +1,9 @@
 """The settings: one table, filled from the environment, then the project's file, then the user's, then defaults.
 
 The project's file is the nearest one, from the working folder upwards: a `webmm.toml`, or a `pyproject.toml` with a
-table `[tool.webmm]`. The user's is `webmm.toml` in the platform's configuration folder. In the environment the setting
-`cache_dir` is WEBMM_CACHE_DIR; an empty variable is none. A folder in a file is relative to that file.
+table `[tool.webmm]` where there is no such file beside it. The user's is `webmm.toml` in the platform's configuration
+folder. In the environment the setting `cache_dir` is WEBMM_CACHE_DIR; an empty variable is none. A folder in a file is
+relative to that file.
 
 Files are read once per process and working folder, when the first setting is needed; the environment, each time. A
 Device takes its settings when it is opened.

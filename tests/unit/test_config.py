@@ -50,6 +50,12 @@ def test_environment_over_project_over_user_over_default(here, monkeypatch):
     assert config.settings().adapter == "1"
 
 
+def test_where_a_folder_has_both_files_the_one_of_our_own_is_read(here):
+    write(here / "project" / "pyproject.toml", '[tool.webmm]\nadapter = "p"\nnaga = "n"')
+    write(here / "project" / "webmm.toml", 'adapter = "w"')
+    assert (config.settings().adapter, config.settings().naga) == ("w", "")
+
+
 def test_folders_start_from_the_file_that_names_them(here, monkeypatch):
     write(here / "project" / "webmm.toml", 'cache_dir = "cache"')
     assert cache.path() == here / "project" / "cache" / "tuned.json"
