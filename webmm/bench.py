@@ -104,7 +104,7 @@ class Bench:
     def _probe(self, kernel: Kernel[Any], problem: Problem) -> float:
         """Return the rate on a growing cube, until a run takes 20 ms or the cube is as large as the problem."""
         n, rate = 64, 1.0
-        cube = self.op.problem((n, n, n), self.dtype)
+        cube = self.op.probe(n, self.dtype)
         while n == 64 or cube.flops <= problem.flops:
             if kernel.check(cube, self.device.capabilities):
                 break
@@ -118,7 +118,7 @@ class Bench:
             if seconds > 0.02:
                 break
             n *= 2
-            cube = self.op.problem((n, n, n), self.dtype)
+            cube = self.op.probe(n, self.dtype)
         return rate
 
     def _numpy(self, case: Case[Any]) -> Record:

@@ -12,14 +12,26 @@ from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
 from webmm.kernels.reduce.rows import Rows
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
-from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
+from webmm.kernels.reduce.two_pass import SPLITS, ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.reduction import Normalisation, Reduction
 
-ENOUGH = 512  # workgroups that keep a GPU busy
-SHORT = 64  # elements of a row up to which an invocation has it for itself
-STRIP = 128  # neighbouring columns of a workgroup
-CPU_ENOUGH = 16  # and those that keep a CPU busy
+# GPUs, by sums on an H200, as shares of its copy bandwidth (docs/reductions.md has more):
+# - rows of 64 elements by `vectorized` 0.76, by `tree` 0.10; of 256 0.69 and 0.40; of 1024 0.42 and 0.74;
+# - a row's workgroup does best with some 64 elements per lane: 8192×32768 by `subgroup` of 512 lanes 1.05, of 128 1.01;
+#   16384×1024 of 64 lanes 0.72, of 512 0.24; `tree` is as good;
+# - a second pass costs a dispatch: 128×32768 in one 0.50, in two 0.39; one row of 2^28 in two 1.04;
+# - columns: 64×256×1024 over the second axis by `columns` 0.73, in two passes 0.24; 32768×8192 over the first, which is
+#   128 strips, 0.73 and 0.995.
+SHORT = 512  # elements of a row up to which an invocation has it for itself, where there are
+MANY = 2**15  # so many rows
+PER_LANE = 64  # elements
+FEW = 64  # rows up to which several workgroups share one
+ENOUGH = 512  # strips of columns that keep a GPU busy
+WORKGROUPS = 2048  # of a first pass
+STRIP = 4 * Columns().wx  # columns
+
+CPU_ENOUGH = 16  # rows that keep a CPU busy
 
 
 def choose(problem: Reduction, device: Device) -> ReduceKernel:
@@ -58,25 +70,29 @@ def _rows(problem: Normalisation, lanes: int, cpu: bool) -> Rows:
 
 
 def _lanes(length: int) -> int:
-    """Return as many invocations as find one iteration's work in a row; a power of two."""
-    return next((lanes for lanes in (32, 64, 128, 256) if length <= 16 * lanes), 512)
+    """Return how many invocations share a row."""
+    return next((lanes for lanes in (64, 128, 256) if length <= PER_LANE * lanes), 512)
 
 
 def _on_gpu(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
     rows, length = problem.results, problem.length
-    if length <= SHORT and rows >= ENOUGH * SHORT:
-        yield Vectorized(64, 4)
-    if rows < ENOUGH and length >= 2**14:
-        splits = next(n for n in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if rows * n >= ENOUGH or n == 1024)
-        yield TwoPass(256, 4, splits, "subgroup" if lanes else "tree")
-    yield (Subgroup if lanes else Tree)(_lanes(length))
+    if length < SHORT and rows >= MANY:
+        yield Vectorized(32, 8 if length >= 32 else 2)
+    if rows < FEW and length >= 2**16:
+        yield TwoPass(512, 4, _splits(rows, length // 2**13), "subgroup" if lanes else "tree")
+    yield Subgroup(_lanes(length)) if lanes else Tree(_lanes(length))
 
 
 def _columns(problem: Reduction) -> Iterator[ReduceKernel]:
     strips = problem.outer * ceil_div(problem.inner, STRIP)
-    if strips < ENOUGH and problem.length >= 512:
-        yield ColumnsTwoPass(splits=next(n for n in (4, 16, 64, 256) if strips * n >= ENOUGH or n == 256))
+    if strips < ENOUGH and problem.length >= 1024:
+        yield ColumnsTwoPass(splits=_splits(strips, problem.length // 64))
     yield Columns()
+
+
+def _splits(parts: int, most: int) -> int:
+    """Return by which power of two to multiply so many workgroups, up to `most`."""
+    return next(n for n in reversed(SPLITS) if n == SPLITS[0] or (n * parts <= WORKGROUPS and n <= most))
 
 
 def _on_cpu(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:

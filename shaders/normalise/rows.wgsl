@@ -92,7 +92,8 @@ fn main(
 {% set value = "%s * scale" %}
 {% else %}
 {{ part("load4(base, %s, %s)") }}
-    let scale = 1.0 / all.sum;
+    // An infinite element makes the whole row NaN, as its own quotient is
+    let scale = bitcast<f32>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
 {% set value = "exp(%s - all.top) * scale" %}
 {% endif %}
     for (var k0 = 0u; k0 < params.length; k0 += {{ kernel.step }}u) {

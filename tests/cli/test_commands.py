@@ -156,3 +156,20 @@ def test_bundle_and_explain(webmm: Cli, tmp_path: Path) -> None:
     done = webmm("explain", "100", "200", "300")
     assert done.returncode == 0
     assert "→" in done.stdout
+
+
+def test_bench_of_reductions(webmm: Cli, tmp_path: Path) -> None:
+    arguments = ("bench", "--op", "reduce", "--sizes", "33x1001,3x4x256")
+    done = webmm(*arguments, "--kernels", "per_row,subgroup:lanes=64", "--json", "r.json")
+    assert done.returncode == 0, done.stderr
+    for word in ("33×1001×1", "12×256×1", "GB/s", "× serial", "subgroup lanes=64", "cpu (NumPy)"):
+        assert word in done.stdout
+    records = from_json((tmp_path / "r.json").read_text())
+    assert len(records) == 6
+    for record in records:
+        assert (record.op, record.status) == ("reduce", "ok"), record.reason
+        assert record.max_error is not None
+        assert record.error_bound is not None
+        assert record.max_error <= record.error_bound
+    assert webmm(*arguments, "--plot", "r.svg").returncode == 2
+    assert webmm("shader", "--op", "reduce", "tree", "--layout", "tt").returncode == 2

@@ -80,6 +80,10 @@ class Op(ABC, Generic[P]):
     def problem(self, size: Size, dtype: str, layout: str = "") -> P:
         """Return the problem of a size; raises ProblemError for a dtype, ConfigError for a layout that there is not."""
 
+    def probe(self, n: int, dtype: str) -> P:
+        """Return a problem that grows with `n`, on which a bench finds out how fast a kernel is."""
+        return self.problem((n, n, n), dtype)
+
     @abstractmethod
     def case(self, device: Device, problem: P) -> Case[P]:
         """Return `problem` with random operands, always the same."""

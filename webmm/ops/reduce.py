@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from webmm.device import Device
 from webmm.dtypes import FLOATS, dtype_of
 from webmm.errors import ConfigError
-from webmm.kernels.base import Kernel
+from webmm.kernels.base import Kernel, ceil_div
 from webmm.kernels.reduce.base import WAYS
 from webmm.kernels.reduce.rows import Map, Rows
 from webmm.operations import OPERATIONS
@@ -104,6 +104,10 @@ class ReduceOp(Op[Reduction]):
         if layout != "nn":
             raise ConfigError(f"reductions have no layout {layout!r}: strides are not part of the shader")
         return reduction(size[0], size[1], dtype=dtype_of(dtype))
+
+    def probe(self, n: int, dtype: str) -> Reduction:
+        """Return few long rows: what a workgroup costs by itself must not count as if it were the elements' doing."""
+        return self.problem((ceil_div(n, 64), 64 * n, 1), dtype)
 
     def case(self, device: Device, problem: Reduction) -> RowsCase:
         """Return `problem` with its matrix."""

@@ -18,9 +18,9 @@ class Columns(ReduceKernel):
     summary = "lanes along the kept axis"
     vectorizes = "j"
 
-    wx: int = tunable(32, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")
-    wy: int = tunable(8, (1, 2, 4, 8, 16), "invocations of a workgroup along k")
-    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    wx: int = tunable(16, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")
+    wy: int = tunable(16, (1, 2, 4, 8, 16), "invocations of a workgroup along k")
+    unroll: int = tunable(2, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:

@@ -88,9 +88,9 @@ class ColumnsTwoPass(SecondPass):
     name = "columns_two_pass"
     summary = "many workgroups per column, for few long ones"
 
-    wx: int = tunable(32, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")
-    wy: int = tunable(8, (1, 2, 4, 8, 16), "invocations of a workgroup along k")
-    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    wx: int = tunable(16, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")
+    wy: int = tunable(16, (1, 2, 4, 8, 16), "invocations of a workgroup along k")
+    unroll: int = tunable(2, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
     splits: int = tunable(16, SPLITS, "workgroups per column")
 
     @property

@@ -1,0 +1,116 @@
+"""Arrays to reduce, laid out in memory as a problem says, and the check of what a kernel makes of them.
+
+As in products.py, where elements lie is worked out by NumPy and independently of the shaders; what lies between and
+behind them is NaN, and `UNTOUCHED` around the results.
+"""
+
+import numpy as np
+import pytest
+
+from webmm.dtypes import dtype_of
+from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.serial import Serial
+from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
+from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
+from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.operations import OPERATIONS
+from webmm.reduction import Reduction, Span
+from webmm.verify import sum_bound
+
+UNTOUCHED = -77
+SPARE = 64  # elements behind the last of a buffer
+
+# Every stage, small enough that a short row takes several iterations of all workgroups.
+STAGES = [
+    Serial(),
+    PerRow(8),
+    Vectorized(8, 2),
+    Tree(32, 1),
+    Subgroup(64, 2),
+    Alone(8, 2),
+    TwoPass(32, 1, 4, "tree"),
+    TwoPass(64, 1, 2, "subgroup"),
+    TwoPass(8, 1, 8, "alone"),
+    Columns(8, 4, 2),
+    Columns(8, 1, 2),
+    ColumnsTwoPass(8, 2, 1, 4),
+    ColumnsTwoPass(8, 1, 2, 2),
+]
+
+every_stage = pytest.mark.parametrize("kernel", STAGES, ids=str)
+every_operation = pytest.mark.parametrize("operation", OPERATIONS)
+
+
+def problem_of(operation, shape, dtype="float32", *, gaps=(0, 0, 0), offset=0, y_offset=0, out_dtype=None):
+    """Return the reduction of (outer, length, inner) = `shape`, with `gaps` unused elements after each i, k and j."""
+    outer, length, inner = shape
+    over_i, over_k, over_j = gaps
+    inner_stride = 1 + over_j
+    stride = inner * inner_stride + over_k
+    span = Span(length * stride + over_i, stride, inner_stride, offset)
+    dtype = dtype_of(dtype)
+    out = OPERATIONS[operation].out_dtype(dtype) if out_dtype is None else dtype_of(out_dtype)
+    return Reduction(operation, outer, length, inner, dtype, out, span, y_offset)
+
+
+def reduce(device, kernel, problem, x):
+    """Return y (outer, inner) of `x` (outer, length, inner) by `kernel`, and the number of stray writes."""
+    p, span = problem, problem.x
+    i, k, j = np.ogrid[: p.outer, : p.length, : p.inner]
+    where = span.offset + i * span.outer_stride + k * span.stride + j * span.inner_stride
+    buffer = np.full(where.max() + 1 + SPARE, np.nan, p.dtype.numpy)
+    buffer[where] = x
+    blank = np.full(p.y_offset + p.results + SPARE, UNTOUCHED, p.out_dtype.numpy)
+    with device.array(buffer) as x_array, device.array(blank) as y_array:
+        device.run(kernel, p, x_array, y_array)
+        result = y_array.numpy()
+    inside = slice(p.y_offset, p.y_offset + p.results)
+    strays = np.count_nonzero(np.delete(result, inside) != UNTOUCHED)
+    return result[inside].reshape(p.outer, p.inner), int(strays)
+
+
+def expected(problem, x):
+    """Return the results in float64, or as positions."""
+    with np.errstate(all="ignore"):
+        return OPERATIONS[problem.operation].reference(np.moveaxis(x.astype(np.float64), 1, -1))
+
+
+def whole_numbers(problem, seed=0):
+    """Return small whole numbers, whose sums make no rounding error."""
+    top = 8 if problem.dtype.name == "float32" else 2
+    return np.random.default_rng(seed).integers(-top, top + 1, (problem.outer, problem.length, problem.inner))
+
+
+def tolerance(problem, x):
+    """Return by how much each result may be off."""
+    p = problem
+    if not OPERATIONS[p.operation].sums:
+        return 0.0
+    magnitudes = np.abs(x.astype(np.float64)).sum(axis=1)
+    if p.operation == "mean":
+        magnitudes /= p.length
+    if p.operation == "logsumexp":  # log(Σ) has Σ's relative error for its absolute one; exp() of a driver is 2^-20 off
+        magnitudes = 8 + np.abs(x.astype(np.float64)).max(axis=1)
+    return sum_bound(p.length, p.out_dtype) * magnitudes + p.out_dtype.tiny
+
+
+def check(device, kernel, problem, x=None, seed=0):
+    """Results must be right, special values where NumPy has them, and nothing else may be written."""
+    if kernel.check(problem, device.capabilities):
+        return
+    x = whole_numbers(problem, seed) if x is None else x
+    x = x.astype(problem.dtype.numpy)
+    got, strays = reduce(device, kernel, problem, x)
+    what = f"{problem} by {kernel}, {problem.dtype.name}, {problem.x}"
+    assert not strays, f"{strays} stray writes: {what}"
+    want = expected(problem, x)
+    with np.errstate(over="ignore"):
+        special = ~np.isfinite(want.astype(problem.out_dtype.numpy))
+    np.testing.assert_array_equal(got[special], want[special].astype(problem.out_dtype.numpy), err_msg=what)
+    off = np.abs(got.astype(np.float64)[~special] - want[~special])
+    allowed = np.broadcast_to(tolerance(problem, np.where(np.isfinite(x), x, 0)), want.shape)[~special]
+    wrong = off > allowed
+    assert not wrong.any(), (
+        f"{wrong.sum()} wrong of {wrong.size}, {got[~special][wrong][:3]} for {want[~special][wrong][:3]}: {what}"
+    )

@@ -1,0 +1,270 @@
+"""webmm.reduce and what is built on it, as a caller uses them: NumPy's shapes, values and refusals."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import webmm
+from webmm.epilogues import gelu, gelu_tanh
+from webmm.errors import ProblemError, UnsupportedError
+from webmm.kernels.reduce.rows import Map, Rows
+from webmm.operations import OPERATIONS
+from webmm.reduction import Elementwise, Normalisation, Span, reduction
+
+NUMPY = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "argmax": np.argmax}
+
+
+def by_numpy(x, op, axis=None, keepdims=False):
+    """Return NumPy's result in float64."""
+    x = x.astype(np.float64)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if op in NUMPY:
+            return NUMPY[op](x, axis=axis, keepdims=keepdims)
+        axes = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+        for a in sorted((a % x.ndim for a in axes), reverse=True):
+            x = np.logaddexp.reduce(x, axis=a, keepdims=keepdims)
+        return x
+
+
+def assert_same(got, want, tolerance=2e-6):
+    got = got.numpy() if isinstance(got, webmm.Array) else np.asarray(got)
+    assert got.shape == np.shape(want)
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=tolerance, atol=tolerance)
+
+
+# reduce()
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("shape", [(7,), (5, 9), (3, 4, 5), (2, 3, 4, 5), (2, 1, 3)], ids=str)
+def test_every_axis(device, op, shape):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for axis in (None, *range(-len(shape), len(shape))):
+        for keepdims in (False, True):
+            got = webmm.reduce(x, op, axis, keepdims, device=device)
+            assert got.dtype == (np.int32 if op == "argmax" else np.float32)
+            assert_same(got, by_numpy(x, op, axis, keepdims))
+
+
+def test_several_axes_and_none(device):
+    x = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    for axis in ((0, 1), (1, 2), (-1, -2), (0, 2), (3, 0, 1), (0, 1, 2, 3), ()):
+        assert_same(webmm.reduce(x, "sum", axis, device=device), by_numpy(x, "sum", axis))
+        assert_same(webmm.reduce(x, "max", axis, True, device=device), by_numpy(x, "max", axis, True))
+    assert_same(webmm.reduce(np.float32(3), "sum", device=device), 3)
+
+
+VIEWS = {
+    "strided rows": lambda x: x[::2],
+    "columns cut off": lambda x: x[:, 1:6, 2:],
+    "transposed": lambda x: x.T,
+    "every third": lambda x: x[:, :, ::3],
+    "backwards": lambda x: x[:, ::-1],
+    "new axis": lambda x: x[:, None, 2],
+    "one element": lambda x: x[3:4, 2:3, 1:2],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_views_stay_on_the_device(device, view):
+    x = np.random.default_rng(2).standard_normal((6, 7, 12)).astype(np.float32)
+    with device.array(x) as array:
+        for axis in (0, 1, 2, None, (0, 1), (0, 2)):
+            got = webmm.reduce(view(array), "sum", axis)
+            assert isinstance(got, webmm.Array)
+            assert_same(got, by_numpy(view(x), "sum", axis))
+        assert_same(webmm.reduce(view(array), "argmax", 1), by_numpy(view(x), "argmax", 1))
+        assert_same(webmm.reduce(view(array), "argmax"), by_numpy(view(x), "argmax"))
+
+
+def test_a_broadcast_view_of_many_strides(device):
+    x = np.random.default_rng(3).standard_normal((4, 1, 3)).astype(np.float32)
+    with device.array(x) as array:
+        wide = array.broadcast_to((2, 4, 5, 3))
+        for axis in (0, 1, 2, 3):
+            assert_same(webmm.reduce(wide, "sum", axis), by_numpy(np.broadcast_to(x, (2, 4, 5, 3)), "sum", axis))
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_no_elements(device, op):
+    for shape, axis in (((0, 3), 0), ((0, 3), 1), ((0,), None), ((0, 0), 1), ((3, 0), 0)):
+        x = np.zeros(shape, np.float32)
+        try:
+            want = by_numpy(x, op, axis) if op != "logsumexp" else np.full(np.sum(x, axis=axis).shape, -np.inf)
+        except ValueError:
+            with pytest.raises(ProblemError, match="over no elements"):
+                webmm.reduce(x, op, axis, device=device)
+        else:
+            assert_same(webmm.reduce(x, op, axis, device=device), want)
+
+
+def test_float16(device):
+    x = np.random.default_rng(4).standard_normal((3, 600)).astype(np.float16)
+    got = webmm.reduce(x, "sum", 1, device=device)
+    assert got.dtype == np.float16
+    assert_same(got, by_numpy(x, "sum", 1), 2e-3)
+    got = webmm.reduce(np.full((2, 2000), 100, np.float16), "sum", 1, device=device)
+    assert np.isinf(got).all()  # as NumPy's: 200,000 is more than float16 holds
+    got = webmm.reduce(np.full((2, 2000), 100, np.float16), "sum", 1, out_dtype="float32", device=device)
+    assert got.tolist() == [200_000, 200_000]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: webmm.reduce(x, "median"), "choose from sum, mean, max, min, argmax, logsumexp"),
+        (lambda x: webmm.reduce(x, "sum", 2), "axis 2 is out of range"),
+        (lambda x: webmm.reduce(x, "sum", (0, -2)), "twice"),
+        (lambda x: webmm.reduce(x, "argmax", (0, 1)), "one axis"),
+        (lambda x: webmm.reduce(x, "argmax", 0, out_dtype="float32"), "results in int32"),
+        (lambda x: webmm.reduce(x.astype(int), "sum"), "cast"),
+        (lambda x: webmm.reduce(x.astype(np.int32), "sum"), "cast to one of float32"),
+        (lambda x: webmm.layer_norm(x, np.ones(4, np.float32)), re.escape("must have shape (3,)")),
+        (lambda x: webmm.rms_norm(x, np.ones(3, np.float16)), "dtype float32"),
+        (lambda x: webmm.softmax(x, 5), "out of range"),
+        (lambda x: webmm.softmax(np.float32(1)), "out of range"),
+        (lambda x: webmm.gelu(x.astype(np.uint8)), "not supported"),
+    ],
+)
+def test_refusals(call, words):
+    with pytest.raises(ProblemError, match=words):
+        call(np.ones((2, 3), np.float32))
+
+
+shapes = st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 31, 64, 130]), min_size=1, max_size=4).filter(
+    lambda shape: np.prod(shape) <= 40_000
+)
+
+
+def test_any_shape_axis_and_operation(device):
+    @settings(max_examples=60)
+    @given(shapes, st.sampled_from(sorted(OPERATIONS)), st.booleans(), st.data())
+    def drawn(shape, op, keepdims, data):
+        axes = range(-len(shape), len(shape))
+        axis = data.draw(st.one_of(st.none(), st.sampled_from(axes)))
+        x = np.random.default_rng(len(shape)).integers(-8, 9, shape).astype(np.float32)
+        assert_same(webmm.reduce(x, op, axis, keepdims, device=device), by_numpy(x, op, axis, keepdims))
+
+    drawn()
+
+
+def test_rows_beyond_a_binding_take_several_dispatches():
+    x = np.random.default_rng(5).standard_normal((300, 16, 16)).astype(np.float32)
+    with webmm.Device(limits={"max-storage-buffer-binding-size": 2**16}) as small, small.array(x) as array:
+        for axis in (0, 1, 2):
+            if axis == 0:
+                with pytest.raises(UnsupportedError, match="bytes in one binding"):
+                    webmm.reduce(array, "sum", axis)
+            else:
+                assert_same(webmm.reduce(array, "sum", axis), by_numpy(x, "sum", axis))
+        e = np.exp(x.astype(np.float64))
+        assert_same(webmm.softmax(array, 1), e / e.sum(axis=1, keepdims=True))
+
+
+# What is built on it
+
+
+def softmax(x, axis=-1):
+    with np.errstate(all="ignore"):
+        e = np.exp(x - x.max(axis, keepdims=True))
+        return e / e.sum(axis, keepdims=True)
+
+
+def layer_norm(x, weight=1.0, bias=0.0, eps=1e-5):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps) * weight + bias
+
+
+def rms_norm(x, weight=1.0, eps=1e-5):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
+
+
+@pytest.mark.parametrize("shape", [(1,), (5, 1), (3, 130), (2, 3, 64), (2, 3, 4, 33)], ids=str)
+def test_normalisations(device, shape):
+    rng = np.random.default_rng(6)
+    x = (rng.standard_normal(shape) * 3 + 1).astype(np.float32)
+    weight, bias = rng.standard_normal((2, shape[-1])).astype(np.float32)
+    wide = x.astype(np.float64)
+    for axis in range(-len(shape), len(shape)):
+        assert_same(webmm.softmax(x, axis, device=device), softmax(wide, axis), 1e-5)
+    assert_same(webmm.layer_norm(x, device=device), layer_norm(wide), 2e-5)
+    assert_same(webmm.layer_norm(x, weight, bias, 1e-3, device=device), layer_norm(wide, weight, bias, 1e-3), 2e-5)
+    assert_same(webmm.layer_norm(x, bias=bias, device=device), layer_norm(wide, bias=bias), 2e-5)
+    assert_same(webmm.rms_norm(x, device=device), rms_norm(wide), 1e-5)
+    assert_same(webmm.rms_norm(x, weight, 1e-2, device=device), rms_norm(wide, weight, 1e-2), 1e-5)
+    assert_same(webmm.gelu(x, device=device), gelu(wide), 1e-5)
+    assert_same(webmm.gelu(x, approximate=True, device=device), gelu_tanh(wide), 1e-5)
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_normalisations_of_views(device, view):
+    x = np.random.default_rng(7).standard_normal((6, 7, 12)).astype(np.float32)
+    wide = view(x.astype(np.float64))
+    with device.array(x) as array, device.array(np.arange(24, dtype=np.float32)) as weights:
+        assert_same(webmm.softmax(view(array), 1), softmax(wide, 1), 1e-5)
+        weight = weights[1 : 1 + 2 * wide.shape[-1] : 2] if wide.shape[-1] < 12 else weights[5:17]
+        assert_same(webmm.rms_norm(view(array), weight), rms_norm(wide, weight.numpy()), 1e-5)
+        assert_same(webmm.gelu(view(array)), gelu(wide), 1e-5)
+
+
+def test_normalisations_of_nothing_and_of_float16(device):
+    assert webmm.softmax(np.zeros((3, 0), np.float32), device=device).shape == (3, 0)
+    x = np.random.default_rng(8).standard_normal((3, 65)).astype(np.float16)
+    wide = x.astype(np.float64)
+    for got, want in (
+        (webmm.softmax(x, device=device), softmax(wide)),
+        (webmm.layer_norm(x, device=device), layer_norm(wide)),
+        (webmm.rms_norm(x, np.full(65, 2, np.float16), device=device), rms_norm(wide, 2)),
+        (webmm.gelu(x, device=device), gelu(wide)),
+    ):
+        assert got.dtype == np.float16
+        assert_same(got, want, 2e-3)
+
+
+def test_softmax_of_special_values(device):
+    inf, nan = np.inf, np.nan
+    x = np.array([[1e30, 0, 1], [-inf, 0, 0], [-inf] * 3, [inf, 0, 1], [nan, 0, 1], [-1e38, -2e38, -3e38]], np.float32)
+    for length in (3, 4):  # by elements, and by vec4
+        rows = np.concatenate([x, x[:, 1:2]], axis=1)[:, :length]
+        assert_same(webmm.softmax(rows, device=device), softmax(rows.astype(np.float64)), 1e-6)
+
+
+def test_a_large_mean_does_not_drown_the_variance(device):
+    x = (1000 + np.random.default_rng(9).standard_normal((2, 500)) * 0.1).astype(np.float32)
+    assert_same(webmm.layer_norm(x, device=device), layer_norm(x.astype(np.float64)), 2e-3)
+
+
+@pytest.mark.parametrize("kernel", [Rows(32, 2), Rows(64, 1, "subgroup"), Rows(8, 4, "alone"), Rows(1, 1)], ids=str)
+def test_every_way_to_normalise(device, kernel):
+    rng = np.random.default_rng(10)
+    for function, reference in {"softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm}.items():
+        for length in (200, 301):
+            problem = _normalisation(function, 5, length)
+            if kernel.check(problem, device.capabilities):
+                continue
+            x = rng.standard_normal((5, length)).astype(np.float32)
+            y = device.array(np.full((5, length), -77, np.float32))
+            device.run(kernel, problem, device.array(x), y)
+            assert_same(y, reference(x.astype(np.float64)), 1e-5)
+
+
+def _normalisation(function, rows, length):
+    operation, dtype = "logsumexp" if function == "softmax" else "sum", reduction(1, 1).dtype
+    return Normalisation(
+        operation, rows, length, 1, dtype, dtype, Span.dense(length, 1), function=function, epsilon=1e-5
+    )
+
+
+@pytest.mark.parametrize("dialect", ["naga", "tint"])
+def test_another_host_is_told_what_it_needs(dialect):
+    for kernel, problem in (
+        (Rows(64, 1, "subgroup"), _normalisation("softmax", 5, 64)),
+        (Map(), Elementwise("gelu", 100, reduction(1, 1).dtype)),
+    ):
+        data = webmm.render(kernel, problem, dialect).to_json()
+        assert ("enable subgroups;" in data["wgsl"]) == (dialect == "tint" and kernel.subgroup > 0)
+        assert [binding["name"] for binding in data["bindings"]] == ["params", "x", "y"]

@@ -1,0 +1,169 @@
+"""Every stage of the reduction ladder: shapes, strides, types, special values, accuracy, limits."""
+
+import math
+
+import numpy as np
+import pytest
+from reductions import STAGES, check, every_operation, every_stage, problem_of, reduce
+
+from webmm.kernels import REDUCTIONS
+from webmm.kernels.base import LOOP_LIMIT
+from webmm.kernels.reduce.base import CHAIN, levels
+from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.serial import Serial
+from webmm.kernels.reduce.tree import Alone, Tree
+from webmm.kernels.reduce.two_pass import TwoPass
+from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.reduction import reduction
+from webmm.verify import sum_bound
+
+# One element; one of everything but one axis; just over and under a tile of some stage; long and thin; many short rows;
+# vec4 along k, along j, along neither.
+SHAPES = [
+    (1, 1, 1),
+    (5, 1, 1),
+    (1, 1, 5),
+    (3, 31, 1),
+    (2, 129, 1),
+    (65, 64, 1),
+    (300, 4, 1),
+    (1, 3001, 1),
+    (2, 33, 37),
+    (3, 64, 36),
+    (1, 260, 132),
+]
+
+
+def test_every_stage_is_tested():
+    assert {type(kernel) for kernel in STAGES} == set(REDUCTIONS)
+
+
+@every_stage
+def test_shapes(device, kernel):
+    for shape in SHAPES:
+        check(device, kernel, problem_of("sum", shape))
+        check(device, kernel, problem_of("argmax", shape))
+
+
+@every_stage
+@every_operation
+def test_operations(device, kernel, operation):
+    for shape in ((3, 301, 1), (2, 64, 36)):
+        problem = problem_of(operation, shape)
+        check(device, kernel, problem, np.random.default_rng(1).standard_normal(shape))
+
+
+@every_stage
+def test_float16(device, kernel):
+    for operation in ("sum", "max", "argmax", "logsumexp"):
+        check(device, kernel, problem_of(operation, (2, 260, 1), "float16"))
+    check(device, kernel, problem_of("mean", (2, 37, 5), "float16"))
+    check(device, kernel, problem_of("sum", (2, 4096, 1), "float16", out_dtype="float32"), np.full((2, 4096, 1), 100.0))
+
+
+@every_stage
+def test_strides_and_offsets(device, kernel):
+    for shape, gaps, offset in (
+        ((3, 40, 1), (4, 0, 0), 8),  # rows with a gap, still vec4
+        ((3, 40, 1), (3, 0, 0), 0),
+        ((3, 40, 1), (0, 0, 0), 3),
+        ((2, 30, 8), (1, 2, 3), 5),
+        ((2, 30, 8), (4, 4, 0), 4),  # columns with a gap, still vec4
+    ):
+        check(device, kernel, problem_of("sum", shape, gaps=gaps, offset=offset, y_offset=7))
+
+
+@every_stage
+@every_operation
+def test_special_values(device, kernel, operation):
+    rng = np.random.default_rng(2)
+    for shape in ((12, 133, 1), (1, 64, 12)):
+        outer, length, inner = shape
+        x = rng.standard_normal(shape)
+        rows = np.moveaxis(x, 1, -1).reshape(-1, length)  # a copy where inner is not 1
+        for i, values in enumerate(
+            [
+                [(3, np.nan)],
+                [(0, np.inf)],
+                [(length - 1, -np.inf)],
+                [(5, np.inf), (77 % length, -np.inf)],
+                [(5, np.nan), (9, np.inf)],
+                [(9, np.inf), (5, -np.nan)],
+                [(length - 1, np.nan), (2, np.nan)],
+                [(k, -np.inf) for k in range(length)],
+                [(k, np.nan) for k in range(length)],
+                [(8, np.inf), (20, np.inf)],
+                [(k, 1e-42) for k in range(length)],  # subnormal
+                [(k, -0.0) for k in range(length)] + [(4, 0.0)],
+            ]
+        ):
+            for k, value in values:
+                rows[i, k] = value
+        x = np.moveaxis(rows.reshape(outer, inner, length), -1, 1)
+        if operation in ("sum", "mean", "logsumexp"):
+            x[x == 1e-42] = 1e-30  # sums may flush subnormals
+        check(device, kernel, problem_of(operation, shape), x)
+
+
+def test_the_first_of_equal_maxima_wins(device):
+    for kernel in STAGES:
+        x = np.zeros((4, 1000, 1))
+        x[1, [999, 400, 3]] = 7
+        x[2, [998, 31, 32]] = np.nan
+        x[3, 17:], x[3, 40] = -0.0, 0.0
+        x[3, :17] = -1
+        problem = problem_of("argmax", x.shape)
+        if not kernel.check(problem, device.capabilities):
+            got, _ = reduce(device, kernel, problem, x.astype(np.float32))
+            assert got[:, 0].tolist() == [0, 3, 31, 17], kernel
+
+
+# Accuracy: the error of a sum grows with the logarithm of its length
+
+
+@pytest.mark.parametrize("kernel", [TwoPass(8, 4, 64, "alone"), TwoPass(256, 4, 64), Alone(8, 4), Tree(64, 4)], ids=str)
+def test_sums_of_2_to_the_24_elements(device, kernel):
+    n = 2**24
+    rng = np.random.default_rng(3)
+    for x in (np.full(n, 0.1, np.float32), rng.random(n, np.float32), rng.standard_normal(n).astype(np.float32)):
+        exact, magnitude = math.fsum(x.tolist()), math.fsum(np.abs(x).tolist())
+        problem = reduction(1, n)
+        if kernel.check(problem, device.capabilities):
+            continue
+        with device.array(x) as x_array, device.empty((1,)) as y:
+            device.run(kernel, problem, x_array, y)
+            error = abs(float(y.numpy()[0]) - exact) / magnitude
+        assert error <= sum_bound(n), kernel
+        assert error < 2e-6, kernel  # a chain of 2^15 additions, one lane's share, is off by 1e-4 where all are 0.1
+
+
+@pytest.mark.parametrize("kernel", [Serial(), PerRow(8), Vectorized(8, 1)], ids=str)
+def test_long_chains_of_one_invocation(device, kernel):
+    x = np.full((1, 65_000, 1), 0.1, np.float32)
+    got, _ = reduce(device, kernel, problem_of("sum", x.shape), x)
+    exact = math.fsum(x.ravel().tolist())
+    assert abs(float(got[0, 0]) - exact) / exact < 2e-6
+
+
+def test_levels_reach_any_length():
+    assert [levels(n) for n in (1, CHAIN, CHAIN + 1, CHAIN**2, CHAIN**2 + 1, 2**32)] == [1, 1, 2, 2, 3, 8]
+
+
+# Limits
+
+
+def test_a_folded_grid(device):
+    rows = 65_535 + 3
+    check(device, Alone(8, 1), problem_of("sum", (rows, 3, 1)))
+    check(device, Tree(32, 1), problem_of("argmax", (rows, 2, 1)))
+
+
+def test_long_loops_are_refused_where_the_driver_leaves_them(device):
+    problem = reduction(1, LOOP_LIMIT + 1)
+    if not device.capabilities.loop_limit:
+        assert Serial().check(problem, device.capabilities) is None
+        return
+    for kernel in (Serial(), PerRow()):
+        assert "loop iterations" in kernel.check(problem, device.capabilities)
+    assert "loop iterations" in Serial().check(reduction(300, 300), device.capabilities)
+    assert "loop iterations" in TwoPass(4, 1, 2).check(reduction(1, 2**22), device.capabilities)

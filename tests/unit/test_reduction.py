@@ -1,0 +1,183 @@
+"""Reductions without a GPU: problems, kernels' texts and limits, and which stage is chosen."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from webmm.choose_reduction import candidates
+from webmm.dtypes import F16, F32, I32
+from webmm.errors import ConfigError, ProblemError
+from webmm.kernels import REDUCTIONS, configure
+from webmm.kernels.base import Capabilities
+from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
+from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
+from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.operations import OPERATIONS
+from webmm.ops import op_of
+from webmm.reduction import Reduction, Span, reduction
+from webmm.render import render
+from webmm.verify import sum_bound
+
+stages = pytest.mark.parametrize("cls", REDUCTIONS, ids=lambda cls: cls.name)
+
+
+def test_a_problem_says_what_it_needs():
+    problem = reduction(5, 8, dtype="f16")
+    x, y = problem.buffers()
+    assert (x.end, y.end, y.written, problem.flops, problem.bytes) == (40, 5, True, 40, 90)
+    assert problem.features == {"shader-f16"}
+    assert reduction(5, 8, "argmax", dtype="f16").out_dtype == I32
+    assert problem.sizes == (5, 8, 1, 1)
+    window = Reduction("sum", 2, 3, 4, F32, F32, Span(20, 5, 1, offset=130), y_offset=70)
+    x, y = window.buffers()
+    assert (x.start, x.end, x.first) == (130, 130 + 20 + 10 + 3 + 1, 128)
+    moved = window.within((x.first, y.first))
+    assert (moved.x.offset, moved.y_offset) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((0, 8), "outer must be at least 1"),
+        ((8, 0), "length must be at least 1"),
+        ((8, 8, "median"), "unknown reduction 'median'"),
+    ],
+)
+def test_a_problem_that_is_none(arguments, words):
+    with pytest.raises(ProblemError, match=words):
+        reduction(*arguments)
+    with pytest.raises(ProblemError, match="cast to one of float32, float16"):
+        reduction(8, 8, dtype="int32")
+    with pytest.raises(ProblemError, match="int32"):
+        reduction(8, 8, "argmax", out_dtype="float32")
+
+
+@stages
+@pytest.mark.parametrize("dialect", ["naga", "tint"])
+def test_another_host_is_told_all_it_needs(cls, dialect):
+    for step in (*cls().before, cls()):
+        shader = render(step, reduction(33, 1001, "logsumexp", dtype="f16"), dialect)
+        data = shader.to_json()
+        assert data["wgsl"] == shader.wgsl
+        assert data["dialect"] == dialect
+        assert "ceil(count / 65535)" in data["grid"]["rule"]
+        assert len(data["bindings"]) == 3
+        x, y, z = data["workgroup_size"]
+        assert x * y * z == step.invocations == data["limits"]["maxComputeInvocationsPerWorkgroup"]
+        subgroups = {"naga": "subgroup", "tint": "subgroups"}[dialect]
+        assert set(data["features"]) == {"shader-f16"} | ({subgroups} if step.subgroup else set())
+        assert ("enable subgroups;" in data["wgsl"]) == (dialect == "tint" and step.subgroup > 0)
+
+
+@stages
+def test_header_says_what_changed_and_what_it_needs(cls):
+    text = render(cls(), reduction(5, 7)).wgsl
+    assert text.startswith(f"// {cls.name}: y = sum ")
+    header = text.split("\n\n")[0]
+    for part in ("Storage:", "Shapes:", "Workgroup memory:"):
+        assert part in header
+    if cls is not REDUCTIONS[0]:
+        before = re.search(r"Changed from (\w+):", header)
+        assert before
+        assert before[1] in [other.name for other in REDUCTIONS]
+
+
+@stages
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_workgroup_memory_in_the_text_is_at_most_what_the_kernel_declares(cls, operation):
+    for step in (*cls().before, cls()):
+        text = render(step, reduction(33, 1001, operation)).wgsl
+        constants = {name: int(value) for name, value in re.findall(r"const (\w+): u32 = (\d+)u;", text)}
+        total = 0
+        for kind in re.findall(r"var<workgroup> \w+: (.+);", text):
+            element = re.search(r"array<(\w+), ", kind)[1]
+            size = {"Part": 8, "Part4": 32, "f32": 4, "u32": 4, "vec4f": 16, "vec4u": 16}[element]
+            for length in re.findall(r", (\w+)>", kind):
+                size *= constants.get(length) or int(length)
+            total += size
+        assert total <= step.workgroup_bytes
+        assert (total > 0) == (step.workgroup_bytes > 0)
+
+
+def test_whole_vec4_are_read_wherever_they_can_be():
+    def bound(kernel, problem):
+        return "var<storage, read> x: array<vec4<" in render(kernel, problem).wgsl
+
+    assert bound(Tree(), reduction(3, 64))
+    assert not bound(Tree(), reduction(3, 65))
+    assert not bound(Tree(), Reduction("sum", 3, 64, 1, F32, F32, Span(65, 1, 1)))
+    assert not bound(Tree(), Reduction("sum", 3, 64, 1, F32, F32, Span(64, 1, 1, offset=2)))
+    assert bound(Tree(), Reduction("sum", 1, 64, 1, F32, F32, Span(65, 1, 1)))  # one row has no next one
+    assert bound(Columns(), Reduction("sum", 3, 5, 64, F16, F16, Span.dense(5, 64)))
+    assert not bound(Columns(), Reduction("sum", 3, 5, 63, F16, F16, Span.dense(5, 63)))
+    assert not bound(Columns(), reduction(3, 64))
+
+
+def test_guards_stand_only_where_they_are_needed():
+    assert "params.outside)" not in render(Tree(64, 2), reduction(3, 4 * 64 * 2)).wgsl
+    assert "params.outside)" in render(Tree(64, 2), reduction(3, 4 * 64 * 2 - 4)).wgsl
+    assert "acc1" not in render(Tree(64, 2), reduction(3, 16 * 4 * 64 * 2)).wgsl
+    assert "acc1" in render(Tree(64, 2), reduction(3, 16 * 4 * 64 * 2 + 1)).wgsl
+    assert "acc1" not in render(Tree(64, 2), reduction(3, 2**20, "max")).wgsl
+
+
+def test_settings_that_cannot_work():
+    with pytest.raises(ConfigError, match="power of two"):
+        render(Tree(96), reduction(1, 1))
+    with pytest.raises(ConfigError, match="power of two"):
+        render(ColumnsTwoPass(wy=3), reduction(1, 1))
+    with pytest.raises(ConfigError, match="combine must be one of tree, subgroup, alone"):
+        render(TwoPass(combine="magic"), reduction(1, 1))
+    with pytest.raises(ConfigError, match="choose from serial"):
+        configure("naive", {}, "reduce")
+    few = Capabilities("few", {}, frozenset(), subgroup_size=8)
+    assert Alone(32).check(reduction(1, 1), few) == "needs subgroups of 32 lanes, few has 8"
+
+
+# The choice
+
+
+def chosen(shape, kind="discrete", lanes=32):
+    device = SimpleNamespace(capabilities=SimpleNamespace(subgroup_size=lanes), info=SimpleNamespace(kind=kind))
+    outer, length, inner = shape
+    problem = Reduction("sum", outer, length, inner, F32, F32, Span.dense(length, inner))
+    return next(iter(candidates(problem, device)))
+
+
+def test_the_choice_by_shape_and_device():
+    assert chosen((8192, 32768, 1)) == Subgroup(512)
+    assert chosen((512, 8192, 1)) == Subgroup(128)
+    assert chosen((8192, 32768, 1), lanes=0) == Tree(512)
+    assert isinstance(chosen((2**20, 64, 1)), Vectorized)
+    assert chosen((1, 2**28, 1)) == TwoPass(512, 4, 2048, "subgroup")
+    assert chosen((1, 2**28, 1), lanes=0).combine == "tree"
+    assert chosen((64, 256, 1024)) == Columns()
+    assert chosen((1, 2**22, 64)).splits == 2048
+    for shape in ((512, 8192, 1), (1, 2**22, 1), (64, 256, 1024), (1, 2**18, 16)):
+        for lanes in (0, 4, 8):
+            kernel = chosen(shape, "cpu", lanes)
+            for step in (*kernel.before, kernel):
+                assert step.workgroup_bytes == 0 or not lanes, "barriers are slow on a CPU"
+
+
+# The bench
+
+
+def test_sizes():
+    op = op_of("reduce")
+    assert op.parse("512x8192") == (512, 8192, 1)
+    assert op.parse("64x256x1024") == (16384, 1024, 1)
+    assert op.parse("100") == (100, 100, 1)
+    for text in ("", "0x5", "axb"):
+        with pytest.raises(ProblemError, match="ROWSxCOLUMNS"):
+            op.parse(text)
+
+
+def test_the_bound_grows_with_the_logarithm():
+    assert sum_bound(2**24) < 2 * sum_bound(2**12)
+    x = np.full(2**20, 0.1, np.float32)
+    chain = np.add.accumulate(x)[-1]
+    assert abs(chain - x.sum(dtype=np.float64)) / x.sum(dtype=np.float64) > 10 * sum_bound(2**20)
