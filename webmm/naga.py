@@ -46,13 +46,16 @@ def _version(path: str) -> str:
 def translate(wgsl: str, label: str) -> dict[str, str]:
     """Validate `wgsl` and return its MSL and HLSL; SPIR-V, which is binary, is made and dropped.
 
-    Raises ShaderError with the label, naga's words and the numbered source line.
+    For matrix units naga knows no HLSL. Raises ShaderError with the label, naga's words and the numbered source line.
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "shader.wgsl")
         source.write_text(wgsl)
-        outputs = {target: Path(folder, f"shader.{suffix}") for target, suffix in TARGETS.items()}
-        command = [find(), str(source), *map(str, outputs.values())]
+        matrix_units = "enable wgpu_cooperative_matrix;" in wgsl
+        targets = {target: suffix for target, suffix in TARGETS.items() if not (matrix_units and target == "HLSL")}
+        outputs = {target: Path(folder, f"shader.{suffix}") for target, suffix in targets.items()}
+        options = ["--metal-version", "2.3"] if matrix_units else []
+        command = [find(), *options, str(source), *map(str, outputs.values())]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise ShaderError(f"{label}: {_complaint(done.stderr, wgsl)}")

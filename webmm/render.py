@@ -20,6 +20,7 @@ Dialect = Literal["naga", "tint"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 ENTRY_POINT = "main"
 SUBGROUPS = {"naga": "subgroup", "tint": "subgroups"}  # the feature's name in each dialect's engine
+MATRIX_UNITS = {"naga": "cooperative-matrix", "tint": "chromium-experimental-subgroup-matrix"}  # likewise
 
 
 TAGS = ("LOADED_A", "LOADED_B", "SHARED_A", "SHARED_B", "ACC")  # what a debug shader records of each inner step
@@ -149,6 +150,7 @@ def _render(kernel: Kernel[Any], spec: Any, features: frozenset[str], dialect: D
     if not debug:
         text = DEBUG_LINE.sub("", text)
     needed = features | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
+    needed |= {MATRIX_UNITS[dialect]} if kernel.matrix_shape else set()
     return Shader(kernel, dialect, tidy(text), bindings, needed)
 
 

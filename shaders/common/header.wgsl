@@ -7,6 +7,16 @@ enable f16;
 enable subgroups;
 
 {% endif %}
+{% if kernel.matrix_shape and dialect == "tint" %}
+enable chromium_experimental_subgroup_matrix;
+
+// Offsets depend on the subgroup, not on its lanes, which Tint cannot tell.
+diagnostic(off, chromium.subgroup_matrix_uniformity);
+
+{% elif kernel.matrix_shape %}
+enable wgpu_cooperative_matrix;
+
+{% endif %}
 {{ constants }}
 
 {{ params_struct }}

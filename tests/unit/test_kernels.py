@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webmm.errors import ConfigError
-from webmm.kernels import KERNELS, LADDER, configure, kernel_class
+from webmm.kernels import BEYOND, KERNELS, LADDER, configure, kernel_class
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, tunable
 from webmm.kernels.gemm.base import GemmKernel, Grid
 from webmm.kernels.gemm.blocked import Blocked
@@ -135,7 +135,7 @@ def test_configure_sets_tunables_from_text():
     assert configure("naive", {}) == Naive()
     assert kernel_class("shared") is Shared
     assert str(configure("shared", {"tile": "8"})) == "shared(tile=8)"
-    assert list(KERNELS) == [cls.name for cls in LADDER]
+    assert list(KERNELS) == [cls.name for cls in (*LADDER, *BEYOND)]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
@@ -54,7 +55,8 @@ LADDER: tuple[type[GemmKernel], ...] = (
     CpuLanes,
     CpuTexture,
 )
-KERNELS: dict[str, type[GemmKernel]] = {kernel.name: kernel for kernel in LADDER}
+BEYOND: tuple[type[GemmKernel], ...] = (MatrixUnit,)  # what needs hardware that few devices offer to shaders
+KERNELS: dict[str, type[GemmKernel]] = {kernel.name: kernel for kernel in (*LADDER, *BEYOND)}
 QUANTIZED: tuple[type[QuantizedKernel], ...] = (Unpacked, Packed)
 REDUCTIONS: tuple[type[ReduceKernel], ...] = (
     Serial,

@@ -33,6 +33,20 @@ def tunable(default: Any, candidates: tuple[Any, ...], doc: str) -> Any:
     return dataclasses.field(default=default, metadata={"candidates": candidates, "doc": doc})
 
 
+@dataclass(frozen=True, order=True)
+class MatrixShape:
+    """Fragments that matrix units multiply: (m, k) times (k, n), and the element types of operands and result."""
+
+    operands: str
+    result: str
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}×{self.n}×{self.k} {self.operands} into {self.result}"
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """What an engine offers, as far as kernels need to know."""
@@ -43,10 +57,23 @@ class Capabilities:
 
     loop_limit: int = 0  # iterations after which the driver leaves a loop, if it does
     subgroup_size: int = 0  # lanes that share a broadcast, as the opened device showed; 0 where there are no subgroups
+    matrix_shapes: frozenset[MatrixShape] = frozenset()  # what its matrix units multiply, where shaders can reach them
+    no_matrix: str = ""  # why they cannot, in words
 
     def limit(self, name: str) -> int:
         """Return a limit by its WebGPU name in kebab case."""
         return self.limits[name]
+
+    def lacks(self, shape: MatrixShape) -> str | None:
+        """Return why shaders cannot have matrix units multiply `shape`, or None if they can."""
+        if not self.matrix_shapes:
+            return f"needs matrix units, {self.name} has none for shaders" + f" ({self.no_matrix})" * bool(
+                self.no_matrix
+            )
+        if shape not in self.matrix_shapes:
+            offered = ", ".join(map(str, sorted(self.matrix_shapes)))
+            return f"needs matrix units that multiply {shape}, those of {self.name} multiply {offered}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -132,6 +159,11 @@ class Kernel(ABC, Generic[P]):
         return 0
 
     @property
+    def matrix_shape(self) -> MatrixShape | None:
+        """What matrix units must multiply; None for a kernel that uses none."""
+        return None
+
+    @property
     def before(self) -> tuple[Kernel[P], ...]:
         """Kernels that run first, each in a dispatch of its own, and leave this one what it reads."""
         return ()
@@ -205,13 +237,20 @@ class Kernel(ABC, Generic[P]):
                 return f"{field.name} must be one of {', '.join(candidates)}, not {value!r}"
         return next((reason for holds, reason in self.constraints() if not holds), None)
 
+    def unsuited(self, problem: P) -> str | None:
+        """Return why this kernel computes `problem` on no device, or None: it is made for another element type."""
+        del problem
+        return None
+
     def check(self, problem: P, device: Capabilities) -> str | None:
         """Return why this kernel cannot compute `problem` on `device`, or None if it can."""
-        if reason := self.invalid():
+        if reason := self.invalid() or self.unsuited(problem):
             return reason
         missing = sorted(problem.features - device.features)
         if missing:
             return f"needs the feature {', '.join(missing)}, which {device.name} does not have"
+        if self.matrix_shape and (reason := device.lacks(self.matrix_shape)):
+            return reason
         if self.subgroup > device.subgroup_size:
             return f"needs subgroups of {self.subgroup} lanes, {device.name} has {device.subgroup_size or 'none'}"
         return self._beyond_limits(problem, device)

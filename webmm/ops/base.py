@@ -95,7 +95,8 @@ class Op(ABC, Generic[P]):
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
         """Yield what naga has to look at, in words, as kernel and problem: each stage on the examples."""
         for stage, (words, problem) in itertools.product(self.stages, self.examples()):
-            yield words, stage(), problem
+            if stage().unsuited(problem) is None:
+                yield words, stage(), problem
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
         """Return the 10⁹ operations/s of which a record's `peak_fraction` is a share."""

@@ -138,6 +138,7 @@ class GemmKernel(Kernel[Gemm]):
     params: ClassVar[type[Params]] = GemmParams
     a_vector_axis: ClassVar[str] = ""  # along which axis the kernel can read A as vec4: "m", "k" or "any"
     b_vector_axis: ClassVar[str] = ""  # likewise B: "k", "n" or "any"; such a kernel writes C as vec4, too
+    vector: ClassVar[int] = 4  # neighbours that it reads at once
     binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; a bias only if there is one
     writes: ClassVar[str] = "c"
 
@@ -198,8 +199,8 @@ class GemmKernel(Kernel[Gemm]):
             bf16="bf16" in (p.dtype.wgsl, p.out_dtype.wgsl),
             trans_a=p.a.transposed,
             trans_b=p.b.transposed,
-            vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.vectorizable(p.m, p.k),
-            vec_b=self.b_vector_axis in (contiguous_b, "any") and p.b.vectorizable(p.k, p.n),
+            vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.aligned(p.m, p.k, self.vector),
+            vec_b=self.b_vector_axis in (contiguous_b, "any") and p.b.aligned(p.k, p.n, self.vector),
             vec_c=bool(self.b_vector_axis) and p.c.vectorizable(p.m, p.n),
             edge_m=ragged or p.m % grid.tile_m != 0,
             edge_n=ragged or p.n % grid.tile_n != 0,

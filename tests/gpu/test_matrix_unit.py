@@ -1,0 +1,206 @@
+"""The stage for matrix units: refused where there are none, valid for naga, and right with fragments that are emulated.
+
+No driver that runs here has matrix units. So each opaque fragment becomes an array that every lane of the subgroup
+keeps whole, and each operation on fragments a function over such arrays; the rest of the shader stays as it is.
+"""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from products import check, check_exactly, exact, fractions, multiply, view, whole_numbers
+
+from webmm import naga
+from webmm.epilogues import ACTIVATIONS
+from webmm.errors import UnsupportedError
+from webmm.kernels.base import MatrixShape
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.problem import gemm
+from webmm.render import render
+
+SMALL = {"bm": 16, "bn": 16, "bk": 16, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "group": 1}
+
+LOAD = re.compile(r"coopLoad(T?)<(?:Left|Right)>\(&(\w)_tile\[(\w+)\]\[([^]]+)\], \w+\)")
+STORE = re.compile(r"coopStoreT\((\w+), &(c(?:_tile\[subgroup\])?)\[(\w+)\], (\w+)\);")
+EMULATION = """
+const OWN: u32 = FM * FN / LANES; // elements of C that a lane keeps, in the order of rows
+alias Result = array<f32, OWN>;
+
+// Fragments of A and B are but places in their tiles: (panel, element).
+fn multiply_add(left: vec2u, right: vec2u, sums: Result, lane: u32) -> Result {{
+    var sum = sums;
+    for (var own = 0u; own < OWN; own++) {{
+        let i = (lane * OWN + own) / FN;
+        let j = (lane * OWN + own) % FN;
+        for (var k = 0u; k < FK; k++) {{
+            sum[own] += f32(a_tile[left.x][left.y + {a}]) * f32(b_tile[right.x][right.y + {b}]);
+        }}
+    }}
+    return sum;
+}}
+"""
+PLACES = {  # of element (i, k) of A and (k, j) of B, by whether lines are rows
+    ("a", True): "i * A_LINE + k",
+    ("a", False): "k * A_LINE + i",
+    ("b", True): "k * B_LINE + j",
+    ("b", False): "j * B_LINE + k",
+}
+
+
+def emulated(wgsl):
+    """Return the shader with fragments that need no matrix units: each lane of a subgroup keeps its share."""
+    places = {m[2]: PLACES[m[2], bool(m[1])] for m in LOAD.finditer(wgsl)}
+    text = re.sub(r"alias (Left|Right|Result) = .*\n", "", wgsl.replace("enable wgpu_cooperative_matrix;\n", ""))
+    text = LOAD.sub(r"vec2u(\3, \4)", text)
+    text = re.sub(r"coopMultiplyAdd\(([^)]*)\)", r"multiply_add(\1, lane % LANES)", text)
+    own = "for (var own = 0u; own < OWN; own++) {{ let e = lane % LANES * OWN + own; {} }}"
+    text = STORE.sub(lambda m: own.format(f"{m[2]}[{m[3]} + e / FN * {m[4]} + e % FN] = {m[1]}[own];"), text)
+    assert "coop" not in text
+    return text + EMULATION.format(**places)
+
+
+@pytest.fixture
+def small(device, monkeypatch):
+    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    lanes = device.capabilities.subgroup_size
+    if not lanes or "shader-f16" not in device.capabilities.features:
+        pytest.skip("the emulation needs subgroups and float16")
+    kernel = MatrixUnit(lanes=lanes, **SMALL)
+    shapes = frozenset({kernel.matrix_shape})
+    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
+    monkeypatch.setattr(
+        device, "pipeline", lambda shader: device.compile(emulated(shader.wgsl), shader.label, shader.bindings)
+    )
+    return kernel
+
+
+# Whole tiles, several of them; edges in chunks of eight, and in single elements.
+SHAPES = [(32, 32, 32), (40, 24, 24), (33, 21, 19)]
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_layouts_and_shapes(device, small, layout):
+    for m, n, k in SHAPES:
+        turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
+        problem = view(m, n, k, "float16", batch=2, pads=(8, 8, 8), offsets=(8, 16, 24), out_dtype="float32", **turned)
+        check(device, small, problem)
+
+
+@pytest.mark.parametrize("shape", [(32, 64, 32), (33, 39, 40)])
+def test_results_in_float16(device, small, shape):
+    check(device, small, gemm(*shape, dtype="f16"))
+
+
+def test_rows_that_do_not_start_at_sixteen_bytes(device, small):
+    check_exactly(device, small, view(40, 40, 40, "float16", pads=(4, 1, 3), offsets=(1, 2, 3), out_dtype="float32"))
+
+
+@pytest.mark.parametrize("out", ["float32", "float16"])
+def test_epilogues(device, small, out):
+    problem = gemm(40, 33, 24, dtype="f16", out_dtype=out)
+    a, b = (x[0] for x in fractions(problem))
+    before, tolerance = np.full((40, 33), 0.5, out), 1e-5 if out == "float32" else 2e-2
+    for bias, activation in (("column", "relu"), ("row", "gelu"), ("matrix", "")):
+        length = {"row": 40, "column": 33, "matrix": 40 * 33}[bias]
+        values = np.linspace(-1, 1, length).astype("float32" if bias == "matrix" else "float16")
+        p = dataclasses.replace(problem, alpha=0.75, beta=2.0, bias=bias, activation=activation)
+        with (
+            device.array(a.astype(np.float16)) as x,
+            device.array(b.astype(np.float16)) as y,
+            device.array(before) as c,
+            device.array(values) as v,
+        ):
+            device.run(small, p, x, y, c, v)
+            got = c.numpy()
+        shape = {"row": (40, 1), "column": (1, 33), "matrix": (40, 33)}[bias]
+        expected = 0.75 * (a.astype(np.float64) @ b) + values.reshape(shape)
+        expected = ACTIVATIONS[activation].reference(expected) if activation else expected
+        np.testing.assert_allclose(got, expected + 1.0, rtol=tolerance, atol=tolerance * 10)
+
+
+def test_nan_and_infinities_stay_where_they_are(device, small):
+    problem = gemm(33, 34, 35, dtype="f16", out_dtype="float32")
+    a, b = whole_numbers(problem)
+    a[0, 5, 7], b[0, 9, 11] = np.nan, np.inf
+    got, _ = multiply(device, small, problem, a, b)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, a @ b)
+
+
+@pytest.mark.parametrize("settings", [{"bm": 32, "sm": 16}, {"bk": 32, "group": 8}, {"bn": 32, "bk": 32, "sm": 16}])
+def test_other_tiles(device, small, settings):
+    kernel = dataclasses.replace(small, **settings)
+    check_exactly(device, kernel, gemm(72, 64, 64, dtype="f16"))
+
+
+def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
+    if device.info.kind != "cpu":
+        pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
+    problem = view(40, 40, 40, "float16", pads=(8, 8, 8), out_dtype="float32")
+    a, b = whole_numbers(problem)
+    text, bindings = emulated(render(small, problem).wgsl), render(small, problem).bindings
+
+    def right(wgsl):
+        monkeypatch.setattr(device, "pipeline", lambda shader: device.compile(wgsl, "mutated", bindings))
+        device.forget(set(device._launches))
+        got, strays = multiply(device, small, problem, a, b)
+        return np.array_equal(got, exact(problem, a, b)) and not strays
+
+    assert right(text)
+    barriers = list(re.finditer(r"workgroupBarrier\(\); // (.+)", text))
+    comments = {match[1]: match for match in barriers}
+    assert len(comments) == 5
+    for comment, match in comments.items():
+        if "fragments" in comment or "next ones" in comment:
+            continue  # they hold the lanes of one subgroup together, which this driver runs in step
+        assert not right(text[: match.start()] + text[match.end() :]), comment
+    guards = {(match[1], match[2]): match for match in re.finditer(r"\b(\w+) >= params\.(\w)\b", text)}
+    assert {axis for _, axis in guards} == {"m", "n", "k"}
+    for function_name in ("load_a8", "store_c4"):
+        start = text.index(f"fn {function_name}(")
+        for match in re.finditer(r"\b(\w+) >= params\.(\w)\b", text[start : text.index("\n}\n", start)]):
+            if function_name == "load_a8" and match[2] == "m":
+                continue  # what lies beyond the last row comes to nothing, as it is not stored
+            mutated = text[: start + match.start()] + "false" + text[start + match.end() :]
+            assert not right(mutated), f"{match[0]} in {function_name}"
+
+
+# What needs no emulation
+
+
+def test_without_matrix_units_it_is_refused(device):
+    problem = gemm(64, 64, 64, dtype="f16")
+    assert not device.capabilities.matrix_shapes
+    assert MatrixUnit().check(problem, device.capabilities).startswith("needs matrix units, lavapipe has none")
+    with (
+        device.empty((64, 64), "float16") as x,
+        device.empty((64, 64), "float16") as c,
+        pytest.raises(UnsupportedError, match="matrix_unit: needs matrix units"),
+    ):
+        device.run(MatrixUnit(), problem, x, x, c)
+
+
+def test_reasons(device):
+    shape = MatrixUnit().matrix_shape
+    it = dataclasses.replace(
+        device.capabilities, name="it", matrix_shapes=frozenset({MatrixShape("f16", "f32", 8, 8, 8)}), subgroup_size=32
+    )
+    assert MatrixUnit().check(gemm(1, 1, 1), it) == "multiplies float16, not float32"
+    problem = gemm(1, 1, 1, dtype="f16")
+    assert MatrixUnit().check(problem, it) == (
+        "needs matrix units that multiply 16×16×16 f16 into f32, those of it multiply 8×8×8 f16 into f32"
+    )
+    able = dataclasses.replace(it, matrix_shapes=frozenset({shape}))
+    assert MatrixUnit().check(problem, able) is None
+    assert MatrixUnit(lanes=16).check(problem, able) == "needs subgroups of exactly 16 lanes, it has 32"
+    assert MatrixUnit(lanes=64).check(problem, able) == "needs subgroups of 64 lanes, it has 32"
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+@pytest.mark.parametrize("out", ["float32", "float16"])
+def test_naga_translates_it(layout, out):
+    turned = {"transpose_a": layout[0] == "t", "transpose_b": layout[1] == "t"}
+    for sizes in ((128, 128, 64), (129, 131, 67)):
+        shader = render(MatrixUnit(), gemm(*sizes, dtype="f16", out_dtype=out, **turned))
+        assert "simdgroup_multiply_accumulate" in naga.translate(shader.wgsl, f"{layout} {out} {sizes}")["MSL"]
