@@ -110,7 +110,8 @@ def bench(
         raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
     wanted = parse_sizes(sizes, op) if sizes else None
     dtype = dtype or op_of(op).dtypes[0]
-    results, ceiling = report.run_bench(adapter, op_of(op), parse_kernels(kernels, op), wanted, dtype, budget)
+    chosen = parse_kernels(kernels, op) if kernels else None
+    results, ceiling = report.run_bench(adapter, op_of(op), chosen, wanted, dtype, budget)
     if json_file:
         records.save(json_file, records.to_json(results))
     if csv_file:
@@ -142,13 +143,10 @@ def parse_sizes(text: str, op: str = "gemm") -> list[tuple[int, int, int]]:
     return [op_of(op).parse(item) for item in text.split(",")]
 
 
-def parse_kernels(text: str | None, op: str = "gemm") -> list[Any]:
-    """Return the kernels of "naive,pipelined:bm=128", or the whole ladder; raises ConfigError for an unknown one."""
+def parse_kernels(text: str, op: str = "gemm") -> list[Any]:
+    """Return the kernels of "naive,pipelined:bm=128"; raises ConfigError for an unknown one."""
     from webmm.kernels import configure
-    from webmm.ops import op_of
 
-    if text is None:
-        return [stage() for stage in op_of(op).stages]
     kernels = []
     for item in text.split(","):
         name, *settings = item.strip().split(":")

@@ -34,6 +34,7 @@ from webmm.errors import (
     numbered,
 )
 from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Scratch, Texture
+from webmm.matrix_units import matrix_shapes, open_device
 from webmm.problem import Problem
 from webmm.render import ENTRY_POINT, Shader, params_bytes, render
 from webmm.staging import Staging
@@ -97,13 +98,11 @@ class Device:
         info, found = choose_adapter(adapter)
         wanted = capabilities(info, found, limits or {})
         try:
-            opened = found.request_device_sync(
-                required_features=[f for f in WANTED_FEATURES if f in wanted.features],
-                required_limits=dict(wanted.limits),
-            )
+            features = [f for f in WANTED_FEATURES if f in wanted.features]
+            opened, no_matrix = open_device(found, features, wanted.limits)
         except (wgpu.GPUError, RuntimeError) as error:
             raise WebmmError(f"{info} could not be opened: {error}") from error
-        self._use(opened, info, owned=True)
+        self._use(opened, info, owned=True, no_matrix=no_matrix)
 
     @classmethod
     def from_wgpu(cls, device: Any) -> Device:
@@ -124,7 +123,7 @@ class Device:
         if self.settings.log:
             log.show(self.settings.log)
 
-    def _use(self, device: Any, info: AdapterInfo, owned: bool) -> None:
+    def _use(self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "") -> None:
         self.wgpu_device, self.info, self._owned = device, info, owned
         self.lost = ""  # why the device is gone, if it is
         self.capabilities = capabilities(info, device)
@@ -141,6 +140,8 @@ class Device:
         self.memory = MEMORY[info.kind]  # bytes of it that a product of NumPy arrays takes; larger ones are streamed
         self.profile: Profile | None = None  # who records what this device does, if anybody does
         self.capabilities = dataclasses.replace(self.capabilities, subgroup_size=subgroup_size(self))
+        shapes = matrix_shapes(self)
+        self.capabilities = dataclasses.replace(self.capabilities, matrix_shapes=shapes, no_matrix=no_matrix)
 
     # Arrays
 

@@ -26,7 +26,7 @@ from webmm.device import Device
 from webmm.dtypes import dtype_of
 from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
 from webmm.files import load_matrix, save_matrix
-from webmm.kernels import LADDER
+from webmm.kernels import KERNELS
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.ops.base import Op, Size
 from webmm.plan import limits, parts
@@ -58,7 +58,7 @@ def system(wanted: str | None) -> dict[str, Any]:
             "config": stage().config,
             "ineligible": stage().check(gemm(1024, 1024, 1024, dtype=dtype), offered),
         }
-        for stage in LADDER
+        for stage in KERNELS.values()
         for dtype in ("float32", "float16")
     ]
     return {
@@ -67,6 +67,8 @@ def system(wanted: str | None) -> dict[str, Any]:
         "limits": dict(offered.limits),
         "features": sorted(offered.features),
         "adapter_features": sorted(adapter_features),
+        "matrix_units": [str(shape) for shape in sorted(offered.matrix_shapes)],
+        "no_matrix_units": offered.no_matrix,
         "stages": stages,
     }
 
@@ -80,6 +82,7 @@ def describe(wanted: str | None) -> str:
     lines.append("Limits")
     lines += [f"   {name:<40} {data['limits'][name]:>15,}" for name in SHOWN_LIMITS]
     lines.append(f"Features used: {', '.join(data['features']) or 'none'}")
+    lines.append(f"Matrix units: {'; '.join(data['matrix_units']) or data['no_matrix_units'] or 'none'}")
     lines.append("Stages")
     for stage in data["stages"]:
         verdict = f"no: {stage['ineligible']}" if stage["ineligible"] else "yes"
@@ -113,12 +116,15 @@ def describe_settings() -> str:
 def run_bench(
     wanted: str | None,
     op: Op[Any],
-    kernels: list[Any],
+    kernels: list[Any] | None,
     sizes: list[Size] | None,
     dtype: str,
     budget: float,
 ) -> tuple[list[Record], roofline.Roofline]:
-    """Run the ladder with live progress, print a table per size, and return the records and the device's ceilings."""
+    """Run `kernels`, else all stages that are made for `dtype`, with live progress; print a table per size.
+
+    Returns the records and the device's ceilings.
+    """
     dtype = dtype_of(dtype).name
     console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
     with Device(wanted) as device:
@@ -126,6 +132,8 @@ def run_bench(
         ceiling = roofline.measure(device)
         console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s", highlight=False)
         sizes = sizes or op.default_sizes(ceiling, budget)
+        any_problem = op.problem(sizes[0], dtype)
+        kernels = kernels or [stage() for stage in op.stages if stage().unsuited(any_problem) is None]
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
@@ -245,7 +253,7 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
             tiles = kernel.grid.tiles(problem)
             lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{why}, {tiles:,} tiles of C'}")
         lines.append(f"→  {choose(problem, device)}")
-        for stage in LADDER:
+        for stage in KERNELS.values():
             reason = stage().check(problem, device.capabilities)
             if reason and stage not in map(type, ranked):
                 lines.append(f"    {stage.name} cannot: {reason}")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Cli
-from webmm.kernels import LADDER
+from webmm.kernels import KERNELS, LADDER
 from webmm.records import SCHEMA, from_json
 
 SMALL = ("--sizes", "64,33x17x29", "--budget", "60")
@@ -72,7 +72,7 @@ def test_info(webmm: Cli) -> None:
     data = json.loads(webmm("info", "--json").stdout)
     assert data["adapters"]
     assert data["limits"]["max-compute-workgroup-storage-size"] >= 16384
-    assert {s["kernel"] for s in data["stages"]} == {stage.name for stage in LADDER}
+    assert {s["kernel"] for s in data["stages"]} == {stage.name for stage in KERNELS.values()}
 
 
 def test_info_without_an_adapter_says_what_to_install_and_exits_1(webmm: Cli) -> None:
@@ -82,7 +82,7 @@ def test_info_without_an_adapter_says_what_to_install_and_exits_1(webmm: Cli) ->
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("kernel", [stage.name for stage in LADDER])
+@pytest.mark.parametrize("kernel", [stage.name for stage in KERNELS.values()])
 @pytest.mark.parametrize("dialect", ["naga", "tint"])
 def test_shader_prints_what_runs(webmm: Cli, kernel: str, dialect: str) -> None:
     text = webmm("shader", kernel, "--dialect", dialect)

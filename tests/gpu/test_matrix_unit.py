@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from products import check, check_exactly, exact, fractions, multiply, view, whole_numbers
 
-from webmm import naga
+from webmm import matrix_units, naga
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import UnsupportedError
 from webmm.kernels.base import MatrixShape
@@ -143,7 +143,6 @@ def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
 
     def right(wgsl):
         monkeypatch.setattr(device, "pipeline", lambda shader: device.compile(wgsl, "mutated", bindings))
-        device.forget(set(device._launches))
         got, strays = multiply(device, small, problem, a, b)
         return np.array_equal(got, exact(problem, a, b)) and not strays
 
@@ -172,13 +171,53 @@ def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
 def test_without_matrix_units_it_is_refused(device):
     problem = gemm(64, 64, 64, dtype="f16")
     assert not device.capabilities.matrix_shapes
-    assert MatrixUnit().check(problem, device.capabilities).startswith("needs matrix units, lavapipe has none")
+    assert (
+        MatrixUnit()
+        .check(problem, device.capabilities)
+        .startswith("needs matrix units, lavapipe has none for shaders (")
+    )
     with (
         device.empty((64, 64), "float16") as x,
         device.empty((64, 64), "float16") as c,
         pytest.raises(UnsupportedError, match="matrix_unit: needs matrix units"),
     ):
         device.run(MatrixUnit(), problem, x, x, c)
+
+
+class Adapter:
+    """An adapter that lists matrix units, and enables them or does not."""
+
+    features = (matrix_units.FEATURE,)
+
+    def __init__(self, enables):
+        self.enables = enables
+
+    def request_device_sync(self, required_features, required_limits):
+        if matrix_units.FEATURE in required_features and not self.enables:
+            raise RuntimeError("experimental features\nare not enabled")
+        return required_features, required_limits
+
+
+def test_they_are_asked_for_and_done_without():
+    limits = {"max-bind-groups": 4}
+    opened = matrix_units.open_device(Adapter(enables=True), ["shader-f16"], limits)
+    assert opened == ((["shader-f16", matrix_units.FEATURE], limits), "")
+    (features, _), why = matrix_units.open_device(Adapter(enables=False), ["shader-f16"], limits)
+    assert features == ["shader-f16"]
+    assert why == "wgpu does not enable cooperative-matrix: experimental features are not enabled"
+
+
+def test_their_fragments_are_found_by_multiplying(device, small, monkeypatch):
+    kernel = small
+    before = device.capabilities
+    assert matrix_units.multiplies(device, kernel)
+    assert device.capabilities is before
+    wrong = lambda shader: device.compile(  # noqa: E731
+        emulated(shader.wgsl).replace("sum[own] +=", "sum[own] -="), shader.label, shader.bindings
+    )
+    monkeypatch.setattr(device, "pipeline", wrong)
+    assert not matrix_units.multiplies(device, kernel)
+    assert matrix_units.matrix_shapes(device) == frozenset()  # wgpu has none here
 
 
 def test_reasons(device):
