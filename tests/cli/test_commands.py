@@ -82,7 +82,7 @@ def test_info_without_an_adapter_says_what_to_install_and_exits_1(webmm: Cli) ->
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("kernel", [stage.name for stage in KERNELS.values()])
+@pytest.mark.parametrize("kernel", [stage.name for stage in LADDER])
 @pytest.mark.parametrize("dialect", ["naga", "tint"])
 def test_shader_prints_what_runs(webmm: Cli, kernel: str, dialect: str) -> None:
     text = webmm("shader", kernel, "--dialect", dialect)
