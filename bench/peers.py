@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from webmm import __version__
-from webmm.problem import Gemm
+from webmm.problem import Gemm, Operand
 from webmm.records import Record
 from webmm.timing import WARM_UP, Timing, sample_count
 from webmm.verify import Checker, bound
@@ -28,12 +29,12 @@ def available() -> bool:
 
 
 def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
-    """Return cuBLAS's record for a dense row-major `problem`, with TF32 off, replayed from a CUDA graph."""
+    """Return cuBLAS's record for a dense `problem`, stored as it says; TF32 is off, and a CUDA graph replays it."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    a, b = (torch.from_numpy(np.ascontiguousarray(x)).cuda() for x in (checker.a, checker.b))
-    out = torch.empty((problem.m, problem.n), dtype=a.dtype, device="cuda")
+    a, b = (_stored(x, operand) for x, operand in ((checker.a, problem.a), (checker.b, problem.b)))
+    out = torch.empty((*a.shape[:-1], problem.n), dtype=a.dtype, device="cuda")
     timed = time_graph(lambda: torch.matmul(a, b, out=out))
     gflops = problem.flops / timed.median_us / 1e3
     return Record(
@@ -45,6 +46,7 @@ def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
         k=problem.k,
         batch=problem.batch,
         dtype=problem.dtype.name,
+        layout=problem.layout,
         engine=f"PyTorch {torch.__version__}, cuBLAS {_cublas_version()}",
         adapter=torch.cuda.get_device_name(),
         backend="CUDA",
@@ -58,6 +60,15 @@ def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
         error_bound=bound(problem),
         peak_fraction=gflops / peak_gflops,
     )
+
+
+def _stored(x: NDArray[Any], operand: Operand) -> Any:
+    """Return `x` on the GPU, laid out in memory as `operand` says."""
+    import torch
+
+    if operand.transposed:
+        return torch.from_numpy(np.ascontiguousarray(x.swapaxes(-1, -2))).cuda().mT
+    return torch.from_numpy(np.ascontiguousarray(x)).cuda()
 
 
 def time_graph(call: Callable[[], Any]) -> Timing:

@@ -68,7 +68,7 @@ def light(cls: type[GemmKernel]) -> GemmKernel:
 
 def stages() -> list[type[GemmKernel]]:
     """Return the stages that the page can run: those of one dispatch, whose grid it knows how to count."""
-    return [cls for cls in LADDER if len(cls().dispatches) == 1 and cls().grid_rule()]
+    return [cls for cls in LADDER if len(cls().dispatches) == 1 and "at_most" in (cls().grid_rule() or {})]
 
 
 def recommended(cls: type[GemmKernel]) -> list[GemmKernel]:

@@ -7,6 +7,7 @@ has no record at all can be tuned at its first use (`tune="auto"`, webmm.tuner).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
 
@@ -20,8 +21,10 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
+from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.split_k import SPLITS, SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problem import Gemm
 from webmm.records import Record
@@ -29,13 +32,12 @@ from webmm.records import Record
 MAX_CHOICES = 4096  # remembered per device: problems differ by offsets, too
 NEAR = 3.0  # a record serves problems whose sizes differ by at most a factor of 2³ in all
 
-# Large tiles reuse more, small ones fill the machine: the first that yields enough of them is taken.
-ENOUGH_TILES = 128
-GPU: tuple[GemmKernel, ...] = (
-    Pipelined(bm=64, bn=128),
-    Pipelined(bm=32, bn=64, tm=4, tn=4),
-    Pipelined(bm=32, bn=32, tm=4, tn=4),
-)
+# Large tiles reuse more, small ones fill the machine. From so many of them on it is full enough; below, k is divided.
+ENOUGH_TILES = 256
+LARGE, SMALL = Pipelined(), Pipelined(bm=32, bn=32, tm=4, tn=4)
+GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL)
+FEW = 8  # rows or columns up to which a product is bound by memory
+LEAST_K = 256  # inner elements that are worth a workgroup of their own
 # Workgroup memory is slow on a CPU: invocations of a workgroup run one after another between barriers. These serve
 # where there are no subgroups; see made_for_cpus().
 CPU: tuple[GemmKernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
@@ -114,8 +116,35 @@ def _portable(problem: Gemm, device: Device) -> list[GemmKernel]:
         # SwiftShader, which has four lanes, takes minutes and gigabytes to compile their boundary checks.
         made = [k for k in made_for_cpus(problem, lanes) if lanes > 4 or not _ragged(k, problem)]
         return [*made, *CPU]
-    filling = [kernel for kernel in GPU if kernel.grid.tiles(problem) * problem.batch >= ENOUGH_TILES] or [GPU[-1]]
-    return [*filling, *GPU]
+    return [*made_for_gpus(problem), *GPU]
+
+
+def made_for_gpus(problem: Gemm) -> list[GemmKernel]:
+    """Return the kernels for GPUs that nothing is known of, best first, by the product's shape alone."""
+    few = min(problem.m, problem.n)
+    if few <= FEW:
+        vectors = next(tj for tj in (1, 2, 4, 8) if tj >= few)
+        along_k = problem.b.transposed if problem.n >= problem.m else not problem.a.transposed
+        if vectors < 8:
+            return [Gemv(lanes=32, groups=8, tj=vectors) if along_k else Gemv(lanes=16, groups=16, tj=vectors)]
+        return [Gemv(lanes=32, groups=4, ti=2, tj=8) if along_k else Gemv(lanes=8, groups=32, tj=8)]
+    if few <= 32:
+        bm, bn = (32, 128) if problem.m <= problem.n else (128, 32)
+        flat = SplitK(bm=bm, bn=bn, tn=4, slices=2)
+        return [dataclasses.replace(flat, splits=min(8, _splits(flat, problem)))]
+    tiles, splits = LARGE.grid.tiles(problem) * problem.batch, _splits(LARGE, problem)
+    if tiles >= ENOUGH_TILES:
+        return [LARGE]
+    if splits * tiles >= ENOUGH_TILES:
+        return [SplitK(slices=1, splits=splits)]
+    small = SplitK(bm=32, bn=64, tm=4, tn=4, slices=2)
+    return [dataclasses.replace(small, splits=_splits(small, problem)), SMALL]
+
+
+def _splits(kernel: GemmKernel, problem: Gemm) -> int:
+    """Return into how many parts to divide k: as many as fill the machine four times and are worth it."""
+    tiles = kernel.grid.tiles(problem) * problem.batch
+    return max((n for n in SPLITS if n * LEAST_K <= problem.k and n * tiles <= 4 * ENOUGH_TILES), default=1)
 
 
 # From how many rows of C, and multiplications, a copy of B into a texture pays: where a buffer gives four columns of B

@@ -42,9 +42,9 @@ class Timing:
         return cls(statistics.median(us), min(us), high - low, len(us), clock)
 
 
-def sample_count(seconds: float) -> int:
-    """Return how many runs of `seconds` each to time."""
-    return max(MIN_SAMPLES, min(MAX_SAMPLES, int(SAMPLE_TIME / max(seconds, 1e-9))))
+def sample_count(seconds: float, sample_time: float = SAMPLE_TIME) -> int:
+    """Return how many runs of `seconds` each to time, in `sample_time` seconds or a little more."""
+    return max(MIN_SAMPLES, min(MAX_SAMPLES, int(sample_time / max(seconds, 1e-9))))
 
 
 def time_call(call: Callable[[], object], warm_up: float = WARM_UP) -> Timing:
@@ -72,7 +72,7 @@ def clock(device: Device) -> str:
     return "timestamp" if "timestamp-query" in device.capabilities.features and device.info.kind != "cpu" else "wall"
 
 
-def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP) -> Timing:
+def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME) -> Timing:
     """Time a dispatch by the clock that serves on this device."""
     device.synchronize()
     _wall(lambda: submit(device, launch))  # drivers compile at the first dispatch
@@ -81,7 +81,7 @@ def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP) -> Tim
         batch = max(1, min(1000, int(BATCH_TIME / estimate)))
         elapsed = _wall(functools.partial(submit, device, launch, batch))
         estimate, spent = elapsed / batch, spent + elapsed
-    samples = sample_count(estimate)
+    samples = sample_count(estimate, sample_time)
     if clock(device) == "timestamp":
         times = intervals(device, [launch] * samples)
         return Timing.of([end - start for start, end in times], "timestamp")

@@ -62,9 +62,15 @@ class Gemv(GemmKernel):
         y = ceil_div(count, MAX_WORKGROUPS)
         return ceil_div(count, y), y, problem.batch
 
-    def grid_rule(self) -> dict[str, Any] | None:
-        """Return None: which operand is the wide one decides."""
-        return None
+    def grid_rule(self) -> dict[str, Any]:
+        """Return how `dispatch` counts, in words: which operand is the wide one decides."""
+        tile = (
+            f"{self.tile_i(along_k=True)} if the wide operand is contiguous along k, else {self.tile_i(along_k=False)}"
+        )
+        words = (
+            f"i, j = the larger and the smaller of m, n; count = ceil(i / tile) * ceil(j / {self.tj}), tile = {tile}"
+        )
+        return {"rule": f"{words}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"}
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often the loop over k runs."""
