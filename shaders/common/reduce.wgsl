@@ -53,7 +53,7 @@ fn result(part: {{ part() }}) -> {{ s.out_dtype }} {
 {% elif s.operation == "argmax" %}
     return i32(part.at);
 {% elif s.operation == "logsumexp" %}
-    return {{ as_out("part.top + log(part.sum)") }};
+    return {{ as_out("select(part.top + log(part.sum), part.sum, is_nan(part.sum))") }};
 {% else %}
     let key = {{ "~part" if s.operation == "min" else "part" }};
     let value = select(~key, key & 0x7fffffffu, key >= 0x80000000u);
@@ -97,14 +97,23 @@ fn none{{ four }}() -> Part{{ four }} {
     return Part{{ four }}({{ f }}(-MOST), {{ f }}());
 }
 
+fn is_nan{{ four }}(x: {{ f }}) -> {{ "vec4<bool>" if four else "bool" }} {
+    return (bitcast<{{ u }}>(x) & {{ u }}(0x7fffffffu)) > {{ u }}(0x7f800000u);
+}
+
+// exp(x), which some drivers make a number of NaN
+fn power{{ four }}(x: {{ f }}) -> {{ f }} {
+    return select(exp(x), x, is_nan{{ four }}(x));
+}
+
 fn lift{{ four }}(x: {{ f }}) -> Part{{ four }} {
     let top = clamp(x, {{ f }}(-MOST), {{ f }}(MOST));
-    return Part{{ four }}(top, exp(x - top));
+    return Part{{ four }}(top, power{{ four }}(x - top));
 }
 
 fn merge{{ four }}(a: Part{{ four }}, b: Part{{ four }}) -> Part{{ four }} {
     let top = max(a.top, b.top);
-    return Part{{ four }}(top, a.sum * exp(a.top - top) + b.sum * exp(b.top - top));
+    return Part{{ four }}(top, a.sum * power{{ four }}(a.top - top) + b.sum * power{{ four }}(b.top - top));
 }
 {% elif keyed %}
 fn none{{ four }}() -> {{ u }} {
@@ -248,7 +257,7 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {% set _ = tops.append("x%d" % u) %}
 {% endfor %}
         let top = clamp({{ maximum(["acc0.top"] + tops) }}, vec4f(-MOST), vec4f(MOST));
-        acc0 = Part4(top, acc0.sum * exp(acc0.top - top) + {{ exponentials(tops) }});
+        acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ exponentials(tops) }});
 {% else %}
 {% set terms = [] %}
 {% for u in range(unroll) %}
@@ -264,7 +273,7 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 
 {% macro exponentials(terms) -%}
 {%- if terms | length == 1 -%}
-exp({{ terms[0] }} - top)
+power4({{ terms[0] }} - top)
 {%- else -%}
 {%- set half = (terms | length) // 2 -%}
 ({{ exponentials(terms[:half]) }} + {{ exponentials(terms[half:]) }})
@@ -318,7 +327,7 @@ fn together_in_subgroup(own: {{ part() }}) -> {{ part() }} {
     return Part(key, subgroupMin(select(0xffffffffu, own.at, own.key == key)));
 {% elif s.operation == "logsumexp" %}
     let top = subgroupMax(own.top);
-    return Part(top, subgroupAdd(own.sum * exp(own.top - top)));
+    return Part(top, subgroupAdd(own.sum * power(own.top - top)));
 {% else %}
     return {{ "subgroupMax" if keyed else "subgroupAdd" }}(own);
 {% endif %}
