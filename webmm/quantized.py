@@ -32,7 +32,12 @@ Q = TypeVar("Q", bound=Problem)
 Parts = NDArray[np.int32] | None
 
 ENOUGH_TILES = 128  # that fill a large GPU; see webmm.choose
-GPU: tuple[QuantizedKernel, ...] = (Packed(), Packed(bm=32, bn=64, tm=4, tn=4), Packed(bm=32, bn=32, tm=4, tn=4))
+GPU: tuple[QuantizedKernel, ...] = (
+    Packed(),
+    Packed(bn=64, tn=4),
+    Packed(bm=32, bn=64, tn=4),
+    Packed(bm=32, bn=32, tn=4),
+)
 CPU: tuple[QuantizedKernel, ...] = (Unpacked(),)
 
 

@@ -1,6 +1,6 @@
 {#
-  Quantised weights, stored by columns of B, PER_WORD neighbours along k to a word, each column padded to whole blocks:
-  what a word or four weights stand for, `i` being the place of the first among all weights.
+  Quantised weights, stored by columns of B, PER_WORD neighbours along k to a word, each column padded to whole blocks, so
+  that weight i of all lies in word i / PER_WORD and in block i / BLOCK. It stands for scale·(q - zero).
 #}
 {% macro constants() %}
 const BITS: u32 = {{ s.bits }}u; // of a weight
@@ -8,13 +8,13 @@ const BLOCK: u32 = {{ s.block }}u; // neighbours along k that share a scale and 
 const PER_WORD: u32 = 32u / BITS; // weights in a word
 {% endmacro %}
 
-{% macro four() %}
-// Weights i to i+3, which lie in one word
-fn weights4(i: u32) -> vec4f {
-    let word = b[i / PER_WORD] >> (i % PER_WORD * BITS);
-    let q = (vec4u(word) >> vec4u(0u, BITS, 2u * BITS, 3u * BITS)) & vec4u((1u << BITS) - 1u);
-    let block = i / BLOCK;
-    let zero = (zeros[block / 4u] >> (block % 4u * 8u)) & 0xffu;
-    return scales[block] * (vec4f(q) - f32(zero));
+{% macro parts() %}
+// The four lowest integers of a word
+fn integers4(word: u32) -> vec4f {
+    return vec4f((vec4u(word) >> vec4u(0u, BITS, 2u * BITS, 3u * BITS)) & vec4u((1u << BITS) - 1u));
+}
+
+fn zero_of(block: u32) -> f32 {
+    return f32((zeros[block / 4u] >> (block % 4u * 8u)) & 0xffu);
 }
 {% endmacro %}

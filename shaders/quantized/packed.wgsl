@@ -31,13 +31,15 @@ fn store_tile4(row0: u32, col0: u32, tile_row: u32, tile_col: u32, dots: vec4i) 
 {% if s.zero_a %}
     let zero_a = {{ quantized.zero_of_a(s.flip_a) }};
     let b_sum = vec4i(
-        b_sums[tile_col], b_sums[tile_col + 1u], b_sums[tile_col + 2u], b_sums[tile_col + 3u]
+{% for j in range(4) %}
+        atomicLoad(&b_sums[tile_col{{ " + %du" % j if j }}]),
+{% endfor %}
     );
     sums -= zero_a * b_sum;
 {% endif %}
 {% if s.zero_b %}
     let zero_b = {{ quantized.zeros_of_b(s.flip_b) }};
-    sums -= zero_b * (a_sums[tile_row]{{ " - i32(params.k) * zero_a" if s.zero_a }});
+    sums -= zero_b * (atomicLoad(&a_sums[tile_row]){{ " - i32(params.k) * zero_a" if s.zero_a }});
 {% endif %}
     store_c4(row, col, sums);
 }

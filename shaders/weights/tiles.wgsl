@@ -10,7 +10,7 @@
 
 {{ weights.constants() }}
 {% macro load_b4() %}
-{{ weights.four() }}
+{{ weights.parts() }}
 // W[k..k+3, col], which lie at `index`{% if s.edge_n %}; zero outside the matrix{% endif %}
 
 fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
@@ -19,7 +19,8 @@ fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
         return vec4f();
     }
 {% endif %}
-    return weights4(index);
+    let block = index / BLOCK;
+    return scales[block] * (integers4(b[index / PER_WORD] >> (index % PER_WORD * BITS)) - zero_of(block));
 }
 {% endmacro %}
 {{ tiles.declarations(load_b4=load_b4()) }}

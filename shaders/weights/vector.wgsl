@@ -15,7 +15,7 @@
 var<workgroup> sums: array<array<vec4f, LANES>, TM * TN / 4u>; // [row, col/4][lane]
 
 {{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
-{{ weights.four() }}
+{{ weights.parts() }}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 @compute @workgroup_size(LANES)
 fn main(
@@ -30,15 +30,20 @@ fn main(
 {% endfor %}
 {% endfor %}
     for (var k = lane * PER_WORD; k < params.k; k += LANES * PER_WORD) {
-{% for half in range(s.per_word // 4) %}
-        {
-            let kk = k + {{ 4 * half }}u;
-{% for r in range(kernel.tm) %}
-            let a_reg{{ r }} = load_a4(params.a_offset, row0 + {{ r }}u, kk);
-{% endfor %}
 {% for c in range(kernel.tn) %}
 {% set col = "min(col0 + %du, params.n - 1u)" % c if s.edge_n else "(col0 + %du)" % c %}
-            let b_reg{{ c }} = weights4({{ col }} * params.ldb + kk);
+        let i{{ c }} = {{ col }} * params.ldb + k;
+        let word{{ c }} = b[i{{ c }} / PER_WORD];
+        let scale{{ c }} = scales[i{{ c }} / BLOCK];
+        let zero{{ c }} = zero_of(i{{ c }} / BLOCK);
+{% endfor %}
+{% for four in range(s.per_word // 4) %}
+        {
+{% for r in range(kernel.tm) %}
+            let a_reg{{ r }} = load_a4(params.a_offset, row0 + {{ r }}u, k + {{ 4 * four }}u);
+{% endfor %}
+{% for c in range(kernel.tn) %}
+            let b_reg{{ c }} = scale{{ c }} * (integers4(word{{ c }}{{ " >> %du" % (4 * four * s.bits) if four }}) - zero{{ c }});
 {% for r in range(kernel.tm) %}
             acc_{{ r }}_{{ c }} += dot(a_reg{{ r }}, b_reg{{ c }});
 {% endfor %}
@@ -59,7 +64,7 @@ fn main(
             }
         }
     }
-    workgroupBarrier(); // and complete before they are stored
+    workgroupBarrier(); // the halves are merged before anyone reads them
     if (lane < TM * TN / 4u) {
         store_c4(0u, row0 + lane / (TN / 4u), col0 + lane % (TN / 4u) * 4u, sums[lane][0]);
     }

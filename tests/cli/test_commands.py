@@ -173,3 +173,17 @@ def test_bench_of_reductions(webmm: Cli, tmp_path: Path) -> None:
         assert record.max_error <= record.error_bound
     assert webmm(*arguments, "--plot", "r.svg").returncode == 2
     assert webmm("shader", "--op", "reduce", "tree", "--layout", "tt").returncode == 2
+
+
+@pytest.mark.parametrize(("op", "kernel", "dtype"), [("quantized", "packed", "int8"), ("weights", "vector", "float16")])
+def test_ops_of_quantised_operands(webmm: Cli, tmp_path: Path, op: str, kernel: str, dtype: str) -> None:
+    settings = "packed:bm=32:bn=32:tn=4:unroll=1,unpacked" if op == "quantized" else "vector:lanes=8:tm=1"
+    arguments = ("bench", "--op", op, "--sizes", "3x33x65", "--kernels", settings, "--json", "r.json")
+    assert webmm(*arguments).returncode == 0
+    for record in from_json((tmp_path / "r.json").read_text()):
+        assert (record.op, record.status) == (op, "ok"), record.reason
+        assert record.dtype == ("uint8" if op == "quantized" else "float32")
+    done = webmm("shader", kernel, "--op", op, "--dtype", dtype, "--dialect", "tint", "--json")
+    assert json.loads(done.stdout)["kernel"] == kernel
+    assert ("dot4I8Packed" if op == "quantized" else "enable f16;") in json.loads(done.stdout)["wgsl"]
+    assert webmm("bench", "--op", op, "--dtype", "int32", "--sizes", "8").returncode == 2

@@ -18,6 +18,7 @@ class Packed(RegisterTiles[Quantized], QuantizedKernel):
     summary = "four products per instruction, register tiles over workgroup tiles"
     packs = True
 
+    tm: int = tunable(4, (4, 8), "rows of C per invocation")
     bk: int = tunable(16, (8, 16, 32), "words of four inner elements per step")
     unroll: int = tunable(16, (1, 4, 8, 16), "words multiplied per iteration of the inner loop, at most BK")
     dot: str = tunable("builtin", ("builtin", "emulated"), "who multiplies four bytes by four: the engine, or WGSL")
@@ -32,11 +33,6 @@ class Packed(RegisterTiles[Quantized], QuantizedKernel):
         """One tile."""
         return self.bk * PACKED
 
-    def shares(self, lines: int) -> int:
-        """Return how many of so many rows or columns an invocation sums up, at most."""
-        return ceil_div(lines, self.invocations)
-
     def iterations(self, problem: Quantized) -> int:
-        """Return how often the loops of an invocation run: over k, over the tile, and for the sums."""
-        sums = (self.shares(self.bm) + self.shares(self.bn)) * (self.bk + 1)
-        return super().iterations(problem) + ceil_div(problem.k, self.inner_step) * sums
+        """Return how often the loops of an invocation run: over k, over the tile, and to clear the sums."""
+        return super().iterations(problem) + ceil_div(self.bm, self.sharers) + ceil_div(self.bn, self.sharers)
