@@ -24,7 +24,8 @@ from webmm.quantized import ENOUGH_TILES, choose
 BITS = (8, 4)
 BLOCKS = (32, 128)
 FEW_ROWS = 32  # up to which `vector` is faster than tiles (H200, n = k = 4096)
-VECTOR = tuple(Vector(tm=rows) for rows in (1, 2, 4, 8))
+ROWS = (1, 2, 4, 8)  # that `vector` takes at once
+CPU_LANES = 8  # of lavapipe's vector registers
 TILES = (Tiles(), Tiles(bm=32, bn=64, tm=4, tn=4), Tiles(bm=32, bn=32, tm=4, tn=4))
 
 
@@ -138,7 +139,7 @@ def qmatmul_weights(
             assert where, "made readable above"
             problem = WeightOnly(rows.shape[0], n, k, a.dtype, out, where, weights.bits, weights.block)
             parts = [temporary.array(part) for part in weights.parts]
-            device.run(choose(problem, device, candidates(problem)), problem, rows, *parts, c)
+            device.run(choose(problem, device, candidates(problem, device)), problem, rows, *parts, c)
         if resident:
             return c
         host = c.numpy()
@@ -154,9 +155,12 @@ def _as_rows(temporary: Temporaries, x: Array) -> Array:
     return dense.reshape(x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1])
 
 
-def candidates(problem: WeightOnly) -> list[WeightKernel]:
-    """Return the kernels that are worth running for `problem`, best first."""
-    vector = next((kernel for kernel in VECTOR if kernel.tm >= problem.m), VECTOR[-1])
+def candidates(problem: WeightOnly, device: Device) -> list[WeightKernel]:
+    """Return the kernels that are worth running for `problem` on `device`, best first."""
+    rows = next((rows for rows in ROWS if rows >= problem.m), ROWS[-1])
+    if device.info.kind == "cpu":  # where workgroup memory is slow: 9.6 against 4 GFLOP/s for 64 rows (lavapipe)
+        return [Vector(lanes=CPU_LANES, tm=rows), TILES[-1]]
+    vector = Vector(tm=rows)
     if problem.m <= FEW_ROWS:
         return [vector, TILES[-1]]
     filling = [kernel for kernel in TILES if kernel.grid.tiles(problem) >= ENOUGH_TILES]
