@@ -29,26 +29,32 @@ fn main(
     var acc_{{ r }}_{{ c }} = 0.0;
 {% endfor %}
 {% endfor %}
-    for (var k = lane * PER_WORD; k < params.k; k += LANES * PER_WORD) {
+    for (var k0 = lane * PER_WORD; k0 < params.k; k0 += UNROLL * LANES * PER_WORD) {
+{% for u in range(kernel.unroll) %}
+        let k_{{ u }} = k0{{ " + %du * LANES * PER_WORD" % u if u }};
 {% for c in range(kernel.tn) %}
-{% set col = "min(col0 + %du, params.n - 1u)" % c if s.edge_n else "(col0 + %du)" % c %}
-        let i{{ c }} = {{ col }} * params.ldb + k;
-        let word{{ c }} = b[i{{ c }} / PER_WORD];
-        let scale{{ c }} = scales[i{{ c }} / BLOCK];
-        let zero{{ c }} = zero_of(i{{ c }} / BLOCK);
+{% set col, at = "min(col0 + %du, params.n - 1u)" % c if s.edge_n else "(col0 + %du)" % c, "%d_%d" % (u, c) %}
+        let i_{{ at }} = {{ col }} * params.ldb + k_{{ u }};
+        let word_{{ at }} = b[i_{{ at }} / PER_WORD];
+        let scale_{{ at }} = scales[i_{{ at }} / BLOCK];
+        let zero_{{ at }} = zero_of(i_{{ at }} / BLOCK);
 {% endfor %}
+{% endfor %}
+{% for u in range(kernel.unroll) %}
 {% for four in range(s.per_word // 4) %}
         {
 {% for r in range(kernel.tm) %}
-            let a_reg{{ r }} = load_a4(params.a_offset, row0 + {{ r }}u, k + {{ 4 * four }}u);
+            let a_reg{{ r }} = load_a4(params.a_offset, row0 + {{ r }}u, k_{{ u }} + {{ 4 * four }}u);
 {% endfor %}
 {% for c in range(kernel.tn) %}
-            let b_reg{{ c }} = scale{{ c }} * (integers4(word{{ c }}{{ " >> %du" % (4 * four * s.bits) if four }}) - zero{{ c }});
+{% set at = "%d_%d" % (u, c) %}
+            let b_reg{{ c }} = scale_{{ at }} * (integers4(word_{{ at }}{{ " >> %du" % (4 * four * s.bits) if four }}) - zero_{{ at }});
 {% for r in range(kernel.tm) %}
             acc_{{ r }}_{{ c }} += dot(a_reg{{ r }}, b_reg{{ c }});
 {% endfor %}
 {% endfor %}
         }
+{% endfor %}
 {% endfor %}
     }
 {% for r in range(kernel.tm) %}

@@ -15,10 +15,10 @@ from webmm.problem import Operand, WeightOnly
 from webmm.verify import bound, worst_error
 
 SMALL = Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)  # whose shaders a CPU compiles at once
-KERNELS = [Vector(lanes=8, tm=2), SMALL]
+KERNELS = [Vector(lanes=8, tm=2), Vector(lanes=8, tm=1, unroll=2), SMALL]
 SPARE = 64
 
-every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["vector", "vector unrolled", "tiles"])
 
 
 def random_weights(rng, k, n, bits, block):

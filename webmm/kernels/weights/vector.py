@@ -22,6 +22,8 @@ class Vector(WeightKernel):
     tm: int = tunable(4, (1, 2, 4, 8), "rows of C per workgroup")
     tn: int = tunable(4, (4, 8), "columns of C per workgroup")
 
+    unroll: int = tunable(1, (1, 2, 4), "words of a column that an invocation has on their way at once")
+
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
         """Along k."""
@@ -39,16 +41,17 @@ class Vector(WeightKernel):
 
     @property
     def inner_step(self) -> int:
-        """A word of 8-bit weights for each invocation, of what may be more."""
-        return 4 * self.lanes
+        """Words of 8-bit weights for each invocation, of what may be more."""
+        return 4 * self.lanes * self.unroll
 
     def iterations(self, problem: WeightOnly) -> int:
         """Return how often the loops of an invocation run, over k and over the halves of the workgroup."""
         return super().iterations(problem) + self.lanes.bit_length()
 
     def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
-        """Return the template choices that fit `problem`; no invocation starts a word beyond the end of k."""
-        return replace(super().specialise(problem), edge_k=problem.k % (32 // problem.bits) != 0)
+        """Return the template choices that fit `problem`; no invocation starts beyond the end of k."""
+        whole = 32 // problem.bits * (1 if self.unroll == 1 else self.unroll * self.lanes)
+        return replace(super().specialise(problem), edge_k=problem.k % whole != 0)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole vec4, and halves."""
