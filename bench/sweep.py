@@ -175,7 +175,7 @@ def main(adapter: str | None, search: bool, only: str | None, output: Path) -> N
             rows.append(row(device, problem, candidates, ceiling))
             print(rows[-1], flush=True)
             save(output, to_json(r for each in rows for r in [*([each.peer] if each.peer else []), *each.records]))
-        squares = [each.share for each in rows if each.problem.m == each.problem.n == each.problem.k >= 256]
+        squares = [each.share for each in rows if each.problem in [gemm(n, n, n) for n in SQUARES if n >= 256]]
         nearness = [Row.slower(each.fastest, each.default) for each in rows]
         if peers.available() and squares:
             print(f"geometric mean over the squares from 256 on: {statistics.geometric_mean(squares):.3f} × vendor")
