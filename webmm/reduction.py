@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from webmm.dtypes import F32, FLOATS, DType, dtype_of
+from webmm.dtypes import F32, MATRIX_DTYPES, DType, dtype_of
 from webmm.epilogues import activation_name
 from webmm.errors import ProblemError
 from webmm.operations import operation_of
@@ -117,8 +117,8 @@ def reduction(
 
 def _floats(dtype: DType) -> None:
     """Raise ProblemError where `dtype` is none that shaders reckon with."""
-    if dtype not in FLOATS:
-        names = ", ".join(x.name for x in FLOATS)
+    if dtype not in MATRIX_DTYPES:
+        names = ", ".join(x.name for x in MATRIX_DTYPES)
         raise ProblemError(f"dtype {dtype.name} is not supported by reductions; cast to one of {names}")
 
 

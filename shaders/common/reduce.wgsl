@@ -45,26 +45,22 @@ fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
 }
 
 {% endif %}
-fn result(part: {{ part() }}) -> {{ s.out_dtype }} {
+fn result(part: {{ part() }}) -> {{ "i32" if s.operation == "argmax" else "f32" }} {
 {% if s.operation == "sum" %}
-    return {{ as_out("part") }};
+    return part;
 {% elif s.operation == "mean" %}
-    return {{ as_out("part / f32(params.length)") }};
+    return part / f32(params.length);
 {% elif s.operation == "argmax" %}
     return i32(part.at);
 {% elif s.operation == "logsumexp" %}
-    return {{ as_out("select(part.top + log(part.sum), part.sum, is_nan(part.sum))") }};
+    return select(part.top + log(part.sum), part.sum, is_nan(part.sum));
 {% else %}
     let key = {{ "~part" if s.operation == "min" else "part" }};
     let value = select(~key, key & 0x7fffffffu, key >= 0x80000000u);
-    return {{ as_out("bitcast<f32>(select(value, 0x7fc00000u, part == NAN_KEY))") }};
+    return bitcast<f32>(select(value, 0x7fc00000u, part == NAN_KEY));
 {% endif %}
 }
 {% endmacro %}
-
-{% macro as_out(value) -%}
-{{ value if s.out_dtype == "f32" else s.out_dtype ~ "(" ~ value ~ ")" }}
-{%- endmacro %}
 
 {% macro part_functions(four, f, u) %}
 {% if s.operation == "argmax" %}

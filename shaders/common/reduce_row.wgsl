@@ -1,5 +1,6 @@
 {# A workgroup per row, for the stages that differ in how its invocations bring their parts together. #}
 {% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 {{ reduce.functions() }}
@@ -14,6 +15,6 @@ fn main(
 {{ reduce.walk(kernel.lanes) }}
     let all = {{ reduce.whole() }};
     if (lane == 0u) {
-        y[params.y_offset + row] = result(all);
+        {{ out.store("params.y_offset + row", "result(all)") }}
     }
 }

@@ -3,6 +3,7 @@
 // Storage: x and y dense; bound as array<vec4> where their length and first elements are multiples of 4.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 {% include "epilogues/" ~ s.activation ~ ".wgsl" %}
@@ -18,12 +19,12 @@ fn main(
     let i = first + lane * 4u;
     if (i < params.size) {
         let v = activate({{ matrix.as_vec4f("x[(params.x_offset + i) / 4u]") }});
-        y[(params.y_offset + i) / 4u] = {{ "v" if s.out_dtype == "f32" else "vec4<%s>(v)" % s.out_dtype }};
+        y[(params.y_offset + i) / 4u] = {{ out.as_out4("v") }};
     }
 {% else %}
     for (var i = first + lane; i < min(first + SIZE * 4u, params.size); i += SIZE) {
         let v = activate(vec4f({{ matrix.element("x", "params.x_offset + i") }})).x;
-        y[params.y_offset + i] = {{ "v" if s.out_dtype == "f32" else "%s(v)" % s.out_dtype }};
+        {{ out.store("params.y_offset + i", "v") }}
     }
 {% endif %}
 }

@@ -7,6 +7,7 @@
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% set lanes = kernel.lanes %}
+{% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 {{ reduce.functions() }}
@@ -44,7 +45,7 @@ fn store4(base: u32, k: u32, value: vec4f) {
 {% if s.bias %}
     v += {{ matrix.as_vec4f("bias[k / 4u]") }};
 {% endif %}
-    y[(base + k) / 4u] = {{ "v" if s.out_dtype == "f32" else "vec4<%s>(v)" % s.out_dtype }};
+    y[(base + k) / 4u] = {{ out.as_out4("v") }};
 {% else %}
     var at = k;
 {% for c in "xyzw" %}
@@ -55,7 +56,7 @@ fn store4(base: u32, k: u32, value: vec4f) {
 {% if s.bias %}
         v.{{ c }} += {{ matrix.element("bias", "at") }};
 {% endif %}
-        y[base + at * params.inner] = {{ reduce.as_out("v." ~ c) }};
+        {{ out.store("base + at * params.inner", "v." ~ c) }}
     }
     at += {{ lanes }}u;
 {% endfor %}

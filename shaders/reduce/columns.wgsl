@@ -7,6 +7,7 @@
 // Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 const SPREAD: u32 = {{ "1u" if s.vec else "WX" }}; // distance between the four j of an invocation
@@ -85,7 +86,7 @@ fn main(
 {% if kernel.writes == "partials" %}
         partials[workgroup.z * params.outer * params.inner + row] = {{ reduce.pack("part") }};
 {% else %}
-        y[params.y_offset + row] = result(part);
+        {{ out.store("params.y_offset + row", "result(part)") }}
 {% endif %}
     }
 {% endfor %}

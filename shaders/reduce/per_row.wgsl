@@ -5,6 +5,7 @@
 // the reduced axis is not the last, a row's length apart where it is.
 // Shapes: any. Workgroup memory: none.
 {% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 {{ reduce.functions(vector=false) }}
@@ -24,5 +25,5 @@ fn main(
         acc0 = merge(acc0, {{ reduce.lift("", reduce.element(), "k") }});
 {{ reduce.carry("") }}
     }
-    y[params.y_offset + row] = result({{ reduce.all_levels("") }});
+    {{ out.store("params.y_offset + row", "result(%s)" % reduce.all_levels("")) }}
 }

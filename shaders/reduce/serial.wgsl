@@ -4,6 +4,7 @@
 // The baseline. A machine of thousands of lanes uses one of them.
 // Shapes: any, as far as the driver's patience goes. Workgroup memory: none.
 {% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 {{ reduce.functions(vector=false) }}
@@ -16,6 +17,6 @@ fn main() {
             acc0 = merge(acc0, {{ reduce.lift("", reduce.element(), "k") }});
 {{ reduce.carry("") }}
         }
-        y[params.y_offset + row] = result({{ reduce.all_levels("") }});
+        {{ out.store("params.y_offset + row", "result(%s)" % reduce.all_levels("")) }}
     }
 }

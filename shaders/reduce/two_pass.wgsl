@@ -5,6 +5,7 @@
 // machine busy; here a workgroup brings together the parts of a row.
 // Shapes: any. Workgroup memory: as in the stage that is named by `combine`.
 {% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 {{ reduce.functions(vector=false) }}
@@ -21,6 +22,6 @@ fn main(
     }
     let all = {{ reduce.whole() }};
     if (lane == 0u) {
-        y[params.y_offset + row] = result(all);
+        {{ out.store("params.y_offset + row", "result(all)") }}
     }
 }

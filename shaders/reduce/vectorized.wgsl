@@ -5,6 +5,7 @@
 // Changed from per_row: UNROLL vec4 are loaded before the first is used, and added up in four sums.
 // Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: none.
 {% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 {{ reduce.functions() }}
@@ -21,5 +22,5 @@ fn main(
     }
     let base = {{ reduce.base() }};
 {{ reduce.walk(1) }}
-    y[params.y_offset + row] = result(own);
+    {{ out.store("params.y_offset + row", "result(own)") }}
 }

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webmm
+from webmm.dtypes import dtype_of
 from webmm.epilogues import gelu, gelu_tanh
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels.reduce.rows import Map, Rows
@@ -211,18 +212,25 @@ def test_normalisations_of_views(device, view):
         assert_same(webmm.gelu(view(array)), gelu(wide), 1e-5)
 
 
-def test_normalisations_of_nothing_and_of_float16(device):
+def test_normalisations_of_nothing(device):
     assert webmm.softmax(np.zeros((3, 0), np.float32), device=device).shape == (3, 0)
-    x = np.random.default_rng(8).standard_normal((3, 65)).astype(np.float16)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2)])
+@pytest.mark.parametrize("length", [64, 65])
+def test_normalisations_of_short_types(device, dtype, tolerance, length):
+    dtype = dtype_of(dtype).numpy
+    x = np.random.default_rng(8).standard_normal((3, length)).astype(dtype)
     wide = x.astype(np.float64)
     for got, want in (
         (webmm.softmax(x, device=device), softmax(wide)),
+        (webmm.softmax(x, 0, device=device), softmax(wide, 0)),
         (webmm.layer_norm(x, device=device), layer_norm(wide)),
-        (webmm.rms_norm(x, np.full(65, 2, np.float16), device=device), rms_norm(wide, 2)),
+        (webmm.rms_norm(x, np.full(length, 2, dtype), device=device), rms_norm(wide, 2)),
         (webmm.gelu(x, device=device), gelu(wide)),
     ):
-        assert got.dtype == np.float16
-        assert_same(got, want, 2e-3)
+        assert got.dtype == dtype
+        assert_same(got, want, tolerance)
 
 
 def test_softmax_of_special_values(device):

@@ -54,10 +54,16 @@ def test_operations(device, kernel, operation):
 
 
 @every_stage
-def test_float16(device, kernel):
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_short_types(device, kernel, dtype):
     for operation in ("sum", "max", "argmax", "logsumexp"):
-        check(device, kernel, problem_of(operation, (2, 260, 1), "float16"))
-    check(device, kernel, problem_of("mean", (2, 37, 5), "float16"))
+        check(device, kernel, problem_of(operation, (3, 260, 1), dtype))
+    check(device, kernel, problem_of("mean", (2, 37, 5), dtype, offset=3, y_offset=5))
+    check(device, kernel, problem_of("max", (1, 37, 8), dtype, y_offset=1))
+
+
+@every_stage
+def test_float16_into_float32(device, kernel):
     check(device, kernel, problem_of("sum", (2, 4096, 1), "float16", out_dtype="float32"), np.full((2, 4096, 1), 100.0))
 
 

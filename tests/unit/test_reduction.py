@@ -49,7 +49,7 @@ def test_a_problem_says_what_it_needs():
 def test_a_problem_that_is_none(arguments, words):
     with pytest.raises(ProblemError, match=words):
         reduction(*arguments)
-    with pytest.raises(ProblemError, match="cast to one of float32, float16"):
+    with pytest.raises(ProblemError, match="cast to one of float32, float16, bfloat16"):
         reduction(8, 8, dtype="int32")
     with pytest.raises(ProblemError, match="int32"):
         reduction(8, 8, "argmax", out_dtype="float32")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.device import Device
-from webmm.dtypes import FLOATS, dtype_of
+from webmm.dtypes import MATRIX_DTYPES, dtype_of
 from webmm.errors import ConfigError
 from webmm.kernels.base import Kernel, ceil_div
 from webmm.kernels.reduce.base import WAYS
@@ -115,7 +115,7 @@ class ReduceOp(Op[Reduction]):
 
     def examples(self) -> Iterator[tuple[str, Reduction]]:
         """Yield each operation and dtype, of rows and columns that tiles divide, and of some that they do not."""
-        for (name, operation), dtype, inner in itertools.product(OPERATIONS.items(), FLOATS, (1, 4096)):
+        for (name, operation), dtype, inner in itertools.product(OPERATIONS.items(), MATRIX_DTYPES, (1, 4096)):
             for words, ragged in (("aligned", 0), ("ragged", 1)):
                 outer, length, inner_ = 64, 2**20 - ragged, inner - ragged * (inner > 1)
                 out, x = operation.out_dtype(dtype), Span.dense(length, inner_)
@@ -126,11 +126,13 @@ class ReduceOp(Op[Reduction]):
         """Yield the stages on the examples, and what is built on them."""
         yield from super().shaders()
         for name, operation in {"softmax": "logsumexp", "layer_norm": "sum", "rms_norm": "sum"}.items():
-            for dtype, length, vectors, way in itertools.product(FLOATS, (2**20, 2**20 - 1), (False, True), WAYS):
+            for dtype, length, vectors, way in itertools.product(
+                MATRIX_DTYPES, (2**20, 2**20 - 1), (False, True), WAYS
+            ):
                 shape, x = (operation, 64, length, 1), Span.dense(length, 1)
                 problem = Normalisation(*shape, dtype, dtype, x, function=name, weight=vectors, bias=vectors)
                 yield f"{name} {dtype.name} {length}", Rows(combine=way), problem
-        for activation, dtype, size in itertools.product(("gelu", "gelu_tanh"), FLOATS, (1024, 1023)):
+        for activation, dtype, size in itertools.product(("gelu", "gelu_tanh"), MATRIX_DTYPES, (1024, 1023)):
             yield f"{activation} {dtype.name} {size}", Map(), Elementwise(activation, size, dtype)
 
     def peak(self, problem: Reduction, ceiling: Roofline) -> float:

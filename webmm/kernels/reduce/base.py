@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, ceil_div
+from webmm.kernels.gemm.base import array_of
 from webmm.operations import operation_of
 from webmm.params import F32, U32
 from webmm.reduction import Reduction
@@ -59,6 +60,7 @@ class Specialisation:
     dtype: str
     out_dtype: str
     f16: bool
+    bf16: bool
     vec: bool  # x is bound as vec4: four neighbours are always in range together
     edge: bool  # the last step reaches beyond the end of a row
     edge_j: bool  # the last workgroup reaches beyond the last j
@@ -119,8 +121,8 @@ class ReduceKernel(Kernel[Reduction]):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield what is read, then what is written."""
         types = {
-            "x": f"array<vec4<{spec.dtype}>>" if spec.vec else f"array<{spec.dtype}>",
-            "y": f"array<{spec.out_dtype}>",
+            "x": array_of(spec.dtype, spec.vec),
+            "y": array_of(spec.out_dtype, False, written=True),
             PARTIALS: "array<vec2u>",
         }
         yield Binding(1, self.reads, "read-only-storage", types[self.reads])
@@ -135,6 +137,7 @@ class ReduceKernel(Kernel[Reduction]):
             dtype=p.dtype.wgsl,
             out_dtype=p.out_dtype.wgsl,
             f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            bf16="bf16" in (p.dtype.wgsl, p.out_dtype.wgsl),
             vec=self.vectorizes in vector_axes(p),
             edge=p.length % (self.step * self.splits) != 0,
             edge_j=p.inner % self.columns != 0,

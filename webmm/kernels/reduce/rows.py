@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Binding, Kernel, Params, ceil_div, tunable
+from webmm.kernels.gemm.base import array_of
 from webmm.kernels.reduce.base import WAYS, MeetingKernel, ReduceParams, Specialisation, doc, fold
 from webmm.params import F32, U32
 from webmm.reduction import Elementwise, Normalisation
@@ -56,11 +57,11 @@ class Rows(MeetingKernel):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield x, y, and the vectors that there are."""
         assert isinstance(spec, RowsSpecialisation)
-        arrays = [f"array<vec4<{t}>>" if spec.vec else f"array<{t}>" for t in (spec.dtype, spec.out_dtype)]
-        yield Binding(1, "x", "read-only-storage", arrays[0])
-        yield Binding(2, "y", "storage", arrays[1])
+        array = array_of(spec.dtype, spec.vec)
+        yield Binding(1, "x", "read-only-storage", array)
+        yield Binding(2, "y", "storage", array_of(spec.out_dtype, spec.vec, written=True))
         there = [name for name in ("weight", "bias") if getattr(spec, name)]
-        yield from (Binding(number, name, "read-only-storage", arrays[0]) for number, name in enumerate(there, 3))
+        yield from (Binding(number, name, "read-only-storage", array) for number, name in enumerate(there, 3))
 
     def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
         """Return the template choices that fit `problem`; y can only be written by vec4 where its rows are dense."""
@@ -92,6 +93,7 @@ class MapSpecialisation:
     dtype: str
     out_dtype: str
     f16: bool
+    bf16: bool
     vec: bool
 
 
@@ -113,9 +115,8 @@ class Map(Kernel[Elementwise]):
 
     def bindings(self, spec: MapSpecialisation) -> Iterator[Binding]:
         """Yield x and y."""
-        array = f"array<vec4<{spec.dtype}>>" if spec.vec else f"array<{spec.dtype}>"
-        yield Binding(1, "x", "read-only-storage", array)
-        yield Binding(2, "y", "storage", array)
+        yield Binding(1, "x", "read-only-storage", array_of(spec.dtype, spec.vec))
+        yield Binding(2, "y", "storage", array_of(spec.out_dtype, spec.vec, written=True))
 
     def dispatch(self, problem: Elementwise) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
@@ -125,4 +126,5 @@ class Map(Kernel[Elementwise]):
         """Return the template choices that fit `problem`."""
         p = problem
         vec = not any(n % 4 for n in (p.size, p.x_offset, p.y_offset))
-        return MapSpecialisation(p.activation, p.dtype.wgsl, p.dtype.wgsl, p.dtype.wgsl == "f16", vec)
+        name = p.dtype.wgsl
+        return MapSpecialisation(p.activation, name, name, name == "f16", name == "bf16", vec)
