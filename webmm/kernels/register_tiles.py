@@ -14,10 +14,10 @@ class RegisterTiles(Kernel[P]):
     """(tm, tn) of C per invocation out of a (bm, bn) tile per workgroup, bk of the inner dimension at a time."""
 
     bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
-    bn: int = tunable(128, (32, 64, 96, 128), "columns of C per workgroup")
+    bn: int = tunable(128, (32, 64, 128), "columns of C per workgroup")
     bk: int = tunable(16, (8, 16, 32), "inner elements per step")
     tm: int = tunable(8, (4, 8), "rows of C per invocation")
-    tn: int = tunable(8, (4, 8, 12, 16), "columns of C per invocation")
+    tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
     unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
     group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
 
