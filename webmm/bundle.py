@@ -3,7 +3,8 @@
 A browser never assembles a shader. Each combination of kernel, tile sizes and specialisation is a file, rendered here
 by the same `render()` that Python runs and named after its content; `bundle/index.json` says which file serves which
 problem. A problem is served by the most special shader that covers it: one with boundary checks is right for aligned
-sizes, too, so the tiles that matter come in every specialisation and the others in a few.
+sizes, too, so the tiles that matter come in every specialisation and the others in a few. The ladders of other ops,
+problem by problem, are `bundle/prepared.json`, which a page fetches when they are asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm import __version__, cache, choose, roofline, timing
+from webmm import __version__, cache, choose, prepared, roofline, timing
 from webmm.dtypes import F16, F32, DType
 from webmm.errors import ConfigError
 from webmm.kernels import LADDER
@@ -35,6 +36,7 @@ from webmm.records import SCHEMA as RECORDS
 from webmm.render import ENTRY_POINT, Shader, environment, render, tidy
 
 SCHEMA = "webmm.bundle/1"
+PREPARED = "bundle/prepared.json"
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
 # The flags of a specialisation, from its lowest bit: how a page looks a shader up. Its matrices are dense, row-major.
@@ -174,8 +176,13 @@ def build(out: Path, *, force: bool = False) -> Summary:
         "kernels": [_kernel(cls, files) for cls in stages()],
         "cases": _cases(bundle / "cases"),
     }
-    (bundle / "index.json").write_text(json.dumps(index, separators=(",", ":")) + "\n", encoding="utf-8")
+    _write(out / MARKER, index)
+    _write(out / PREPARED, prepared.index(files.add))
     return _summary(out, len(files.names))
+
+
+def _write(path: Path, index: dict[str, Any]) -> None:
+    path.write_text(json.dumps(index, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def _clear(out: Path, force: bool) -> None:
@@ -206,7 +213,7 @@ def _summary(out: Path, shaders: int) -> Summary:
     paths = [path for path in out.rglob("*") if path.is_file()]
     lazy = {".wgsl", ".npy"}
     sizes = {path: path.stat().st_size for path in paths}
-    first = sum(size for path, size in sizes.items() if path.suffix not in lazy)
+    first = sum(size for path, size in sizes.items() if path.suffix not in lazy and path != out / PREPARED)
     return Summary(out, shaders, len(paths), sum(sizes.values()), first)
 
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from webmm import bundle, choose, timing
+from webmm import bundle, choose, prepared, timing
+from webmm.dtypes import F16, U8, dtype_of
 from webmm.errors import ConfigError
-from webmm.kernels import KERNELS
+from webmm.kernels import KERNELS, STAGES
 from webmm.kernels.gemm.base import GemmParams
+from webmm.ops.quantized import scheme_of
 from webmm.params import layout
 from webmm.problem import gemm
-from webmm.render import render
+from webmm.quantization import limits
+from webmm.render import params_bytes, render
 
 SHAPES = ((1, 1, 1), (64, 64, 64), (1024, 1024, 1024), (333, 257, 129), (100, 100, 100), (7, 512, 33), (2, 3, 70_000))
 
@@ -111,9 +116,97 @@ def test_cases_hold_numpys_products(page: Path, index: dict[str, Any]) -> None:
         np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
 
 
+# Ladders of other ops
+
+
+@pytest.fixture(scope="module")
+def ladders(page: Path) -> dict[str, Any]:
+    return json.loads((page / bundle.PREPARED).read_text())
+
+
+def test_prepared_steps_are_what_python_dispatches(page: Path, ladders: dict[str, Any]) -> None:
+    for ladder, row, dtype, size, kind in prepared_rows(ladders):
+        problem = ladder.case(size, dtype_of(dtype)).problem
+        assert (row["m"], row["n"], row["k"]) == problem.sizes[:3]
+        for stage in row["stages"]:
+            kernel = STAGES[ladder.op][stage["name"]](**stage["config"])
+            assert kernel in prepared.kernels(ladder, kind)
+            assert len(stage["steps"]) == len(kernel.dispatches)
+            for part, step in zip(kernel.dispatches, stage["steps"], strict=True):
+                shader = render(part, problem, "tint")
+                assert (page / "bundle" / "shaders" / f"{step['shader']}.wgsl").read_text() == shader.wgsl
+                assert tuple(step["grid"]) == part.dispatch(problem)
+                assert np.array(step["params"], "<u4").tobytes() == params_bytes(part, problem)
+                bound = {binding["name"] for binding in ladders["bindings"][step["shader"]]}
+                inputs = {each["name"] for each in row["inputs"]}
+                assert bound <= {"params", row["result"]["name"], *inputs, *stage["scratch"]}
+
+
+def prepared_rows(ladders: dict[str, Any]) -> Iterator[tuple[prepared.Ladder, dict[str, Any], str, Any, str]]:
+    for ladder, found in zip(prepared.LADDERS, ladders["ladders"], strict=True):
+        for kind in ("gpu", "cpu"):
+            asked = itertools.product(ladder.dtypes, ladder.sizes[kind])
+            for (dtype, size), row in zip(asked, found[kind], strict=True):
+                yield ladder, row, dtype.name, size, kind
+
+
+def test_every_stage_and_device_kind_is_prepared(ladders: dict[str, Any]) -> None:
+    for _, row, _, _, _ in prepared_rows(ladders):
+        there = {stage["name"] for stage in row["stages"]}
+        assert set(STAGES[row["op"]]) - there <= {"columns", "columns_two_pass"}
+        labels = [stage["label"] for stage in row["stages"]]
+        assert len(labels) == len(set(labels))
+
+
+def test_prepared_inputs_are_a_known_hash() -> None:
+    drawn = prepared.Input("x", U8, 6, 1, 0, 255)
+    assert prepared.mix(np.arange(3, dtype=np.uint32)).tolist() == [0, 1753845952, 3507691905]
+    values = []
+    for i in range(6):  # in plain integers
+        x = (i + prepared.SEED_STEP) % 2**32
+        x = (x ^ x >> 16) * 0x7FEB352D % 2**32
+        x = (x ^ x >> 15) * 0x846CA68B % 2**32
+        values.append((x ^ x >> 16) % 256)
+    assert drawn.integers.tolist() == values
+
+
+@pytest.mark.parametrize("ladder", prepared.LADDERS, ids=lambda ladder: ladder.title)
+def test_prepared_results_are_numpys(ladder: prepared.Ladder) -> None:
+    for dtype in ladder.dtypes:
+        size = ladder.sizes["cpu"][0]
+        case = ladder.case(size, dtype)
+        if ladder.op == "reduce":
+            x = case.inputs[0].integers.reshape(size).astype(np.float64)
+            expected = {"sum": x.sum(1), "max": x.max(1), "argmax": x.argmax(1)}[case.problem.operation]
+        else:
+            a, b = (each.integers.reshape(size * 2).astype(np.int64) for each in case.inputs)
+            scheme = scheme_of(1, size[0], dtype, dtype, dtype)
+            sums = (a - int(scheme.zero_a)) @ (b - int(scheme.zero_b))
+            real = sums / scheme.scale_c + scheme.zero_c
+            expected = np.clip(np.floor(real + 0.5), *limits(dtype))
+            assert np.ptp(expected) > 100, "the scale leaves nothing to compare"
+        np.testing.assert_array_equal(case.expected, expected)
+        assert ladder.fingerprint(size, dtype) == prepared.fingerprint(case.expected)
+
+
+def test_fingerprints_tell_values_and_places_apart() -> None:
+    result = np.arange(100, dtype=np.float32)
+    swapped, off = result.copy(), result.copy()
+    swapped[[3, 4]] = swapped[[4, 3]]
+    off[99] += 1
+    assert len({prepared.fingerprint(x) for x in (result, swapped, off, result[:99])}) == 4
+
+
+def test_results_that_would_be_rounded_are_refused() -> None:
+    case = prepared.reduced("sum", (1, 2**20), F16)
+    with pytest.raises(ConfigError, match="is no float16"):
+        _ = replace(case, compute=lambda x: np.array([4097])).expected
+
+
 def test_building_again_gives_the_same(page: Path, tmp_path: Path) -> None:
     bundle.build(tmp_path)
-    assert (tmp_path / bundle.MARKER).read_bytes() == (page / bundle.MARKER).read_bytes()
+    for path in (bundle.MARKER, bundle.PREPARED):
+        assert (tmp_path / path).read_bytes() == (page / path).read_bytes()
     bundle.build(tmp_path)  # over a bundle of one's own
 
 
