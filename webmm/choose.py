@@ -152,8 +152,8 @@ def _splits(kernel: GemmKernel, problem: Gemm) -> int:
 # at 512³, 90 to 55 at 1024³, 1.0 to 1.0 at 256³, 0.24 to 0.36 at 128³; 2.1 to 1.2 at 333×257×129, 0.69 to 0.41 at 129³.
 TEXTURE_PAYS, TEXTURE_PAYS_SCALARS = (128, 2**25), (64, 1)
 # From how many multiplications tiles of 32 rows are faster than those of 16 (62 to 55 ms at 1024³), which compile in
-# half the time, and in a third where nothing is aligned; there they are the faster ones, too (71 to 87 at 1023³), but
-# for a C of few columns (2.1 to 1.9 at 1024×1×1024).
+# half the time, and in a third where nothing is aligned; there they are the faster ones, too (71 to 87 at 1023³), and
+# where tiles of 32 hang over the last row (27 to 32 at 1000³), but for a C of few columns (2.1 to 1.9 at 1024×1×1024).
 TALL_PAYS = 2**20
 
 
@@ -172,7 +172,8 @@ def made_for_cpus(problem: Gemm, lanes: int) -> list[GemmKernel]:
     lanes, work = min(lanes, 16), problem.m * problem.n * problem.k
     spec = CpuLanes(lanes).specialise(problem)
     tn = 4 if problem.n <= 4 * lanes else 64 // lanes
-    tall = lanes >= 8 and work >= TALL_PAYS and (tn == 4 or (spec.vec_a and spec.vec_b and spec.vec_c))
+    aligned = spec.vec_a and spec.vec_b and spec.vec_c and problem.m % 32 == 0
+    tall = lanes >= 8 and work >= TALL_PAYS and (tn == 4 or aligned)
     tm = next((rows for rows in (1, 4, 8) if problem.m <= rows), 32 if tall and problem.m > 16 else 16)
     rows, least = TEXTURE_PAYS if spec.vec_b else TEXTURE_PAYS_SCALARS
     direct, by_texture = CpuLanes(lanes, tm, tn), CpuTexture(lanes, tm, tn)
