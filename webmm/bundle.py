@@ -30,6 +30,7 @@ from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS
 from webmm.kernels.gemm.base import GemmKernel, GemmParams, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.subgroup import Subgroup
 from webmm.params import layout
 from webmm.problem import Gemm, gemm
 from webmm.records import SCHEMA as RECORDS
@@ -65,6 +66,8 @@ def light(cls: type[GemmKernel]) -> GemmKernel:
     """Return the configuration of a stage that the page runs on a software adapter."""
     if issubclass(cls, CpuLanes):
         return cls(lanes=4)  # SwiftShader's subgroups
+    if issubclass(cls, Subgroup):
+        return cls(lanes=4, tm=4, tn=4)
     return cls(**LIGHT) if issubclass(cls, RegisterTiled) else cls()
 
 

@@ -55,8 +55,8 @@ def system(wanted: str | None) -> dict[str, Any]:
         {
             "kernel": stage.name,
             "dtype": dtype,
-            "config": stage().config,
-            "ineligible": stage().check(gemm(1024, 1024, 1024, dtype=dtype), offered),
+            "config": stage.on(offered).config,
+            "ineligible": stage.on(offered).check(gemm(1024, 1024, 1024, dtype=dtype), offered),
         }
         for stage in KERNELS.values()
         for dtype in ("float32", "float16")
@@ -133,7 +133,8 @@ def run_bench(
         console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s", highlight=False)
         sizes = sizes or op.default_sizes(ceiling, budget)
         any_problem = op.problem(sizes[0], dtype)
-        kernels = kernels or [stage() for stage in op.stages if stage().unsuited(any_problem) is None]
+        made_for_it = (stage for stage in op.stages if stage().unsuited(any_problem) is None)
+        kernels = kernels or [stage.on(device.capabilities) for stage in made_for_it]
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
@@ -254,7 +255,7 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
             lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{why}, {tiles:,} tiles of C'}")
         lines.append(f"→  {choose(problem, device)}")
         for stage in KERNELS.values():
-            reason = stage().check(problem, device.capabilities)
+            reason = stage.on(device.capabilities).check(problem, device.capabilities)
             if reason and stage not in map(type, ranked):
                 lines.append(f"    {stage.name} cannot: {reason}")
     return "\n".join(lines)

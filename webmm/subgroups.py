@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from webmm.device import Device
 
 INVOCATIONS = 128  # of the workgroup that is asked: the largest subgroup there is
+NVIDIA = 0x10DE  # in PCI's list of vendors
 BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
 
 
@@ -39,13 +40,11 @@ def subgroup_size(device: Device) -> int:
     as_expected = (size == lanes) & (lane == index % lanes) & (first == start) & (second == start + 1)
     if not as_expected.all():
         return 0
-    # Some GPUs choose the size for each shader (Intel: 8 to 32). They promise the least that they report; software
-    # drivers report less than they run, and run the same everywhere.
-    return (
-        lanes
-        if device.info.kind == "cpu"
-        else min(lanes, device.wgpu_device.adapter.info["stackgroup_min_size"] or lanes)
-    )
+    # Some GPUs choose the size for each shader (Intel: 8 to 32). They promise the least that they report, which wgpu 29
+    # gives as 4 for all of them; NVIDIA's have 32 lanes, whatever the shader, and CPUs run the same everywhere.
+    info = device.wgpu_device.adapter.info
+    fixed = device.info.kind == "cpu" or info["vendor_id"] == NVIDIA
+    return lanes if fixed else min(lanes, info["stackgroup_min_size"] or lanes)
 
 
 def _ask(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:

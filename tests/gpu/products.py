@@ -157,6 +157,7 @@ def smallest(cls):
         "vectorized": {"bm": 4, "bn": 4, "bk": 4},
         "persistent": {"workgroups": 70_000},
         "gemv": {"lanes": 1, "groups": 1, "unroll": 1},
+        "subgroup": {"lanes": 1, "ly": 1, "tm": 4, "tn": 4},
         "cpu_lanes": {"lanes": 1, "tm": 1, "tn": 4},
         "cpu_texture": {"lanes": 1, "tm": 1, "tn": 4},
     }.get(cls.name, {})

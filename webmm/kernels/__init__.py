@@ -19,6 +19,7 @@ from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.split_k import SplitK
+from webmm.kernels.gemm.subgroup import Subgroup as SubgroupTiled
 from webmm.kernels.gemm.tile_1d import Tile1D
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.vectorized import Vectorized
@@ -52,6 +53,7 @@ LADDER: tuple[type[GemmKernel], ...] = (
     Persistent,
     SplitK,
     Gemv,
+    SubgroupTiled,
     CpuLanes,
     CpuTexture,
 )

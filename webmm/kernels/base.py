@@ -218,6 +218,12 @@ class Kernel(ABC, Generic[P]):
         return [(f.name, getattr(self, f.name), f.metadata["doc"]) for f in dataclasses.fields(self)]
 
     @classmethod
+    def on(cls: type[K], device: Capabilities) -> K:
+        """Return the stage with its defaults, or with what the device has where it is made for exactly that."""
+        del device
+        return cls()
+
+    @classmethod
     def space(cls: type[K]) -> Iterator[K]:
         """Yield every combination of the tunables' candidates that satisfies the constraints."""
         fields = dataclasses.fields(cls)

@@ -1,4 +1,4 @@
-"""Stage 14: as stage 13, with B in a texture, which CPUs read a vector register at a time."""
+"""Stage 15: as stage 14, with B in a texture, which CPUs read a vector register at a time."""
 
 from __future__ import annotations
 

@@ -34,7 +34,17 @@ class MatrixUnit(GemmKernel):
     fk: int = tunable(16, (8, 16), "inner elements of a fragment, likewise")
     lanes: int = tunable(32, (8, 16, 32, 64), "invocations of a subgroup, as the adapter reports")
     group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
+    staging: str = tunable(
+        "always", ("always", "needed"), "when C passes through workgroup memory: always, or if its elements are touched"
+    )
     spelling: str = tunable("current", ("current", "deprecated"), "how Tint writes loads and stores of fragments")
+
+    @classmethod
+    def on(cls, device: Capabilities) -> MatrixUnit:
+        """Return the stage with the largest fragments that the device multiplies, and its subgroups."""
+        able = [shape for shape in device.matrix_shapes if (shape.operands, shape.result) == ("f16", "f32")]
+        shape = max(able, key=lambda s: s.m * s.n * s.k, default=cls().matrix_shape)
+        return cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=device.subgroup_size or cls().lanes)
 
     @property
     def matrix_shape(self) -> MatrixShape:
@@ -60,7 +70,8 @@ class MatrixUnit(GemmKernel):
     def workgroup_bytes(self) -> int:
         """A panel of A per row of subgroups, one of B per column, lines padded by a chunk; a fragment of C for each.
 
-        Lines run along k or along the tile, as they do in storage; this is the larger of the two.
+        Lines run along k or along the tile, as they do in storage; this is the larger of the two. Tint's current
+        spelling lets C take the place of A.
         """
         panels = sum(
             size // part * max(part * (self.bk + CHUNK), self.bk * (part + CHUNK))
@@ -96,6 +107,12 @@ class MatrixUnit(GemmKernel):
         for name in ("fm", "fn", "fk"):
             value = getattr(self, name)
             yield value % CHUNK == 0, f"{name} = {value} must be a multiple of {CHUNK}: lanes move {CHUNK} elements"
+        panel = 2 * min(self.sm * (self.bk + CHUNK), self.bk * (self.sm + CHUNK))
+        across = self.bn // self.sn
+        yield (
+            panel >= 4 * across * self.fm * self.fn,
+            f"{across} fragments of C do not fit where {self.sm} rows of A were, {panel} bytes",
+        )
         for operand, size in (("A", self.bm), ("B", self.bn)):
             chunks = size * self.bk // CHUNK
             yield (
@@ -118,9 +135,10 @@ class MatrixUnit(GemmKernel):
         return None
 
     def direct(self, spec: Specialisation) -> bool:
-        """Tell whether fragments can go straight to C: float32, whole tiles, and nothing to be done to an element."""
+        """Tell whether fragments go straight to C: float32, whole tiles, and nothing to be done to an element."""
         touched = spec.scaled or spec.accumulate or spec.bias or spec.activation
-        return spec.out_dtype == "f32" and not (spec.edge_m or spec.edge_n or touched)
+        able = spec.out_dtype == "f32" and not (spec.edge_m or spec.edge_n or touched)
+        return able and self.staging == "needed"
 
     def specialise(self, problem: Gemm) -> Specialisation:
         """Return the template choices that fit `problem`; fragments are stored into an array of single elements."""

@@ -1,0 +1,79 @@
+// subgroup: C = A·B, TM × TN elements of C per lane, fragments of A and B shared by the lanes of a subgroup.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
+// is a multiple of 4 and runs along k in A, along n in B; accumulation in f32.
+// Changed from blocked: no workgroup memory and no barrier. A workgroup is one subgroup, LY × LX lanes; each fetches its
+// share of the tiles of A and B into registers, and the others get it by shuffle.
+// Shapes: any; tiles that hang over an edge read zeros. Workgroup memory: none. Needs subgroups of LANES lanes or more.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/register_tiles.wgsl" as tiles with context %}
+{% include "common/header.wgsl" %}
+
+const LX = LANES / LY; // columns of lanes
+const BM = LY * TM; // rows of C per workgroup
+const BN = LX * TN; // columns of C per workgroup
+
+{{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
+{{ matrix.load_b4(k=s.edge_k, col=s.edge_n) }}
+{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
+{#
+  Row i of a lane's fragment is ly + i·LY, its j-th vec4 of columns lx + j·LX, so that a whole fragment of neighbouring
+  lanes lies in one register of as many others: which register is then known here, and only the lane depends on the lane.
+#}
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let tile = workgroup.x + workgroup.y * grid.x;
+{{ tiles.tile_count() }}
+    if (tile >= tiles_m * tiles_n) {
+        return;
+    }
+{{ tiles.tile_position() }}
+{{ matrix.bases() }}
+    let lx = lane % LX;
+    let ly = lane / LX;
+{{ tiles.accumulators() }}
+    for (var k = 0u; k < params.k; k += 4u) {
+        // Row r of A's tile is fetched by lane r % LANES, vec4 v of four rows of B's by lane v % LANES.
+{% for i in range(kernel.a_loads) %}
+        let a_reg{{ i }} = load_a4(a_base, row0 + lane % BM + {{ i }}u * LANES, k);
+        dbg_k(LOADED_A, row0 + lane % BM + {{ i }}u * LANES, dbg_col(col0, BN), k, a_reg{{ i }});
+{% endfor %}
+{% for i in range(kernel.b_loads) %}
+        let b_at{{ i }} = lane % BN + {{ i }}u * LANES;
+        let b_reg{{ i }} = load_b4(b_base, k + b_at{{ i }} / (BN / 4u), col0 + b_at{{ i }} % (BN / 4u) * 4u);
+        dbg_n(LOADED_B, dbg_row(row0, BM), col0 + b_at{{ i }} % (BN / 4u) * 4u, k + b_at{{ i }} / (BN / 4u), b_reg{{ i }});
+{% endfor %}
+{% for r in range(kernel.tm) %}
+        let a_row{{ r }} = subgroupShuffle(a_reg{{ r * kernel.ly // kernel.lanes }}, ly + {{ r * kernel.ly % kernel.lanes }}u);
+{% endfor %}
+{% for kk in range(4) %}
+        { // kk = {{ kk }}
+{% for j in range(kernel.tn // 4) %}
+{% set first = kernel.lx * (kk * kernel.tn // 4 + j) %}
+            let b_row{{ j }} = subgroupShuffle(b_reg{{ first // kernel.lanes }}, lx + {{ first % kernel.lanes }}u);
+{% endfor %}
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+            acc_{{ r }}_{{ j }} = fma(vec4f(a_row{{ r }}.{{ "xyzw"[kk] }}), b_row{{ j }}, acc_{{ r }}_{{ j }});
+{% endfor %}
+{% endfor %}
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+            dbg(SHARED_A, row0 + ly + {{ r }}u * LY, dbg_col(col0 + (lx + {{ j }}u * LX) * 4u, 4u), k + {{ kk }}u, a_row{{ r }}.{{ "xyzw"[kk] }});
+            dbg_n(SHARED_B, row0 + ly + {{ r }}u * LY, col0 + (lx + {{ j }}u * LX) * 4u, k + {{ kk }}u, b_row{{ j }});
+            dbg_n(ACC, row0 + ly + {{ r }}u * LY, col0 + (lx + {{ j }}u * LX) * 4u, k + {{ kk }}u, acc_{{ r }}_{{ j }});
+{% endfor %}
+{% endfor %}
+        }
+{% endfor %}
+    }
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+    store_c4(c_base, row0 + ly + {{ r }}u * LY, col0 + (lx + {{ j }}u * LX) * 4u, acc_{{ r }}_{{ j }});
+{% endfor %}
+{% endfor %}
+}
