@@ -9,7 +9,8 @@
 // opaque, so that each is loaded from workgroup memory as a whole, and what an epilogue, an edge or a conversion does to
 // single elements of C is done on its way through workgroup memory, too.
 // Shapes: any; tiles that hang over an edge are filled with zeros. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: 2·(BM·(BK + 8) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n{{ "" if direct or wide else ", 4·FM·FN for each subgroup" }}.
+// Workgroup memory: 2·(BM·(BK + 8) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n{{ "" if direct else ",
+// and 4·FM·FN for each subgroup" }}.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% set per = 8 if wide else 1 %}
@@ -43,7 +44,7 @@ const {{ o.x | upper }}_PANEL: u32 = {{ o.part if o.along_k else "BK" }}{{ "u" i
 {% for o in operands %}
 var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else "f16" }}, {{ o.x | upper }}_PANEL>, {{ o.tile // o.part }}>;
 {% endfor %}
-{% if not direct and not wide %}
+{% if not direct %}
 var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a fragment of C per subgroup
 {% endif %}
 
@@ -88,11 +89,7 @@ fn load_{{ o.x }}8(index: u32, {{ o.at }}: u32, k: u32) -> vec4<u32> {
 // The fragment that this subgroup left in workgroup memory → C, from (row, col) on
 fn store_fragment(base: u32, row: u32, col: u32, subgroup: u32, first: u32) {
     for (var i = 4u * first; i < FM * FN; i += 4u * LANES) {
-{% if wide %}
-        let value = bitcast<vec4f>(a_tile[subgroup / (BN / SN)][subgroup % (BN / SN) * (FM * FN / 4u) + i / 4u]);
-{% else %}
         let value = vec4f(c_tile[subgroup][i], c_tile[subgroup][i + 1u], c_tile[subgroup][i + 2u], c_tile[subgroup][i + 3u]);
-{% endif %}
         store_c4(base, row + i / FN, col + i % FN, value);
     }
 }
@@ -248,8 +245,6 @@ fn main(
     let col = col0 + subgroup_col * SN;
 {% if direct %}
     let stride = params.ldc;
-{% elif wide %}
-    workgroupBarrier(); // everyone is done with the tiles before C takes their place
 {% endif %}
 {% for r in range(kernel.sm // kernel.fm) %}
 {% for q in range(kernel.sn // kernel.fn) %}
@@ -257,11 +252,7 @@ fn main(
     let c_{{ r }}_{{ q }} = c_base + (row + {{ r * kernel.fm }}u) * stride + col + {{ q * kernel.fn }}u;
 {{ store("acc_%d_%d" % (r, q), "c", "c_%d_%d" % (r, q), "stride") }}
 {%- else %}
-{% if wide %}
-{{ store("acc_%d_%d" % (r, q), "a_tile[subgroup_row]", "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
-{%- else %}
 {{ store("acc_%d_%d" % (r, q), "c_tile[subgroup]", "0u", "FN") }}
-{%- endif %}
     workgroupBarrier(); // the fragments are complete before lanes read them
     store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, subgroup, subgroup_lane);
     workgroupBarrier(); // they were read before the next ones overwrite them

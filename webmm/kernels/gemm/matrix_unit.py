@@ -70,8 +70,7 @@ class MatrixUnit(GemmKernel):
     def workgroup_bytes(self) -> int:
         """A panel of A per row of subgroups, one of B per column, lines padded by a chunk; a fragment of C for each.
 
-        Lines run along k or along the tile, as they do in storage; this is the larger of the two. Tint's current
-        spelling lets C take the place of A.
+        Lines run along k or along the tile, as they do in storage; this is the larger of the two.
         """
         panels = sum(
             size // part * max(part * (self.bk + CHUNK), self.bk * (part + CHUNK))
@@ -107,12 +106,6 @@ class MatrixUnit(GemmKernel):
         for name in ("fm", "fn", "fk"):
             value = getattr(self, name)
             yield value % CHUNK == 0, f"{name} = {value} must be a multiple of {CHUNK}: lanes move {CHUNK} elements"
-        panel = 2 * min(self.sm * (self.bk + CHUNK), self.bk * (self.sm + CHUNK))
-        across = self.bn // self.sn
-        yield (
-            panel >= 4 * across * self.fm * self.fn,
-            f"{across} fragments of C do not fit where {self.sm} rows of A were, {panel} bytes",
-        )
         for operand, size in (("A", self.bm), ("B", self.bn)):
             chunks = size * self.bk // CHUNK
             yield (
