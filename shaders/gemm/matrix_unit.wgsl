@@ -40,7 +40,7 @@ const {{ o.x | upper }}_LINE: u32 = {{ ((kernel.bk if o.along_k else o.part) + 8
 const {{ o.x | upper }}_PANEL: u32 = {{ o.part if o.along_k else "BK" }}{{ "u" if o.along_k }} * {{ o.x | upper }}_LINE; // what one {{ "row" if o.x == "a" else "column" }} of subgroups reads of it
 {% endfor %}
 // Panels are arrays of their own, so that the place of a fragment in its panel is a constant: an engine then knows it to
-// be within, and need not ask at every load (294 TFLOP/s; 204 with one array for all panels).
+// be within, and need not ask at every load (284 TFLOP/s; 204 with one array for all panels).
 {% for o in operands %}
 var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else "f16" }}, {{ o.x | upper }}_PANEL>, {{ o.tile // o.part }}>;
 {% endfor %}

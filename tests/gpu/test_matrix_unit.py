@@ -128,10 +128,33 @@ def test_nan_and_infinities_stay_where_they_are(device, small):
         np.testing.assert_array_equal(got, a @ b)
 
 
-@pytest.mark.parametrize("settings", [{"bm": 32, "sm": 16}, {"bk": 32, "group": 8}, {"bn": 32, "bk": 32, "sm": 16}])
+@pytest.mark.parametrize(
+    "settings", [{"bm": 32, "sm": 16}, {"bk": 32, "group": 8}, {"bn": 32, "bk": 32, "sm": 16}, {"staging": "always"}]
+)
 def test_other_tiles(device, small, settings):
     kernel = dataclasses.replace(small, **settings)
     check_exactly(device, kernel, gemm(72, 64, 64, dtype="f16"))
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_fragments_that_go_straight_to_storage(device, small, layout):
+    kernel = dataclasses.replace(small, staging="needed")
+    turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
+    problem = view(32, 48, 32, "float16", batch=2, pads=(8, 8, 4), offsets=(8, 16, 3), out_dtype="float32", **turned)
+    assert "c_tile" not in render(kernel, problem).wgsl
+    check(device, kernel, problem)
+
+
+def test_c_is_staged_where_that_leaves_room():
+    def staged(kernel, **layout):
+        return "c_tile" in render(kernel, gemm(512, 512, 512, dtype="f16", out_dtype="f32", **layout)).wgsl
+
+    assert [staged(MatrixUnit(staging=s)) for s in ("auto", "always", "needed")] == [True, True, False]
+    assert not staged(MatrixUnit(), transpose_b=True)  # both tiles have more lines, each of which is padded
+    assert staged(MatrixUnit(), transpose_a=True)
+    assert staged(MatrixUnit(), transpose_a=True, transpose_b=True)
+    epilogue = dataclasses.replace(gemm(512, 512, 512, dtype="f16", out_dtype="f32"), alpha=2.0)
+    assert "c_tile" in render(MatrixUnit(staging="needed"), epilogue).wgsl
 
 
 def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
