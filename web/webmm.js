@@ -74,7 +74,10 @@ export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect",
 
 const COMPILE_TIMEOUT = 60; // seconds
 const COPY_WARM_UP = 0.1; // seconds, for the roofline's kernels
-const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ (["shader-f16", "timestamp-query", "subgroups"]);
+const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([
+  "shader-f16", "timestamp-query", "subgroups",
+  /** @type {any} */ ("chromium-experimental-subgroup-matrix"), // for shaders of `webmm shader matrix_unit --dialect tint`
+]);
 const WANTED_LIMITS = /** @type {const} */ ([
   "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupSizeY",
   "maxComputeWorkgroupSizeZ", "maxComputeWorkgroupStorageSize", "maxComputeWorkgroupsPerDimension",

@@ -186,5 +186,6 @@ def test_a_cpu_with_subgroups_gets_a_kernel_made_for_it(device, monkeypatch):
     if device.info.kind != "cpu":
         pytest.skip("these kernels are chosen for CPUs")
     monkeypatch.setattr("webmm.choose._tuned", lambda problem, device: [])
-    chosen = {shape: type(candidates(gemm(*shape), device)[0]) for shape in [(64, 64, 64), (512, 512, 512), (99, 1, 9)]}
-    assert chosen == {(64, 64, 64): CpuLanes, (512, 512, 512): CpuTexture, (99, 1, 9): CpuTexture}
+    shapes = [(64, 64, 64), (512, 512, 512), (99, 9, 9)]
+    chosen = {shape: type(next(iter(candidates(gemm(*shape), device)))) for shape in shapes}
+    assert chosen == {(64, 64, 64): CpuLanes, (512, 512, 512): CpuTexture, (99, 9, 9): CpuTexture}
