@@ -36,7 +36,8 @@ ONLY_ON_GPUS = {
 
 def problem_of(op, kernel):
     size = SIZES.get(op.name, (130, 140, 5 * getattr(kernel, "inner_step", 8)))
-    return op.problem(size, op.dtypes[0], "nn")
+    problems = (op.problem(size, dtype, "nn") for dtype in op.dtypes)
+    return next(problem for problem in problems if not kernel.unsuited(problem))
 
 
 def forms(op, cls):
