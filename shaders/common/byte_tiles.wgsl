@@ -70,7 +70,7 @@ fn within(k: u32) -> u32 {
 fn word_of_{{ o.x }}(i: u32) -> u32 {
     let shift = i % 4u * 8u;
     // Shifted by 32, the second word would come in whole: it is, by 31 and 1, nothing.
-    return ({{ o.x }}[i / 4u] >> shift) | ({{ o.x }}[i / 4u + 1u] << (31u - shift) << 1u);
+    return ({{ o.x }}[i / 4u] >> shift) | (({{ o.x }}[i / 4u + 1u] << (31u - shift)) << 1u);
 }
 
 {% endif %}
