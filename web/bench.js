@@ -1,9 +1,11 @@
 // @ts-check
-/** Running kernels as the ladder and the tuner do: checked before they are timed, with a record for every outcome. */
+/** Running kernels as the ladders and the tuner do: checked before they are timed, with a record for every outcome. */
 
 import { Checker, errorBound } from "./check.js";
+import { shape } from "./dom.js";
 import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
 import { Matrix } from "./matrix.js";
+import { speedOf, unitOf } from "./records.js";
 import { flopsOf, within } from "./webmm.js";
 
 /** @typedef {import("./webmm.js").Device} Device */
@@ -12,6 +14,22 @@ import { flopsOf, within } from "./webmm.js";
 /** @typedef {import("./webmm.js").Problem} Problem */
 /** @typedef {import("./webmm.js").RunRecord} RunRecord */
 /** @typedef {import("./webmm.js").Roofline} Roofline */
+/** @typedef {import("./webmm.js").Launch} Launch */
+/** @typedef {import("./webmm.js").Task} Task */
+/** @typedef {{name: string, label: string, config: import("./webmm.js").Config}} Stage a kernel, as far as a bench must know it */
+/** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` says what, or is null */
+/** @typedef {{launch: Launch, free: () => void}} Ready */
+/**
+ * A problem with its operands on both sides: what `webmm.ops.base.Case` is in Python. `probes` are problems of its kind,
+ * smallest first, on which to find out how fast a kernel is; `open` makes a kernel ready, with a result that is no
+ * result yet, for `verdict` to judge after it ran.
+ * @template {Stage} K
+ * @typedef {{
+ *   problem: Task, reason: (kernel: K) => string | null, free: () => void,
+ *   probes: () => Iterable<{problem: Task, open: (kernel: K) => Promise<Ready>}>,
+ *   open: (kernel: K) => Promise<Ready & {verdict: () => Promise<Verdict>}>,
+ * }} Case
+ */
 
 const RUN_TIMEOUT = 20; // seconds for one checked run
 const PROBE_TIME = 0.02; // seconds: a cube that takes this long tells the rate
@@ -19,7 +37,7 @@ const PROBE_TIME = 0.02; // seconds: a cube that takes this long tells the rate
 /** Seconds that one run may take before a combination is left out. */
 export const DEFAULT_LIMIT = 0.75;
 
-/** One problem's matrices, on both sides, with their product checked against the host's. */
+/** A product's matrices, checked against the host's product. @implements {Case<Kernel>} */
 export class Operands {
   /** @param {Device} device @param {Problem} problem @param {DeviceArray} a @param {DeviceArray} b @param {Checker} checker */
   constructor(device, problem, a, b, checker) {
@@ -48,11 +66,68 @@ export class Operands {
     this.a.free();
     this.b.free();
   }
+
+  /** @param {Kernel} kernel @returns {string | null} why it cannot run here, or null */
+  reason(kernel) {
+    return this.device.reason(kernel, this.problem);
+  }
+
+  /** Cubes up to half as long as the problem. */
+  *probes() {
+    const { m, n, k, dtype } = this.problem;
+    for (let side = 64; side <= Math.cbrt(m * n * k) / 2; side *= 2) {
+      const cube = { m: side, n: side, k: side, dtype };
+      yield { problem: cube, open: (/** @type {Kernel} */ kernel) => this.#openCube(kernel, cube) };
+    }
+  }
+
+  /** @param {Kernel} kernel @param {Problem} cube @returns {Promise<Ready>} */
+  async #openCube(kernel, cube) {
+    /** @type {DeviceArray[]} */
+    const arrays = [];
+    const free = () => arrays.forEach((array) => array.free());
+    try {
+      for (let i = 0; i < 3; i++) arrays.push(await this.device.empty([cube.m, cube.n], cube.dtype));
+      return { launch: await this.device.launch(kernel, cube, arrays[0], arrays[1], arrays[2]), free };
+    } catch (error) {
+      free();
+      throw error;
+    }
+  }
+
+  /** @param {Kernel} kernel */
+  async open(kernel) {
+    const c = await this.#poisoned();
+    try {
+      const launch = await this.device.launch(kernel, this.problem, this.a, this.b, c);
+      return { launch, verdict: () => this.#verdict(c), free: () => c.free() };
+    } catch (error) {
+      c.free();
+      throw error;
+    }
+  }
+
+  /** An output full of NaN, so that an element left out shows. @returns {Promise<DeviceArray>} */
+  async #poisoned() {
+    const p = this.problem;
+    const count = p.m * p.n;
+    const data = p.dtype === "float16" ? new Uint16Array(count).fill(0x7e00) : new Float32Array(count).fill(NaN);
+    return this.device.array(new Matrix(data, [p.m, p.n], p.dtype));
+  }
+
+  /** @param {DeviceArray} c @returns {Promise<Verdict>} */
+  async #verdict(c) {
+    const { k, dtype } = this.problem;
+    const error_bound = errorBound(k, dtype, this.device.bundle.index.dtypes[dtype]);
+    const max_error = await this.checker.error(await c.read());
+    const words = `the largest error is ${max_error.toExponential(2)}·|A||B|, rounding explains at most ${error_bound.toExponential(2)}`;
+    return { wrong: max_error <= error_bound ? null : words, max_error, error_bound };
+  }
 }
 
 /** Runs kernels and remembers how fast each was, so that what would take minutes is left out. */
 export class Bench {
-  /** @type {Map<Kernel, number>} operations per second */
+  /** @type {Map<string, number>} operations per second, by kernel */
   #rates = new Map();
   /** @type {Roofline | null} */
   roofline = null;
@@ -65,21 +140,21 @@ export class Bench {
   }
 
   /**
-   * A record of `kernel` on the operands: checked and timed, or why not. Throws only where the device is lost.
-   * @param {Kernel} kernel @param {Operands} operands
+   * A record of `kernel` on a case: checked and timed, or why not. Throws only where the device is lost.
+   * @template {Stage} K
+   * @param {K} kernel @param {Case<K>} on
    * @param {{slowerThan?: number}} [options] skip what one run shows to take longer than this, in seconds
    * @returns {Promise<RunRecord>}
    */
-  async run(kernel, operands, options = {}) {
-    const p = operands.problem;
+  async run(kernel, on, options = {}) {
     const without = (/** @type {RunRecord["status"]} */ status, /** @type {string} */ reason) =>
-      this.device.record(kernel, p, { status, reason });
-    const reason = this.device.reason(kernel, p);
+      this.device.record(kernel, on.problem, { status, reason });
+    const reason = on.reason(kernel);
     if (reason) return without("unsupported", reason);
     try {
-      const slow = await this.#tooSlow(kernel, p);
+      const slow = await this.#tooSlow(kernel, on);
       if (slow) return without("skipped", slow);
-      return await this.#measure(kernel, operands, options.slowerThan ?? Infinity);
+      return await this.#measure(kernel, on, options.slowerThan ?? Infinity);
     } catch (error) {
       if (error instanceof DeviceLostError) throw error;
       if (error instanceof UnsupportedError) return without("unsupported", error.message);
@@ -89,135 +164,95 @@ export class Bench {
     }
   }
 
-  /** @param {Kernel} kernel @param {Problem} p @returns {Promise<string | null>} */
-  async #tooSlow(kernel, p) {
-    const rate = this.#rates.get(kernel) ?? (await this.#probe(kernel, p));
-    const predicted = flopsOf(p) / rate;
+  /** @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<string | null>} */
+  async #tooSlow(kernel, on) {
+    const rate = this.#rates.get(kernel.label) ?? (await this.#probe(kernel, on));
+    const predicted = flopsOf(on.problem) / rate;
     if (predicted <= this.limit) return null;
-    const speed = (rate / 1e9).toPrecision(2);
-    return `one run would take about ${predicted.toFixed(1)} s at the ${speed} GFLOP/s reached before; the limit is ${this.limit} s`;
+    const speed = speedOf({ ...on.problem, gflops: rate / 1e9 }).toPrecision(2);
+    return `one run would take about ${predicted.toFixed(1)} s at the ${speed} ${unitOf(on.problem)} reached before; the limit is ${this.limit} s`;
   }
 
-  /** The rate on a growing cube, until a run takes 20 ms or the cube is half as long as the problem. @param {Kernel} kernel @param {Problem} p */
-  async #probe(kernel, p) {
-    const length = Math.cbrt(p.m * p.n * p.k);
+  /** The rate on growing problems, until a run takes 20 ms. @template {Stage} K @param {K} kernel @param {Case<K>} on */
+  async #probe(kernel, on) {
     let rate = Infinity;
-    for (let n = 64; n <= length / 2; n *= 2) {
-      const cube = { m: n, n, k: n, dtype: p.dtype };
-      const seconds = await this.#oneRun(kernel, cube);
-      rate = flopsOf(cube) / seconds;
-      this.#rates.set(kernel, rate);
+    for (const { problem, open } of on.probes()) {
+      const seconds = await this.#oneRun(kernel.label, problem, await open(kernel));
+      rate = flopsOf(problem) / seconds;
+      this.#rates.set(kernel.label, rate);
       if (seconds > PROBE_TIME) break;
     }
     return rate;
   }
 
-  /** @param {Kernel} kernel @param {Problem} cube @returns {Promise<number>} seconds of a second run */
-  async #oneRun(kernel, cube) {
+  /** @param {string} label @param {Task} problem @param {Ready} ready @returns {Promise<number>} seconds of a second run */
+  async #oneRun(label, problem, { launch, free }) {
     const { device } = this;
-    const arrays = [];
     try {
-      for (let i = 0; i < 3; i++) arrays.push(await device.empty([cube.m, cube.n], cube.dtype));
-      const launch = await device.launch(kernel, cube, arrays[0], arrays[1], arrays[2]);
       device.submit(launch, 1); // drivers compile at the first dispatch
-      await within(RUN_TIMEOUT, `${kernel.label} at ${cube.m}³`, device.synchronize());
+      await within(RUN_TIMEOUT, `${label} at ${shape(problem)}`, device.synchronize());
       const start = performance.now();
       device.submit(launch, 1);
       await device.synchronize();
       return Math.max(performance.now() - start, 0.01) / 1e3;
     } finally {
-      for (const array of arrays) array.free();
+      free();
     }
   }
 
-  /** @param {Kernel} kernel @param {Operands} operands @param {number} slowerThan */
-  async #measure(kernel, operands, slowerThan) {
+  /** @template {Stage} K @param {K} kernel @param {Case<K>} on @param {number} slowerThan */
+  async #measure(kernel, on, slowerThan) {
     const { device } = this;
-    const p = operands.problem;
-    const c = await this.#poisoned(p);
+    const p = on.problem;
+    const { launch, verdict, free } = await on.open(kernel);
     try {
-      const launch = await device.launch(kernel, p, operands.a, operands.b, c);
       device.submit(launch, 1);
-      await within(RUN_TIMEOUT, `${kernel.label} at ${p.m}×${p.n}×${p.k}`, device.synchronize());
-      const bound = errorBound(p.k, p.dtype, device.bundle.index.dtypes[p.dtype]);
-      const error = await operands.checker.error(await c.read());
-      if (!(error <= bound)) {
-        const reason = `the largest error is ${error.toExponential(2)}·|A||B|, rounding explains at most ${bound.toExponential(2)}`;
-        return device.record(kernel, p, { status: "incorrect", reason, max_error: error, error_bound: bound });
-      }
+      await within(RUN_TIMEOUT, `${kernel.label} at ${shape(p)}`, device.synchronize());
+      const { wrong, ...errors } = await verdict();
+      if (wrong) return device.record(kernel, p, { status: "incorrect", reason: wrong, ...errors });
       const start = performance.now();
       device.submit(launch, 1);
       await device.synchronize();
       const seconds = (performance.now() - start) / 1e3;
       if (seconds > slowerThan) {
         const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, far from the best so far`;
-        return device.record(kernel, p, { status: "skipped", reason, max_error: error, error_bound: bound });
+        return device.record(kernel, p, { status: "skipped", reason, ...errors });
       }
-      const timing = await device.time(launch);
-      this.#rates.set(kernel, (flopsOf(p) / timing.median_us) * 1e6);
-      return this.#ok(kernel, p, timing, error, bound);
+      const { median_us, best_us, clock } = await device.time(launch);
+      this.#rates.set(kernel.label, (flopsOf(p) / median_us) * 1e6);
+      const gflops = flopsOf(p) / median_us / 1e3;
+      const peak_fraction = this.roofline && gflops / this.roofline.gflops;
+      return device.record(kernel, p, { median_us, best_us, gflops, clock, peak_fraction, ...errors });
     } finally {
-      c.free();
+      free();
     }
-  }
-
-  /** An output full of NaN, so that an element left out shows. @param {Problem} p @returns {Promise<DeviceArray>} */
-  async #poisoned(p) {
-    const count = p.m * p.n;
-    const data = p.dtype === "float16" ? new Uint16Array(count).fill(0x7e00) : new Float32Array(count).fill(NaN);
-    return this.device.array(new Matrix(data, [p.m, p.n], p.dtype));
-  }
-
-  /**
-   * @param {Kernel} kernel @param {Problem} p @param {import("./webmm.js").Timing} timing
-   * @param {number} error @param {number} bound
-   */
-  #ok(kernel, p, timing, error, bound) {
-    const gflops = flopsOf(p) / timing.median_us / 1e3;
-    return this.device.record(kernel, p, {
-      median_us: timing.median_us,
-      best_us: timing.best_us,
-      gflops,
-      clock: timing.clock,
-      max_error: error,
-      error_bound: bound,
-      peak_fraction: this.roofline && gflops / this.roofline.gflops,
-    });
   }
 }
 
 /**
- * Measure kernels over problems, smallest first; ends early when the bench's signal says so.
- * @param {Bench} bench @param {Kernel[]} kernels @param {Problem[]} problems
- * @param {(kernel: Kernel, problem: Problem, done: number, total: number) => void} [onStart]
+ * Measure the stages on a case that is made for them, and given back in the end; ends early when the bench's signal says so.
+ * @template {Stage} K
+ * @param {Bench} bench @param {K[]} kernels @param {Task} problem @param {() => Promise<Case<K>>} prepare
+ * @param {(index: number) => void} [onStart]
  * @returns {AsyncGenerator<RunRecord>}
  */
-export async function* ladder(bench, kernels, problems, onStart = () => {}) {
-  const ordered = [...problems].sort((p, q) => flopsOf(p) - flopsOf(q));
-  const total = kernels.length * ordered.length;
-  let done = 0;
-  for (const problem of ordered) {
-    if (bench.signal?.aborted) return;
-    let operands;
-    try {
-      operands = await Operands.random(bench.device, problem);
-    } catch (error) {
-      if (!(error instanceof UnsupportedError)) throw error;
-      for (const kernel of kernels) {
-        yield bench.device.record(kernel, problem, { status: "unsupported", reason: error.message });
-      }
-      done += kernels.length;
-      continue;
+export async function* ladder(bench, kernels, problem, prepare, onStart = () => {}) {
+  let on;
+  try {
+    on = await prepare();
+  } catch (error) {
+    if (!(error instanceof UnsupportedError)) throw error;
+    for (const kernel of kernels) yield bench.device.record(kernel, problem, { status: "unsupported", reason: error.message });
+    return;
+  }
+  try {
+    for (const [i, kernel] of kernels.entries()) {
+      if (bench.signal?.aborted) return;
+      onStart(i);
+      yield await bench.run(kernel, on);
     }
-    try {
-      for (const kernel of kernels) {
-        if (bench.signal?.aborted) return;
-        onStart(kernel, problem, done++, total);
-        yield await bench.run(kernel, operands);
-      }
-    } finally {
-      operands.free();
-    }
+  } finally {
+    on.free();
   }
 }
 
@@ -242,6 +277,7 @@ export async function* tune(bench, problem, budget, onStart = () => {}) {
       /** @type {Kernel} */
       const kernel = left.splice(next(left, best?.kernel ?? null, turn), 1)[0];
       onStart(kernel, turn, total);
+      /** @type {RunRecord} */
       const record = await bench.run(kernel, operands, { slowerThan: best ? 2.5 * best.seconds + 0.001 : Infinity });
       if (record.median_us && (!best || record.median_us / 1e6 < best.seconds)) {
         best = { kernel, seconds: record.median_us / 1e6 };

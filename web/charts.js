@@ -2,13 +2,14 @@
 /** The pictures of a ladder: bars, and the roofline. Colours come from the style sheet. */
 
 import { figures, h, percent, s, shape, time } from "./dom.js";
+import { speedOf, unitOf } from "./records.js";
 import { bytesOf, flopsOf } from "./webmm.js";
 
 /** @typedef {import("./webmm.js").RunRecord} RunRecord */
 /** @typedef {import("./webmm.js").Roofline} Roofline */
 
 /** @param {RunRecord} record */
-const problem = (record) => ({ m: record.m, n: record.n, k: record.k, dtype: record.dtype });
+const problem = (record) => ({ m: record.m, n: record.n, k: record.k, dtype: /** @type {import("./webmm.js").DType} */ (record.dtype) });
 
 /** @param {RunRecord[]} records @returns {RunRecord | null} */
 export function fastest(records) {
@@ -17,62 +18,52 @@ export function fastest(records) {
 
 /** Rows of a bar chart, one per stage, that fill as records come in. */
 export class Bars {
-  /** @type {RunRecord[]} */
-  #records = [];
-  /** @type {Map<string, HTMLElement>} */
-  #rows = new Map();
+  #done = 0;
+  /** @type {HTMLElement[]} */
+  #rows = [];
+  element = h("ol", { class: "bars" });
 
-  /** @param {string[]} names @param {(name: string) => string} describe */
-  constructor(names, describe) {
-    this.element = h("ol", { class: "bars" });
-    for (const name of names) {
-      const row = h(
+  /** @param {{label: string, summary: string}[]} stages */
+  show(stages) {
+    this.#done = 0;
+    this.#rows = stages.map(({ label, summary }) =>
+      h(
         "li",
-        { "data-kernel": name, "data-status": "waiting" },
-        h("span", { class: "name", title: describe(name) }, name),
+        { "data-kernel": label, "data-status": "waiting" },
+        h("span", { class: "name", title: summary }, label),
         h("span", { class: "track" }, h("span", { class: "bar" })),
         h("span", { class: "value" }, ""),
-        h("span", { class: "note" }, describe(name)),
-      );
-      this.#rows.set(name, row);
-      this.element.append(row);
-    }
+        h("span", { class: "note" }, summary),
+      ),
+    );
+    this.element.replaceChildren(...this.#rows);
   }
 
-  clear() {
-    this.#records = [];
-    for (const [, row] of this.#rows) this.#show(row, "waiting", 0, "");
-  }
-
-  /** @param {string} name */
-  running(name) {
-    const row = this.#rows.get(name);
-    if (row) this.#show(row, "running", 0, "running …");
+  /** @param {number} i the stage that runs now */
+  running(i) {
+    this.#show(this.#rows[i], "running", 0, "running …");
   }
 
   /** What never came, once a run is over. */
   finish() {
-    for (const [name, row] of this.#rows) {
-      if (!this.#records.some((r) => r.kernel === name)) this.#show(row, "waiting", 0, "not run");
-    }
+    for (const row of this.#rows.slice(this.#done)) this.#show(row, "waiting", 0, "not run");
   }
 
-  /** @param {RunRecord[]} records of one size */
+  /** @param {RunRecord[]} records of one size, by stage */
   update(records) {
-    this.#records = records;
+    this.#done = records.length;
     const best = fastest(records);
-    const naive = records.find((r) => r.kernel === "naive")?.gflops;
-    for (const record of records) {
-      const row = this.#rows.get(record.kernel);
-      if (!row) continue;
+    const first = records[0];
+    for (const [i, record] of records.entries()) {
+      const row = this.#rows[i];
       if (record.status !== "ok") {
         this.#show(row, record.status, 0, record.status, record.reason ?? "");
         continue;
       }
       const speed = Number(record.gflops);
-      const notes = [naive ? `${figures(speed / naive)} × naive` : null, record.peak_fraction ? `${percent(record.peak_fraction)} of peak` : null];
+      const notes = [first.gflops ? `${figures(speed / first.gflops)} × ${first.kernel}` : null, record.peak_fraction ? `${percent(record.peak_fraction)} of peak` : null];
       const share = best?.gflops ? speed / best.gflops : 0;
-      this.#show(row, record === best ? "best" : "ok", share, figures(speed), notes.filter(Boolean).join(" · ") || "checked");
+      this.#show(row, record === best ? "best" : "ok", share, figures(speedOf(record)), notes.filter(Boolean).join(" · ") || "checked");
     }
   }
 
@@ -89,7 +80,7 @@ export class Bars {
 export function table(records, caption) {
   const ordered = [...records].sort((r, q) => (q.gflops ?? -1) - (r.gflops ?? -1));
   const best = fastest(records);
-  const heads = ["Kernel", "Size", "GFLOP/s", "Median", "Best", "Error", "Bound"];
+  const heads = ["Kernel", "Size", unitOf(records[0]), "Median", "Best", "Error", "Bound"];
   const rows = ordered.map((r) =>
     h(
       "tr",
@@ -97,7 +88,7 @@ export function table(records, caption) {
       h("th", { scope: "row" }, r.kernel, changes(r)),
       h("td", {}, shape(r)),
       ...(r.status === "ok"
-        ? [figures(r.gflops), time(r.median_us), time(r.best_us), exponent(r.max_error), exponent(r.error_bound)].map((x) => h("td", { class: "number" }, x))
+        ? [figures(speedOf(r)), time(r.median_us), time(r.best_us), exponent(r.max_error), exponent(r.error_bound)].map((x) => h("td", { class: "number" }, x))
         : [h("td", { colSpan: 5, class: "reason" }, h("b", {}, r.status), ` ${r.reason ?? ""}`)]),
     ),
   );
@@ -113,10 +104,10 @@ function changes(record) {
   const settings = Object.entries(record.config).filter(([name]) => name in SHOWN).map(([name, value]) => `${name} ${value}`);
   return settings.length ? h("span", { class: "config" }, settings.join(" · ")) : null;
 }
-const SHOWN = { size: 1, tile: 1, bm: 1, bn: 1, bk: 1, tm: 1, tn: 1, wx: 1, wy: 1, lanes: 1 };
+const SHOWN = { dot: 1, size: 1, tile: 1, bm: 1, bn: 1, bk: 1, tm: 1, tn: 1, wx: 1, wy: 1, lanes: 1 };
 
 /** @param {number | null} value */
-const exponent = (value) => (value === null ? "–" : Number.isFinite(value) ? value.toExponential(1) : "∞");
+const exponent = (value) => (value === null ? "–" : value === 0 ? "0" : Number.isFinite(value) ? value.toExponential(1) : "∞");
 
 const WIDTH = 480;
 const HEIGHT = 400;

@@ -73,8 +73,9 @@ export function size(bytes) {
   return `${figures(bytes / 1024 ** unit)} ${units[unit]}`;
 }
 
-/** @param {{m: number, n: number, k: number}} p @returns {string} */
-export function shape({ m, n, k }) {
+/** @param {{m: number, n: number, k: number, op?: string}} p @returns {string} */
+export function shape({ m, n, k, op }) {
+  if (op === "reduce") return `${m}×${n}`; // rows and their lengths
   return m === n && n === k ? `${m}³` : `${m}×${n}×${k}`;
 }
 

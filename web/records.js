@@ -5,8 +5,21 @@ import { ProblemError } from "./errors.js";
 import { RECORD_FIELDS, STATUSES } from "./webmm.js";
 
 /** @typedef {import("./webmm.js").RunRecord} RunRecord */
+/** @typedef {import("./webmm.js").Task} Task */
 
 export const SCHEMA = "webmm.records/1";
+
+/** In what an op's speed is told: `Op.unit` in Python. @type {Record<string, string>} */
+export const UNITS = { gemm: "GFLOP/s", quantized: "GOP/s", weights: "GFLOP/s", reduce: "GB/s" };
+
+/** @param {Task | undefined} record @returns {string} */
+export const unitOf = (record) => UNITS[record?.op ?? "gemm"] ?? "GFLOP/s";
+
+/** @param {Task & {gflops: number | null}} record @returns {number} in that unit; of reductions, elements read and results written */
+export function speedOf({ op, dtype, n, gflops }) {
+  const bytes = op === "reduce" ? (dtype === "float32" ? 4 : 2) * (1 + 1 / n) : 1;
+  return (gflops ?? 0) * bytes;
+}
 
 /** @param {RunRecord[]} records @returns {string} */
 export function toJson(records) {

@@ -3,7 +3,7 @@
 const CACHE = "webmm";
 const SHELL = [
   "./", "style.css", "icon.svg", "manifest.webmanifest", "main.js", "dom.js", "charts.js", "webmm.js", "errors.js",
-  "matrix.js", "check.js", "bench.js", "records.js", "panels/ladder.js", "panels/multiply.js", "panels/explain.js",
+  "matrix.js", "check.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js", "panels/explain.js",
   "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json",
 ];
 

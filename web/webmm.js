@@ -21,13 +21,22 @@ export { Checker, errorBound } from "./check.js";
 
 /** @typedef {import("./matrix.js").DType} DType */
 /** @typedef {Record<string, number | string>} Config */
-/** @typedef {{m: number, n: number, k: number, dtype: DType}} Problem */
+/** @typedef {{m: number, n: number, k: number, dtype: string, op?: string, flops?: number}} Task what a record is of */
+/** @typedef {{m: number, n: number, k: number, dtype: DType}} Problem a product of floats */
 /** @typedef {{tile_m: number, tile_n: number, elements: number, at_most: number}} Grid */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType, wgsl_type: string}} Binding */
 /** @typedef {{name: string, doc: string, default: number | string, candidates: (number | string)[]}} Tunable */
 /** @typedef {{median_us: number, best_us: number, spread_us: number, samples: number, clock: "timestamp" | "wall"}} Timing */
 /** @typedef {{gflops: number, gbytes: number}} Roofline */
-/** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} Launch */
+/** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} Step a dispatch */
+/** @typedef {Step[]} Launch dispatches that run one after another, as one */
+/**
+ * What a stage asks of a device.
+ * @typedef {{
+ *   features: string[], subgroup: number, workgroup_size: [number, number, number], workgroup_bytes: number,
+ *   binding: number, groups: number,
+ * }} Needs
+ */
 /** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
 
 /**
@@ -42,7 +51,7 @@ export { Checker, errorBound } from "./check.js";
 /**
  * @typedef {{
  *   schema: string, version: string, records: string, entry_point: string, max_workgroups: number, loop_limit: number,
- *   flags: string[], params: {size: number, members: Record<string, number>}, bindings: Binding[],
+ *   ladders: string[], flags: string[], params: {size: number, members: Record<string, number>}, bindings: Binding[],
  *   timing: {warm_up: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<DType, {eps: number, tiny: number, features: string[]}>,
  *   choices: {enough_tiles: number, tuned: (TunedRecord & {vendor: string})[], gpu: Choice[], cpu: Choice[]},
@@ -59,7 +68,7 @@ export { Checker, errorBound } from "./check.js";
 /**
  * One measurement, or the reason why there is none: schema webmm.records/1, the same as Python's.
  * @typedef {{
- *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: DType, engine: string,
+ *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: string, engine: string,
  *   adapter: string, backend: string, driver: string, version: string, config: Config, layout: string,
  *   status: Status, reason: string | null, median_us: number | null, best_us: number | null, gflops: number | null,
  *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
@@ -90,8 +99,8 @@ const grouped = (value) => value.toLocaleString("en");
 
 // Problems
 
-/** @param {Problem} p @returns {number} floating-point operations */
-export const flopsOf = (p) => 2 * p.m * p.n * p.k;
+/** @param {Task} p @returns {number} operations */
+export const flopsOf = (p) => p.flops ?? 2 * p.m * p.n * p.k;
 
 /** @param {Problem} p @returns {number} bytes that must move at least */
 export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ITEM_SIZE[p.dtype];
@@ -236,6 +245,11 @@ export class Bundle {
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
   file(path) {
     return this.#read(path);
+  }
+
+  /** @param {string} path below the bundle's folder @returns {Promise<any>} */
+  async json(path) {
+    return JSON.parse(new TextDecoder().decode(await this.#read(path)));
   }
 
   /** @returns {string[]} the shaders that were asked for, as paths below the bundle's folder */
@@ -403,8 +417,8 @@ export class Device {
     this.wgpu = device;
     this.bundle = bundle;
     this.info = describe(adapter);
-    /** @type {Set<string>} */
-    this.features = new Set(device.features);
+    /** @type {Set<string>} the device's, and those of its shading language */
+    this.features = new Set([...device.features, ...(gpu.wgslLanguageFeatures ?? [])]);
     this.limits = device.limits;
     /** @type {Promise<string>} settles with the reason in words */
     this.lost = device.lost.then((info) => (this.#loss = lossInWords(info)));
@@ -503,12 +517,20 @@ export class Device {
    * @returns {Promise<DeviceArray>} an array of any contents: its buffer may have served another
    */
   async empty(shape, dtype = "float32") {
-    const size = roundUp(shape[0] * shape[1] * ITEM_SIZE[dtype], 16); // whole vec4
+    const what = `a ${grouped(shape[0])}×${grouped(shape[1])} matrix`;
+    return new DeviceArray(this, await this.buffer(shape[0] * shape[1] * ITEM_SIZE[dtype], what), shape, dtype);
+  }
+
+  /**
+   * @param {number} bytes rounded up to whole vec4 @param {string} what needs them
+   * @returns {Promise<GPUBuffer>} storage of any contents: it may have served before; `recycle` takes it back
+   */
+  async buffer(bytes, what) {
+    const size = roundUp(bytes, 16);
     for (const limit of /** @type {const} */ (["maxBufferSize", "maxStorageBufferBindingSize"])) {
       if (size > this.limits[limit]) {
         throw new UnsupportedError(
-          `a ${grouped(shape[0])}×${grouped(shape[1])} matrix needs ${grouped(size)} bytes, ` +
-            `${this.info.name} allows ${grouped(this.limits[limit])} (${limit})`,
+          `${what} needs ${grouped(size)} bytes, ${this.info.name} allows ${grouped(this.limits[limit])} (${limit})`,
         );
       }
     }
@@ -516,15 +538,15 @@ export class Device {
     const pooled = this.#pool.get(size)?.pop();
     if (pooled) {
       this.#pooled -= size;
-      return new DeviceArray(this, pooled, shape, dtype);
+      return pooled;
     }
     const create = () => this.#guarded(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
     try {
-      return new DeviceArray(this, await create(), shape, dtype);
+      return await create();
     } catch (error) {
       if (!(error instanceof MemoryLimitError) || !this.#pooled) throw error;
       this.#drain(); // what is kept for reuse may be what is missing
-      return new DeviceArray(this, await create(), shape, dtype);
+      return create();
     }
   }
 
@@ -555,10 +577,16 @@ export class Device {
   /** @param {DeviceArray} array @returns {Promise<Matrix>} */
   async download(array) {
     const count = array.rows * array.columns;
-    const bytes = await this.#read(array.buffer, roundUp(count * ITEM_SIZE[array.dtype], 4));
-    this.#report();
+    const bytes = await this.read(array.buffer, roundUp(count * ITEM_SIZE[array.dtype], 4));
     const data = array.dtype === "float16" ? new Uint16Array(bytes, 0, count) : new Float32Array(bytes, 0, count);
     return new Matrix(data, array.shape, array.dtype);
+  }
+
+  /** @param {GPUBuffer} buffer @param {number} size @returns {Promise<ArrayBuffer>} its first bytes, once all is computed */
+  async read(buffer, size) {
+    const bytes = await this.#read(buffer, size);
+    this.#report();
+    return bytes;
   }
 
   /** @param {GPUBuffer} buffer @param {number} size @returns {Promise<ArrayBuffer>} */
@@ -587,24 +615,31 @@ export class Device {
    * @returns {string | null} why `kernel` cannot compute `p` here, or null
    */
   reason(kernel, p) {
+    const reason = this.lacks({
+      ...kernel.row,
+      features: [...this.bundle.index.dtypes[p.dtype].features, ...kernel.row.features],
+      binding: Math.max(p.m * p.k, p.k * p.n, p.m * p.n) * ITEM_SIZE[p.dtype],
+      groups: Math.max(...kernel.dispatch(p, this.bundle.index.max_workgroups)),
+    });
+    return reason ?? (kernel.row.shaders[p.dtype] ? null : "the page carries this configuration for float32 only");
+  }
+
+  /** @param {Needs} asked @returns {string | null} what of it this device does not have, or null */
+  lacks({ features, subgroup, workgroup_size, workgroup_bytes, binding, groups }) {
     const name = this.info.name;
-    const needed = [...this.bundle.index.dtypes[p.dtype].features, ...kernel.row.features];
-    const missing = needed.filter((feature) => !this.features.has(feature));
+    const missing = features.filter((feature) => !this.features.has(feature));
     if (missing.length) return `needs the feature ${missing.join(", ")}, which ${name} does not have`;
-    if (!kernel.row.shaders[p.dtype]) return `the page carries this configuration for float32 only`;
-    if (kernel.row.subgroup > this.info.subgroup) {
-      return `needs subgroups of ${kernel.row.subgroup} lanes, ${name} has ${this.info.subgroup || "none"}`;
+    if (subgroup > this.info.subgroup) {
+      return `needs subgroups of ${subgroup} lanes, ${name} has ${this.info.subgroup || "none"}`;
     }
-    const [x, y, z] = kernel.row.workgroup_size;
-    const binding = Math.max(p.m * p.k, p.k * p.n, p.m * p.n) * ITEM_SIZE[p.dtype];
-    const groups = Math.max(...kernel.dispatch(p, this.bundle.index.max_workgroups));
+    const [x, y, z] = workgroup_size;
     /** @type {[number, keyof GPUSupportedLimits, string][]} */
     const needs = [
-      [kernel.invocations, "maxComputeInvocationsPerWorkgroup", "invocations per workgroup"],
+      [x * y * z, "maxComputeInvocationsPerWorkgroup", "invocations per workgroup"],
       [x, "maxComputeWorkgroupSizeX", "invocations along x"],
       [y, "maxComputeWorkgroupSizeY", "invocations along y"],
       [z, "maxComputeWorkgroupSizeZ", "invocations along z"],
-      [kernel.row.workgroup_bytes, "maxComputeWorkgroupStorageSize", "bytes of workgroup memory"],
+      [workgroup_bytes, "maxComputeWorkgroupStorageSize", "bytes of workgroup memory"],
       [binding, "maxStorageBufferBindingSize", "bytes in one binding"],
       [groups, "maxComputeWorkgroupsPerDimension", "workgroups in one dimension"],
     ];
@@ -710,7 +745,7 @@ export class Device {
       const c = await this.empty([p.m, p.n], p.dtype);
       if (host) mine[2] = c;
       const plan = await this.#plan(kernel, p);
-      const launch = { pipeline: plan.pipeline, bindGroup: await this.#group(plan, x, y, c), grid: plan.grid };
+      const launch = [{ pipeline: plan.pipeline, bindGroup: await this.#group(plan, x, y, c), grid: plan.grid }];
       // The first time waits for the engine's verdict; later failures come with the result, or when waiting for it.
       if (plan.proven) this.#queue(launch);
       else await this.#guarded(kernel.name, () => this.submit(launch, 1));
@@ -728,7 +763,7 @@ export class Device {
    */
   async launch(kernel, p, a, b, c) {
     const plan = await this.#plan(kernel, p);
-    return { pipeline: plan.pipeline, bindGroup: await this.#group(plan, a, b, c), grid: plan.grid };
+    return [{ pipeline: plan.pipeline, bindGroup: await this.#group(plan, a, b, c), grid: plan.grid }];
   }
 
   /** @param {Kernel} kernel @param {Problem} p @returns {Plan | Promise<Plan>} all that does not depend on the arrays */
@@ -761,7 +796,7 @@ export class Device {
     const key = buffers.map(numberOf).join(" ");
     const known = plan.groups.get(key);
     if (known) return known;
-    const made = this.#bind(plan.pipeline, [plan.uniform, ...buffers]);
+    const made = this.bind(plan.pipeline, [plan.uniform, ...buffers]);
     return made.then((group) => {
       if (plan.groups.size >= MAX_GROUPS) plan.groups.clear(); // they hold on to freed buffers
       plan.groups.set(key, group);
@@ -779,15 +814,21 @@ export class Device {
       a_batch_stride: p.m * p.k, b_batch_stride: p.k * p.n, c_batch_stride: p.m * p.n,
     };
     for (const [name, offset] of Object.entries(members)) words[offset / 4] = values[name] ?? 0;
+    return this.uniform(words);
+  }
+
+  /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform that holds them */
+  uniform(words) {
     return this.#guarded("allocating", () => {
-      const buffer = this.wgpu.createBuffer({ size, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST });
+      const usage = GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST;
+      const buffer = this.wgpu.createBuffer({ size: words.byteLength, usage });
       this.wgpu.queue.writeBuffer(buffer, 0, words);
       return buffer;
     });
   }
 
-  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers */
-  #bind(pipeline, buffers) {
+  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers by their bindings' numbers @returns {Promise<GPUBindGroup>} */
+  bind(pipeline, buffers) {
     const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
     return this.#guarded("binding", () =>
       this.wgpu.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }),
@@ -991,9 +1032,9 @@ export class Device {
     let source = null;
     try {
       source = seed ? await this.array(seed) : await this.empty([run.results, 4]);
-      const bindGroup = await this.#bind(pipeline, [source.buffer, result.buffer]);
+      const bindGroup = await this.bind(pipeline, [source.buffer, result.buffer]);
       const y = Math.ceil(run.workgroups / max_workgroups);
-      return (await this.time({ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }, COPY_WARM_UP)).best_us;
+      return (await this.time([{ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }], COPY_WARM_UP)).best_us;
     } finally {
       source?.free();
       result.free();
@@ -1003,13 +1044,13 @@ export class Device {
   // Records
 
   /**
-   * @param {Kernel} kernel @param {Problem} p @param {Partial<RunRecord>} values
+   * @param {{name: string, config: Config}} kernel @param {Task} p @param {Partial<RunRecord>} values
    * @returns {RunRecord}
    */
   record(kernel, p, values) {
     const { name, engine, backend, driver } = this.info;
     return {
-      op: "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, layout: "nn", engine,
+      op: p.op ?? "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, layout: "nn", engine,
       adapter: name, backend, driver, version: this.bundle.index.version, config: kernel.config, status: "ok",
       reason: null, median_us: null, best_us: null, gflops: null, clock: null, max_error: null, error_bound: null,
       peak_fraction: null, ...values,
@@ -1026,9 +1067,11 @@ function encode(encoder, launch, timestampWrites) {
 
 /** @param {GPUComputePassEncoder} pass @param {Launch} launch */
 function dispatch(pass, launch) {
-  pass.setPipeline(launch.pipeline);
-  pass.setBindGroup(0, launch.bindGroup);
-  pass.dispatchWorkgroups(...launch.grid);
+  for (const step of launch) {
+    pass.setPipeline(step.pipeline);
+    pass.setBindGroup(0, step.bindGroup);
+    pass.dispatchWorkgroups(...step.grid);
+  }
 }
 
 /**
@@ -1080,7 +1123,7 @@ function describe(adapter) {
   const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${info.description}`);
   const kind = software || info.type?.toLowerCase() === "cpu" ? "cpu" : "gpu";
   return {
-    name, kind, vendor: info.vendor ?? "", architecture: info.architecture ?? "", backend: info.backend ?? "",
+    name, kind: /** @type {"cpu" | "gpu"} */ (kind), vendor: info.vendor ?? "", architecture: info.architecture ?? "", backend: info.backend ?? "",
     driver: info.driver ?? "", engine: engineName(), subgroup: info.subgroupMinSize ?? 0,
   };
 }

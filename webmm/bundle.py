@@ -169,6 +169,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
         "entry_point": ENTRY_POINT,
         "max_workgroups": MAX_WORKGROUPS,
         "loop_limit": LOOP_LIMIT,
+        "ladders": [ladder.title for ladder in prepared.LADDERS],
         "flags": FLAGS,
         "params": _params(),
         "bindings": [dataclasses.asdict(b) for b in render(LADDER[0](), gemm(1, 1, 1), "tint").bindings],

@@ -29,7 +29,6 @@ from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.operations import operation_of
-from webmm.ops import op_of
 from webmm.ops.quantized import scheme_of
 from webmm.ops.reduce import DEFAULT_SIZES
 from webmm.problem import Operand, Problem
@@ -113,7 +112,6 @@ class Ladder:
     case: Callable[[Size, DType], Case]
     sizes: dict[str, tuple[Size, ...]]
     dtypes: tuple[DType, ...]
-    bandwidth: bool  # whether memory is what limits it, not arithmetic
 
     @functools.cache  # noqa: B019 (the ladders live as long as the module)
     def fingerprint(self, size: Size, dtype: DType) -> int:
@@ -158,11 +156,11 @@ def multiplied(size: Size, dtype: DType) -> Case:
 
 
 def _rows(title: str, operation: str, *dtypes: DType) -> Ladder:
-    return Ladder(title, "reduce", functools.partial(reduced, operation), ROWS, dtypes, bandwidth=True)
+    return Ladder(title, "reduce", functools.partial(reduced, operation), ROWS, dtypes)
 
 
 LADDERS = (
-    Ladder("Products of 8-bit integers", "quantized", multiplied, SIDES, (U8, I8), bandwidth=False),
+    Ladder("Products of 8-bit integers", "quantized", multiplied, SIDES, (U8, I8)),
     _rows("Sums of rows", "sum", F32, F16),
     _rows("Maxima of rows", "max", F32),
     _rows("Where rows have their maxima", "argmax", F32),
@@ -183,11 +181,7 @@ def index(add: Callable[[str], str]) -> dict[str, Any]:
     """Return what the page reads; `add` stores a shader's text and returns its name."""
     writer = _Writer(add)
     ladders = [
-        {
-            **{"title": ladder.title, "unit": op_of(ladder.op).unit, "bandwidth": ladder.bandwidth},
-            **{kind: writer.problems(ladder, kind) for kind in ladder.sizes},
-        }
-        for ladder in LADDERS
+        {"title": ladder.title, **{kind: writer.problems(ladder, kind) for kind in ladder.sizes}} for ladder in LADDERS
     ]
     return {"ladders": ladders, "bindings": writer.bindings}
 
@@ -208,8 +202,7 @@ class _Writer:
         m, n, k, _ = problem.sizes
         (written,) = (extent for extent in problem.buffers() if extent.written)
         return {
-            **{"op": ladder.op, "m": m, "n": n, "k": k, "dtype": dtype.name},
-            **{"flops": problem.flops, "bytes": problem.bytes},
+            **{"op": ladder.op, "m": m, "n": n, "k": k, "dtype": dtype.name, "flops": problem.flops},
             "inputs": [{**dataclasses.asdict(each), "dtype": each.dtype.name} for each in case.inputs],
             "result": {"name": written.name, "count": written.end, "itemsize": written.dtype.itemsize},
             "fingerprint": ladder.fingerprint(size, dtype),

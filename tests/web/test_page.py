@@ -397,8 +397,8 @@ def test_keyboard(page) -> None:
     page.keyboard.press("Home")
     assert page.is_visible("#ladder")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.id") == "ladder-size"
-    for _ in range(2):
+    assert page.evaluate("document.activeElement.id") == "ladder-op"
+    for _ in range(3):
         page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "ladder-run"
 

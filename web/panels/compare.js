@@ -2,6 +2,7 @@
 /** Two runs side by side: say, this browser and Python on the same machine. */
 
 import { figures, h, select, shape } from "../dom.js";
+import { speedOf, unitOf } from "../records.js";
 
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").RunRecord} RunRecord */
@@ -41,19 +42,19 @@ function sideBySide(a, b) {
     /** @type {Map<string, RunRecord>} */
     const map = new Map();
     for (const r of records) {
-      const key = `${r.kernel} ${shape(r)} ${r.dtype}`;
+      const key = `${r.op} ${r.kernel} ${shape(r)} ${r.dtype}`;
       if ((map.get(key)?.gflops ?? -1) < (r.gflops ?? 0)) map.set(key, r);
     }
     return map;
   };
   const [x, y] = [best(a.records), best(b.records)];
   const keys = [...new Set([...x.keys(), ...y.keys()])];
-  const figure = (/** @type {RunRecord | undefined} */ r) => (r ? (r.status === "ok" ? figures(r.gflops) : r.status) : "–");
+  const figure = (/** @type {RunRecord | undefined} */ r) => (r ? (r.status === "ok" ? figures(speedOf(r)) : r.status) : "–");
   const rows = keys.map((key) => {
     const [p, q] = [x.get(key), y.get(key)];
     const any = /** @type {RunRecord} */ (p ?? q);
     const ratio = p?.gflops && q?.gflops ? `${figures(q.gflops / p.gflops)} ×` : "";
-    return h("tr", {}, h("th", { scope: "row" }, any.kernel, h("span", { class: "config" }, `${shape(any)} ${any.dtype}`)), ...[figure(p), figure(q), ratio].map((v) => h("td", { class: "number" }, v)));
+    return h("tr", {}, h("th", { scope: "row" }, any.kernel, h("span", { class: "config" }, `${shape(any)} ${any.dtype}, ${unitOf(any)}`)), ...[figure(p), figure(q), ratio].map((v) => h("td", { class: "number" }, v)));
   });
   const who = (/** @type {RunRecord[]} */ records) => (records[0] ? `${records[0].adapter}, ${records[0].engine}` : "no records");
   return h(
@@ -62,7 +63,7 @@ function sideBySide(a, b) {
     h(
       "table",
       {},
-      h("caption", {}, "GFLOP/s of each kernel's best configuration"),
+      h("caption", {}, "Each kernel's best configuration"),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Kernel"), h("th", { scope: "col" }, who(a.records)), h("th", { scope: "col" }, who(b.records)), h("th", { scope: "col" }, "second ÷ first"))),
       h("tbody", {}, ...rows),
     ),

@@ -1,49 +1,90 @@
 // @ts-check
-/** Every stage on one size: bars as they come in, then the roofline and the table. */
+/** Every stage of an op on one size: bars as they come in, then the roofline and the table. */
 
-import { Bench, ladder } from "../bench.js";
+import { Bench, Operands, ladder } from "../bench.js";
 import { Bars, fastest, rooflineChart, table } from "../charts.js";
 import { download, field, figures, h, select, shape } from "../dom.js";
-import { toJson } from "../records.js";
+import { PreparedCase } from "../prepared.js";
+import { speedOf, toJson, unitOf } from "../records.js";
 import { DeviceLostError, inWords } from "../webmm.js";
 
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").RunRecord} RunRecord */
+/** @typedef {import("../webmm.js").Task} Task */
+/** @typedef {import("../prepared.js").Prepared} Prepared */
+/** @typedef {{kernels: {label: string}[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} Climb */
+/**
+ * What can be climbed: sizes and element types to choose from, and what a run of a choice is.
+ * @typedef {{
+ *   stages: {label: string, summary: string}[], sizes: [string, string][], usual: () => string, dtypes: [string, string][],
+ *   climb: (size: string, dtype: string) => Climb,
+ * }} Source
+ */
 
 const SIZES = [128, 256, 512, 1024, 2048, 4096, 8192];
 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { device } = app;
-  const stages = app.bundle.index.kernels;
-  const sizes = select({ id: "ladder-size", name: "size" }, SIZES.map((n) => [String(n), `${n} × ${n} × ${n}`]));
-  const dtypes = select({ id: "ladder-dtype", name: "dtype" }, available(app));
+  const titles = ["Products of floats", ...app.bundle.index.ladders];
+  const ops = select({ id: "ladder-op", name: "op", onchange: choose }, titles.map((title, i) => [String(i), title]));
+  const sizes = select({ id: "ladder-size", name: "size" }, []);
+  const dtypes = select({ id: "ladder-dtype", name: "dtype" }, []);
   const run = h("button", { type: "button", class: "primary", id: "ladder-run", onclick: start }, "Run the ladder");
   const stop = h("button", { type: "button", id: "ladder-stop", disabled: true, onclick: () => controller?.abort() }, "Stop");
   const save = h("button", { type: "button", id: "ladder-save", disabled: true, onclick: keep }, "Save records");
-  const progress = h("progress", { max: stages.length, value: 0, "aria-label": "Progress of the ladder" });
+  const progress = h("progress", { value: 0, "aria-label": "Progress of the ladder" });
   const message = h("p", { class: "message", id: "ladder-message" }, "Each stage changes one thing about the one before it. Every result is checked before it is timed.");
-  const bars = new Bars(stages.map((stage) => stage.name), (name) => app.bundle.stage(name).summary);
+  const bars = new Bars();
+  const axis = h("p", { class: "axis-title" });
   const details = h("div", { class: "details" });
   /** @type {AbortController | null} */
   let controller = null;
   /** @type {RunRecord[]} */
   let records = [];
+  let source = products(app);
 
-  sizes.value = device.info.kind === "cpu" ? "256" : "1024";
-  app.addEventListener("speed", () => (sizes.value = defaultSize(app.speed)));
+  offer();
+  app.addEventListener("speed", () => (sizes.value = source.usual()));
   root.append(
     h("div", { class: "lead" }, h("h2", {}, "The ladder"), message),
-    h("div", { class: "controls" }, field("Size", sizes), field("Element type", dtypes), run, stop, save),
+    h("div", { class: "controls" }, field("Compute", ops), field("Size", sizes), field("Element type", dtypes), run, stop, save),
     progress,
-    h("div", { class: "card" }, h("p", { class: "axis-title" }, "GFLOP/s of each stage, the longer the faster"), bars.element),
+    h("div", { class: "card" }, axis, bars.element),
     details,
   );
+
+  async function choose() {
+    ops.disabled = run.disabled = true;
+    try {
+      source = ops.value === "0" ? products(app) : await prepared(app, Number(ops.value) - 1);
+    } catch (error) {
+      message.textContent = inWords(error);
+      ops.value = "0";
+      source = products(app);
+    } finally {
+      ops.disabled = run.disabled = false;
+    }
+    offer();
+  }
+
+  /** Show what there is to choose from, and the stages. */
+  function offer() {
+    const option = (/** @type {[string, string]} */ [value, text]) => h("option", { value }, text);
+    sizes.replaceChildren(...source.sizes.map(option));
+    sizes.value = source.usual();
+    dtypes.replaceChildren(...source.dtypes.map(option));
+    axis.textContent = `${unitOf(source.climb(sizes.value, dtypes.value).problem)} of each stage, the longer the faster`;
+    records = [];
+    save.disabled = true;
+    details.replaceChildren();
+    bars.show(source.stages);
+  }
 
   async function start() {
     controller = new AbortController();
     records = [];
-    bars.clear();
+    bars.show(source.stages);
     details.replaceChildren();
     running(true);
     try {
@@ -58,11 +99,14 @@ export function setup(app, root) {
 
   /** @param {Bench} bench */
   async function climb(bench) {
-    const n = Number(sizes.value);
-    const problem = { m: n, n, k: n, dtype: /** @type {any} */ (dtypes.value) };
-    const kernels = stages.map((stage) => device.stage(stage.name));
+    const { kernels, problem, records: run } = source.climb(sizes.value, dtypes.value);
     progress.max = kernels.length;
-    for await (const record of ladder(bench, kernels, [problem], announce)) {
+    const announce = (/** @type {number} */ i) => {
+      bars.running(i);
+      message.textContent = `${kernels[i].label} at ${shape(problem)}, ${i + 1} of ${kernels.length} …`;
+    };
+    message.textContent = "Preparing the operands …";
+    for await (const record of run(bench, announce)) {
       records.push(record);
       progress.value = records.length;
       bars.update(records);
@@ -76,24 +120,20 @@ export function setup(app, root) {
     finish(Boolean(stopped));
   }
 
-  /** @param {{name: string}} kernel @param {{m: number, n: number, k: number}} problem @param {number} done @param {number} total */
-  function announce(kernel, problem, done, total) {
-    bars.running(kernel.name);
-    message.textContent = `${kernel.name} at ${shape(problem)}, ${done + 1} of ${total} …`;
-  }
-
   /** @param {import("../webmm.js").Roofline} roofline */
   function addRoofline(roofline) {
-    records = records.map((r) => ({ ...r, peak_fraction: r.gflops && r.gflops / roofline.gflops }));
+    const peak = (/** @type {RunRecord} */ r) => (unitOf(r) === "GB/s" ? roofline.gbytes : roofline.gflops);
+    records = records.map((r) => ({ ...r, peak_fraction: r.gflops && speedOf(r) / peak(r) }));
     bars.update(records);
-    details.prepend(h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), rooflineChart(records, roofline)));
+    if (records[0].op === "gemm") details.prepend(h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), rooflineChart(records, roofline)));
   }
 
   /** @param {boolean} stopped */
   function finish(stopped) {
     const best = fastest(records);
+    const label = best && source.stages[records.indexOf(best)].label;
     const words = best
-      ? `${stopped ? "Stopped. " : ""}Fastest: ${best.kernel} at ${figures(best.gflops)} GFLOP/s on ${shape(best)}.`
+      ? `${stopped ? "Stopped. " : ""}Fastest: ${label} at ${figures(speedOf(best))} ${unitOf(best)} on ${shape(best)}.`
       : stopped ? "Stopped before the first result." : "No stage could run at this size.";
     message.textContent = words;
     app.announce(words);
@@ -101,12 +141,13 @@ export function setup(app, root) {
     const left = records.filter((r) => r.status !== "ok").length;
     const caption = `${records.length - left} results${left ? `, ${left} left out` : ""}, fastest first`;
     details.append(h("div", { class: "card" }, table(records, caption)));
-    app.addRun(`ladder ${shape(records[0])} ${records[0].dtype}, this browser`, records);
+    const what = ops.value === "0" ? "ladder" : `ladder of ${titles[Number(ops.value)].toLowerCase()}`;
+    app.addRun(`${what} ${shape(records[0])} ${records[0].dtype}, this browser`, records);
   }
 
   /** @param {boolean} on */
   function running(on) {
-    run.disabled = sizes.disabled = dtypes.disabled = on;
+    run.disabled = ops.disabled = sizes.disabled = dtypes.disabled = on;
     stop.disabled = !on;
     save.disabled = on || records.length === 0;
     progress.classList.toggle("on", on);
@@ -116,6 +157,45 @@ export function setup(app, root) {
   function keep() {
     download("webmm-ladder.json", toJson(records), "application/json");
   }
+}
+
+/** @param {App} app @returns {Source} products of floats, of any size */
+function products(app) {
+  const { device, bundle } = app;
+  return {
+    stages: bundle.index.kernels.map(({ name, summary }) => ({ label: name, summary })),
+    sizes: SIZES.map((n) => [String(n), `${n} × ${n} × ${n}`]),
+    usual: () => (app.speed ? defaultSize(app.speed) : device.info.kind === "cpu" ? "256" : "1024"),
+    dtypes: available(app),
+    climb(size, dtype) {
+      const n = Number(size);
+      const problem = { m: n, n, k: n, dtype: /** @type {any} */ (dtype) };
+      const kernels = bundle.index.kernels.map(({ name }) => device.stage(name));
+      return { kernels, problem, records: (bench, onStart) => ladder(bench, kernels, problem, () => Operands.random(device, problem), onStart) };
+    },
+  };
+}
+
+/** @param {App} app @param {number} number @returns {Promise<Source>} what Python prepared for this kind of device */
+async function prepared(app, number) {
+  const { device } = app;
+  /** @type {Prepared} */
+  const all = await app.bundle.json("prepared.json");
+  const problems = all.ladders[number][device.info.kind];
+  const stored = available(app).map(([name]) => name);
+  const dtypes = [...new Set(problems.map((p) => p.dtype))].filter((dtype) => !(dtype in app.bundle.index.dtypes) || stored.includes(dtype));
+  const sizes = [...new Set(problems.map(shape))];
+  return {
+    stages: problems[0].stages,
+    sizes: sizes.map((size) => [size, size]),
+    usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
+    dtypes: dtypes.map((dtype) => [dtype, dtype]),
+    climb(size, dtype) {
+      const problem = /** @type {typeof problems[0]} */ (problems.find((p) => shape(p) === size && p.dtype === dtype));
+      const prepare = () => new PreparedCase(device, all, problem, problems).load();
+      return { kernels: problem.stages, problem, records: (bench, onStart) => ladder(bench, problem.stages, problem, prepare, onStart) };
+    },
+  };
 }
 
 /** @param {App} app @returns {[string, string][]} element types that the adapter can store */

@@ -1,0 +1,11 @@
+// Usage: node node_prepared.mjs PAGE WEBGPU_PACKAGE [MOST]. Prints the outcomes as JSON; MOST limits a problem's operations.
+import { checkPrepared } from "./prepared.js";
+
+const [page, dawn, most] = process.argv.slice(2);
+const { create, globals } = await import(dawn);
+Object.assign(globalThis, globals);
+const webmm = await import(`${page}/webmm.js`);
+const device = await webmm.Device.open({ gpu: create([]) });
+const outcomes = await checkPrepared(await import(`${page}/prepared.js`), device, Number(most ?? Infinity));
+console.log(JSON.stringify({ adapter: device.info.name, kind: device.info.kind, outcomes }));
+process.exit(0); // Dawn keeps node alive

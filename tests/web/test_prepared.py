@@ -1,0 +1,109 @@
+"""The page's ladders of other ops: every dispatch that Python prepared is right, and what is not is called wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.web.test_page import saved, wait_text
+from webmm import prepared, records
+from webmm.bundle import PREPARED
+from webmm.ops import OPS
+
+PREPARED_JS = Path(__file__).with_name("prepared.js")
+MOST = 3_000_000  # operations: all but the largest problem of each kind
+LEGITIMATE = re.compile(r"needs the feature shader-f16|needs subgroups of")
+PRODUCTS, SUMS, MAXIMA, PLACES = (str(number) for number in range(1, 5))  # the ladder's choices
+
+
+def judge(outcomes: list[dict]) -> None:
+    assert [o for o in outcomes if o["reason"] and not LEGITIMATE.search(o["reason"])] == []
+    assert [o for o in outcomes if not o["reason"] and o["wrong"] is not None] == []
+    for ladder in prepared.LADDERS:
+        right = {o["label"] for o in outcomes if o["title"] == ladder.title and not o["reason"]}
+        assert right >= {kernel.name for kernel in prepared.kernels(ladder, "cpu") if not kernel.subgroup}
+
+
+def test_every_prepared_stage_is_right_in_chromium(page) -> None:
+    function = PREPARED_JS.read_text().replace("export async", "async")
+    outcomes = page.evaluate(
+        f"async (most) => {{ {function}\n return checkPrepared(await import('./prepared.js'), webmm.device, most); }}",
+        MOST,
+    )
+    judge(outcomes)
+
+
+def test_every_prepared_stage_is_right_in_node_on_dawn(page_folder: Path, node_modules: Path, node) -> None:
+    dawn = node_modules / "webgpu" / "index.js"
+    done = node(str(PREPARED_JS.with_name("node_prepared.mjs")), str(page_folder), str(dawn), str(MOST))
+    assert done.returncode == 0, done.stderr[-2000:]
+    judge(json.loads(done.stdout)["outcomes"])
+
+
+def climb(page, op: str, size: str) -> dict[str, str]:
+    """Run the ladder of an op; return what became of each stage."""
+    page.select_option("#ladder-op", op)
+    page.wait_for_selector("#ladder-op:enabled")
+    page.select_option("#ladder-size", size)
+    page.click("#ladder-run")
+    wait_text(page, "#ladder-message", "Fastest:")
+    page.wait_for_selector("#ladder-save:enabled")
+    rows = page.locator(".bars li").all()
+    return {row.get_attribute("data-kernel"): row.get_attribute("data-status") for row in rows}
+
+
+def test_ladder_of_reductions(page) -> None:
+    statuses = climb(page, SUMS, "61×1001")
+    ladder = prepared.LADDERS[int(SUMS) - 1]
+    assert list(statuses) == [kernel.name for kernel in prepared.kernels(ladder, "cpu")]
+    assert sorted(set(statuses.values()) - {"unsupported"}) == ["best", "ok"]
+    assert re.search(r"Fastest: \w+ at [\d.]+ GB/s on 61×1001", page.inner_text("#ladder-message"))
+    assert "GB/s" in page.inner_text("#ladder .axis-title")
+    assert "GB/s" in page.inner_text("#ladder thead")
+    assert page.locator("#ladder .roofline").count() == 0
+    document = records.from_json(saved(page, "#ladder-save").decode())
+    for record in document:
+        assert (record.op, record.m, record.n, record.dtype) == ("reduce", 61, 1001, "float32")
+        assert record.max_error == 0
+        assert record.peak_fraction > 0
+    fastest = max(document, key=lambda record: record.gflops or 0)
+    said = float(page.inner_text(".bars [data-status=best] .value"))
+    assert said == pytest.approx(OPS["reduce"].rate(fastest), rel=0.01)
+    page.select_option("#ladder-op", "0")
+    assert "GFLOP/s" in page.inner_text("#ladder .axis-title")
+    assert page.locator(".bars [data-kernel=naive]").count() == 1
+
+
+def test_units_are_pythons(page) -> None:
+    units = page.evaluate("async () => (await import('./records.js')).UNITS")
+    assert units == {name: op.unit for name, op in OPS.items()}
+
+
+NO_PACKED_DOT = "Object.defineProperty(GPU.prototype, 'wgslLanguageFeatures', { get: () => new Set() });"
+
+
+def test_a_browser_without_packed_dot_products_emulates_them(open_page) -> None:
+    page = open_page(script=NO_PACKED_DOT)
+    statuses = climb(page, PRODUCTS, "61³")
+    assert statuses["packed"] == "unsupported"
+    assert statuses["packed emulated"] in ("ok", "best")
+    note = page.inner_text(".bars [data-kernel=packed] .note")
+    assert f"needs the feature {prepared.PACKED_DOT}" in note
+
+
+def test_a_wrong_shader_is_called_wrong(open_page, page_folder: Path) -> None:
+    index = json.loads((page_folder / PREPARED).read_text())
+    stages = {stage["name"]: stage for stage in index["ladders"][int(MAXIMA) - 1]["cpu"][0]["stages"]}
+    name = stages["per_row"]["steps"][0]["shader"]
+    right = (page_folder / "bundle" / "shaders" / f"{name}.wgsl").read_text()
+    wrong = right.replace("k < params.length", "k < params.length - 500u")
+    assert wrong != right
+    page = open_page(service_workers="block")
+    page.route(f"**/{name}.wgsl", lambda route: route.fulfill(body=wrong, content_type="text/plain"))
+    statuses = climb(page, MAXIMA, "61×1001")
+    assert statuses["per_row"] == "incorrect"
+    assert set(statuses.values()) >= {"best", "ok"}
+    assert "is not what Python computes" in page.inner_text(".bars [data-kernel=per_row] .note")
