@@ -10,5 +10,5 @@ const outcomes = await checkCases(webmm, device);
 const a = webmm.Matrix.random(40, 24);
 const [x, y] = [await device.array(a), await device.array(webmm.Matrix.random(24, 8, 2))];
 const resident = await (await device.matmul(x, y)).read();
-console.log(JSON.stringify({ adapter: device.info.name, engine: device.info.engine, outcomes, resident: resident.shape }));
-process.exit(0); // Dawn keeps node alive
+// Dawn keeps node alive; leaving at once would cut the text off.
+process.stdout.write(JSON.stringify({ adapter: device.info.name, engine: device.info.engine, outcomes, resident: resident.shape }), () => process.exit(0));

@@ -7,5 +7,5 @@ Object.assign(globalThis, globals);
 const webmm = await import(`${page}/webmm.js`);
 const device = await webmm.Device.open({ gpu: create([]) });
 const outcomes = await checkPrepared(await import(`${page}/prepared.js`), device, Number(most ?? Infinity));
-console.log(JSON.stringify({ adapter: device.info.name, kind: device.info.kind, outcomes }));
-process.exit(0); // Dawn keeps node alive
+// Dawn keeps node alive; leaving at once would cut the text off.
+process.stdout.write(JSON.stringify({ adapter: device.info.name, kind: device.info.kind, outcomes }), () => process.exit(0));

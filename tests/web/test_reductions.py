@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tests.web.dispatches import case, in_chromium, in_node, result
 from webmm.dtypes import F32
 from webmm.epilogues import gelu
 from webmm.kernels.base import Kernel
@@ -19,11 +19,8 @@ from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.operations import OPERATIONS
-from webmm.problem import Problem
 from webmm.reduction import Elementwise, Normalisation, Reduction, Span
-from webmm.render import params_bytes, render
 
-DISPATCH_JS = Path(__file__).with_name("dispatch.js")
 ROWS, LENGTH = 3, 300
 STAGES: list[Kernel[Any]] = [
     Serial(),
@@ -37,22 +34,6 @@ STAGES: list[Kernel[Any]] = [
     Columns(8, 4, 2),
     ColumnsTwoPass(8, 2, 1, 2),
 ]
-
-
-def case(kernel: Kernel[Any], problem: Problem, x: np.ndarray) -> dict:
-    written = problem.buffers()[1]
-    size = -(-written.nbytes // 16) * 16
-    steps = [
-        {
-            "wgsl": (shader := render(step, problem, "tint")).wgsl,
-            "bindings": [binding.name for binding in shader.bindings],
-            "params": params_bytes(step, problem).hex(),
-            "counts": step.dispatch(problem),
-        }
-        for step in (*kernel.before, kernel)
-    ]
-    scratch = {left.name: "00" * left.nbytes for left in kernel.scratch(problem)}
-    return {"steps": steps, "buffers": {"x": x.tobytes().hex(), "y": "ff" * size, **scratch}, "result": "y"}
 
 
 def cases() -> list[tuple[str, dict, np.ndarray]]:
@@ -69,7 +50,7 @@ def cases() -> list[tuple[str, dict, np.ndarray]]:
                 stored = np.ascontiguousarray(x.T) if columns else x
                 with np.errstate(all="ignore"):
                     expected = operation.reference(x.astype(float))
-                found.append((f"{kernel} {problem}", case(kernel, problem, stored), expected))
+                found.append((f"{kernel} {problem}", case(kernel, problem, x=stored), expected))
     wide = np.nan_to_num(x, nan=1, posinf=2).astype(np.float32)
     e = np.exp(wide - wide.max(1, keepdims=True).astype(float))
     deviation = wide - wide.mean(1, keepdims=True, dtype=float)
@@ -82,32 +63,25 @@ def cases() -> list[tuple[str, dict, np.ndarray]]:
         for way in ("tree", "subgroup"):
             operation = "logsumexp" if name == "softmax" else "sum"
             problem = Normalisation(operation, ROWS, LENGTH, 1, F32, F32, Span(LENGTH, 1, 1), function=name)
-            found.append((f"{name} {way}", case(Rows(32, 2, way), problem, wide), expected))
+            found.append((f"{name} {way}", case(Rows(32, 2, way), problem, x=wide), expected))
     problem = Elementwise("gelu", wide.size, F32)
-    found.append(("gelu", case(Map(64), problem, wide), gelu(wide.astype(float))))
+    found.append(("gelu", case(Map(64), problem, x=wide), gelu(wide.astype(float))))
     return found
 
 
 def judge(given: list[tuple[str, dict, np.ndarray]], outcome: dict) -> None:
     assert outcome["subgroups"]
-    for (label, _, expected), result in zip(given, outcome["results"], strict=True):
-        assert "error" not in result, f"{label}: {result['error']}"
+    for (label, _, expected), computed in zip(given, outcome["results"], strict=True):
         dtype = np.int32 if np.issubdtype(expected.dtype, np.integer) else np.float32
-        got = np.frombuffer(bytes.fromhex(result["hex"]), dtype)[: expected.size].reshape(expected.shape)
+        got = result(computed, dtype, expected.shape, label)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4, err_msg=label)
 
 
 def test_reductions_are_right_in_node_on_dawn(node_modules: Path, node, tmp_path: Path) -> None:
     given = cases()
-    (tmp_path / "cases.json").write_text(json.dumps([each for _, each, _ in given]))
-    dawn = node_modules / "webgpu" / "index.js"
-    done = node(str(DISPATCH_JS.with_name("node_dispatch.mjs")), str(tmp_path / "cases.json"), str(dawn))
-    assert done.returncode == 0, done.stderr[-2000:]
-    judge(given, json.loads(done.stdout))
+    judge(given, in_node(node, node_modules, tmp_path, [each for _, each, _ in given]))
 
 
 def test_reductions_are_right_in_chromium(page) -> None:
     given = cases()
-    function = DISPATCH_JS.read_text().replace("export async", "async")
-    script = f"async (cases) => {{ {function}\n return dispatch(navigator.gpu, cases); }}"
-    judge(given, page.evaluate(script, [each for _, each, _ in given]))
+    judge(given, in_chromium(page, [each for _, each, _ in given]))

@@ -1,0 +1,108 @@
+"""Products of 8-bit integers, and with quantised weights, in Tint's dialect: right in Chromium, and in node on Dawn."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.web.dispatches import case, in_chromium, in_node, result
+from webmm.dtypes import F32, I8, I32, U8, DType
+from webmm.kernels.quantized.packed import Packed
+from webmm.kernels.quantized.unpacked import Unpacked
+from webmm.kernels.weights.tiles import Tiles
+from webmm.kernels.weights.vector import Vector
+from webmm.problem import Operand, WeightOnly
+from webmm.quantization import Scheme, limits, reference
+from webmm.quantized import describe
+from webmm.verify import bound, worst_error
+from webmm.weights import quantize_blocks
+
+TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # which SwiftShader compiles in a second
+PRODUCTS = (Unpacked(4, 4), Packed(**TILES))
+EMULATED = Packed(**TILES, dot="emulated")
+WEIGHTED = (Vector(lanes=8, tm=2), Tiles(**TILES))
+RAGGED, WORDS = (17, 35, 37), (20, 36, 64)  # bytes one by one, and by fours and sixteens
+
+
+def products() -> list[tuple[str, dict[str, Any], np.ndarray]]:
+    """Return (label, case, expected): signs, layouts and alignments; results of each type; all that differs by row."""
+    rng = np.random.default_rng(0)
+    asked: list[tuple[DType, DType, DType, tuple[int, int, int], bool, bool, bool]] = [
+        *((U8, U8, U8, shape, t, t, False) for shape, t in itertools.product((RAGGED, WORDS), (False, True))),
+        *((a, b, I32, RAGGED, False, False, False) for a, b in ((I8, I8), (U8, I8), (I8, U8))),
+        *((U8, I8, out, RAGGED, False, True, True) for out in (I8, U8, I32, F32)),
+    ]
+    found = []
+    tried = [
+        *itertools.product(PRODUCTS, asked),
+        *((EMULATED, each) for each in asked if each[2] == I32 and not each[-1]),
+    ]
+    for kernel, (a_type, b_type, out, (m, n, k), ta, tb, each) in tried:
+        a, b = (
+            rng.integers(*limits(t), shape, np.int16, endpoint=True).astype(t.numpy)
+            for t, shape in ((a_type, (m, k)), (b_type, (k, n)))
+        )
+        scheme = by_row_and_column(rng, m, n, a_type, b_type, out) if each else plain(k, out)
+        left, right = (Operand(x.shape[0] if t else x.shape[1], transposed=t) for x, t in ((a, ta), (b, tb)))
+        problem, terms = describe(m, n, k, (a_type, left), (b_type, right), scheme, out)
+        names = (extent.name for extent in problem.buffers() if not extent.written)
+        stored = (x.T.copy() if t else x for x, t in ((a, ta), (b, tb)))
+        inputs = dict(zip(names, (*stored, *terms), strict=True))
+        label = f"{kernel} {a_type.name} {b_type.name} to {out.name} {problem} {ta} {tb}"
+        found.append((label, case(kernel, problem, **inputs), reference(a, b, scheme, out)))
+    return found
+
+
+def plain(k: int, out: DType) -> Scheme:
+    scale_c = 60.0 * k**0.5 if out in (I8, U8) else None
+    one, zero = np.ones((), np.float32), np.array(3, np.int32)
+    return Scheme(one, zero, one, zero, scale_c, 5 if scale_c else 0, None)
+
+
+def by_row_and_column(rng: np.random.Generator, m: int, n: int, a: DType, b: DType, out: DType) -> Scheme:
+    scales = (rng.uniform(0.5, 1.5, count).astype(np.float32) for count in (m, n))
+    zeros = (rng.integers(*limits(t), count, np.int32) for t, count in ((a, m), (b, n)))
+    (scale_a, scale_b), (zero_a, zero_b) = scales, zeros
+    bias = rng.integers(-1000, 1000, n, np.int32)
+    return replace(plain(37, out), scale_a=scale_a, zero_a=zero_a, scale_b=scale_b, zero_b=zero_b, bias=bias)
+
+
+def layers() -> list[tuple[str, dict[str, Any], Any]]:
+    """Return (label, case, operands) of products with weights of each width and size of block."""
+    rng = np.random.default_rng(1)
+    found = []
+    for kernel, bits, block, (m, n, k) in itertools.product(WEIGHTED, (8, 4), (32, 128), ((3, 33, 65), (8, 64, 128))):
+        a, w = (rng.random(shape, np.float32) - np.float32(0.5) for shape in ((m, k), (k, n)))
+        weights = quantize_blocks(w, bits, block)
+        problem = WeightOnly(m, n, k, F32, F32, Operand(k), bits, block)
+        inputs = dict(zip(("a", "b", "scales", "zeros"), (a, *weights.parts), strict=True))
+        operands = (problem, a, weights.dequantize())
+        found.append((f"{kernel} {bits} bits by {block} {problem}", case(kernel, problem, **inputs), operands))
+    return found
+
+
+def judge(run: Any) -> None:
+    exact, rounded = products(), layers()
+    outcome = run([each for _, each, _ in (*exact, *rounded)])
+    results = iter(outcome["results"])
+    for label, _, expected in exact:
+        got = result(next(results), expected.dtype, expected.shape, label)
+        if expected.dtype == np.float32:
+            np.testing.assert_allclose(got, expected, rtol=2.0**-23, err_msg=label)
+        else:
+            np.testing.assert_array_equal(got, expected, err_msg=label)
+    for label, _, (problem, a, w) in rounded:
+        got = result(next(results), np.float32, (problem.m, problem.n), label)
+        assert worst_error(got, a, w) <= bound(problem), label
+
+
+def test_quantised_products_are_right_in_node_on_dawn(node_modules: Path, node, tmp_path: Path) -> None:
+    judge(lambda cases: in_node(node, node_modules, tmp_path, cases))
+
+
+def test_quantised_products_are_right_in_chromium(page) -> None:
+    judge(lambda cases: in_chromium(page, cases))
