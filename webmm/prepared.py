@@ -1,4 +1,4 @@
-"""Ladders of other ops than products of floats, ready for a page that knows neither their tiles nor their arithmetic.
+"""Ladders beside that of products of floats, ready for a page that knows neither their tiles nor their arithmetic.
 
 `bundle/prepared.json` lists problems: how their inputs are made, which dispatches each stage takes, with the words of
 the uniform and the workgroup counts, and the fingerprint of the result. Inputs are integers out of a hash that
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,19 +23,25 @@ from webmm.dtypes import F16, F32, I8, U8, DType
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel, Scratch
+from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.quantized.packed import Packed
-from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
-from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
+from webmm.kernels.reduce.two_pass import TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.kernels.weights.tiles import Tiles
+from webmm.kernels.weights.vector import Vector
 from webmm.operations import operation_of
 from webmm.ops.quantized import scheme_of
 from webmm.ops.reduce import DEFAULT_SIZES
-from webmm.problem import Operand, Problem
+from webmm.problem import Operand, Problem, WeightOnly, gemm
 from webmm.quantization import limits, reference
 from webmm.reduction import reduction
 from webmm.render import params_bytes, render
+from webmm.weights import BLOCKS, BlockWeights
 
 Integers = NDArray[np.int32]
 Words = NDArray[np.uint32]
@@ -47,9 +54,14 @@ LIGHT: dict[str, Kernel[Any]] = {
     kernel.name: kernel
     for kernel in (
         *(PerRow(8), Vectorized(8, 2), Tree(32, 1), Subgroup(32, 2), Alone(4, 2), TwoPass(32, 1, 2)),
-        *(Columns(8, 4, 2), ColumnsTwoPass(8, 2, 1, 2)),
+        *(Vector(lanes=8, tm=2), Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)),
         quantized.CPU,
     )
+}
+_TILES: dict[str, Any] = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4}
+THIN_KERNELS: dict[str, tuple[Kernel[Any], ...]] = {
+    "gpu": (Naive(), Pipelined(), SplitK(slices=2, splits=16), Gemv()),
+    "cpu": (Naive(), Pipelined(**_TILES, unroll=1), SplitK(**_TILES, unroll=1, slices=1, splits=4), Gemv(8, 4)),
 }
 
 # The first size is small: on it a page finds out which stages would take too long on a large one.
@@ -59,6 +71,14 @@ ROWS: dict[str, tuple[Size, ...]] = {
     "cpu": ((61, 1001), (64, 4096), (512, 8192)),
 }
 SIDES: dict[str, tuple[Size, ...]] = {"gpu": ((128,), (512,), (1024,), (2048,)), "cpu": ((61,), (128,), (256,))}
+THIN: dict[str, tuple[Size, ...]] = {
+    "gpu": ((1, 1024, 1024), (1, 4096, 4096), (4096, 1, 4096), (8, 4096, 4096), (64, 64, 65536)),
+    "cpu": ((1, 61, 259), (1, 512, 1024), (512, 1, 1024), (32, 32, 4096)),
+}
+LAYERS: dict[str, tuple[Size, ...]] = {
+    "gpu": ((1, 1024, 1024), (1, 4096, 4096), (8, 4096, 4096), (64, 4096, 4096)),
+    "cpu": ((3, 33, 65), (1, 512, 512), (8, 256, 512)),
+}
 
 # Sums of integers between these over the longest rows are exact: below 2^24 for float32, 2^11 for float16.
 SUMMED = {F32: (-128, 127), F16: (-1, 1)}
@@ -79,9 +99,7 @@ class Input:
     @property
     def integers(self) -> Integers:
         """The integers."""
-        drawn = mix(np.arange(self.count, dtype=np.uint32) + np.uint32(self.seed * SEED_STEP % 2**32))
-        above = drawn % np.uint32(self.high - self.low + 1)
-        return np.asarray(above.astype(np.int32) + np.int32(self.low))
+        return _draw(self.count, self.seed, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -105,10 +123,10 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """The stages of an op on problems of one kind; `sizes` are by the kind of adapter."""
+    """The stages of an op on problems of one kind; `kernels` and `sizes` are by the kind of adapter."""
 
     title: str
-    op: str
+    kernels: dict[str, tuple[Kernel[Any], ...]]
     case: Callable[[Size, DType], Case]
     sizes: dict[str, tuple[Size, ...]]
     dtypes: tuple[DType, ...]
@@ -124,6 +142,12 @@ def mix(x: Words) -> Words:
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
     return np.asarray(x ^ (x >> np.uint32(16)), np.uint32)
+
+
+@functools.lru_cache(maxsize=2)
+def _draw(count: int, seed: int, low: int, high: int) -> Integers:
+    drawn = mix(np.arange(count, dtype=np.uint32) + np.uint32(seed * SEED_STEP % 2**32))
+    return np.asarray((drawn % np.uint32(high - low + 1)).astype(np.int32) + np.int32(low))
 
 
 def fingerprint(result: NDArray[Any]) -> int:
@@ -155,26 +179,62 @@ def multiplied(size: Size, dtype: DType) -> Case:
     return Case(problem, inputs, compute)
 
 
-def _rows(title: str, operation: str, *dtypes: DType) -> Ladder:
-    return Ladder(title, "reduce", functools.partial(reduced, operation), ROWS, dtypes)
+def thin(size: Size, dtype: DType) -> Case:
+    """Return a product of floats."""
+    m, n, k = size
+    inputs = tuple(
+        Input(name, dtype, count, seed, -8, 7) for seed, (name, count) in enumerate((("a", m * k), ("b", k * n)))
+    )
+    return Case(gemm(m, n, k, dtype=dtype), inputs, lambda a, b: _product(a.reshape(m, k), b.reshape(k, n)))
 
 
-LADDERS = (
-    Ladder("Products of 8-bit integers", "quantized", multiplied, SIDES, (U8, I8)),
-    _rows("Sums of rows", "sum", F32, F16),
-    _rows("Maxima of rows", "max", F32),
-    _rows("Where rows have their maxima", "argmax", F32),
-)
+def weighted(size: Size, dtype: DType) -> Case:
+    """Return a product with weights of 4 bits, each block with its zero point, all scales one."""
+    m, n, k = size
+    block = BLOCKS[0]
+    problem = WeightOnly(m, n, k, dtype, dtype, Operand(k), 4, block)
+    extents = {extent.name: extent for extent in problem.buffers()}
+    inputs = (
+        Input("a", dtype, m * k, 1, -8, 7),
+        Input("b", U8, extents["b"].end * 4, 2, 0, 255),
+        Input("scales", F32, extents["scales"].end, 3, 1, 1),
+        Input("zeros", U8, extents["zeros"].end, 4, 0, 15),
+    )
+
+    def compute(a: Integers, b: Integers, scales: Integers, zeros: Integers) -> NDArray[Any]:
+        words = b.astype(np.uint8).view("<u4").reshape(n, -1)
+        parts = scales.astype(np.float32).reshape(n, -1), zeros.astype(np.uint8).reshape(n, -1)
+        return _product(a.reshape(m, k), BlockWeights((k, n), 4, block, words, *parts).dequantize())
+
+    return Case(problem, inputs, compute)
 
 
-def kernels(ladder: Ladder, kind: str) -> Iterator[Kernel[Any]]:
-    """Yield the stages as an adapter of that kind runs them, and what stands in where it lacks a builtin function."""
-    for cls in STAGES[ladder.op].values():
-        kernel = LIGHT.get(cls.name, cls()) if kind == "cpu" else cls()
+def _product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(a.astype(np.float64) @ b.astype(np.float64))
+
+
+def _stages(op: str, *absent: str) -> dict[str, tuple[Kernel[Any], ...]]:
+    """Return an op's stages by the kind of adapter, after what stands in for those that need a builtin function."""
+
+    def emulated(kernel: Kernel[Any]) -> Iterator[Kernel[Any]]:
         if isinstance(kernel, Packed):
             yield dataclasses.replace(kernel, dot="emulated")
-        if not isinstance(kernel, Columns | ColumnsTwoPass):  # rows have no columns
-            yield kernel
+        yield kernel
+
+    classes = [cls for name, cls in STAGES[op].items() if name not in absent]
+    chosen = {"gpu": [cls() for cls in classes], "cpu": [LIGHT.get(cls.name) or cls() for cls in classes]}
+    return {kind: tuple(itertools.chain(*map(emulated, kernels))) for kind, kernels in chosen.items()}
+
+
+_ROWS = _stages("reduce", "columns", "columns_two_pass")  # rows have no columns
+LADDERS = (
+    Ladder("Thin products of floats", THIN_KERNELS, thin, THIN, (F32,)),
+    Ladder("Products of 8-bit integers", _stages("quantized"), multiplied, SIDES, (U8, I8)),
+    Ladder("Products with 4-bit weights", _stages("weights"), weighted, LAYERS, (F32,)),
+    Ladder("Sums of rows", _ROWS, functools.partial(reduced, "sum"), ROWS, (F32, F16)),
+    Ladder("Maxima of rows", _ROWS, functools.partial(reduced, "max"), ROWS, (F32,)),
+    Ladder("Where rows have their maxima", _ROWS, functools.partial(reduced, "argmax"), ROWS, (F32,)),
+)
 
 
 def index(add: Callable[[str], str]) -> dict[str, Any]:
@@ -202,11 +262,11 @@ class _Writer:
         m, n, k, _ = problem.sizes
         (written,) = (extent for extent in problem.buffers() if extent.written)
         return {
-            **{"op": ladder.op, "m": m, "n": n, "k": k, "dtype": dtype.name, "flops": problem.flops},
+            **{"op": problem.op, "m": m, "n": n, "k": k, "dtype": dtype.name, "flops": problem.flops},
             "inputs": [{**dataclasses.asdict(each), "dtype": each.dtype.name} for each in case.inputs],
             "result": {"name": written.name, "count": written.end, "itemsize": written.dtype.itemsize},
             "fingerprint": ladder.fingerprint(size, dtype),
-            "stages": [self._stage(kernel, problem) for kernel in kernels(ladder, kind)],
+            "stages": [self._stage(kernel, problem) for kernel in ladder.kernels[kind]],
         }
 
     def _stage(self, kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 
 /**
  * @param {typeof import("../../web/prepared.js")} module @param {import("../../web/webmm.js").Device} device
- * @param {number} most operations of a problem
+ * @param {number} most operations of a problem @param {"cpu" | "gpu"} [kind] of adapter for which it was prepared
  */
-export async function checkPrepared({ PreparedCase }, device, most) {
+export async function checkPrepared({ PreparedCase }, device, most, kind = device.info.kind) {
   const all = await device.bundle.json("prepared.json");
   const outcomes = [];
   for (const ladder of all.ladders) {
-    const problems = ladder[device.info.kind];
+    const problems = ladder[kind];
     for (const problem of problems.filter(({ flops }) => flops <= most)) {
       const { m, n, k, dtype } = problem;
       const on = await new PreparedCase(device, all, problem, problems).load();

@@ -16,7 +16,7 @@ from webmm.ops import OPS
 PREPARED_JS = Path(__file__).with_name("prepared.js")
 MOST = 3_000_000  # operations: all but the largest problem of each kind
 LEGITIMATE = re.compile(r"needs the feature shader-f16|needs subgroups of")
-PRODUCTS, SUMS, MAXIMA, PLACES = (str(number) for number in range(1, 5))  # the ladder's choices
+THIN, PRODUCTS, WEIGHTS, SUMS, MAXIMA, PLACES = (str(number) for number in range(1, 7))  # the ladder's choices
 
 
 def judge(outcomes: list[dict]) -> None:
@@ -24,7 +24,7 @@ def judge(outcomes: list[dict]) -> None:
     assert [o for o in outcomes if not o["reason"] and o["wrong"] is not None] == []
     for ladder in prepared.LADDERS:
         right = {o["label"] for o in outcomes if o["title"] == ladder.title and not o["reason"]}
-        assert right >= {kernel.name for kernel in prepared.kernels(ladder, "cpu") if not kernel.subgroup}
+        assert right >= {kernel.name for kernel in ladder.kernels["cpu"] if not kernel.subgroup}
 
 
 def test_every_prepared_stage_is_right_in_chromium(page) -> None:
@@ -58,7 +58,7 @@ def climb(page, op: str, size: str) -> dict[str, str]:
 def test_ladder_of_reductions(page) -> None:
     statuses = climb(page, SUMS, "61×1001")
     ladder = prepared.LADDERS[int(SUMS) - 1]
-    assert list(statuses) == [kernel.name for kernel in prepared.kernels(ladder, "cpu")]
+    assert list(statuses) == [kernel.name for kernel in ladder.kernels["cpu"]]
     assert sorted(set(statuses.values()) - {"unsupported"}) == ["best", "ok"]
     assert re.search(r"Fastest: \w+ at [\d.]+ GB/s on 61×1001", page.inner_text("#ladder-message"))
     assert "GB/s" in page.inner_text("#ladder .axis-title")
