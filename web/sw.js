@@ -3,8 +3,9 @@
 const CACHE = "webmm";
 const SHELL = [
   "./", "style.css", "icon.svg", "manifest.webmanifest", "main.js", "dom.js", "charts.js", "webmm.js", "errors.js",
-  "matrix.js", "check.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js", "panels/explain.js",
-  "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json",
+  "matrix.js", "check.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
+  "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json",
+  "bundle/prepared.json",
 ];
 
 self.addEventListener("install", (event) => {
