@@ -126,7 +126,8 @@ class Array:
     def __getitem__(self, key: Any) -> Array:
         """Return a view by integers, slices, None and `...`, as NumPy has them; raises IndexError as NumPy does."""
         keys = key if isinstance(key, tuple) else (key,)
-        if not all(isinstance(k, (int, np.integer, slice)) or k is None or k is Ellipsis for k in keys):
+        plain = [k for k in keys if k is not None and k is not Ellipsis]
+        if any(isinstance(k, bool) or not isinstance(k, (int, np.integer, slice)) for k in plain):
             raise ProblemError(
                 "a device array is indexed by integers, slices, None and ...; use x.numpy()[...] for more"
             )
@@ -138,24 +139,24 @@ class Array:
         """Return a view of a contiguous array in another shape; raises ProblemError where it is not contiguous."""
         if not self.contiguous:
             raise ProblemError("only a contiguous array can be reshaped without a copy")
-        try:
-            return self._view(lambda shadow: shadow.reshape(shape))
-        except ValueError as error:
-            raise ProblemError(str(error)) from error
+        return self._view(lambda shadow: shadow.reshape(shape))
 
     def broadcast_to(self, shape: tuple[int, ...]) -> Array:
         """Return a view repeated along new or unit dimensions; raises ProblemError where `shape` does not fit."""
-        try:
-            return self._view(lambda shadow: np.broadcast_to(shadow, shape))
-        except ValueError as error:
-            raise ProblemError(str(error)) from error
+        return self._view(lambda shadow: np.broadcast_to(shadow, shape))
 
     def _view(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Array:
-        """Let NumPy do the arithmetic of views, on an array of the same strides that nobody reads."""
+        """Let NumPy do the arithmetic of views, on an array of the same strides that nobody reads.
+
+        Raises ProblemError where NumPy finds that it does not fit.
+        """
         itemsize = self.dtype.itemsize
         base = np.empty(1, self.dtype.numpy)
         shadow = as_strided(base, self.shape, [s * itemsize for s in self.strides], writeable=False)
-        changed = change(shadow)
+        try:
+            changed = change(shadow)
+        except ValueError as error:
+            raise ProblemError(str(error)) from error
         moved = (changed.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // itemsize
         strides = tuple(s // itemsize for s in changed.strides)
         return Array(self.storage, changed.shape, self.dtype, strides, self.offset + moved)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
+import operator
 import re
 import threading
 import time
@@ -131,7 +133,7 @@ class Device:
         self._staging = Staging(device, self._lock)
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
-        self._launches: OrderedDict[Any, Launch] = OrderedDict()
+        self._launches: OrderedDict[Any, tuple[Launch, list[set[Any]]]] = OrderedDict()  # and the sets of their keys
         self._scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
         self.choices: dict[tuple[Problem, str], Any] = {}  # for a problem, by tune=; clear it where better is known
         self.learned: set[Any] = set()  # buckets of shapes that were tuned, with or without success
@@ -155,10 +157,11 @@ class Device:
         host = host_array(data)
         target = dtype_of(host.dtype if dtype is None else dtype)
         array = self.empty(host.shape, target)
-        self._upload(host, array)
+        self.upload(host, array)
         return array
 
-    def _upload(self, host: NDArray[Any], target: Array) -> None:
+    def upload(self, host: NDArray[Any], target: Array) -> None:
+        """Copy `host` to the start of `target`'s buffer, as its dtype; up to three bytes behind it become zero."""
         if target.size:
             with self._driver_errors("uploading"), self.span("upload", "upload", bytes=target.nbytes):
                 self._staging.upload(host, target.dtype.numpy, target.storage)
@@ -166,17 +169,21 @@ class Device:
     def assign(self, target: Array, data: Array | ArrayLike) -> None:
         """Overwrite the contiguous array `target` with `data` of the same size, converted to its dtype.
 
-        Raises ProblemError where the sizes differ or `target` is not contiguous.
+        Raises ProblemError where the sizes differ, an array lives on another device, or `target` is not contiguous or
+        ends within a word of four bytes, which copies overwrite whole.
         """
-        if not target.contiguous or target.offset:
+        if target.device is not self or (isinstance(data, Array) and data.device is not self):
+            raise ProblemError("the arrays live on different devices; copy one: device.array(x.numpy())")
+        split = target.nbytes % 4 and target.size < target.capacity
+        if not target.contiguous or target.offset or split:
             raise ProblemError("only a whole, contiguous array can be assigned to")
         count = data.size if isinstance(data, Array) else np.size(data)
         if count != target.size:
             raise ProblemError(f"{count:,} elements cannot fill an array of shape {target.shape}")
-        if isinstance(data, Array) and data.contiguous and data.dtype == target.dtype and _in_words(data):
+        if isinstance(data, Array) and data.dtype == target.dtype and _can_copy(data, target):
             self._copy(data, target)
             return
-        self._upload(data.numpy() if isinstance(data, Array) else np.asarray(data), target)
+        self.upload(data.numpy() if isinstance(data, Array) else np.asarray(data), target)
 
     def _copy(self, source: Array, target: Array) -> None:
         nbytes = -(-source.nbytes // 4) * 4
@@ -189,11 +196,14 @@ class Device:
     def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new array of zeros of `shape`; raises as `array()` does."""
         dtype = dtype_of(dtype)
-        if any(length < 0 for length in shape):
+        try:
+            lengths = tuple(map(operator.index, shape))
+        except TypeError as error:
+            raise ProblemError(f"a shape is a tuple of whole numbers, not {shape!r}") from error
+        if any(length < 0 for length in lengths):
             raise ProblemError(f"shape {shape} has a negative length")
-        size = int(np.prod(shape, dtype=np.int64))
-        nbytes = size * dtype.itemsize
-        return Array(Storage(self, self._buffer(nbytes), nbytes), tuple(shape), dtype)
+        nbytes = math.prod(lengths) * dtype.itemsize
+        return Array(Storage(self, self._buffer(nbytes), nbytes), lengths, dtype)
 
     def wrap(self, buffer: Any, shape: tuple[int, ...], dtype: DType | str = "float32", offset: int = 0) -> Array:
         """Return an array over a `wgpu.GPUBuffer` of this device, row-major from element `offset` on, without a copy.
@@ -318,18 +328,24 @@ class Device:
             found = self._launches.get(key)
             if found is not None:
                 self._launches.move_to_end(key)
-                return found
+                return found[0]
             self._check_arrays(problem, arrays)
             if reason := kernel.check(problem, self.capabilities):
                 raise UnsupportedError(f"{kernel.name}: {reason}")
             with self.span(kernel.name, "prepare"):
                 launch = self._prepare(kernel, problem, storages)
-            self._launches[key] = launch
+            self._launches[key] = launch, [storage.launches for storage in storages]
             for storage in storages:
                 storage.launches.add(key)
             if len(self._launches) > MAX_LAUNCHES:
-                self._launches.popitem(last=False)
+                self._forget(next(iter(self._launches)))
             return launch
+
+    def _forget(self, key: Any) -> None:
+        """Drop a prepared launch, and its key wherever a buffer has it: buffers may outlive many launches."""
+        _, users = self._launches.pop(key, (None, []))
+        for keys in users:
+            keys.discard(key)
 
     def _prepare(self, kernel: Kernel[Any], problem: Problem, storages: tuple[Storage, ...]) -> Launch:
         extents, firsts = problem.buffers(), []
@@ -492,9 +508,8 @@ class Device:
         The lock keeps it from happening while work that needs the buffer is submitted: that would end the process.
         """
         with self._lock:
-            for key in launches:
-                self._launches.pop(key, None)
-            launches.clear()
+            while launches:
+                self._forget(launches.pop())
             if buffer is not None:
                 buffer.destroy()
 
@@ -537,9 +552,10 @@ def _entry(kind: str) -> dict[str, Any]:
     return {"buffer": {"type": kind}}
 
 
-def _in_words(array: Array) -> bool:
-    """Tell whether the array starts and ends at multiples of four bytes, as copies between buffers must."""
-    return array.offset * array.dtype.itemsize % 4 == 0 and array.nbytes % 4 == 0
+def _can_copy(array: Array, target: Array) -> bool:
+    """Tell whether one copy between buffers does: they are two, and the array starts and ends at whole words."""
+    whole = array.offset * array.dtype.itemsize % 4 == 0 and array.nbytes % 4 == 0
+    return whole and array.contiguous and array.storage is not target.storage
 
 
 class _LastWords(logging.Filter):

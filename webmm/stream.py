@@ -141,7 +141,7 @@ class _Slots:
         swapped = abs(host.strides[-2]) < abs(host.strides[-1])  # a transposed array is uploaded as it lies
         lying = host.swapaxes(-1, -2) if swapped else host
         array = self.take(name, turn, lying.shape, dtype)
-        self.device.assign(array, lying)
+        self.device.upload(lying, array)
         array = array.mT if swapped else array
         self._held[name, turn] = (key, array)
         return array
@@ -191,7 +191,7 @@ def stream(
                 into = slots.take("c", turn, host.shape, out)
                 added = None if bias is None else device.array(bias[tile.columns if bias.ndim == 1 else tile.rows])
                 if residual is not None:
-                    device.assign(into, part(residual, tile, tile.rows, tile.columns))
+                    device.upload(part(residual, tile, tile.rows, tile.columns), into)
                 total = slots.take("sum", 0, host.shape, F32) if beside else into
             x = slots.load("a", part(a, tile, tile.rows, tile.inner), dtype)
             y = slots.load("b", part(b, tile, tile.inner, tile.columns), dtype)

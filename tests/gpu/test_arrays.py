@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from webmm import Array, Device
-from webmm.errors import FreedArrayError, ProblemError, WebmmError
+from webmm.errors import FreedArrayError, ProblemError, UnsupportedError, WebmmError
 from webmm.kernels.gemm.naive import Naive
 from webmm.problem import gemm
 from webmm.staging import CHUNK, DIRECT_WRITE, LEAST, Staging
@@ -220,3 +220,44 @@ def test_a_closed_device_fails_with_words(device):
     with pytest.raises(WebmmError):
         array.numpy()
     array.free()
+
+
+def test_no_view_by_truth_values(device):
+    # NumPy would make a copy of it: such a view would lie anywhere in memory.
+    with device.array(np.ones((3, 4), np.float32)) as array:
+        for key in (True, (slice(None), False), np.True_):
+            with pytest.raises(ProblemError, match="indexed by integers"):
+                array[key]
+
+
+def test_views_of_a_freed_array_say_that_it_was_freed(device):
+    array = device.array(np.ones((3, 4), np.float32))
+    array.free()
+    for view in (lambda: array.T, lambda: array[1:], lambda: array.reshape(-1), lambda: array.broadcast_to((2, 3, 4))):
+        with pytest.raises(FreedArrayError):
+            view()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_assigning_leaves_neighbours_alone(device, dtype):
+    with device.array(np.arange(8), dtype) as array, device.array(np.full(8, 9), dtype) as nines:
+        for data in (nines[:3], np.full(3, 9)):
+            if dtype == "float32":
+                device.assign(array[:3], data)
+            else:  # the third ends within a word of four bytes
+                with pytest.raises(ProblemError, match="whole"):
+                    device.assign(array[:3], data)
+        assert array.numpy()[3:].tolist() == [3, 4, 5, 6, 7]
+        device.assign(array[:4], array[4:])  # within a buffer
+        assert array.numpy().tolist() == [4, 5, 6, 7] * 2
+
+
+@pytest.mark.parametrize("shape", [5, (2.5,), "ab", (2, None), (-1,)])
+def test_shapes_are_whole_numbers(device, shape):
+    with pytest.raises(ProblemError, match="shape"):
+        device.empty(shape)
+
+
+def test_no_size_is_too_large_to_be_refused(device):
+    with pytest.raises(UnsupportedError, match="max-buffer-size"):
+        device.empty((2**40, 2**40))

@@ -9,6 +9,7 @@ from products import check_exactly, exact, whole_numbers
 
 from webmm import Device
 from webmm.adapters import WANTED_FEATURES
+from webmm.device import MAX_LAUNCHES
 from webmm.errors import ConfigError, ShaderError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.naive import Naive
@@ -76,8 +77,6 @@ def test_nothing_is_prepared_twice():
 
 
 def test_launches_that_are_kept_are_bounded(device):
-    from webmm.device import MAX_LAUNCHES
-
     with device.empty((4096,)) as a, device.empty((4096,)) as b, device.empty((4096,)) as c:
         for k in range(1, MAX_LAUNCHES + 50):
             device.run(Naive(), gemm(1, 1, k), a, b, c)
@@ -85,6 +84,19 @@ def test_launches_that_are_kept_are_bounded(device):
         assert len(device._uniforms) <= MAX_LAUNCHES
     # The first are gone, and made anew.
     check_exactly(device, Naive(), gemm(1, 1, 1))
+
+
+def test_a_buffer_forgets_the_launches_that_are_gone(device):
+    # Weights outlive the results that they are multiplied into.
+    with device.empty((4096,)) as a, device.empty((4096,)) as b:
+        for _ in range(3):
+            with device.empty((4096,)) as c:
+                device.run(Naive(), gemm(1, 1, 1), a, b, c)
+        assert not a.storage.launches
+        with device.empty((4096,)) as c:
+            for k in range(1, MAX_LAUNCHES + 50):
+                device.run(Naive(), gemm(1, 1, k), a, b, c)
+            assert len(a.storage.launches) <= MAX_LAUNCHES
 
 
 def test_threads_share_a_device(device):
