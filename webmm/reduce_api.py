@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -122,7 +123,7 @@ def _normalise(
     device: Device | None,
 ) -> Any:
     with _operands(function, x, device) as (temporary, source):
-        (axis,) = _axes(source, int(axis))
+        (axis,) = _axes(source, (axis,))
         y = source.device.empty(source.shape, source.dtype)
         if not source.size:
             return _returned(y, x)
@@ -165,6 +166,10 @@ def _returned(result: Array, x: Operandish) -> Any:
 def _axes(x: Array, axis: Axes) -> tuple[int, ...]:
     """Return the axes from 0 on, in order; raises ProblemError for one that there is not, or that is named twice."""
     given = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    try:
+        given = tuple(map(operator.index, given))
+    except TypeError as error:
+        raise ProblemError(f"an axis is a whole number, not {axis!r}") from error
     if not all(-x.ndim <= a < x.ndim for a in given):
         raise ProblemError(f"axis {axis} is out of range: x has {x.ndim} axes, of shape {x.shape}")
     axes = tuple(sorted(a % x.ndim for a in given))
