@@ -59,17 +59,20 @@ def matmul(
     """
     given = [a, b, *(x for x in (bias, residual) if x is not None)]
     resident = [x for x in given if isinstance(x, Array)]
-    if resident and out is not None:
+    if out is not None and (resident or not isinstance(out, np.ndarray)):
         raise ProblemError("out= is a NumPy array for a product of NumPy arrays; write into an Array with gemm()")
+    if out is not None and not out.flags.writeable:
+        raise ProblemError("out is read-only; take an array that can be written to")
     device = device or (resident[0].device if resident else default_device())
     if out is not None and out_dtype is None:
         out_dtype = out.dtype
     mode = tune_mode(tune or device.settings.tune)
-    settings = _Settings(bias, activation_name(activation), residual, alpha, out_dtype, mode)
+    settings = _Settings(bias, activation_name(activation), residual, _number("alpha", alpha), out_dtype, mode)
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings)
-        return _on_host(device, host_array(a), host_array(b), settings, out, progress)[()]
+        result = _on_host(device, host_array(a), host_array(b), settings, out, progress)
+        return result[()] if out is None else out  # a number where no axis is left
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,8 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
     """Set ``c ← alpha·a @ b + beta·c`` in place and return `c`; `c` may be a transposed or sliced view.
 
     Shapes as in `matmul()`, with batches broadcast to that of `c`. Where beta is 0, what `c` holds is not read. Raises
-    ProblemError where the arrays do not fit together or `c` shares its buffer with an operand; else as `matmul()`.
+    ProblemError where the arrays do not fit together, `c` shares its buffer with an operand, or repeats its own
+    elements as a broadcast view does; else as `matmul()`.
     """
     if not all(isinstance(x, Array) for x in (a, b, c)):
         raise ProblemError("gemm() works in place, on arrays that live on a device: device.array(x)")
@@ -189,8 +193,11 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
     shape = _result_shape(a, b)
     if broadcast_shape(shape, c.shape) != c.shape:
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
+    if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
+        raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
+    factors = _number("alpha", alpha), _number("beta", beta)
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
-        _multiply(temporary, a, b, c, _Epilogue(alpha, beta, None, "", ""), c.device.settings.tune)
+        _multiply(temporary, a, b, c, _Epilogue(*factors, None, "", ""), c.device.settings.tune)
     return c
 
 
@@ -248,6 +255,11 @@ class Temporaries:
         """Return `x`, or a contiguous copy where no kernel can read it as it lies."""
         return x if matrix_operand(x) else self._own(self.device.array(x.numpy()))
 
+    def no_terms(self, a: Array, b: Array) -> tuple[Array, Array]:
+        """Return operands whose product is that of `a` and `b`, which have no inner elements: one of zeros each."""
+        zero = self._own(self.device.empty((1,), a.dtype))
+        return zero.broadcast_to((*a.shape[:-1], 1)), zero.broadcast_to((*b.shape[:-2], 1, b.shape[-1]))
+
     def bias(self, bias: Operandish | None, c: Array) -> Array | None:
         """Return the bias on the device; raises ProblemError where it is neither (n,) nor (m, 1)."""
         if bias is None:
@@ -275,6 +287,13 @@ def _check_bias(shape: tuple[int, ...], rows: int, columns: int) -> None:
         raise ProblemError(f"bias has shape {shape}; it must be ({columns},), or ({rows}, 1) for one per row")
 
 
+def _number(name: str, x: Any) -> float:
+    try:
+        return float(x)
+    except (TypeError, ValueError) as error:
+        raise ProblemError(f"{name} is a number, not {x!r}") from error
+
+
 def _at_least_2d(x: Array, new_axis: int) -> Array:
     return x if x.ndim > 1 else x[(None, slice(None)) if new_axis == 0 else (slice(None), None)]
 
@@ -283,7 +302,7 @@ def _result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int
     """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
     if 0 in (a.ndim, b.ndim):
         raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
-    if a.dtype != b.dtype:
+    if dtype_of(a.dtype) != dtype_of(b.dtype):
         raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
@@ -313,8 +332,7 @@ def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _E
     if not c.size:
         return
     if not a.shape[-1]:
-        _without_inner(c, epilogue)
-        return
+        a, b = temporary.no_terms(a, b)
     batch = c.shape[:-2]
     a, b = (temporary.readable(x) for x in (a, b))
     a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
@@ -345,14 +363,6 @@ def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _E
             added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
             choose.run(part.problem, device, a, b, into, *more, tune=tune)
-
-
-def _without_inner(c: Array, epilogue: _Epilogue) -> None:
-    """Set c to what is left of the product where the inner size is 0: A·B is all zeros."""
-    value = _empty_sum(None if epilogue.bias is None else epilogue.bias.numpy(), epilogue.activation)
-    if epilogue.beta:
-        value = value + epilogue.beta * c.numpy()
-    c.device.assign(c, np.broadcast_to(value, c.shape))
 
 
 def _empty_sum(bias: NDArray[Any] | None, activation: str) -> NDArray[Any]:

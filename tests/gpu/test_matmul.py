@@ -171,6 +171,14 @@ def test_beta_zero_does_not_read_c(device):
     np.testing.assert_array_equal(C.numpy(), a @ b)
 
 
+@pytest.mark.parametrize("m", [1, 3])
+def test_more_inner_elements_than_a_loop_may_take(device, m):
+    # lavapipe leaves loops after 65,535 iterations: in most kernels that is 16 steps each.
+    a, b = integers(m, 2**20 + 1), integers(2**20 + 1, 2)
+    for x in (a, np.asfortranarray(a)):
+        exactly(webmm.matmul(x, b, device=device), a, b)
+
+
 def test_the_second_call_compiles_nothing(device):
     a, b = integers(40, 24), integers(24, 56)
     webmm.matmul(a, b, device=device)
@@ -245,6 +253,9 @@ ERRORS = {
     "bias dtype": (lambda a: webmm.matmul(a, a, bias=np.ones(4, np.float16)), "bias is float16"),
     "residual": (lambda a: webmm.matmul(a, a, residual=np.ones((4, 3), np.float32)), "residual has shape (4, 3)"),
     "out_dtype": (lambda a: webmm.matmul(a, a, out_dtype="int8"), "not supported"),
+    "out on a device": (lambda a: webmm.matmul(a, a, out=webmm.from_dlpack(a)), "write into an Array with gemm()"),
+    "out read-only": (lambda a: webmm.matmul(a, a, out=np.broadcast_to(a[0], (4, 4))), "out is read-only"),
+    "alpha": (lambda a: webmm.matmul(a, a, alpha="2x"), "alpha is a number"),
     "gemm on the host": (lambda a: webmm.gemm(a, a, a), "device.array"),
 }
 
@@ -260,3 +271,37 @@ def test_gemm_refuses_to_overwrite_an_operand(device):
     A = device.array(np.ones((4, 4), np.float32))
     with pytest.raises(ProblemError, match="shares its buffer"):
         webmm.gemm(A, device.array(np.ones((4, 4), np.float32)), A)
+
+
+def test_gemm_refuses_a_result_that_repeats_its_elements(device):
+    a, b, C = device.array(integers(2, 4, 3)), device.array(integers(3, 4)), device.array(integers(4, 4))
+    for c in (C.broadcast_to((2, 4, 4)), C[:1].broadcast_to((4, 4))):
+        with pytest.raises(ProblemError, match="repeats its elements"):
+            webmm.gemm(a if c.ndim == 3 else a[0], b, c)
+
+
+@pytest.mark.parametrize("beta", [0.0, 2.0])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_gemm_over_no_inner_elements(device, dtype, beta):
+    host = integers(3, 6, 7, dtype=dtype)
+    for view in (np.s_[...], np.s_[:, 1:4, 3:6], np.s_[1]):
+        with device.array(host) as target, device.empty((6, 0), dtype) as a, device.empty((0, 7), dtype) as b:
+            c = target[view]
+            webmm.gemm(a[: c.shape[-2]], b[:, : c.shape[-1]], c, beta=beta)
+            expected = host.copy()
+            expected[view] *= np.dtype(dtype).type(beta)
+            np.testing.assert_array_equal(target.numpy(), expected)
+
+
+def test_out_is_what_comes_back_in_either_byte_order(device):
+    a, b = integers(5, 3), integers(3, 4)
+    for order in "<>":
+        out = np.zeros((5, 4), np.float32).astype(f"{order}f4")
+        assert webmm.matmul(a.astype(">f4"), b.astype("<f4"), out=out, device=device) is out
+        exactly(out, a, b)
+
+
+def test_a_residual_lives_on_the_same_device(device):
+    a = device.array(integers(4, 4))
+    with webmm.Device() as other, pytest.raises(ProblemError, match="different devices"):
+        webmm.matmul(a, a, residual=other.array(integers(4, 4)))
