@@ -196,14 +196,9 @@ class Device:
     def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new array of zeros of `shape`; raises as `array()` does."""
         dtype = dtype_of(dtype)
-        try:
-            lengths = tuple(map(operator.index, shape))
-        except TypeError as error:
-            raise ProblemError(f"a shape is a tuple of whole numbers, not {shape!r}") from error
-        if any(length < 0 for length in lengths):
-            raise ProblemError(f"shape {shape} has a negative length")
-        nbytes = math.prod(lengths) * dtype.itemsize
-        return Array(Storage(self, self._buffer(nbytes), nbytes), lengths, dtype)
+        shape = _checked_shape(shape)
+        nbytes = math.prod(shape) * dtype.itemsize
+        return Array(Storage(self, self._buffer(nbytes), nbytes), shape, dtype)
 
     def wrap(self, buffer: Any, shape: tuple[int, ...], dtype: DType | str = "float32", offset: int = 0) -> Array:
         """Return an array over a `wgpu.GPUBuffer` of this device, row-major from element `offset` on, without a copy.
@@ -217,13 +212,14 @@ class Device:
             raise ProblemError("wrap() takes a wgpu.GPUBuffer of this very device; share one with Device.from_wgpu()")
         if not buffer.usage & wgpu.BufferUsage.STORAGE:
             raise ProblemError("the buffer was created without the usage STORAGE, which kernels need")
-        end = (offset + int(np.prod(shape, dtype=np.int64))) * dtype.itemsize
-        if offset < 0 or min(shape, default=0) < 0 or end > buffer.size:
+        shape = _checked_shape(shape)
+        end = (offset + math.prod(shape)) * dtype.itemsize
+        if offset < 0 or end > buffer.size:
             raise ProblemError(
                 f"{dtype.name} of shape {shape} from element {offset:,} on reach to byte {end:,}; "
                 f"the buffer has {buffer.size:,}"
             )
-        return Array(Storage(self, buffer, buffer.size, owned=False), tuple(shape), dtype, offset=offset)
+        return Array(Storage(self, buffer, buffer.size, owned=False), shape, dtype, offset=offset)
 
     def download(self, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the contents of `array` in host memory, in `out` where given; of a view only its span is moved.
@@ -535,6 +531,17 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<webmm.Device {self.info}>"
+
+
+def _checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return `shape` as a tuple of int; raises ProblemError where it is none."""
+    try:
+        lengths = tuple(map(operator.index, shape))
+    except TypeError as error:
+        raise ProblemError(f"a shape is a tuple of whole numbers, not {shape!r}") from error
+    if any(length < 0 for length in lengths):
+        raise ProblemError(f"shape {shape} has a negative length")
+    return lengths
 
 
 def _resource(x: Any) -> Any:

@@ -125,7 +125,10 @@ def test_buffers_that_cannot_be_wrapped(device, theirs):
         device.wrap(b"bytes", (4, 4))
     with pytest.raises(ProblemError, match="without the usage COPY_SRC"):
         device.wrap(small, (4, 4)).numpy()
-    for shape, dtype, offset in (((-1, 4), "float32", 0), ((4, 4), "float32", -1), ((4, 4), "float64", 0)):
+    for shape, dtype, offset in (
+        *(((-1, 4), "float32", 0), ((4, 4), "float32", -1), ((4, 4), "float64", 0)),
+        *((4, "float32", 0), ((2.5,), "float32", 0), ((2**40, 2**40), "float32", 0)),
+    ):
         with pytest.raises(ProblemError):
             device.wrap(small, shape, dtype, offset)
 
