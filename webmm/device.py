@@ -511,9 +511,10 @@ class Device:
 
     def close(self) -> None:
         """Give the device back; its arrays and pipelines are gone."""
+        # Said first: threads that are about to move data then hear of it, and not of how that failed.
+        self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
         self._staging.close()
         with self._lock:
-            self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
             self._launches.clear()
             self._scratch.clear()
             self._uniforms.clear()

@@ -5,18 +5,20 @@ import threading
 
 import numpy as np
 import pytest
-from products import check_exactly, exact, whole_numbers
+from products import check_exactly, exact, small, whole_numbers
 
 from webmm import Device
 from webmm.adapters import WANTED_FEATURES
 from webmm.device import MAX_LAUNCHES
-from webmm.errors import ConfigError, ShaderError
+from webmm.errors import ConfigError, DeviceLostError, ShaderError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problem import gemm
 from webmm.render import Binding
+from webmm.staging import LEAST
 
 
 def test_in_ci_the_adapter_has_all_that_the_tests_are_about(device):
@@ -141,3 +143,41 @@ def test_a_shader_that_the_engine_refuses_is_cited_with_line_numbers(device):
     with pytest.raises(ShaderError, match=r"(?s)broken was refused by the engine.*\n   3 \|     nonsense;"):
         device.compile(wgsl, "broken", (Binding(0, "x", "storage", "array<f32>"),))
     check_exactly(device, Naive(), gemm(3, 3, 3))  # the device lives on
+
+
+def test_queued_launches_share_partial_sums(device):
+    # Equal sizes, so that all have one buffer for what split_k keeps between its dispatches, from several threads.
+    kernel, problem, failures = small(SplitK, slices=1, splits=2), gemm(33, 36, 70), []
+    a, b = whole_numbers(problem)
+    expected = exact(problem, a, b)[0]
+
+    def work(factor):
+        try:
+            with device.array(a * factor) as x, device.array(b) as y:
+                results = [device.empty((problem.m, problem.n)) for _ in range(20)]
+                for z in results:
+                    device.run(kernel, problem, x, y, z)
+                failures.extend(z for z in results if not np.array_equal(z.numpy(), factor * expected))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(factor,)) for factor in (1, 2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_moving_data_while_the_device_is_closed(monkeypatch):
+    device = Device()
+    array, close = device.array(np.zeros(4 * LEAST, np.float32)), device._staging.close
+
+    def move():
+        close()
+        for use in (array.numpy, lambda: device.assign(array, np.ones(array.shape, np.float32))):
+            with pytest.raises(DeviceLostError, match="was closed"):
+                use()
+
+    monkeypatch.setattr(device._staging, "close", move)
+    device.close()
