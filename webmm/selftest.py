@@ -112,7 +112,7 @@ def driver(device: Device) -> str:
 
 def _text(kernel: GemmKernel, problem: Gemm) -> str:
     """Return a fingerprint of the shaders that `kernel` runs for `problem`."""
-    texts = [render(step, problem).wgsl for step in (*kernel.before, kernel)]
+    texts = [render(step, problem).wgsl for step in kernel.dispatches]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
@@ -176,7 +176,7 @@ def prove(kernel: GemmKernel, problem: Gemm, device: Device) -> str:
     p, rng = problem, np.random.default_rng(0)
     a, b, c, bias = (
         rng.integers(1, 4, shape).astype(np.float64) / 4
-        for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), (p.n,) if p.bias == "column" else (p.m, 1))
+        for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n)))
     )
     scale = a @ b
     expected = p.alpha * scale + (bias if p.bias else 0)

@@ -19,6 +19,7 @@ from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 from webmm.problem import Operand, gemm, transposes
@@ -131,6 +132,7 @@ EPILOGUES = {
     "scaled": {"alpha": 3.0, "beta": -2.0},
     "row bias": {"bias": "row", "bias_offset": 5},
     "column bias": {"bias": "column", "alpha": 7.0},
+    "the sum of what came before": {"bias": "matrix", "activation": "relu"},
     "float16": {"dtype": F16, "out_dtype": F32},
     "to float16": {"out_dtype": F16, "k": 70_001},
     **{name: {"activation": name} for name in ACTIVATIONS},
@@ -157,6 +159,13 @@ def test_right_shaders_pass(device, change):
             assert f"at ({row}, {column})" in selftest.prove(Workgroup2D(), small, device)
         finally:
             del device.download
+
+
+def test_the_dispatch_that_finishes_a_product_is_proven_too():
+    # Its partial sums are the same whatever is added to them.
+    plain = gemm(64, 64, 64)
+    biased = dataclasses.replace(plain, bias="column")
+    assert selftest._text(SplitK(splits=2), plain) != selftest._text(SplitK(splits=2), biased)
 
 
 def test_every_shader_has_a_small_problem_that_stands_in():
