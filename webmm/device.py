@@ -13,7 +13,7 @@ from collections import OrderedDict
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import wgpu
@@ -53,7 +53,7 @@ MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by 
 STORAGE_USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 NOTHING = nullcontext()
 
-T = TypeVar("T")
+Prepared = tuple["Launch", list[set[Any]]]  # a launch, and the sets of keys of the buffers that it binds
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Device:
         self._staging = Staging(device, self._lock)
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
-        self._launches: OrderedDict[Any, tuple[Launch, list[set[Any]]]] = OrderedDict()  # and the sets of their keys
+        self._launches: OrderedDict[Any, Prepared] = OrderedDict()
         self._scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
         self.choices: dict[tuple[Problem, str], Any] = {}  # for a problem, by tune=; clear it where better is known
         self.learned: set[Any] = set()  # buckets of shapes that were tuned, with or without success
@@ -334,14 +334,8 @@ class Device:
             for storage in storages:
                 storage.launches.add(key)
             if len(self._launches) > MAX_LAUNCHES:
-                self._forget(next(iter(self._launches)))
+                _forget(*self._launches.popitem(last=False))
             return launch
-
-    def _forget(self, key: Any) -> None:
-        """Drop a prepared launch, and its key wherever a buffer has it: buffers may outlive many launches."""
-        _, users = self._launches.pop(key, (None, []))
-        for keys in users:
-            keys.discard(key)
 
     def _prepare(self, kernel: Kernel[Any], problem: Problem, storages: tuple[Storage, ...]) -> Launch:
         extents, firsts = problem.buffers(), []
@@ -504,8 +498,10 @@ class Device:
         The lock keeps it from happening while work that needs the buffer is submitted: that would end the process.
         """
         with self._lock:
-            while launches:
-                self._forget(launches.pop())
+            for key in tuple(launches):  # the garbage collector may come here again meanwhile
+                if key in self._launches:
+                    _forget(key, self._launches.pop(key))
+            launches.clear()
             if buffer is not None:
                 buffer.destroy()
 
@@ -532,6 +528,12 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<webmm.Device {self.info}>"
+
+
+def _forget(key: Any, prepared: Prepared) -> None:
+    """Take the key of a launch that is gone from the buffers that it bound, which may outlive many."""
+    for keys in prepared[1]:
+        keys.discard(key)
 
 
 def _checked_shape(shape: Any) -> tuple[int, ...]:
