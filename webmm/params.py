@@ -27,6 +27,11 @@ Vec4F = Annotated[tuple[float, float, float, float], "vec4<f32>"]
 _FORMAT = {"u32": "I", "i32": "i", "f32": "f"}
 
 
+def member(doc: str) -> Any:
+    """Declare a field of a uniform, with the comment that it carries into WGSL."""
+    return dataclasses.field(metadata={"doc": doc})
+
+
 @dataclass(frozen=True)
 class Member:
     """A member of the WGSL struct: its byte offset, type and number of components."""

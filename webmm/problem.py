@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypedDict
 
 from webmm.dtypes import F32, I8, I32, MATRIX_DTYPES, U8, U32, DType, dtype_of
@@ -91,6 +91,40 @@ class Problem(ABC):
         return frozenset().union(*(extent.dtype.features for extent in self.buffers()))
 
 
+class Product(Problem):
+    """A problem whose result is a batch of (m, n) matrices, each element a sum over k."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The sizes (m, n, k, batch)."""
+        return self.m, self.n, self.k, self.batch
+
+    @property
+    def flops(self) -> int:
+        """Operations: a multiplication and an addition for each inner element."""
+        return 2 * self.m * self.n * self.k * self.batch
+
+    def _check_sizes(self) -> None:
+        for name in ("m", "n", "k", "batch"):
+            if getattr(self, name) < 1:
+                raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+def _check_floats(*dtypes: DType) -> None:
+    for dtype in dtypes:
+        if dtype not in MATRIX_DTYPES:
+            names = ", ".join(x.name for x in MATRIX_DTYPES)
+            raise ProblemError(f"dtype {dtype.name} is not supported by products of floats; cast to one of {names}")
+
+
 @dataclass(frozen=True)
 class Operand:
     """How a batch of matrices lies in its buffer; every length is in elements.
@@ -120,7 +154,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Gemm(Problem):
+class Gemm(Product):
     """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
 
     `bias` is "" for none, "column" for a vector of n elements, one per column of C, "row" for one of m, or "matrix" for
@@ -146,21 +180,13 @@ class Gemm(Problem):
     op: ClassVar[str] = "gemm"
 
     def __post_init__(self) -> None:
-        for dtype in (self.dtype, self.out_dtype):
-            if dtype not in MATRIX_DTYPES:
-                names = ", ".join(x.name for x in MATRIX_DTYPES)
-                raise ProblemError(f"dtype {dtype.name} is not supported by products of floats; cast to one of {names}")
-        _check_sizes(self, "m", "n", "k", "batch")
+        _check_floats(self.dtype, self.out_dtype)
+        self._check_sizes()
         if self.bias not in BIASES:
             raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
         if self.bias == "matrix" and self.batch != 1:
             raise ProblemError(f"a matrix as the bias serves one product, not a batch of {self.batch}")
         activation_name(self.activation)
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """The sizes (m, n, k, batch)."""
-        return self.m, self.n, self.k, self.batch
 
     @property
     def layout(self) -> str:
@@ -197,18 +223,10 @@ class Gemm(Problem):
         return replace(self, a=a, b=b, c=c, bias_offset=self.bias_offset - (firsts[3] if self.bias else 0))
 
     @property
-    def flops(self) -> int:
-        """Floating-point operations: a multiplication and an addition each."""
-        return 2 * self.m * self.n * self.k * self.batch
-
-    @property
     def bytes(self) -> int:
         """Bytes that must move at least: each operand read once, the result written once."""
         inputs = (self.m * self.k + self.k * self.n) * self.dtype.itemsize
         return (inputs + self.m * self.n * self.out_dtype.itemsize) * self.batch
-
-    def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
 
 
 def gemm(
@@ -256,7 +274,7 @@ def transposes(layout: str) -> Transposes:
 
 
 @dataclass(frozen=True)
-class Quantized(Problem):
+class Quantized(Product):
     """C ← the product of 8-bit integers, (m, k) and (k, n), with zero points; `webmm.quantization` says what it means.
 
     `out_dtype` is int8 or uint8 (requantised), int32 (the sums), or float32 (dequantised). C is dense and row-major.
@@ -281,9 +299,9 @@ class Quantized(Problem):
     scaled_rows: bool = False
     scaled_columns: bool = False
     bias: bool = False
+    batch: int = field(default=1, init=False)
 
     op: ClassVar[str] = "quantized"
-    batch: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
@@ -291,17 +309,12 @@ class Quantized(Problem):
                 raise ProblemError(f"{name} is {dtype.name}; quantised operands are uint8 or int8: webmm.quantize(x)")
         if self.out_dtype not in (*BYTES, I32, F32):
             raise ProblemError(f"out_dtype {self.out_dtype.name} is none of int8, uint8, int32 and float32")
-        _check_sizes(self, "m", "n", "k")
+        self._check_sizes()
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
         """The type of A."""
         return self.a_dtype
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """The sizes (m, n, k, 1)."""
-        return self.m, self.n, self.k, 1
 
     @property
     def by_row(self) -> bool:
@@ -329,21 +342,13 @@ class Quantized(Problem):
         return replace(self, a=a, b=b)
 
     @property
-    def flops(self) -> int:
-        """Integer operations: a multiplication and an addition each."""
-        return 2 * self.m * self.n * self.k
-
-    @property
     def bytes(self) -> int:
         """Bytes that must move at least: each operand read once, the result written once."""
         return self.m * self.k + self.k * self.n + self.m * self.n * self.out_dtype.itemsize
 
-    def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
-
 
 @dataclass(frozen=True)
-class WeightOnly(Problem):
+class WeightOnly(Product):
     """C (m, n) ← A (m, k) · W (k, n), A and C of floats, W of `bits`-bit integers, 8 or 4; C is dense and row-major.
 
     W is stored by columns, each padded to whole blocks of `block` neighbours along k: 32/bits of them to a u32, the
@@ -358,21 +363,13 @@ class WeightOnly(Problem):
     a: Operand
     bits: int
     block: int
+    batch: int = field(default=1, init=False)
 
     op: ClassVar[str] = "weights"
-    batch: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        for dtype in (self.dtype, self.out_dtype):
-            if dtype not in MATRIX_DTYPES:
-                names = ", ".join(x.name for x in MATRIX_DTYPES)
-                raise ProblemError(f"dtype {dtype.name} is not supported by products of floats; cast to one of {names}")
-        _check_sizes(self, "m", "n", "k")
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """The sizes (m, n, k, 1)."""
-        return self.m, self.n, self.k, 1
+        _check_floats(self.dtype, self.out_dtype)
+        self._check_sizes()
 
     @property
     def blocks(self) -> int:
@@ -395,21 +392,7 @@ class WeightOnly(Problem):
         return replace(self, a=replace(self.a, offset=self.a.offset - firsts[0]))
 
     @property
-    def flops(self) -> int:
-        """Floating-point operations: a multiplication and an addition each."""
-        return 2 * self.m * self.n * self.k
-
-    @property
     def bytes(self) -> int:
         """Bytes that must move at least: each operand read once, the result written once."""
         _, *others = self.buffers()
         return self.m * self.k * self.dtype.itemsize + sum(e.end * e.dtype.itemsize for e in others)
-
-    def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
-
-
-def _check_sizes(problem: Problem, *names: str) -> None:
-    for name in names:
-        if getattr(problem, name) < 1:
-            raise ProblemError(f"{name} must be at least 1, not {getattr(problem, name)}")

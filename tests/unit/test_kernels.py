@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from webmm.errors import ConfigError
 from webmm.kernels import BEYOND, KERNELS, LADDER, configure, kernel_class
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, tunable
-from webmm.kernels.gemm.base import GemmKernel, Grid
+from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.product import Grid
 from webmm.problem import gemm
 from webmm.render import shader_folder
 

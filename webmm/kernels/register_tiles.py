@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import Kernel, P, tunable
-from webmm.kernels.gemm.base import Grid
+from webmm.kernels.product import Grid
 
 
 @dataclass(frozen=True)

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
-from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Binding, Kernel, Params, ceil_div
-from webmm.params import F32, U32
+from webmm.kernels.base import LOOP_LIMIT, Binding, Params
+from webmm.kernels.product import ProductKernel
+from webmm.params import F32, U32, member
 from webmm.problem import Gemm
-
-LONG_K_STEP = 16  # steps that a template writes out per iteration where single steps would reach LOOP_LIMIT
-
-
-def _doc(text: str) -> Any:
-    return dataclasses.field(metadata={"doc": text})
 
 
 @dataclass(frozen=True)
 class GemmParams:
     """The uniform of every GEMM kernel; lengths are in elements."""
 
-    m: U32 = _doc("rows of A and C")
-    n: U32 = _doc("columns of B and C")
-    k: U32 = _doc("columns of A, rows of B")
-    lda: U32 = _doc("distance between stored rows of A")
-    ldb: U32 = _doc("distance between stored rows of B")
-    ldc: U32 = _doc("distance between stored rows of C")
-    a_offset: U32 = _doc("first element of A in its buffer")
-    b_offset: U32 = _doc("first element of B")
-    c_offset: U32 = _doc("first element of C")
-    a_batch_stride: U32 = _doc("distance between matrices of the batch")
-    b_batch_stride: U32 = _doc("")
-    c_batch_stride: U32 = _doc("")
-    bias_offset: U32 = _doc("first element of the bias")
-    alpha: F32 = _doc("factor of A·B")
-    beta: F32 = _doc("factor of what C holds before")
+    m: U32 = member("rows of A and C")
+    n: U32 = member("columns of B and C")
+    k: U32 = member("columns of A, rows of B")
+    lda: U32 = member("distance between stored rows of A")
+    ldb: U32 = member("distance between stored rows of B")
+    ldc: U32 = member("distance between stored rows of C")
+    a_offset: U32 = member("first element of A in its buffer")
+    b_offset: U32 = member("first element of B")
+    c_offset: U32 = member("first element of C")
+    a_batch_stride: U32 = member("distance between matrices of the batch")
+    b_batch_stride: U32 = member("")
+    c_batch_stride: U32 = member("")
+    bias_offset: U32 = member("first element of the bias")
+    alpha: F32 = member("factor of A·B")
+    beta: F32 = member("factor of what C holds before")
 
     @classmethod
     def of(cls, p: Gemm) -> GemmParams:
@@ -49,62 +43,6 @@ class GemmParams:
             *(a.batch_stride, b.batch_stride, c.batch_stride),
             *(p.bias_offset, p.alpha, p.beta),
         )
-
-
-class Matrices(Protocol):
-    """A problem whose result is a batch of (m, n) matrices."""
-
-    @property
-    def m(self) -> int:
-        """Rows."""
-
-    @property
-    def n(self) -> int:
-        """Columns."""
-
-    @property
-    def batch(self) -> int:
-        """Matrices."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """How many workgroups cover C: tiles of (tile_m, tile_n), or runs of `elements` of the flattened C.
-
-    Workgroups are numbered along x, then y; z is the batch. With `at_most` they are no more than that, and each
-    walks over several tiles.
-    """
-
-    tile_m: int = 1
-    tile_n: int = 1
-    elements: int = 0
-    at_most: int = 0
-
-    def tiles(self, problem: Matrices) -> int:
-        """Return the number of tiles of one matrix of the batch."""
-        if self.elements:
-            return ceil_div(problem.m * problem.n, self.elements)
-        return ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
-
-    def dispatch(self, problem: Matrices) -> tuple[int, int, int]:
-        """Return the workgroup counts (x, y, z), folded so that none exceeds 65,535."""
-        count = self.tiles(problem)
-        if self.at_most:
-            count = min(count, self.at_most)
-        y = ceil_div(count, MAX_WORKGROUPS)
-        return ceil_div(count, y), y, problem.batch
-
-    def rule(self) -> dict[str, Any]:
-        """Return the grid as data and in words, for hosts in other languages."""
-        if self.elements:
-            count, tile = f"ceil(m*n / {self.elements})", {"elements": self.elements}
-        else:
-            count = f"ceil(m / {self.tile_m}) * ceil(n / {self.tile_n})"
-            tile = {"tile_m": self.tile_m, "tile_n": self.tile_n}
-        if self.at_most:
-            count = f"min({count}, {self.at_most})"
-        words = f"count = {count}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"
-        return {**tile, "at_most": self.at_most or None, "rule": words}
 
 
 @dataclass(frozen=True)
@@ -131,7 +69,7 @@ class Specialisation:
 
 
 @dataclass(frozen=True)
-class GemmKernel(Kernel[Gemm]):
+class GemmKernel(ProductKernel[Gemm]):
     """A stage of the ladder. Subclasses add tunable fields and say how large workgroups and tiles are."""
 
     op = "gemm"
@@ -142,33 +80,10 @@ class GemmKernel(Kernel[Gemm]):
     binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; a bias only if there is one
     writes: ClassVar[str] = "c"
 
-    @property
-    def grid(self) -> Grid:
-        """How workgroups cover C."""
-        return Grid()
-
-    def grid_rule(self) -> dict[str, Any] | None:
-        """Return how `dispatch` counts, as data and in words for hosts in other languages."""
-        return self.grid.rule()
-
-    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """Return the workgroup counts (x, y, z)."""
-        return self.grid.dispatch(problem)
-
-    @property
-    def inner_step(self) -> int:
-        """How far the loop over k advances in one step."""
-        return 1
-
     def part(self, problem: Gemm, k: int) -> int:
         """Return which of the partial sums of an element of C takes inner step `k`, where there are several."""
         del problem, k
         return 0
-
-    def iterations(self, problem: Gemm) -> int:
-        """Return how often the loop over k runs."""
-        step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
-        return ceil_div(problem.k, step)
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield `binds` in that order."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import tunable
-from webmm.kernels.gemm.base import GemmKernel, Grid
+from webmm.kernels.gemm.base import GemmKernel
+from webmm.kernels.product import Grid
 
 INNER = 4  # inner elements per iteration: a vec4 of A
 

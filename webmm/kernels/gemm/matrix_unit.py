@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from webmm.dtypes import F16, FLOATS
 from webmm.kernels.base import Binding, Capabilities, MatrixShape, tunable
-from webmm.kernels.gemm.base import GemmKernel, Grid, Specialisation
+from webmm.kernels.gemm.base import GemmKernel, Specialisation
+from webmm.kernels.product import Grid
 from webmm.problem import Gemm
 
 CHUNK = 8  # float16 that a lane moves at once: 16 bytes

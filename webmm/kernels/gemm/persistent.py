@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webmm.kernels.base import tunable
-from webmm.kernels.gemm.base import Grid
 from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.kernels.product import Grid
 from webmm.problem import Gemm
 
 

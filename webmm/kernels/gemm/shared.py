@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webmm.kernels.base import tunable
-from webmm.kernels.gemm.base import GemmKernel, Grid
+from webmm.kernels.gemm.base import GemmKernel
+from webmm.kernels.product import Grid
 
 
 @dataclass(frozen=True)

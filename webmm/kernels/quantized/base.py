@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from webmm import params
 from webmm.dtypes import F32, I8, I32, U8
-from webmm.kernels.base import LOOP_LIMIT, Binding, Kernel, Params, ceil_div
-from webmm.kernels.gemm.base import LONG_K_STEP, Grid
-from webmm.params import U32, Vec2I
+from webmm.kernels.base import LOOP_LIMIT, Binding, Params
+from webmm.kernels.product import ProductKernel
+from webmm.params import U32, Vec2I, member
 from webmm.problem import Operand, Quantized
 
 PACKED = 4  # bytes in a word
@@ -20,25 +19,21 @@ OUT = {I8: "i8", U8: "u8", I32: "i32", F32: "f32"}
 MIDDLE = 128  # what u8 is moved by where the other operand is i8
 
 
-def _doc(text: str) -> Any:
-    return dataclasses.field(metadata={"doc": text})
-
-
 @dataclass(frozen=True)
 class QuantizedParams:
     """The uniform of products of 8-bit integers; lengths are in elements, that is in bytes."""
 
-    m: U32 = _doc("rows of A and C")
-    n: U32 = _doc("columns of B and C")
-    k: U32 = _doc("columns of A, rows of B")
-    lda: U32 = _doc("distance between stored rows of A")
-    ldb: U32 = _doc("distance between stored rows of B")
-    a_offset: U32 = _doc("first element of A in its buffer")
-    b_offset: U32 = _doc("first element of B")
-    zero_a: params.I32 = _doc("zero point of A, where it has one for all")
-    zero_b: params.I32 = _doc("zero point of B, likewise")
-    zero_c: params.I32 = _doc("zero point of C")
-    multiplier: Vec2I = _doc("mantissa and shift, where they are the same for all")
+    m: U32 = member("rows of A and C")
+    n: U32 = member("columns of B and C")
+    k: U32 = member("columns of A, rows of B")
+    lda: U32 = member("distance between stored rows of A")
+    ldb: U32 = member("distance between stored rows of B")
+    a_offset: U32 = member("first element of A in its buffer")
+    b_offset: U32 = member("first element of B")
+    zero_a: params.I32 = member("zero point of A, where it has one for all")
+    zero_b: params.I32 = member("zero point of B, likewise")
+    zero_c: params.I32 = member("zero point of C")
+    multiplier: Vec2I = member("mantissa and shift, where they are the same for all")
 
     @classmethod
     def of(cls, p: Quantized) -> QuantizedParams:
@@ -95,35 +90,12 @@ class Specialisation:
 
 
 @dataclass(frozen=True)
-class QuantizedKernel(Kernel[Quantized]):
+class QuantizedKernel(ProductKernel[Quantized]):
     """A way to multiply 8-bit integers. Subclasses add tunable fields and say how large workgroups and tiles are."""
 
     op = "quantized"
     params: ClassVar[type[Params]] = QuantizedParams
     packs: ClassVar[bool] = False  # whether bytes are multiplied by words, and so all as i8 or all as u8
-
-    @property
-    def grid(self) -> Grid:
-        """How workgroups cover C."""
-        return Grid()
-
-    def grid_rule(self) -> dict[str, Any] | None:
-        """Return how `dispatch` counts, as data and in words for hosts in other languages."""
-        return self.grid.rule()
-
-    def dispatch(self, problem: Quantized) -> tuple[int, int, int]:
-        """Return the workgroup counts (x, y, z)."""
-        return self.grid.dispatch(problem)
-
-    @property
-    def inner_step(self) -> int:
-        """How far the loop over k advances in one step."""
-        return 1
-
-    def iterations(self, problem: Quantized) -> int:
-        """Return how often the loop over k runs."""
-        step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
-        return ceil_div(problem.k, step)
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield A, B, C, and what differs by row and by column."""

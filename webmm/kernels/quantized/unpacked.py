@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webmm.kernels.base import tunable
-from webmm.kernels.gemm.base import Grid
+from webmm.kernels.product import Grid
 from webmm.kernels.quantized.base import QuantizedKernel
 
 

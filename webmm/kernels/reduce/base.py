@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any, ClassVar
 from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, ceil_div
 from webmm.kernels.gemm.base import array_of
 from webmm.operations import operation_of
-from webmm.params import F32, U32
+from webmm.params import F32, U32, member
 from webmm.reduction import Reduction
 
 CHAIN = 16  # additions that follow each other at a level of a sum, before their result goes up a level
@@ -22,24 +21,19 @@ PARTIALS = "partials"
 PARTIAL_BYTES = 8
 
 
-def doc(text: str) -> Any:
-    """Declare a member of a uniform, with the comment that it carries into WGSL."""
-    return dataclasses.field(metadata={"doc": text})
-
-
 @dataclass(frozen=True)
 class ReduceParams:
     """The uniform of every reduction kernel; lengths are in elements."""
 
-    outer: U32 = doc("x[i, k, j] is reduced over k: values of i")
-    length: U32 = doc("values of k")
-    inner: U32 = doc("values of j")
-    outer_stride: U32 = doc("distance between neighbours along i")
-    stride: U32 = doc("along k")
-    inner_stride: U32 = doc("along j")
-    x_offset: U32 = doc("first element of x in its buffer")
-    y_offset: U32 = doc("first element of y")
-    outside: F32 = doc("stands for an element beyond the end, and changes nothing")
+    outer: U32 = member("x[i, k, j] is reduced over k: values of i")
+    length: U32 = member("values of k")
+    inner: U32 = member("values of j")
+    outer_stride: U32 = member("distance between neighbours along i")
+    stride: U32 = member("along k")
+    inner_stride: U32 = member("along j")
+    x_offset: U32 = member("first element of x in its buffer")
+    y_offset: U32 = member("first element of y")
+    outside: F32 = member("stands for an element beyond the end, and changes nothing")
 
     @classmethod
     def of(cls, p: Reduction) -> ReduceParams:

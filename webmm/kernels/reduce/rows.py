@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from webmm.kernels.base import Binding, Kernel, Params, ceil_div, tunable
 from webmm.kernels.gemm.base import array_of
-from webmm.kernels.reduce.base import WAYS, MeetingKernel, ReduceParams, Specialisation, doc, fold
-from webmm.params import F32, U32
+from webmm.kernels.reduce.base import WAYS, MeetingKernel, ReduceParams, Specialisation, fold
+from webmm.params import F32, U32, member
 from webmm.reduction import Elementwise, Normalisation
 
 
@@ -18,7 +18,7 @@ from webmm.reduction import Elementwise, Normalisation
 class RowsParams(ReduceParams):
     """The uniform: that of a reduction, and one more."""
 
-    epsilon: F32 = doc("added to the mean square")
+    epsilon: F32 = member("added to the mean square")
 
     @classmethod
     def of(cls, p: Normalisation) -> RowsParams:  # type: ignore[override]
@@ -75,9 +75,9 @@ class Rows(MeetingKernel):
 class MapParams:
     """The uniform of elementwise kernels."""
 
-    size: U32 = doc("elements")
-    x_offset: U32 = doc("first element of x in its buffer")
-    y_offset: U32 = doc("first element of y")
+    size: U32 = member("elements")
+    x_offset: U32 = member("first element of x in its buffer")
+    y_offset: U32 = member("first element of y")
 
     @classmethod
     def of(cls, p: Elementwise) -> MapParams:

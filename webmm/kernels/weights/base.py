@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from webmm.kernels.base import Binding, Kernel, Params, ceil_div
-from webmm.kernels.gemm.base import Grid, Specialisation, array_of
-from webmm.params import U32
+from webmm.kernels.base import Binding, Params
+from webmm.kernels.gemm.base import Specialisation, array_of
+from webmm.kernels.product import ProductKernel
+from webmm.params import U32, member
 from webmm.problem import WeightOnly
-
-
-def _doc(text: str) -> Any:
-    return dataclasses.field(metadata={"doc": text})
 
 
 @dataclass(frozen=True)
 class WeightParams:
     """The uniform of products with quantised weights; lengths are in elements."""
 
-    m: U32 = _doc("rows of A and C")
-    n: U32 = _doc("columns of B and C")
-    k: U32 = _doc("columns of A, rows of B")
-    lda: U32 = _doc("distance between stored rows of A")
-    ldb: U32 = _doc("weights stored for a column of B: whole blocks")
-    ldc: U32 = _doc("distance between rows of C")
-    a_offset: U32 = _doc("first element of A in its buffer")
+    m: U32 = member("rows of A and C")
+    n: U32 = member("columns of B and C")
+    k: U32 = member("columns of A, rows of B")
+    lda: U32 = member("distance between stored rows of A")
+    ldb: U32 = member("weights stored for a column of B: whole blocks")
+    ldc: U32 = member("distance between rows of C")
+    a_offset: U32 = member("first element of A in its buffer")
 
     @classmethod
     def of(cls, p: WeightOnly) -> WeightParams:
@@ -49,35 +45,13 @@ class WeightSpecialisation(Specialisation):
 
 
 @dataclass(frozen=True)
-class WeightKernel(Kernel[WeightOnly]):
+class WeightKernel(ProductKernel[WeightOnly]):
     """A way to multiply by quantised weights. Subclasses add tunable fields and say how large tiles are."""
 
     op = "weights"
     params: ClassVar[type[Params]] = WeightParams
     a_vector_axis: ClassVar[str] = "k"  # along which axis the kernel can read A as vec4: "k" or "any"
     b_vector_axis: ClassVar[str] = ""  # B is words, whatever the kernel
-
-    @property
-    def grid(self) -> Grid:
-        """How workgroups cover C."""
-        return Grid()
-
-    def grid_rule(self) -> dict[str, Any] | None:
-        """Return how `dispatch` counts, as data and in words for hosts in other languages."""
-        return self.grid.rule()
-
-    def dispatch(self, problem: WeightOnly) -> tuple[int, int, int]:
-        """Return the workgroup counts (x, y, z)."""
-        return self.grid.dispatch(problem)
-
-    @property
-    def inner_step(self) -> int:
-        """How far the loop over k advances in one step."""
-        return 1
-
-    def iterations(self, problem: WeightOnly) -> int:
-        """Return how often the loop over k runs."""
-        return ceil_div(problem.k, self.inner_step)
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
         """Yield A, the words of B, their scales and zero points, and C."""

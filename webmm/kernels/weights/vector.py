@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from webmm.kernels.base import tunable
-from webmm.kernels.gemm.base import Grid
+from webmm.kernels.product import Grid
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problem import WeightOnly
 

@@ -1,0 +1,81 @@
+"""What kernels of products of all kinds share: workgroups over tiles of C, and a loop over k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, ceil_div
+from webmm.problem import Product
+
+LONG_K_STEP = 16  # steps that a template writes out per iteration where single steps would reach LOOP_LIMIT
+
+M = TypeVar("M", bound=Product)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How many workgroups cover C: tiles of (tile_m, tile_n), or runs of `elements` of the flattened C.
+
+    Workgroups are numbered along x, then y; z is the batch. With `at_most` they are no more than that, and each
+    walks over several tiles.
+    """
+
+    tile_m: int = 1
+    tile_n: int = 1
+    elements: int = 0
+    at_most: int = 0
+
+    def tiles(self, problem: Product) -> int:
+        """Return the number of tiles of one matrix of the batch."""
+        if self.elements:
+            return ceil_div(problem.m * problem.n, self.elements)
+        return ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n)
+
+    def dispatch(self, problem: Product) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z), folded so that none exceeds 65,535."""
+        count = self.tiles(problem)
+        if self.at_most:
+            count = min(count, self.at_most)
+        y = ceil_div(count, MAX_WORKGROUPS)
+        return ceil_div(count, y), y, problem.batch
+
+    def rule(self) -> dict[str, Any]:
+        """Return the grid as data and in words, for hosts in other languages."""
+        if self.elements:
+            count, tile = f"ceil(m*n / {self.elements})", {"elements": self.elements}
+        else:
+            count = f"ceil(m / {self.tile_m}) * ceil(n / {self.tile_n})"
+            tile = {"tile_m": self.tile_m, "tile_n": self.tile_n}
+        if self.at_most:
+            count = f"min({count}, {self.at_most})"
+        words = f"count = {count}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"
+        return {**tile, "at_most": self.at_most or None, "rule": words}
+
+
+@dataclass(frozen=True)
+class ProductKernel(Kernel[M]):
+    """A kernel whose workgroups own tiles of C. Subclasses say how large these are."""
+
+    @property
+    def grid(self) -> Grid:
+        """How workgroups cover C."""
+        return Grid()
+
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return how `dispatch` counts, as data and in words for hosts in other languages."""
+        return self.grid.rule()
+
+    def dispatch(self, problem: M) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z)."""
+        return self.grid.dispatch(problem)
+
+    @property
+    def inner_step(self) -> int:
+        """How far the loop over k advances in one step."""
+        return 1
+
+    def iterations(self, problem: M) -> int:
+        """Return how often the loop over k runs."""
+        step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
+        return ceil_div(problem.k, step)
