@@ -98,6 +98,16 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
     let col0 = tile % (GROUP * tiles_n) / rows * BN;
 {% endmacro %}
 
+{# The tile of this workgroup; surplus workgroups of a folded grid leave at once. #}
+{% macro own_tile() %}
+    let tile = workgroup.x + workgroup.y * grid.x;
+{{ tile_count() }}
+    if (tile >= tiles_m * tiles_n) {
+        return;
+    }
+{{ tile_position() }}
+{% endmacro %}
+
 {% macro lanes() %}
     let lx = lane % WX;
     let ly = lane / WX;

@@ -16,12 +16,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let tile = workgroup.x + workgroup.y * grid.x;
-{{ tiles.tile_count() }}
-    if (tile >= tiles_m * tiles_n) {
-        return;
-    }
-{{ tiles.tile_position() }}
+{{ tiles.own_tile() }}
 {{ matrix.bases() }}
 {{ tiles.lanes() }}
 {{ tiles.positions() }}

@@ -210,12 +210,7 @@ fn main(
     @builtin(subgroup_invocation_id) subgroup_lane: u32,
 {% endif %}
 ) {
-    let tile = workgroup.x + workgroup.y * grid.x;
-{{ tiles.tile_count() }}
-    if (tile >= tiles_m * tiles_n) {
-        return;
-    }
-{{ tiles.tile_position() }}
+{{ tiles.own_tile() }}
 {{ matrix.bases() }}
     let subgroup_row = subgroup / (BN / SN);
     let subgroup_col = subgroup % (BN / SN);

@@ -46,12 +46,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) index: u32,
 ) {
-    let tile = workgroup.x + workgroup.y * grid.x;
-{{ tiles.tile_count() }}
-    if (tile >= tiles_m * tiles_n) {
-        return;
-    }
-{{ tiles.tile_position() }}
+{{ tiles.own_tile() }}
     let lane = index % SHARERS;
     let slice = index / SHARERS;
 {% if kernel.splits > 1 %}

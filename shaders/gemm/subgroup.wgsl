@@ -29,12 +29,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let tile = workgroup.x + workgroup.y * grid.x;
-{{ tiles.tile_count() }}
-    if (tile >= tiles_m * tiles_n) {
-        return;
-    }
-{{ tiles.tile_position() }}
+{{ tiles.own_tile() }}
 {{ matrix.bases() }}
     let lx = lane % LX;
     let ly = lane / LX;
