@@ -375,9 +375,14 @@ class Device:
             with self._driver_errors(f"allocating {left}"):
                 self._scratch[left] = self._texture(left) if isinstance(left, Texture) else self._buffer(left.nbytes)
             if len(self._scratch) > MAX_SCRATCH:
-                self._scratch.popitem(last=False)
+                self._drop(self._scratch.popitem(last=False)[0])
         self._scratch.move_to_end(left)
         return self._scratch[left]
+
+    def _drop(self, left: Texture | Scratch) -> None:
+        """Forget the launches that bind `left`, which would keep its memory."""
+        for key in [key for key in self._launches if left in key[0].scratch(key[1])]:
+            _forget(key, self._launches.pop(key))
 
     def _texture(self, texture: Texture) -> Any:
         created = self.wgpu_device.create_texture(

@@ -8,6 +8,7 @@ import pytest
 from products import check, check_exactly, every_dtype, runs, view
 
 from webmm.choose import candidates, made_for_cpus
+from webmm.device import MAX_SCRATCH
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import DEPTH, CpuTexture, PackB
@@ -115,7 +116,10 @@ def test_launches_share_their_textures(device):
         assert set(device._scratch) == before
         for n in range(4, 4 * 24, 4):
             device.launch(kernel, gemm(1, n, 1), a, b, c)
-        assert len(device._scratch) <= 8
+        assert len(device._scratch) <= MAX_SCRATCH
+        # Nothing keeps the memory of those that went.
+        bound = {left for used, p, *_ in device._launches for left in used.scratch(p)}
+        assert bound <= set(device._scratch)
 
 
 def refusal(device, kernel, problem, **limits):
