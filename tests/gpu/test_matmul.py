@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -102,25 +103,29 @@ def reference(a, b, alpha=1.0, bias=None, activation=None, residual=None):
     return value if residual is None else value + residual.astype(np.float64)
 
 
+EPS = {np.float32: 0.0, np.float16: 2.0**-10, ml_dtypes.bfloat16: 2.0**-7}  # of rounding the result
+
+
 @pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dtype", EPS)
 def test_epilogues(device, activation, dtype):
     for (m, n, k), kind, batch, layout in itertools.product(
-        [(33, 17, 29), (64, 128, 32)], [None, "column", "row"], [(), (3,)], ["n", "t"]
+        [(33, 17, 29), (64, 128, 32)], [None, "column", "row"], [(), (3,)], ["nn", "nt", "tn", "tt"]
     ):
         a = ((RNG.random((*batch, m, k)) - 0.5) * 4).astype(dtype)
         b = ((RNG.random((k, n)) - 0.5) * 4).astype(dtype)
         bias = None if kind is None else (RNG.random((n,) if kind == "column" else (m, 1)) - 0.5).astype(dtype)
         residual = RNG.random((*batch, m, n)).astype(dtype)
-        given_b = np.asfortranarray(b) if layout == "t" else b
+        given_a = np.ascontiguousarray(a.swapaxes(-1, -2)).swapaxes(-1, -2) if layout[0] == "t" else a
+        given_b = np.asfortranarray(b) if layout[1] == "t" else b
         settings = {"bias": bias, "activation": activation, "alpha": 0.75, "residual": residual}
-        got = webmm.matmul(a, given_b, device=device, **settings)
+        got = webmm.matmul(given_a, given_b, device=device, **settings)
         assert got.dtype == dtype
         expected = reference(a, b, **settings)
         # The activations' slopes are at most 1.13; A&S 7.1.26 adds 1.5e-7 of the argument.
         scale = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)) + 2 + np.abs(expected)
-        bound = (1.2 * k * 2.0**-23 + 2e-6) * scale + (2.0**-10 if dtype == np.float16 else 0) * scale
-        assert (np.abs(got - expected) <= bound).all(), (m, n, k, kind, batch, layout)
+        bound = (1.2 * k * 2.0**-23 + 2e-6 + EPS[dtype]) * scale
+        assert (np.abs(got.astype(np.float64) - expected) <= bound).all(), (m, n, k, kind, batch, layout)
 
 
 def test_activations_carry_infinities_and_nan(device):

@@ -1,0 +1,55 @@
+"""Every stage finishes its products alike: alpha, bias, activation, and what C held before, in whole numbers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from products import UNTOUCHED, indices, lay_out, runs, small, view, whole_numbers
+
+from webmm.kernels import LADDER
+from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.split_k import SplitK
+
+STAGES = [*map(small, LADDER), small(SplitK, slices=1, splits=2), Gemv(lanes=8, groups=4, tj=4)]
+SHAPES = {
+    "aligned": view(36, 44, 28, pads=(4, 4, 4), offsets=(4, 8, 4)),
+    "ragged": view(13, 7, 19, batch=2, ta=True, pads=(1, 0, 2), offsets=(1, 3, 1)),
+    "wide": view(3, 37, 17, tb=True, pads=(0, 0, 1)),
+}
+
+
+def finished(device, kernel, problem, a, b, bias, c):
+    """Return C after `kernel` has run `problem` into what `c` (batch, m, n) holds, and the number of stray writes."""
+    p = problem
+    where = indices(p.c, p.m, p.n, p.batch)
+    before = lay_out(c, p.c, UNTOUCHED)
+    padded = np.concatenate([np.full(p.bias_offset, np.nan, np.float32), bias.ravel(), np.full(64, np.nan, np.float32)])
+    with (
+        device.array(lay_out(a, p.a, np.nan)) as left,
+        device.array(lay_out(b, p.b, np.nan)) as right,
+        device.array(before) as result,
+        device.array(padded) as terms,
+    ):
+        device.run(kernel, p, left, right, result, *([terms] if p.bias else []))
+        after = result.numpy()
+    outside = np.ones(after.size, bool)
+    outside[where] = False
+    return after[where], int(np.count_nonzero(after[outside] != UNTOUCHED))
+
+
+@pytest.mark.parametrize("kernel", STAGES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_stage_finishes_its_products(device, kernel, shape):
+    p, rng = SHAPES[shape], np.random.default_rng(2)
+    if not runs(device, kernel, p):
+        return
+    a, b = whole_numbers(p)
+    c = rng.integers(-9, 9, (p.batch, p.m, p.n)).astype(np.float32)
+    forms = {"": (1,), "row": (p.m, 1), "column": (p.n,), **({"matrix": (p.m, p.n)} if p.batch == 1 else {})}
+    for kind, size in forms.items():
+        bias = rng.integers(-50, 50, size).astype(np.float32)
+        whole = dataclasses.replace(p, alpha=2.0, beta=-3.0, bias=kind, bias_offset=3, activation="relu")
+        got, strays = finished(device, kernel, whole, a, b, bias, c)
+        expected = np.maximum(2 * (a @ b) + (bias if kind else 0), 0) - 3 * c
+        np.testing.assert_array_equal(got, expected, err_msg=f"{kernel} {shape} {kind}")
+        assert not strays
