@@ -1,4 +1,5 @@
-"""Products of all kinds beside the vendor's library: squares, skinny ones, long K, a batch, transposed operands.
+"""Products of all kinds beside the vendor's library: squares, skinny ones, long K, a batch, transposed operands, and
+sizes that neither tiles nor vectors divide.
 
     python bench/sweep.py --adapter gpu bench/results/my-gpu-sweep.json            # what webmm chooses here
     python bench/sweep.py --adapter gpu --search bench/results/my-gpu-search.json  # and what else there is
@@ -35,6 +36,7 @@ WIDE = (4096, 16384)
 LONG_K = ((256, 256, 65536), (1024, 1024, 16384))
 BATCH = (64, 512)
 TRANSPOSED = (2048, 4096)
+ODD = ((257, 257, 257), (511, 511, 511), (1000, 1000, 1000), (1023, 1025, 1021), (2047, 2049, 2051), (4095, 4097, 4093))
 FINALISTS = 3  # candidates that are timed for longer
 FUSED = 4096
 
@@ -82,6 +84,8 @@ def problems() -> Iterator[Gemm]:
     yield gemm(BATCH[1], BATCH[1], BATCH[1], batch=BATCH[0])
     for n, layout in ((n, layout) for n in TRANSPOSED for layout in ("nt", "tn", "tt")):
         yield gemm(n, n, n, **transposes(layout))
+    yield from (gemm(*size) for size in ODD)
+    yield gemm(*ODD[-1], **transposes("nt"))
 
 
 def name(problem: Gemm) -> str:
