@@ -1,0 +1,102 @@
+"""Fragments on matrix units, whatever is multiplied: the sizes for `shaders/common/fragments.wgsl`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from webmm.kernels.base import Capabilities, Kernel, MatrixShape, P, tunable
+from webmm.kernels.product import Grid
+
+CHUNK_BYTES = 16  # that a lane moves at once
+# Bytes of workgroup memory up to which an H200 runs two workgroups at once on a multiprocessor; one from 24,576 on.
+ROOM = 23_552
+
+
+@dataclass(frozen=True)
+class MatrixTiles(Kernel[P]):
+    """(sm, sn) of C per subgroup, in fragments that a matrix unit multiplies, out of a (bm, bn) tile per workgroup."""
+
+    chunk: ClassVar[int]  # elements of A or B in CHUNK_BYTES
+
+    bm: int = tunable(128, (32, 64, 128, 256), "rows of C per workgroup")
+    bn: int = tunable(128, (32, 64, 128, 256), "columns of C per workgroup")
+    bk: int = tunable(32, (16, 32, 64), "inner elements per step")
+    sm: int = tunable(64, (16, 32, 64), "rows of C per subgroup")
+    sn: int = tunable(64, (16, 32, 64, 128), "columns of C per subgroup")
+    fm: int = tunable(16, (8, 16), "rows of a fragment of A and C, as the adapter reports")
+    fn: int = tunable(16, (8, 16), "columns of a fragment of B and C, likewise")
+    fk: int = tunable(16, (8, 16), "inner elements of a fragment, likewise")
+    lanes: int = tunable(32, (8, 16, 32, 64), "invocations of a subgroup, as the adapter reports")
+    group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
+
+    @property
+    @abstractmethod
+    def matrix_shape(self) -> MatrixShape:
+        """What the matrix units must multiply."""
+
+    @property
+    def subgroup(self) -> int:
+        """Lanes of a subgroup."""
+        return self.lanes
+
+    @property
+    def subgroups(self) -> int:
+        """Subgroups of a workgroup."""
+        return self.bm // self.sm * (self.bn // self.sn)
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of subgroups."""
+        return (self.subgroups * self.lanes, 1, 1)
+
+    def tile_bytes(self, a_along_k: bool, b_along_k: bool) -> int:
+        """Bytes of a panel of A per row of subgroups and one of B per column, whose lines are padded by a chunk."""
+        operands = ((self.bm, self.sm, a_along_k), (self.bn, self.sn, b_along_k))
+        elements = sum(
+            size // part * (part * (self.bk + self.chunk) if along_k else self.bk * (part + self.chunk))
+            for size, part, along_k in operands
+        )
+        return elements * CHUNK_BYTES // self.chunk
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.bm, self.bn)
+
+    @property
+    def inner_step(self) -> int:
+        """One tile."""
+        return self.bk
+
+    @property
+    def a_loads(self) -> int:
+        """Chunks of A that each invocation fetches per step."""
+        return self.bm * self.bk // self.chunk // self.invocations
+
+    @property
+    def b_loads(self) -> int:
+        """Chunks of B that each invocation fetches per step."""
+        return self.bn * self.bk // self.chunk // self.invocations
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Whole fragments everywhere, and the same number of loads for every invocation."""
+        for whole, piece in (("bm", "sm"), ("bn", "sn"), ("sm", "fm"), ("sn", "fn"), ("bk", "fk")):
+            a, b = getattr(self, whole), getattr(self, piece)
+            yield a % b == 0, f"{whole} = {a} must be a multiple of {piece} = {b}"
+        for operand, size in (("A", self.bm), ("B", self.bn)):
+            chunks = size * self.bk // self.chunk
+            yield (
+                chunks % self.invocations == 0,
+                f"the tile of {operand} has {chunks} chunks, which {self.invocations} invocations cannot share evenly",
+            )
+
+    def check(self, problem: P, device: Capabilities) -> str | None:
+        """Return why this kernel cannot compute `problem` on `device`, or None if it can."""
+        if reason := super().check(problem, device):
+            return reason
+        if self.lanes != device.subgroup_size:
+            return f"needs subgroups of exactly {self.lanes} lanes, {device.name} has {device.subgroup_size}"
+        return None
