@@ -1,0 +1,69 @@
+"""When matrix units are used unasked: for float16, where a device has them and where they were seen to win."""
+
+import dataclasses
+
+import pytest
+
+from webmm.choose import made_for_matrix_units
+from webmm.kernels.base import Capabilities, MatrixShape
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.problem import gemm
+
+FRAGMENT = MatrixShape("f16", "f32", 16, 16, 16)
+LIMITS = {
+    "max-compute-invocations-per-workgroup": 1024,
+    "max-compute-workgroup-size-x": 1024,
+    "max-compute-workgroup-size-y": 1024,
+    "max-compute-workgroup-size-z": 64,
+    "max-compute-workgroup-storage-size": 49152,
+    "max-compute-workgroups-per-dimension": 65535,
+    "max-storage-buffer-binding-size": 2**31 - 4,
+    "max-buffer-size": 2**32 - 2**20,
+}
+ABLE = Capabilities("able", LIMITS, frozenset({"shader-f16"}), subgroup_size=32, matrix_shapes=frozenset({FRAGMENT}))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [((4096, 4096, 4096), (128, 128)), ((2048, 1024, 64), (128, 128)), ((1024, 1024, 1024), (64, 128))],
+)
+def test_float16_where_there_are_matrix_units(sizes, tile):
+    problem = gemm(*sizes, dtype="f16")
+    (kernel,) = made_for_matrix_units(problem, ABLE)
+    assert isinstance(kernel, MatrixUnit)
+    assert (kernel.bm, kernel.bn) == tile
+    assert kernel.check(problem, ABLE) is None
+
+
+def test_a_batch_fills_the_machine_as_well():
+    problem = gemm(256, 256, 256, dtype="f16", batch=64)
+    assert [(k.bm, k.bn) for k in made_for_matrix_units(problem, ABLE)] == [(128, 128)]
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [
+        (gemm(4096, 4096, 4096), "float32"),
+        (gemm(4096, 4096, 4096, dtype="bfloat16"), "bfloat16"),
+        (gemm(512, 512, 512, dtype="f16"), "too few tiles"),
+        (gemm(1, 4096, 4096, dtype="f16"), "a vector"),
+        (gemm(4095, 4097, 4093, dtype="f16"), "rows of odd lengths"),
+    ],
+)
+def test_the_others_go_elsewhere(problem, why):
+    assert not made_for_matrix_units(problem, ABLE), why
+
+
+def test_devices_without_them():
+    problem = gemm(4096, 4096, 4096, dtype="f16")
+    integers = MatrixShape("u8", "u32", 16, 16, 32)
+    for shapes in (frozenset(), frozenset({integers})):
+        assert not made_for_matrix_units(problem, dataclasses.replace(ABLE, matrix_shapes=shapes))
+
+
+def test_the_fragments_are_the_devices():
+    apple = dataclasses.replace(ABLE, matrix_shapes=frozenset({MatrixShape("f16", "f32", 8, 8, 8)}))
+    problem = gemm(4096, 4096, 4096, dtype="f16")
+    (kernel,) = made_for_matrix_units(problem, apple)
+    assert kernel.matrix_shape in apple.matrix_shapes
+    assert kernel.check(problem, apple) is None
