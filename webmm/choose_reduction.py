@@ -66,7 +66,9 @@ def _rows(problem: Normalisation, lanes: int, cpu: bool) -> Rows:
     """Return as many lanes as the row has work for; on a CPU those of one subgroup, without any barrier."""
     if cpu:
         return Rows(lanes, 4, "alone") if lanes else Rows(1, 4)
-    return Rows(_lanes(problem.length), 4, "subgroup" if lanes else "tree")
+    unroll = 8 if problem.length > 4096 else 4
+    held = next((lanes for lanes in (64, 128, 256, 512, 1024) if problem.length <= 4 * unroll * lanes), 512)
+    return Rows(held, unroll, "subgroup" if lanes else "tree")
 
 
 def _lanes(length: int) -> int:

@@ -276,13 +276,29 @@ power4({{ terms[0] }} - top)
 {%- endif -%}
 {%- endmacro %}
 
-{# The part of x[begin..end] of a row that belongs to lane number `lane` of `lanes`. #}
-{% macro walk(lanes, begin="0u", end="params.length", load="load4(base, %s, %s)") %}
+{# The first element of a lane in a step of the whole workgroup. #}
+{% macro first(lanes) -%}
+{{ "lane * 4u" if s.vec and lanes > 1 else "lane" if lanes > 1 else "0u" }}
+{%- endmacro %}
+
+{% macro element4(u, k, end) -%}
+load4(base, {{ k }}, {{ end }})
+{%- endmacro %}
+
+{#
+  The part of x[begin..end] of a row that belongs to lane number `lane` of `lanes`. `load(u, k, end)` is vec4 number `u` of
+  a step, which begins at k. A row that is `once` takes a single step, whose k is there already.
+#}
+{% macro walk(lanes, begin="0u", end="params.length", load=element4, once=false) %}
 {{ accumulators("4") }}
+{% if once %}
+    {
+{% else %}
     for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ 4 * lanes * kernel.unroll }}u) {
-        let k = k0{% if lanes > 1 %} + lane{{ " * 4u" if s.vec }}{% endif %};
+        let k = k0{{ " + " ~ first(lanes) if lanes > 1 }};
+{% endif %}
 {% for u in range(kernel.unroll) %}
-        let x{{ u }} = {{ load % ("k + %du" % (4 * lanes * u) if u else "k", end) }};
+        let x{{ u }} = {{ load(u, "k + %du" % (4 * lanes * u) if u else "k", end) }};
 {% endfor %}
 {% macro at(u) %}vec4u(k) + vec4u(0u, 1u, 2u, 3u){{ " * %du" % lanes if not s.vec }}{{ " + %du" % (4 * lanes * u) if u }}{% endmacro %}
 {{ take(kernel.unroll, at) }}

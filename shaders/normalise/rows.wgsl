@@ -2,7 +2,7 @@
 //
 // Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as array<vec4>
 // where k is contiguous in both and all lengths are multiples of 4.
-// A reduction, and a second time over the row with what came out: by then the row is in a cache, so that memory is read once.
+// A reduction, and a second time over the row with what came out. {{ "One step covers a row: its elements stay in registers." if s.held else "By then some of the row is in a cache." }}
 // Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as the reduction's.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
@@ -13,19 +13,18 @@
 {{ reduce.functions() }}
 {{ reduce.load4(lanes) }}
 {% if s.function == "rms_norm" %}
-fn square4(base: u32, k: u32, end: u32) -> vec4f {
-    let v = load4(base, k, end);
+fn square4(v: vec4f) -> vec4f {
     return v * v;
 }
 
 {% elif s.function == "layer_norm" %}
 // Squared distances from the mean; 0 beyond the end
-fn deviation4(base: u32, k: u32, end: u32, mean: f32) -> vec4f {
-    let v = load4(base, k, end) - mean;
+fn deviation4(v: vec4f, k: u32, mean: f32) -> vec4f {
+    let d = v - mean;
 {% if s.edge %}
-    return select(v * v, vec4f(), vec4u(k){{ " + vec4u(0u, 1u, 2u, 3u) * %du" % lanes if not s.vec }} >= vec4u(end));
+    return select(d * d, vec4f(), vec4u(k){{ " + vec4u(0u, 1u, 2u, 3u) * %du" % lanes if not s.vec }} >= vec4u(params.length));
 {% else %}
-    return v * v;
+    return d * d;
 {% endif %}
 }
 
@@ -71,37 +70,58 @@ fn main(
 {{ reduce.row() }}
     let base = {{ reduce.base() }};
     let y_base = params.y_offset + row / params.inner * params.length * params.inner + row % params.inner;
+{% macro loaded(u, k, end="params.length") -%}
+{{ "held%d" % u if s.held else reduce.element4(u, k, end) }}
+{%- endmacro %}
+{% macro squared(u, k, end) -%}
+square4({{ loaded(u, k) }})
+{%- endmacro %}
+{% macro deviating(u, k, end) -%}
+deviation4({{ loaded(u, k) }}, {{ k }}, mean)
+{%- endmacro %}
 {% macro part(load) %}
     {
-{{ reduce.walk(lanes, load=load) }}
+{{ reduce.walk(lanes, load=load, once=s.held) }}
         all = {{ reduce.whole() }};
     }
 {% endmacro %}
+{% macro next(u) -%}
+k{{ " + %du" % (4 * lanes * u) if u }}
+{%- endmacro %}
+{% if s.held %}
+    let k = {{ reduce.first(lanes) }};
+{% for u in range(kernel.unroll) %}
+    let held{{ u }} = {{ reduce.element4(u, next(u), "params.length") }};
+{% endfor %}
+{% endif %}
     var all: {{ reduce.part() }};
 {% if s.function == "layer_norm" %}
-{{ part("load4(base, %s, %s)") }}
+{{ part(loaded) }}
     let mean = all / f32(params.length);
 {% if kernel.shared_parts %}
     workgroupBarrier(); // everyone has read the mean before its place is used again
 {% endif %}
-{{ part("deviation4(base, %s, %s, mean)") }}
+{{ part(deviating) }}
     let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
 {% set value = "(%s - mean) * scale" %}
 {% elif s.function == "rms_norm" %}
-{{ part("square4(base, %s, %s)") }}
+{{ part(squared) }}
     let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
 {% set value = "%s * scale" %}
 {% else %}
-{{ part("load4(base, %s, %s)") }}
+{{ part(loaded) }}
     // An infinite element makes the whole row NaN, as its own quotient is
     let scale = bitcast<f32>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
 {% set value = "exp(%s - all.top) * scale" %}
 {% endif %}
+{% if not s.held %}
     for (var k0 = 0u; k0 < params.length; k0 += {{ kernel.step }}u) {
-        let k = k0{% if lanes > 1 %} + lane{{ " * 4u" if s.vec }}{% endif %};
+        let k = k0{{ " + " ~ reduce.first(lanes) if lanes > 1 }};
+{% endif %}
 {% for u in range(kernel.unroll) %}
-{% set at = "k + %du" % (4 * lanes * u) if u else "k" %}
-        store4(y_base, {{ at }}, {{ value % ("load4(base, %s, params.length)" % at) }});
+        store4(y_base, {{ next(u) }}, {{ value % loaded(u, next(u)) }});
 {% endfor %}
+{% if not s.held %}
     }
+{% endif %}
 }

@@ -33,14 +33,15 @@ class RowsSpecialisation(Specialisation):
     function: str
     weight: bool
     bias: bool
+    held: bool  # one step covers a row, whose elements stay in registers
 
 
 @dataclass(frozen=True)
 class Rows(MeetingKernel):
-    """A workgroup per row: it reduces the row, and goes over it again while it is in a cache."""
+    """A workgroup per row: it reduces the row, and goes over it again; what one step covers it keeps in registers."""
 
     name = "rows"
-    summary = "a workgroup per row, read from memory once"
+    summary = "a workgroup per row"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
     vectorizes = "k"
@@ -68,7 +69,8 @@ class Rows(MeetingKernel):
         p, spec = problem, super().specialise(problem)
         vec = spec.vec and p.inner == 1 and p.y_offset % 4 == 0
         spec = dataclasses.replace(spec, vec=vec)
-        return RowsSpecialisation(**dataclasses.asdict(spec), function=p.function, weight=p.weight, bias=p.bias)
+        base, held = dataclasses.asdict(spec), self.steps(p) == 1
+        return RowsSpecialisation(**base, function=p.function, weight=p.weight, bias=p.bias, held=held)
 
 
 @dataclass(frozen=True)
