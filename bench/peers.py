@@ -1,4 +1,4 @@
-"""The vendor's library as a reference: cuBLAS through PyTorch, on the GPU that webmm runs on.
+"""The vendor's library as a reference: cuBLAS and PyTorch's own kernels, on the GPU that webmm runs on.
 
 PyTorch is not among webmm's requirements; where it has no CUDA device there is simply no peer.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm import __version__
-from webmm.problem import Gemm, Operand
+from webmm.ops.base import Case
+from webmm.problem import Gemm, Operand, Problem
 from webmm.records import Record
 from webmm.timing import WARM_UP, Timing, sample_count
 from webmm.verify import Checker, bound
@@ -36,18 +37,46 @@ def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
     a, b = (_stored(x, operand) for x, operand in ((checker.a, problem.a), (checker.b, problem.b)))
     out = torch.empty((*a.shape[:-1], problem.n), dtype=a.dtype, device="cuda")
     timed = time_graph(lambda: torch.matmul(a, b, out=out))
+    errors = checker.error(out.cpu().numpy()), bound(problem)
+    return _record(problem, "cublas", f", cuBLAS {_cublas_version()}", {"tf32": False}, timed, errors, peak_gflops)
+
+
+def pytorch(case: Case[Any], call: Callable[[Any], Any], x: NDArray[Any], peak_gflops: float) -> Record:
+    """Return the record of `call` on `x`, a CUDA graph of it as of cuBLAS; its result is the case's."""
+    import torch
+
+    on_gpu = torch.from_numpy(x).cuda()
+    with torch.no_grad():
+        timed = time_graph(lambda: call(on_gpu))
+        errors = case.error(call(on_gpu).cpu().numpy()), case.bound
+    return _record(case.problem, "pytorch", "", {}, timed, errors, peak_gflops)
+
+
+def _record(
+    problem: Problem,
+    kernel: str,
+    library: str,
+    config: dict[str, Any],
+    timed: Timing,
+    errors: tuple[float, float],
+    peak_gflops: float,
+) -> Record:
+    import torch
+
+    m, n, k, batch = problem.sizes
     gflops = problem.flops / timed.median_us / 1e3
     return Record(
         op=problem.op,
-        kernel="cublas",
-        config={"tf32": False},
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        batch=problem.batch,
+        kernel=kernel,
+        config=config,
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
         dtype=problem.dtype.name,
         layout=problem.layout,
-        engine=f"PyTorch {torch.__version__}, cuBLAS {_cublas_version()}",
+        variant=problem.variant,
+        engine=f"PyTorch {torch.__version__}{library}",
         adapter=torch.cuda.get_device_name(),
         backend="CUDA",
         driver=str(torch.version.cuda),
@@ -56,8 +85,8 @@ def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
         best_us=timed.best_us,
         gflops=gflops,
         clock="timestamp",
-        max_error=checker.error(out.cpu().numpy()),
-        error_bound=bound(problem),
+        max_error=errors[0],
+        error_bound=errors[1],
         peak_fraction=gflops / peak_gflops,
     )
 

@@ -10,15 +10,18 @@ import { RECORD_FIELDS, STATUSES } from "./webmm.js";
 export const SCHEMA = "webmm.records/1";
 
 /** In what an op's speed is told: `Op.unit` in Python. @type {Record<string, string>} */
-export const UNITS = { gemm: "GFLOP/s", quantized: "GOP/s", weights: "GFLOP/s", reduce: "GB/s" };
+export const UNITS = { gemm: "GFLOP/s", quantized: "GOP/s", weights: "GFLOP/s", reduce: "GB/s", normalise: "GB/s", elementwise: "GB/s" };
+/** Elements moved for each that is taken; of a reduction its result, too. @type {Record<string, number>} */
+const MOVED = { reduce: 1, normalise: 2, elementwise: 2 };
 
 /** @param {Task | undefined} record @returns {string} */
 export const unitOf = (record) => UNITS[record?.op ?? "gemm"] ?? "GFLOP/s";
 
-/** @param {Task & {gflops: number | null}} record @returns {number} in that unit; of reductions, elements read and results written */
+/** @param {Task & {gflops: number | null}} record @returns {number} in that unit; GB/s are of elements read and results written */
 export function speedOf({ op, dtype, n, gflops }) {
-  const bytes = op === "reduce" ? (dtype === "float32" ? 4 : 2) * (1 + 1 / n) : 1;
-  return (gflops ?? 0) * bytes;
+  const moved = MOVED[op ?? "gemm"];
+  const bytes = dtype === "float32" ? 4 : 2;
+  return (gflops ?? 0) * (moved ? bytes * (moved + (op === "reduce" ? 1 / n : 0)) : 1);
 }
 
 /** @param {RunRecord[]} records @returns {string} */

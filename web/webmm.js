@@ -21,7 +21,7 @@ export { Checker, errorBound } from "./check.js";
 
 /** @typedef {import("./matrix.js").DType} DType */
 /** @typedef {Record<string, number | string>} Config */
-/** @typedef {{m: number, n: number, k: number, dtype: string, op?: string, flops?: number}} Task what a record is of */
+/** @typedef {{m: number, n: number, k: number, dtype: string, op?: string, variant?: string, flops?: number}} Task what a record is of */
 /** @typedef {{m: number, n: number, k: number, dtype: DType}} Problem a product of floats */
 /** @typedef {{tile_m: number, tile_n: number, elements: number, at_most: number}} Grid */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType, wgsl_type: string}} Binding */
@@ -69,14 +69,14 @@ export { Checker, errorBound } from "./check.js";
  * One measurement, or the reason why there is none: schema webmm.records/1, the same as Python's.
  * @typedef {{
  *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: string, engine: string,
- *   adapter: string, backend: string, driver: string, version: string, config: Config, layout: string,
+ *   adapter: string, backend: string, driver: string, version: string, config: Config, layout: string, variant: string,
  *   status: Status, reason: string | null, median_us: number | null, best_us: number | null, gflops: number | null,
  *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
  * }} RunRecord
  */
 
 export const RECORD_FIELDS = /** @type {const} */ ([
-  "op", "kernel", "m", "n", "k", "batch", "dtype", "engine", "adapter", "backend", "driver", "version", "config", "layout",
+  "op", "kernel", "m", "n", "k", "batch", "dtype", "engine", "adapter", "backend", "driver", "version", "config", "layout", "variant",
   "status", "reason", "median_us", "best_us", "gflops", "clock", "max_error", "error_bound", "peak_fraction",
 ]);
 export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
@@ -1050,7 +1050,7 @@ export class Device {
   record(kernel, p, values) {
     const { name, engine, backend, driver } = this.info;
     return {
-      op: p.op ?? "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, layout: "nn", engine,
+      op: p.op ?? "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, layout: "nn", variant: p.variant ?? "", engine,
       adapter: name, backend, driver, version: this.bundle.index.version, config: kernel.config, status: "ok",
       reason: null, median_us: null, best_us: null, gflops: null, clock: null, max_error: null, error_bound: null,
       peak_fraction: null, ...values,

@@ -210,6 +210,7 @@ def record_of(
         batch=batch,
         dtype=problem.dtype.name,
         layout=problem.layout,
+        variant=problem.variant,
         engine=engine_name() if kernel else f"numpy {np.__version__}",
         adapter=info.name if kernel else "CPU",
         backend=info.backend if kernel else "",

@@ -13,7 +13,8 @@ import click
 
 from webmm.errors import ConfigError, NoAdapterError, WebmmError
 
-OP = click.option("--op", default="gemm", show_default=True, help="What to compute; see webmm/ops/.")
+OP_HELP = "What to compute, NAME or NAME:VARIANT; see webmm/ops/."
+OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
 WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
 ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
@@ -110,7 +111,7 @@ def bench(
         raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
     wanted = parse_sizes(sizes, op) if sizes else None
     dtype = dtype or op_of(op).dtypes[0]
-    chosen = parse_kernels(kernels, op) if kernels else None
+    chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
     results, ceiling = report.run_bench(adapter, op_of(op), chosen, wanted, dtype, budget)
     if json_file:
         records.save(json_file, records.to_json(results))
@@ -189,7 +190,7 @@ def shader(
     from webmm.render import render
 
     problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0], layout)
-    rendered = render(configure(kernel, dict(map(_setting, settings)), op), problem, dialect)  # type: ignore[arg-type]
+    rendered = render(configure(kernel, dict(map(_setting, settings)), op_of(op).name), problem, dialect)  # type: ignore[arg-type]
     click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
 
 

@@ -1,4 +1,4 @@
-"""What may become of a row of elements: one row per operation, with its meaning in NumPy.
+"""What may become of a row of elements: one row per operation or normalisation, with its meaning in NumPy.
 
 Elements are taken as float32, whatever the storage. How a shader accumulates each stands in shaders/common/reduce.wgsl.
 """
@@ -61,3 +61,37 @@ def operation_of(name: str) -> Operation:
     if name not in OPERATIONS:
         raise ProblemError(f"unknown reduction {name!r}; choose from {', '.join(OPERATIONS)}")
     return OPERATIONS[name]
+
+
+@dataclass(frozen=True)
+class NormalisationFunction:
+    """A row in proportion to what it adds up to: its meaning in NumPy, and the operation that it needs first."""
+
+    name: str
+    operation: str
+    reference: Callable[[Floats, float], Floats]  # of rows and epsilon
+
+
+def _softmax(x: Floats, epsilon: float) -> Floats:
+    del epsilon
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True))
+
+
+def _layer_norm(x: Floats, epsilon: float) -> Floats:
+    spread = np.sqrt(x.var(axis=-1, keepdims=True) + x.dtype.type(epsilon))
+    return np.asarray((x - x.mean(axis=-1, keepdims=True)) / spread)
+
+
+def _rms_norm(x: Floats, epsilon: float) -> Floats:
+    return np.asarray(x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + x.dtype.type(epsilon)))
+
+
+NORMALISATIONS = {
+    function.name: function
+    for function in (
+        NormalisationFunction("softmax", "logsumexp", _softmax),
+        NormalisationFunction("layer_norm", "sum", _layer_norm),
+        NormalisationFunction("rms_norm", "sum", _rms_norm),
+    )
+}

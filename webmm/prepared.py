@@ -36,7 +36,7 @@ from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.operations import operation_of
 from webmm.ops.quantized import scheme_of
-from webmm.ops.reduce import DEFAULT_SIZES
+from webmm.ops.streaming import DEFAULT_SIZES
 from webmm.problem import Operand, Problem, WeightOnly, gemm
 from webmm.quantization import limits, reference
 from webmm.reduction import reduction
@@ -262,7 +262,8 @@ class _Writer:
         m, n, k, _ = problem.sizes
         (written,) = (extent for extent in problem.buffers() if extent.written)
         return {
-            **{"op": problem.op, "m": m, "n": n, "k": k, "dtype": dtype.name, "flops": problem.flops},
+            **{"op": problem.op, "variant": problem.variant, "m": m, "n": n, "k": k, "dtype": dtype.name},
+            "flops": problem.flops,
             "inputs": [{**dataclasses.asdict(each), "dtype": each.dtype.name} for each in case.inputs],
             "result": {"name": written.name, "count": written.end, "itemsize": written.dtype.itemsize},
             "fingerprint": ladder.fingerprint(size, dtype),

@@ -63,6 +63,11 @@ class Problem(ABC):
         """How its operands are stored, in letters of the op's own; empty where there is but one way."""
         return ""
 
+    @property
+    def variant(self) -> str:
+        """Which of several things the op may be; empty where it is but one."""
+        return ""
+
     @abstractmethod
     def buffers(self) -> tuple[Extent, ...]:
         """Return the buffers, in the order in which arrays are given to `Device.run()`."""
@@ -370,6 +375,11 @@ class WeightOnly(Product):
     def __post_init__(self) -> None:
         _check_floats(self.dtype, self.out_dtype)
         self._check_sizes()
+
+    @property
+    def variant(self) -> str:
+        """How W is stored."""
+        return f"{self.bits}bit-{self.block}"
 
     @property
     def blocks(self) -> int:

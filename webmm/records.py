@@ -23,10 +23,11 @@ class Record:
     """One kernel on one problem on one adapter.
 
     `layout` says how A and B are stored, n as they are or t transposed; records of old documents, which do not, were of
-    nn. Times are µs per product, `gflops` 10⁹ operations/s of the median; `clock` is timestamp or wall; `max_error` and
-    `error_bound` are multiples of |A|·|B|; `peak_fraction` is the share of the device's measured FMA rate. Where
-    `status` is not ok, `reason` says why in words and the measurements are None. What m, n and k are, and of which
-    other peak or scale the figures of another op are shares or multiples, `webmm/ops/` says.
+    nn. `variant` says which of several the op was, such as max of reduce. Times are µs per product, `gflops` 10⁹
+    operations/s of the median; `clock` is timestamp or wall; `max_error` and `error_bound` are multiples of |A|·|B|;
+    `peak_fraction` is the share of the device's measured FMA rate. Where `status` is not ok, `reason` says why in words
+    and the measurements are None. What m, n and k are, and of which other peak or scale the figures of another op are
+    shares or multiples, `webmm/ops/` says.
     """
 
     op: str
@@ -43,6 +44,7 @@ class Record:
     version: str
     config: dict[str, Any] = field(default_factory=dict)
     layout: str = "nn"
+    variant: str = ""
     status: Status = "ok"
     reason: str | None = None
     median_us: float | None = None

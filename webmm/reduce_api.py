@@ -20,7 +20,7 @@ from webmm.device import Device, default_device
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import ProblemError
 from webmm.kernels.reduce.rows import Map
-from webmm.operations import Operation, operation_of
+from webmm.operations import NORMALISATIONS, Operation, operation_of
 from webmm.reduction import Elementwise, Normalisation, Reduction, Span
 
 Axes = int | tuple[int, ...] | None
@@ -135,7 +135,7 @@ def _normalise(
             piece = _piece_in_place(source, axis)
         assert piece is not None, "dense arrays are one piece"
         problem = Normalisation(
-            *("logsumexp" if function == "softmax" else "sum", piece.outer, piece.length, piece.inner),
+            *(NORMALISATIONS[function].operation, piece.outer, piece.length, piece.inner),
             *(source.dtype, source.dtype, piece.span),
             function=function,
             weight=weight is not None,

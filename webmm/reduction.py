@@ -73,8 +73,13 @@ class Reduction(Problem):
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Results, and elements of each."""
-        return self.results, self.length, 1, 1
+        """Values of i, k and j."""
+        return self.outer, self.length, self.inner, 1
+
+    @property
+    def variant(self) -> str:
+        """The operation."""
+        return self.operation
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return x and y."""
@@ -154,6 +159,11 @@ class Normalisation(Reduction):
         return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
 
     @property
+    def variant(self) -> str:
+        """The function."""
+        return self.function
+
+    @property
     def bytes(self) -> int:
         """Bytes that must move at least: each element read once and written once."""
         vectors = (self.weight + self.bias) * self.length * self.dtype.itemsize
@@ -183,6 +193,11 @@ class Elementwise(Problem):
     def sizes(self) -> tuple[int, int, int, int]:
         """The number of elements."""
         return self.size, 1, 1, 1
+
+    @property
+    def variant(self) -> str:
+        """The activation."""
+        return self.activation
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return x and y."""

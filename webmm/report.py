@@ -203,7 +203,8 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     first = op.stages[0].name
     base = next((r for r in records if r.kernel == first), None)
     numpy = next((r for r in records if r.kernel == CPU_STAGE), None)
-    table = Table(title=f"{records[0].size} {records[0].dtype}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    title = " ".join(filter(None, (records[0].size, records[0].dtype, records[0].variant)))
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("kernel", no_wrap=True)
     for name in ("median", "best", op.unit, f"× {first}", "× NumPy", "of peak", "error", "bound"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -77,14 +77,18 @@ def _fma_rates(device: Device) -> Iterator[float]:
         yield variant.flops / time_launch(device, launch, warm_up=0.1).best_us / 1e3
 
 
-def _copy_rate(device: Device) -> float:
-    """Copy a large buffer, within what a binding may hold."""
+def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:
+    """Return a launch that copies a large buffer, within what a binding may hold, and the arrays that it works on."""
     limit = device.capabilities.limit("max-storage-buffer-binding-size")
     elements = min(copy_bytes(device.info.kind == "cpu"), limit) // 16 * 4
     workgroups = -(-elements // (4 * COPY_WORKGROUP))
     source, out = device.array(np.ones(elements, np.float32)), device.empty((elements,))
-    launch = _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, out)
-    return 2 * 4 * elements / time_launch(device, launch, warm_up=0.1).best_us / 1e3
+    return _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, out), (source, out)
+
+
+def _copy_rate(device: Device) -> float:
+    launch, arrays = copying(device)
+    return sum(x.nbytes for x in arrays) / time_launch(device, launch, warm_up=0.1).best_us / 1e3
 
 
 def _launch(

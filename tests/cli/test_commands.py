@@ -175,13 +175,25 @@ def test_bench_of_reductions(webmm: Cli, tmp_path: Path) -> None:
     assert webmm("shader", "--op", "reduce", "tree", "--layout", "tt").returncode == 2
 
 
+@pytest.mark.parametrize(("op", "kernel"), [("normalise:layer_norm", "rows"), ("elementwise", "map")])
+def test_bench_of_what_is_built_on_reductions(webmm: Cli, tmp_path: Path, op: str, kernel: str) -> None:
+    done = webmm("bench", "--op", op, "--sizes", "5x301", "--json", "r.json")
+    assert done.returncode == 0, done.stderr
+    variant = op.partition(":")[2] or "gelu"
+    assert f"float32 {variant}" in done.stdout
+    for record in from_json((tmp_path / "r.json").read_text()):
+        assert (record.variant, record.status) == (variant, "ok"), record.reason
+    assert f"y{'[i]' * (kernel == 'map')} = {variant}" in webmm("shader", kernel, "--op", op).stdout
+
+
 @pytest.mark.parametrize(("op", "kernel", "dtype"), [("quantized", "packed", "int8"), ("weights", "vector", "float16")])
 def test_ops_of_quantised_operands(webmm: Cli, tmp_path: Path, op: str, kernel: str, dtype: str) -> None:
     settings = "packed:bm=32:bn=32:tn=4:unroll=1,unpacked" if op == "quantized" else "vector:lanes=8:tm=1"
-    arguments = ("bench", "--op", op, "--sizes", "3x33x65", "--kernels", settings, "--json", "r.json")
+    variant = ":8bit-128" if op == "weights" else ""
+    arguments = ("bench", "--op", op + variant, "--sizes", "3x33x65", "--kernels", settings, "--json", "r.json")
     assert webmm(*arguments).returncode == 0
     for record in from_json((tmp_path / "r.json").read_text()):
-        assert (record.op, record.status) == (op, "ok"), record.reason
+        assert (record.op, record.variant, record.status) == (op, variant[1:], "ok"), record.reason
         assert record.dtype == ("uint8" if op == "quantized" else "float32")
     done = webmm("shader", kernel, "--op", op, "--dtype", dtype, "--dialect", "tint", "--json")
     assert json.loads(done.stdout)["kernel"] == kernel

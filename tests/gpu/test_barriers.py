@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pytest
 
-from webmm.ops import OPS
+from webmm.ops import OPS, op_of
 from webmm.render import render
 from webmm.timing import submit
 
@@ -22,7 +22,10 @@ SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # compiles
 WALK = {"workgroups": 1}  # one workgroup for all tiles
 # As many parts as a workgroup has lanes, none of them empty: parts that are nothing hide what is missing.
 PARTS = {"reduce": {"splits": 256, "unroll": 1}}
-SIZES = {"reduce": (3, 256 * 1024, 1)}  # of other ops: several tiles each way, and several steps of k
+# Of other ops: several tiles each way, and several steps of k.
+SIZES = {"reduce": (3, 256 * 1024, 1), "normalise": (3, 4096, 1), "elementwise": (1024, 1, 1)}
+# Of those of which each may have barriers of its own, the ones that have.
+VARIANTS = {"normalise": ("normalise:softmax", "normalise:layer_norm")}
 
 # What the comment of a barrier says that it is for: why lavapipe may spare it, and how many of them in a text.
 ONLY_ON_GPUS = {
@@ -55,7 +58,8 @@ def forms(op, cls):
 
 def with_barriers():
     """Yield (op, kernel) for each stage that has barriers, once for each way in which they stand in its text."""
-    for op, cls in [(each, cls) for each in OPS.values() for cls in each.stages]:
+    ops = [op_of(variant) for name in OPS for variant in VARIANTS.get(name, (name,))]
+    for op, cls in [(each, cls) for each in ops for cls in each.stages]:
         seen = set()
         for kernel in forms(op, cls):
             texts = [render(part, problem_of(op, kernel)).wgsl for part in kernel.dispatches]

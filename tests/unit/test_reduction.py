@@ -170,8 +170,11 @@ def test_sizes():
     op = op_of("reduce")
     assert op.parse("512x8192") == (512, 8192, 1)
     assert op.parse("64x256x1024") == (16384, 1024, 1)
+    assert op.parse("64x256x1024@1") == (64, 256, 1024)
+    assert op.parse("64x256x1024@0") == (1, 64, 256 * 1024)
     assert op.parse("100") == (100, 100, 1)
-    for text in ("", "0x5", "axb"):
+    assert op.problem(op.parse("4x5x6@1"), "float32").results == 24
+    for text in ("", "0x5", "axb", "4x5@2", "4x5@", "4x5@-1", "@0"):
         with pytest.raises(ProblemError, match="ROWSxCOLUMNS"):
             op.parse(text)
 
@@ -181,3 +184,18 @@ def test_the_bound_grows_with_the_logarithm():
     x = np.full(2**20, 0.1, np.float32)
     chain = np.add.accumulate(x)[-1]
     assert abs(chain - x.sum(dtype=np.float64)) / x.sum(dtype=np.float64) > 10 * sum_bound(2**20)
+
+
+def test_what_is_built_on_reductions_has_a_bench_of_its_own():
+    for name, bytes_each in (("reduce:max", 4), ("normalise:layer_norm", 8), ("elementwise:gelu", 8)):
+        op = op_of(name)
+        problem = op.problem((100, 2000, 1), "float32")
+        assert problem.variant == name.partition(":")[2]
+        assert problem.bytes == pytest.approx(200_000 * bytes_each, rel=1e-3)
+        with pytest.raises(ConfigError, match="no layout 'tt'"):
+            op.problem((3, 3, 1), "float32", "tt")
+    assert op_of("normalise").variant == "softmax"
+    with pytest.raises(ConfigError, match="choose from softmax, layer_norm, rms_norm"):
+        op_of("normalise:batch_norm")
+    with pytest.raises(ConfigError, match="choose from none"):
+        op_of("gemm:max")

@@ -7,15 +7,24 @@ from typing import Any
 from webmm.errors import ConfigError
 from webmm.ops.base import Op
 from webmm.ops.gemm import GemmOp
+from webmm.ops.normalise import ElementwiseOp, NormaliseOp
 from webmm.ops.quantized import QuantizedOp
 from webmm.ops.reduce import ReduceOp
 from webmm.ops.weights import WeightsOp
 
-OPS: dict[str, Op[Any]] = {op.name: op for op in (GemmOp(), QuantizedOp(), WeightsOp(), ReduceOp())}
+OPS: dict[str, Op[Any]] = {
+    op.name: op for op in (GemmOp(), QuantizedOp(), WeightsOp(), ReduceOp(), NormaliseOp(), ElementwiseOp())
+}
 
 
 def op_of(name: str) -> Op[Any]:
-    """Return the op called `name`; raises ConfigError for an unknown one, listing those that exist."""
+    """Return the op called `name`, or NAME:VARIANT; raises ConfigError for an unknown one, listing those that exist."""
+    name, colon, variant = name.partition(":")
     if name not in OPS:
         raise ConfigError(f"unknown op {name!r}; choose from {', '.join(OPS)}")
-    return OPS[name]
+    op = OPS[name]
+    if not colon:
+        return op
+    if variant not in op.variants:
+        raise ConfigError(f"unknown variant {variant!r} of op {name}; choose from {', '.join(op.variants) or 'none'}")
+    return type(op)(variant)

@@ -28,7 +28,7 @@ class Case(ABC, Generic[P]):
 
     problem: P
     inputs: dict[str, Array]  # by the names of the problem's buffers
-    scale: ClassVar[str] = ""  # what errors are multiples of, in words
+    scale: str = ""  # what errors are multiples of, in words
 
     @property
     @abstractmethod
@@ -49,12 +49,16 @@ class Case(ABC, Generic[P]):
 
 
 class Op(ABC, Generic[P]):
-    """An op of the bench: `webmm bench --op NAME`."""
+    """An op of the bench: `webmm bench --op NAME`, or NAME:VARIANT."""
 
     name: ClassVar[str]
     shape: ClassVar[str] = "N nor MxNxK"  # how a size is written
     unit: ClassVar[str] = "GFLOP/s"
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16")  # the first is meant where none is named
+    variants: ClassVar[tuple[str, ...]] = ()  # what NAME:VARIANT may name; likewise
+
+    def __init__(self, variant: str = "") -> None:
+        self.variant = variant or next(iter(self.variants), "")
 
     @property
     def stages(self) -> list[type[Kernel[Any]]]:

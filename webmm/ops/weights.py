@@ -63,9 +63,10 @@ class Layer(Case[WeightOnly]):
 
 
 class WeightsOp(Op[WeightOnly]):
-    """C = A·W with weights of 4 bits in blocks of 32."""
+    """C = A·W with weights of 4 or 8 bits in blocks of 32 or 128."""
 
     name = "weights"
+    variants = tuple(f"{bits}bit-{block}" for bits in sorted(BITS) for block in BLOCKS)
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
         """Return one to many rows, of the largest layer that takes at most 0.1 s at the peak rate."""
@@ -80,7 +81,8 @@ class WeightsOp(Op[WeightOnly]):
         m, n, k = size
         kind = dtype_of(dtype)
         a = Operand(m if layout[0] == "t" else k, transposed=layout[0] == "t")
-        return WeightOnly(m, n, k, kind, kind, a, BITS[-1], BLOCKS[0])
+        bits, block = map(int, self.variant.split("bit-"))
+        return WeightOnly(m, n, k, kind, kind, a, bits, block)
 
     def case(self, device: Device, problem: WeightOnly) -> Layer:
         """Return `problem` with its matrices."""
