@@ -16,7 +16,7 @@ import { flopsOf, within } from "./webmm.js";
 /** @typedef {import("./webmm.js").Roofline} Roofline */
 /** @typedef {import("./webmm.js").Launch} Launch */
 /** @typedef {import("./webmm.js").Task} Task */
-/** @typedef {{name: string, label: string, config: import("./webmm.js").Config}} Stage a kernel, as far as a bench must know it */
+/** @typedef {{name: string, label: string, config: import("./webmm.js").Config, matrix: import("./webmm.js").Fragments | null}} Stage a kernel, as far as a bench must know it */
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` says what, or is null */
 /** @typedef {{launch: Launch, free: () => void}} Ready */
 /**
@@ -221,7 +221,7 @@ export class Bench {
       const { median_us, best_us, clock } = await device.time(launch);
       this.#rates.set(kernel.label, (flopsOf(p) / median_us) * 1e6);
       const gflops = flopsOf(p) / median_us / 1e3;
-      const peak_fraction = this.roofline && gflops / this.roofline.gflops;
+      const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of what FMAs reach
       return device.record(kernel, p, { median_us, best_us, gflops, clock, peak_fraction, ...errors });
     } finally {
       free();

@@ -122,7 +122,7 @@ export function rooflineChart(records, roofline) {
   const points = records.filter((r) => r.status === "ok").map((r) => ({ r, x: flopsOf(problem(r)) / bytesOf(problem(r)), y: Number(r.gflops) }));
   const ridge = roofline.gflops / roofline.gbytes;
   const xs = [ridge / 4, ridge * 4, ...points.map((p) => p.x / 1.6), ...points.map((p) => p.x * 2.4)];
-  const ys = [roofline.gflops * 2, ...points.map((p) => p.y / 1.8), roofline.gflops / 50];
+  const ys = [roofline.gflops * 2, ...points.map((p) => p.y / 1.8), ...points.map((p) => p.y * 1.8), roofline.gflops / 50];
   const x = scale(Math.min(...xs), Math.max(...xs), MARGIN.left, WIDTH - MARGIN.right);
   const y = scale(Math.min(...ys), Math.max(...ys), HEIGHT - MARGIN.bottom, MARGIN.top);
   const ridgeX = Math.min(Math.max(ridge, x.low), x.high);

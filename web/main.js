@@ -168,6 +168,7 @@ function showDevice(device) {
     has("shader-f16", "float16"),
     has("timestamp-query", "GPU timestamps"),
     has("subgroups", "subgroups"),
+    device.matrix.length > 0 && h("li", {}, "matrix units"),
     h("li", {}, `${limits.maxComputeInvocationsPerWorkgroup} invocations`),
     h("li", {}, `${size(limits.maxComputeWorkgroupStorageSize)} workgroup memory`),
     h("li", {}, `${size(limits.maxStorageBufferBindingSize)} per matrix`),

@@ -12,12 +12,12 @@ import { toHalf } from "./matrix.js";
 /** @typedef {import("./webmm.js").Binding} Binding */
 /** @typedef {import("./webmm.js").Task} Task */
 /** @typedef {import("./bench.js").Verdict} Verdict */
-/** @typedef {{name: string, dtype: string, count: number, seed: number, low: number, high: number}} Input */
+/** @typedef {{name: string, dtype: string, count: number, start: number, low: number, high: number}} Input */
 /** @typedef {{shader: string, params: number[], grid: [number, number, number]}} PreparedStep */
 /**
  * @typedef {{
  *   name: string, label: string, summary: string, config: import("./webmm.js").Config, features: string[],
- *   subgroup: number, workgroup_size: [number, number, number], workgroup_bytes: number,
+ *   subgroup: number, matrix: import("./webmm.js").Fragments | null, workgroup_size: [number, number, number], workgroup_bytes: number,
  *   scratch: Record<string, number>, steps: PreparedStep[],
  * }} PreparedStage
  */
@@ -30,7 +30,6 @@ import { toHalf } from "./matrix.js";
 /** @typedef {{title: string, gpu: PreparedProblem[], cpu: PreparedProblem[]}} PreparedLadder */
 /** @typedef {{ladders: PreparedLadder[], bindings: Record<string, Binding[]>}} Prepared `bindings` are by shader */
 
-const SEED_STEP = 0x9e3779b9;
 const CHUNK = 2 ** 20; // elements between breaths
 const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array };
 const ARRAYS = { float32: Float32Array, float16: Uint16Array, uint8: Uint8Array, int8: Int8Array };
@@ -50,11 +49,10 @@ const bytesOf = ({ dtype, count }) => count * arrayOf(dtype).BYTES_PER_ELEMENT;
 
 /** @param {Input} input @returns {Promise<ArrayBuffer>} its elements, padded to whole words */
 export async function draw(input) {
-  const { dtype, count, seed, low, high } = input;
+  const { dtype, count, start, low, high } = input;
   const bytes = new ArrayBuffer(Math.ceil(bytesOf(input) / 4) * 4);
   const elements = new (arrayOf(dtype))(bytes);
   const stored = dtype === "float16" ? toHalf : (/** @type {number} */ value) => value;
-  const start = Math.imul(seed, SEED_STEP);
   for (let i = 0; i < count; i++) {
     elements[i] = stored(low + (mix(i + start) % (high - low + 1)));
     if (i % CHUNK === CHUNK - 1) await breathe();

@@ -31,10 +31,15 @@ export { Checker, errorBound } from "./check.js";
 /** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} Step a dispatch */
 /** @typedef {Step[]} Launch dispatches that run one after another, as one */
 /**
+ * Fragments of (m, k) times (k, n) for the matrix units of a GPU, by how many lanes, and how the shader spells it.
+ * @typedef {{operands: string, result: string, m: number, n: number, k: number}} MatrixShape
+ * @typedef {MatrixShape & {lanes: number, spelling: string}} Fragments
+ */
+/**
  * What a stage asks of a device.
  * @typedef {{
  *   features: string[], subgroup: number, workgroup_size: [number, number, number], workgroup_bytes: number,
- *   binding: number, groups: number,
+ *   binding: number, groups: number, matrix: Fragments | null,
  * }} Needs
  */
 /** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
@@ -43,18 +48,22 @@ export { Checker, errorBound } from "./check.js";
  * One configuration of a kernel, as the index holds it.
  * @typedef {{
  *   config: (number | string)[], workgroup_size: [number, number, number], workgroup_bytes: number, inner_step: number,
- *   grid: Grid, features: string[], subgroup: number, shaders: Partial<Record<DType, Record<string, string>>>,
+ *   grid: Grid, features: string[], subgroup: number, matrix: Fragments | null,
+ *   shaders: Partial<Record<DType, Record<string, string>>>,
  * }} ConfigRow
  */
 /** @typedef {{kernel: string, config: Config, fitting: boolean}} Choice `fitting`: only where no tile hangs over an edge */
-/** @typedef {{name: string, summary: string, changed: string, vector_axes: [string, string], tunables: Tunable[], light: number, configs: ConfigRow[]}} KernelRow */
+/** @typedef {{name: string, summary: string, changed: string, vector_axes: [string, string], vector: number, tunables: Tunable[], light: number, configs: ConfigRow[]}} KernelRow */
 /**
  * @typedef {{
  *   schema: string, version: string, records: string, entry_point: string, max_workgroups: number, loop_limit: number,
  *   ladders: string[], flags: string[], params: {size: number, members: Record<string, number>}, bindings: Binding[],
  *   timing: {warm_up: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<DType, {eps: number, tiny: number, features: string[]}>,
- *   choices: {enough_tiles: number, tuned: (TunedRecord & {vendor: string})[], gpu: Choice[], cpu: Choice[]},
+ *   choices: {
+ *     enough_tiles: number, tuned: (TunedRecord & {vendor: string})[], gpu: Choice[], cpu: Choice[],
+ *     matrix: {kernel: string, tiles: Config[], enough_tiles: number},
+ *   },
  *   roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
  *   kernels: KernelRow[], cases: {m: number, n: number, k: number, flags: Record<string, number>}[],
  * }} Index
@@ -83,9 +92,14 @@ export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect",
 
 const COMPILE_TIMEOUT = 60; // seconds
 const COPY_WARM_UP = 0.1; // seconds, for the roofline's kernels
+const MATRIX_UNITS = "chromium-experimental-subgroup-matrix";
+/** @type {Record<string, string>} what to do about a feature that browsers keep to themselves */
+const SWITCHES = {
+  [MATRIX_UNITS]: "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units",
+};
 const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([
   "shader-f16", "timestamp-query", "subgroups",
-  /** @type {any} */ ("chromium-experimental-subgroup-matrix"), // for shaders of `webmm shader matrix_unit --dialect tint`
+  /** @type {any} */ (MATRIX_UNITS),
 ]);
 const WANTED_LIMITS = /** @type {const} */ ([
   "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupSizeY",
@@ -137,6 +151,11 @@ export class Kernel {
     return [this.name, ...changed.map((t) => `${t.name}=${this.config[t.name]}`)].join(" ");
   }
 
+  /** What matrix units must multiply, or null for a kernel that uses none. */
+  get matrix() {
+    return this.row.matrix;
+  }
+
   get invocations() {
     return this.row.workgroup_size.reduce((product, size) => product * size, 1);
   }
@@ -155,25 +174,30 @@ export class Kernel {
     return [Math.ceil(count / y), y, 1];
   }
 
+  /** @param {Problem} p @param {number} loopLimit @returns {number} the specialisation that fits, a bit per flag */
+  specialise(p, loopLimit) {
+    const set = this.choices(p, loopLimit);
+    return this.flags.reduce((bits, name, i) => bits | (set[name] ? 1 << i : 0), 0);
+  }
+
   /**
    * @param {Problem} p @param {number} loopLimit
-   * @returns {number} the specialisation that fits, a bit per flag; as `Kernel.specialise` in Python
+   * @returns {Record<string, boolean>} the template's choices by flag; as `Kernel.specialise` in Python
    */
-  specialise(p, loopLimit) {
+  choices(p, loopLimit) {
     const { grid, inner_step } = this.row;
     const [axisA, axisB] = this.stage.vector_axes;
+    const whole = (/** @type {number} */ size) => size % this.stage.vector === 0;
     const ragged = grid.elements > 0 && (p.m * p.n) % grid.elements !== 0;
-    /** @type {Record<string, boolean>} */
-    const set = {
-      vec_a: (axisA === "k" || axisA === "any") && p.k % 4 === 0 && (p.m * p.k) % 4 === 0,
-      vec_b: (axisB === "n" || axisB === "any") && p.n % 4 === 0,
+    return {
+      vec_a: (axisA === "k" || axisA === "any") && whole(p.k) && whole(p.m * p.k),
+      vec_b: (axisB === "n" || axisB === "any") && whole(p.n),
       vec_c: axisB !== "" && p.n % 4 === 0,
       edge_m: ragged || p.m % grid.tile_m !== 0,
       edge_n: ragged || p.n % grid.tile_n !== 0,
       edge_k: p.k % inner_step !== 0,
       long_k: inner_step === 1 && p.k > loopLimit,
     };
-    return this.flags.reduce((bits, name, i) => bits | (set[name] ? 1 << i : 0), 0);
   }
 
   /** @param {Problem} p @returns {boolean} whether no tile hangs over an edge */
@@ -417,6 +441,10 @@ export class Device {
     this.wgpu = device;
     this.bundle = bundle;
     this.info = describe(adapter);
+    /** What its matrix units multiply; none where the feature is missing. */
+    this.matrix = device.features.has(/** @type {any} */ (MATRIX_UNITS)) ? matrixShapes(adapter) : [];
+    /** How this engine's version spells loads and stores of fragments: found out by compiling; empty where it was not. */
+    this.spelling = "";
     /** @type {Set<string>} the device's, and those of its shading language */
     this.features = new Set([...device.features, ...(gpu.wgslLanguageFeatures ?? [])]);
     this.limits = device.limits;
@@ -448,7 +476,29 @@ export class Device {
     } catch (error) {
       throw new UnsupportedError(`the adapter gave no device: ${inWords(error)}`, error);
     }
-    return new Device(gpu, adapter, device, await loading);
+    const opened = new Device(gpu, adapter, device, await loading);
+    opened.spelling = await opened.#readSpelling();
+    return opened;
+  }
+
+  /** @returns {Promise<string>} the first spelling of fragments in which a shader compiles that could run here */
+  async #readSpelling() {
+    const fitting = [...this.bundle.kernels.values()].flat().filter((kernel) => kernel.matrix && !this.#lacksUnits(kernel.matrix));
+    for (const spelling of new Set(fitting.map(({ matrix }) => matrix?.spelling ?? ""))) {
+      const row = fitting.find(({ matrix }) => matrix?.spelling === spelling)?.row;
+      const [file] = Object.values(row?.shaders ?? {}).flatMap((files) => Object.values(files));
+      if (await this.#compiles(file)) return spelling;
+    }
+    return "";
+  }
+
+  /** @param {string} file of the bundle @returns {Promise<boolean>} whether the engine reads it */
+  async #compiles(file) {
+    const code = await this.bundle.wgsl(file).catch(() => ""); // offline, and not used before
+    if (!code) return false;
+    this.wgpu.pushErrorScope("validation");
+    this.wgpu.createShaderModule({ code });
+    return (await this.wgpu.popErrorScope()) === null;
   }
 
   /** Why the device is gone, or null while it works. */
@@ -621,14 +671,21 @@ export class Device {
       binding: Math.max(p.m * p.k, p.k * p.n, p.m * p.n) * ITEM_SIZE[p.dtype],
       groups: Math.max(...kernel.dispatch(p, this.bundle.index.max_workgroups)),
     });
-    return reason ?? (kernel.row.shaders[p.dtype] ? null : "the page carries this configuration for float32 only");
+    if (reason || kernel.row.shaders[p.dtype]) return reason;
+    const carried = Object.keys(kernel.row.shaders).join(", ");
+    return carried === "float32" ? "the page carries this configuration for float32 only" : `multiplies ${carried}, not ${p.dtype}`;
   }
 
   /** @param {Needs} asked @returns {string | null} what of it this device does not have, or null */
-  lacks({ features, subgroup, workgroup_size, workgroup_bytes, binding, groups }) {
+  lacks({ features, subgroup, workgroup_size, workgroup_bytes, binding, groups, matrix }) {
     const name = this.info.name;
     const missing = features.filter((feature) => !this.features.has(feature));
-    if (missing.length) return `needs the feature ${missing.join(", ")}, which ${name} does not have`;
+    if (missing.length) {
+      const advice = missing.flatMap((feature) => SWITCHES[feature] ?? []);
+      return [`needs the feature ${missing.join(", ")}, which ${name} does not have`, ...advice].join("; ");
+    }
+    const units = matrix && (this.#lacksUnits(matrix) ?? this.#misspells(matrix));
+    if (units) return units;
     if (subgroup > this.info.subgroup) {
       return `needs subgroups of ${subgroup} lanes, ${name} has ${this.info.subgroup || "none"}`;
     }
@@ -650,10 +707,34 @@ export class Device {
     return null;
   }
 
-  /** @param {string} name @returns {Kernel} the configuration of a stage that stands for it on this device */
+  /** @param {Fragments} matrix @returns {string | null} why the matrix units here cannot multiply them, or null */
+  #lacksUnits(matrix) {
+    const { name, subgroup, subgroupMax } = this.info;
+    if (!this.matrix.some((shape) => shapeInWords(shape) === shapeInWords(matrix))) {
+      const offered = this.matrix.map(shapeInWords).join(", ") || "nothing";
+      return `needs matrix units that multiply ${shapeInWords(matrix)}, those of ${name} multiply ${offered}`;
+    }
+    if (subgroup === matrix.lanes && subgroupMax === matrix.lanes) return null;
+    return `needs subgroups of exactly ${matrix.lanes} lanes, ${name} has ${subgroup} to ${subgroupMax}`;
+  }
+
+  /** @param {Fragments} matrix @returns {string | null} why this engine does not read such a shader, or null */
+  #misspells({ spelling }) {
+    if (spelling === this.spelling) return null;
+    return `is in the ${spelling} spelling of fragments, of which this engine reads ${this.spelling ? `the ${this.spelling} one` : "none"}`;
+  }
+
+  /**
+   * @param {string} name
+   * @returns {Kernel} the configuration that stands for a stage on this device: for matrix units, with the largest fragments
+   */
   stage(name) {
     const configs = /** @type {Kernel[]} */ (this.bundle.kernels.get(name));
-    return configs[this.info.kind === "cpu" ? this.bundle.stage(name).light : 0];
+    const usual = configs[this.info.kind === "cpu" ? this.bundle.stage(name).light : 0];
+    if (!usual.matrix) return usual;
+    const size = (/** @type {Kernel} */ { matrix }) => (matrix ? matrix.m * matrix.n * matrix.k : 0);
+    const able = configs.filter(({ matrix }) => matrix && !this.#lacksUnits(matrix) && !this.#misspells(matrix));
+    return able.reduce((best, kernel) => (size(kernel) > size(best) ? kernel : best), able[0] ?? usual);
   }
 
   /**
@@ -692,7 +773,18 @@ export class Device {
     if (this.info.kind === "cpu") return [...this.#tuned(p), ...listed, ...simple];
     const filling = listed.filter((kernel) => kernel.tiles(p) >= choices.enough_tiles);
     if (filling.length === 0) filling.push(listed[listed.length - 1]);
-    return [...this.#tuned(p), ...filling, ...listed.filter((kernel) => !filling.includes(kernel)), ...simple];
+    return [...this.#tuned(p), ...this.#onMatrixUnits(p), ...filling, ...listed.filter((kernel) => !filling.includes(kernel)), ...simple];
+  }
+
+  /** @param {Problem} p @returns {Kernel[]} the kernel for matrix units, if it should win: `made_for_matrix_units` in Python */
+  #onMatrixUnits(p) {
+    const { choices: { matrix }, loop_limit } = this.bundle.index;
+    const usual = this.stage(matrix.kernel);
+    if (this.reason(usual, p)) return [];
+    const sizes = matrix.tiles.map((tiles) => this.bundle.kernel(usual.name, { ...usual.config, ...tiles }));
+    const kernel = sizes.find((kernel) => kernel.tiles(p) >= matrix.enough_tiles);
+    const spec = kernel?.choices(p, loop_limit);
+    return kernel && spec?.vec_a && spec.vec_b ? [kernel] : [];
   }
 
   /** @param {Problem} p @returns {Kernel[]} the nearest of what was measured here, else on another GPU of the vendor */
@@ -1115,16 +1207,29 @@ function lossInWords(info) {
   return info.reason === "destroyed" ? "the device was closed" : `the browser or driver gave the device up${message}`;
 }
 
+/** @param {GPUAdapter} adapter @returns {MatrixShape[]} what its matrix units multiply, the largest fragments first */
+function matrixShapes(adapter) {
+  const info = /** @type {{subgroupMatrixConfigs?: Iterable<any>}} */ (/** @type {unknown} */ (adapter.info));
+  return [...(info.subgroupMatrixConfigs ?? [])]
+    .map((c) => ({ operands: c.componentType, result: c.resultComponentType, m: c.M, n: c.N, k: c.K }))
+    .sort((x, y) => y.m * y.n * y.k - x.m * x.n * x.k);
+}
+
+/** @param {MatrixShape} shape */
+const shapeInWords = ({ m, n, k, operands, result }) => `${m}×${n}×${k} ${operands} into ${result}`;
+
 /** @param {GPUAdapter} adapter */
 function describe(adapter) {
   const info = /** @type {GPUAdapterInfo & {backend?: string, driver?: string, type?: string}} */ (adapter.info ?? {});
   const parts = [info.vendor, info.architecture].filter(Boolean).join(" ");
-  const name = info.description || info.device || parts || "unnamed adapter";
+  const named = info.device && !/^0x/i.test(info.device); // in Dawn the device's name, and the driver's in its description
+  const name = (named && info.device) || info.description || info.device || parts || "unnamed adapter";
   const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${info.description}`);
   const kind = software || info.type?.toLowerCase() === "cpu" ? "cpu" : "gpu";
   return {
     name, kind: /** @type {"cpu" | "gpu"} */ (kind), vendor: info.vendor ?? "", architecture: info.architecture ?? "", backend: info.backend ?? "",
-    driver: info.driver ?? "", engine: engineName(), subgroup: info.subgroupMinSize ?? 0,
+    driver: info.driver ?? (named ? info.description : ""), engine: engineName(), subgroup: info.subgroupMinSize ?? 0,
+    subgroupMax: info.subgroupMaxSize ?? 0,
   };
 }
 

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,11 +26,12 @@ from numpy.typing import NDArray
 from webmm import __version__, cache, choose, prepared, roofline, timing
 from webmm.dtypes import F16, F32, DType
 from webmm.errors import ConfigError
-from webmm.kernels import LADDER
+from webmm.kernels import BEYOND, LADDER
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS
 from webmm.kernels.gemm.base import GemmKernel, GemmParams, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.subgroup import Subgroup
 from webmm.params import layout
 from webmm.problem import Gemm, gemm
@@ -47,9 +49,20 @@ FLAGS = ("vec_a", "vec_b", "vec_c", "edge_m", "edge_n", "edge_k", "long_k")
 # a few megabytes. The others move one at a time from their default.
 PICTURED = ("size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes")
 LARGEST = {"bk": 16, "tn": 8}
+LARGEST_WORKGROUP = 1024  # invocations: the most that GPUs offer
+UNITS_PICTURED = ("bm", "bn", "sm", "sn")  # those of the stage for matrix units, whose fragments are the adapter's
 
 # Software adapters take up to a minute to compile large register tiles; there the page runs these in their place.
 LIGHT: dict[str, Any] = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 8}
+
+# Fragments that engines let shaders multiply, with the lanes of a subgroup: on GPUs of NVIDIA, of Intel, of Apple. What
+# there is, is the adapter's to say: a page takes of its bundle what it finds there.
+FRAGMENTS: tuple[dict[str, Any], ...] = (
+    {"fm": 16, "fn": 16, "fk": 16, "lanes": 32},
+    {"fm": 8, "fn": 16, "fk": 16, "lanes": 16},
+    {"fm": 8, "fn": 8, "fk": 8, "lanes": 32},
+)
+SPELLINGS = ("current", "deprecated")
 
 DTYPES = (F32, F16)  # that JavaScript has arrays of, or will have
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
@@ -73,30 +86,43 @@ def light(cls: type[GemmKernel]) -> GemmKernel:
 
 def stages() -> list[type[GemmKernel]]:
     """Return the stages that the page can run: those of one dispatch, whose grid it knows how to count."""
-    return [cls for cls in LADDER if len(cls().dispatches) == 1 and "at_most" in (cls().grid_rule() or {})]
+    every = (*LADDER, *BEYOND)
+    return [cls for cls in every if len(cls().dispatches) == 1 and "at_most" in (cls().grid_rule() or {})]
 
 
 def recommended(cls: type[GemmKernel]) -> list[GemmKernel]:
-    """Return the configurations that are run without anyone asking: a stage's default, and what `choose` picks."""
+    """Return the configurations that are run without anyone asking: a stage's default, and what `choose` picks.
+
+    Of a stage for matrix units, each for every kind of fragments and in every spelling.
+    """
     tuned = (choose.kernel_of(record) for record in cache.shipped())
-    chosen = [kernel for kernel in (*choose.GPU, *choose.CPU, *tuned) if type(kernel) is cls]
-    return list(dict.fromkeys([cls(), light(cls), *chosen]))
+    matrix = (MatrixUnit(**tiles) for tiles in choose.MATRIX_TILES)
+    chosen = [kernel for kernel in (*choose.GPU, *matrix, *choose.CPU, *tuned) if type(kernel) is cls]
+    kernels = [cls(), light(cls), *chosen]
+    if issubclass(cls, MatrixUnit):
+        variants = [{**fragment, "spelling": spelling} for spelling in SPELLINGS for fragment in FRAGMENTS]
+        made = (dataclasses.replace(kernel, **variant) for variant in variants for kernel in kernels)
+        kernels = [kernel for kernel in made if kernel.invalid() is None]
+    return list(dict.fromkeys(kernels))
 
 
 def configurations(cls: type[GemmKernel]) -> list[GemmKernel]:
     """Return every configuration of a stage that the page offers, the recommended ones first."""
     default = cls().config
     candidates = {f.name: f.metadata["candidates"] for f in dataclasses.fields(cls)}
+    shown, fixed = (UNITS_PICTURED, tuple(FRAGMENTS[0])) if issubclass(cls, MatrixUnit) else (PICTURED, ())
     pictured = {
         name: [value for value in values if value <= LARGEST.get(name, value)]
         for name, values in candidates.items()
-        if name in PICTURED
+        if name in shown
     }
     settings = [dict(zip(pictured, values, strict=True)) for values in itertools.product(*pictured.values())]
-    settings += [{name: value} for name, values in candidates.items() if name not in PICTURED for value in values]
+    alone = {name: values for name, values in candidates.items() if name not in (*shown, *fixed)}
+    settings += [{name: value} for name, values in alone.items() for value in values]
     kernels = (cls(**_fitting({**default, **changes})) for changes in settings)
     possible = (kernel for kernel in kernels if kernel.invalid() is None and len(kernel.dispatches) == 1)
-    return list(dict.fromkeys([*recommended(cls), *possible]))
+    small = (kernel for kernel in possible if kernel.invocations <= LARGEST_WORKGROUP)
+    return list(dict.fromkeys([*recommended(cls), *small]))
 
 
 def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
@@ -109,11 +135,12 @@ def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
 def problems(kernel: GemmKernel, dtype: DType, every: bool) -> Iterator[Gemm]:
     """Yield a problem for each specialisation: every one there is, or what fits, whole vectors at edges, and the rest.
 
-    Lengths of 4 tiles fit; 4 more hang over an edge in whole vectors; 1 more in single elements.
+    Lengths of 4 tiles fit; a vector more hangs over an edge as a whole; 4 more where only C is written by vectors;
+    1 more in single elements.
     """
     grid, step = kernel.grid, kernel.inner_step
     tiles = (grid.elements or grid.tile_m, grid.elements or grid.tile_n, step)
-    lengths = [(4 * tile, 4 * tile + 4, 4 * tile + 1) for tile in tiles]
+    lengths = [[4 * tile + over for over in dict.fromkeys((0, kernel.vector, 4, 1))] for tile in tiles]
     for m, n, k in itertools.product(*lengths) if every else zip(*lengths, strict=True):
         yield gemm(m, n, k, dtype=dtype)
         if step == 1:  # such loops are written differently where k is beyond what some drivers count
@@ -251,13 +278,23 @@ def _choices() -> dict[str, Any]:
     cpu = [*named([light(CpuLanes)], fitting=True), *named(choose.CPU)]
     tuned = [
         {
-            "vendor": record.adapter.split()[0].lower(),
+            "vendor": re.split(r"[\s-]", record.adapter)[0].lower(),
             **{name: getattr(record, name) for name in ("dtype", "m", "n", "k", "kernel", "config", "gflops")},
         }
         for record in cache.shipped()
         if choose.kernel_of(record) and not choose.native(record)
     ]
-    return {"enough_tiles": choose.ENOUGH_TILES, "gpu": named(choose.GPU), "cpu": cpu, "tuned": tuned}
+    return {
+        "enough_tiles": choose.ENOUGH_TILES,
+        "gpu": named(choose.GPU),
+        "cpu": cpu,
+        "matrix": {
+            "kernel": MatrixUnit.name,
+            "tiles": choose.MATRIX_TILES,
+            "enough_tiles": choose.ENOUGH_MATRIX_TILES,
+        },
+        "tuned": tuned,
+    }
 
 
 def _kernel(cls: type[GemmKernel], files: _Files) -> dict[str, Any]:
@@ -267,6 +304,7 @@ def _kernel(cls: type[GemmKernel], files: _Files) -> dict[str, Any]:
         "summary": cls.summary,
         "changed": changed(default),
         "vector_axes": [cls.a_vector_axis, cls.b_vector_axis],
+        "vector": cls.vector,
         "tunables": [
             {"name": f.name, "doc": f.metadata["doc"], "default": f.default, "candidates": f.metadata["candidates"]}
             for f in dataclasses.fields(cls)
@@ -278,19 +316,32 @@ def _kernel(cls: type[GemmKernel], files: _Files) -> dict[str, Any]:
 
 def _config(kernel: GemmKernel, files: _Files) -> dict[str, Any]:
     main = kernel in recommended(type(kernel))
-    grid = kernel.grid
+    grid, problem = kernel.grid, some_problem(kernel)
     return {
         "config": list(kernel.config.values()),
         "workgroup_size": kernel.workgroup_size,
         "workgroup_bytes": kernel.workgroup_bytes,
         "inner_step": kernel.inner_step,
         "grid": dataclasses.asdict(grid),
-        "features": sorted(render(kernel, gemm(4, 4, 4), "tint").features),
+        "features": sorted(render(kernel, problem, "tint").features - problem.features),
         "subgroup": kernel.subgroup,
+        "matrix": prepared.matrix(kernel),
         "shaders": {
-            dtype.name: _specialisations(kernel, dtype, main, files) for dtype in DTYPES if main or dtype == F32
+            dtype.name: _specialisations(kernel, dtype, main, files)
+            for dtype in DTYPES
+            if suits(kernel, dtype) and (main or dtype == problem.dtype)
         },
     }
+
+
+def suits(kernel: GemmKernel, dtype: DType) -> bool:
+    """Tell whether the stage multiplies such elements."""
+    return kernel.unsuited(gemm(1, 1, 1, dtype=dtype)) is None
+
+
+def some_problem(kernel: GemmKernel, m: int = 4, n: int = 4, k: int = 4) -> Gemm:
+    """Return a product of the first element type of the page that the stage multiplies."""
+    return gemm(m, n, k, dtype=next(dtype for dtype in DTYPES if suits(kernel, dtype)))
 
 
 def _specialisations(kernel: GemmKernel, dtype: DType, every: bool, files: _Files) -> dict[str, str]:
@@ -311,7 +362,7 @@ def shader(kernel: GemmKernel, problem: Gemm) -> Shader:
 def changed(kernel: GemmKernel) -> str:
     """Return what a stage says, in its template's header, of the step from the stage before."""
     words: list[str] = []
-    for line in render(kernel, gemm(4, 4, 4), "tint").wgsl.splitlines():
+    for line in render(kernel, some_problem(kernel), "tint").wgsl.splitlines():
         comment = line.removeprefix("//").strip()
         if comment.startswith(("Changed from", "First stage")):
             words = [comment]
@@ -369,4 +420,4 @@ def _cases(folder: Path) -> list[dict[str, Any]]:
 
 def _expected_flags(m: int, n: int, k: int) -> dict[str, int]:
     """Return the specialisation that Python gives each stage here, which the page's own choice is tested against."""
-    return {cls.name: flags(cls().specialise(gemm(m, n, k))) for cls in stages()}
+    return {cls.name: flags(cls().specialise(some_problem(cls(), m, n, k))) for cls in stages()}

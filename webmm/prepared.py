@@ -97,9 +97,19 @@ class Input:
     high: int
 
     @property
+    def start(self) -> int:
+        """What the hash takes for the first element; for the others, the words that follow."""
+        return self.seed * SEED_STEP % 2**32
+
+    @property
     def integers(self) -> Integers:
         """The integers."""
-        return _draw(self.count, self.seed, self.low, self.high)
+        return _draw(self.count, self.start, self.low, self.high)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what JavaScript draws the integers by."""
+        kept = {"count": self.count, "start": self.start, "low": self.low, "high": self.high}
+        return {"name": self.name, "dtype": self.dtype.name, **kept}
 
 
 @dataclass(frozen=True)
@@ -145,8 +155,8 @@ def mix(x: Words) -> Words:
 
 
 @functools.lru_cache(maxsize=2)
-def _draw(count: int, seed: int, low: int, high: int) -> Integers:
-    drawn = mix(np.arange(count, dtype=np.uint32) + np.uint32(seed * SEED_STEP % 2**32))
+def _draw(count: int, start: int, low: int, high: int) -> Integers:
+    drawn = mix(np.arange(count, dtype=np.uint32) + np.uint32(start))
     return np.asarray((drawn % np.uint32(high - low + 1)).astype(np.int32) + np.int32(low))
 
 
@@ -226,6 +236,13 @@ def _stages(op: str, *absent: str) -> dict[str, tuple[Kernel[Any], ...]]:
     return {kind: tuple(itertools.chain(*map(emulated, kernels))) for kind, kernels in chosen.items()}
 
 
+def matrix(kernel: Kernel[Any]) -> dict[str, Any] | None:
+    """Return what matrix units must multiply, and how the shader spells it; None for a kernel that uses none."""
+    if (shape := kernel.matrix_shape) is None:
+        return None
+    return {**dataclasses.asdict(shape), "lanes": kernel.subgroup, "spelling": kernel.config["spelling"]}
+
+
 _ROWS = _stages("reduce", "columns", "columns_two_pass")  # rows have no columns
 LADDERS = (
     Ladder("Thin products of floats", THIN_KERNELS, thin, THIN, (F32,)),
@@ -264,7 +281,7 @@ class _Writer:
         return {
             **{"op": problem.op, "variant": problem.variant, "m": m, "n": n, "k": k, "dtype": dtype.name},
             "flops": problem.flops,
-            "inputs": [{**dataclasses.asdict(each), "dtype": each.dtype.name} for each in case.inputs],
+            "inputs": [each.to_json() for each in case.inputs],
             "result": {"name": written.name, "count": written.end, "itemsize": written.dtype.itemsize},
             "fingerprint": ladder.fingerprint(size, dtype),
             "stages": [self._stage(kernel, problem) for kernel in ladder.kernels[kind]],
@@ -282,6 +299,7 @@ class _Writer:
                 render(kernel, problem, "tint").features | ({PACKED_DOT} if dot == "builtin" else set())
             ),
             "subgroup": max(each.subgroup for each in kernel.dispatches),
+            "matrix": matrix(kernel),
             "workgroup_size": [max(along) for along in sizes],
             "workgroup_bytes": max(each.workgroup_bytes for each in kernel.dispatches),
             "scratch": {left.name: left.nbytes for left in kernel.scratch(problem) if isinstance(left, Scratch)},

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, STAGES
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmParams
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.ops.quantized import scheme_of
 from webmm.params import layout
 from webmm.problem import gemm
@@ -57,11 +58,15 @@ def test_recommended_kernels_are_what_python_runs(
         names = [tunable["name"] for tunable in stage["tunables"]]
         for kernel, row in zip(bundle.recommended(cls), stage["configs"], strict=False):
             assert dict(zip(names, row["config"], strict=True)) == kernel.config
+            if reason := kernel.unsuited(problem):
+                assert dtype not in row["shaders"], reason
+                continue
             name = served(index, row, dtype, bundle.flags(kernel.specialise(problem)))
             text = (page / "bundle" / "shaders" / f"{name}.wgsl").read_text()
             assert text == render(kernel, problem, "tint").wgsl
             assert name == hashlib.sha256(text.encode()).hexdigest()[:10]
-            assert body(text) == body(render(kernel, problem, "naga").wgsl)
+            if not kernel.matrix_shape:  # whose fragments have other names in each dialect
+                assert body(text) == body(render(kernel, problem, "naga").wgsl)
 
 
 def body(text: str) -> list[str]:
@@ -81,6 +86,11 @@ def test_every_configuration_says_what_it_needs(index: dict[str, Any]) -> None:
             assert row["workgroup_bytes"] == kernel.workgroup_bytes
             assert row["inner_step"] == kernel.inner_step
             assert row["subgroup"] == kernel.subgroup
+            if shape := kernel.matrix_shape:
+                wanted = {**asdict(shape), "lanes": kernel.lanes, "spelling": kernel.spelling}
+                assert row["matrix"] == wanted
+            else:
+                assert row["matrix"] is None
             grid = kernel.grid
             assert row["grid"] == {
                 "tile_m": grid.tile_m,
@@ -96,11 +106,22 @@ def test_some_shader_covers_every_problem(index: dict[str, Any]) -> None:
         cls = KERNELS[stage["name"]]
         names = [tunable["name"] for tunable in stage["tunables"]]
         for row, shape in itertools.product(stage["configs"], SHAPES):
-            needed = bundle.flags(cls(**dict(zip(names, row["config"], strict=True))).specialise(gemm(*shape)))
-            assert any(
-                not (has & ~needed & vectors) and not (needed & ~has & ~vectors)
-                for has in map(int, row["shaders"]["float32"])
-            ), (stage["name"], row["config"], shape)
+            kernel = cls(**dict(zip(names, row["config"], strict=True)))
+            needed = bundle.flags(kernel.specialise(bundle.some_problem(kernel, *shape)))
+            for dtype, files in row["shaders"].items():
+                assert any(
+                    not (has & ~needed & vectors) and not (needed & ~has & ~vectors) for has in map(int, files)
+                ), (stage["name"], row["config"], shape, dtype)
+
+
+def test_matrix_units_are_carried_in_every_spelling_with_every_kind_of_fragments(index: dict[str, Any]) -> None:
+    rows = next(stage for stage in index["kernels"] if stage["name"] == MatrixUnit.name)["configs"]
+    every = len(next(iter(rows[0]["shaders"].values())))
+    assert every == 2 * 4 * 3  # m and n at the edge; A, B and C in vectors or not
+    carried = [row["matrix"] for row in rows if len(next(iter(row["shaders"].values()))) == every]
+    found = {(each["spelling"], each["m"], each["n"], each["k"], each["lanes"]) for each in carried}
+    assert found == {(s, *f.values()) for s, f in itertools.product(bundle.SPELLINGS, bundle.FRAGMENTS)}
+    assert {tuple(row["shaders"]) for row in rows} == {("float16",)}
 
 
 def test_params_timing_and_choices_are_pythons(index: dict[str, Any]) -> None:
@@ -168,10 +189,11 @@ def test_every_stage_and_device_kind_is_prepared(ladders: dict[str, Any]) -> Non
 
 def test_prepared_inputs_are_a_known_hash() -> None:
     drawn = prepared.Input("x", U8, 6, 1, 0, 255)
+    assert drawn.start == drawn.to_json()["start"] == prepared.SEED_STEP
     assert prepared.mix(np.arange(3, dtype=np.uint32)).tolist() == [0, 1753845952, 3507691905]
     values = []
     for i in range(6):  # in plain integers
-        x = (i + prepared.SEED_STEP) % 2**32
+        x = (i + drawn.start) % 2**32
         x = (x ^ x >> 16) * 0x7FEB352D % 2**32
         x = (x ^ x >> 15) * 0x846CA68B % 2**32
         values.append((x ^ x >> 16) % 256)

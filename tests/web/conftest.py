@@ -137,10 +137,11 @@ def node_modules() -> Path:
 
 @pytest.fixture(scope="session")
 def node(node_modules: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run node on Chromium's software Vulkan driver."""
+    """Run node on Chromium's software Vulkan driver, or on the one that WEBMM_VULKAN names."""
 
     def run(*arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
-        driver = next(Path("/usr/lib").glob("chromium*/vk_swiftshader_icd.json"), None)
+        software = next(Path("/usr/lib").glob("chromium*/vk_swiftshader_icd.json"), None)
+        driver = os.environ.get("WEBMM_VULKAN") or software
         if driver is None:
             missing("Chromium's software Vulkan driver")
         environment = {**os.environ, "VK_DRIVER_FILES": str(driver)}

@@ -1,8 +1,10 @@
 // Runs shaders as any WebGPU program would: text, bindings, workgroup counts and bytes come as data, results go back so.
 export async function dispatch(gpu, cases) {
   const adapter = await gpu.requestAdapter();
-  const features = ["subgroups"].filter((name) => adapter.features.has(name));
-  const device = await adapter.requestDevice({ requiredFeatures: features });
+  const wanted = ["subgroups", "shader-f16", "chromium-experimental-subgroup-matrix"];
+  const features = wanted.filter((name) => adapter.features.has(name));
+  const { maxComputeWorkgroupStorageSize } = adapter.limits;
+  const device = await adapter.requestDevice({ requiredFeatures: features, requiredLimits: { maxComputeWorkgroupStorageSize } });
   const bytes = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
   const results = [];
   for (const { steps, buffers, result } of cases) {
@@ -40,5 +42,6 @@ export async function dispatch(gpu, cases) {
     const hex = Array.from(new Uint8Array(back.getMappedRange()), (byte) => byte.toString(16).padStart(2, "0")).join("");
     results.push({ hex });
   }
-  return { subgroups: features.length > 0, results };
+  const { subgroupMinSize: lanes, subgroupMatrixConfigs: configs = [] } = adapter.info;
+  return { features, lanes, fragments: [...configs].map((c) => [c.componentType, c.resultComponentType, c.M, c.N, c.K]), results };
 }

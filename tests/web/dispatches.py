@@ -16,7 +16,10 @@ DISPATCH_JS = Path(__file__).with_name("dispatch.js")
 
 
 def case(kernel: Kernel[Any], problem: Problem, **inputs: np.ndarray) -> dict[str, Any]:
-    """Return what `dispatch()` needs to compute `problem`; `inputs` are by the names of its buffers."""
+    """Return what `dispatch()` needs to compute `problem`; `inputs` are by the names of its buffers.
+
+    Where the result's buffer is not among them it is full of ones: NaN, or an integer that is rare.
+    """
     steps = [
         {
             "wgsl": (shader := render(step, problem, "tint")).wgsl,
@@ -29,7 +32,7 @@ def case(kernel: Kernel[Any], problem: Problem, **inputs: np.ndarray) -> dict[st
     scratch = {left.name: "00" * left.nbytes for left in kernel.scratch(problem) if isinstance(left, Scratch)}
     (written,) = (extent for extent in problem.buffers() if extent.written)
     given = {name: _padded(x.tobytes()).hex() for name, x in inputs.items()}
-    buffers = {**given, written.name: "ff" * written.nbytes, **scratch}
+    buffers = {written.name: "ff" * written.nbytes, **given, **scratch}
     return {"steps": steps, "buffers": buffers, "result": written.name}
 
 

@@ -16,7 +16,7 @@ const SIZES = [[64, 64, 64], [128, 128, 128], [256, 256, 256], [512, 512, 512], 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { bundle, device } = app;
-  let kernel = device.stage(bundle.index.kernels.at(-3)?.name ?? "naive");
+  let kernel = device.stage(bundle.index.choices.gpu[0].kernel);
   const stages = h("div", { class: "stages", role: "radiogroup", "aria-label": "Stage" });
   const about = h("div", { class: "about-stage" });
   const picture = h("figure", { class: "card tile-picture" });
@@ -123,12 +123,15 @@ export function setup(app, root) {
 
   async function showCode() {
     const shown = kernel;
-    const file = kernel.shader(problem(), bundle.index.loop_limit);
+    const carried = /** @type {import("../webmm.js").DType[]} */ (Object.keys(kernel.row.shaders));
+    const asked = problem();
+    const dtype = carried.includes(asked.dtype) ? asked.dtype : carried[0];
+    const file = kernel.shader({ ...asked, dtype }, bundle.index.loop_limit);
     try {
-      const wgsl = file ? await bundle.wgsl(file) : "// The page carries this configuration for float32 only.";
+      const wgsl = file ? await bundle.wgsl(file) : "// The page carries no shader for this size.";
       if (shown !== kernel) return; // another was chosen meanwhile
       text = wgsl;
-      title.textContent = `${kernel.label}, ${wgsl.split("\n").length} lines of WGSL`;
+      title.textContent = `${kernel.label}${dtype === asked.dtype ? "" : ` for ${dtype}`}, ${wgsl.split("\n").length} lines of WGSL`;
       code.replaceChildren(...highlighted(wgsl));
     } catch (error) {
       code.textContent = inWords(error);

@@ -12,7 +12,7 @@ import { DeviceLostError, inWords } from "../webmm.js";
 /** @typedef {import("../webmm.js").RunRecord} RunRecord */
 /** @typedef {import("../webmm.js").Task} Task */
 /** @typedef {import("../prepared.js").Prepared} Prepared */
-/** @typedef {{kernels: {label: string}[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} Climb */
+/** @typedef {{kernels: import("../bench.js").Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} Climb */
 /**
  * What can be climbed: sizes and element types to choose from, and what a run of a choice is.
  * @typedef {{
@@ -123,7 +123,8 @@ export function setup(app, root) {
   /** @param {import("../webmm.js").Roofline} roofline */
   function addRoofline(roofline) {
     const peak = (/** @type {RunRecord} */ r) => (unitOf(r) === "GB/s" ? roofline.gbytes : roofline.gflops);
-    records = records.map((r) => ({ ...r, peak_fraction: r.gflops && speedOf(r) / peak(r) }));
+    const kernels = source.climb(sizes.value, dtypes.value).kernels;
+    records = records.map((r, i) => ({ ...r, peak_fraction: kernels[i].matrix ? null : r.gflops && speedOf(r) / peak(r) }));
     bars.update(records);
     if (records[0].op === "gemm") details.prepend(h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), rooflineChart(records, roofline)));
   }

@@ -1,0 +1,158 @@
+"""Products on matrix units, in Tint's dialect: right in node on Dawn, where the GPU has any; refused elsewhere.
+
+Whole numbers must come out exactly, in every layout and with every epilogue, and nothing outside of C may change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.gpu.products import UNTOUCHED, describe, indices, lay_out, view, whole_numbers
+from tests.web.dispatches import case, in_chromium, in_node, result
+from webmm import choose
+from webmm.kernels.base import Capabilities, MatrixShape
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.problem import BIASES, Gemm, gemm
+from webmm.render import MATRIX_UNITS
+
+FEATURE = MATRIX_UNITS["tint"]
+SHAPES: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {
+    "aligned": ((256, 128, 64), {}),
+    "by eights": ((136, 264, 40), {"pads": (8, 8, 8), "offsets": (8, 16, 8)}),
+    "by fours": ((132, 68, 36), {}),
+    "ragged": ((67, 131, 33), {"batch": 2, "pads": (1, 0, 2), "offsets": (1, 3, 1)}),
+}
+
+
+def problems() -> Iterator[Gemm]:
+    """Yield each layout and type of C in each alignment, then each bias with all that there may be besides."""
+    for shape, options in SHAPES.values():
+        for layout in ("nn", "nt", "tn", "tt"):
+            ta, tb = (letter == "t" for letter in layout)
+            for out in ("float16", "float32"):
+                yield view(*shape, "float16", ta=ta, tb=tb, out_dtype=out, **options)
+    for shape, options in SHAPES.values():
+        plain = view(*shape, "float16", **options)
+        for bias in BIASES if plain.batch == 1 else BIASES[:-1]:
+            yield dataclasses.replace(plain, alpha=2.0, beta=-3.0, bias=bias, bias_offset=3, activation="relu")
+
+
+def given(kernel: MatrixUnit, p: Gemm) -> tuple[dict[str, Any], np.ndarray]:
+    """Return the case, and what the buffer of C must hold afterwards."""
+    rng, a, b = np.random.default_rng(2), *whole_numbers(p)
+    c = rng.integers(-9, 9, (p.batch, p.m, p.n)).astype(p.out_dtype.numpy)
+    size = {"": (1,), "row": (p.m, 1), "column": (p.n,), "matrix": (p.m, p.n)}[p.bias]
+    bias = rng.integers(-50, 50, size).astype(np.float32 if p.bias == "matrix" else p.dtype.numpy)
+    expected = p.alpha * (a.astype(np.float64) @ b) + (bias if p.bias else 0)
+    if p.activation:
+        expected = np.maximum(expected, 0)
+    before = lay_out(c, p.c, UNTOUCHED)
+    after = before.copy()
+    after[indices(p.c, p.m, p.n, p.batch)] = expected + p.beta * c
+    inputs = {"a": lay_out(a.astype(np.float16), p.a, np.nan), "b": lay_out(b.astype(np.float16), p.b, np.nan)}
+    if p.bias:
+        inputs["bias"] = np.concatenate([np.full(p.bias_offset, np.nan, bias.dtype), bias.ravel()])
+    return case(kernel, p, c=before, **inputs), after
+
+
+def judge(run: Any) -> None:
+    usual = given(MatrixUnit(), next(problems()))[0]
+    found = run([usual])
+    if FEATURE not in found["features"]:
+        assert "is not allowed in the current environment" in found["results"][0]["error"]
+        return
+    shapes = [tuple(sizes) for operands, sums, *sizes in found["fragments"] if (operands, sums) == ("f16", "f32")]
+    there = (MatrixUnit(fm=m, fn=n, fk=k, lanes=found["lanes"]) for m, n, k in sorted(set(shapes), reverse=True))
+    first, *others = (kernel for kernel in there if kernel.invalid() is None)
+    others += [dataclasses.replace(first, **each) for each in ({"spelling": "deprecated"}, {"bm": 64, "sm": 32})]
+    few = [p for p in problems() if p.bias == "column"]
+    pairs = [*((first, p) for p in problems()), *itertools.product(others, few)]
+    asked = [given(kernel, p) for kernel, p in pairs]
+    results = run([each for each, _ in asked])["results"]
+    for (kernel, p), (_, expected), got in zip(pairs, asked, results, strict=True):
+        label = f"{describe(kernel, p)}, bias {p.bias!r}"
+        np.testing.assert_array_equal(result(got, expected.dtype, expected.shape, label), expected, err_msg=label)
+
+
+def test_matrix_units_are_right_in_node_on_dawn(node_modules: Path, node, tmp_path: Path) -> None:
+    judge(lambda cases: in_node(node, node_modules, tmp_path, cases))
+
+
+def test_matrix_units_are_right_in_chromium(page) -> None:
+    judge(lambda cases: in_chromium(page, cases))
+
+
+# What the page makes of what an adapter reports
+
+OPEN = """
+([features, shapes, lanes, spelling, problems]) => import("./webmm.js").then(({ Device }) => {
+  const [subgroupMinSize, subgroupMaxSize] = lanes;
+  const subgroupMatrixConfigs = shapes.map(([componentType, resultComponentType, M, N, K]) =>
+    ({ componentType, resultComponentType, M, N, K }));
+  const info = { description: "a GPU", vendor: "v", subgroupMinSize, subgroupMaxSize, subgroupMatrixConfigs };
+  const limits = new Proxy({}, { get: () => 2 ** 31 });
+  const engine = { features: new Set(features), limits, lost: new Promise(() => {}) };
+  const device = new Device({}, { info }, engine, webmm.device.bundle);
+  device.spelling = spelling;
+  const stage = device.stage("matrix_unit");
+  return problems.map(([m, n, k, dtype]) => {
+    const p = { m, n, k, dtype };
+    const { name, config } = device.choose(p);
+    return { name, config, reason: device.reason(stage, p) };
+  });
+})
+"""
+EVERY = ["shader-f16", "subgroups", FEATURE]
+CHOSEN_AT = ((64, 64, 64), (1024, 1024, 1024), (4096, 4096, 4096), (4100, 4096, 4096), (4096, 4096, 4100), (1, 8, 16))
+SIXTEEN, EIGHT = ["f16", "f32", 16, 16, 16], ["f16", "f32", 8, 8, 8]
+
+
+def on(page, shapes=(SIXTEEN,), lanes=(32, 32), features=EVERY, spelling="current", size=(4096, 4096, 4096, "float16")):
+    """Return what is chosen for a product of `size` on such an adapter, and why `matrix_unit` cannot run."""
+    return page.evaluate(OPEN, [features, list(shapes), lanes, spelling, [size]])[0]
+
+
+def test_the_page_chooses_as_python_does(page) -> None:
+    for shapes, lanes in (((SIXTEEN, EIGHT), 32), ((EIGHT,), 32), ((["f16", "f32", 8, 16, 16],), 16)):
+        there = frozenset(MatrixShape(*shape) for shape in shapes)
+        device = Capabilities("a GPU", {}, frozenset(EVERY), subgroup_size=lanes, matrix_shapes=there)
+        sizes = [(*size, dtype) for size in CHOSEN_AT for dtype in ("float16", "float32")]
+        found = page.evaluate(OPEN, [EVERY, list(shapes), (lanes, lanes), "current", sizes])
+        for (m, n, k, dtype), chosen in zip(sizes, found, strict=True):
+            made = choose.made_for_matrix_units(gemm(m, n, k, dtype=dtype), device)
+            expected = [kernel.config for kernel in made]
+            assert [chosen["config"]] * (chosen["name"] == MatrixUnit.name) == expected, (m, n, k, dtype)
+            assert (chosen["reason"] is None) == (dtype == "float16")
+
+
+def test_the_spelling_is_the_engines(page) -> None:
+    chosen = on(page, spelling="deprecated")
+    assert (chosen["name"], chosen["config"]["spelling"]) == (MatrixUnit.name, "deprecated")
+
+
+def test_why_there_are_no_matrix_units(page) -> None:
+    halves = ["f16", "f16", 8, 8, 8]
+    for asked, words in (
+        ({"features": EVERY[:2]}, f"needs the feature {FEATURE}, which a GPU does not have; Chromium offers it with"),
+        ({"shapes": ()}, "needs matrix units that multiply 16×16×16 f16 into f32, those of a GPU multiply nothing"),
+        ({"shapes": (halves,)}, "those of a GPU multiply 8×8×8 f16 into f16"),
+        ({"lanes": (16, 32)}, "needs subgroups of exactly 32 lanes, a GPU has 16 to 32"),
+        ({"spelling": ""}, "of which this engine reads none"),
+        ({"size": (4096, 4096, 4096, "float32")}, "multiplies float16, not float32"),
+    ):
+        chosen = on(page, **asked)
+        assert chosen["name"] != MatrixUnit.name
+        assert words in chosen["reason"]
+
+
+def test_the_ladder_says_what_to_switch_on(page) -> None:
+    page.click("#ladder-run")
+    row = page.locator(f".bars [data-kernel={MatrixUnit.name}]")
+    page.wait_for_selector(f".bars [data-kernel={MatrixUnit.name}][data-status=unsupported]")
+    assert "--enable-unsafe-webgpu" in row.inner_text()
