@@ -1,0 +1,79 @@
+// The page's own ladders in node on Dawn, with the page's code: checked, timed, and saved as the page saves them.
+//
+//     webmm bundle PAGE
+//     node bench/page.mjs --page PAGE --output RECORDS.json [--only TITLE,…] [--sizes N] [--seconds S]
+//
+// A ladder runs at its N largest sizes, the first ladders first, until S seconds have passed; products of floats, which
+// have no sizes of their own, at `--cubes`. The file is written anew after each size.
+import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
+
+const { values } = parseArgs({
+  options: {
+    page: { type: "string" },
+    output: { type: "string" },
+    dawn: { type: "string", default: new URL("./web_peers/node_modules/webgpu/index.js", import.meta.url).href },
+    toggles: { type: "string", default: "allow_unsafe_apis,vulkan_enable_f16_on_nvidia" }, // of Dawn
+    only: { type: "string" },
+    cubes: { type: "string", default: "1024,4096" },
+    sizes: { type: "string", default: "2" },
+    seconds: { type: "string", default: "600" },
+  },
+});
+const [page, output] = [values.page, values.output];
+if (!page || !output) throw new Error("name the page's folder (--page) and where its records go (--output)");
+const { create, globals } = await import(values.dawn);
+Object.assign(globalThis, globals);
+const module = (/** @type {string} */ name) => import(new URL(name, pathToFileURL(`${resolve(page)}/`)).href);
+const { Device } = await module("webmm.js");
+const { Bench, Operands, ladder } = await module("bench.js");
+const { PreparedCase } = await module("prepared.js");
+const { speedOf, toJson, unitOf } = await module("records.js");
+const { shape } = await module("dom.js");
+
+const gpu = create([`enable-dawn-features=${values.toggles}`]); // kept: Dawn crashes once the garbage collector takes it
+const device = await Device.open({ gpu });
+const { index } = device.bundle;
+const end = performance.now() + 1e3 * Number(values.seconds);
+const records = [];
+const fragments = device.matrix.map(({ m, n, k, operands, result }) => `${m}×${n}×${k} ${operands} into ${result}`);
+console.log(`${device.info.name}; matrix units: ${fragments.join(", ") || "none"}, written in the ${device.spelling || "no"} spelling`);
+
+/** What there is to run, as [title, problem, kernels, prepare]. */
+async function* climbs() {
+  const cubes = values.cubes.split(",").map(Number);
+  const stored = Object.keys(index.dtypes).filter((name) => index.dtypes[name].features.every((feature) => device.features.has(feature)));
+  const kernels = [...device.bundle.kernels.keys()].map((name) => device.stage(name));
+  const floats = (/** @type {string} */ dtype) => cubes.map((n) => {
+    const p = { m: n, n, k: n, dtype };
+    return ["Products of floats", p, kernels, () => Operands.random(device, p)];
+  });
+  if (stored.includes("float16")) yield* floats("float16");
+  const prepared = await device.bundle.json("prepared.json");
+  for (const { title, [device.info.kind]: problems } of prepared.ladders) {
+    const sizes = [...new Set(problems.map(shape))].slice(-Number(values.sizes));
+    for (const problem of problems.filter((p) => sizes.includes(shape(p)))) {
+      if (problem.dtype in index.dtypes && !stored.includes(problem.dtype)) continue;
+      yield [title, problem, problem.stages, () => new PreparedCase(device, prepared, problem, problems).load()];
+    }
+  }
+  yield* floats("float32");
+}
+
+for await (const [title, problem, kernels, prepare] of climbs()) {
+  if (values.only && !values.only.split(",").includes(title)) continue;
+  if (performance.now() > end) break;
+  console.log(`${title}, ${shape(problem)} ${problem.dtype}`);
+  const bench = new Bench(device);
+  let i = 0;
+  for await (const record of ladder(bench, kernels, problem, prepare)) {
+    records.push(record);
+    const { label } = kernels[i++];
+    const speed = record.gflops ? `${speedOf(record).toPrecision(4)} ${unitOf(record)}` : `${record.status}: ${record.reason}`;
+    console.log(`  ${label.padEnd(22)} ${speed}`);
+  }
+  writeFileSync(output, toJson(records));
+}
+process.exit(0); // Dawn keeps node alive
