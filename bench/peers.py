@@ -41,14 +41,16 @@ def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
     return _record(problem, "cublas", f", cuBLAS {_cublas_version()}", {"tf32": False}, timed, errors, peak_gflops)
 
 
-def pytorch(case: Case[Any], call: Callable[[Any], Any], x: NDArray[Any], peak_gflops: float) -> Record:
-    """Return the record of `call` on `x`, a CUDA graph of it as of cuBLAS; its result is the case's."""
+def pytorch(
+    case: Case[Any], call: Callable[..., Any], operands: list[NDArray[Any]], same: bool, peak_gflops: float
+) -> Record:
+    """Return the record of `call`, by a CUDA graph as cuBLAS; where it is the `same` as the case it is checked, too."""
     import torch
 
-    on_gpu = torch.from_numpy(x).cuda()
+    on_gpu = [torch.from_numpy(x).cuda() for x in operands]
     with torch.no_grad():
-        timed = time_graph(lambda: call(on_gpu))
-        errors = case.error(call(on_gpu).cpu().numpy()), case.bound
+        timed = time_graph(lambda: call(*on_gpu))
+        errors = (case.error(call(*on_gpu).cpu().numpy()), case.bound) if same else (None, None)
     return _record(case.problem, "pytorch", "", {}, timed, errors, peak_gflops)
 
 
@@ -58,7 +60,7 @@ def _record(
     library: str,
     config: dict[str, Any],
     timed: Timing,
-    errors: tuple[float, float],
+    errors: tuple[float | None, float | None],
     peak_gflops: float,
 ) -> Record:
     import torch

@@ -1,0 +1,242 @@
+"""The ops besides products of floats, beside PyTorch: what webmm chooses, and what else there is.
+
+    python bench/ops.py reductions --adapter gpu bench/results/my-gpu.json            # what webmm chooses here
+    python bench/ops.py reductions --adapter gpu --search bench/results/my-gpu.json   # and the best of each stage
+
+Every kernel is checked before its time counts. With --search, each stage that has a chance is timed briefly with the
+tunables of SEARCH; of each the fastest is measured in full. Shares of bandwidth are of what copying shows between one
+problem and the next, so that a device which others use at times does not read as a slow kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import peers
+
+from webmm import Device, choose_reduction, quantized, roofline, timing, weights
+from webmm.bench import measure
+from webmm.dtypes import I8
+from webmm.errors import ShaderError
+from webmm.kernels import STAGES
+from webmm.kernels.base import Kernel
+from webmm.kernels.reduce.rows import Map
+from webmm.ops import op_of
+from webmm.ops.base import Case, Op
+from webmm.problem import Problem, Quantized, WeightOnly
+from webmm.records import Record, save, to_json
+from webmm.reduction import Elementwise, Reduction
+
+PUBLISHED = ("512x8192", "128x32768", "64x256x1024", "64x64x4096")
+LARGE = "8192x32768"  # does not fit into any cache
+ODD = "8191x32767"
+FEW_ROWS = ("1x268435456", "16x16777216")
+SHORT_ROWS = ("4194304x64", "1048576x256", "8388608x17")
+COLUMNS = ("64x256x1024@1", "4096x64x1024@1", "32768x8192@0", "262144x1024@0", "4194304x64@0", f"{ODD}@0")
+BUILT_ON = ("normalise:softmax", "normalise:layer_norm", "normalise:rms_norm", "elementwise:gelu")
+CUBES = ("1024", "2048", "4096")
+LAYER = tuple(f"{rows}x4096x4096" for rows in (1, 8, 32, 64, 512))
+FLOATS = ("float32", "float16")
+
+SEARCH: dict[str, dict[str, dict[str, tuple[Any, ...]]]] = {
+    "reduce": {
+        "per_row": {"size": (32, 64)},
+        "vectorized": {"size": (32, 64), "unroll": (2, 4, 8)},
+        "tree": {"lanes": (64, 128, 256, 512, 1024), "unroll": (2, 4, 8)},
+        "subgroup": {"lanes": (64, 128, 256, 512, 1024), "unroll": (2, 4, 8)},
+        "alone": {"lanes": (16, 32), "unroll": (1, 2, 4, 8)},
+        "two_pass": {"lanes": (256, 512), "splits": (2, 8, 32, 64, 128, 512, 2048), "combine": ("subgroup",)},
+        "columns": {"wx": (8, 16, 32), "wy": (4, 8, 16), "unroll": (2, 4)},
+        "columns_two_pass": {"wx": (16, 32), "wy": (16,), "unroll": (2, 4), "splits": (4, 16, 64, 256, 1024)},
+    },
+    "normalise": {
+        "rows": {"lanes": (32, 64, 128, 256, 512, 1024), "unroll": (2, 4, 8, 16), "combine": ("subgroup", "alone")}
+    },
+    "elementwise": {"map": {"size": (64, 128, 256)}},
+    "quantized": {"packed": {"bm": (32, 64, 128), "bn": (64, 128), "tn": (4, 8)}, "unpacked": {}},
+    "weights": {
+        "vector": {"lanes": (32, 64, 128), "tm": (1, 4, 8), "tn": (4, 8), "unroll": (1, 2)},
+        "tiles": {"bm": (32, 64, 128), "bn": (32, 64, 128), "tm": (4, 8), "tn": (4, 8)},
+    },
+}
+ALONG_COLUMNS = ("per_row", "columns", "columns_two_pass", "rows")
+PATIENCE = 2**17  # iterations of an invocation
+WASTE = 2  # times the elements that there are
+WARM_UP = 0.05  # seconds: the device is busy all the time
+
+Asked = tuple[str, str, str]  # op, size, dtype
+
+
+def reductions() -> Iterator[Asked]:
+    """Yield sums over all kinds of shapes, other operations on a large one, and what is built on them."""
+    for dtype, size in itertools.product(FLOATS, (LARGE, *PUBLISHED)):
+        yield from ((op, size, dtype) for op in BUILT_ON)
+    yield from (("reduce:sum", size, "float32") for size in (*PUBLISHED, LARGE, ODD, *FEW_ROWS, *SHORT_ROWS, *COLUMNS))
+    for size in (LARGE, COLUMNS[2]):
+        yield from ((f"reduce:{name}", size, "float32") for name in ("max", "argmax", "logsumexp"))
+        yield "reduce:sum", size, "float16"
+
+
+def integers() -> Iterator[Asked]:
+    """Yield products of 8-bit integers."""
+    yield from (("quantized", size, dtype) for dtype in ("int8", "uint8") for size in CUBES)
+
+
+def layers() -> Iterator[Asked]:
+    """Yield products with weights of 4 and 8 bits, of few and many rows."""
+    for op, dtype, size in itertools.product(("weights:4bit-32", "weights:8bit-32"), FLOATS, LAYER):
+        yield op, size, dtype
+
+
+WORKLOADS = {"reductions": reductions, "integers": integers, "weights": layers}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one problem; `records` holds every kernel that was timed in full."""
+
+    asked: Asked
+    chosen: Record
+    records: list[Record]
+    peer: Record | None
+    ceiling: roofline.Roofline
+
+    def __str__(self) -> str:
+        if self.chosen.status != "ok":
+            return f"{' '.join(self.asked)}: {self.chosen.label} {self.chosen.status}: {self.chosen.reason}"
+        op, fastest = op_of(self.asked[0]), min(self.records, key=time)
+        words = [f"{op.rate(self.chosen):,.0f} {op.unit}, {self.chosen.peak_fraction or 0:.3f} of the peak"]
+        words += [f"{time(self.chosen):.1f} µs by {self.chosen.label}"]
+        words += [f"{time(self.peer) / time(self.chosen):.2f} × PyTorch"] if self.peer else []
+        words += [f"{time(fastest) / time(self.chosen):.2f} of the best here, {fastest.label}"]
+        others = [f"{r.label} {r.peak_fraction or 0:.3f}" for r in self.records if r not in (self.chosen, fastest)]
+        return f"{' '.join(self.asked)}: {', '.join(words)}" + (f" ({', '.join(others)})" if others else "")
+
+
+def time(record: Record) -> float:
+    """Return the median in µs."""
+    return record.median_us or float("inf")
+
+
+def row(device: Device, asked: Asked, search: bool, ceiling: roofline.Roofline) -> Row:
+    """Measure one problem."""
+    op = op_of(asked[0])
+    problem = op.problem(op.parse(asked[1]), asked[2])
+    case = op.case(device, problem)
+    chosen = choice(problem, device)
+    kernels = [chosen, *(best_of_each_stage(device, op, case) if search else [])]
+    records = {kernel: measure(device, kernel, case, ceiling, WARM_UP) for kernel in dict.fromkeys(kernels)}
+    called = in_pytorch(case) if peers.available() else None
+    peer = peers.pytorch(case, *called, op.peak(problem, ceiling)) if called else None
+    for array in case.inputs.values():
+        array.free()
+    return Row(asked, records[chosen], list(records.values()), peer, ceiling)
+
+
+def choice(problem: Any, device: Device) -> Kernel[Any]:
+    """Return what webmm's call on such operands would run."""
+    if isinstance(problem, Elementwise):
+        return Map()
+    if isinstance(problem, Reduction):
+        return choose_reduction.choose(problem, device)
+    known = quantized if isinstance(problem, Quantized) else weights
+    return quantized.choose(problem, device, known.candidates(problem, device))
+
+
+def best_of_each_stage(device: Device, op: Op[Any], case: Case[Any]) -> Iterator[Kernel[Any]]:
+    """Yield the fastest of each stage's candidates, each timed briefly."""
+    for name, tunables in SEARCH[op.name].items():
+        tried = {kernel: brief(device, kernel, case) for kernel in candidates(op, name, tunables, case.problem)}
+        best = min(tried, key=tried.__getitem__, default=None)
+        if best and tried[best] < float("inf"):
+            yield best
+
+
+def candidates(op: Op[Any], name: str, tunables: dict[str, tuple[Any, ...]], problem: Problem) -> Iterator[Kernel[Any]]:
+    """Yield a stage with these tunables, where it is fit for the problem's shape."""
+    for values in itertools.product(*tunables.values()):
+        kernel = STAGES[op.name][name](**dict(zip(tunables, values, strict=True)))
+        if kernel.invalid() is None and (not isinstance(problem, Reduction) or worthwhile(kernel, problem)):
+            yield kernel
+
+
+def worthwhile(kernel: Any, problem: Reduction) -> bool:
+    """Tell whether a kernel is made for the axis, no invocation runs for ever, and few of them for nothing."""
+    first = kernel.dispatches[0]
+    covered = first.steps(problem) * first.step * first.splits
+    along = kernel.name in ALONG_COLUMNS if problem.inner > 1 else "columns" not in kernel.name
+    return along and kernel.iterations(problem) <= PATIENCE and covered <= WASTE * problem.length
+
+
+def brief(device: Device, kernel: Kernel[Any], case: Case[Any]) -> float:
+    """Return the time of the best run in seconds, inf where the kernel cannot."""
+    problem = case.problem
+    if kernel.check(problem, device.capabilities):
+        return float("inf")
+    (written,) = (extent for extent in problem.buffers() if extent.written)
+    with device.empty((written.end,), written.dtype) as result:
+        arrays = [result if extent.written else case.inputs[extent.name] for extent in problem.buffers()]
+        try:
+            launch = device.launch(kernel, problem, *arrays)
+            return timing.time_launch(device, launch, warm_up=0.0, sample_time=0.005).best_us / 1e6
+        except ShaderError:
+            return float("inf")
+
+
+def in_pytorch(case: Any) -> tuple[Callable[..., Any], list[Any], bool] | None:
+    """Return what computes the same there, if anything does, its operands, and whether it is quite the same.
+
+    Products of int8 are not requantised there, those with weights of 4 and 8 bits are of floats.
+    """
+    import torch
+    from torch.nn import functional
+
+    p = case.problem
+    if isinstance(p, Quantized):
+        return (torch._int_mm, [case.a, case.b], False) if p.a_dtype == I8 else None
+    if isinstance(p, WeightOnly):
+        return torch.matmul, [case.checker.a, case.checker.b.astype(p.dtype.numpy)], False
+    n, epsilon = p.sizes[1], getattr(p, "epsilon", 0.0)
+    calls: dict[str, Callable[[Any], Any]] = {
+        "sum": lambda x: torch.sum(x, 1),
+        "max": lambda x: torch.amax(x, 1),
+        "argmax": lambda x: torch.argmax(x, 1),
+        "logsumexp": lambda x: torch.logsumexp(x, 1),
+        "softmax": lambda x: torch.softmax(x, 1),
+        "layer_norm": lambda x: functional.layer_norm(x.squeeze(2), (n,), eps=epsilon),
+        "rms_norm": lambda x: functional.rms_norm(x.squeeze(2), (n,), eps=epsilon),
+        "gelu": functional.gelu,
+    }
+    return calls[p.variant], [case.x.reshape(p.sizes[:3])], True
+
+
+@click.command()
+@click.argument("workload", type=click.Choice(list(WORKLOADS)))
+@click.option("--adapter")
+@click.option("--search", is_flag=True, help="Time every stage, not only what is chosen.")
+@click.option("--only", default="", help="Part of OP SIZE DTYPE, such as softmax or 8192x32768.")
+@click.argument("output", type=click.Path(path_type=Path))
+def main(workload: str, adapter: str | None, search: bool, only: str, output: Path) -> None:
+    """Measure a workload and write its records to OUTPUT."""
+    with Device(adapter) as device:
+        peak = roofline.measure(device)
+        print(f"{device.info}: {peak.gflops:,.0f} GFLOP/s, {peak.gbytes:,.0f} GB/s", flush=True)
+        copying, arrays = roofline.copying(device)
+        nbytes = sum(x.nbytes for x in arrays)
+        rows, slowest = [], peak.gbytes
+        for asked in (words for words in WORKLOADS[workload]() if only in " ".join(words)):
+            copied = nbytes / timing.time_launch(device, copying, WARM_UP, WARM_UP).best_us / 1e3
+            rows.append(row(device, asked, search, roofline.Roofline(peak.gflops, copied)))
+            slowest = min(slowest, copied)
+            print(rows[-1], flush=True)
+            save(output, to_json(r for each in rows for r in [*each.records, *([each.peer] if each.peer else [])]))
+        print(f"copying read {slowest:,.0f} GB/s at least, {max(each.ceiling.gbytes for each in rows):,.0f} at most")
+
+
+if __name__ == "__main__":
+    main()
