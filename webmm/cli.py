@@ -19,6 +19,13 @@ WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
 ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
 DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
+PROFILE = click.option(
+    "--profile",
+    is_flag=False,
+    flag_value="",
+    metavar="[TRACE.json]",
+    help="Show where the time goes; with a name, write a trace for Perfetto, too.",
+)
 OP_DTYPE = click.option("--dtype", help="Storage type: float32 or float16; uint8 or int8 of quantized.")
 
 
@@ -90,6 +97,7 @@ def info(as_json: bool, adapter: str | None) -> None:
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write records as CSV.")
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the ladder and roofline (.png, .svg).")
+@PROFILE
 def bench(
     op: str,
     sizes: str | None,
@@ -100,19 +108,23 @@ def bench(
     json_file: Path | None,
     csv_file: Path | None,
     plot_file: Path | None,
+    profile: str | None,
 ) -> None:
-    """Run the ladder: every stage, checked and timed, fastest first."""
+    """Run the ladder: every stage, checked and timed, fastest first.
+
+    --profile shows, for one call of each size's fastest stage, how long upload, dispatches and readback take.
+    """
     from webmm import records, report
     from webmm.ops import op_of
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
-    _check_outputs(outputs, plot_file)
+    _check_outputs([*outputs, *_trace_file(profile)], plot_file)
     if plot_file and op != "gemm":
         raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
     wanted = parse_sizes(sizes, op) if sizes else None
     dtype = dtype or op_of(op).dtypes[0]
     chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
-    results, ceiling = report.run_bench(adapter, op_of(op), chosen, wanted, dtype, budget)
+    results, ceiling = report.run_bench(adapter, op_of(op), chosen, wanted, dtype, budget, profile)
     if json_file:
         records.save(json_file, records.to_json(results))
     if csv_file:
@@ -135,6 +147,13 @@ def _check_outputs(paths: list[Path], plot_file: Path | None) -> None:
             import matplotlib  # noqa: F401
         except ImportError as error:
             raise ConfigError("plots need matplotlib: pip install 'webmm[plot]'") from error
+
+
+def _trace_file(profile: str | None) -> list[Path]:
+    """Return the file that --profile names, if any."""
+    if profile and not profile.endswith(".json"):
+        raise ConfigError(f"a trace is .json, not {profile!r}; write --profile=TRACE.json, or --profile at the end")
+    return [Path(profile)] if profile else []
 
 
 def parse_sizes(text: str, op: str = "gemm") -> list[tuple[int, int, int]]:
@@ -261,13 +280,7 @@ def check() -> None:
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Where to write the product.")
 @click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @click.option("--kernel", "kernel_text", help="Such as blocked or pipelined:bm=128. Default: chosen by webmm.")
-@click.option(
-    "--profile",
-    is_flag=False,
-    flag_value="",
-    metavar="[TRACE.json]",
-    help="Show where the time goes; with a name, write a trace for Perfetto, too.",
-)
+@PROFILE
 @ADAPTER
 def run(
     a: Path,
@@ -283,9 +296,7 @@ def run(
 
     if output.exists() and not force:
         raise ConfigError(f"{output} exists; --force overwrites it")
-    if profile and not profile.endswith(".json"):
-        raise ConfigError(f"a trace is .json, not {profile!r}; write --profile=TRACE.json, or --profile at the end")
-    _check_outputs([output, *([Path(profile)] if profile else [])], None)
+    _check_outputs([output, *_trace_file(profile)], None)
     kernel = parse_kernels(kernel_text)[0] if kernel_text else None
     click.echo(report.multiply_files(a, b, output, kernel, adapter, profile), err=True)
 

@@ -31,7 +31,7 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.ops.base import Op, Size
 from webmm.plan import limits, parts
 from webmm.problem import Gemm, gemm, transposes
-from webmm.profiling import profile
+from webmm.profiling import Profile, profile
 from webmm.records import Record
 from webmm.selftest import failing
 from webmm.selftest import run as run_selftest
@@ -120,10 +120,12 @@ def run_bench(
     sizes: list[Size] | None,
     dtype: str,
     budget: float,
+    trace: str | None = None,
 ) -> tuple[list[Record], roofline.Roofline]:
     """Run `kernels`, else all stages that are made for `dtype`, with live progress; print a table per size.
 
-    Returns the records and the device's ceilings.
+    With `trace`, print where the time of a call of each size's fastest goes, and write it to the file of that name
+    unless it is empty. Returns the records and the device's ceilings.
     """
     dtype = dtype_of(dtype).name
     console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
@@ -146,12 +148,41 @@ def run_bench(
             results = list(Bench(device, kernels, sizes, dtype, budget, ceiling, show, op).run())
         if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
             raise UnsupportedError("; ".join({f"{r.label}: {r.reason}" for r in results if r.reason}))
+        found = None if trace is None else _profile_fastest(device, op, kernels, results)
     for size in dict.fromkeys(record.size for record in results):
         console.print(ladder_table([record for record in results if record.size == size], op))
         for record in results:
             if record.size == size and record.status != "ok":
                 console.print(f"  {record.label}: {record.status}: {_first_line(record)}", highlight=False)
+    if found:
+        _show_profile(found, trace)
     return results, ceiling
+
+
+def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: list[Record]) -> Profile:
+    """Profile a call of each size's fastest kernel: operands go up, the result comes back."""
+    measured = [r for r in results if r.median_us and r.kernel != CPU_STAGE]
+    fastest = {r.size: r for r in sorted(measured, key=lambda r: -(r.median_us or 0))}
+    calls = []
+    for r in fastest.values():
+        kernel = next(k for k in kernels if (k.name, k.config) == (r.kernel, r.config))
+        case = op.case(device, op.problem((r.m, r.n, r.k), r.dtype))
+        calls.append((kernel, case.problem, {name: array.numpy() for name, array in case.inputs.items()}))
+    with profile(device) as found:
+        for kernel, problem, inputs in calls:
+            arrays = {
+                e.name: device.empty((e.end,), e.dtype) if e.written else device.array(inputs[e.name])
+                for e in problem.buffers()
+            }
+            device.run(kernel, problem, *arrays.values())
+            next(arrays[e.name] for e in problem.buffers() if e.written).numpy()
+    return found
+
+
+def _show_profile(found: Profile, trace: str | None) -> None:
+    Console(width=max(Console().width, TABLE_WIDTH)).print(found.table())
+    if trace:
+        found.save(trace)
 
 
 def run_tune(
@@ -329,7 +360,5 @@ def multiply_files(
             product = c.numpy()
         save_matrix(output, product)
         if found:
-            Console(width=max(Console().width, TABLE_WIDTH)).print(found.table())
-            if trace:
-                found.save(trace)
+            _show_profile(found, trace)
         return f"{output}: {problem.m}×{problem.n} {problem.out_dtype.name}, by {kernel} on {device.info.name}"

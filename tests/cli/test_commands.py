@@ -177,10 +177,13 @@ def test_bench_of_reductions(webmm: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("op", "kernel"), [("normalise:layer_norm", "rows"), ("elementwise", "map")])
 def test_bench_of_what_is_built_on_reductions(webmm: Cli, tmp_path: Path, op: str, kernel: str) -> None:
-    done = webmm("bench", "--op", op, "--sizes", "5x301", "--json", "r.json")
+    done = webmm("bench", "--op", op, "--sizes", "5x301", "--json", "r.json", "--profile=t.json")
     assert done.returncode == 0, done.stderr
     variant = op.partition(":")[2] or "gelu"
     assert f"float32 {variant}" in done.stdout
+    assert "download" in done.stdout
+    kinds = [event.get("cat") for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]]
+    assert (kinds.count("product"), kinds.count("upload")) == (1, 1)
     for record in from_json((tmp_path / "r.json").read_text()):
         assert (record.variant, record.status) == (variant, "ok"), record.reason
     assert f"y{'[i]' * (kernel == 'map')} = {variant}" in webmm("shader", kernel, "--op", op).stdout
