@@ -252,8 +252,8 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {% for u in range(unroll) %}
 {% set _ = tops.append("x%d" % u) %}
 {% endfor %}
-        let top = clamp({{ maximum(["acc0.top"] + tops) }}, vec4f(-MOST), vec4f(MOST));
-        acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ exponentials(tops) }});
+        let top = {{ top(["acc0.top"] + tops) }};
+        acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ added("power4(x%d - top)", unroll) }});
 {% else %}
 {% set terms = [] %}
 {% for u in range(unroll) %}
@@ -263,16 +263,21 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {% endif %}
 {% endmacro %}
 
+{# The largest of some vec4 by component, as a part has it. #}
+{% macro top(terms) -%}
+clamp({{ maximum(terms) }}, vec4f(-MOST), vec4f(MOST))
+{%- endmacro %}
+
 {% macro maximum(terms) -%}
 {{ terms[0] if terms | length == 1 else "max(" ~ terms[0] ~ ", " ~ maximum(terms[1:]) ~ ")" }}
 {%- endmacro %}
 
-{% macro exponentials(terms) -%}
-{%- if terms | length == 1 -%}
-power4({{ terms[0] }} - top)
+{# The sum of `count` terms with a number each, by halves. #}
+{% macro added(term, count, first=0) -%}
+{%- if count == 1 -%}
+{{ term % first }}
 {%- else -%}
-{%- set half = (terms | length) // 2 -%}
-({{ exponentials(terms[:half]) }} + {{ exponentials(terms[half:]) }})
+({{ added(term, count // 2, first) }} + {{ added(term, count - count // 2, first + count // 2) }})
 {%- endif -%}
 {%- endmacro %}
 

@@ -1,4 +1,4 @@
-// map: y[i] = {{ s.activation }}(x[i]), four elements per invocation.
+// map: y[i] = {{ s.activation }}(x[i]), UNROLL vec4 per invocation.
 //
 // Storage: x and y dense; bound as array<vec4> where their length and first elements are multiples of 4.
 // Shapes: any. Workgroup memory: none.
@@ -14,15 +14,20 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let first = (workgroup.x + workgroup.y * grid.x) * SIZE * 4u;
+    let first = (workgroup.x + workgroup.y * grid.x) * SIZE * UNROLL * 4u;
 {% if s.vec %}
-    let i = first + lane * 4u;
-    if (i < params.size) {
-        let v = activate({{ matrix.as_vec4f("x[(params.x_offset + i) / 4u]") }});
-        y[(params.y_offset + i) / 4u] = {{ out.as_out4("v") }};
+{% for u in range(kernel.unroll) %}
+    let i{{ u }} = first + {{ "%du + " % (4 * kernel.size * u) if u }}lane * 4u;
+    let x{{ u }} = {{ matrix.as_vec4f("x[(params.x_offset + min(i%d, params.size - 4u)) / 4u]" % u) }};
+{% endfor %}
+{% for u in range(kernel.unroll) %}
+    if (i{{ u }} < params.size) {
+        let v = activate(x{{ u }});
+        y[(params.y_offset + i{{ u }}) / 4u] = {{ out.as_out4("v") }};
     }
+{% endfor %}
 {% else %}
-    for (var i = first + lane; i < min(first + SIZE * 4u, params.size); i += SIZE) {
+    for (var i = first + lane; i < min(first + SIZE * UNROLL * 4u, params.size); i += SIZE) {
         let v = activate(vec4f({{ matrix.element("x", "params.x_offset + i") }})).x;
         {{ out.store("params.y_offset + i", "v") }}
     }

@@ -47,7 +47,7 @@ class Rows(MeetingKernel):
     vectorizes = "k"
 
     lanes: int = tunable(256, (1, 4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row")
-    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    unroll: int = tunable(4, (1, 2, 4, 8, 16), "vec4 that an invocation loads before it adds them up")
     combine: str = tunable("tree", WAYS, "how the invocations of a workgroup bring their parts together")
 
     @property
@@ -101,7 +101,7 @@ class MapSpecialisation:
 
 @dataclass(frozen=True)
 class Map(Kernel[Elementwise]):
-    """A vec4 per invocation."""
+    """A few vec4 per invocation."""
 
     name = "map"
     summary = "an activation of each element"
@@ -109,6 +109,7 @@ class Map(Kernel[Elementwise]):
     params: ClassVar[type[Params]] = MapParams
 
     size: int = tunable(256, (8, 32, 64, 128, 256), "invocations per workgroup")
+    unroll: int = tunable(1, (1, 2, 4), "vec4 that an invocation loads before it takes the first")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -122,7 +123,7 @@ class Map(Kernel[Elementwise]):
 
     def dispatch(self, problem: Elementwise) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
-        return fold(ceil_div(problem.size, 4 * self.size))
+        return fold(ceil_div(problem.size, 4 * self.unroll * self.size))
 
     def specialise(self, problem: Elementwise) -> MapSpecialisation:
         """Return the template choices that fit `problem`."""
