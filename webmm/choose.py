@@ -136,8 +136,7 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     for tiles in MATRIX_TILES:
         kernel = dataclasses.replace(MatrixUnit.on(device), **tiles)
         if kernel.grid.tiles(problem) * problem.batch >= ENOUGH_MATRIX_TILES:
-            spec = kernel.specialise(problem)
-            return [kernel] if spec.vec_a and spec.vec_b else []  # single elements are fetched slowly
+            return [kernel]
     return []
 
 

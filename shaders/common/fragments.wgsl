@@ -87,7 +87,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% for i in range(o.loads) %}
 {% set step = k0 if o.along_k else k0 ~ " * params.ld" ~ o.x %}
 {% set step = step if not o.vec else "%s / %du" % (k0, kernel.chunk) if o.along_k else "%s * (params.ld%s / %du)" % (k0, o.x, kernel.chunk) %}
-        {{ o.x }}_next{{ i }} = load_{{ o.x }}{{ kernel.chunk }}({{ o.x }}_start{{ i }} + {{ step }}, {{ o.x }}_{{ o.at }}{{ i }}, {{ k0 }} + {{ o.x }}_k{{ i }});
+        {{ o.x }}_next{{ i }} = load_{{ o.x }}{{ kernel.chunk }}({{ o.x }}_start{{ i }} + {{ step }});
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -142,7 +142,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% endfor %}
 {% endmacro %}
 
-{# acc = A · B: `fetch` and `put` are macros of the stage, k0 in, statements out. #}
+{# acc = A · B: `fetch` and `put` are macros of the stage, the tile's first k in, statements out. #}
 {% macro product(operands, fetch, put) %}
 {% for r in range(kernel.sm // kernel.fm) %}
 {% for q in range(kernel.sn // kernel.fn) %}
@@ -155,13 +155,13 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% endfor %}
 {% endfor %}
 {{ fetch("0u") }}
-{{ put() }}
+{{ put("0u") }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
     for (var k0 = BK; k0 < params.k; k0 += BK) {
 {{ fetch("k0") }}
 {{ multiply(operands) }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
-{{ put() }}
+{{ put("k0") }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
 {{ multiply(operands) }}

@@ -2,11 +2,18 @@
 // matrix_unit: C = A·B by the GPU's matrix units, SM × SN of C per subgroup out of a BM × BN tile per workgroup.
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; float16 A and B, bound as array<vec4<u32>>, eight
-// elements each, where the contiguous length is a multiple of 8; C in float32 or float16; accumulation in float32.
+// elements each, where the contiguous length is a multiple of 8, otherwise as array<u32>, two each; C in float32 or
+// float16; accumulation in float32.
 // Changed from pipelined: a subgroup multiplies fragments of FM × FK and FK × FN by one instruction. Fragments are
 // opaque, so that each is loaded from workgroup memory as a whole, and what an epilogue, an edge or a conversion does to
 // single elements of C is done on its way through workgroup memory, too.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Needs subgroups of exactly LANES lanes.
+{% if not (s.vec_a and s.vec_b) %}
+// Rows that are no multiple of 8 elements start anywhere: eight neighbours are five words, moved by half a word where the
+// first is an odd one. 168 TFLOP/s at 4095×4097×4093 on an H200; 35 by single elements, 182 by two vec4, whose last one a
+// buffer may not hold whole.
+{% endif %}
+// Shapes: any. What lies beyond the end of k is zero. What lies beyond the other edges is read wherever the engine's
+// bounds checks let it be: nothing that comes of it is stored. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: 2·(BM·(BK + 8) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n{{ "" if direct else ",
 // and 4·FM·FN for each subgroup" }}.
 {% import "common/matrix.wgsl" as matrix with context %}
@@ -30,49 +37,53 @@ var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a 
 {% endif %}
 
 {% macro load(o) %}
-{% set outside = matrix.guards([(o.edge, o.at, o.size), (s.edge_k, "k", "k")]) %}
 {% set at, k = (o.at, "k..+7") if o.along_k else (o.at ~ "..+7", "k") %}
-// Eight neighbours in storage, {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}{% if outside %}, zero outside the matrix{% endif %}
-
-fn load_{{ o.x }}8(index: u32, {{ o.at }}: u32, k: u32) -> vec4<u32> {
+// Eight neighbours in storage, {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}
+fn load_{{ o.x }}8(index: u32) -> vec4<u32> {
 {% if o.vec %}
-{% if outside %}
-    if ({{ outside }}) {
-        return vec4<u32>();
-    }
-{% endif %}
     return {{ o.x }}[index];
 {% else %}
-    var v = array<f32, 8>();
-{% for j in range(8) %}
-{% set at, k = (o.at, "k + %du" % j) if o.along_k else (o.at ~ " + %du" % j, "k") %}
-{% set outside = matrix.guards([(o.edge, at, o.size), (s.edge_k, k, "k")]) %}
-{% if outside %}
-    if (!({{ outside }})) {
-        v[{{ j }}] = f32({{ o.x }}[index + {{ j }}u]);
-    }
-{% else %}
-    v[{{ j }}] = f32({{ o.x }}[index + {{ j }}u]);
-{% endif %}
-{% endfor %}
-    return vec4<u32>(
-{% for j in range(0, 8, 2) %}
-        pack2x16float(vec2f(v[{{ j }}], v[{{ j + 1 }}])),
-{% endfor %}
-    );
+    let at = index / 2u;
+    let words = vec4<u32>({% for j in range(4) %}{{ o.x }}[at{{ " + %du" % j if j }}]{{ ", " if j < 3 }}{% endfor %});
+    let odd = (words >> vec4<u32>(16u)) | (vec4<u32>(words.yzw, {{ o.x }}[at + 4u]) << vec4<u32>(16u));
+    return select(words, odd, index % 2u == 1u);
 {% endif %}
 }
 {% endmacro %}
 {{ load(operands[0]) }}
 {{ load(operands[1]) }}
+{% if s.edge_k and (not s.trans_a or s.trans_b) %}
+// Eight neighbours from k on, zero from the end of k on
+fn before_end(neighbours: vec4<u32>, k: u32) -> vec4<u32> {
+    let left = i32(min(max(params.k, k) - k, 8u));
+    let bits = vec4<u32>(clamp(vec4<i32>(16 * left) - vec4<i32>(0, 32, 64, 96), vec4<i32>(), vec4<i32>(32)));
+    return vec4<u32>(
+{% for c in "xyzw" %}
+        extractBits(neighbours.{{ c }}, 0u, bits.{{ c }}),
+{% endfor %}
+    );
+}
+
+{% endif %}
 {% if not direct %}
+{% if s.vec_c %}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
-// The fragment that this subgroup left in workgroup memory → C, from (row, col) on
+{% else %}
+{{ matrix.store_c(row=s.edge_m, col=s.edge_n) }}
+{% endif %}
+// The fragment that this subgroup left in workgroup memory → C, from (row, col) on{% if not s.vec_c %}; neighbours by neighbouring lanes{% endif %}
+
 fn store_fragment(base: u32, row: u32, col: u32, subgroup: u32, first: u32) {
+{% if s.vec_c %}
     for (var i = 4u * first; i < FM * FN; i += 4u * LANES) {
         let value = vec4f(c_tile[subgroup][i], c_tile[subgroup][i + 1u], c_tile[subgroup][i + 2u], c_tile[subgroup][i + 3u]);
         store_c4(base, row + i / FN, col + i % FN, value);
     }
+{% else %}
+    for (var i = first; i < FM * FN; i += LANES) {
+        store_c(base, row + i / FN, col + i % FN, c_tile[subgroup][i]);
+    }
+{% endif %}
 }
 {% endif %}
 
@@ -80,7 +91,17 @@ fn store_fragment(base: u32, row: u32, col: u32, subgroup: u32, first: u32) {
 {{ fragments.fetch(operands, k0) }}
 {% endmacro %}
 
-{% macro put() %}
+{% macro put(k0) %}
+{% if s.edge_k %}
+        if ({{ k0 }} + BK > params.k) { // what lies beyond the end of k must come to nothing
+{% for o in operands %}
+{% for i in range(o.loads) %}
+{% set next, k = "%s_next%d" % (o.x, i), "%s + %s_k%d" % (k0, o.x, i) %}
+            {{ next }} = {{ "before_end(%s, %s)" % (next, k) if o.along_k else "select(vec4<u32>(), %s, %s < params.k)" % (next, k) }};
+{% endfor %}
+{% endfor %}
+        }
+{% endif %}
 {{ fragments.put(operands) }}
 {% endmacro %}
 

@@ -78,7 +78,9 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
         return dataclasses.replace(spec, vec_c=False) if self.direct(spec) else spec
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield as other stages do; a chunk of A or B is a vec4<u32>."""
+        """Yield as other stages do; a chunk of A or B is a vec4<u32>, elsewhere they are bound by words."""
         for binding in super().bindings(spec):
-            chunks = binding.name in ("a", "b") and binding.wgsl_type == "array<vec4<f16>>"
-            yield dataclasses.replace(binding, wgsl_type="array<vec4<u32>>") if chunks else binding
+            if binding.name in ("a", "b"):
+                aligned = spec.vec_a if binding.name == "a" else spec.vec_b
+                binding = dataclasses.replace(binding, wgsl_type="array<vec4<u32>>" if aligned else "array<u32>")
+            yield binding
