@@ -36,7 +36,8 @@ WIDE = (4096, 16384)
 LONG_K = ((256, 256, 65536), (1024, 1024, 16384))
 BATCH = (64, 512)
 TRANSPOSED = (2048, 4096)
-ODD = ((257, 257, 257), (511, 511, 511), (1000, 1000, 1000), (1023, 1025, 1021), (2047, 2049, 2051), (4095, 4097, 4093))
+ROUND = (1000, 3000)  # vec4 fit, tiles do not
+ODD = (257, 511, 1023, 2047, 4095)  # neither do
 FINALISTS = 3  # candidates that are timed for longer
 FUSED = 4096
 
@@ -63,6 +64,8 @@ CANDIDATES = ",".join(
         "split_k:bm=128:bn=32:tn=4:splits=8",
         "gemv:groups=16",
         "gemv:groups=4",
+        "gemv:groups=8:unroll=4",
+        "gemv:groups=32:unroll=4",
         "gemv:ti=2:unroll=4",
         "gemv:lanes=16:groups=64:unroll=4",
         "gemv:lanes=16:groups=32:ti=2:unroll=4",
@@ -84,8 +87,12 @@ def problems() -> Iterator[Gemm]:
     yield gemm(BATCH[1], BATCH[1], BATCH[1], batch=BATCH[0])
     for n, layout in ((n, layout) for n in TRANSPOSED for layout in ("nt", "tn", "tt")):
         yield gemm(n, n, n, **transposes(layout))
-    yield from (gemm(*size) for size in ODD)
-    yield gemm(*ODD[-1], **transposes("nt"))
+    yield from (gemm(n, n, n) for n in ROUND)
+    yield from (gemm(n, n + 2, n - 2) for n in ODD)
+    n = ODD[-1]
+    yield from (gemm(n, n + 2, n - 2, **transposes(layout)) for layout in ("nt", "tn", "tt"))
+    for few in (1, 8, 33):
+        yield from (gemm(few, n, n + 2), gemm(n, few, n + 2))
 
 
 def name(problem: Gemm) -> str:
@@ -166,16 +173,16 @@ def fused(device: Device, n: int) -> float:
 @click.command()
 @click.option("--adapter")
 @click.option("--search", is_flag=True, help="Time every candidate, not only what is chosen.")
-@click.option("--only", help="Part of a product's name, such as nt or 4096x1x.")
+@click.option("--only", default="", help="Parts of products' names, such as nt or 1023x,4096x1x; all by default.")
 @click.argument("output", type=click.Path(path_type=Path))
-def main(adapter: str | None, search: bool, only: str | None, output: Path) -> None:
+def main(adapter: str | None, search: bool, only: str, output: Path) -> None:
     """Run the sweep and write its records to OUTPUT."""
     candidates = parse_kernels(CANDIDATES) if search else []
     with Device(adapter) as device:
         ceiling = roofline.measure(device)
         print(f"{device.info}: {ceiling.gflops:,.0f} GFLOP/s, {ceiling.gbytes:,.0f} GB/s", flush=True)
         rows = []
-        for problem in (p for p in problems() if (only or "") in name(p)):
+        for problem in (p for p in problems() if any(part in name(p) for part in only.split(","))):
             rows.append(row(device, problem, candidates, ceiling))
             print(rows[-1], flush=True)
             save(output, to_json(r for each in rows for r in [*([each.peer] if each.peer else []), *each.records]))

@@ -30,7 +30,7 @@ from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SPLITS, SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
-from webmm.problem import Gemm
+from webmm.problem import LAYOUTS, Gemm
 from webmm.records import Record
 
 MAX_CHOICES = 4096  # remembered per device: problems differ by offsets, too
@@ -249,10 +249,20 @@ def covered(problem: Gemm, device: Device) -> bool:
     )
 
 
-def bucket(of: Gemm | Record) -> tuple[int, int, int]:
-    """Return m, n and k as powers of two, rounded: shapes of one bucket are tuned once; a batch counts as more rows."""
+def bucket(of: Gemm | Record) -> tuple[int, int, int, bool]:
+    """Return m, n and k as powers of two, rounded, and whether vec4 serve: shapes of one bucket are tuned once.
+
+    A batch counts as more rows.
+    """
     m, n, k = (round(math.log2(size)) for size in (of.m * of.batch, of.n, of.k))
-    return m, n, k
+    return m, n, k, _odd(of)
+
+
+def _odd(of: Gemm | Record) -> bool:
+    """Tell whether stored rows of A or B, of more than a few elements, cannot be read by vec4."""
+    layout = of.layout or LAYOUTS[0]
+    rows = (of.m if layout[0] == "t" else of.k, of.k if layout[1] == "t" else of.n)
+    return any(length > 4 and length % 4 for length in rows)
 
 
 def native(record: Record) -> bool:
@@ -263,14 +273,15 @@ def native(record: Record) -> bool:
 def distance(problem: Gemm, record: Record) -> float:
     """Return by how many doublings the sizes of `record` and `problem` differ.
 
-    A batch counts as more rows, another layout as one doubling.
+    A batch counts as more rows; another layout, or single elements in place of vec4, as one doubling.
     """
     pairs = (
         (problem.m * problem.batch, record.m * record.batch),
         (problem.n, record.n),
         (problem.k, record.k),
     )
-    return sum(abs(math.log2(mine / its)) for mine, its in pairs) + (record.layout != problem.layout)
+    differs = (record.layout != problem.layout) + (_odd(record) != _odd(problem))
+    return sum(abs(math.log2(mine / its)) for mine, its in pairs) + differs
 
 
 def kernel_of(record: Record) -> GemmKernel | None:

@@ -83,6 +83,11 @@ def test_the_nearest_record_decides() -> None:
     assert distance(gemm(64, 64, 64), RECORD) == 0
     assert distance(gemm(32, 64, 64, batch=2), RECORD) == 0
     assert distance(gemm(64, 64, 64, transpose_b=True), RECORD) == 1
+    odd = dataclasses.replace(RECORD, m=100, n=63)  # whose B has no rows of whole vec4
+    assert distance(gemm(100, 63, 64), RECORD) > distance(gemm(100, 63, 64), odd) == 0
+    assert distance(gemm(63, 64, 64), RECORD) < 0.1 < 1 < distance(gemm(63, 64, 64, transpose_a=True), RECORD)
+    assert _nearest(gemm(100, 62, 64), [RECORD, odd]) == odd
+    assert _nearest(gemm(100, 60, 64), [RECORD, odd]) == RECORD
     transposed = dataclasses.replace(RECORD, m=100, layout="nt")
     assert _nearest(gemm(64, 64, 64, transpose_b=True), [*records, transposed]) == transposed
     assert _nearest(gemm(64, 64, 64), [transposed, *records]) == RECORD
@@ -113,6 +118,7 @@ def test_the_file_is_read_again_only_when_it_has_changed(monkeypatch: pytest.Mon
 def test_a_bucket_is_tuned_once() -> None:
     assert bucket(gemm(1000, 100, 4100)) == bucket(dataclasses.replace(RECORD, m=1024, n=128, k=4096))
     assert bucket(gemm(1000, 100, 4100)) != bucket(gemm(500, 100, 4100))
+    assert bucket(gemm(1000, 101, 4100)) != bucket(gemm(1000, 100, 4100)) == bucket(gemm(1001, 100, 4100))
     assert bucket(gemm(16, 64, 64, batch=4)) == bucket(RECORD)
 
 

@@ -193,7 +193,8 @@ def test_a_record_covers_its_bucket_layout_and_driver_only(device, folder):
     assert not choose.covered(problem, device)
     cache.add([record])
     assert choose.covered(problem, device)
-    assert choose.covered(gemm(70, 64, 50, transpose_b=True), device)
+    assert choose.covered(gemm(70, 64, 52, transpose_b=True), device)
+    assert not choose.covered(gemm(70, 64, 50, transpose_b=True), device)  # which vec4 do not fit
 
 
 def test_a_stage_that_is_far_behind_is_left_alone(device, monkeypatch):
