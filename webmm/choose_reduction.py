@@ -57,7 +57,7 @@ def candidates(problem: Reduction, device: Device) -> Iterator[ReduceKernel]:
     elif problem.inner > 1 and problem.x.inner_stride < problem.x.stride:
         yield from _columns(problem)
     else:
-        yield from _on_gpu(problem, lanes)
+        yield from made_for_gpus(problem, lanes)
     if not isinstance(problem, Normalisation):
         yield from (Tree(lanes=64), TwoPass(lanes=64), PerRow())
 
@@ -76,7 +76,8 @@ def _lanes(length: int) -> int:
     return next((lanes for lanes in (64, 128, 256) if length <= PER_LANE * lanes), 512)
 
 
-def _on_gpu(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
+def made_for_gpus(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
+    """Yield the kernels for contiguous rows on a GPU with such subgroups, best first."""
     rows, length = problem.results, problem.length
     if length < SHORT and rows >= MANY:
         yield Vectorized(32, 8 if length >= 32 else 2)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm import quantized
+from webmm import choose, choose_reduction, quantized, weights
 from webmm.dtypes import F16, F32, I8, U8, DType
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
@@ -37,9 +37,9 @@ from webmm.kernels.weights.vector import Vector
 from webmm.operations import operation_of
 from webmm.ops.quantized import scheme_of
 from webmm.ops.streaming import DEFAULT_SIZES
-from webmm.problem import Operand, Problem, WeightOnly, gemm
+from webmm.problem import Gemm, Operand, Problem, Quantized, WeightOnly, gemm
 from webmm.quantization import limits, reference
-from webmm.reduction import reduction
+from webmm.reduction import Reduction, reduction
 from webmm.render import params_bytes, render
 from webmm.weights import BLOCKS, BlockWeights
 
@@ -58,6 +58,8 @@ LIGHT: dict[str, Kernel[Any]] = {
         quantized.CPU,
     )
 }
+# What a GPU runs in place of defaults where Python would not choose the stage: best of 512×8192 and 128×32768 (H200).
+GPU: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (Vectorized(32, 8), TwoPass(128, 4, 4))}
 _TILES: dict[str, Any] = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4}
 THIN_KERNELS: dict[str, tuple[Kernel[Any], ...]] = {
     "gpu": (Naive(), Pipelined(), SplitK(slices=2, splits=16), Gemv()),
@@ -140,6 +142,11 @@ class Ladder:
     case: Callable[[Size, DType], Case]
     sizes: dict[str, tuple[Size, ...]]
     dtypes: tuple[DType, ...]
+
+    def stages(self, kind: str, problem: Problem) -> list[Kernel[Any]]:
+        """Return the stages for a problem: on a GPU with the settings with which Python would choose them there."""
+        made = list(made_for_gpus(problem)) if kind == "gpu" else []
+        return [_as_made(kernel, made) for kernel in self.kernels[kind]]
 
     @functools.cache  # noqa: B019 (the ladders live as long as the module)
     def fingerprint(self, size: Size, dtype: DType) -> int:
@@ -232,8 +239,27 @@ def _stages(op: str, *absent: str) -> dict[str, tuple[Kernel[Any], ...]]:
         yield kernel
 
     classes = [cls for name, cls in STAGES[op].items() if name not in absent]
-    chosen = {"gpu": [cls() for cls in classes], "cpu": [LIGHT.get(cls.name) or cls() for cls in classes]}
+    usual = {"gpu": GPU, "cpu": LIGHT}
+    chosen = {kind: [kernels.get(cls.name) or cls() for cls in classes] for kind, kernels in usual.items()}
     return {kind: tuple(itertools.chain(*map(emulated, kernels))) for kind, kernels in chosen.items()}
+
+
+def made_for_gpus(problem: Problem) -> Iterable[Kernel[Any]]:
+    """Return what Python chooses among for `problem` on a GPU that it knows nothing of, with and without subgroups."""
+    if isinstance(problem, Reduction):
+        return [kernel for lanes in (32, 0) for kernel in choose_reduction.made_for_gpus(problem, lanes)]
+    if isinstance(problem, Quantized):
+        return quantized.made_for_gpus(problem)
+    if isinstance(problem, WeightOnly):
+        return weights.made_for_gpus(problem)
+    return choose.made_for_gpus(problem) if isinstance(problem, Gemm) else ()
+
+
+def _as_made(kernel: Kernel[Any], made: list[Kernel[Any]]) -> Kernel[Any]:
+    alike = next((each for each in made if type(each) is type(kernel)), kernel)
+    if isinstance(alike, Packed) and isinstance(kernel, Packed):
+        return dataclasses.replace(alike, dot=kernel.dot)
+    return alike
 
 
 def matrix(kernel: Kernel[Any]) -> dict[str, Any] | None:
@@ -284,7 +310,7 @@ class _Writer:
             "inputs": [each.to_json() for each in case.inputs],
             "result": {"name": written.name, "count": written.end, "itemsize": written.dtype.itemsize},
             "fingerprint": ladder.fingerprint(size, dtype),
-            "stages": [self._stage(kernel, problem) for kernel in ladder.kernels[kind]],
+            "stages": [self._stage(kernel, problem) for kernel in ladder.stages(kind, problem)],
         }
 
     def _stage(self, kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:

@@ -32,7 +32,7 @@ Q = TypeVar("Q", bound=Problem)
 Parts = NDArray[np.int32] | None
 
 ENOUGH_TILES = 128  # that fill a large GPU; see webmm.choose
-GPU: tuple[QuantizedKernel, ...] = (
+GPU = (
     Packed(),
     Packed(bn=64, tn=4),
     Packed(bm=32, bn=64, tn=4),
@@ -212,5 +212,9 @@ def candidates(problem: Quantized, device: Device) -> list[QuantizedKernel]:
     """Return the kernels that are worth running for `problem` on `device`, best first."""
     if device.info.kind == "cpu":
         return [CPU, Unpacked()]
-    filling = [kernel for kernel in GPU if kernel.grid.tiles(problem) >= ENOUGH_TILES]
-    return [*filling, GPU[-1], Unpacked()]
+    return [*made_for_gpus(problem), Unpacked()]
+
+
+def made_for_gpus(problem: Quantized) -> list[Packed]:
+    """Return the kernels of packed dot products that fill a GPU with this product, the largest tiles first."""
+    return [kernel for kernel in GPU if kernel.grid.tiles(problem) >= ENOUGH_TILES or kernel == GPU[-1]]

@@ -157,10 +157,18 @@ def _as_rows(temporary: Temporaries, x: Array) -> Array:
 
 def candidates(problem: WeightOnly, device: Device) -> list[WeightKernel]:
     """Return the kernels that are worth running for `problem` on `device`, best first."""
-    rows = next((rows for rows in ROWS if rows >= problem.m), ROWS[-1])
     if device.info.kind == "cpu":  # where workgroup memory is slow: 9.6 against 4 GFLOP/s for 64 rows (lavapipe)
-        return [Vector(lanes=CPU_LANES, tm=rows), TILES[-1]]
-    vector = Vector(tm=rows)
+        return [Vector(lanes=CPU_LANES, tm=_rows(problem)), TILES[-1]]
+    return made_for_gpus(problem)
+
+
+def _rows(problem: WeightOnly) -> int:
+    return next((rows for rows in ROWS if rows >= problem.m), ROWS[-1])
+
+
+def made_for_gpus(problem: WeightOnly) -> list[WeightKernel]:
+    """Return the kernels for GPUs, best first."""
+    vector = Vector(tm=_rows(problem))
     if problem.m <= FEW_ROWS:
         return [vector, TILES[-1]]
     filling = [kernel for kernel in TILES if kernel.grid.tiles(problem) >= ENOUGH_TILES]

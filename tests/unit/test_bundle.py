@@ -157,7 +157,7 @@ def test_prepared_steps_are_what_python_dispatches(page: Path, ladders: dict[str
         assert (row["m"], row["n"], row["k"]) == problem.sizes[:3]
         for stage in row["stages"]:
             kernel = STAGES[row["op"]][stage["name"]](**stage["config"])
-            assert kernel in ladder.kernels[kind]
+            assert kernel in ladder.stages(kind, problem)
             assert kernel.check(problem, ANY_DEVICE) is None
             assert len(stage["steps"]) == len(kernel.dispatches)
             for part, step in zip(kernel.dispatches, stage["steps"], strict=True):
@@ -185,6 +185,20 @@ def test_every_stage_and_device_kind_is_prepared(ladders: dict[str, Any]) -> Non
             assert set(STAGES[row["op"]]) - there <= {"columns", "columns_two_pass"}
         labels = [stage["label"] for stage in row["stages"]]
         assert len(labels) == len(set(labels))
+
+
+@pytest.mark.parametrize("ladder", prepared.LADDERS, ids=lambda ladder: ladder.title)
+def test_gpus_run_a_stage_with_the_settings_that_python_chooses(ladder: prepared.Ladder) -> None:
+    settings = set()
+    for size in ladder.sizes["gpu"]:
+        problem = ladder.case(size, ladder.dtypes[0]).problem
+        best, *_ = prepared.made_for_gpus(problem)
+        stages = ladder.stages("gpu", problem)
+        assert best in stages
+        assert [stage.name for stage in stages] == [kernel.name for kernel in ladder.kernels["gpu"]]
+        settings.add(tuple(stages))
+        assert ladder.stages("cpu", problem) == list(ladder.kernels["cpu"])
+    assert len(settings) > 1, "the shape makes no difference"
 
 
 def test_prepared_inputs_are_a_known_hash() -> None:
