@@ -106,8 +106,8 @@ function changes(record) {
 }
 const SHOWN = { dot: 1, size: 1, tile: 1, bm: 1, bn: 1, bk: 1, tm: 1, tn: 1, wx: 1, wy: 1, lanes: 1 };
 
-/** @param {number | null} value */
-const exponent = (value) => (value === null ? "–" : value === 0 ? "0" : Number.isFinite(value) ? value.toExponential(1) : "∞");
+/** @param {number | null} value an error, or its bound */
+export const exponent = (value) => (value === null ? "–" : value === 0 ? "0" : Number.isFinite(value) ? value.toExponential(1) : "∞");
 
 const WIDTH = 480;
 const HEIGHT = 400;

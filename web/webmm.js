@@ -174,22 +174,17 @@ export class Kernel {
     return [Math.ceil(count / y), y, 1];
   }
 
-  /** @param {Problem} p @param {number} loopLimit @returns {number} the specialisation that fits, a bit per flag */
-  specialise(p, loopLimit) {
-    const set = this.choices(p, loopLimit);
-    return this.flags.reduce((bits, name, i) => bits | (set[name] ? 1 << i : 0), 0);
-  }
-
   /**
    * @param {Problem} p @param {number} loopLimit
-   * @returns {Record<string, boolean>} the template's choices by flag; as `Kernel.specialise` in Python
+   * @returns {number} the specialisation that fits, a bit per flag; as `Kernel.specialise` in Python
    */
-  choices(p, loopLimit) {
+  specialise(p, loopLimit) {
     const { grid, inner_step } = this.row;
     const [axisA, axisB] = this.stage.vector_axes;
     const whole = (/** @type {number} */ size) => size % this.stage.vector === 0;
     const ragged = grid.elements > 0 && (p.m * p.n) % grid.elements !== 0;
-    return {
+    /** @type {Record<string, boolean>} */
+    const set = {
       vec_a: (axisA === "k" || axisA === "any") && whole(p.k) && whole(p.m * p.k),
       vec_b: (axisB === "n" || axisB === "any") && whole(p.n),
       vec_c: axisB !== "" && p.n % 4 === 0,
@@ -198,6 +193,7 @@ export class Kernel {
       edge_k: p.k % inner_step !== 0,
       long_k: inner_step === 1 && p.k > loopLimit,
     };
+    return this.flags.reduce((bits, name, i) => bits | (set[name] ? 1 << i : 0), 0);
   }
 
   /** @param {Problem} p @returns {boolean} whether no tile hangs over an edge */
@@ -778,13 +774,12 @@ export class Device {
 
   /** @param {Problem} p @returns {Kernel[]} the kernel for matrix units, if it should win: `made_for_matrix_units` in Python */
   #onMatrixUnits(p) {
-    const { choices: { matrix }, loop_limit } = this.bundle.index;
+    const { matrix } = this.bundle.index.choices;
     const usual = this.stage(matrix.kernel);
     if (this.reason(usual, p)) return [];
     const sizes = matrix.tiles.map((tiles) => this.bundle.kernel(usual.name, { ...usual.config, ...tiles }));
     const kernel = sizes.find((kernel) => kernel.tiles(p) >= matrix.enough_tiles);
-    const spec = kernel?.choices(p, loop_limit);
-    return kernel && spec?.vec_a && spec.vec_b ? [kernel] : [];
+    return kernel ? [kernel] : [];
   }
 
   /** @param {Problem} p @returns {Kernel[]} the nearest of what was measured here, else on another GPU of the vendor */

@@ -156,3 +156,15 @@ def test_the_ladder_says_what_to_switch_on(page) -> None:
     row = page.locator(f".bars [data-kernel={MatrixUnit.name}]")
     page.wait_for_selector(f".bars [data-kernel={MatrixUnit.name}][data-status=unsupported]")
     assert "--enable-unsafe-webgpu" in row.inner_text()
+
+
+def test_explain_shows_a_subgroups_share_and_the_shader_for_halves(page) -> None:
+    page.click("#tab-explain")
+    page.check(f"#explain input[value={MatrixUnit.name}]", force=True)
+    page.wait_for_selector("#explain-code .comment")
+    share = "64 × 64 of C in fragments of 16 × 16 per subgroup"
+    assert share in page.inner_text(".tile-picture")
+    assert share in page.locator(".tile-picture svg").get_attribute("aria-label")
+    assert page.locator(".tile-picture .mine").count() == 1
+    assert "matrix_unit for float16" in page.inner_text("#explain .code-head")
+    assert page.is_disabled("#explain-run")

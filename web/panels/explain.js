@@ -3,13 +3,14 @@
 
 import { Bench, Operands } from "../bench.js";
 import { field, figures, h, s, select, shape, time } from "../dom.js";
-import { inWords } from "../webmm.js";
+import { ITEM_SIZE, inWords } from "../webmm.js";
 import { available } from "./ladder.js";
 
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").Kernel} Kernel */
 /** @typedef {import("../webmm.js").Tunable} Tunable */
 /** @typedef {import("../webmm.js").Problem} Problem */
+/** @typedef {import("../webmm.js").DType} DType */
 
 const SIZES = [[64, 64, 64], [128, 128, 128], [256, 256, 256], [512, 512, 512], [1024, 1024, 1024], [2048, 2048, 2048], [4096, 4096, 4096], [333, 257, 129]];
 
@@ -113,7 +114,7 @@ export function setup(app, root) {
   }
 
   function refresh() {
-    picture.replaceChildren(h("figcaption", {}, "One workgroup's share, and one invocation's"), tilePicture(kernel), legend(kernel));
+    picture.replaceChildren(h("figcaption", {}, `One workgroup's share, and one ${kernel.matrix ? "subgroup" : "invocation"}'s`), tilePicture(kernel), legend(kernel, shownDtype()));
     const why = device.reason(kernel, problem());
     reason.textContent = why ? `Cannot run here: ${why}.` : "";
     run.disabled = Boolean(why);
@@ -121,11 +122,17 @@ export function setup(app, root) {
     void showCode();
   }
 
+  /** The element type asked for, or one that the configuration is carried for. @returns {DType} */
+  function shownDtype() {
+    const carried = /** @type {DType[]} */ (Object.keys(kernel.row.shaders));
+    const { dtype } = problem();
+    return carried.includes(dtype) ? dtype : carried[0];
+  }
+
   async function showCode() {
     const shown = kernel;
-    const carried = /** @type {import("../webmm.js").DType[]} */ (Object.keys(kernel.row.shaders));
     const asked = problem();
-    const dtype = carried.includes(asked.dtype) ? asked.dtype : carried[0];
+    const dtype = shownDtype();
     const file = kernel.shader({ ...asked, dtype }, bundle.index.loop_limit);
     try {
       const wgsl = file ? await bundle.wgsl(file) : "// The page carries no shader for this size.";
@@ -194,8 +201,12 @@ function tilePicture(kernel) {
     s("rect", { class: name, x: x * unit, y: y * unit, width: Math.max(w * unit, 1.2), height: Math.max(height * unit, 1.2) });
   const matrix = (/** @type {string} */ name, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ w, /** @type {number} */ height, /** @type {(SVGElement | null)[]} */ ...inside) =>
     s("g", { transform: `translate(${x} ${y})` }, box("matrix", 0, 0, w, height), ...inside, s("text", { class: "matrix-name", x: 6, y: 15 }, name));
-  const cells = ownElements(kernel).map(([r, c]) => box("mine", col0 + c, row0 + r, 1, 1));
-  const label = `A tile of ${rows} by ${columns} elements of C per workgroup, ${kernel.invocations} invocations, ${cells.length} elements each, in steps of ${inner} along k`;
+  const { sm, sn } = kernel.config;
+  const cells = kernel.matrix
+    ? [box("mine", col0, row0, Number(sn), Number(sm))]
+    : ownElements(kernel).map(([r, c]) => box("mine", col0 + c, row0 + r, 1, 1));
+  const each = kernel.matrix ? `${ownInWords(kernel)} per subgroup` : `${ownInWords(kernel)} each`;
+  const label = `A tile of ${rows} by ${columns} elements of C per workgroup, ${kernel.invocations} invocations, ${each}, in steps of ${inner} along k`;
   return s(
     "svg",
     { viewBox: `0 0 ${left + SPAN + 2} ${left + SPAN + 2}`, role: "img", "aria-label": label },
@@ -236,17 +247,24 @@ function ownElements(kernel) {
   return out;
 }
 
-/** @param {Kernel} kernel */
-function legend(kernel) {
+/** @param {Kernel} kernel @returns {string} what one invocation computes, of matrix units a subgroup */
+function ownInWords(kernel) {
+  const { sm, sn } = kernel.config;
+  if (kernel.matrix) return `${sm} × ${sn} of C in fragments of ${kernel.matrix.m} × ${kernel.matrix.n}`;
+  const count = ownElements(kernel).length;
+  return `${count} ${count === 1 ? "element" : "elements"}`;
+}
+
+/** @param {Kernel} kernel @param {DType} dtype */
+function legend(kernel, dtype) {
   const { rows, columns, inner } = tileOf(kernel);
-  const own = ownElements(kernel).length;
   const memory = kernel.row.workgroup_bytes;
-  const reuse = (2 * rows * columns) / ((rows + columns) * 4);
+  const reuse = (2 * rows * columns) / ((rows + columns) * ITEM_SIZE[dtype]);
   return h(
     "ul",
     { class: "legend-list" },
     h("li", { class: "key-tile" }, `${rows} × ${columns} of C per workgroup of ${kernel.invocations}`),
-    h("li", { class: "key-mine" }, `${own} ${own === 1 ? "element" : "elements"} per invocation`),
+    h("li", { class: "key-mine" }, `${ownInWords(kernel)} per ${kernel.matrix ? "subgroup" : "invocation"}`),
     h("li", { class: "key-slab" }, memory ? `steps of ${inner} along k, ${memory.toLocaleString("en")} bytes of workgroup memory` : "no workgroup memory"),
     h("li", { class: "key-band" }, `${figures(reuse)} FLOP per byte of A and B, if each is fetched once per tile`),
   );

@@ -1,6 +1,7 @@
 // @ts-check
 /** The visitor's own matrices: pasted, from a file, or random; their product as a picture, numbers and files. */
 
+import { exponent } from "../charts.js";
 import { download, field, figures, h, s, select, time } from "../dom.js";
 import { available } from "./ladder.js";
 import { Checker, Matrix, ProblemError, UnsupportedError, errorBound, inWords, parseCsv, parseNpy, problemOf, toCsv, toNpy } from "../webmm.js";
@@ -60,7 +61,7 @@ export function setup(app, root) {
       ? `C is ${c.rows}×${c.columns}, by ${kernel.label} in ${time(spent)} with both copies.`
       : `C is wrong: this browser or driver computes ${kernel.name} incorrectly. Please report it, with the adapter's name.`;
     app.announce(message.textContent);
-    show(c, `largest error ${error.toExponential(1)}·|A||B| over ${checker.scope}, rounding explains ${bound.toExponential(1)}`);
+    show(c, `largest error ${exponent(error)}·|A||B| over ${checker.scope}, rounding explains ${exponent(bound)}`);
   }
 
   /** @param {Matrix} c @param {string} check */
