@@ -60,8 +60,8 @@ SEARCH: dict[str, dict[str, dict[str, tuple[Any, ...]]]] = {
     "elementwise": {"map": {"size": (64, 128, 256), "unroll": (1, 2, 4)}},
     "quantized": {"packed": {"bm": (32, 64, 128), "bn": (64, 128), "tn": (4, 8)}, "unpacked": {}},
     "weights": {
-        "vector": {"lanes": (32, 64, 128), "tm": (1, 4, 8), "tn": (4, 8), "unroll": (1, 2)},
-        "tiles": {"bm": (32, 64, 128), "bn": (32, 64, 128), "tm": (4, 8), "tn": (4, 8)},
+        "vector": {"lanes": (32, 64, 128), "tm": (1, 4, 8), "unroll": (1, 2)},
+        "tiles": {"bm": (32, 64, 128), "bn": (32, 64, 128), "tm": (4, 8)},
     },
 }
 ALONG_COLUMNS = ("per_row", "columns", "columns_two_pass", "rows")

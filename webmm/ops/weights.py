@@ -17,10 +17,16 @@ from webmm.ops.base import Case, Op, Size
 from webmm.problem import Operand, WeightOnly
 from webmm.roofline import Roofline
 from webmm.verify import Checker, bound
-from webmm.weights import BITS, BLOCKS, quantize_blocks
+from webmm.weights import BITS, BLOCKS, BlockWeights, quantize_blocks
 
 ROWS = (1, 8, 64, 512)
 LAYER = (1024, 2048, 4096)  # columns, and inner size
+
+
+@functools.lru_cache(maxsize=1)  # the next problem may have the same
+def _drawn(k: int, n: int, bits: int, block: int) -> BlockWeights:
+    w = np.random.default_rng(1).random((k, n), np.float32) - np.float32(0.5)
+    return quantize_blocks(w, bits, block)
 
 
 class Layer(Case[WeightOnly]):
@@ -32,8 +38,7 @@ class Layer(Case[WeightOnly]):
         self.problem = problem
         rng = np.random.default_rng(0)
         a = (rng.random((problem.m, problem.k), np.float32) - np.float32(0.5)).astype(problem.dtype.numpy)
-        w = rng.random((problem.k, problem.n), np.float32) - np.float32(0.5)
-        weights = quantize_blocks(w, problem.bits, problem.block)
+        weights = _drawn(problem.k, problem.n, problem.bits, problem.block)
         self.checker = Checker(problem, a, weights.dequantize())
         names = ("a", "b", "scales", "zeros")
         self.inputs = {name: device.array(x) for name, x in zip(names, (a, *weights.parts), strict=True)}
