@@ -73,13 +73,17 @@ Asked = tuple[str, str, str]  # op, size, dtype
 
 
 def reductions() -> Iterator[Asked]:
-    """Yield sums over all kinds of shapes, other operations on a large one, and what is built on them."""
-    for dtype, size in itertools.product(FLOATS, (LARGE, *PUBLISHED)):
-        yield from ((op, size, dtype) for op in BUILT_ON)
+    """Yield sums over all kinds of shapes, and other operations on a large one."""
     yield from (("reduce:sum", size, "float32") for size in (*PUBLISHED, LARGE, ODD, *FEW_ROWS, *SHORT_ROWS, *COLUMNS))
     for size in (LARGE, COLUMNS[2]):
         yield from ((f"reduce:{name}", size, "float32") for name in ("max", "argmax", "logsumexp"))
         yield "reduce:sum", size, "float16"
+
+
+def normalisations() -> Iterator[Asked]:
+    """Yield what is built on reductions."""
+    for dtype, size in itertools.product(FLOATS, (LARGE, *PUBLISHED)):
+        yield from ((op, size, dtype) for op in BUILT_ON)
 
 
 def integers() -> Iterator[Asked]:
@@ -93,7 +97,7 @@ def layers() -> Iterator[Asked]:
         yield op, size, dtype
 
 
-WORKLOADS = {"reductions": reductions, "integers": integers, "weights": layers}
+WORKLOADS = {"reductions": reductions, "normalisations": normalisations, "integers": integers, "weights": layers}
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ export { Checker, errorBound } from "./check.js";
  * @typedef {{
  *   schema: string, version: string, records: string, entry_point: string, max_workgroups: number, loop_limit: number,
  *   ladders: string[], flags: string[], params: {size: number, members: Record<string, number>}, bindings: Binding[],
- *   timing: {warm_up: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
+ *   timing: {warm_up: number, cold: number, wake: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<DType, {eps: number, tiny: number, features: string[]}>,
  *   choices: {
  *     enough_tiles: number, tuned: (TunedRecord & {vendor: string})[], gpu: Choice[], cpu: Choice[],
@@ -424,6 +424,7 @@ export class Device {
   /** @type {Map<number, GPUBuffer[]>} freed buffers, by size */
   #pool = new Map();
   #pooled = 0; // bytes in the pool
+  #timed = -Infinity; // when anything was last timed, in ms
   /** @type {GPUCommandEncoder | null} dispatches that wait to be submitted together */
   #open = null;
   /** @type {GPUComputePassEncoder | null} */
@@ -1015,6 +1016,8 @@ export class Device {
   async time(launch, warmUp = this.bundle.index.timing.warm_up) {
     const rule = this.bundle.index.timing;
     await this.synchronize();
+    const cold = this.info.kind !== "cpu" && performance.now() - this.#timed > 1e3 * rule.cold;
+    if (cold) warmUp += rule.wake;
     await this.#wall(launch, 1); // drivers compile at the first dispatch
     let estimate = await this.#wall(launch, 1);
     for (let spent = estimate; spent < warmUp; ) {
@@ -1025,6 +1028,14 @@ export class Device {
     }
     const samples = clamp(Math.floor(rule.sample_time / Math.max(estimate, 1e-9)), rule.min_samples, rule.max_samples);
     const batch = Math.max(1, Math.floor(rule.batch_time / estimate));
+    const timing = await this.#sampled(launch, samples, batch);
+    this.#timed = performance.now();
+    return timing;
+  }
+
+  /** @param {Launch} launch @param {number} samples @param {number} batch @returns {Promise<Timing>} */
+  async #sampled(launch, samples, batch) {
+    const rule = this.bundle.index.timing;
     if (this.features.has("timestamp-query")) {
       const ticks = await this.#timestamps(launch, samples, 1);
       // Browsers may round timestamps to 0.1 ms: then a sample is as long as one by the wall clock.

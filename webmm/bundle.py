@@ -259,6 +259,8 @@ def _params() -> dict[str, Any]:
 def _timing() -> dict[str, Any]:
     return {
         "warm_up": timing.WARM_UP,
+        "cold": timing.COLD,
+        "wake": timing.WAKE,
         "sample_time": timing.SAMPLE_TIME,
         "min_samples": timing.MIN_SAMPLES,
         "max_samples": timing.MAX_SAMPLES,
