@@ -65,7 +65,7 @@ export { Checker, errorBound } from "./check.js";
  *     matrix: {kernel: string, tiles: Config[], enough_tiles: number},
  *   },
  *   roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
- *   kernels: KernelRow[], cases: {m: number, n: number, k: number, flags: Record<string, number>}[],
+ *   fragments: (Fragments & {shader: string})[], kernels: KernelRow[], cases: {m: number, n: number, k: number, flags: Record<string, number>}[],
  * }} Index
  */
 /**
@@ -478,14 +478,13 @@ export class Device {
     return opened;
   }
 
-  /** @returns {Promise<string>} the first spelling of fragments in which a shader compiles that could run here */
+  /** @returns {Promise<string>} the first spelling in which the engine reads fragments that its matrix units multiply */
   async #readSpelling() {
-    const fitting = [...this.bundle.kernels.values()].flat().filter((kernel) => kernel.matrix && !this.#lacksUnits(kernel.matrix));
-    for (const spelling of new Set(fitting.map(({ matrix }) => matrix?.spelling ?? ""))) {
-      const row = fitting.find(({ matrix }) => matrix?.spelling === spelling)?.row;
-      const [file] = Object.values(row?.shaders ?? {}).flatMap((files) => Object.values(files));
-      if (await this.#compiles(file)) return spelling;
-    }
+    const halves = this.features.has("shader-f16");
+    const fitting = this.bundle.index.fragments.filter((matrix) => !this.#lacksUnits(matrix) && (halves || matrix.operands !== "f16"));
+    /** @type {Map<string, string>} one shader of each */
+    const probes = new Map(fitting.map(({ spelling, shader }) => [spelling, shader]));
+    for (const [spelling, shader] of probes) if (await this.#compiles(shader)) return spelling;
     return "";
   }
 

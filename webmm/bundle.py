@@ -204,6 +204,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in DTYPES},
         "choices": _choices(),
         "roofline": _roofline(files),
+        "fragments": _fragments(files),
         "kernels": [_kernel(cls, files) for cls in stages()],
         "cases": _cases(bundle / "cases"),
     }
@@ -373,6 +374,19 @@ def changed(kernel: GemmKernel) -> str:
         elif words:
             words.append(comment)
     return " ".join(words)
+
+
+def _fragments(files: _Files) -> list[dict[str, Any]]:
+    """Return what stages ask of matrix units, each with a shader that an engine compiles if it reads the spelling."""
+    kernels = [*recommended(MatrixUnit), *prepared.made_for_matrix_units()]
+    asked = [asked for kernel in kernels if (asked := prepared.matrix(kernel))]
+    template = environment().get_template("probe/matrix_unit.wgsl")
+    rows = []
+    for row in (dict(pairs) for pairs in dict.fromkeys(tuple(each.items()) for each in asked)):
+        settings = {"shape": row, "size": 2 if row["operands"] == "f16" else 1}
+        text = template.render({**settings, "lanes": row["lanes"], "spelling": row["spelling"]})
+        rows.append({**row, "shader": files.add(tidy(text))})
+    return rows
 
 
 def _roofline(files: _Files) -> dict[str, Any]:

@@ -255,6 +255,12 @@ def made_for_gpus(problem: Problem) -> Iterable[Kernel[Any]]:
     return choose.made_for_gpus(problem) if isinstance(problem, Gemm) else ()
 
 
+def made_for_matrix_units() -> Iterator[Kernel[Any]]:
+    """Yield the stages of all ladders that use matrix units."""
+    kernels = (kernel for ladder in LADDERS for kernel in ladder.kernels["gpu"])
+    return (kernel for kernel in kernels if kernel.matrix_shape)
+
+
 def _as_made(kernel: Kernel[Any], made: list[Kernel[Any]]) -> Kernel[Any]:
     alike = next((each for each in made if type(each) is type(kernel)), kernel)
     if isinstance(alike, Packed) and isinstance(kernel, Packed):

@@ -15,6 +15,7 @@ import numpy as np
 
 from tests.gpu.products import UNTOUCHED, describe, indices, lay_out, view, whole_numbers
 from tests.web.dispatches import case, in_chromium, in_node, result
+from tests.web.test_page import wait_text
 from webmm import choose
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
@@ -161,10 +162,9 @@ def test_the_ladder_says_what_to_switch_on(page) -> None:
 def test_explain_shows_a_subgroups_share_and_the_shader_for_halves(page) -> None:
     page.click("#tab-explain")
     page.check(f"#explain input[value={MatrixUnit.name}]", force=True)
-    page.wait_for_selector("#explain-code .comment")
+    wait_text(page, "#explain .code-head", "matrix_unit for float16")
     share = "64 × 64 of C in fragments of 16 × 16 per subgroup"
     assert share in page.inner_text(".tile-picture")
     assert share in page.locator(".tile-picture svg").get_attribute("aria-label")
     assert page.locator(".tile-picture .mine").count() == 1
-    assert "matrix_unit for float16" in page.inner_text("#explain .code-head")
     assert page.is_disabled("#explain-run")

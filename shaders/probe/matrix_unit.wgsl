@@ -1,0 +1,23 @@
+{% set line = shape.k * size // 16 %}
+// matrix_unit: does the engine read fragments as `spelling = {{ spelling }}` writes them? Compiled, never run.
+//
+// In the current spelling they come from arrays of any type; in the deprecated one, of the fragment's own.
+
+{% if shape.operands == "f16" %}
+enable f16;
+{% endif %}
+enable subgroups;
+enable chromium_experimental_subgroup_matrix;
+
+alias Left = subgroup_matrix_left<{{ shape.operands }}, {{ shape.k }}, {{ shape.m }}>; // columns, rows
+
+var<workgroup> tile: array<{{ "vec4<u32>" if spelling == "current" else shape.operands }}, {{ shape.m * (line if spelling == "current" else shape.k) }}>;
+
+@compute @workgroup_size({{ lanes }})
+fn main() {
+{% if spelling == "current" %}
+    let fragment = subgroupMatrixLoad<Left, row_major>(&tile, 0u, {{ line }}u);
+{% else %}
+    let fragment = subgroupMatrixLoad<Left>(&tile, 0u, false, {{ shape.k }}u);
+{% endif %}
+}
