@@ -1,10 +1,11 @@
-"""The stage for matrix units, in node on Dawn, beside the best stage without them and the vendor's library.
+"""The stages for matrix units, in node on Dawn, beside the best stage without them and the vendor's library.
 
     npm ci --prefix bench/web_peers --ignore-scripts
     python bench/matrix_units.py --sizes 1024,2048,4096,8192 bench/results/my-gpu.json
+    python bench/matrix_units.py --op quantized bench/results/my-gpu-int8.json
 
-Python renders the shaders in Tint's dialect, lays out the operands and checks C against float64 NumPy, at the bound
-that tests use; `matrix_units.mjs` runs and times them. Writes `webmm.records/1` and prints a line per record.
+Python renders the shaders in Tint's dialect, lays out the operands and checks C against NumPy, as `webmm bench` does;
+`matrix_units.mjs` runs and times them. Writes `webmm.records/1` and prints a line per record.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import click
 import numpy as np
@@ -24,67 +26,100 @@ from numpy.typing import NDArray
 
 from webmm import __version__
 from webmm.cli import parse_kernels, parse_sizes
-from webmm.kernels.gemm.base import GemmKernel
-from webmm.problem import Gemm, gemm, transposes
+from webmm.device import Device
+from webmm.kernels.product import ProductKernel
+from webmm.ops import op_of
+from webmm.ops.base import Case
+from webmm.ops.gemm import Operands
+from webmm.ops.quantized import Integers
+from webmm.problem import Gemm, Quantized, gemm, transposes
 from webmm.records import Record, save, to_json
 from webmm.render import params_bytes, render
-from webmm.verify import Checker, bound
 
 HERE = Path(__file__).resolve().parent
 DAWN = HERE / "web_peers/node_modules/webgpu/dist/linux-x64/dawn.node"
 LONGEST = 1800  # seconds
-OUTPUTS = ("float32", "float16")
+KERNELS = {"gemm": "matrix_unit,pipelined", "quantized": "matrix_unit,packed:bm=128:bn=64"}
+OUTPUTS = ("float32", "float16")  # of gemm; a quantised product has the type of its operands
+BYTES = ("int8", "uint8")
+
+Problem = Gemm | Quantized
+Pair = tuple[ProductKernel[Any], Problem]
+
+
+class Host:
+    """Stands in for a device where a case lays out its operands: they stay in NumPy."""
+
+    def array(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return `x` as it lies in memory."""
+        return np.ascontiguousarray(x)
+
+
+HOST = cast(Device, Host())
 
 
 @click.command()
+@click.option("--op", type=click.Choice(list(KERNELS)), default="gemm", show_default=True)
 @click.option("--sizes", default="1024,2048,4096,8192", show_default=True)
-@click.option("--kernels", default="matrix_unit,pipelined", show_default=True)
+@click.option("--kernels", help="Comma-separated.  [default: the stage for matrix units and the best other one]")
 @click.option("--layouts", default="nn", show_default=True, help="Comma-separated.")
-@click.option("--out-dtypes", default=",".join(OUTPUTS), show_default=True)
+@click.option("--dtypes", help=f"Of C for gemm ({', '.join(OUTPUTS)}), of all for quantized ({', '.join(BYTES)}).")
 @click.option("--node", default="node", show_default=True, help="Node's executable.")
 @click.option(
     "--dawn", type=click.Path(path_type=Path), default=DAWN, show_default=True, help="npm's webgpu, its binary."
 )
 @click.argument("output", type=click.Path(path_type=Path))
-def main(sizes: str, kernels: str, layouts: str, out_dtypes: str, node: str, dawn: Path, output: Path) -> None:
-    """Measure products of float16 matrices and write the records to OUTPUT."""
-    chosen, outs = parse_kernels(kernels), out_dtypes.split(",")
+def main(
+    op: str, sizes: str, kernels: str | None, layouts: str, dtypes: str | None, node: str, dawn: Path, output: Path
+) -> None:
+    """Measure products of float16 or of 8-bit matrices and write the records to OUTPUT."""
+    chosen = parse_kernels(kernels or KERNELS[op], op)
+    types = dtypes.split(",") if dtypes else OUTPUTS if op == "gemm" else BYTES
     records: list[Record] = []
-    for m, n, k in parse_sizes(sizes):
+    for size in parse_sizes(sizes):
         for layout in layouts.split(","):
-            problems = [gemm(m, n, k, dtype="f16", out_dtype=out, **transposes(layout)) for out in outs]
-            measured = list(run([(kernel, p) for p in problems for kernel in chosen], node, dawn.resolve()))
-            if peers.available() and layout == "nn":
-                problem = gemm(m, n, k, dtype="f16")
-                measured.append(peers.cublas(problem, Checker(problem, *operands(problem)), float("nan")))
-            for record in measured:
+            problems = [problem(op, size, dtype, layout) for dtype in types]
+            pairs = [(kernel, p) for p in problems for kernel in chosen if not kernel.unsuited(p)]
+            for record in (*run(pairs, node, dawn.resolve()), *peer(op, size, layout)):
                 show(record)
-            records += measured
-    save(output, to_json(dataclasses.replace(r, peak_fraction=None) for r in records))
+                records.append(record)
+            save(output, to_json(dataclasses.replace(r, peak_fraction=None) for r in records))
 
 
-def operands(problem: Gemm) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-    """Return A and B, drawn uniformly from [-0.5, 0.5)."""
-    rng = np.random.default_rng(0)
-    a = (rng.random((problem.m, problem.k), np.float32) - 0.5).astype(np.float16)
-    return a, (rng.random((problem.k, problem.n), np.float32) - 0.5).astype(np.float16)
+def problem(op: str, size: tuple[int, int, int], dtype: str, layout: str) -> Problem:
+    """Return a product of float16 into `dtype`, or one of `dtype` into the same."""
+    if op == "gemm":
+        return gemm(*size, dtype="f16", out_dtype=dtype, **transposes(layout))
+    return cast(Quantized, op_of(op).problem(size, dtype, layout))
 
 
-def run(pairs: list[tuple[GemmKernel, Gemm]], node: str, dawn: Path) -> Iterator[Record]:
-    """Yield the record of each kernel and problem; all problems multiply the same matrices, laid out alike."""
-    problem = pairs[0][1]
-    a, b = operands(problem)
+def peer(op: str, size: tuple[int, int, int], layout: str) -> Iterator[Record]:
+    """Yield cuBLAS's record of the size, if it is here."""
+    if not peers.available() or layout != "nn":
+        return
+    if op == "gemm":
+        product = gemm(*size, dtype="f16")
+        yield peers.cublas(product, Operands(HOST, product).checker, float("nan"))
+    elif not any(x % 8 for x in size):  # which torch._int_mm asks for
+        integers = op_of(op).problem(size, "int8")
+        yield peers.int_mm(integers, Integers(HOST, integers))
+
+
+def run(pairs: list[Pair], node: str, dawn: Path) -> Iterator[Record]:
+    """Yield the record of each kernel and problem."""
     with tempfile.TemporaryDirectory() as temporary:
-        folder, jobs = Path(temporary), []
-        for name, operand, matrix in (("a", problem.a, a), ("b", problem.b, b)):
-            np.ascontiguousarray(matrix.T if operand.transposed else matrix).tofile(folder / name)
+        folder, jobs, cases = Path(temporary), [], dict[Problem, Case[Any]]()
         for i, (kernel, p) in enumerate(pairs):
+            if p not in cases:
+                cases[p] = op_of(p.op).case(HOST, p)
+                for name, operand in cases[p].inputs.items():
+                    cast(NDArray[Any], operand).tofile(folder / f"{len(cases)}{name}")
             jobs.append(
                 {
                     "shader": render(kernel, p, "tint").to_json(),
                     "params": list(params_bytes(kernel, p)),
                     "dispatch": kernel.dispatch(p),
-                    "operands": {name: str(folder / name) for name in ("a", "b")},
+                    "operands": {name: str(folder / f"{list(cases).index(p) + 1}{name}") for name in cases[p].inputs},
                     "bytes": p.m * p.n * p.out_dtype.itemsize,
                     "out": str(folder / f"c{i}"),
                 }
@@ -96,11 +131,12 @@ def run(pairs: list[tuple[GemmKernel, Gemm]], node: str, dawn: Path) -> Iterator
         if len(lines) != len(pairs):
             raise click.ClickException(f"node ended with {done.returncode}: {done.stderr[-500:]}")
         for i, ((kernel, p), line) in enumerate(zip(pairs, lines, strict=True)):
-            yield record(kernel, p, line, folder / f"c{i}", Checker(p, a, b))
+            yield record(kernel, cases[p], line, folder / f"c{i}")
 
 
-def record(kernel: GemmKernel, problem: Gemm, line: dict[str, object], file: Path, checker: Checker) -> Record:
+def record(kernel: ProductKernel[Any], case: Case[Any], line: dict[str, object], file: Path) -> Record:
     """Return what a line of `matrix_units.mjs` says, with C judged."""
+    problem, bound = case.problem, case.bound
     m, n, k, batch = problem.sizes
     common = Record(
         problem.op,
@@ -113,17 +149,17 @@ def record(kernel: GemmKernel, problem: Gemm, line: dict[str, object], file: Pat
         version=__version__,
         config={**kernel.config, "out_dtype": problem.out_dtype.name},
         layout=problem.layout,
-        error_bound=bound(problem),
+        error_bound=bound,
     )
     if "error" in line:
         return dataclasses.replace(common, status="runtime", reason=str(line["error"]))
-    error = checker.error(np.fromfile(file, problem.out_dtype.numpy).reshape(m, n))
+    error = case.error(np.fromfile(file, problem.out_dtype.numpy))
     samples = [float(sample) for sample in line["samples"]]  # type: ignore[attr-defined]
     median = statistics.median(samples)
     return dataclasses.replace(
         common,
-        status="ok" if error <= bound(problem) else "incorrect",
-        reason=None if error <= bound(problem) else f"the largest error is {error:.2e}·|A||B|",
+        status="ok" if error <= bound else "incorrect",
+        reason=None if error <= bound else f"the largest error is {error:.2e}{case.scale}",
         median_us=median,
         best_us=min(samples),
         gflops=problem.flops / median / 1e3,
@@ -134,8 +170,9 @@ def record(kernel: GemmKernel, problem: Gemm, line: dict[str, object], file: Pat
 
 def show(record: Record) -> None:
     """Print a record as a line."""
-    rate = f"{record.gflops / 1e3:8.1f} TFLOP/s" if record.gflops else record.reason
-    print(f"{record.size} {record.layout} {record.label}: {rate}", flush=True)
+    unit = "TFLOP/s" if record.op == "gemm" else "TOP/s"
+    rate = f"{record.gflops / 1e3:8.1f} {unit}" if record.gflops else record.reason
+    print(f"{record.size} {record.dtype} {record.layout} {record.label}: {rate}", flush=True)
 
 
 if __name__ == "__main__":

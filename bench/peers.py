@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from webmm import __version__
 from webmm.ops.base import Case
-from webmm.problem import Gemm, Operand, Problem
+from webmm.ops.quantized import Integers
+from webmm.problem import Gemm, Operand, Problem, Quantized
 from webmm.records import Record
 from webmm.timing import WARM_UP, Timing, sample_count
-from webmm.verify import Checker, bound
+from webmm.verify import SAMPLED, Checker, bound
 
 
 def available() -> bool:
@@ -39,6 +40,23 @@ def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
     timed = time_graph(lambda: torch.matmul(a, b, out=out))
     errors = checker.error(out.cpu().numpy()), bound(problem)
     return _record(problem, "cublas", f", cuBLAS {_cublas_version()}", {"tf32": False}, timed, errors, peak_gflops)
+
+
+def int_mm(problem: Quantized, case: Integers) -> Record:
+    """Return the record of cuBLASLt for a dense int8 `problem`, whose 32-bit sums it leaves as they are.
+
+    PyTorch asks for sizes that are multiples of 8.
+    """
+    import torch
+
+    a, b = (torch.from_numpy(x).cuda() for x in (case.a, case.b))
+    out = torch.empty((problem.m, problem.n), dtype=torch.int32, device="cuda")
+    timed = time_graph(lambda: torch._int_mm(a, b, out=out))
+    rows = np.unique(np.linspace(0, problem.m - 1, SAMPLED).astype(int))
+    expected = case.a[rows].astype(np.float64) @ case.b.astype(np.float64)  # exact: below 2^53
+    error = float(np.abs(out.cpu().numpy()[rows] - expected).max())
+    config = {"int_mm": True, "out_dtype": "int32"}
+    return _record(problem, "cublas", ", torch._int_mm", config, timed, (error, 0.0), float("nan"))
 
 
 def pytorch(

@@ -269,9 +269,13 @@ def check() -> None:
     from webmm import naga
 
     checks = list(naga.every_shader())
-    for item in checks:
+    known = [item for item in checks if item.shader.dialect == "naga"]
+    for item in known:
         naga.translate(item.shader.wgsl, item.label)
-    click.echo(f"{len(checks)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
+    click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
+    others = [item.shader.kernel for item in checks if item.shader.dialect != "naga"]
+    for kernel in {type(kernel): kernel for kernel in others}.values():
+        click.echo(f"{kernel.name} of {kernel.op} is rendered for Tint alone; naga: {kernel.not_in['naga']}")
 
 
 @main.command()

@@ -320,7 +320,7 @@ class _Writer:
         }
 
     def _stage(self, kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:
-        dot = kernel.dot if isinstance(kernel, Packed) else ""
+        dot = getattr(kernel, "dot", "")
         sizes = zip(*(each.workgroup_size for each in kernel.dispatches), strict=True)
         return {
             "name": kernel.name,

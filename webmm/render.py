@@ -117,11 +117,13 @@ def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, 
     """Return the shader of `kernel` specialised for `problem`, in the dialect of naga (wgpu) or Tint (browsers).
 
     Problems that share a specialisation share the shader. With `debug`, the lines of its template that call `dbg…()`
-    stay, and record in one more binding what `webmm.debug` reads. Raises ConfigError for an unknown dialect, and for
-    tile sizes or element types that cannot work on any device.
+    stay, and record in one more binding what `webmm.debug` reads. Raises ConfigError for an unknown dialect or one that
+    cannot express the kernel, and for tile sizes or element types that cannot work on any device.
     """
     if dialect not in DIALECTS:
         raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
+    if why := kernel.not_in.get(dialect):
+        raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
     if reason := kernel.invalid() or kernel.unsuited(problem):
         raise ConfigError(f"{kernel.name}: {reason}")
     return _render(kernel, kernel.specialise(problem), problem.features, dialect, debug)

@@ -11,9 +11,11 @@
 
 {% set operands = [
   {"x": "a", "at": "row", "tile": "BM", "size": "m", "edge": s.edge_m, "align": s.align_a,
-   "across": s.trans_a, "flip": s.flip_a, "sums": s.zero_b, "loads": kernel.a_loads},
+   "across": s.trans_a, "flip": s.flip_a, "sums": s.zero_b, "loads": kernel.a_loads, "line": "a_row",
+   "summed": kernel.a_loads},
   {"x": "b", "at": "col", "tile": "BN", "size": "n", "edge": s.edge_n, "align": s.align_b,
-   "across": not s.trans_b, "flip": s.flip_b, "sums": s.zero_a, "loads": kernel.b_loads},
+   "across": not s.trans_b, "flip": s.flip_b, "sums": s.zero_a, "loads": kernel.b_loads, "line": "b_col",
+   "summed": kernel.b_loads},
 ] %}
 
 {% macro declarations() %}
@@ -23,6 +25,11 @@ const WY = BM / TM; // invocations along M
 {% for o in operands %}
 var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4u" if o.across else "array<u32, 4>" }}, {{ o.tile }} / 4u>, BK>; // [word][{{ o.at }}/4]
 {% endfor %}
+{{ loads(operands) }}
+{% endmacro %}
+
+{# What fills a tile, and the sums of its rows or columns where zero points need them. #}
+{% macro loads(operands) %}
 {% for o in operands if o.sums %}
 var<workgroup> {{ o.x }}_sums: array<atomic<i32>, {{ o.tile }}>; // of each {{ o.at }}'s bytes, along all of k
 {% endfor %}
@@ -56,16 +63,15 @@ fn within(k: u32) -> u32 {
 {% endfor %}
 {% endmacro %}
 
-{# Four bytes from byte `i` on, as the kernel multiplies them. #}
+{# Four bytes from byte `i` on. #}
 {% macro word(o, i) -%}
-{{ "word_of_%s(%s)" % (o.x, i) if o.align == 1 else "%s[(%s) / 4u]" % (o.x, i) }}{{ " ^ 0x80808080u" if o.flip }}
+{{ "word_of_%s(%s)" % (o.x, i) if o.align == 1 else "%s[(%s) / 4u]" % (o.x, i) }}
 {%- endmacro %}
 
-{# Four words of the tile, from byte i of storage on. #}
+{# Four words of storage, from byte i on: 16 bytes of a line along k, or four bytes of each of four lines across. #}
 {% macro load4(o) %}
-{% set line = (o.at ~ "..+3") if o.across else o.at %}
-{% set inner = "k..+3" if o.across else "k..+15" %}
-{% if o.align == 1 %}
+{% set at, k = (o.at ~ "..+3", "k..+3") if o.across else (o.at, "k..+15") %}
+{% if o.align == 1 and o.across %}
 // Four bytes of {{ o.x.upper() }}, from byte i on, wherever that is
 fn word_of_{{ o.x }}(i: u32) -> u32 {
     let shift = i % 4u * 8u;
@@ -74,36 +80,58 @@ fn word_of_{{ o.x }}(i: u32) -> u32 {
 }
 
 {% endif %}
-// {{ "A[%s, %s]" % (line, inner) if o.x == "a" else "B[%s, %s]" % (inner, line) }}, from byte i on{% if o.across %}, transposed{% endif %}{% if s.edge_k %}; zero beyond k{% endif %}
-
-fn load_{{ o.x }}4(i: u32, k: u32) -> vec4u {
+// {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}, from byte i on
+fn load_{{ o.x }}4(i: u32) -> vec4u {
 {% if o.across %}
-{% for j in range(4) %}
-{% set value = word(o, "i + %du * params.ld%s" % (j, o.x) if j else "i") %}
-{% if s.edge_k %}
-    let row{{ j }} = select(0u, {{ value }}, k{{ " + %du" % j if j }} < params.k);
-{% else %}
-    let row{{ j }} = {{ value }};
-{% endif %}
-{% endfor %}
-    return transposed(row0, row1, row2, row3);
-{% elif o.align == 16 %}
-{% if s.edge_k %}
-    if (k >= params.k) {
-        return vec4u();
-    }
-{% endif %}
-    return {{ o.x }}[i / 16u]{{ " ^ vec4u(0x80808080u)" if o.flip }};
-{% else %}
     return vec4u(
 {% for j in range(4) %}
-        {{ "(%s)%s" % (word(o, "i + %du" % (4 * j) if j else "i"), (" & within(k + %du)" % (4 * j)) if s.edge_k else "") }},
+        {{ word(o, "i + %du * params.ld%s" % (j, o.x) if j else "i") }},
 {% endfor %}
     );
+{% elif o.align == 16 %}
+    return {{ o.x }}[i / 16u];
+{% else %}
+    let at = i / 4u;
+    let words = vec4u({{ o.x }}[at], {{ o.x }}[at + 1u], {{ o.x }}[at + 2u], {{ o.x }}[at + 3u]);
+{% if o.align == 4 %}
+    return words;
+{% else %}
+    let shift = i % 4u * 8u;
+    // Shifted by 32, the next word would come in whole: it is, by 31 and 1, nothing.
+    return (words >> vec4u(shift)) | ((vec4u(words.yzw, {{ o.x }}[at + 4u]) << vec4u(31u - shift)) << vec4u(1u));
+{% endif %}
 {% endif %}
 }
 
+{{ ready4(o) }}
 {% endmacro %}
+
+{# Whether four words are multiplied otherwise than they are stored. #}
+{% macro changed(o) %}{{ "yes" if o.across or o.flip or s.edge_k }}{% endmacro %}
+
+{% macro ready4(o) %}
+{% if changed(o) %}
+{% set how = (["moved to i8"] if o.flip else []) + (["zero beyond k"] if s.edge_k else []) + (["transposed"] if o.across else []) %}
+// Four words of {{ o.x.upper() }}, as they are multiplied: {{ how | join(", ") }}
+fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
+    var words = stored{{ " ^ vec4u(0x80808080u)" if o.flip }};
+{% if s.edge_k and o.across %}
+    words = select(vec4u(), words, vec4u(k, k + 1u, k + 2u, k + 3u) < vec4u(params.k));
+{% elif s.edge_k and o.align == 16 %}
+    words = select(vec4u(), words, k < params.k);
+{% elif s.edge_k %}
+    words &= vec4u(within(k), within(k + 4u), within(k + 8u), within(k + 12u));
+{% endif %}
+    return {{ "transposed(words.x, words.y, words.z, words.w)" if o.across else "words" }};
+}
+
+{% endif %}
+{% endmacro %}
+
+{# What `words` are multiplied as, of which the first byte is at k. #}
+{% macro ready(o, words, k) -%}
+{{ "ready_%s4(%s, %s)" % (o.x, words, k) if changed(o) else words }}
+{%- endmacro %}
 
 {#
   Which four words this lane moves: their place in the tile, and where they start in storage. A row or column beyond the
@@ -135,8 +163,13 @@ fn load_{{ o.x }}4(i: u32, k: u32) -> vec4u {
     var acc_{{ r }}_{{ j }} = vec4i();
 {% endfor %}
 {% endfor %}
+{{ no_sums(operands) }}
+{% endmacro %}
+
+{# A lane has one sum for each line of which it moves a part, in a vec4 for four of them across. #}
+{% macro no_sums(operands) %}
 {% for o in operands if o.sums %}
-{% for i in range(o.loads) %}
+{% for i in range(o.summed) %}
     var {{ o.x }}_sum{{ i }} = {{ "vec4i()" if o.across else "0" }};
 {% endfor %}
 {% endfor %}
@@ -151,7 +184,8 @@ fn load_{{ o.x }}4(i: u32, k: u32) -> vec4u {
 {% macro fetch(k0) %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-        {{ o.x }}_next{{ i }} = load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ k0 }}{{ " * params.ld%s" % o.x if o.across }}, {{ k0 }} + {{ o.x }}_kk{{ i }} * 4u);
+{% set words = "load_%s4(%s_start%d + %s%s)" % (o.x, o.x, i, k0, " * params.ld%s" % o.x if o.across) %}
+        {{ o.x }}_next{{ i }} = {{ ready(o, words, "%s + %s_kk%d * 4u" % (k0, o.x, i)) }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -173,7 +207,7 @@ fn load_{{ o.x }}4(i: u32, k: u32) -> vec4u {
 {% endfor %}
 {% endif %}
 {% if o.sums %}
-        {{ o.x }}_sum{{ i }} += {{ "dots(0x01010101u, %s_next%d)" % (o.x, i) if o.across else "dot(dots(0x01010101u, %s_next%d), vec4i(1))" % (o.x, i) }};
+        {{ o.x }}_sum{{ i }} += {{ sum_of(o, i) }};
 {% endif %}
 {% endfor %}
 {% endfor %}
@@ -197,12 +231,17 @@ fn load_{{ o.x }}4(i: u32, k: u32) -> vec4u {
 {% endfor %}
 {% endmacro %}
 
+{# What the four words {x}_next{i} add: each its own line across, all to one along k. #}
+{% macro sum_of(o, i) -%}
+{{ "dots(0x01010101u, %s_next%d)" % (o.x, i) if o.across else "dot(dots(0x01010101u, %s_next%d), vec4i(1))" % (o.x, i) }}
+{%- endmacro %}
+
 {# The lanes' sums → workgroup memory, where those of all lanes that move a row or column meet. #}
-{% macro share_sums() %}
+{% macro share_sums(operands) %}
 {% if s.zero_a or s.zero_b %}
 {% for o in operands if o.sums %}
-{% for i in range(o.loads) %}
-{% set line = "%s_%s%d" % (o.x, o.at, i) %}
+{% for i in range(o.summed) %}
+{% set line = "%s%d" % (o.line, i) %}
 {% if o.across %}
 {% for j in range(4) %}
     atomicAdd(&{{ o.x }}_sums[{{ line }} + {{ j }}u], {{ o.x }}_sum{{ i }}[{{ j }}]);

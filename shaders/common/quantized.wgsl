@@ -75,6 +75,32 @@ fn store_c4(row: u32, col: u32, sums: vec4i) {
 }
 {% endmacro %}
 
+{# The same of products as they are, before zero points: from a tile's own row and column, with what `a_sums` and `b_sums` hold. #}
+{% macro store_tile4() %}
+{{ store_c4() }}
+// C[row0 + row, col0 + col..+3] ← dots
+fn store_tile4(row0: u32, col0: u32, tile_row: u32, tile_col: u32, dots: vec4i) {
+    let row = row0 + tile_row;
+    let col = col0 + tile_col;
+{{ leave_outside() }}
+    var sums = dots;
+{% if s.zero_a %}
+    let zero_a = {{ zero_of_a(s.flip_a) }};
+    let b_sum = vec4i(
+{% for j in range(4) %}
+        atomicLoad(&b_sums[tile_col{{ " + %du" % j if j }}]),
+{% endfor %}
+    );
+    sums -= zero_a * b_sum;
+{% endif %}
+{% if s.zero_b %}
+    let zero_b = {{ zeros_of_b(s.flip_b) }};
+    sums -= zero_b * (atomicLoad(&a_sums[tile_row]){{ " - i32(params.k) * zero_a" if s.zero_a }});
+{% endif %}
+    store_c4(row, col, sums);
+}
+{% endmacro %}
+
 {% macro dequantise() %}
 {% set row = "bitcast<f32>(row_terms[row].y)" %}
 {% set column = "bitcast<vec4f>(%s)" % of_columns("y") %}
@@ -165,7 +191,7 @@ fn fixed_product(row: vec2i, mantissas: vec4i, shifts: vec4i) -> Fixed {
 {% endif %}
 {% endmacro %}
 
-{% macro dot4() %}
+{% macro dots() %}
 {% if kernel.dot == "builtin" %}
 // Needs the language feature packed_4x8_integer_dot_product; dot=emulated does not.
 fn dot4(x: u32, y: u32) -> i32 {
@@ -184,4 +210,8 @@ fn dot4(x: u32, y: u32) -> i32 {
     return dot(bytes(x), bytes(y));
 }
 {% endif %}
+
+fn dots(x: u32, y: vec4u) -> vec4i {
+    return vec4i(dot4(x, y.x), dot4(x, y.y), dot4(x, y.z), dot4(x, y.w));
+}
 {% endmacro %}

@@ -15,35 +15,9 @@
 {% import "common/quantized.wgsl" as quantized with context %}
 {% include "common/header.wgsl" %}
 
-{{ quantized.dot4() }}
-fn dots(x: u32, y: vec4u) -> vec4i {
-    return vec4i(dot4(x, y.x), dot4(x, y.y), dot4(x, y.z), dot4(x, y.w));
-}
-
+{{ quantized.dots() }}
 {{ bytes.declarations() }}
-{{ quantized.store_c4() }}
-// C[row0 + row, col0 + col..+3] ← dots
-fn store_tile4(row0: u32, col0: u32, tile_row: u32, tile_col: u32, dots: vec4i) {
-    let row = row0 + tile_row;
-    let col = col0 + tile_col;
-{{ quantized.leave_outside() }}
-    var sums = dots;
-{% if s.zero_a %}
-    let zero_a = {{ quantized.zero_of_a(s.flip_a) }};
-    let b_sum = vec4i(
-{% for j in range(4) %}
-        atomicLoad(&b_sums[tile_col{{ " + %du" % j if j }}]),
-{% endfor %}
-    );
-    sums -= zero_a * b_sum;
-{% endif %}
-{% if s.zero_b %}
-    let zero_b = {{ quantized.zeros_of_b(s.flip_b) }};
-    sums -= zero_b * (atomicLoad(&a_sums[tile_row]){{ " - i32(params.k) * zero_a" if s.zero_a }});
-{% endif %}
-    store_c4(row, col, sums);
-}
-
+{{ quantized.store_tile4() }}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -65,6 +39,6 @@ fn main(
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
 {{ bytes.multiply() }}
-{{ bytes.share_sums() }}
+{{ bytes.share_sums(bytes.operands) }}
 {{ bytes.store() }}
 }

@@ -26,6 +26,7 @@ from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 from webmm.kernels.quantized.base import QuantizedKernel
+from webmm.kernels.quantized.matrix_unit import MatrixUnit as ByteMatrixUnit
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.kernels.reduce.base import ReduceKernel
@@ -60,7 +61,7 @@ LADDER: tuple[type[GemmKernel], ...] = (
 )
 BEYOND: tuple[type[GemmKernel], ...] = (MatrixUnit,)  # what needs hardware that few devices offer to shaders
 KERNELS: dict[str, type[GemmKernel]] = {kernel.name: kernel for kernel in (*LADDER, *BEYOND)}
-QUANTIZED: tuple[type[QuantizedKernel], ...] = (Unpacked, Packed)
+QUANTIZED: tuple[type[QuantizedKernel], ...] = (Unpacked, Packed, ByteMatrixUnit)
 REDUCTIONS: tuple[type[ReduceKernel], ...] = (
     Serial,
     PerRow,

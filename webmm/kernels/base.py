@@ -131,6 +131,7 @@ class Kernel(ABC, Generic[P]):
     summary: ClassVar[str]
     op: ClassVar[str]
     params: ClassVar[type[Params]]
+    not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, and why
 
     @property
     def template(self) -> str:

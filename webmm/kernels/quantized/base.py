@@ -16,7 +16,7 @@ from webmm.problem import Operand, Quantized
 PACKED = 4  # bytes in a word
 WIDE = 16  # and in a vec4 of words
 OUT = {I8: "i8", U8: "u8", I32: "i32", F32: "f32"}
-MIDDLE = 128  # what u8 is moved by where the other operand is i8
+MIDDLE = 128  # what u8 is moved by where it is multiplied as i8
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Specialisation:
 
     signed_a: bool
     signed_b: bool
-    flip_a: bool  # A is u8 and taken as i8, since B is i8: it and its zero points are moved by 128
+    signed: bool  # bytes are multiplied as i8, not as u8
+    flip_a: bool  # A is u8 and taken as i8: it and its zero points are moved by 128
     flip_b: bool  # likewise
     trans_a: bool
     trans_b: bool
@@ -72,11 +73,6 @@ class Specialisation:
     def f16(self) -> bool:
         """Nothing is stored as f16."""
         return False
-
-    @property
-    def signed(self) -> bool:
-        """Whether products are those of i8."""
-        return self.signed_a or self.signed_b
 
     @property
     def requantised(self) -> bool:
@@ -113,14 +109,20 @@ class QuantizedKernel(ProductKernel[Quantized]):
         for number, (name, element) in enumerate(types.items(), 1):
             yield Binding(number, name, "storage" if name == "c" else "read-only-storage", f"array<{element}>")
 
+    def signed(self, problem: Quantized) -> bool:
+        """Tell whether products are those of i8: an operand of u8 then becomes one of i8."""
+        return I8 in (problem.a_dtype, problem.b_dtype)
+
     def specialise(self, problem: Quantized) -> Specialisation:
         """Return the template choices that fit `problem`."""
         p, grid = problem, self.grid
         signed_a, signed_b = p.a_dtype == I8, p.b_dtype == I8
-        flip_a, flip_b = self.packs and signed_b and not signed_a, self.packs and signed_a and not signed_b
+        signed = self.signed(p)
+        flip_a, flip_b = (self.packs and signed and not alone for alone in (signed_a, signed_b))
         return Specialisation(
             signed_a=signed_a,
             signed_b=signed_b,
+            signed=signed,
             flip_a=flip_a,
             flip_b=flip_b,
             trans_a=p.a.transposed,

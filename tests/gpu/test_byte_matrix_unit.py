@@ -1,0 +1,193 @@
+"""Bytes on matrix units: the stage in Tint's dialect, bit for bit, with fragments that are emulated.
+
+No driver that runs here has matrix units, and naga no fragments of integers. So the text for Tint is run, with each
+opaque fragment an array that every lane of the subgroup keeps its share of, and each operation on fragments a function
+over such arrays; the rest stays as it is.
+"""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from test_quantized import F32, I8, I32, U8, check, draw, scheme_of
+
+import webmm.device
+from webmm.errors import ConfigError
+from webmm.kernels.quantized.matrix_unit import MatrixUnit
+from webmm.ops import OPS
+from webmm.render import render
+
+SMALL = {"bm": 32, "bn": 16, "bk": 64, "sm": 16, "sn": 16, "fm": 16, "fn": 16, "fk": 32, "group": 1}
+TINT_ONLY = ("enable subgroups;", "enable chromium_experimental_subgroup_matrix;", "diagnostic(off, chromium")
+
+LOAD = re.compile(r"subgroupMatrixLoad<(Left, row|Right, col)_major>\(&(\w)_tile\[(\w+)\], ([^,]+), \w+\)")
+STORE = re.compile(r"subgroupMatrixStore<row_major>\(&a_tile\[panel\], ([^,]+), (\w+), C_LINE\);")
+EMULATION = """
+const OWN: u32 = FM * FN / LANES; // elements of C that a lane keeps, in the order of rows
+alias Result = array<i32, OWN>;
+
+fn byte(word: u32, i: u32) -> i32 {{
+    return {byte};
+}}
+
+// Fragments of A and B are but places in their tiles: (panel, vec4).
+fn multiply_add(left: vec2u, right: vec2u, sums: ptr<function, Result>, lane: u32) {{
+    let count = min(params.k, 1u); // nothing that a driver knows, so that it leaves the loops as they are
+    for (var own = 0u; own < OWN * count; own++) {{
+        let i = (lane * OWN + own) / FN;
+        let j = (lane * OWN + own) % FN;
+        for (var k = 0u; k < FK * count; k++) {{
+            let a = a_tile[left.x][left.y + i * A_LINE + k / 16u][k / 4u % 4u];
+            let b = b_tile[right.x][right.y + j * B_LINE + k / 16u][k / 4u % 4u];
+            (*sums)[own] += byte(a, k % 4u) * byte(b, k % 4u);
+        }}
+    }}
+}}
+"""
+BYTES = {"i8": "bitcast<i32>(word << (24u - 8u * i)) >> 24u", "u8": "i32((word >> (8u * i)) & 0xffu)"}
+
+
+def emulated(wgsl):
+    """Return the shader with fragments that need no matrix units: each lane of a subgroup keeps its share."""
+    kind = re.search(r"alias Left = subgroup_matrix_left<(\w+)", wgsl)[1]
+    text = "\n".join(line for line in wgsl.splitlines() if not line.startswith((*TINT_ONLY, "alias ")))
+    text = LOAD.sub(r"vec2u(\3, \4)", text)
+    text = re.sub(
+        r"acc_\w+ = subgroupMatrixMultiplyAccumulate\((\w+, \w+, )(\w+)\)", r"multiply_add(\1&\2, lane % LANES)", text
+    )
+    own = "for (var own = 0u; own < OWN * min(params.k, 1u); own++) {{ let e = lane % LANES * OWN + own; {} }}"
+    place = "a_tile[panel][{} + e / FN * C_LINE + e % FN / 4u][e % 4u] = bitcast<u32>({}[own]);"
+    text = STORE.sub(lambda m: own.format(place.format(m[1], m[2])), text)
+    assert "subgroupMatrix" not in text
+    return text + EMULATION.format(byte=BYTES[kind])
+
+
+def seem_able(device, monkeypatch, kernel):
+    """Have the device say that it has the matrix units that the stage needs."""
+    shapes = frozenset(dataclasses.replace(kernel, operands=x).matrix_shape for x in ("i8", "u8"))
+    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
+
+
+@pytest.fixture
+def small(device, monkeypatch):
+    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    lanes = device.capabilities.subgroup_size
+    if not lanes:
+        pytest.skip("the emulation needs subgroups")
+    kernel = MatrixUnit(lanes=lanes, **SMALL)
+    seem_able(device, monkeypatch, kernel)
+    monkeypatch.setattr(webmm.device, "render", lambda kernel, problem, debug: render(kernel, problem, "tint"))
+    compiled = {}
+
+    def pipeline(shader):
+        if shader.wgsl not in compiled:
+            compiled[shader.wgsl] = device.compile(emulated(shader.wgsl), shader.label, shader.bindings)
+        return compiled[shader.wgsl]
+
+    monkeypatch.setattr(device, "pipeline", pipeline)
+    return kernel
+
+
+ALIGNED = ((64, 64, 128), (0, 0), (0, 0))  # (m, n, k), what rows are longer by, where the operands start
+BY_WORDS = ((36, 44, 52), (0, 4), (4, 8))
+RAGGED = ((33, 35, 39), (0, 3), (1, 2))
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_layouts_and_alignments(device, small, layout):
+    rng = np.random.default_rng(2)
+    ta, tb = (x == "t" for x in layout)
+    for (m, n, k), pads, offsets in (ALIGNED, RAGGED) if ta != tb else (ALIGNED, BY_WORDS, RAGGED):
+        a, b = draw(rng, (m, k), U8), draw(rng, (k, n), I8)
+        check(device, small, a, b, scheme_of(0.02, 3, 0.03, -7, 0.5, 5), I8, ta=ta, tb=tb, pads=pads, offsets=offsets)
+
+
+@pytest.mark.parametrize(
+    ("a_dtype", "b_dtype", "fragments"), [(U8, U8, "u8"), (U8, U8, "i8"), (I8, I8, "i8"), (I8, U8, "i8")]
+)
+def test_types_and_zero_points(device, small, a_dtype, b_dtype, fragments):
+    rng = np.random.default_rng(1)
+    kernel = dataclasses.replace(small, operands=fragments)
+    a, b = draw(rng, (37, 45), a_dtype), draw(rng, (45, 19), b_dtype)
+    a[:3], b[:, :3] = np.iinfo(a.dtype).min, np.iinfo(b.dtype).max  # the largest sums
+    some = ((0, 0), (5, 0), (0, 9)) if a_dtype == b_dtype == I8 else ((0, 0),) if fragments == "u8" else ()
+    for zero_a, zero_b in (*some, (draw(rng, 37, a_dtype), draw(rng, 19, b_dtype))):
+        check(device, kernel, a, b, scheme_of(zero_a=zero_a, zero_b=zero_b), I32)
+
+
+@pytest.mark.parametrize(("out", "n"), [(I8, 36), (U8, 37), (F32, 37), (I32, 36)])
+def test_outputs_and_scales(device, small, out, n):
+    rng = np.random.default_rng(3)
+    requantised = out in (I8, U8)
+    rows, columns = (np.exp(rng.uniform(-6, 1, size)) for size in (35, n))
+    a, b, bias = draw(rng, (35, 70), I8), draw(rng, (70, n), I8), rng.integers(-(2**20), 2**20, n)
+    scheme = scheme_of(rows, 3, columns, -4, 9.5 if requantised else None, 7 if requantised else 0, bias)
+    check(device, small, a, b, scheme, out)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"bn": 32, "bk": 128, "fm": 8, "group": 8},
+        {"bn": 32, "sn": 32, "fm": 8, "fk": 16},  # two fragments of C side by side
+        {"bm": 64, "bn": 64, "bk": 128, "fm": 8, "fn": 8},  # sixteen subgroups: several share a panel
+    ],
+)
+def test_other_tiles(device, small, monkeypatch, settings):
+    kernel = dataclasses.replace(small, **settings)
+    seem_able(device, monkeypatch, kernel)
+    rng = np.random.default_rng(4)
+    m, n, k = 72, 65, 130
+    check(device, kernel, draw(rng, (m, k), I8), draw(rng, (k, n), I8), scheme_of(0.1, 1, 0.1, 2), F32)
+
+
+def test_every_barrier_is_needed(device, small, monkeypatch):
+    if device.info.kind != "cpu":
+        pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
+    rng = np.random.default_rng(5)
+    a, b = draw(rng, (40, 200), I8), draw(rng, (200, 40), I8)
+    # Both subgroups read the one panel of A that their fragments of C then take.
+    kernel = dataclasses.replace(small, bm=16, bn=32, fm=8)
+    seem_able(device, monkeypatch, kernel)
+
+    def right(barrier="none", zero=0):
+        def without(shader):
+            lines = emulated(shader.wgsl).splitlines()
+            kept = [line for line in lines if barrier not in line]
+            assert (len(kept) < len(lines)) == (barrier != "none")
+            return device.compile("\n".join(kept), "mutated", shader.bindings)
+
+        monkeypatch.setattr(device, "pipeline", without)
+        device._launches.clear()
+        try:
+            check(device, kernel, a, b, scheme_of(zero_a=zero, zero_b=zero), I32)
+        except AssertionError:
+            return False
+        return True
+
+    assert right()
+    for zero, comment in [
+        (0, "the first tiles are complete"),
+        (0, "everyone is done with the tiles before they are overwritten"),
+        (0, "the tiles are complete before"),
+        (0, "everyone is done with the tiles before C takes their place"),
+        (3, "the sums are complete"),
+    ]:
+        assert not right(comment, zero), comment
+
+
+# What needs no emulation
+
+
+def test_it_is_refused_where_it_cannot_run(device):
+    problem = OPS["quantized"].problem((64, 64, 64), "int8")
+    assert MatrixUnit().check(problem, device.capabilities).startswith("needs matrix units, lavapipe has none")
+    with pytest.raises(ConfigError, match="quantized cannot be written for naga: its matrices hold floats only"):
+        render(MatrixUnit(), problem)
+    mixed = OPS["quantized"].problem((64, 64, 64), "int8")
+    assert MatrixUnit(operands="u8").unsuited(mixed) == "multiplies uint8, not int8 by int8"
+    wide = MatrixUnit(bn=256, bk=64)
+    assert wide.unsuited(problem) is None
+    turned = OPS["quantized"].problem((64, 64, 64), "int8", "tn")
+    assert wide.unsuited(turned) == "has 2 chunks of A per invocation, which are transposed by 4"

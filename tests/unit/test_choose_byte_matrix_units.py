@@ -1,0 +1,46 @@
+"""When products of bytes go to matrix units unasked: where a device has them and where they were seen to win."""
+
+import dataclasses
+
+import pytest
+
+from webmm.kernels.base import Capabilities, MatrixShape
+from webmm.kernels.quantized.matrix_unit import MatrixUnit
+from webmm.ops.quantized import QuantizedOp
+from webmm.quantized import made_for_matrix_units
+
+SHAPES = [MatrixShape("i8", "i32", 16, n, 32) for n in (8, 16)] + [MatrixShape("u8", "u32", 16, 16, 32)]
+ABLE = Capabilities("able", {}, frozenset(), subgroup_size=32, matrix_shapes=frozenset(SHAPES))
+
+
+def made(size, dtype="int8", layout="nn", device=ABLE):
+    return made_for_matrix_units(QuantizedOp().problem(size, dtype, layout), device)
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"), [((2048, 2048, 2048), (128, 128)), ((1024, 1024, 64), (128, 64)), ((1024, 960, 64), None)]
+)
+def test_tiles_fill_the_machine_or_there_are_none(size, tile):
+    kernels = made(size)
+    assert [(k.bm, k.bn) for k in kernels[:1]] == ([tile] if tile else [])
+    assert all((k.fm, k.fn, k.fk, k.lanes, k.operands) == (16, 16, 32, 32, "i8") for k in kernels)
+
+
+def test_uint8_is_multiplied_as_it_is_where_the_device_can():
+    size = (2048, 2048, 64)
+    assert made(size, "uint8")[0].operands == "u8"
+    signed = dataclasses.replace(ABLE, matrix_shapes=frozenset(s for s in SHAPES if s.operands == "i8"))
+    assert made(size, "uint8", device=signed)[0].operands == "i8"
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_every_layout_is_taken(layout):
+    for size in ((2048, 2048, 64), (1024, 1024, 64)):
+        assert made(size, layout=layout)
+
+
+def test_none_without_fragments_of_bytes():
+    floats = frozenset({MatrixShape("f16", "f32", 16, 16, 16)})
+    for shapes in (frozenset(), floats):
+        assert not made((2048, 2048, 64), device=dataclasses.replace(ABLE, matrix_shapes=shapes))
+    assert MatrixUnit.on(dataclasses.replace(ABLE, matrix_shapes=frozenset())) == MatrixUnit()
