@@ -143,7 +143,7 @@ def test_why_there_are_no_matrix_units(page) -> None:
         ({"features": EVERY[:2]}, f"needs the feature {FEATURE}, which a GPU does not have; Chromium offers it with"),
         ({"shapes": ()}, "needs matrix units that multiply 16×16×16 f16 into f32, those of a GPU multiply nothing"),
         ({"shapes": (halves,)}, "those of a GPU multiply 8×8×8 f16 into f16"),
-        ({"lanes": (16, 32)}, "needs subgroups of exactly 32 lanes, a GPU has 16 to 32"),
+        ({"lanes": (32, 64)}, "needs subgroups of exactly 32 lanes, a GPU has 32 to 64"),
         ({"spelling": ""}, "of which this engine reads none"),
         ({"size": (4096, 4096, 4096, "float32")}, "multiplies float16, not float32"),
     ):
