@@ -45,9 +45,9 @@ console.log(`${device.info.name}; matrix units: ${fragments.join(", ") || "none"
 async function* climbs() {
   const cubes = values.cubes.split(",").map(Number);
   const stored = Object.keys(index.dtypes).filter((name) => index.dtypes[name].features.every((feature) => device.features.has(feature)));
-  const kernels = [...device.bundle.kernels.keys()].map((name) => device.stage(name));
   const floats = (/** @type {string} */ dtype) => cubes.map((n) => {
     const p = { m: n, n, k: n, dtype };
+    const kernels = [...device.bundle.kernels.keys()].map((name) => device.stage(name, p));
     return ["Products of floats", p, kernels, () => Operands.random(device, p)];
   });
   if (stored.includes("float16")) yield* floats("float16");
@@ -56,7 +56,8 @@ async function* climbs() {
     const sizes = [...new Set(problems.map(shape))].slice(-Number(values.sizes));
     for (const problem of problems.filter((p) => sizes.includes(shape(p)))) {
       if (problem.dtype in index.dtypes && !stored.includes(problem.dtype)) continue;
-      yield [title, problem, problem.stages, () => new PreparedCase(device, prepared, problem, problems).load()];
+      const on = new PreparedCase(device, prepared, problem, problems);
+      yield [title, problem, on.stages, () => on.load()];
     }
   }
   yield* floats("float32");

@@ -80,6 +80,15 @@ export class PreparedCase {
     this.others = others;
   }
 
+  /** What a ladder shows: of stages of one label, which are made for different matrix units, the first that can run. */
+  get stages() {
+    const all = this.problem.stages;
+    return [...new Set(all.map(({ label }) => label))].map((label) => {
+      const alike = all.filter((stage) => stage.label === label);
+      return alike.find((stage) => !this.reason(stage)) ?? alike[0];
+    });
+  }
+
   /** Draw the inputs and copy them to the device. */
   async load() {
     try {
@@ -114,7 +123,7 @@ export class PreparedCase {
     const smaller = this.others.filter((other) => other.flops < this.problem.flops && other.dtype === this.problem.dtype);
     for (const problem of smaller.sort((p, q) => p.flops - q.flops)) {
       const on = new PreparedCase(this.device, this.prepared, problem, []);
-      const same = (/** @type {PreparedStage} */ stage) => problem.stages.find(({ label }) => label === stage.label) ?? stage;
+      const same = (/** @type {PreparedStage} */ stage) => on.stages.find(({ label }) => label === stage.label) ?? stage;
       yield { problem, open: (/** @type {PreparedStage} */ stage) => on.open(same(stage)) };
     }
   }

@@ -722,15 +722,18 @@ export class Device {
 
   /**
    * @param {string} name
-   * @returns {Kernel} the configuration that stands for a stage on this device: for matrix units, with the largest fragments
+   * @param {Problem} [p]
+   * @returns {Kernel} the configuration that stands for a stage on this device: for matrix units, with the largest fragments,
+   *   and with the tiles that suit `p`
    */
-  stage(name) {
+  stage(name, p) {
     const configs = /** @type {Kernel[]} */ (this.bundle.kernels.get(name));
     const usual = configs[this.info.kind === "cpu" ? this.bundle.stage(name).light : 0];
     if (!usual.matrix) return usual;
     const size = (/** @type {Kernel} */ { matrix }) => (matrix ? matrix.m * matrix.n * matrix.k : 0);
     const able = configs.filter(({ matrix }) => matrix && !this.#lacksUnits(matrix) && !this.#misspells(matrix));
-    return able.reduce((best, kernel) => (size(kernel) > size(best) ? kernel : best), able[0] ?? usual);
+    const largest = able.reduce((best, kernel) => (size(kernel) > size(best) ? kernel : best), able[0] ?? usual);
+    return (p && this.#onMatrixUnits(p).find((kernel) => kernel.name === name)) ?? largest;
   }
 
   /**

@@ -22,11 +22,12 @@ from webmm import choose, choose_reduction, quantized, weights
 from webmm.dtypes import F16, F32, I8, U8, DType
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
-from webmm.kernels.base import Kernel, Scratch
+from webmm.kernels.base import Capabilities, Kernel, Scratch
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
+from webmm.kernels.quantized.matrix_unit import MatrixUnit
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.reduce.per_row import PerRow
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
@@ -60,6 +61,11 @@ LIGHT: dict[str, Kernel[Any]] = {
 }
 # What a GPU runs in place of defaults where Python would not choose the stage: best of 512×8192 and 128×32768 (H200).
 GPU: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (Vectorized(32, 8), TwoPass(128, 4, 4))}
+# Fragments of bytes that engines let shaders multiply, with the lanes of a subgroup: on GPUs of NVIDIA, of Intel.
+FRAGMENTS: tuple[dict[str, Any], ...] = (
+    {"fm": 16, "fn": 16, "fk": 32, "lanes": 32},
+    {"fm": 8, "fn": 16, "fk": 32, "lanes": 16},
+)
 _TILES: dict[str, Any] = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4}
 THIN_KERNELS: dict[str, tuple[Kernel[Any], ...]] = {
     "gpu": (Naive(), Pipelined(), SplitK(slices=2, splits=16), Gemv()),
@@ -145,8 +151,10 @@ class Ladder:
 
     def stages(self, kind: str, problem: Problem) -> list[Kernel[Any]]:
         """Return the stages for a problem: on a GPU with the settings with which Python would choose them there."""
-        made = list(made_for_gpus(problem)) if kind == "gpu" else []
-        return [_as_made(kernel, made) for kernel in self.kernels[kind]]
+        if kind != "gpu":
+            return list(self.kernels[kind])
+        made = list(made_for_gpus(problem))
+        return [_as_made(kernel, made, problem) for kernel in self.kernels[kind]]
 
     @functools.cache  # noqa: B019 (the ladders live as long as the module)
     def fingerprint(self, size: Size, dtype: DType) -> int:
@@ -231,17 +239,23 @@ def _product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _stages(op: str, *absent: str) -> dict[str, tuple[Kernel[Any], ...]]:
-    """Return an op's stages by the kind of adapter, after what stands in for those that need a builtin function."""
+    """Return an op's stages by the kind of adapter, after what stands in for those that need a builtin function.
 
-    def emulated(kernel: Kernel[Any]) -> Iterator[Kernel[Any]]:
+    One for matrix units comes for each kind of fragments.
+    """
+
+    def variants(kernel: Kernel[Any]) -> Iterator[Kernel[Any]]:
         if isinstance(kernel, Packed):
             yield dataclasses.replace(kernel, dot="emulated")
-        yield kernel
+        if isinstance(kernel, MatrixUnit):
+            yield from (dataclasses.replace(kernel, **fragment) for fragment in FRAGMENTS)
+        else:
+            yield kernel
 
     classes = [cls for name, cls in STAGES[op].items() if name not in absent]
     usual = {"gpu": GPU, "cpu": LIGHT}
     chosen = {kind: [kernels.get(cls.name) or cls() for cls in classes] for kind, kernels in usual.items()}
-    return {kind: tuple(itertools.chain(*map(emulated, kernels))) for kind, kernels in chosen.items()}
+    return {kind: tuple(itertools.chain(*map(variants, kernels))) for kind, kernels in chosen.items()}
 
 
 def made_for_gpus(problem: Problem) -> Iterable[Kernel[Any]]:
@@ -261,11 +275,20 @@ def made_for_matrix_units() -> Iterator[Kernel[Any]]:
     return (kernel for kernel in kernels if kernel.matrix_shape)
 
 
-def _as_made(kernel: Kernel[Any], made: list[Kernel[Any]]) -> Kernel[Any]:
+def _as_made(kernel: Kernel[Any], made: list[Kernel[Any]], problem: Problem) -> Kernel[Any]:
+    if isinstance(kernel, MatrixUnit) and isinstance(problem, Quantized):
+        return _on_its_units(kernel, problem)
     alike = next((each for each in made if type(each) is type(kernel)), kernel)
     if isinstance(alike, Packed) and isinstance(kernel, Packed):
         return dataclasses.replace(alike, dot=kernel.dot)
     return alike
+
+
+def _on_its_units(kernel: MatrixUnit, problem: Quantized) -> Kernel[Any]:
+    """Return the stage as Python would run it on a device that has its very fragments."""
+    units = frozenset({kernel.matrix_shape})
+    device = Capabilities("", {}, frozenset(), subgroup_size=kernel.lanes, matrix_shapes=units)
+    return next(iter(quantized.made_for_matrix_units(problem, device)), kernel)
 
 
 def matrix(kernel: Kernel[Any]) -> dict[str, Any] | None:

@@ -171,7 +171,7 @@ function products(app) {
     climb(size, dtype) {
       const n = Number(size);
       const problem = { m: n, n, k: n, dtype: /** @type {any} */ (dtype) };
-      const kernels = bundle.index.kernels.map(({ name }) => device.stage(name));
+      const kernels = bundle.index.kernels.map(({ name }) => device.stage(name, problem));
       return { kernels, problem, records: (bench, onStart) => ladder(bench, kernels, problem, () => Operands.random(device, problem), onStart) };
     },
   };
@@ -183,18 +183,20 @@ async function prepared(app, number) {
   /** @type {Prepared} */
   const all = await app.bundle.json("prepared.json");
   const problems = all.ladders[number][device.info.kind];
+  const of = (/** @type {typeof problems[0]} */ problem) => new PreparedCase(device, all, problem, problems);
   const stored = available(app).map(([name]) => name);
   const dtypes = [...new Set(problems.map((p) => p.dtype))].filter((dtype) => !(dtype in app.bundle.index.dtypes) || stored.includes(dtype));
   const sizes = [...new Set(problems.map(shape))];
   return {
-    stages: problems[0].stages,
+    stages: of(problems[0]).stages,
     sizes: sizes.map((size) => [size, size]),
     usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
     dtypes: dtypes.map((dtype) => [dtype, dtype]),
     climb(size, dtype) {
       const problem = /** @type {typeof problems[0]} */ (problems.find((p) => shape(p) === size && p.dtype === dtype));
-      const prepare = () => new PreparedCase(device, all, problem, problems).load();
-      return { kernels: problem.stages, problem, records: (bench, onStart) => ladder(bench, problem.stages, problem, prepare, onStart) };
+      const on = of(problem);
+      const kernels = on.stages;
+      return { kernels, problem, records: (bench, onStart) => ladder(bench, kernels, problem, () => on.load(), onStart) };
     },
   };
 }
