@@ -13,7 +13,7 @@ import click
 
 from webmm.errors import ConfigError, NoAdapterError, WebmmError
 
-OP_HELP = "What to compute, NAME or NAME:VARIANT; see webmm/ops/."
+OP_HELP = "gemm, quantized, weights, reduce, normalise or elementwise; a variant of one as in reduce:max."
 OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
 WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
 ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Cli
+from webmm.cli import OP_HELP
 from webmm.kernels import KERNELS, LADDER
+from webmm.ops import OPS
 from webmm.records import SCHEMA, from_json
 
 SMALL = ("--sizes", "64,33x17x29", "--budget", "60")
@@ -157,6 +159,10 @@ def test_bundle_and_explain(webmm: Cli, tmp_path: Path) -> None:
     done = webmm("explain", "100", "200", "300")
     assert done.returncode == 0
     assert "→" in done.stdout
+
+
+def test_the_help_names_every_op() -> None:
+    assert all(name in OP_HELP for name in OPS)
 
 
 def test_bench_of_reductions(webmm: Cli, tmp_path: Path) -> None:
