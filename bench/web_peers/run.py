@@ -100,6 +100,7 @@ def write_chosen(output: Path) -> None:
             *choices["gpu"],
             *choices["cpu"],
             *choices["tuned"],
+            *({"kernel": choices["matrix"]["kernel"], "config": tiles} for tiles in choices["matrix"]["tiles"]),
             *({"kernel": name, "config": {}} for name in ("tile_2d", "naive")),
         ]
         names: set[str] = set()
