@@ -677,8 +677,8 @@ export class Device {
     const name = this.info.name;
     const missing = features.filter((feature) => !this.features.has(feature));
     if (missing.length) {
-      const advice = missing.flatMap((feature) => SWITCHES[feature] ?? []);
-      return [`needs the feature ${missing.join(", ")}, which ${name} does not have`, ...advice].join("; ");
+      const advice = missing.flatMap((feature) => SWITCHES[feature] ?? []).join("; ");
+      return `needs the feature ${missing.join(", ")}${advice ? `: ${advice}` : `, which ${name} does not have`}`;
     }
     const units = matrix && (this.#lacksUnits(matrix) ?? this.#misspells(matrix));
     if (units) return units;
