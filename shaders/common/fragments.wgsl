@@ -18,6 +18,7 @@
 {% set per = kernel.chunk if wide else 1 %}
 {% set count = {8: "eight", 16: "sixteen"}[kernel.chunk] %}
 {% set shape = kernel.matrix_shape %}
+{% set own = kernel.subgroups // kernel.slices %}
 
 {% macro types() %}
 {% if dialect == "tint" %}
@@ -36,15 +37,19 @@ alias Result = coop_mat{{ kernel.fm }}x{{ kernel.fn }}<{{ shape.result }}, C>;
 // A line of a tile {{ line }}. {{ count.capitalize() ~ " elements are stored at once; lines" if wide else "Lines" }} are 16 bytes longer than they need to be, so that
 // the eight lines that a matrix unit reads at a time lie in different banks: 204 TFLOP/s, without 92 (4096³, H200).
 {% for o in operands %}
-const {{ o.x | upper }}_LINE: u32 = {{ ((kernel.bk if o.along_k else o.part) + kernel.chunk) // per }}u; // from line to line of the tile of {{ o.x | upper }}, in {{ "vec4<u32>" if wide else "elements" }}
-const {{ o.x | upper }}_PANEL: u32 = {{ o.part if o.along_k else "BK" }}{{ "u" if o.along_k }} * {{ o.x | upper }}_LINE; // what one {{ "row" if o.x == "a" else "column" }} of subgroups reads of it
+const {{ o.x | upper }}_LINE: u32 = {{ ((kernel.share if o.along_k else o.part) + kernel.chunk) // per }}u; // from line to line of the tile of {{ o.x | upper }}, in {{ "vec4<u32>" if wide else "elements" }}
+const {{ o.x | upper }}_PANEL: u32 = {{ o.part if o.along_k else kernel.share }}u * {{ o.x | upper }}_LINE; // what one {{ "row" if o.x == "a" else "column" }} of subgroups{{ ", of one slice," if kernel.slices > 1 }} reads of it
 {% endfor %}
 // Panels are arrays of their own, so that the place of a fragment in its panel is a constant: an engine then knows it to
 // be within, and need not ask at every load (284 TFLOP/s; 204 with one array for all panels).
 {% for o in operands %}
-var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.operands }}, {{ o.x | upper }}_PANEL>, {{ o.tile // o.part }}>;
+var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.operands }}, {{ o.x | upper }}_PANEL>, {{ o.tile // o.part * kernel.slices }}>;
 {% endfor %}
 {% endmacro %}
+
+{# Of a place along k within a step: the first panel of its slice, as a term, and the place within the slice. #}
+{% macro slice_of(k, o) %}{{ "%s / %du * %du + " % (k, kernel.share, o.tile // o.part) if kernel.slices > 1 }}{% endmacro %}
+{% macro within_slice(k) %}{{ k }}{{ " %% %du" % kernel.share if kernel.slices > 1 }}{% endmacro %}
 
 {#
   Which row and column of subgroups this one is, and which chunks this lane moves: their places in a panel, and where they start in
@@ -52,7 +57,12 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
   so far apart that they meet no bank twice: 294 TFLOP/s, 284 with neighbouring lines.
 #}
 {% macro positions(operands) %}
+{% if kernel.slices > 1 %}
+    let slice = subgroup / {{ own }}u;
+    let subgroup_row = subgroup % {{ own }}u / (BN / SN);
+{% else %}
     let subgroup_row = subgroup / (BN / SN);
+{% endif %}
     let subgroup_col = subgroup % (BN / SN);
 {% for o in operands %}
 {% set chunks = (kernel.bk if o.along_k else o.tile) // kernel.chunk %}
@@ -67,14 +77,14 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% if o.along_k %}
     let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.at }}0 + {{ o.x }}_line{{ i }};
     let {{ o.x }}_k{{ i }} = {{ o.x }}_chunk{{ i }} % {{ chunks }}u * {{ kernel.chunk }}u;
-    let {{ o.x }}_panel{{ i }} = {{ o.x }}_line{{ i }} / {{ o.part }}u;
-    let {{ o.x }}_put{{ i }} = {{ o.x }}_line{{ i }} % {{ o.part }}u * {{ o.x | upper }}_LINE + {{ o.x }}_k{{ i }} / {{ per }}u;
+    let {{ o.x }}_panel{{ i }} = {{ slice_of("%s_k%d" % (o.x, i), o) }}{{ o.x }}_line{{ i }} / {{ o.part }}u;
+    let {{ o.x }}_put{{ i }} = {{ o.x }}_line{{ i }} % {{ o.part }}u * {{ o.x | upper }}_LINE + {{ within_slice("%s_k%d" % (o.x, i)) }} / {{ per }}u;
     let {{ o.x }}_start{{ i }} = ({{ o.base }} + {{ o.x }}_{{ o.at }}{{ i }} * params.ld{{ o.x }} + {{ o.x }}_k{{ i }}){{ " / %du" % kernel.chunk if o.vec }};
 {% else %}
     let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.at }}0 + {{ o.x }}_chunk{{ i }} % {{ chunks }}u * {{ kernel.chunk }}u;
     let {{ o.x }}_k{{ i }} = {{ o.x }}_line{{ i }};
-    let {{ o.x }}_panel{{ i }} = {{ o.x }}_chunk{{ i }} % {{ chunks }}u * {{ kernel.chunk }}u / {{ o.part }}u;
-    let {{ o.x }}_put{{ i }} = {{ o.x }}_line{{ i }} * {{ o.x | upper }}_LINE + {{ o.x }}_chunk{{ i }} * {{ kernel.chunk }}u % {{ o.part }}u / {{ per }}u;
+    let {{ o.x }}_panel{{ i }} = {{ slice_of("%s_k%d" % (o.x, i), o) }}{{ o.x }}_chunk{{ i }} % {{ chunks }}u * {{ kernel.chunk }}u / {{ o.part }}u;
+    let {{ o.x }}_put{{ i }} = {{ within_slice("%s_k%d" % (o.x, i)) }} * {{ o.x | upper }}_LINE + {{ o.x }}_chunk{{ i }} * {{ kernel.chunk }}u % {{ o.part }}u / {{ per }}u;
     let {{ o.x }}_start{{ i }} = ({{ o.base }} + {{ o.x }}_k{{ i }} * params.ld{{ o.x }} + {{ o.x }}_{{ o.at }}{{ i }}){{ " / %du" % kernel.chunk if o.vec }};
 {% endif %}
 {% endfor %}
@@ -107,11 +117,14 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% endfor %}
 {% endmacro %}
 
+{# The panel of A or B that a subgroup reads. #}
+{% macro panel_of(o) %}{{ "slice * %du + " % (o.tile // o.part) if kernel.slices > 1 }}subgroup_{{ o.at }}{% endmacro %}
+
 {# A fragment of a panel: its lines are rows of A or of B, or the columns where storage is transposed. #}
 {% macro fragment(o, i, kk) %}
 {% set rows = o.along_k == (o.x == "a") %}
 {% set line, within = (i * o.fragment, kk * kernel.fk) if o.along_k else (kk * kernel.fk, i * o.fragment) %}
-{% set panel = "%s_tile[subgroup_%s]" % (o.x, o.at) %}
+{% set panel = "%s_tile[%s]" % (o.x, panel_of(o)) %}
 {% set place = "%du * %s_LINE + %du" % (line, o.x | upper, within // per) %}
 {% set stride = o.x | upper ~ "_LINE" %}
 {% if dialect == "naga" %}
@@ -125,7 +138,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 
 {# acc += A tile · B tile #}
 {% macro multiply(operands) %}
-{% for kk in range(kernel.bk // kernel.fk) %}
+{% for kk in range(kernel.share // kernel.fk) %}
         { // kk = {{ kk * kernel.fk }}
 {% for r in range(kernel.sm // kernel.fm) %}
 {{ fragment(operands[0], r, kk) }}

@@ -1,4 +1,3 @@
-{% set direct = kernel.direct(s) %}
 // matrix_unit: C = A·B by the GPU's matrix units, SM × SN of C per subgroup out of a BM × BN tile per workgroup.
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; float16 A and B, bound as array<vec4<u32>>, eight
@@ -14,7 +13,8 @@
 {% endif %}
 // Shapes: any. What lies beyond the end of k is zero. What lies beyond the other edges is read wherever the engine's
 // bounds checks let it be: nothing that comes of it is stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: 2·(BM·(BK + 8) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n{{ "" if direct else ",
+// Workgroup memory: 2·(BM·(BK + 8) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n{{ "; C takes A's
+// place" if dialect == "tint" and kernel.spelling == "current" else ",
 // and 4·FM·FN for each subgroup" }}.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/register_tiles.wgsl" as tiles with context %}
@@ -32,7 +32,7 @@
 
 {{ fragments.types() }}
 {{ fragments.panels(operands, "is what lies contiguously in storage") }}
-{%- if not direct %}
+{%- if not fragments.wide %}
 var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a fragment of C per subgroup
 {% endif %}
 
@@ -65,27 +65,35 @@ fn before_end(neighbours: vec4<u32>, k: u32) -> vec4<u32> {
 }
 
 {% endif %}
-{% if not direct %}
+{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) if s.vec_c else matrix.store_c(row=s.edge_m, col=s.edge_n) }}
+{# Of the fragment of C that subgroup `own` of a slice left in workgroup memory, four neighbours. #}
+{% macro four(slice) -%}
+{% if fragments.wide -%}
+bitcast<vec4f>(a_tile[{{ "%du + " % (slice * kernel.bm // kernel.sm) if slice }}own / (BN / SN)][own % (BN / SN) * (FM * FN / 4u) + i])
+{%- else -%}
+{% set at = "c_tile[%sown]" % ("%du + " % (slice * fragments.own) if slice) %}
+vec4f({{ at }}[4u * i], {{ at }}[4u * i + 1u], {{ at }}[4u * i + 2u], {{ at }}[4u * i + 3u])
+{%- endif %}
+{%- endmacro %}
+// The fragment{{ "s that the slices of a subgroup" if kernel.slices > 1 else " that this subgroup" }} left in workgroup memory{{ ", added up" if kernel.slices > 1 }} → C, from (row, col) on{{ "; single elements by neighbouring lanes" if not s.vec_c }}
+fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
 {% if s.vec_c %}
-{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
+    for (var i = lane; i < FM * FN / 4u; i += SLICES * LANES) {
 {% else %}
-{{ matrix.store_c(row=s.edge_m, col=s.edge_n) }}
+    for (var element = lane; element < FM * FN; element += SLICES * LANES) {
+        let i = element / 4u;
 {% endif %}
-// The fragment that this subgroup left in workgroup memory → C, from (row, col) on{% if not s.vec_c %}; neighbours by neighbouring lanes{% endif %}
-
-fn store_fragment(base: u32, row: u32, col: u32, subgroup: u32, first: u32) {
+        {{ "var" if kernel.slices > 1 else "let" }} value = {{ four(0) }};
+{% for slice in range(1, kernel.slices) %}
+        value += {{ four(slice) }};
+{% endfor %}
 {% if s.vec_c %}
-    for (var i = 4u * first; i < FM * FN; i += 4u * LANES) {
-        let value = vec4f(c_tile[subgroup][i], c_tile[subgroup][i + 1u], c_tile[subgroup][i + 2u], c_tile[subgroup][i + 3u]);
-        store_c4(base, row + i / FN, col + i % FN, value);
-    }
+        store_c4(base, row + 4u * i / FN, col + 4u * i % FN, value);
 {% else %}
-    for (var i = first; i < FM * FN; i += LANES) {
-        store_c(base, row + i / FN, col + i % FN, c_tile[subgroup][i]);
-    }
+        store_c(base, row + element / FN, col + element % FN, value[element % 4u]);
 {% endif %}
+    }
 }
-{% endif %}
 
 {% macro fetch(k0) %}
 {{ fragments.fetch(operands, k0) }}
@@ -111,9 +119,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) lane: u32,
     @builtin(subgroup_id) subgroup: u32,
-{% if not direct %}
     @builtin(subgroup_invocation_id) subgroup_lane: u32,
-{% endif %}
 ) {
 {{ tiles.own_tile() }}
 {{ matrix.bases() }}
@@ -121,18 +127,24 @@ fn main(
 {{ fragments.product(operands, fetch, put) }}
     let row = row0 + subgroup_row * SM;
     let col = col0 + subgroup_col * SN;
-{% if direct %}
-    let stride = params.ldc;
+{% if kernel.slices > 1 %}
+    let own = subgroup % {{ fragments.own }}u;
+    let own_lane = slice * LANES + subgroup_lane;
+{% endif %}
+{% if fragments.wide %}
+    workgroupBarrier(); // everyone is done with the tiles before C takes the place of A's
 {% endif %}
 {% for r in range(kernel.sm // kernel.fm) %}
 {% for q in range(kernel.sn // kernel.fn) %}
-{% if direct %}
-    let c_{{ r }}_{{ q }} = c_base + (row + {{ r * kernel.fm }}u) * stride + col + {{ q * kernel.fn }}u;
-{{ fragments.store("acc_%d_%d" % (r, q), "c", "c_%d_%d" % (r, q), "stride") }}
+{% set fragment = "acc_%d_%d" % (r, q) %}
+{% if fragments.wide %}
+{{ fragments.store(fragment, "a_tile[%s]" % fragments.panel_of(operands[0]), "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
 {%- else %}
-{{ fragments.store("acc_%d_%d" % (r, q), "c_tile[subgroup]", "0u", "FN") }}
+{{ fragments.store(fragment, "c_tile[subgroup]", "0u", "FN") }}
+{%- endif %}
     workgroupBarrier(); // the fragments are complete before lanes read them
-    store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, subgroup, subgroup_lane);
+    store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ "own, own_lane" if kernel.slices > 1 else "subgroup, subgroup_lane" }});
+{% if not (r == kernel.sm // kernel.fm - 1 and loop.last) %}
     workgroupBarrier(); // they were read before the next ones overwrite them
 {% endif %}
 {% endfor %}

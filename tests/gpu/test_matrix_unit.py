@@ -22,64 +22,94 @@ from webmm.render import render
 
 SMALL = {"bm": 16, "bn": 16, "bk": 16, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "group": 1}
 
-LOAD = re.compile(r"coopLoad(T?)<(?:Left|Right)>\(&(\w)_tile\[(\w+)\]\[([^]]+)\], \w+\)")
-STORE = re.compile(r"coopStoreT\((\w+), &(c(?:_tile\[subgroup\])?)\[(\w+)\], (\w+)\);")
+# How each dialect loads and stores a fragment.
+LOADS = {
+    "naga": r"coop(?P<rows>LoadT?)<(?:Left|Right)>\(&(?P<x>\w)_tile\[(?P<panel>[^]]+)\]\[(?P<place>[^]]+)\], \w+\)",
+    "tint": r"subgroupMatrixLoad<\w+, (?P<rows>\w+)>\(&(?P<x>\w)_tile\[(?P<panel>[^]]+)\], (?P<place>[^,]+), \w+\)",
+}
+STORES = {
+    "naga": r"coopStoreT\((?P<acc>\w+), &(?P<to>c_tile\[subgroup\])\[(?P<place>\w+)\], (?P<stride>\w+)\);",
+    "tint": r"subgroupMatrixStore<row_major>\(&(?P<to>a_tile\[[^]]+\]), (?P<place>[^,]+), (?P<acc>\w+), "
+    r"(?P<stride>[^)]+)\);",
+}
+ROWS = ("LoadT", "row_major")
+# How each reads an element of a tile, and stores four neighbours: Tint's tiles are of vec4<u32>.
+ELEMENT = {
+    "naga": "f32({x}_tile[{at}.x][{at}.y + {e}])",
+    "tint": "unpack2x16float({x}_tile[{at}.x][{at}.y + ({e}) / 8u][({e}) / 2u % 4u])[({e}) % 2u]",
+}
+FOUR = {
+    "naga": "for (var j = 0u; j < 4u; j++) {{ {to}[{place} + e / FN * {stride} + e % FN + j] = {acc}[own + j]; }}",
+    "tint": "let four = vec4f({acc}[own], {acc}[own + 1u], {acc}[own + 2u], {acc}[own + 3u]);"
+    "{to}[{place} + e / FN * ({stride}) + e % FN / 4u] = bitcast<vec4<u32>>(four);",
+}
 EMULATION = """
 const OWN: u32 = FM * FN / LANES; // elements of C that a lane keeps, in the order of rows
 alias Result = array<f32, OWN>;
 
-// Fragments of A and B are but places in their tiles: (panel, element).
+// Fragments of A and B are but places in their tiles: (panel, place).
 fn multiply_add(left: vec2u, right: vec2u, sums: Result, lane: u32) -> Result {{
     var sum = sums;
     for (var own = 0u; own < OWN; own++) {{
         let i = (lane * OWN + own) / FN;
         let j = (lane * OWN + own) % FN;
         for (var k = 0u; k < FK; k++) {{
-            sum[own] += f32(a_tile[left.x][left.y + {a}]) * f32(b_tile[right.x][right.y + {b}]);
+            sum[own] += {a} * {b};
         }}
     }}
     return sum;
 }}
 """
 PLACES = {  # of element (i, k) of A and (k, j) of B, by whether lines are rows
-    ("a", True): "i * A_LINE + k",
-    ("a", False): "k * A_LINE + i",
-    ("b", True): "k * B_LINE + j",
-    ("b", False): "j * B_LINE + k",
+    ("a", True): "i * {line} + k",
+    ("a", False): "k * {line} + i",
+    ("b", True): "k * {line} + j",
+    ("b", False): "j * {line} + k",
 }
 
 
 def emulated(wgsl):
-    """Return the shader with fragments that need no matrix units: each lane of a subgroup keeps its share."""
-    places = {m[2]: PLACES[m[2], bool(m[1])] for m in LOAD.finditer(wgsl)}
-    text = re.sub(r"alias (Left|Right|Result) = .*\n", "", wgsl.replace("enable wgpu_cooperative_matrix;\n", ""))
-    text = LOAD.sub(r"vec2u(\3, \4)", text)
-    text = re.sub(r"coopMultiplyAdd\(([^)]*)\)", r"multiply_add(\1, lane % LANES)", text)
-    own = "for (var own = 0u; own < OWN; own++) {{ let e = lane % LANES * OWN + own; {} }}"
-    text = STORE.sub(lambda m: own.format(f"{m[2]}[{m[3]} + e / FN * {m[4]} + e % FN] = {m[1]}[own];"), text)
-    assert "coop" not in text
-    return text + EMULATION.format(**places)
+    """Return the shader, of either dialect, with fragments that need no matrix units: each lane keeps its share."""
+    dialect = "naga" if "coop_mat" in wgsl else "tint"
+    elements = {}
+    for load in re.finditer(LOADS[dialect], wgsl):
+        x = load["x"]
+        line = f"{x.upper()}_LINE" + " * 8u" * (dialect == "tint")
+        place = PLACES[x, load["rows"] in ROWS].format(line=line)
+        elements[x] = ELEMENT[dialect].format(x=x, at={"a": "left", "b": "right"}[x], e=place)
+    text = re.sub(r"alias (Left|Right|Result) = .*\n", "", wgsl)
+    text = re.sub(r"enable (?!f16).*\n|diagnostic.*\n", "", text)
+    text = re.sub(LOADS[dialect], r"vec2u(\g<panel>, \g<place>)", text)
+    text = re.sub(r"(coop|subgroupMatrix)Multiply\w+\(([^)]*)\)", r"multiply_add(\2, lane % LANES)", text)
+    lanes = "for (var own = 0u; own < OWN; own += 4u) {{ let e = lane % LANES * OWN + own; {} }}"
+    text = re.sub(STORES[dialect], lambda m: lanes.format(FOUR[dialect].format(**m.groupdict())), text)
+    assert not re.search("coop|subgroupMatrix|subgroup_matrix", text)
+    return text + EMULATION.format(**elements)
 
 
-@pytest.fixture
-def small(device, monkeypatch):
-    """Return the stage with small tiles, for which the device seems to have matrix units."""
+@pytest.fixture(params=["tint"])
+def small(device, monkeypatch, request):
+    """Return the stage with small tiles, for which the device seems to have matrix units, and the engine's dialect."""
     lanes = device.capabilities.subgroup_size
     if not lanes or "shader-f16" not in device.capabilities.features:
         pytest.skip("the emulation needs subgroups and float16")
     kernel = MatrixUnit(lanes=lanes, **SMALL)
     shapes = frozenset({kernel.matrix_shape})
     monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
+    monkeypatch.setattr("webmm.device.render", lambda kernel, problem, debug: render(kernel, problem, request.param))
     monkeypatch.setattr(
         device, "pipeline", lambda shader: device.compile(emulated(shader.wgsl), shader.label, shader.bindings)
     )
     return kernel
 
 
+both_dialects = pytest.mark.parametrize("small", ["tint", "naga"], indirect=True)
+
 # Whole tiles, several of them; edges in chunks of eight, and in single elements.
 SHAPES = [(32, 32, 32), (40, 24, 24), (33, 21, 19)]
 
 
+@both_dialects
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_layouts_and_shapes(device, small, layout):
     for m, n, k in SHAPES:
@@ -150,33 +180,19 @@ def test_nan_and_infinities_stay_where_they_are(device, small):
         np.testing.assert_array_equal(got, a @ b)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"bm": 32, "sm": 16}, {"bk": 32, "group": 8}, {"bn": 32, "bk": 32, "sm": 16}, {"staging": "always"}]
-)
+@pytest.mark.parametrize("settings", [{"bm": 32, "sm": 16}, {"bk": 32, "group": 8}, {"bn": 32, "bk": 32, "sm": 16}])
 def test_other_tiles(device, small, settings):
     kernel = dataclasses.replace(small, **settings)
     check_exactly(device, kernel, gemm(72, 64, 64, dtype="f16"))
 
 
-@pytest.mark.parametrize("layout", ["nn", "tt"])
-def test_fragments_that_go_straight_to_storage(device, small, layout):
-    kernel = dataclasses.replace(small, staging="needed")
+@both_dialects
+@pytest.mark.parametrize(("layout", "slices"), [("nn", 2), ("tt", 2), ("nt", 4)])
+def test_slices_of_k_are_added_up(device, small, layout, slices):
+    kernel = dataclasses.replace(small, slices=slices, bk=16 * slices)
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
-    problem = view(32, 48, 32, "float16", batch=2, pads=(8, 8, 4), offsets=(8, 16, 3), out_dtype="float32", **turned)
-    assert "c_tile" not in render(kernel, problem).wgsl
-    check(device, kernel, problem)
-
-
-def test_c_is_staged_where_that_leaves_room():
-    def staged(kernel, **layout):
-        return "c_tile" in render(kernel, gemm(512, 512, 512, dtype="f16", out_dtype="f32", **layout)).wgsl
-
-    assert [staged(MatrixUnit(staging=s)) for s in ("auto", "always", "needed")] == [True, True, False]
-    assert not staged(MatrixUnit(), transpose_b=True)  # both tiles have more lines, each of which is padded
-    assert staged(MatrixUnit(), transpose_a=True)
-    assert staged(MatrixUnit(), transpose_a=True, transpose_b=True)
-    epilogue = dataclasses.replace(gemm(512, 512, 512, dtype="f16", out_dtype="f32"), alpha=2.0)
-    assert "c_tile" in render(MatrixUnit(staging="needed"), epilogue).wgsl
+    for shape, pads in (((32, 32, 128), (0, 0, 0)), ((33, 21, 35), (3, 1, 2))):
+        check_exactly(device, kernel, view(*shape, "float16", pads=pads, out_dtype="float32", **turned))
 
 
 def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
@@ -184,7 +200,9 @@ def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
         pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
     problem = view(40, 40, 40, "float16", pads=(8, 8, 8), out_dtype="float32")
     a, b = whole_numbers(problem)
-    text, bindings = emulated(render(small, problem).wgsl), render(small, problem).bindings
+    small = dataclasses.replace(small, sm=16, sn=8)  # two subgroups share a panel of A, and then its place
+    shader = render(small, problem, "tint")
+    text, bindings = emulated(shader.wgsl), shader.bindings
 
     def right(wgsl):
         monkeypatch.setattr(device, "pipeline", lambda shader: device.compile(wgsl, "mutated", bindings))
@@ -194,9 +212,9 @@ def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
     assert right(text)
     barriers = list(re.finditer(r"workgroupBarrier\(\); // (.+)", text))
     comments = {match[1]: match for match in barriers}
-    assert len(comments) == 5
+    assert len(comments) == 6
     for comment, match in comments.items():
-        if "fragments" in comment or "next ones" in comment:
+        if "the fragments" in comment or "next ones" in comment:
             continue  # they hold the lanes of one subgroup together, which this driver runs in step
         assert not right(text[: match.start()] + text[match.end() :]), comment
     for guard, without in (

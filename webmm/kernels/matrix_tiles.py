@@ -30,6 +30,7 @@ class MatrixTiles(Kernel[P]):
     fn: int = tunable(16, (8, 16), "columns of a fragment of B and C, likewise")
     fk: int = tunable(16, (8, 16), "inner elements of a fragment, likewise")
     lanes: int = tunable(32, (8, 16, 32, 64), "invocations of a subgroup, as the adapter reports")
+    slices: int = tunable(1, (1, 2, 4, 8), "groups of subgroups, each with a share of every step of k")
     group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
 
     @property
@@ -45,7 +46,12 @@ class MatrixTiles(Kernel[P]):
     @property
     def subgroups(self) -> int:
         """Subgroups of a workgroup."""
-        return self.bm // self.sm * (self.bn // self.sn)
+        return self.bm // self.sm * (self.bn // self.sn) * self.slices
+
+    @property
+    def share(self) -> int:
+        """Inner elements of a step that a slice multiplies."""
+        return self.bk // self.slices
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -53,13 +59,14 @@ class MatrixTiles(Kernel[P]):
         return (self.subgroups * self.lanes, 1, 1)
 
     def tile_bytes(self, a_along_k: bool, b_along_k: bool) -> int:
-        """Bytes of a panel of A per row of subgroups and one of B per column, whose lines are padded by a chunk."""
-        operands = ((self.bm, self.sm, a_along_k), (self.bn, self.sn, b_along_k))
-        elements = sum(
-            size // part * (part * (self.bk + self.chunk) if along_k else self.bk * (part + self.chunk))
-            for size, part, along_k in operands
-        )
-        return elements * CHUNK_BYTES // self.chunk
+        """Bytes of all panels: one of A per row of subgroups and one of B per column, for each slice."""
+        a, b = self.panel_bytes(self.sm, a_along_k), self.panel_bytes(self.sn, b_along_k)
+        return self.slices * (self.bm // self.sm * a + self.bn // self.sn * b)
+
+    def panel_bytes(self, part: int, along_k: bool) -> int:
+        """Bytes of a panel, `part` rows or columns of a slice's share of k; its lines are padded by a chunk."""
+        lines, length = (part, self.share) if along_k else (self.share, part)
+        return lines * (length + self.chunk) * CHUNK_BYTES // self.chunk
 
     @property
     def grid(self) -> Grid:
@@ -83,7 +90,7 @@ class MatrixTiles(Kernel[P]):
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole fragments everywhere, and the same number of loads for every invocation."""
-        for whole, piece in (("bm", "sm"), ("bn", "sn"), ("sm", "fm"), ("sn", "fn"), ("bk", "fk")):
+        for whole, piece in (("bm", "sm"), ("bn", "sn"), ("sm", "fm"), ("sn", "fn"), ("bk", "slices"), ("share", "fk")):
             a, b = getattr(self, whole), getattr(self, piece)
             yield a % b == 0, f"{whole} = {a} must be a multiple of {piece} = {b}"
         for operand, size in (("A", self.bm), ("B", self.bn)):

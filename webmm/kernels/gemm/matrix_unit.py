@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from webmm.dtypes import F16, FLOATS
 from webmm.kernels.base import Binding, Capabilities, MatrixShape, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
-from webmm.kernels.matrix_tiles import CHUNK_BYTES, ROOM, MatrixTiles
+from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
 from webmm.problem import Gemm
 
 
@@ -23,11 +23,6 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
     b_vector_axis = "any"
     vector = chunk = CHUNK_BYTES // F16.itemsize
 
-    # With A and B both along k, C in workgroup memory, too, is beyond ROOM: 158 TFLOP/s at 4096³ on an H200, 272 with
-    # fragments that go straight to storage.
-    staging: str = tunable(
-        "auto", ("auto", "always", "needed"), "when C goes through workgroup memory: auto where that leaves room"
-    )
     spelling: str = tunable("current", ("current", "deprecated"), "how Tint writes loads and stores of fragments")
 
     @classmethod
@@ -43,14 +38,14 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
         return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
 
     @property
+    def workgroup_bytes(self) -> int:
+        """Panels of the layout that needs the most, and a fragment of C per subgroup, for which Tint needs no room."""
+        return self.c_bytes + max(self.tile_bytes(a, b) for a in (False, True) for b in (False, True))
+
+    @property
     def c_bytes(self) -> int:
         """Bytes of a fragment of C per subgroup."""
         return 4 * self.subgroups * self.fm * self.fn
-
-    @property
-    def workgroup_bytes(self) -> int:
-        """Panels of the layout that needs the most, and C."""
-        return self.c_bytes + max(self.tile_bytes(a, b) for a in (False, True) for b in (False, True))
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Fragments of whole chunks, whichever way a line of a tile runs."""
@@ -58,24 +53,17 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
         for name in ("fm", "fn", "fk"):
             value = getattr(self, name)
             yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, which lanes move"
+        across, panel = self.bn // self.sn, min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
+        yield (
+            panel >= 4 * across * self.fm * self.fn,
+            f"{across} fragments of C do not fit where {self.sm} rows of A were, {panel} bytes",
+        )
 
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why no device computes `problem` so: matrix units take float16, the epilogue makes no bfloat16."""
         if problem.dtype != F16:
             return f"multiplies {F16.name}, not {problem.dtype.name}"
         return None if problem.out_dtype in FLOATS else f"writes no {problem.out_dtype.name}"
-
-    def direct(self, spec: Specialisation) -> bool:
-        """Tell whether fragments go straight to C: float32, whole tiles, and nothing to be done to an element."""
-        touched = spec.scaled or spec.accumulate or spec.bias or spec.activation
-        if self.staging == "always" or touched or spec.edge_m or spec.edge_n or spec.out_dtype != "f32":
-            return False
-        return self.staging == "needed" or self.tile_bytes(not spec.trans_a, spec.trans_b) + self.c_bytes > ROOM
-
-    def specialise(self, problem: Gemm) -> Specialisation:
-        """Return the template choices that fit `problem`; fragments are stored into an array of single elements."""
-        spec = super().specialise(problem)
-        return dataclasses.replace(spec, vec_c=False) if self.direct(spec) else spec
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield as other stages do; a chunk of A or B is a vec4<u32>, elsewhere they are bound by words."""

@@ -75,6 +75,7 @@ class MatrixUnit(MatrixTiles[Quantized], QuantizedKernel):
         """Whole chunks along k, and room for C."""
         yield from super().constraints()
         yield self.fk % self.chunk == 0, f"fk = {self.fk} must be a multiple of {self.chunk}, which lanes move"
+        yield self.slices == 1, f"slices = {self.slices}, whose sums nobody adds up here, must be 1"
         yield self.c_wide > 0, f"a tile of A of {self.bm} × {self.bk} has no room for a fragment of C per subgroup"
 
     def signed(self, problem: Quantized) -> bool:
