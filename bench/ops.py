@@ -25,7 +25,6 @@ from webmm.dtypes import I8
 from webmm.errors import ShaderError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel
-from webmm.kernels.reduce.rows import Map
 from webmm.ops import op_of
 from webmm.ops.base import Case, Op
 from webmm.problem import Problem, Quantized, WeightOnly
@@ -145,9 +144,7 @@ def row(device: Device, asked: Asked, search: bool, measured: Callable[[], roofl
 
 def choice(problem: Any, device: Device) -> Kernel[Any]:
     """Return what webmm's call on such operands would run."""
-    if isinstance(problem, Elementwise):
-        return Map()
-    if isinstance(problem, Reduction):
+    if isinstance(problem, Reduction | Elementwise):
         return choose_reduction.choose(problem, device)
     known = quantized if isinstance(problem, Quantized) else weights
     return quantized.choose(problem, device, known.candidates(problem, device))

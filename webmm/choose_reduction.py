@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from webmm.device import Device
 from webmm.errors import UnsupportedError
-from webmm.kernels.base import ceil_div
+from webmm.kernels.base import Kernel, ceil_div
 from webmm.kernels.reduce.base import ReduceKernel
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
-from webmm.kernels.reduce.rows import Rows
+from webmm.kernels.reduce.rows import Map, Rows
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import SPLITS, ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
-from webmm.reduction import Normalisation, Reduction
+from webmm.reduction import Elementwise, Normalisation, Reduction
 
 # GPUs, by sums on an H200, as shares of its copy bandwidth (docs/reductions.md has more):
 # - rows of 64 elements by `vectorized` 0.76, by `tree` 0.10; of 256 0.69 and 0.40; of 1024 0.42 and 0.74;
@@ -34,7 +35,7 @@ STRIP = 4 * Columns().wx  # columns
 CPU_ENOUGH = 16  # rows that keep a CPU busy
 
 
-def choose(problem: Reduction, device: Device) -> ReduceKernel:
+def choose(problem: Reduction | Elementwise, device: Device) -> Kernel[Any]:
     """Return the first candidate that can run; raises UnsupportedError with the reasons if none can."""
     reasons = []
     for kernel in candidates(problem, device):
@@ -45,21 +46,24 @@ def choose(problem: Reduction, device: Device) -> ReduceKernel:
     raise UnsupportedError(f"nothing can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")
 
 
-def candidates(problem: Reduction, device: Device) -> Iterator[ReduceKernel]:
+def candidates(problem: Reduction | Elementwise, device: Device) -> Iterator[Kernel[Any]]:
     """Yield the kernels that are worth running for `problem` on `device`, best first."""
     lanes = device.capabilities.subgroup_size
     cpu = device.info.kind == "cpu"
+    if isinstance(problem, Elementwise):
+        yield Map() if cpu or problem.dtype.itemsize > 2 else Map(128, 4)
+        return
     if isinstance(problem, Normalisation):
         yield _rows(problem, lanes, cpu)
         yield Rows(lanes=64)
-    elif cpu:
+        return
+    if cpu:
         yield from _on_cpu(problem, lanes)
     elif problem.inner > 1 and problem.x.inner_stride < problem.x.stride:
         yield from _columns(problem)
     else:
         yield from made_for_gpus(problem, lanes)
-    if not isinstance(problem, Normalisation):
-        yield from (Tree(lanes=64), TwoPass(lanes=64), PerRow())
+    yield from (Tree(lanes=64), TwoPass(lanes=64), PerRow())
 
 
 def _rows(problem: Normalisation, lanes: int, cpu: bool) -> Rows:

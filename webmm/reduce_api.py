@@ -19,7 +19,6 @@ from webmm.choose_reduction import choose
 from webmm.device import Device, default_device
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import ProblemError
-from webmm.kernels.reduce.rows import Map
 from webmm.operations import NORMALISATIONS, Operation, operation_of
 from webmm.reduction import Elementwise, Normalisation, Reduction, Span
 
@@ -109,7 +108,7 @@ def gelu(x: Operandish, approximate: bool = False, *, device: Device | None = No
         if source.size:
             name = "gelu_tanh" if approximate else "gelu"
             problem = Elementwise(name, source.size, source.dtype, source.offset)
-            source.device.run(Map(), problem, source, y)
+            source.device.run(choose(problem, source.device), problem, source, y)
         return _returned(y, x)
 
 
