@@ -54,7 +54,8 @@ SEARCH: dict[str, dict[str, dict[str, tuple[Any, ...]]]] = {
         "columns_two_pass": {"wx": (16, 32), "wy": (16,), "unroll": (2, 4), "splits": (4, 16, 64, 256, 1024)},
     },
     "normalise": {
-        "rows": {"lanes": (32, 64, 128, 256, 512, 1024), "unroll": (2, 4, 8, 16), "combine": ("subgroup", "alone")}
+        "rows": {"lanes": (32, 64, 128, 256, 512, 1024), "unroll": (2, 4, 8, 16), "combine": ("subgroup", "alone")},
+        "strips": {"wx": (8, 16), "wy": (8, 16, 32), "unroll": (2, 4)},
     },
     "elementwise": {"map": {"size": (64, 128, 256), "unroll": (1, 2, 4)}},
     "quantized": {"packed": {"bm": (32, 64, 128), "bn": (64, 128), "tn": (4, 8)}, "unpacked": {}},
@@ -63,7 +64,8 @@ SEARCH: dict[str, dict[str, dict[str, tuple[Any, ...]]]] = {
         "tiles": {"bm": (32, 64, 128), "bn": (32, 64, 128), "tm": (4, 8)},
     },
 }
-ALONG_COLUMNS = ("per_row", "columns", "columns_two_pass", "rows")
+COLUMN_STAGES = ("columns", "columns_two_pass", "strips")  # for an axis that is not the last
+ANY_AXIS = ("per_row", "rows")
 PATIENCE = 2**17  # iterations of an invocation
 WASTE = 2  # times the elements that there are
 AWAKE = 0.3  # seconds of copying before each problem
@@ -83,6 +85,7 @@ def normalisations() -> Iterator[Asked]:
     """Yield what is built on reductions."""
     for dtype, size in itertools.product(FLOATS, (LARGE, *PUBLISHED)):
         yield from ((op, size, dtype) for op in BUILT_ON)
+    yield from (("normalise:softmax", size, "float32") for size in (COLUMNS[2], COLUMNS[0]))
 
 
 def integers() -> Iterator[Asked]:
@@ -171,7 +174,7 @@ def worthwhile(kernel: Any, problem: Reduction) -> bool:
     """Tell whether a kernel is made for the axis, no invocation runs for ever, and few of them for nothing."""
     first = kernel.dispatches[0]
     covered = first.steps(problem) * first.step * first.splits
-    along = kernel.name in ALONG_COLUMNS if problem.inner > 1 else "columns" not in kernel.name
+    along = (kernel.name in COLUMN_STAGES) == (problem.inner > 1) or kernel.name in ANY_AXIS
     return along and kernel.iterations(problem) <= PATIENCE and covered <= WASTE * problem.length
 
 

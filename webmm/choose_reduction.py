@@ -11,7 +11,7 @@ from webmm.kernels.base import Kernel, ceil_div
 from webmm.kernels.reduce.base import ReduceKernel
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
-from webmm.kernels.reduce.rows import Map, Rows
+from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import SPLITS, ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
@@ -54,6 +54,8 @@ def candidates(problem: Reduction | Elementwise, device: Device) -> Iterator[Ker
         yield Map() if cpu or problem.dtype.itemsize > 2 else Map(128, 4)
         return
     if isinstance(problem, Normalisation):
+        if problem.inner > 1 and problem.x.inner_stride < problem.x.stride and problem.function == "softmax":
+            yield from _strips(problem, cpu)
         yield _rows(problem, lanes, cpu)
         yield Rows(lanes=64)
         return
@@ -64,6 +66,13 @@ def candidates(problem: Reduction | Elementwise, device: Device) -> Iterator[Ker
     else:
         yield from made_for_gpus(problem, lanes)
     yield from (Tree(lanes=64), TwoPass(lanes=64), PerRow())
+
+
+def _strips(problem: Normalisation, cpu: bool) -> Iterator[Strips]:
+    """Yield what takes columns side by side, where there are enough of them."""
+    kernel = Strips(8, 1, 4) if cpu else Strips(8, 16, 4)
+    if cpu or kernel.workgroups(problem) >= FEW:
+        yield kernel
 
 
 def _rows(problem: Normalisation, lanes: int, cpu: bool) -> Rows:

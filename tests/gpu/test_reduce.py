@@ -1,5 +1,6 @@
 """webmm.reduce and what is built on it, as a caller uses them: NumPy's shapes, values and refusals."""
 
+import dataclasses
 import re
 import warnings
 
@@ -12,7 +13,7 @@ import webmm
 from webmm.dtypes import dtype_of
 from webmm.epilogues import gelu, gelu_tanh
 from webmm.errors import ProblemError, UnsupportedError
-from webmm.kernels.reduce.rows import Map, Rows
+from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.operations import OPERATIONS
 from webmm.reduction import Elementwise, Normalisation, Span, reduction
 
@@ -265,6 +266,23 @@ def test_every_way_to_normalise(device, kernel):
             y = device.array(np.full((5, length), -77, np.float32))
             device.run(kernel, problem, device.array(x), y)
             assert_same(y, reference(x.astype(np.float64)), 1e-5)
+
+
+@pytest.mark.parametrize("kernel", [Strips(8, 4, 2), Strips(8, 1, 4), Rows(8, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 37, 8), (1, 100, 36), (3, 8, 5), (2, 32, 32)], ids=str)
+def test_softmax_of_columns(device, kernel, shape):
+    x = np.random.default_rng(11).standard_normal(shape).astype(np.float32)
+    x[0, 3, 1], x[0, 2, 2], x[0, :, 3], x[-1, 5, 0] = np.nan, np.inf, -np.inf, -np.inf
+    dtype = dtype_of("float32")
+    for offset in (0, 3):
+        span = dataclasses.replace(Span.dense(*shape[1:]), offset=offset)
+        problem = Normalisation("logsumexp", *shape, dtype, dtype, span, y_offset=offset)
+        y = device.array(np.full(x.size + offset + 4, -77, np.float32))
+        device.run(kernel, problem, device.array(np.concatenate([np.full(offset, np.nan, np.float32), x.ravel()])), y)
+        result = y.numpy()
+        assert_same(result[offset : offset + x.size].reshape(shape), softmax(x.astype(np.float64), 1), 1e-5)
+        assert (result[:offset] == -77).all()
+        assert (result[offset + x.size :] == -77).all()
 
 
 def _normalisation(function, rows, length):

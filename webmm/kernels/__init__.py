@@ -32,7 +32,7 @@ from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.kernels.reduce.base import ReduceKernel
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
-from webmm.kernels.reduce.rows import Map, Rows
+from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
@@ -79,7 +79,7 @@ STAGES: dict[str, Mapping[str, type[Kernel[Any]]]] = {  # of every op, by name
     "quantized": {kernel.name: kernel for kernel in QUANTIZED},
     "weights": {kernel.name: kernel for kernel in WEIGHTS},
     "reduce": {kernel.name: kernel for kernel in REDUCTIONS},
-    "normalise": {Rows.name: Rows},
+    "normalise": {Rows.name: Rows, Strips.name: Strips},
     "elementwise": {Map.name: Map},
 }
 

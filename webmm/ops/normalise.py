@@ -18,7 +18,7 @@ from webmm.dtypes import F32, MATRIX_DTYPES, DType
 from webmm.epilogues import ACTIVATIONS
 from webmm.kernels.base import Kernel
 from webmm.kernels.reduce.base import WAYS
-from webmm.kernels.reduce.rows import Map, Rows
+from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.operations import NORMALISATIONS
 from webmm.ops.base import Size
 from webmm.ops.streaming import Streamed, StreamingOp, drawn, spread
@@ -94,11 +94,14 @@ class NormaliseOp(StreamingOp[Normalisation]):
             for length in (2**20, 2**20 - 1, 4092, 4095):
                 words = f"{name} {dtype.name} {length}{' scaled' if vectors else ''}"
                 yield words, _normalisation(name, (64, length, 1), dtype, vectors)
+        for dtype, (words, inner) in itertools.product(MATRIX_DTYPES, {"aligned": 4096, "ragged": 4095}.items()):
+            yield f"softmax {dtype.name} columns {words}", _normalisation("softmax", (64, 1024, inner), dtype)
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
         """Yield the examples with every way in which a workgroup's parts meet."""
-        for (words, problem), way in itertools.product(self.examples(), WAYS):
-            yield words, Rows(combine=way), problem
+        for words, problem in self.examples():
+            kernels = [Rows(combine=way) for way in WAYS] if problem.inner == 1 else [Strips()]
+            yield from ((words, kernel, problem) for kernel in kernels)
 
 
 def _normalisation(function: str, size: Size, dtype: DType, vectors: bool = False) -> Normalisation:

@@ -10,8 +10,9 @@ from typing import ClassVar
 from webmm.kernels.base import Binding, Kernel, Params, ceil_div, tunable
 from webmm.kernels.gemm.base import array_of
 from webmm.kernels.reduce.base import WAYS, MeetingKernel, ReduceParams, Specialisation, fold
+from webmm.kernels.reduce.columns import Columns
 from webmm.params import F32, U32, member
-from webmm.reduction import Elementwise, Normalisation
+from webmm.reduction import Elementwise, Normalisation, Reduction
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,49 @@ class Rows(MeetingKernel):
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield x, y, and the vectors that there are."""
-        assert isinstance(spec, RowsSpecialisation)
-        array = array_of(spec.dtype, spec.vec)
-        yield Binding(1, "x", "read-only-storage", array)
-        yield Binding(2, "y", "storage", array_of(spec.out_dtype, spec.vec, written=True))
-        there = [name for name in ("weight", "bias") if getattr(spec, name)]
-        yield from (Binding(number, name, "read-only-storage", array) for number, name in enumerate(there, 3))
+        return _bindings(spec)
 
     def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
         """Return the template choices that fit `problem`; y can only be written by vec4 where its rows are dense."""
-        p, spec = problem, super().specialise(problem)
-        vec = spec.vec and p.inner == 1 and p.y_offset % 4 == 0
-        spec = dataclasses.replace(spec, vec=vec)
-        base, held = dataclasses.asdict(spec), self.steps(p) == 1
-        return RowsSpecialisation(**base, function=p.function, weight=p.weight, bias=p.bias, held=held)
+        return _specialised(super().specialise(problem), problem, problem.inner == 1, self.steps(problem) == 1)
+
+
+@dataclass(frozen=True)
+class Strips(Columns):
+    """A workgroup per strip of columns, for an axis that is not the last."""
+
+    name = "strips"
+    summary = "lanes along the kept axis"
+    op = "normalise"
+    params: ClassVar[type[Params]] = RowsParams
+
+    def unsuited(self, problem: Reduction) -> str | None:
+        """Softmax is all that runs over other axes than the last."""
+        made = isinstance(problem, Normalisation) and problem.function == "softmax"
+        return None if made else "is made for softmax"
+
+    def bindings(self, spec: Specialisation) -> Iterator[Binding]:
+        """Yield x and y."""
+        return _bindings(spec)
+
+    def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
+        """Return the template choices that fit `problem`."""
+        return _specialised(super().specialise(problem), problem, True, False)
+
+
+def _bindings(spec: Specialisation) -> Iterator[Binding]:
+    assert isinstance(spec, RowsSpecialisation)
+    array = array_of(spec.dtype, spec.vec)
+    yield Binding(1, "x", "read-only-storage", array)
+    yield Binding(2, "y", "storage", array_of(spec.out_dtype, spec.vec, written=True))
+    there = [name for name in ("weight", "bias") if getattr(spec, name)]
+    yield from (Binding(number, name, "read-only-storage", array) for number, name in enumerate(there, 3))
+
+
+def _specialised(spec: Specialisation, p: Normalisation, neighbours: bool, held: bool) -> RowsSpecialisation:
+    """Return the choices of a reduction and what is added to them; `neighbours` in a vec4 of x are so in y, too."""
+    base = {**dataclasses.asdict(spec), "vec": spec.vec and neighbours and p.y_offset % 4 == 0}
+    return RowsSpecialisation(**base, function=p.function, weight=p.weight, bias=p.bias, held=held)
 
 
 @dataclass(frozen=True)

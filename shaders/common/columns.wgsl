@@ -1,0 +1,78 @@
+{# Strips of columns: lanes side by side along the kept axis j, four neighbouring j each, and WY of them along k. #}
+{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/matrix.wgsl" as matrix with context %}
+
+{% macro functions() %}
+const SPREAD: u32 = {{ "1u" if s.vec else "WX" }}; // distance between the four j of an invocation
+
+{{ reduce.functions() }}
+// x[k, j], x[k, j + SPREAD] …{% if s.edge %}; params.outside beyond the end of a column{% endif %}
+
+fn load4(base: u32, k: u32, j: u32, end: u32) -> vec4f {
+{% set row = "min(k, end - 1u)" if s.edge else "k" %}
+{% if s.vec %}
+{% set place = "min(j, params.inner - 4u)" if s.edge_j else "j" %}
+    let v = {{ matrix.as_vec4f("x[(base + %s * params.stride + %s) / 4u]" % (row, place)) }};
+{% else %}
+    let columns = vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD;
+    let place = vec4u(base + {{ row }} * params.stride) + {{ "min(columns, vec4u(params.inner - 1u))" if s.edge_j else "columns" }} * params.inner_stride;
+    let v = vec4f(
+{% for c in "xyzw" %}
+        {{ matrix.element("x", "place.%s" % c) }},
+{% endfor %}
+    );
+{% endif %}
+    return {{ "select(v, vec4f(params.outside), k >= end)" if s.edge else "v" }};
+}
+
+{% if kernel.wy > 1 %}
+var<workgroup> parts: array<array<{{ reduce.part("4") }}, WX>, WY>;
+
+{% endif %}
+{% endmacro %}
+
+{% macro builtins() %}
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_id) local: vec3u,
+{%- endmacro %}
+
+{# The strip of a workgroup, and the first j of an invocation; surplus workgroups of a folded grid leave at once. #}
+{% macro strip() %}
+    let strip = workgroup.x + workgroup.y * grid.x;
+    let strips = (params.inner + WX * 4u - 1u) / (WX * 4u);
+    let i = strip / strips;
+    if (i >= params.outer) {
+        return;
+    }
+    let j = strip % strips * WX * 4u + local.x{{ " * 4u" if s.vec }};
+    let base = params.x_offset + i * params.outer_stride;
+{% endmacro %}
+
+{# What an invocation has of x[begin..end]. #}
+{% macro walk(begin, end) %}
+{{ reduce.accumulators("4") }}
+    for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ kernel.step }}u) {
+        let k = k0 + local.y;
+{% for u in range(kernel.unroll) %}
+        let x{{ u }} = load4(base, k{{ " + %du" % (u * kernel.wy) if u }}, j, {{ end }});
+{% endfor %}
+{% macro at(u) %}vec4u(k{{ " + %du" % (u * kernel.wy) if u }}){% endmacro %}
+{{ reduce.take(kernel.unroll, at) }}
+{{ reduce.carry("4") }}
+    }
+    let own = {{ reduce.all_levels("4") }};
+{% endmacro %}
+
+{# The invocations of a column bring together what they have: the first of them reads it at parts[0][local.x]. #}
+{% macro meet() %}
+    parts[local.y][local.x] = own;
+{% set half = namespace(size=kernel.wy // 2) %}
+{% for _ in range(12) if half.size %}
+    workgroupBarrier(); // {{ "all parts are there" if loop.first else "the halves are merged" }} before anyone reads them
+    if (local.y < {{ half.size }}u) {
+        parts[local.y][local.x] = merge4(parts[local.y][local.x], parts[local.y + {{ half.size }}u][local.x]);
+    }
+{% set half.size = half.size // 2 %}
+{% endfor %}
+{% endmacro %}

@@ -1,0 +1,60 @@
+// strips: y = {{ s.function }} over k of x[i, k, j], lanes along j.
+//
+// Storage: x[i, k, j] with a stride each; y[i, k, j] is dense. Bound as array<vec4> where j is contiguous and all lengths are
+// multiples of 4.
+// Changed from rows: for an axis that is not the last. Neighbouring lanes read and write neighbours in memory; a workgroup has
+// a strip of columns, reduces them, and goes over them again with what came out.
+// Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or none.
+{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/columns.wgsl" as columns with context %}
+{% import "common/store.wgsl" as out with context %}
+{% include "common/header.wgsl" %}
+
+{{ columns.functions() }}
+
+@compute @workgroup_size({{ kernel.workgroup_size[:2] | join(", ") }})
+fn main(
+{{ columns.builtins() }}
+) {
+{{ columns.strip() }}
+    let y_base = params.y_offset + i * params.length * params.inner;
+{{ columns.walk("0u", "params.length") }}
+{% if kernel.wy > 1 %}
+{{ columns.meet() }}
+    workgroupBarrier(); // the whole is there before anyone reads it
+    let all = parts[0][local.x];
+{% else %}
+    let all = own;
+{% endif %}
+    // An infinite element makes the whole column NaN, as its own quotient is
+    let scale = bitcast<vec4f>(select(bitcast<vec4u>(1.0 / all.sum), vec4u(0x7fc00000u), all.sum > vec4f(MOST)));
+    for (var first = local.y; first < params.length; first += {{ kernel.step }}u) {
+{% for u in range(kernel.unroll) %}
+        let k{{ u }} = first{{ " + %du" % (u * kernel.wy) if u }};
+        let value{{ u }} = exp(load4(base, k{{ u }}, j, params.length) - all.top) * scale;
+{% endfor %}
+{% for u in range(kernel.unroll) %}
+{% if s.edge %}
+        if (k{{ u }} < params.length) {
+{% endif %}
+{% if s.vec %}
+{% if s.edge_j %}
+        if (j < params.inner) {
+{% endif %}
+        y[(y_base + k{{ u }} * params.inner + j) / 4u] = {{ out.as_out4("value%d" % u) }};
+{% if s.edge_j %}
+        }
+{% endif %}
+{% else %}
+{% for c in range(4) %}
+        if (j + {{ c }}u * SPREAD < params.inner) {
+            {{ out.store("y_base + k%d * params.inner + j + %du * SPREAD" % (u, c), "value%d[%d]" % (u, c)) }}
+        }
+{% endfor %}
+{% endif %}
+{% if s.edge %}
+        }
+{% endif %}
+{% endfor %}
+    }
+}
