@@ -15,7 +15,7 @@ import json
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,8 +25,11 @@ import peers
 from numpy.typing import NDArray
 
 from webmm import __version__
+from webmm.choose import made_for_matrix_units
 from webmm.cli import parse_kernels, parse_sizes
 from webmm.device import Device
+from webmm.kernels.base import Capabilities
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.product import ProductKernel
 from webmm.ops import op_of
 from webmm.ops.base import Case
@@ -39,7 +42,11 @@ from webmm.render import params_bytes, render
 HERE = Path(__file__).resolve().parent
 DAWN = HERE / "web_peers/node_modules/webgpu/dist/linux-x64/dawn.node"
 LONGEST = 1800  # seconds
-KERNELS = {"gemm": "matrix_unit,pipelined", "quantized": "matrix_unit,packed:bm=128:bn=64"}
+KERNELS = {"gemm": "pipelined", "quantized": "matrix_unit,packed:bm=128:bn=64"}
+# A device with the fragments that the stage takes by default.
+UNITS = Capabilities(
+    "", {}, frozenset(), subgroup_size=MatrixUnit().lanes, matrix_shapes=frozenset({MatrixUnit().matrix_shape})
+)
 OUTPUTS = ("float32", "float16")  # of gemm; a quantised product has the type of its operands
 BYTES = ("int8", "uint8")
 
@@ -61,7 +68,7 @@ HOST = cast(Device, Host())
 @click.command()
 @click.option("--op", type=click.Choice(list(KERNELS)), default="gemm", show_default=True)
 @click.option("--sizes", default="1024,2048,4096,8192", show_default=True)
-@click.option("--kernels", help="Comma-separated.  [default: the stage for matrix units and the best other one]")
+@click.option("--kernels", help="Comma-separated.  [default: what is chosen of matrix units and the best of others]")
 @click.option("--layouts", default="nn", show_default=True, help="Comma-separated.")
 @click.option("--dtypes", help=f"Of C for gemm ({', '.join(OUTPUTS)}), of all for quantized ({', '.join(BYTES)}).")
 @click.option("--node", default="node", show_default=True, help="Node's executable.")
@@ -73,13 +80,14 @@ def main(
     op: str, sizes: str, kernels: str | None, layouts: str, dtypes: str | None, node: str, dawn: Path, output: Path
 ) -> None:
     """Measure products of float16 or of 8-bit matrices and write the records to OUTPUT."""
-    chosen = parse_kernels(kernels or KERNELS[op], op)
+    named = parse_kernels(kernels or KERNELS[op], op)
     types = dtypes.split(",") if dtypes else OUTPUTS if op == "gemm" else BYTES
     records: list[Record] = []
     for size in parse_sizes(sizes):
         for layout in layouts.split(","):
             problems = [problem(op, size, dtype, layout) for dtype in types]
-            pairs = [(kernel, p) for p in problems for kernel in chosen if not kernel.unsuited(p)]
+            asked = [(kernel, p) for p in problems for kernel in (*([] if kernels else usual(p)), *named)]
+            pairs = [(kernel, p) for kernel, p in asked if not kernel.unsuited(p)]
             for record in (*run(pairs, node, dawn.resolve()), *peer(op, size, layout)):
                 show(record)
                 records.append(record)
@@ -93,14 +101,19 @@ def problem(op: str, size: tuple[int, int, int], dtype: str, layout: str) -> Pro
     return cast(Quantized, op_of(op).problem(size, dtype, layout))
 
 
+def usual(problem: Problem) -> Iterable[ProductKernel[Any]]:
+    """Return what is chosen where nobody says which kernel."""
+    return made_for_matrix_units(problem, UNITS) if isinstance(problem, Gemm) else []
+
+
 def peer(op: str, size: tuple[int, int, int], layout: str) -> Iterator[Record]:
     """Yield cuBLAS's record of the size, if it is here."""
-    if not peers.available() or layout != "nn":
+    if not peers.available():
         return
     if op == "gemm":
-        product = gemm(*size, dtype="f16")
+        product = gemm(*size, dtype="f16", **transposes(layout))
         yield peers.cublas(product, Operands(HOST, product).checker, float("nan"))
-    elif not any(x % 8 for x in size):  # which torch._int_mm asks for
+    elif layout == "nn" and not any(x % 8 for x in size):  # which torch._int_mm asks for
         integers = op_of(op).problem(size, "int8")
         yield peers.int_mm(integers, Integers(HOST, integers))
 

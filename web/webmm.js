@@ -62,7 +62,7 @@ export { Checker, errorBound } from "./check.js";
  *   dtypes: Record<DType, {eps: number, tiny: number, features: string[]}>,
  *   choices: {
  *     enough_tiles: number, tuned: (TunedRecord & {vendor: string})[], gpu: Choice[], cpu: Choice[],
- *     matrix: {kernel: string, tiles: Config[], enough_tiles: number},
+ *     matrix: {kernel: string, tiles: Config[], enough_tiles: number, some_tiles: number, few: number},
  *   },
  *   roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
  *   fragments: (Fragments & {shader: string})[], kernels: KernelRow[], cases: {m: number, n: number, k: number, flags: Record<string, number>}[],
@@ -775,14 +775,16 @@ export class Device {
     return [...this.#tuned(p), ...this.#onMatrixUnits(p), ...filling, ...listed.filter((kernel) => !filling.includes(kernel)), ...simple];
   }
 
-  /** @param {Problem} p @returns {Kernel[]} the kernel for matrix units, if it should win: `made_for_matrix_units` in Python */
+  /** @param {Problem} p @returns {Kernel[]} the kernels for matrix units, if they should win: `made_for_matrix_units` in Python */
   #onMatrixUnits(p) {
     const { matrix } = this.bundle.index.choices;
     const usual = this.stage(matrix.kernel);
-    if (this.reason(usual, p)) return [];
+    if (this.reason(usual, p) || Math.min(p.m, p.n) <= matrix.few) return [];
     const sizes = matrix.tiles.map((tiles) => this.bundle.kernel(usual.name, { ...usual.config, ...tiles }));
-    const kernel = sizes.find((kernel) => kernel.tiles(p) >= matrix.enough_tiles);
-    return kernel ? [kernel] : [];
+    const last = sizes[sizes.length - 1];
+    const enough = (/** @type {Kernel} */ kernel) => (kernel === last ? matrix.some_tiles : matrix.enough_tiles);
+    const first = sizes.findIndex((kernel) => kernel.tiles(p) >= enough(kernel));
+    return first < 0 ? [] : sizes.slice(first);
   }
 
   /** @param {Problem} p @returns {Kernel[]} the nearest of what was measured here, else on another GPU of the vendor */

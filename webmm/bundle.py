@@ -295,6 +295,8 @@ def _choices() -> dict[str, Any]:
             "kernel": MatrixUnit.name,
             "tiles": choose.MATRIX_TILES,
             "enough_tiles": choose.ENOUGH_MATRIX_TILES,
+            "some_tiles": choose.SOME_MATRIX_TILES,
+            "few": choose.FEW,
         },
         "tuned": tuned,
     }

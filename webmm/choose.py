@@ -41,10 +41,18 @@ ENOUGH_TILES = 256
 LARGE, SMALL = Pipelined(), Pipelined(bm=32, bn=32, tm=4, tn=4)
 GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL)
 FEW = 8  # rows or columns up to which a product is bound by memory
-# Likewise for matrix units. TFLOP/s on an H200, large tiles against small: 105 to 131 at 1024³ (64 tiles, 128), 300 to
-# 187 at 2048³ (256, 512); the stages without read 32 and 40.
-MATRIX_TILES: tuple[dict[str, Any], ...] = ({}, {"bm": 64, "sm": 32})
-ENOUGH_MATRIX_TILES = 128
+# Likewise for matrix units: the first tiles of which there are enough, and the last ones where there are at least some.
+# TFLOP/s of an H200 with tiles of 128 × 128, 64 × 128, 64 × 64, 32 × 64 and 32 × 32, the best of other stages beside:
+# 2048³ 291, 200, 193; 40. 1024³ 107, 161, 149; 42. 512³ –, –, 39, 48, 43; 18. 256³ –, –, 6, 8, 8.
+# 128×4096×4096 51, 108, 154, 81, 74; 22. 32×4096×4096 –, –, –, 53, 60; 9.
+MATRIX_TILES: tuple[dict[str, Any], ...] = (
+    {},
+    {"bm": 64, "bk": 64, "slices": 2},
+    {"bm": 64, "bn": 64, "bk": 128, "sn": 32, "slices": 4},
+    {"bm": 32, "bn": 64, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
+    {"bm": 32, "bn": 32, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
+)
+ENOUGH_MATRIX_TILES, SOME_MATRIX_TILES = 128, 64
 LEAST_K = 256  # inner elements that are worth a workgroup of their own
 # Workgroup memory is slow on a CPU: invocations of a workgroup run one after another between barriers. These serve
 # where there are no subgroups; see made_for_cpus().
@@ -129,14 +137,15 @@ def _portable(problem: Gemm, device: Device) -> list[GemmKernel]:
 
 
 def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKernel]:
-    """Return the kernel for matrix units; none where the device has none for it, or where the other stages may win."""
+    """Return the kernels for matrix units, best first; none where the device has none or other stages may win."""
     shapes = {(shape.operands, shape.result) for shape in device.matrix_shapes}
-    if problem.dtype != F16 or ("f16", "f32") not in shapes:
+    if problem.dtype != F16 or ("f16", "f32") not in shapes or min(problem.m, problem.n) <= FEW:
         return []
-    for tiles in MATRIX_TILES:
-        kernel = dataclasses.replace(MatrixUnit.on(device), **tiles)
-        if kernel.grid.tiles(problem) * problem.batch >= ENOUGH_MATRIX_TILES:
-            return [kernel]
+    kernels: list[GemmKernel] = [dataclasses.replace(MatrixUnit.on(device), **tiles) for tiles in MATRIX_TILES]
+    for i, kernel in enumerate(kernels):
+        enough = ENOUGH_MATRIX_TILES if kernel is not kernels[-1] else SOME_MATRIX_TILES
+        if kernel.grid.tiles(problem) * problem.batch >= enough:
+            return kernels[i:]
     return []
 
 

@@ -30,19 +30,31 @@ ABLE = Capabilities("able", LIMITS, frozenset({"shader-f16"}), subgroup_size=32,
         ((2048, 1024, 64), (128, 128)),
         ((4095, 4097, 4093), (128, 128)),
         ((1024, 1024, 1024), (64, 128)),
+        ((128, 4096, 4096), (64, 64)),
+        ((512, 512, 512), (32, 64)),
+        ((256, 256, 256), (32, 32)),
+        ((32, 4096, 4096), (32, 32)),
+        ((4096, 9, 64), (32, 64)),
     ],
 )
 def test_float16_where_there_are_matrix_units(sizes, tile):
     problem = gemm(*sizes, dtype="f16")
-    (kernel,) = made_for_matrix_units(problem, ABLE)
+    kernel, *smaller = made_for_matrix_units(problem, ABLE)
     assert isinstance(kernel, MatrixUnit)
     assert (kernel.bm, kernel.bn) == tile
-    assert kernel.check(problem, ABLE) is None
+    assert all(k.check(problem, ABLE) is None for k in (kernel, *smaller))
 
 
 def test_a_batch_fills_the_machine_as_well():
     problem = gemm(256, 256, 256, dtype="f16", batch=64)
-    assert [(k.bm, k.bn) for k in made_for_matrix_units(problem, ABLE)] == [(128, 128)]
+    assert made_for_matrix_units(problem, ABLE)[0] == MatrixUnit()
+
+
+def test_where_workgroup_memory_is_small_smaller_tiles_are_next():
+    problem, tight = gemm(128, 4096, 4096, dtype="f16"), {**LIMITS, "max-compute-workgroup-storage-size": 32768}
+    able = dataclasses.replace(ABLE, limits=tight)
+    fitting = [k for k in made_for_matrix_units(problem, able) if k.check(problem, able) is None]
+    assert [(k.bm, k.bn) for k in fitting] == [(32, 32)]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +62,8 @@ def test_a_batch_fills_the_machine_as_well():
     [
         (gemm(4096, 4096, 4096), "float32"),
         (gemm(4096, 4096, 4096, dtype="bfloat16"), "bfloat16"),
-        (gemm(512, 512, 512, dtype="f16"), "too few tiles"),
-        (gemm(1, 4096, 4096, dtype="f16"), "a vector"),
+        (gemm(128, 128, 128, dtype="f16"), "too few tiles"),
+        (gemm(8, 4096, 4096, dtype="f16"), "few rows"),
     ],
 )
 def test_the_others_go_elsewhere(problem, why):
@@ -68,6 +80,6 @@ def test_devices_without_them():
 def test_the_fragments_are_the_devices():
     apple = dataclasses.replace(ABLE, matrix_shapes=frozenset({MatrixShape("f16", "f32", 8, 8, 8)}))
     problem = gemm(4096, 4096, 4096, dtype="f16")
-    (kernel,) = made_for_matrix_units(problem, apple)
+    kernel, *_ = made_for_matrix_units(problem, apple)
     assert kernel.matrix_shape in apple.matrix_shapes
     assert kernel.check(problem, apple) is None

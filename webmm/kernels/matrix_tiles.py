@@ -23,7 +23,7 @@ class MatrixTiles(Kernel[P]):
 
     bm: int = tunable(128, (32, 64, 128, 256), "rows of C per workgroup")
     bn: int = tunable(128, (32, 64, 128, 256), "columns of C per workgroup")
-    bk: int = tunable(32, (16, 32, 64), "inner elements per step")
+    bk: int = tunable(32, (16, 32, 64, 128), "inner elements per step")
     sm: int = tunable(64, (16, 32, 64), "rows of C per subgroup")
     sn: int = tunable(64, (16, 32, 64, 128), "columns of C per subgroup")
     fm: int = tunable(16, (8, 16), "rows of a fragment of A and C, as the adapter reports")
