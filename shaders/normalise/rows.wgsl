@@ -109,41 +109,17 @@ k{{ " + %du" % (4 * lanes * u) if u }}
     let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
 {% set value = "%s * scale" %}
 {% else %}
-{% if s.held %}
-{% set names = [] %}
-{% for u in range(kernel.unroll) %}
-{% set _ = names.append("held%d" % u) %}
-{% endfor %}
-    { // the largest element first, so that each exponential is taken once
-        let top = {{ reduce.top(names) }};
-        let own = Part(max(max(top.x, top.y), max(top.z, top.w)), 0.0);
-        all = {{ reduce.whole() }};
-    }
-{% if kernel.shared_parts %}
-    workgroupBarrier(); // everyone has read the largest before its place is used again
-{% endif %}
-    let top = all.top;
-{% for u in range(kernel.unroll) %}
-    let e{{ u }} = power4(held{{ u }} - top);
-{% endfor %}
-    {
-        let four = {{ reduce.added("e%d", kernel.unroll) }};
-        let own = Part(top, (four.x + four.y) + (four.z + four.w));
-        all = {{ reduce.whole() }};
-    }
-{% else %}
 {{ part(loaded) }}
-{% endif %}
     // An infinite element makes the whole row NaN, as its own quotient is
     let scale = bitcast<f32>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
-{% set value = "%s * scale" if s.held else "exp(%s - all.top) * scale" %}
+{% set value = "exp(%s - all.top) * scale" %}
 {% endif %}
 {% if not s.held %}
     for (var k0 = 0u; k0 < params.length; k0 += {{ kernel.step }}u) {
         let k = k0{{ " + " ~ reduce.first(lanes) if lanes > 1 }};
 {% endif %}
 {% for u in range(kernel.unroll) %}
-        store4(y_base, {{ next(u) }}, {{ value % ("e%d" % u if s.held and s.function == "softmax" else loaded(u, next(u))) }});
+        store4(y_base, {{ next(u) }}, {{ value % loaded(u, next(u)) }});
 {% endfor %}
 {% if not s.held %}
     }

@@ -33,7 +33,6 @@ ONLY_ON_GPUS = {
         "the last halves are merged by lanes of one subgroup, which run together",
         lambda device: math.log2(device.capabilities.subgroup_size),
     ),
-    "everyone has read the largest before its place is used again": ("it is written as it was", lambda device: 1),
     "the whole is there before anyone reads it": ("only the lane that merged it uses it", lambda device: 1),
 }
 
