@@ -302,16 +302,20 @@ export class Bundle {
    */
   kernel(name, config = {}) {
     const stage = this.stage(name);
-    const [first, ...others] = /** @type {Kernel[]} */ (this.kernels.get(name));
     const unknown = Object.keys(config).find((key) => !stage.tunables.some((t) => t.name === key));
     if (unknown) throw new ConfigError(`${name} has no tunable ${unknown}`);
-    const wanted = Object.fromEntries(stage.tunables.map((t) => [t.name, config[t.name] ?? t.default]));
-    const found = [first, ...others].find((kernel) => stage.tunables.every((t) => kernel.config[t.name] === wanted[t.name]));
+    const found = this.carried(name, config);
     if (!found) {
-      const settings = Object.entries(wanted).map(([key, value]) => `${key}=${value}`).join(", ");
+      const settings = stage.tunables.map((t) => `${t.name}=${config[t.name] ?? t.default}`).join(", ");
       throw new ConfigError(`the bundle does not carry ${name} with ${settings}`);
     }
     return found;
+  }
+
+  /** @param {string} name @param {Config} config @returns {Kernel | undefined} as `kernel`, undefined where there is none such */
+  carried(name, config) {
+    const { tunables } = this.stage(name);
+    return this.kernels.get(name)?.find((kernel) => tunables.every((t) => kernel.config[t.name] === (config[t.name] ?? t.default)));
   }
 }
 
@@ -733,7 +737,7 @@ export class Device {
     const size = (/** @type {Kernel} */ { matrix }) => (matrix ? matrix.m * matrix.n * matrix.k : 0);
     const able = configs.filter(({ matrix }) => matrix && !this.#lacksUnits(matrix) && !this.#misspells(matrix));
     const largest = able.reduce((best, kernel) => (size(kernel) > size(best) ? kernel : best), able[0] ?? usual);
-    return (p && this.#onMatrixUnits(p).find((kernel) => kernel.name === name)) ?? largest;
+    return (p && this.#onMatrixUnits(p).find((kernel) => kernel.name === name && !this.reason(kernel, p))) ?? largest;
   }
 
   /**
@@ -780,7 +784,7 @@ export class Device {
     const { matrix } = this.bundle.index.choices;
     const usual = this.stage(matrix.kernel);
     if (this.reason(usual, p) || Math.min(p.m, p.n) <= matrix.few) return [];
-    const sizes = matrix.tiles.map((tiles) => this.bundle.kernel(usual.name, { ...usual.config, ...tiles }));
+    const sizes = matrix.tiles.flatMap((tiles) => this.bundle.carried(usual.name, { ...usual.config, ...tiles }) ?? []);
     const last = sizes[sizes.length - 1];
     const enough = (/** @type {Kernel} */ kernel) => (kernel === last ? matrix.some_tiles : matrix.enough_tiles);
     const first = sizes.findIndex((kernel) => kernel.tiles(p) >= enough(kernel));
