@@ -90,20 +90,24 @@ def stages() -> list[type[GemmKernel]]:
     return [cls for cls in every if len(cls().dispatches) == 1 and "at_most" in (cls().grid_rule() or {})]
 
 
-def recommended(cls: type[GemmKernel]) -> list[GemmKernel]:
-    """Return the configurations that are run without anyone asking: a stage's default, and what `choose` picks.
-
-    Of a stage for matrix units, each for every kind of fragments and in every spelling.
-    """
+def chosen(cls: type[GemmKernel]) -> list[GemmKernel]:
+    """Return a stage's default, and what `choose` picks of it."""
     tuned = (choose.kernel_of(record) for record in cache.shipped())
     matrix = (MatrixUnit(**tiles) for tiles in choose.MATRIX_TILES)
-    chosen = [kernel for kernel in (*choose.GPU, *matrix, *choose.CPU, *tuned) if type(kernel) is cls]
-    kernels = [cls(), light(cls), *chosen]
-    if issubclass(cls, MatrixUnit):
-        variants = [{**fragment, "spelling": spelling} for spelling in SPELLINGS for fragment in FRAGMENTS]
-        made = (dataclasses.replace(kernel, **variant) for variant in variants for kernel in kernels)
-        kernels = [kernel for kernel in made if kernel.invalid() is None]
-    return list(dict.fromkeys(kernels))
+    picked = [kernel for kernel in (*choose.GPU, *matrix, *choose.CPU, *tuned) if type(kernel) is cls]
+    return list(dict.fromkeys([cls(), light(cls), *picked]))
+
+
+def recommended(cls: type[GemmKernel]) -> list[GemmKernel]:
+    """Return the configurations that are run without anyone asking.
+
+    Of a stage for matrix units, these are what is chosen for every kind of fragments and in every spelling.
+    """
+    if not issubclass(cls, MatrixUnit):
+        return chosen(cls)
+    variants = [{**fragment, "spelling": spelling} for spelling in SPELLINGS for fragment in FRAGMENTS]
+    kernels = (dataclasses.replace(kernel, **variant) for variant in variants for kernel in chosen(cls))
+    return list(dict.fromkeys(kernel for kernel in kernels if kernel.invalid() is None))
 
 
 def configurations(cls: type[GemmKernel]) -> list[GemmKernel]:
@@ -321,6 +325,7 @@ def _kernel(cls: type[GemmKernel], files: _Files) -> dict[str, Any]:
 
 def _config(kernel: GemmKernel, files: _Files) -> dict[str, Any]:
     main = kernel in recommended(type(kernel))
+    every = main and (not isinstance(kernel, MatrixUnit) or kernel in chosen(MatrixUnit))
     grid, problem = kernel.grid, some_problem(kernel)
     return {
         "config": list(kernel.config.values()),
@@ -332,7 +337,7 @@ def _config(kernel: GemmKernel, files: _Files) -> dict[str, Any]:
         "subgroup": kernel.subgroup,
         "matrix": prepared.matrix(kernel),
         "shaders": {
-            dtype.name: _specialisations(kernel, dtype, main, files)
+            dtype.name: _specialisations(kernel, dtype, every, files)
             for dtype in DTYPES
             if suits(kernel, dtype) and (main or dtype == problem.dtype)
         },
