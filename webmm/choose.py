@@ -42,9 +42,13 @@ LARGE, SMALL = Pipelined(), Pipelined(bm=32, bn=32, tm=4, tn=4)
 GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL)
 FEW = 8  # rows or columns up to which a product is bound by memory
 # Likewise for matrix units: the first tiles of which there are enough, and the last ones where there are at least some.
-# TFLOP/s of an H200 with tiles of 128 × 128, 64 × 128, 64 × 64, 32 × 64 and 32 × 32, the best of other stages beside:
-# 2048³ 291, 200, 193; 40. 1024³ 107, 161, 149; 42. 512³ –, –, 39, 48, 43; 18. 256³ –, –, 6, 8, 8.
-# 128×4096×4096 51, 108, 154, 81, 74; 22. 32×4096×4096 –, –, –, 53, 60; 9.
+# TFLOP/s on an H200 with each of them, and with the best stage without matrix units:
+#   2048³           298  192  146  98  83   40
+#   1024³           107  155  111  78  69   42
+#   128×4096×4096    57  108  152  80  72   22
+#   512³              –    –   39  45  42   18
+#   32×4096×4096      –    –    –  54  54    9
+#   256³              –    –    6   8   8    –
 MATRIX_TILES: tuple[dict[str, Any], ...] = (
     {},
     {"bm": 64, "bk": 64, "slices": 2},

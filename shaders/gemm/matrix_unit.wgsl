@@ -11,6 +11,11 @@
 // first is an odd one. 168 TFLOP/s at 4095×4097×4093 on an H200; 35 by single elements, 182 by two vec4, whose last one a
 // buffer may not hold whole.
 {% endif %}
+{% if kernel.slices > 1 %}
+// Where a C of few tiles leaves most of a machine idle, SLICES groups of subgroups take a share of each step of k for the
+// same tile, and add their sums up in workgroup memory. On an H200: 161 TFLOP/s at 1024³, 133 without; 154 at
+// 128×4096×4096, 57 without.
+{% endif %}
 // Shapes: any. What lies beyond the end of k is zero. What lies beyond the other edges is read wherever the engine's
 // bounds checks let it be: nothing that comes of it is stored. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: 2·(BM·(BK + 8) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n{{ "; C takes A's
