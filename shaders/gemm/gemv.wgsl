@@ -34,49 +34,40 @@ const OUTPUTS = LANES * TI * TJ; // vec4 of sums per workgroup, of GROUPS parts 
 var<workgroup> sums: array<array<vec4f, OUTPUTS>, GROUPS>;
 {% endif %}
 
-{# Four elements along k or along the operand's rows, zero outside the matrix. #}
-{% macro four(x, name, along_k, edge_i, i_size) %}
+{#
+  Four elements along k or along the operand's rows, zero beyond the end of k. What is read beyond its last row goes into
+  sums that nobody stores; an engine keeps such reads within the binding. No load hangs on a condition, so that all are in
+  flight together: 31 µs for a row times 4097 × 4095 on an H200, 37 where each asked for its own place.
+#}
+{% macro four(x, name, along_k) %}
 {% set distance = " * LANES" if apart and along_k else "" %}
 {% set vec = s.vec_a if x == "a" else s.vec_b %}
 {% set k_first = (x == "a" and s.trans_a) or (x == "b" and not s.trans_b) %}
 {% set index = "base + k * params.ld%s + i" % x if k_first else "base + i * params.ld%s + k" % x %}
-{% set contiguous, length = ("k", "k") if along_k else ("i", i_size) %}
-// {{ x | upper }}: four elements along {{ contiguous }}{{ ", LANES apart" if distance }}, from (i, k) on{% if s.edge_k or edge_i %}, zero outside the matrix{% endif %}
+// {{ x | upper }}: four elements along {{ "k" if along_k else "i" }}{{ ", LANES apart" if distance }}, from (i, k) on{% if s.edge_k %}, zero beyond the end of k{% endif %}
 
 fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% if vec %}
-{% set outside = matrix.guards([(s.edge_k, "k", "k"), (edge_i, "i", i_size)]) %}
-{% if outside %}
-    if ({{ outside }}) {
-        return vec4f();
-    }
-{% endif %}
-    return {{ matrix.as_vec4f("%s[(%s) / 4u]" % (x, index)) }};
+    let value = {{ matrix.as_vec4f("%s[(%s) / 4u]" % (x, index)) }};
 {% else %}
-    var value = vec4f();
 {% set step = "" if along_k != k_first else " * params.ld" ~ x %}
-{% set other = matrix.guards([(s.edge_k and not along_k, "k", "k")]) %}
-{% if other %}
-    if ({{ other }}) {
-        return value;
-    }
-{% endif %}
+    let value = vec4f(
 {% for e in range(4) %}
-{% set guarded = s.edge_k if along_k else edge_i %}
-{% if guarded %}
-    if ({{ contiguous }} + {{ e }}u{{ distance }} < params.{{ length }}) {
-        value[{{ e }}] = {{ matrix.element(x, "%s + %du%s%s" % (index, e, distance, step)) }};
-    }
-{% else %}
-    value[{{ e }}] = {{ matrix.element(x, "%s + %du%s%s" % (index, e, distance, step)) }};
-{% endif %}
+        {{ matrix.element(x, "%s + %du%s%s" % (index, e, distance, step)) }},
 {% endfor %}
+    );
+{% endif %}
+{% if not s.edge_k %}
     return value;
+{% elif along_k and not vec %}
+    return select(vec4f(), value, {{ "vec4u(k, k + 1u%s, k + 2u%s, k + 3u%s)" % (distance, distance, distance) }} < vec4u(params.k));
+{% else %}
+    return select(vec4f(), value, k < params.k);
 {% endif %}
 }
 {% endmacro %}
-{{ four(w, "load_wide4", s.along_k, s.edge_i and not s.along_k, i_size) }}
-{{ four(v, "load_short4", s.short_along_k, s.edge_j and not s.short_along_k, j_size) }}
+{{ four(w, "load_wide4", s.along_k) }}
+{{ four(v, "load_short4", s.short_along_k) }}
 {{ matrix.store_c(row=s.edge_i if w == "a" else s.edge_j, col=s.edge_j if w == "a" else s.edge_i) }}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
