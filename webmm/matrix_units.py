@@ -47,7 +47,7 @@ def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
     if FEATURE not in device.wgpu_device.features or "shader-f16" not in device.capabilities.features:
         return frozenset()
     lanes = device.capabilities.subgroup_size
-    kernels = [MatrixUnit(4 * n, 4 * n, n, 2 * n, 2 * n, n, n, n, lanes) for n in SIDES] if lanes else []
+    kernels = [MatrixUnit(bm=64, bn=64, sm=32, sn=32, fm=n, fn=n, fk=n, lanes=lanes) for n in SIDES] if lanes else []
     return frozenset(k.matrix_shape for k in kernels if k.invalid() is None and multiplies(device, k))
 
 

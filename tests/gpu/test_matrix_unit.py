@@ -285,6 +285,17 @@ def test_their_fragments_are_found_by_multiplying(device, small, monkeypatch):
     assert matrix_units.matrix_shapes(device) == frozenset()  # wgpu has none here
 
 
+def test_fragments_of_either_size_are_tried_with_subgroups_of_any(device, monkeypatch):
+    before, squares = device.capabilities, frozenset(MatrixShape("f16", "f32", n, n, n) for n in (8, 16))
+    monkeypatch.setattr(matrix_units, "FEATURE", next(iter(device.wgpu_device.features)))
+    monkeypatch.setattr(matrix_units, "multiplies", lambda device, kernel: kernel.invalid() is None)
+    features = before.features | {"shader-f16"}
+    for lanes in (8, 16, 32, 64):
+        able = dataclasses.replace(before, subgroup_size=lanes, features=features)
+        monkeypatch.setattr(device, "capabilities", able)
+        assert matrix_units.matrix_shapes(device) == squares, lanes
+
+
 def test_reasons(device):
     shape = MatrixUnit().matrix_shape
     it = dataclasses.replace(

@@ -90,9 +90,10 @@ class MatrixTiles(Kernel[P]):
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole fragments everywhere, and the same number of loads for every invocation."""
-        for whole, piece in (("bm", "sm"), ("bn", "sn"), ("sm", "fm"), ("sn", "fn"), ("bk", "slices"), ("share", "fk")):
+        for whole, piece in (("bm", "sm"), ("bn", "sn"), ("sm", "fm"), ("sn", "fn"), ("bk", "slices")):
             a, b = getattr(self, whole), getattr(self, piece)
             yield a % b == 0, f"{whole} = {a} must be a multiple of {piece} = {b}"
+        yield self.share % self.fk == 0, f"{self.share} of bk for each slice must be a multiple of fk = {self.fk}"
         for operand, size in (("A", self.bm), ("B", self.bn)):
             chunks = size * self.bk // self.chunk
             yield (
