@@ -5,7 +5,7 @@
 
   A stage gives `operands`, a mapping for A and one for B:
 
-    x, at, size       its letter, its own axis (row or col), and that axis's member of the uniform
+    x, at             its letter, and its own axis (row or col)
     tile, part        extent of the workgroup's tile along that axis, and of a subgroup's share
     fragment, kind    extent of a fragment along it, and the alias of the fragment's type
     along_k           a line of its tile runs along k, not across
@@ -52,9 +52,9 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% macro within_slice(k) %}{{ k }}{{ " %% %du" % kernel.share if kernel.slices > 1 }}{% endmacro %}
 
 {#
-  Which row and column of subgroups this one is, and which chunks this lane moves: their places in a panel, and where they start in
-  storage. Lines that run along k are short. Eight neighbouring lanes, whose 16 bytes are stored together, then take lines
-  so far apart that they meet no bank twice: 294 TFLOP/s, 284 with neighbouring lines.
+  Which slice, row and column of subgroups this one is, and which chunks this lane moves: their places in a panel, and
+  where they start in storage. Lines that run along k are short. Eight neighbouring lanes, whose 16 bytes are stored
+  together, then take lines so far apart that they meet no bank twice: 294 TFLOP/s, 284 with neighbouring lines.
 #}
 {% macro positions(operands) %}
 {% if kernel.slices > 1 %}

@@ -18,19 +18,17 @@
 {% endif %}
 // Shapes: any. What lies beyond the end of k is zero. What lies beyond the other edges is read wherever the engine's
 // bounds checks let it be: nothing that comes of it is stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: 2·(BM·(BK + 8) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n{{ "; C takes A's
+// Workgroup memory: 2·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n{{ "; C takes A's
 // place" if dialect == "tint" and kernel.spelling == "current" else ",
 // and 4·FM·FN for each subgroup" }}.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
 {% set operands = [
-  {"x": "a", "at": "row", "tile": kernel.bm, "part": kernel.sm, "size": "m", "edge": s.edge_m, "vec": s.vec_a,
-   "along_k": not s.trans_a, "loads": kernel.a_loads, "fragment": kernel.fm, "kind": "Left",
-   "base": "a_base"},
-  {"x": "b", "at": "col", "tile": kernel.bn, "part": kernel.sn, "size": "n", "edge": s.edge_n, "vec": s.vec_b,
-   "along_k": s.trans_b, "loads": kernel.b_loads, "fragment": kernel.fn, "kind": "Right",
-   "base": "b_base"},
+  {"x": "a", "at": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+   "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "a_base", "vec": s.vec_a},
+  {"x": "b", "at": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+   "along_k": s.trans_b, "loads": kernel.b_loads, "base": "b_base", "vec": s.vec_b},
 ] %}
 
 {% include "common/header.wgsl" %}
