@@ -80,7 +80,7 @@ export class PreparedCase {
     this.others = others;
   }
 
-  /** What a ladder shows: of stages of one label, which are made for different matrix units, the first that can run. */
+  /** What a ladder shows: of stages of one label, made for different matrix units or subgroups, the first that can run. */
   get stages() {
     const all = this.problem.stages;
     return [...new Set(all.map(({ label }) => label))].map((label) => {

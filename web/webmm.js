@@ -773,10 +773,14 @@ export class Device {
       .filter((row) => !row.fitting || this.bundle.kernel(row.kernel, row.config).fits(p))
       .map((row) => this.bundle.kernel(row.kernel, row.config));
     const simple = [this.bundle.kernel("tile_2d"), this.bundle.kernel("naive")];
-    if (this.info.kind === "cpu") return [...this.#tuned(p), ...listed, ...simple];
+    const vendor = (this.info.vendor || this.info.name.split(" ")[0]).toLowerCase();
+    const learned = this.#nearest(p, this.#learned);
+    const shipped = this.#nearest(p, choices.tuned.filter((r) => r.vendor === vendor));
+    if (this.info.kind === "cpu") return [...learned, ...shipped, ...listed, ...simple];
     const filling = listed.filter((kernel) => kernel.tiles(p) >= choices.enough_tiles);
     if (filling.length === 0) filling.push(listed[listed.length - 1]);
-    return [...this.#tuned(p), ...this.#onMatrixUnits(p), ...filling, ...listed.filter((kernel) => !filling.includes(kernel)), ...simple];
+    const others = listed.filter((kernel) => !filling.includes(kernel));
+    return [...learned, ...this.#onMatrixUnits(p), ...shipped, ...filling, ...others, ...simple];
   }
 
   /** @param {Problem} p @returns {Kernel[]} the kernels for matrix units, if they should win: `made_for_matrix_units` in Python */
@@ -791,27 +795,18 @@ export class Device {
     return first < 0 ? [] : sizes.slice(first);
   }
 
-  /** @param {Problem} p @returns {Kernel[]} the nearest of what was measured here, else on another GPU of the vendor */
-  #tuned(p) {
+  /** @param {Problem} p @param {TunedRecord[]} records @returns {Kernel[]} that of the nearest record, if any is near */
+  #nearest(p, records) {
     const distance = (/** @type {TunedRecord} */ r) =>
       Math.abs(Math.log2(r.m / p.m)) + Math.abs(Math.log2(r.n / p.n)) + Math.abs(Math.log2(r.k / p.k));
-    const nearest = (/** @type {TunedRecord[]} */ records) =>
-      records
-        .filter((r) => r.dtype === p.dtype && distance(r) <= 3)
-        .sort((r, s) => distance(r) - distance(s) || Number(s.gflops) - Number(r.gflops))
-        .slice(0, 1);
-    const vendor = (this.info.vendor || this.info.name.split(" ")[0]).toLowerCase();
-    const shipped = this.bundle.index.choices.tuned.filter((r) => r.vendor === vendor);
-    /** @type {Kernel[]} */
-    const kernels = [];
-    for (const record of [...nearest(this.#learned), ...nearest(shipped)]) {
-      try {
-        kernels.push(this.bundle.kernel(record.kernel, record.config));
-      } catch {
-        // measured elsewhere, with tiles that this bundle does not carry
-      }
+    const [nearest] = records
+      .filter((r) => r.dtype === p.dtype && distance(r) <= 3)
+      .sort((r, s) => distance(r) - distance(s) || Number(s.gflops) - Number(r.gflops));
+    try {
+      return nearest ? [this.bundle.kernel(nearest.kernel, nearest.config)] : [];
+    } catch {
+      return []; // measured elsewhere, with tiles that this bundle does not carry
     }
-    return kernels;
   }
 
   // Running

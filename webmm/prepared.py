@@ -241,12 +241,14 @@ def _product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
 def _stages(op: str, *absent: str) -> dict[str, tuple[Kernel[Any], ...]]:
     """Return an op's stages by the kind of adapter, after what stands in for those that need a builtin function.
 
-    One for matrix units comes for each kind of fragments.
+    One for matrix units comes for each kind of fragments, and one of a single subgroup for two sizes of it.
     """
 
     def variants(kernel: Kernel[Any]) -> Iterator[Kernel[Any]]:
         if isinstance(kernel, Packed):
             yield dataclasses.replace(kernel, dot="emulated")
+        if kernel == Alone():
+            yield Alone(32)  # all lanes of most GPUs' subgroups; the default serves the others
         if isinstance(kernel, MatrixUnit):
             yield from (dataclasses.replace(kernel, **fragment) for fragment in FRAGMENTS)
         else:

@@ -188,7 +188,7 @@ def test_every_stage_and_device_kind_is_prepared(ladders: dict[str, Any]) -> Non
         there = {stage["name"] for stage in row["stages"]}
         if row["op"] != "gemm":  # whose stages have a ladder of their own
             assert set(STAGES[row["op"]]) - there <= {"columns", "columns_two_pass"}
-        labels = [(stage["label"], str(stage["matrix"])) for stage in row["stages"]]
+        labels = [(stage["label"], stage["subgroup"], str(stage["matrix"])) for stage in row["stages"]]
         assert len(labels) == len(set(labels))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from tests.gpu.products import UNTOUCHED, describe, indices, lay_out, view, whole_numbers
 from tests.web.dispatches import case, in_chromium, in_node, result
 from tests.web.test_page import wait_text
-from webmm import choose
+from webmm import cache, choose
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.problem import BIASES, Gemm, gemm
@@ -92,11 +92,11 @@ def test_matrix_units_are_right_in_chromium(page) -> None:
 # What the page makes of what an adapter reports
 
 OPEN = """
-([features, shapes, lanes, spelling, problems]) => import("./webmm.js").then(({ Device }) => {
+([features, shapes, lanes, spelling, problems, vendor]) => import("./webmm.js").then(({ Device }) => {
   const [subgroupMinSize, subgroupMaxSize] = lanes;
   const subgroupMatrixConfigs = shapes.map(([componentType, resultComponentType, M, N, K]) =>
     ({ componentType, resultComponentType, M, N, K }));
-  const info = { description: "a GPU", vendor: "v", subgroupMinSize, subgroupMaxSize, subgroupMatrixConfigs };
+  const info = { description: "a GPU", vendor, subgroupMinSize, subgroupMaxSize, subgroupMatrixConfigs };
   const limits = new Proxy({}, { get: () => 2 ** 31 });
   const engine = { features: new Set(features), limits, lost: new Promise(() => {}) };
   const device = new Device({}, { info }, engine, webmm.device.bundle);
@@ -117,9 +117,12 @@ CHOSEN_AT = (
 SIXTEEN, EIGHT = ["f16", "f32", 16, 16, 16], ["f16", "f32", 8, 8, 8]
 
 
-def on(page, shapes=(SIXTEEN,), lanes=(32, 32), features=EVERY, spelling="current", size=(4096, 4096, 4096, "float16")):
+HALVES = (4096, 4096, 4096, "float16")
+
+
+def on(page, shapes=(SIXTEEN,), lanes=(32, 32), features=EVERY, spelling="current", size=HALVES, vendor=""):
     """Return what is chosen for a product of `size` on such an adapter, and why `matrix_unit` cannot run."""
-    return page.evaluate(OPEN, [features, list(shapes), lanes, spelling, [size]])[0]
+    return page.evaluate(OPEN, [features, list(shapes), lanes, spelling, [size], vendor])[0]
 
 
 def test_the_page_chooses_as_python_does(page) -> None:
@@ -127,12 +130,19 @@ def test_the_page_chooses_as_python_does(page) -> None:
         there = frozenset(MatrixShape(*shape) for shape in shapes)
         device = Capabilities("a GPU", {}, frozenset(EVERY), subgroup_size=lanes, matrix_shapes=there)
         sizes = [(*size, dtype) for size in CHOSEN_AT for dtype in ("float16", "float32")]
-        found = page.evaluate(OPEN, [EVERY, list(shapes), (lanes, lanes), "current", sizes])
+        found = page.evaluate(OPEN, [EVERY, list(shapes), (lanes, lanes), "current", sizes, ""])
         for (m, n, k, dtype), chosen in zip(sizes, found, strict=True):
             made = choose.made_for_matrix_units(gemm(m, n, k, dtype=dtype), device)
             expected = [kernel.config for kernel in made[:1]]
             assert [chosen["config"]] * (chosen["name"] == MatrixUnit.name) == expected, (m, n, k, dtype)
             assert (chosen["reason"] is None) == (dtype == "float16")
+
+
+def test_matrix_units_come_before_records_of_other_gpus_of_the_vendor(page) -> None:
+    shipped = next(r for r in cache.shipped() if (r.dtype, r.m) == ("float16", 4096) and not choose.native(r))
+    assert on(page, vendor="nvidia")["name"] == MatrixUnit.name
+    chosen = on(page, vendor="nvidia", features=EVERY[:2])
+    assert [chosen["name"], chosen["config"]] == [shipped.kernel, shipped.config]
 
 
 def test_the_spelling_is_the_engines(page) -> None:
