@@ -57,7 +57,7 @@ def candidates(problem: Reduction | Elementwise, device: Device) -> Iterator[Ker
         if problem.inner > 1 and problem.x.inner_stride < problem.x.stride and problem.function == "softmax":
             yield from _strips(problem, cpu)
         yield _rows(problem, lanes, cpu)
-        yield Rows(lanes=64)
+        yield from (Rows(256, 8), Rows(64, 8))
         return
     if cpu:
         yield from _on_cpu(problem, lanes)
@@ -76,12 +76,12 @@ def _strips(problem: Normalisation, cpu: bool) -> Iterator[Strips]:
 
 
 def _rows(problem: Normalisation, lanes: int, cpu: bool) -> Rows:
-    """Return as many lanes as the row has work for; on a CPU those of one subgroup, without any barrier."""
+    """Return as many lanes as keep the row in registers; on a CPU those of one subgroup, without any barrier."""
     if cpu:
         return Rows(lanes, 4, "alone") if lanes else Rows(1, 4)
     unroll = 8 if problem.length > 4096 else 4
-    held = next((lanes for lanes in (64, 128, 256, 512, 1024) if problem.length <= 4 * unroll * lanes), 512)
-    return Rows(held, unroll, "subgroup" if lanes else "tree")
+    keeping = (lanes for lanes in (64, 128, 256, 512, 1024) if problem.length <= 4 * unroll * lanes)
+    return Rows(next(keeping, 512), unroll, "subgroup" if lanes else "tree")
 
 
 def _lanes(length: int) -> int:

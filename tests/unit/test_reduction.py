@@ -12,6 +12,7 @@ from webmm.errors import ConfigError, ProblemError
 from webmm.kernels import REDUCTIONS, configure
 from webmm.kernels.base import Capabilities
 from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
@@ -161,6 +162,26 @@ def test_the_choice_by_shape_and_device():
             kernel = chosen(shape, "cpu", lanes)
             for step in (*kernel.before, kernel):
                 assert step.workgroup_bytes == 0 or not lanes, "barriers are slow on a CPU"
+
+
+def test_the_choice_of_what_is_built_on_reductions():
+    def built(function, shape, kind="discrete", lanes=32, dtype="float32"):
+        device = SimpleNamespace(capabilities=SimpleNamespace(subgroup_size=lanes), info=SimpleNamespace(kind=kind))
+        return next(iter(candidates(op_of(function).problem(shape, dtype), device)))
+
+    for length in (1, 1000, 1024, 4096, 8192, 32768):
+        kernel = built("normalise:layer_norm", (9, length, 1))
+        assert kernel.step >= length, "rows stay in registers"
+        assert kernel.step <= max(4 * length, 1024)
+    assert built("normalise:softmax", (9, 32769, 1)).step < 32768
+    assert built("normalise:softmax", (9, 4096, 1), lanes=0).combine == "tree"
+    assert built("normalise:softmax", (9, 4096, 1), "cpu", 8).combine == "alone"
+    assert isinstance(built("normalise:softmax", (64, 256, 1024)), Strips)
+    assert isinstance(built("normalise:softmax", (1, 2**20, 8)), Rows), "too few strips"
+    assert isinstance(built("normalise:softmax", (1, 256, 64), "cpu"), Strips)
+    assert isinstance(built("normalise:layer_norm", (64, 256, 1024)), Rows)
+    assert built("elementwise:gelu", (9, 9, 9)) == Map()
+    assert built("elementwise:gelu", (9, 9, 9), dtype="float16").unroll > 1
 
 
 # The bench
