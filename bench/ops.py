@@ -1,7 +1,7 @@
 """The ops besides products of floats, beside PyTorch: what webmm chooses, and what else there is.
 
-    python bench/ops.py reductions --adapter gpu bench/results/my-gpu.json            # what webmm chooses here
-    python bench/ops.py reductions --adapter gpu --search bench/results/my-gpu.json   # and the best of each stage
+    python bench/ops.py reductions bench/results/my-gpu.json                   # what webmm chooses here
+    python bench/ops.py reductions --search reduce bench/results/my-gpu.json   # and the best of each stage
 
 Every kernel is checked before its time counts. With --search, each stage that has a chance is timed briefly with the
 tunables of SEARCH; of each the fastest is measured in full. Shares of bandwidth are of what copying shows just before,
@@ -227,9 +227,9 @@ def in_pytorch(case: Any) -> tuple[Callable[..., Any], list[Any], bool] | None:
 @click.argument("workload", type=click.Choice(list(WORKLOADS)))
 @click.option("--adapter")
 @click.option(
-    "--search", is_flag=False, flag_value="", metavar="[PART]", help="Time every stage, too, where PART is in."
+    "--search", metavar="PART", help="Time every stage, too, of what PART is in; reduce is in all reductions."
 )
-@click.option("--only", default="", help="Part of OP SIZE DTYPE, such as softmax or 8192x32768.")
+@click.option("--only", default="", metavar="PART", help="Of OP SIZE DTYPE, such as softmax or 8192x32768.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(workload: str, adapter: str | None, search: str | None, only: str, output: Path) -> None:
     """Measure a workload and write its records to OUTPUT."""

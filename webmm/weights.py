@@ -168,7 +168,9 @@ def _rows(problem: WeightOnly) -> int:
 
 def made_for_gpus(problem: WeightOnly) -> list[WeightKernel]:
     """Return the kernels for GPUs, best first."""
-    vector = Vector(tm=_rows(problem))
+    rows = _rows(problem)
+    lanes = 32 if rows == ROWS[-1] else Vector().lanes  # 8 rows by 32 lanes 26 µs, by 64 30 (H200, n = k = 4096)
+    vector = Vector(lanes, rows)
     if problem.m <= FEW_ROWS:
         return [vector, TILES[-1]]
     filling = [kernel for kernel in TILES if kernel.grid.tiles(problem) >= ENOUGH_TILES]
