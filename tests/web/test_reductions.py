@@ -13,7 +13,7 @@ from webmm.epilogues import gelu
 from webmm.kernels.base import Kernel
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
-from webmm.kernels.reduce.rows import Map, Rows
+from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
@@ -63,7 +63,12 @@ def cases() -> list[tuple[str, dict, np.ndarray]]:
         for way in ("tree", "subgroup"):
             operation = "logsumexp" if name == "softmax" else "sum"
             problem = Normalisation(operation, ROWS, LENGTH, 1, F32, F32, Span(LENGTH, 1, 1), function=name)
-            found.append((f"{name} {way}", case(Rows(32, 2, way), problem, x=wide), expected))
+            for unroll in (2, 4):  # of the second, one step covers a row
+                kernel = Rows(32, unroll, way)
+                found.append((f"{name} {way} {unroll}", case(kernel, problem, x=wide), expected))
+    problem = Normalisation("logsumexp", 1, LENGTH, ROWS, F32, F32, Span(1, ROWS, 1), function="softmax")
+    stored = np.ascontiguousarray(wide.T)
+    found.append(("softmax of columns", case(Strips(8, 4, 2), problem, x=stored), functions["softmax"].T))
     problem = Elementwise("gelu", wide.size, F32)
     found.append(("gelu", case(Map(64), problem, x=wide), gelu(wide.astype(float))))
     return found
