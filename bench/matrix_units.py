@@ -24,13 +24,15 @@ import numpy as np
 import peers
 from numpy.typing import NDArray
 
-from webmm import __version__
+from webmm import __version__, quantized
 from webmm.choose import made_for_matrix_units
 from webmm.cli import parse_kernels, parse_sizes
 from webmm.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.product import ProductKernel
+from webmm.kernels.quantized.matrix_unit import RESULTS
+from webmm.kernels.quantized.matrix_unit import MatrixUnit as ByteMatrixUnit
 from webmm.ops import op_of
 from webmm.ops.base import Case
 from webmm.ops.gemm import Operands
@@ -42,10 +44,11 @@ from webmm.render import params_bytes, render
 HERE = Path(__file__).resolve().parent
 DAWN = HERE / "web_peers/node_modules/webgpu/dist/linux-x64/dawn.node"
 LONGEST = 1800  # seconds
-KERNELS = {"gemm": "pipelined", "quantized": "matrix_unit,packed:bm=128:bn=64"}
-# A device with the fragments that the stage takes by default.
+KERNELS = {"gemm": "pipelined", "quantized": "packed:bm=128:bn=64"}
+# A device with the fragments that the stages take by default.
+STAGES = (MatrixUnit(), *(ByteMatrixUnit(operands=each) for each in RESULTS))
 UNITS = Capabilities(
-    "", {}, frozenset(), subgroup_size=MatrixUnit().lanes, matrix_shapes=frozenset({MatrixUnit().matrix_shape})
+    "", {}, frozenset(), subgroup_size=MatrixUnit().lanes, matrix_shapes=frozenset(k.matrix_shape for k in STAGES)
 )
 OUTPUTS = ("float32", "float16")  # of gemm; a quantised product has the type of its operands
 BYTES = ("int8", "uint8")
@@ -103,7 +106,9 @@ def problem(op: str, size: tuple[int, int, int], dtype: str, layout: str) -> Pro
 
 def usual(problem: Problem) -> Iterable[ProductKernel[Any]]:
     """Return what is chosen where nobody says which kernel."""
-    return made_for_matrix_units(problem, UNITS) if isinstance(problem, Gemm) else []
+    if isinstance(problem, Gemm):
+        return made_for_matrix_units(problem, UNITS)
+    return quantized.made_for_matrix_units(problem, UNITS)[:1]
 
 
 def peer(op: str, size: tuple[int, int, int], layout: str) -> Iterator[Record]:
@@ -113,8 +118,8 @@ def peer(op: str, size: tuple[int, int, int], layout: str) -> Iterator[Record]:
     if op == "gemm":
         product = gemm(*size, dtype="f16", **transposes(layout))
         yield peers.cublas(product, Operands(HOST, product).checker, float("nan"))
-    elif layout == "nn" and not any(x % 8 for x in size):  # which torch._int_mm asks for
-        integers = op_of(op).problem(size, "int8")
+    elif not any(x % 8 for x in size):  # which torch._int_mm asks for
+        integers = op_of(op).problem(size, "int8", layout)
         yield peers.int_mm(integers, Integers(HOST, integers))
 
 

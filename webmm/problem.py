@@ -196,7 +196,7 @@ class Gemm(Product):
     @property
     def layout(self) -> str:
         """How A and B are stored: n as they are, t transposed."""
-        return "".join("t" if operand.transposed else "n" for operand in (self.a, self.b))
+        return _layout(self.a, self.b)
 
     def operands(self) -> tuple[tuple[str, Operand, int, int], ...]:
         """Return (name, operand, rows, columns) of A, B and C."""
@@ -278,6 +278,10 @@ def transposes(layout: str) -> Transposes:
     return {"transpose_a": layout[0] == "t", "transpose_b": layout[1] == "t"}
 
 
+def _layout(*operands: Operand) -> str:
+    return "".join("t" if operand.transposed else "n" for operand in operands)
+
+
 @dataclass(frozen=True)
 class Quantized(Product):
     """C ← the product of 8-bit integers, (m, k) and (k, n), with zero points; `webmm.quantization` says what it means.
@@ -320,6 +324,11 @@ class Quantized(Product):
     def dtype(self) -> DType:  # type: ignore[override]
         """The type of A."""
         return self.a_dtype
+
+    @property
+    def layout(self) -> str:
+        """How A and B are stored: n as they are, t transposed."""
+        return _layout(self.a, self.b)
 
     @property
     def by_row(self) -> bool:

@@ -8,6 +8,7 @@
   in k are transposed, 4 × 4 bytes in registers, to a vec4 that goes in whole ("across").
 #}
 {% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/quantized.wgsl" as quantized with context %}
 
 {% set operands = [
   {"x": "a", "at": "row", "tile": "BM", "size": "m", "edge": s.edge_m, "align": s.align_a,
@@ -207,7 +208,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% endif %}
 {% if o.sums %}
-        {{ o.x }}_sum{{ i }} += {{ sum_of(o, i) }};
+        {{ o.x }}_sum{{ i }} += {{ sum_of(o, "%s_next%d" % (o.x, i)) }};
 {% endif %}
 {% endfor %}
 {% endfor %}
@@ -231,9 +232,9 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% endmacro %}
 
-{# What the four words {x}_next{i} add: each its own line across, all to one along k. #}
-{% macro sum_of(o, i) -%}
-{{ "dots(0x01010101u, %s_next%d)" % (o.x, i) if o.across else "dot(dots(0x01010101u, %s_next%d), vec4i(1))" % (o.x, i) }}
+{# What four words add: each its own line across, all to one along k. #}
+{% macro sum_of(o, words) -%}
+{{ "dots(0x01010101u, %s)" % words if o.across else "dot(dots(0x01010101u, %s), vec4i(1))" % words }}
 {%- endmacro %}
 
 {# The lanes' sums → workgroup memory, where those of all lanes that move a row or column meet. #}
@@ -256,9 +257,10 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endmacro %}
 
 {% macro store() %}
-{% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
-    store_tile4(row0, col0, (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, (lx + {{ j }}u * WX) * 4u, acc_{{ r }}_{{ j }});
+    let columns{{ j }} = {{ quantized.columns_of_tile("(lx + %du * WX) * 4u" % j) }};
+{% for r in range(kernel.tm) %}
+    store_tile4(row0, (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, columns{{ j }}, acc_{{ r }}_{{ j }});
 {% endfor %}
 {% endfor %}
 {% endmacro %}

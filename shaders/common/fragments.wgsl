@@ -11,6 +11,9 @@
     along_k           a line of its tile runs along k, not across
     loads             chunks that each lane moves per step
     base, vec         its first element, and whether it is bound by chunks, for positions() and fetch()
+    next              where its chunks wait in registers, if not in its own
+
+  Where not all lanes move both, `lane` in positions() is the number among the `lanes` that move these.
 #}
 
 {# Tint's current spelling loads fragments from arrays of any type; the others from arrays of the fragment's own. #}
@@ -56,7 +59,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
   where they start in storage. Lines that run along k are short. Eight neighbouring lanes, whose 16 bytes are stored
   together, then take lines so far apart that they meet no bank twice: 294 TFLOP/s, 284 with neighbouring lines.
 #}
-{% macro positions(operands) %}
+{% macro positions(operands, lane="lane", lanes=kernel.invocations) %}
 {% if kernel.slices > 1 %}
     let slice = subgroup / {{ own }}u;
     let subgroup_row = subgroup % {{ own }}u / (BN / SN);
@@ -68,7 +71,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% set chunks = (kernel.bk if o.along_k else o.tile) // kernel.chunk %}
 {% set spread = o.along_k and chunks < 8 %}
 {% for i in range(o.loads) %}
-    let {{ o.x }}_chunk{{ i }} = lane + {{ i * kernel.invocations }}u;
+    let {{ o.x }}_chunk{{ i }} = {{ lane }} + {{ i * lanes }}u;
 {% if spread %}
     let {{ o.x }}_line{{ i }} = {{ o.x }}_chunk{{ i }} / {{ 8 * chunks }}u * 8u + {{ o.x }}_chunk{{ i }} / {{ chunks }}u % {{ 8 // chunks }}u * {{ chunks }}u + {{ o.x }}_chunk{{ i }} / 8u % {{ chunks }}u;
 {% else %}
@@ -107,7 +110,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% for o in operands %}
 {% for i in range(o.loads) %}
 {% if wide %}
-        {{ o.x }}_tile[{{ o.x }}_panel{{ i }}][{{ o.x }}_put{{ i }}] = {{ o.x }}_next{{ i }};
+        {{ o.x }}_tile[{{ o.x }}_panel{{ i }}][{{ o.x }}_put{{ i }}] = {{ o.next | default(o.x ~ "_next") }}{{ i }};
 {% else %}
 {% for j in range(kernel.chunk) %}
         {{ o.x }}_tile[{{ o.x }}_panel{{ i }}][{{ o.x }}_put{{ i }} + {{ j }}u] = f16(unpack2x16float({{ o.x }}_next{{ i }}.{{ "xyzw"[j // 2] }}).{{ "xy"[j % 2] }});
@@ -164,7 +167,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {% endfor %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-    var {{ o.x }}_next{{ i }}: vec4<u32>;
+    var {{ o.next | default(o.x ~ "_next") }}{{ i }}: vec4<u32>;
 {% endfor %}
 {% endfor %}
 {{ fetch("0u") }}

@@ -3,10 +3,44 @@
   the store. webmm/quantization.py says what is computed; this says it once more without 64-bit integers.
 #}
 
-{# A component of what differs by column, for four neighbours. #}
-{% macro of_columns(component) -%}
-vec4i({% for j in range(4) %}column_terms[{{ "col" if not j else "col + %du" % j if s.vec_c else "min(col + %du, params.n - 1u)" % j }}].{{ component }}{{ ", " if j < 3 }}{% endfor %})
-{%- endmacro %}
+{#
+  What differs by column, for four neighbours: an invocation that stores several rows of them looks it up once. With
+  `sums`, those of B's columns, too, which zero points of A need.
+#}
+{% set terms = (["x"] if s.zero_b == "each" else []) + (["y"] if s.scaled_columns else [])
+    + (["z"] if s.scaled_columns and s.requantised else []) + (["w"] if s.bias else []) %}
+{% macro columns(sums) %}
+struct Columns {
+    first: u32,
+{% for term in terms %}
+    {{ term }}: vec4i, // of each one's terms
+{% endfor %}
+{% if sums and s.zero_a %}
+    sum: vec4i, // of its bytes in B
+{% endif %}
+}
+
+fn columns_from(col: u32{{ ", tile_col: u32" if sums and s.zero_a }}) -> Columns {
+{% if terms %}
+{% for j in range(4) %}
+    let terms{{ j }} = column_terms[{{ "col" if not j else "col + %du" % j if s.vec_c else "min(col + %du, params.n - 1u)" % j }}];
+{% endfor %}
+{% endif %}
+    return Columns(
+        col,
+{% for term in terms %}
+        vec4i(terms0.{{ term }}, terms1.{{ term }}, terms2.{{ term }}, terms3.{{ term }}),
+{% endfor %}
+{% if sums and s.zero_a %}
+        vec4i(
+{% for j in range(4) %}
+            atomicLoad(&b_sums[tile_col{{ " + %du" % j if j }}]),
+{% endfor %}
+        ),
+{% endif %}
+    );
+}
+{% endmacro %}
 
 {# The zero points, moved along with u8 that is taken as i8. #}
 {% macro zero_of_a(flip=false) -%}
@@ -14,11 +48,11 @@ vec4i({% for j in range(4) %}column_terms[{{ "col" if not j else "col + %du" % j
 {%- endmacro %}
 
 {% macro zeros_of_b(flip=false) -%}
-{{ of_columns("x") if s.zero_b == "each" else "vec4i(params.zero_b)" }}{{ " - 128" if flip }}
+{{ "columns.x" if s.zero_b == "each" else "vec4i(params.zero_b)" }}{{ " - 128" if flip }}
 {%- endmacro %}
 
-{% macro leave_outside() %}
-{% set outside = (["row >= params.m"] if s.edge_m else []) + (["col >= params.n"] if s.edge_n else []) %}
+{% macro leave_outside(col) %}
+{% set outside = (["row >= params.m"] if s.edge_m else []) + ([col ~ " >= params.n"] if s.edge_n else []) %}
 {% if outside %}
     if ({{ outside | join(" || ") }}) {
         return;
@@ -41,9 +75,10 @@ fn store_byte(row: u32, col: u32, value: i32) {
 
 {% endif %}
 // C[row, col..col+3] ← sums, {{ {"i32": "plus the bias", "f32": "dequantised"}.get(s.out, "requantised") }}
-fn store_c4(row: u32, col: u32, sums: vec4i) {
+fn store_c4(row: u32, columns: Columns, sums: vec4i) {
+    let col = columns.first;
 {% if s.bias %}
-    let total = sums + {{ of_columns("w") }};
+    let total = sums + columns.w;
 {% else %}
     let total = sums;
 {% endif %}
@@ -75,35 +110,37 @@ fn store_c4(row: u32, col: u32, sums: vec4i) {
 }
 {% endmacro %}
 
-{# The same of products as they are, before zero points: from a tile's own row and column, with what `a_sums` and `b_sums` hold. #}
+{#
+  The same of products as they are, before zero points: of a row of the tile, with what `a_sums` and `b_sums` hold.
+#}
 {% macro store_tile4() %}
+{{ columns(sums=true) }}
 {{ store_c4() }}
-// C[row0 + row, col0 + col..+3] ← dots
-fn store_tile4(row0: u32, col0: u32, tile_row: u32, tile_col: u32, dots: vec4i) {
+// C[row0 + row, columns] ← dots
+fn store_tile4(row0: u32, tile_row: u32, columns: Columns, dots: vec4i) {
     let row = row0 + tile_row;
-    let col = col0 + tile_col;
-{{ leave_outside() }}
+{{ leave_outside("columns.first") }}
     var sums = dots;
 {% if s.zero_a %}
     let zero_a = {{ zero_of_a(s.flip_a) }};
-    let b_sum = vec4i(
-{% for j in range(4) %}
-        atomicLoad(&b_sums[tile_col{{ " + %du" % j if j }}]),
-{% endfor %}
-    );
-    sums -= zero_a * b_sum;
+    sums -= zero_a * columns.sum;
 {% endif %}
 {% if s.zero_b %}
     let zero_b = {{ zeros_of_b(s.flip_b) }};
     sums -= zero_b * (atomicLoad(&a_sums[tile_row]){{ " - i32(params.k) * zero_a" if s.zero_a }});
 {% endif %}
-    store_c4(row, col, sums);
+    store_c4(row, columns, sums);
 }
 {% endmacro %}
 
+{# Four columns, from `col` of the tile on. #}
+{% macro columns_of_tile(col) -%}
+columns_from(col0 + {{ col }}{{ ", " ~ col if s.zero_a }})
+{%- endmacro %}
+
 {% macro dequantise() %}
 {% set row = "bitcast<f32>(row_terms[row].y)" %}
-{% set column = "bitcast<vec4f>(%s)" % of_columns("y") %}
+{% set column = "bitcast<vec4f>(columns.y)" %}
 {% if s.scaled_rows and s.scaled_columns %}
     let value = vec4f(total) * ({{ row }} * {{ column }});
 {% elif s.scaled_rows %}
@@ -117,20 +154,27 @@ fn store_tile4(row0: u32, col0: u32, tile_row: u32, tile_col: u32, dots: vec4i) 
 
 {% macro requantise() %}
 {% if s.scaled_rows and s.scaled_columns %}
-    let multiplier = fixed_product(row_terms[row].yz, {{ of_columns("y") }}, {{ of_columns("z") }});
+    let multiplier = fixed_product(row_terms[row].yz, columns.y, columns.z);
 {% elif s.scaled_rows %}
     let multiplier = Fixed(vec4u(u32(row_terms[row].y)), vec4i(row_terms[row].z));
 {% elif s.scaled_columns %}
-    let multiplier = Fixed(bitcast<vec4u>({{ of_columns("y") }}), {{ of_columns("z") }});
+    let multiplier = Fixed(bitcast<vec4u>(columns.y), columns.z);
 {% else %}
     let multiplier = Fixed(vec4u(u32(params.multiplier.x)), vec4i(params.multiplier.y));
 {% endif %}
     // Saturated before zero_c is added, so that nothing overflows.
-    let value = clamp(
-        scaled(total, multiplier),
-        vec4i({{ s.limits[0] }} - params.zero_c),
-        vec4i({{ s.limits[1] }} - params.zero_c)
-    ) + params.zero_c;
+    let bottom = vec4i({{ s.limits[0] }} - params.zero_c);
+    let top = vec4i({{ s.limits[1] }} - params.zero_c);
+    // Floats are off by less than 2^-13 here: 3·2^-23 of at most 257, by conversions and products, and 2^-16 by the sum.
+    // What is that near to an integer is worked out again, exactly.
+    let factor = vec4f(multiplier.mantissa) * bitcast<vec4f>((127 - multiplier.shift) << vec4u(23u));
+    let near = clamp(vec4f(total) * factor + 0.5, vec4f(bottom) - 0.5, vec4f(top) + 1.5);
+    let whole = floor(near);
+    var rounded = vec4i(whole);
+    if (any(abs(near - whole - 0.5) > vec4f(0.5 - 0x1p-12))) {
+        rounded = scaled(total, multiplier);
+    }
+    let value = clamp(rounded, bottom, top) + params.zero_c;
 {% endmacro %}
 
 {% macro fixed_point() %}

@@ -2,13 +2,18 @@
 {% import "common/byte_tiles.wgsl" as bytes with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
 {% import "common/quantized.wgsl" as quantized with context %}
-{% set a_units, b_units = (kernel.a_loads // 4 if s.trans_a else kernel.a_loads), (kernel.b_loads if s.trans_b else kernel.b_loads // 4) %}
+{% set apart = kernel.apart(s) %}
+{% set lane, lanes = ("sharer", kernel.invocations // 2) if apart else ("lane", kernel.invocations) %}
+{% set a_loads, b_loads = kernel.a_loads * (2 if apart else 1), kernel.b_loads * (2 if apart else 1) %}
 {% set operands = [
   dict(bytes.operands[0], tile=kernel.bm, part=kernel.sm, fragment=kernel.fm, kind="Left", along_k=true, line="a_line",
-       summed=a_units, base="params.a_offset", vec=false),
+       loads=a_loads, summed=a_loads // 4 if s.trans_a else a_loads, base="params.a_offset", vec=false,
+       next="next" if apart else "a_next"),
   dict(bytes.operands[1], tile=kernel.bn, part=kernel.sn, fragment=kernel.fn, kind="Right", along_k=true, line="b_line",
-       summed=b_units, base="params.b_offset", vec=false),
+       loads=b_loads, summed=b_loads if s.trans_b else b_loads // 4, base="params.b_offset", vec=false,
+       next="next" if apart else "b_next"),
 ] %}
+{% set waiting = [dict(operands[0], loads=[a_loads, b_loads] | max), dict(operands[1], loads=0)] %}
 {% set chunks = kernel.bk // kernel.chunk %}
 {% set wide = kernel.c_wide %}
 // matrix_unit: C = a product of 8-bit integers by the GPU's matrix units, SM × SN of C per subgroup out of a BM × BN tile
@@ -24,7 +29,7 @@
 // would have to gather them byte by byte. A lane then moves 16 × 4 bytes, transposed in registers.
 // Shapes: any; bytes beyond the end of k are zero. What lies beyond the other edges is read wherever the engine's bounds
 // checks let it be: nothing that comes of it is stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: (BM + BN)·(BK + 20) bytes; fragments of C go where the tile of A was.
+// Workgroup memory: (BM + BN)·(BK + 20) bytes; fragments of C go where the tiles were.
 {% include "common/header.wgsl" %}
 
 {{ fragments.types() }}
@@ -35,21 +40,13 @@
 {{ bytes.loads(operands) }}
 {{ quantized.store_tile4() }}
 const C_WIDE: u32 = {{ wide }}u; // fragments of C that a subgroup stores side by side
-const C_LINE: u32 = C_WIDE * FN / 4u + 1u; // from row to row of them, in vec4<u32>: neighbours lie in different banks
-
-// The fragments that this subgroup left in workgroup memory, row by row → C, from the tile's (row, col) on
-fn store_fragments(row0: u32, col0: u32, row: u32, col: u32, panel: u32, place: u32, lane: u32) {
-    for (var i = lane; i < FM * C_WIDE * FN / 4u; i += LANES) {
-        let y = i / (C_WIDE * FN / 4u);
-        let x = i % (C_WIDE * FN / 4u);
-        store_tile4(row0, col0, row + y, col + 4u * x, bitcast<vec4i>(a_tile[panel][place + y * C_LINE + x]));
-    }
-}
+const C_FOURS: u32 = C_WIDE * FN / 4u; // fours of columns in them
+const C_LINE: u32 = C_FOURS + 1u; // from row to row of them, in vec4<u32>: neighbours lie in different banks
 
 {# Which 16 × 4 bytes this lane moves, of an operand whose storage runs across k. #}
 {% macro positions(o) %}
 {% for i in range(o.summed) %}
-    let {{ o.x }}_block{{ i }} = lane + {{ i * kernel.invocations }}u;
+    let {{ o.x }}_block{{ i }} = {{ lane }} + {{ i * lanes }}u;
     let {{ o.x }}_line{{ i }} = {{ o.x }}_block{{ i }} / {{ chunks }}u * 4u;
     let {{ o.x }}_k{{ i }} = {{ o.x }}_block{{ i }} % {{ chunks }}u * 16u;
     let {{ o.x }}_panel{{ i }} = {{ o.x }}_line{{ i }} / {{ o.part }}u;
@@ -58,37 +55,52 @@ fn store_fragments(row0: u32, col0: u32, row: u32, col: u32, panel: u32, place: 
 {% endfor %}
 {% endmacro %}
 
+{# For those that move the operand: all, or half of the subgroups. #}
+{% macro movers(o) %}
+{% if apart %}
+        if (lane {{ "<" if o.x == "a" else ">=" }} {{ lanes }}u) { // half of the subgroups move {{ o.x | upper }}
+{{ caller() }}
+        }
+{% else %}
+{{ caller() }}
+{%- endif %}
+{% endmacro %}
+
 {# storage → registers, as it is stored #}
 {% macro fetch(k0) %}
 {% for o in operands %}
+{% call movers(o) %}
 {% for i in range(o.loads) %}
 {% set k = k0 if not (o.across and i % 4) else "(%s + %du)" % (k0, i % 4 * 4) %}
-        {{ o.x }}_next{{ i }} = load_{{ o.x }}4({{ o.x }}_start{{ i // 4 if o.across else i }} + {{ k }}{{ " * params.ld%s" % o.x if o.across }});
+        {{ o.next }}{{ i }} = load_{{ o.x }}4({{ o.x }}_start{{ i // 4 if o.across else i }} + {{ k }}{{ " * params.ld%s" % o.x if o.across }});
 {% endfor %}
+{% endcall %}
 {% endfor %}
 {% endmacro %}
 
 {# Registers → workgroup memory, as it is multiplied, and what zero points need summed on the way. #}
 {% macro put(k0) %}
 {% for o in operands %}
+{% call movers(o) %}
 {% for i in range(o.loads) %}
-{% set next, unit = "%s_next%d" % (o.x, i), i // 4 if o.across else i %}
+{% set next, unit = "%s%d" % (o.next, i), i // 4 if o.across else i %}
 {% if bytes.changed(o) %}
         {{ next }} = {{ bytes.ready(o, next, "%s + %s_k%d%s" % (k0, o.x, unit, " + %du" % (i % 4 * 4) if o.across and i % 4 else "")) }};
 {% endif %}
 {% if o.sums %}
-        {{ o.x }}_sum{{ unit }} += {{ bytes.sum_of(o, i) }};
+        {{ o.x }}_sum{{ unit }} += {{ bytes.sum_of(o, next) }};
 {% endif %}
 {% endfor %}
 {% if o.across %}
 {% for i in range(o.summed) %}
 {% for j in range(4) %}
-        {{ o.x }}_tile[{{ o.x }}_panel{{ i }}][{{ o.x }}_put{{ i }}{{ " + %du * %s_LINE" % (j, o.x | upper) if j }}] = vec4u({% for q in range(4) %}{{ o.x }}_next{{ 4 * i + q }}.{{ "xyzw"[j] }}{{ ", " if q < 3 }}{% endfor %});
+        {{ o.x }}_tile[{{ o.x }}_panel{{ i }}][{{ o.x }}_put{{ i }}{{ " + %du * %s_LINE" % (j, o.x | upper) if j }}] = vec4u({% for q in range(4) %}{{ o.next }}{{ 4 * i + q }}.{{ "xyzw"[j] }}{{ ", " if q < 3 }}{% endfor %});
 {% endfor %}
 {% endfor %}
 {% else %}
 {{ fragments.put([o]) }}
 {%- endif %}
+{% endcall %}
 {% endfor %}
 {% endmacro %}
 
@@ -101,29 +113,40 @@ fn main(
     @builtin(subgroup_invocation_id) subgroup_lane: u32,
 ) {
 {{ tiles.own_tile() }}
-{{ fragments.positions(operands | rejectattr("across") | list) }}
+{% if apart %}
+    let sharer = lane % {{ lanes }}u; // among those that move the same operand
+{% endif %}
+{{ fragments.positions(operands | rejectattr("across") | list, lane, lanes) }}
 {% for o in operands if o.across %}
 {{ positions(o) }}
 {%- endfor %}
 {{ bytes.no_sums(operands) }}
-{{ fragments.product(operands, fetch, put) }}
+{{ fragments.product(waiting if apart else operands, fetch, put) }}
 {% if s.zero_a or s.zero_b %}
 {{ bytes.share_sums(operands) }}
 {%- else %}
     workgroupBarrier(); // everyone is done with the tiles before C takes their place
 {% endif %}
+{% for sharers in kernel.c_sharers(wide) %}
+    let {{ "ab"[loop.index0] }}_panel = subgroup / {{ sharers }}u;
+    let {{ "ab"[loop.index0] }}_place = subgroup % {{ sharers }}u * FM * C_LINE;
+{% endfor %}
     let row = subgroup_row * SM;
-    let col = subgroup_col * SN;
-    let panel = subgroup / {{ kernel.c_sharers }}u;
-    let place = subgroup % {{ kernel.c_sharers }}u * FM * C_LINE;
-{% for r in range(kernel.sm // kernel.fm) %}
+    let four = subgroup_lane % C_FOURS; // of the columns, which this lane stores of every LANES / C_FOURS-th row
+    let col = subgroup_col * SN + four * 4u;
+{% set rows = kernel.sm // kernel.fm %}
 {% for q in range(0, kernel.sn // kernel.fn, wide) %}
+    let columns{{ q }} = {{ quantized.columns_of_tile("col + %du" % (q * kernel.fn)) }};
+{% for r in range(rows) %}
+{% set x = "ab"[(q // wide * rows + r) % 2] %}
+{% set to, place = "%s_tile[%s_panel]" % (x, x), x ~ "_place" %}
 {% for j in range(wide) %}
-{{ fragments.store("acc_%d_%d" % (r, q + j), "a_tile[panel]", "place + %du" % (j * kernel.fn // 4), "C_LINE") }}
+{{ fragments.store("acc_%d_%d" % (r, q + j), to, "%s + %du" % (place, j * kernel.fn // 4), "C_LINE") }}
 {%- endfor %}
-    workgroupBarrier(); // the fragments are complete before lanes read them
-    store_fragments(row0, col0, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, panel, place, subgroup_lane);
-    workgroupBarrier(); // they were read before the next ones overwrite them
+    workgroupBarrier(); // the fragments are complete before lanes read them; those before were read, elsewhere
+    for (var i = subgroup_lane / C_FOURS; i < FM; i += LANES / C_FOURS) {
+        store_tile4(row0, row + {{ r * kernel.fm }}u + i, columns{{ q }}, bitcast<vec4i>({{ to }}[{{ place }} + i * C_LINE + four]));
+    }
 {% endfor %}
 {% endfor %}
 }

@@ -18,6 +18,7 @@ fn byte_of_{{ x }}(i: u32) -> i32 {
 }
 
 {% endfor %}
+{{ quantized.columns(sums=false) }}
 {{ quantized.store_c4() }}
 @compute @workgroup_size(WX, WY)
 fn main(
@@ -28,7 +29,8 @@ fn main(
 {{ matrix.tile_origin("WY", "(4u * WX)") }}
     let row = row0 + local.y;
     let col = col0 + local.x * 4u;
-{{ quantized.leave_outside() }}
+{{ quantized.leave_outside("col") }}
+    let columns = columns_from(col);
     let zero_a = {{ quantized.zero_of_a() }};
     let zeros_b = {{ quantized.zeros_of_b() }};
     var sums = vec4i();
@@ -41,5 +43,5 @@ fn main(
         ) - zeros_b;
         sums += a_reg * b_reg;
 {% endcall %}
-    store_c4(row, col, sums);
+    store_c4(row, columns, sums);
 }

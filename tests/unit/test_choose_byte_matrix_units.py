@@ -18,7 +18,8 @@ def made(size, dtype="int8", layout="nn", device=ABLE):
 
 
 @pytest.mark.parametrize(
-    ("size", "tile"), [((2048, 2048, 2048), (128, 128)), ((1024, 1024, 64), (128, 64)), ((1024, 960, 64), None)]
+    ("size", "tile"),
+    [((2048, 2048, 64), (128, 128)), ((1024, 1024, 64), (64, 64)), ((512, 512, 64), (32, 64)), ((512, 448, 64), None)],
 )
 def test_tiles_fill_the_machine_or_there_are_none(size, tile):
     kernels = made(size)
@@ -35,8 +36,9 @@ def test_uint8_is_multiplied_as_it_is_where_the_device_can():
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_every_layout_is_taken(layout):
-    for size in ((2048, 2048, 64), (1024, 1024, 64)):
+    for size in ((2048, 2048, 64), (1024, 1024, 64), (512, 512, 64)):
         assert made(size, layout=layout)
+    assert made((2048, 2048, 64), layout=layout)[0].sn == (32 if layout == "nt" else 64)
 
 
 def test_none_without_fragments_of_bytes():

@@ -11,6 +11,7 @@ import numpy as np
 
 from tests.web.dispatches import case, in_chromium, in_node, result
 from webmm.dtypes import F32, I8, I32, U8, DType
+from webmm.kernels.quantized.base import QuantizedKernel
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.kernels.weights.tiles import Tiles
@@ -30,31 +31,41 @@ RAGGED, WORDS = (17, 35, 37), (20, 36, 64)  # bytes one by one, and by fours and
 
 def products() -> list[tuple[str, dict[str, Any], np.ndarray]]:
     """Return (label, case, expected): signs, layouts and alignments; results of each type; all that differs by row."""
-    rng = np.random.default_rng(0)
     asked: list[tuple[DType, DType, DType, tuple[int, int, int], bool, bool, bool]] = [
         *((U8, U8, U8, shape, t, t, False) for shape, t in itertools.product((RAGGED, WORDS), (False, True))),
         *((a, b, I32, RAGGED, False, False, False) for a, b in ((I8, I8), (U8, I8), (I8, U8))),
         *((U8, I8, out, RAGGED, False, True, True) for out in (I8, U8, I32, F32)),
     ]
-    found = []
-    tried = [
-        *itertools.product(PRODUCTS, asked),
-        *((EMULATED, each) for each in asked if each[2] == I32 and not each[-1]),
+    return [
+        *(product(kernel, *each) for kernel, each in itertools.product(PRODUCTS, asked)),
+        *(product(EMULATED, *each) for each in asked if each[2] == I32 and not each[-1]),
     ]
-    for kernel, (a_type, b_type, out, (m, n, k), ta, tb, each) in tried:
-        a, b = (
-            rng.integers(*limits(t), shape, np.int16, endpoint=True).astype(t.numpy)
-            for t, shape in ((a_type, (m, k)), (b_type, (k, n)))
-        )
-        scheme = by_row_and_column(rng, m, n, a_type, b_type, out) if each else plain(k, out)
-        left, right = (Operand(x.shape[0] if t else x.shape[1], transposed=t) for x, t in ((a, ta), (b, tb)))
-        problem, terms = describe(m, n, k, (a_type, left), (b_type, right), scheme, out)
-        names = (extent.name for extent in problem.buffers() if not extent.written)
-        stored = (x.T.copy() if t else x for x, t in ((a, ta), (b, tb)))
-        inputs = dict(zip(names, (*stored, *terms), strict=True))
-        label = f"{kernel} {a_type.name} {b_type.name} to {out.name} {problem} {ta} {tb}"
-        found.append((label, case(kernel, problem, **inputs), reference(a, b, scheme, out)))
-    return found
+
+
+def product(
+    kernel: QuantizedKernel,
+    a_type: DType,
+    b_type: DType,
+    out: DType,
+    shape: tuple[int, int, int],
+    ta: bool,
+    tb: bool,
+    each: bool,
+) -> tuple[str, dict[str, Any], np.ndarray]:
+    """Return (label, case, expected) of one product; with `each`, all that may differ by row and column does."""
+    rng, (m, n, k) = np.random.default_rng(0), shape
+    a, b = (
+        rng.integers(*limits(t), size, np.int16, endpoint=True).astype(t.numpy)
+        for t, size in ((a_type, (m, k)), (b_type, (k, n)))
+    )
+    scheme = by_row_and_column(rng, m, n, a_type, b_type, out) if each else plain(k, out)
+    left, right = (Operand(x.shape[0] if t else x.shape[1], transposed=t) for x, t in ((a, ta), (b, tb)))
+    problem, terms = describe(m, n, k, (a_type, left), (b_type, right), scheme, out)
+    names = (extent.name for extent in problem.buffers() if not extent.written)
+    stored = (x.T.copy() if t else x for x, t in ((a, ta), (b, tb)))
+    inputs = dict(zip(names, (*stored, *terms), strict=True))
+    label = f"{kernel} {a_type.name} {b_type.name} to {out.name} {problem} {ta} {tb}"
+    return label, case(kernel, problem, **inputs), reference(a, b, scheme, out)
 
 
 def plain(k: int, out: DType) -> Scheme:

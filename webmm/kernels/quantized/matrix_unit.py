@@ -9,7 +9,7 @@ from typing import ClassVar
 from webmm.dtypes import U8
 from webmm.kernels.base import Capabilities, MatrixShape, tunable
 from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
-from webmm.kernels.quantized.base import PACKED, QuantizedKernel
+from webmm.kernels.quantized.base import PACKED, QuantizedKernel, Specialisation
 from webmm.problem import Quantized
 
 RESULTS = {"i8": "i32", "u8": "u32"}  # what fragments of each type are summed in
@@ -55,28 +55,26 @@ class MatrixUnit(MatrixTiles[Quantized], QuantizedKernel):
         """Panels whose lines run along k, and the sums of rows and columns."""
         return self.tile_bytes(True, True) + 4 * (self.bm + self.bn)
 
-    def _c_regions(self, wide: int) -> int:
-        """Return how many rows of `wide` fragments of C, as lanes read them, a panel of A has room for."""
-        return self.sm * (self.bk + self.chunk) // (self.fm * (4 * wide * self.fn + self.chunk))
+    def c_sharers(self, wide: int) -> tuple[int, int]:
+        """Return how many subgroups find room for `wide` fragments of C, row by row, in a panel of A and one of B."""
+        row = 4 * wide * self.fn + self.chunk
+        a, b = (self.panel_bytes(part, along_k=True) // (self.fm * row) for part in (self.sm, self.sn))
+        return a, b
 
     @property
     def c_wide(self) -> int:
-        """Fragments of C that a subgroup stores side by side: as many as fit where A was."""
-        able = [w for w in (1, 2, 4, 8) if self.sn // self.fn % w == 0]
-        fitting = [w for w in able if self._c_regions(w) * (self.bm // self.sm) >= self.subgroups]
-        return max(fitting, default=0)
-
-    @property
-    def c_sharers(self) -> int:
-        """Subgroups whose fragments share a panel of A."""
-        return self._c_regions(self.c_wide)
+        """Fragments of C that a subgroup stores side by side: as many as fit where A was, and where B was."""
+        able = [w for w in (1, 2, 4, 8) if self.sn // self.fn % w == 0 and w * self.fn <= PACKED * self.lanes]
+        panels = self.bm // self.sm, self.bn // self.sn
+        room = [min(x * count for x, count in zip(self.c_sharers(w), panels, strict=True)) for w in able]
+        return max((w for w, places in zip(able, room, strict=True) if places >= self.subgroups), default=0)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole chunks along k, and room for C."""
         yield from super().constraints()
         yield self.fk % self.chunk == 0, f"fk = {self.fk} must be a multiple of {self.chunk}, which lanes move"
         yield self.slices == 1, f"slices = {self.slices}, whose sums nobody adds up here, must be 1"
-        yield self.c_wide > 0, f"a tile of A of {self.bm} × {self.bk} has no room for a fragment of C per subgroup"
+        yield self.c_wide > 0, f"tiles of {self.bk} along k have no room for a fragment of C per subgroup"
 
     def signed(self, problem: Quantized) -> bool:
         """Tell whether products are those of i8."""
@@ -87,10 +85,15 @@ class MatrixUnit(MatrixTiles[Quantized], QuantizedKernel):
         """Return why no device computes `problem` so: bytes that u8 cannot hold, or that lanes cannot transpose."""
         if self.operands == "u8" and (problem.a_dtype, problem.b_dtype) != (U8, U8):
             return f"multiplies uint8, not {problem.a_dtype.name} by {problem.b_dtype.name}"
-        for x, across, loads in (
-            ("A", problem.a.transposed, self.a_loads),
-            ("B", not problem.b.transposed, self.b_loads),
-        ):
-            if across and loads % PACKED:
-                return f"has {loads} chunks of {x} per invocation, which are transposed by {PACKED}"
-        return None
+        across = problem.a.transposed, not problem.b.transposed
+        whole = self._transposed_whole(*across) or self._transposed_whole(*across, share=2)
+        return None if whole else f"has no {PACKED} chunks per invocation, which are transposed together"
+
+    def _transposed_whole(self, a_across: bool, b_across: bool, share: int = 1) -> bool:
+        """Tell whether a lane that moves `share` times its part of an operand does so by whole transposed blocks."""
+        loads = (a_across, share * self.a_loads), (b_across, share * self.b_loads)
+        return all(count % PACKED == 0 for across, count in loads if across) and self.subgroups % share == 0
+
+    def apart(self, spec: Specialisation) -> bool:
+        """Tell whether half of the subgroups move A and half B, since each has too little of both to transpose."""
+        return not self._transposed_whole(spec.trans_a, not spec.trans_b)
