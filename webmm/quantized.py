@@ -35,7 +35,6 @@ Parts = NDArray[np.int32] | None
 
 ENOUGH_TILES = 128  # that fill a large GPU; see webmm.choose
 GPU = (
-    Packed(bm=128),
     Packed(),
     Packed(bn=64, tn=4),
     Packed(bm=32, bn=64, tn=4),
