@@ -43,7 +43,7 @@ def test_records_are_the_public_format(webmm: Cli, tmp_path: Path) -> None:
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["schema"] == SCHEMA
     fields = (
-        "op kernel m n k batch dtype layout config engine adapter backend driver status reason median_us best_us "
+        "op kernel m n k batch dtype layout variant config engine adapter backend driver status reason median_us best_us "
         "gflops clock max_error error_bound peak_fraction version"
     )
     for record in document["records"]:
