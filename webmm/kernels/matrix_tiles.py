@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.kernels.base import Capabilities, Kernel, MatrixShape, P, tunable
-from webmm.kernels.product import Grid
+from webmm.kernels.base import Capabilities, MatrixShape, P, tunable
+from webmm.kernels.product import Tiled
 
 CHUNK_BYTES = 16  # that a lane moves at once
-# Bytes of workgroup memory up to which an H200 runs two workgroups at once on a multiprocessor; one from 24,576 on.
-ROOM = 23_552
 
 
 @dataclass(frozen=True)
-class MatrixTiles(Kernel[P]):
+class MatrixTiles(Tiled[P]):
     """(sm, sn) of C per subgroup, in fragments that a matrix unit multiplies, out of a (bm, bn) tile per workgroup."""
 
     chunk: ClassVar[int]  # elements of A or B in CHUNK_BYTES
@@ -67,16 +65,6 @@ class MatrixTiles(Kernel[P]):
         """Bytes of a panel, `part` rows or columns of a slice's share of k; its lines are padded by a chunk."""
         lines, length = (part, self.share) if along_k else (self.share, part)
         return lines * (length + self.chunk) * CHUNK_BYTES // self.chunk
-
-    @property
-    def grid(self) -> Grid:
-        """One workgroup per tile."""
-        return Grid(self.bm, self.bn)
-
-    @property
-    def inner_step(self) -> int:
-        """One tile."""
-        return self.bk
 
     @property
     def a_loads(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, ceil_div
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, P, ceil_div
 from webmm.problem import Product
 
 LONG_K_STEP = 16  # steps that a template writes out per iteration where single steps would reach LOOP_LIMIT
@@ -51,6 +51,24 @@ class Grid:
             count = f"min({count}, {self.at_most})"
         words = f"count = {count}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"
         return {**tile, "at_most": self.at_most or None, "rule": words}
+
+
+class Tiled(Kernel[P]):
+    """A kernel whose workgroups own a (bm, bn) tile of C each, bk of the inner dimension at a time: tunables."""
+
+    bm: int
+    bn: int
+    bk: int
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.bm, self.bn)
+
+    @property
+    def inner_step(self) -> int:
+        """One tile."""
+        return self.bk
 
 
 @dataclass(frozen=True)

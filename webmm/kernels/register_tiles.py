@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import Kernel, P, tunable
-from webmm.kernels.product import Grid
+from webmm.kernels.base import P, tunable
+from webmm.kernels.product import Tiled
 
 
 @dataclass(frozen=True)
-class RegisterTiles(Kernel[P]):
+class RegisterTiles(Tiled[P]):
     """(tm, tn) of C per invocation out of a (bm, bn) tile per workgroup, bk of the inner dimension at a time."""
 
     bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
@@ -40,16 +40,6 @@ class RegisterTiles(Kernel[P]):
     def sharers(self) -> int:
         """Invocations that fill and multiply a tile together."""
         return self.wx * self.wy
-
-    @property
-    def grid(self) -> Grid:
-        """One workgroup per tile."""
-        return Grid(self.bm, self.bn)
-
-    @property
-    def inner_step(self) -> int:
-        """One tile."""
-        return self.bk
 
     @property
     def a_loads(self) -> int:

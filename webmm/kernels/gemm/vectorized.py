@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from webmm.kernels.base import tunable
 from webmm.kernels.gemm.base import GemmKernel
-from webmm.kernels.product import Grid
+from webmm.kernels.product import Tiled
 from webmm.problem import Gemm
 
 
 @dataclass(frozen=True)
-class Vectorized(GemmKernel):
+class Vectorized(Tiled[Gemm], GemmKernel):
     """A (bm, bn) tile of C per workgroup, (1, 4) per invocation; storage and workgroup memory hold vec4."""
 
     name = "vectorized"
@@ -33,16 +33,6 @@ class Vectorized(GemmKernel):
     def workgroup_bytes(self) -> int:
         """A (bm, bk) tile of A and a (bk, bn) tile of B, in f32."""
         return (self.bm + self.bn) * self.bk * 4
-
-    @property
-    def grid(self) -> Grid:
-        """One workgroup per tile."""
-        return Grid(self.bm, self.bn)
-
-    @property
-    def inner_step(self) -> int:
-        """One tile."""
-        return self.bk
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often the loops of an invocation run: over k, and in each step over its loads of A and of B."""
