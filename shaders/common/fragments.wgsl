@@ -35,6 +35,14 @@ alias Result = coop_mat{{ kernel.fm }}x{{ kernel.fn }}<{{ shape.result }}, C>;
 {% endif %}
 {% endmacro %}
 
+{% macro builtins() %}
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) subgroup_lane: u32,
+{%- endmacro %}
+
 {# `line` says in words what a line of a tile is. #}
 {% macro panels(operands, line) %}
 // A line of a tile {{ line }}. {{ count.capitalize() ~ " elements are stored at once; lines" if wide else "Lines" }} are 16 bytes longer than they need to be, so that

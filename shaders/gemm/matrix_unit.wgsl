@@ -118,11 +118,7 @@ fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
 
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
-    @builtin(workgroup_id) workgroup: vec3u,
-    @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_invocation_id) subgroup_lane: u32,
+{{ fragments.builtins() }}
 ) {
 {{ tiles.own_tile() }}
 {{ matrix.bases() }}

@@ -106,11 +106,7 @@ const C_LINE: u32 = C_FOURS + 1u; // from row to row of them, in vec4<u32>: neig
 
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
-    @builtin(workgroup_id) workgroup: vec3u,
-    @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_invocation_id) subgroup_lane: u32,
+{{ fragments.builtins() }}
 ) {
 {{ tiles.own_tile() }}
 {% if apart %}
