@@ -64,13 +64,9 @@ class NormaliseCase(Streamed[Normalisation]):
         """The largest result of each row."""
         return np.asarray(np.abs(self.expected).max(axis=1, keepdims=True) + self.problem.out_dtype.tiny)
 
-    @functools.cached_property
-    def _in_f32(self) -> NDArray[np.float32]:
-        return np.moveaxis(np.asarray(self.x, np.float32), 1, -1)
-
     def numpy(self) -> NDArray[Any]:
         """Normalise in float32."""
-        y = self.reference(self._in_f32, self.problem.epsilon)  # type: ignore[arg-type]
+        y = self.reference(np.moveaxis(self.in_f32, 1, -1), self.problem.epsilon)  # type: ignore[arg-type]
         return np.moveaxis(y, -1, 1)
 
 
@@ -148,14 +144,10 @@ class ElementwiseCase(Streamed[Elementwise]):
         dtype = self.problem.dtype
         return np.asarray(np.abs(self.x[self.checked].astype(np.float64)) + dtype.tiny / dtype.eps)
 
-    @functools.cached_property
-    def _in_f32(self) -> NDArray[np.float32]:
-        return np.asarray(self.x, np.float32)
-
     def numpy(self) -> NDArray[Any]:
         """Compute in float32; NumPy has no error function, so that its GELU is the approximation by tanh."""
         name = self.problem.activation
-        return ACTIVATIONS["gelu_tanh" if name == "gelu" else name].reference(self._in_f32)
+        return ACTIVATIONS["gelu_tanh" if name == "gelu" else name].reference(self.in_f32)
 
 
 class ElementwiseOp(StreamingOp[Elementwise]):

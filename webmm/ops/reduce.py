@@ -58,13 +58,9 @@ class ReduceCase(Streamed[Reduction]):
         least = float(np.finfo(np.float32).tiny)
         return np.asarray((magnitudes.sum(axis=1) + least) / (self.problem.length if name == "mean" else 1))
 
-    @functools.cached_property
-    def _in_f32(self) -> NDArray[np.float32]:
-        return np.asarray(self.x, np.float32)
-
     def numpy(self) -> NDArray[Any]:
         """Reduce in float32."""
-        return np.asarray(self.operation.reference(np.moveaxis(self._in_f32, 1, -1)))  # type: ignore[arg-type]
+        return np.asarray(self.operation.reference(np.moveaxis(self.in_f32, 1, -1)))  # type: ignore[arg-type]
 
 
 class ReduceOp(StreamingOp[Reduction]):

@@ -52,6 +52,7 @@ def spread(count: int, each: int) -> NDArray[np.intp]:
 class Streamed(Case[P]):
     """One array, and the results at `checked`, which it is judged by."""
 
+    x: NDArray[Any]
     checked: NDArray[np.intp]
 
     @functools.cached_property
@@ -63,6 +64,11 @@ class Streamed(Case[P]):
     def unit(self) -> NDArray[np.float64] | float:
         """What their errors are multiples of."""
         raise NotImplementedError
+
+    @functools.cached_property
+    def in_f32(self) -> NDArray[np.float32]:
+        """The array in the type that NumPy is fast at."""
+        return np.asarray(self.x, np.float32)
 
     def at_checked(self, got: NDArray[Any]) -> NDArray[Any]:
         """Return the checked results."""
