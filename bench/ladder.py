@@ -14,10 +14,10 @@ import peers
 
 from webmm import Device, roofline
 from webmm.bench import Bench
+from webmm.cases.gemm import Operands
 from webmm.cli import parse_kernels, parse_sizes
-from webmm.kernels import LADDER
-from webmm.ops.gemm import Operands
-from webmm.problem import gemm
+from webmm.kernels import LADDER, label_of
+from webmm.problems.gemm import gemm
 from webmm.records import Record, save, to_json
 
 # One set of tiles suits no two sizes: large tiles reuse more, small ones fill the machine.
@@ -65,8 +65,8 @@ def summary(records: list[Record]) -> str:
     if best is None or best.gflops is None:
         return f"{records[0].size}: nothing ran"
     shares = ", ".join(f"{best.gflops / (r.gflops or 1):.3f} × {r.kernel} ({r.gflops:,.0f})" for r in references)
-    wrong = [r.label for r in records if r.status not in ("ok", "skipped")]
-    return f"{best.size}: {best.gflops:,.0f} GFLOP/s by {best.label}, {shares}" + (
+    wrong = [label_of(r) for r in records if r.status not in ("ok", "skipped")]
+    return f"{best.size}: {best.gflops:,.0f} GFLOP/s by {label_of(best)}, {shares}" + (
         f"; not ok: {wrong}" if wrong else ""
     )
 

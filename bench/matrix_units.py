@@ -24,20 +24,24 @@ import numpy as np
 import peers
 from numpy.typing import NDArray
 
-from webmm import __version__, quantized
-from webmm.choose import made_for_matrix_units
+from webmm import __version__
+from webmm.cases import op_of
+from webmm.cases.base import Case
+from webmm.cases.gemm import Operands
+from webmm.cases.quantized import Integers
+from webmm.choose import quantized as choose_quantized
+from webmm.choose.gemm import made_for_matrix_units
 from webmm.cli import parse_kernels, parse_sizes
-from webmm.device import Device
+from webmm.engine.device import Device
+from webmm.kernels import label_of
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.product import ProductKernel
 from webmm.kernels.quantized.matrix_unit import RESULTS
 from webmm.kernels.quantized.matrix_unit import MatrixUnit as ByteMatrixUnit
-from webmm.ops import op_of
-from webmm.ops.base import Case
-from webmm.ops.gemm import Operands
-from webmm.ops.quantized import Integers
-from webmm.problem import Gemm, Quantized, gemm, transposes
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.product import transposes
+from webmm.problems.quantized import Quantized
 from webmm.records import Record, save, to_json
 from webmm.render import params_bytes, render
 
@@ -108,7 +112,7 @@ def usual(problem: Problem) -> Iterable[ProductKernel[Any]]:
     """Return what is chosen where nobody says which kernel."""
     if isinstance(problem, Gemm):
         return made_for_matrix_units(problem, UNITS)
-    return quantized.made_for_matrix_units(problem, UNITS)[:1]
+    return choose_quantized.made_for_matrix_units(problem, UNITS)[:1]
 
 
 def peer(op: str, size: tuple[int, int, int], layout: str) -> Iterator[Record]:
@@ -190,7 +194,7 @@ def show(record: Record) -> None:
     """Print a record as a line."""
     unit = "TFLOP/s" if record.op == "gemm" else "TOP/s"
     rate = f"{record.gflops / 1e3:8.1f} {unit}" if record.gflops else record.reason
-    print(f"{record.size} {record.dtype} {record.layout} {record.label}: {rate}", flush=True)
+    print(f"{record.size} {record.dtype} {record.layout} {label_of(record)}: {rate}", flush=True)
 
 
 if __name__ == "__main__":

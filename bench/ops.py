@@ -19,17 +19,20 @@ from typing import Any
 import click
 import peers
 
-from webmm import Device, choose_reduction, quantized, roofline, timing, weights
+from webmm import Device, choose, roofline
 from webmm.bench import measure
+from webmm.cases import op_of
+from webmm.cases.base import Case, Op
 from webmm.dtypes import I8
+from webmm.engine import timing
 from webmm.errors import ShaderError
-from webmm.kernels import STAGES
+from webmm.kernels import STAGES, label_of
 from webmm.kernels.base import Kernel
-from webmm.ops import op_of
-from webmm.ops.base import Case, Op
-from webmm.problem import Problem, Quantized, WeightOnly
+from webmm.problems.base import Problem
+from webmm.problems.quantized import Quantized
+from webmm.problems.reduce import Reduction
+from webmm.problems.weights import WeightOnly
 from webmm.records import Record, save, to_json
-from webmm.reduction import Elementwise, Reduction
 
 PUBLISHED = ("512x8192", "128x32768", "64x256x1024", "64x64x4096")
 LARGE = "8192x32768"  # does not fit into any cache
@@ -68,7 +71,7 @@ COLUMN_STAGES = ("columns", "columns_two_pass", "strips")  # for an axis that is
 ANY_AXIS = ("per_row", "rows")
 PATIENCE = 2**17  # iterations of an invocation
 WASTE = 2  # times the elements that there are
-WARM_UP = 0.05  # seconds: what takes a device longer to wake up from, `webmm.timing` sees to
+WARM_UP = 0.05  # seconds: what takes a device longer to wake up from, `webmm.engine.timing` sees to
 
 Asked = tuple[str, str, str]  # op, size, dtype
 
@@ -114,13 +117,13 @@ class Row:
 
     def __str__(self) -> str:
         if self.chosen.status != "ok":
-            return f"{' '.join(self.asked)}: {self.chosen.label} {self.chosen.status}: {self.chosen.reason}"
+            return f"{' '.join(self.asked)}: {label_of(self.chosen)} {self.chosen.status}: {self.chosen.reason}"
         op, fastest = op_of(self.asked[0]), min(self.records, key=time)
         words = [f"{op.rate(self.chosen):,.0f} {op.unit}, {self.chosen.peak_fraction or 0:.3f} of the peak"]
-        words += [f"{time(self.chosen):.1f} µs by {self.chosen.label}"]
+        words += [f"{time(self.chosen):.1f} µs by {label_of(self.chosen)}"]
         words += [f"{time(self.peer) / time(self.chosen):.2f} × PyTorch"] if self.peer else []
-        words += [f"{time(fastest) / time(self.chosen):.2f} of the best here, {fastest.label}"]
-        others = [f"{r.label} {r.peak_fraction or 0:.3f}" for r in self.records if r not in (self.chosen, fastest)]
+        words += [f"{time(fastest) / time(self.chosen):.2f} of the best here, {label_of(fastest)}"]
+        others = [f"{label_of(r)} {r.peak_fraction or 0:.3f}" for r in self.records if r not in (self.chosen, fastest)]
         return f"{' '.join(self.asked)}: {', '.join(words)}" + (f" ({', '.join(others)})" if others else "")
 
 
@@ -135,7 +138,7 @@ def row(device: Device, asked: Asked, search: str | None, measured: Callable[[],
     problem = op.problem(op.parse(asked[1]), asked[2])
     case = op.case(device, problem)
     ceiling = measured()
-    chosen = choice(problem, device)
+    chosen = choose.choose(problem, device)
     kernels = [
         chosen,
         *(best_of_each_stage(device, op, case) if search is not None and search in " ".join(asked) else []),
@@ -146,14 +149,6 @@ def row(device: Device, asked: Asked, search: str | None, measured: Callable[[],
     for array in case.inputs.values():
         array.free()
     return Row(asked, records[chosen], list(records.values()), peer, ceiling)
-
-
-def choice(problem: Any, device: Device) -> Kernel[Any]:
-    """Return what webmm's call on such operands would run."""
-    if isinstance(problem, Reduction | Elementwise):
-        return choose_reduction.choose(problem, device)
-    known = quantized if isinstance(problem, Quantized) else weights
-    return quantized.choose(problem, device, known.candidates(problem, device))
 
 
 def best_of_each_stage(device: Device, op: Op[Any], case: Case[Any]) -> Iterator[Kernel[Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from webmm import Device
 from webmm.kernels import KERNELS
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import params_bytes, render
 
 ROUNDS = 2000

@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm import __version__
-from webmm.ops.base import Case
-from webmm.ops.quantized import Integers
-from webmm.problem import Gemm, Operand, Problem, Quantized
+from webmm.cases.base import Case
+from webmm.cases.quantized import Integers
+from webmm.engine.timing import WARM_UP, Timing, sample_count
+from webmm.problems.base import Problem
+from webmm.problems.gemm import Gemm
+from webmm.problems.product import Operand
+from webmm.problems.quantized import Quantized
 from webmm.records import Record
-from webmm.timing import WARM_UP, Timing, sample_count
 from webmm.verify import SAMPLED, Checker, bound
 
 

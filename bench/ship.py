@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from webmm import cache
+from webmm.choose import tuned
+from webmm.kernels import label_of
 from webmm.records import from_json, save, to_json
 
 
@@ -20,10 +21,10 @@ from webmm.records import from_json, save, to_json
 @click.argument("output", type=click.Path(path_type=Path))
 def main(results: tuple[Path, ...], output: Path) -> None:
     """Write the fastest records of RESULTS to OUTPUT."""
-    best = cache.fastest(record for path in results for record in from_json(path.read_text()))
+    best = tuned.fastest(record for path in results for record in from_json(path.read_text()))
     save(output, to_json(best))
     for record in best:
-        print(f"{record.size} {record.dtype}: {record.label}, {record.gflops:,.0f} GFLOP/s")
+        print(f"{record.size} {record.dtype}: {label_of(record)}, {record.gflops:,.0f} GFLOP/s")
 
 
 if __name__ == "__main__":

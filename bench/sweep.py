@@ -21,12 +21,15 @@ import click
 import numpy as np
 import peers
 
-from webmm import Device, choose, roofline, timing
+from webmm import Device, choose, roofline
 from webmm.bench import measure
+from webmm.cases.gemm import Operands
 from webmm.cli import parse_kernels
+from webmm.engine import timing
+from webmm.kernels import label_of
 from webmm.kernels.gemm.base import GemmKernel
-from webmm.ops.gemm import Operands
-from webmm.problem import Gemm, gemm, transposes
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.product import transposes
 from webmm.records import Record, save, to_json
 from webmm.roofline import Roofline
 
@@ -124,8 +127,8 @@ class Row:
         seconds = (chosen.median_us or float("nan")) / 1e6
         return (
             f"{name(p)}: {self.share:.3f} × vendor; {chosen.gflops or 0:,.0f} GFLOP/s, "
-            f"{p.bytes / seconds / 1e9:,.0f} GB/s, {chosen.label}; best here {self.fastest.label}, "
-            f"{self.slower(self.fastest, chosen):.2f}; default {self.default.label}, "
+            f"{p.bytes / seconds / 1e9:,.0f} GB/s, {label_of(chosen)}; best here {label_of(self.fastest)}, "
+            f"{self.slower(self.fastest, chosen):.2f}; default {label_of(self.default)}, "
             f"{self.slower(self.fastest, self.default):.2f}"
         )
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import webmm
 from webmm import Device
-from webmm.staging import CHUNK, DEPTH, THREADS, Staging
+from webmm.engine.transfer import CHUNK, DEPTH, THREADS, Staging
 
 SIZES = (1, 16, 256, 1024)  # MiB
 CHUNKS = (4, 8, 16, 32)  # MiB

@@ -20,7 +20,7 @@ import { flopsOf, within } from "./webmm.js";
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` says what, or is null */
 /** @typedef {{launch: Launch, free: () => void}} Ready */
 /**
- * A problem with its operands on both sides: what `webmm.ops.base.Case` is in Python. `probes` are problems of its kind,
+ * A problem with its operands on both sides: what `webmm.cases.base.Case` is in Python. `probes` are problems of its kind,
  * smallest first, on which to find out how fast a kernel is; `open` makes a kernel ready, with a result that is no
  * result yet, for `verdict` to judge after it ran.
  * @template {Stage} K

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from webmm import __version__, roofline, timing
-from webmm.array import Array
-from webmm.device import Device
+from webmm import __version__, roofline
+from webmm.cases import OPS, op_of
+from webmm.cases.base import Case, Op, Size
+from webmm.engine import timing
+from webmm.engine.array import Array
+from webmm.engine.device import Device
 from webmm.errors import ShaderError, UnsupportedError, WebmmError
 from webmm.kernels.base import Kernel
-from webmm.ops import OPS, op_of
-from webmm.ops.base import Case, Op, Size
-from webmm.problem import Extent, Problem
+from webmm.problems.base import Extent, Problem
 from webmm.records import Record, Status
 
 CPU_STAGE = "cpu"

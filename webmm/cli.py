@@ -115,7 +115,7 @@ def bench(
     --profile shows, for one call of each size's fastest stage, how long upload, dispatches and readback take.
     """
     from webmm import records, report
-    from webmm.ops import op_of
+    from webmm.cases import op_of
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
     _check_outputs([*outputs, *_trace_file(profile)], plot_file)
@@ -158,7 +158,7 @@ def _trace_file(profile: str | None) -> list[Path]:
 
 def parse_sizes(text: str, op: str = "gemm") -> list[tuple[int, int, int]]:
     """Return (m, n, k) for each of "256,333x257x129"; raises ProblemError for anything else."""
-    from webmm.ops import op_of
+    from webmm.cases import op_of
 
     return [op_of(op).parse(item) for item in text.split(",")]
 
@@ -204,8 +204,8 @@ def shader(
     as_json: bool,
 ) -> None:
     """Print exactly the WGSL that runs, ready for another WebGPU program."""
+    from webmm.cases import op_of
     from webmm.kernels import configure
-    from webmm.ops import op_of
     from webmm.render import render
 
     problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0], layout)
@@ -245,8 +245,8 @@ def debug(
     Exit code 1 says that a value is wrong.
     """
     from webmm import report
+    from webmm.cases.gemm import GemmOp
     from webmm.kernels import configure
-    from webmm.ops.gemm import GemmOp
 
     at = _pair(element, ",", "an element is ROW,COL")
     shown = None if steps is None else slice(None) if steps == ":" else slice(*_pair(steps, ":", "steps are A:B"))
@@ -310,7 +310,7 @@ def run(
 @click.option("--force", is_flag=True, help="Replace what OUT holds, even if it is no page.")
 def bundle(out: Path, force: bool) -> None:
     """Write the page with every shader that it may run to the folder OUT, ready for any static host."""
-    from webmm import bundle as page
+    from webmm.page import bundle as page
 
     summary = page.build(out, force=force)
     weights = f"{summary.nbytes / 1e6:.1f} MB, of which {summary.first_load / 1e3:.0f} KB load at first"
@@ -323,8 +323,8 @@ def bundle(out: Path, force: bool) -> None:
 @click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
 def serve(folder: Path | None, port: int, browser: bool) -> None:
     """Serve the page on this machine only; without FOLDER it is built for the occasion."""
-    from webmm import bundle as page
-    from webmm import serve as http
+    from webmm.page import bundle as page
+    from webmm.page import serve as http
 
     if folder:
         http.serve(folder, port, browser)
@@ -343,58 +343,62 @@ def serve(folder: Path | None, port: int, browser: bool) -> None:
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every outcome as JSON.")
 def tune(sizes: str, layout: str, dtype: str, adapter: str | None, budget: float, json_file: Path | None) -> None:
     """Search for the fastest kernel of each size and remember it for matmul()."""
-    from webmm import cache, records, report
+    from webmm import records, report
+    from webmm.choose import tuned
 
     _check_outputs([json_file] if json_file else [], None)
     outcomes = report.run_tune(adapter, parse_sizes(sizes), layout, dtype, budget)
     if json_file:
         records.save(json_file, records.to_json(outcomes))
-    click.echo(f"{cache.path()}: {cache.add(outcomes)} tuned records taken")
+    click.echo(f"{tuned.path()}: {tuned.add(outcomes)} tuned records taken")
 
 
-@main.group(name="cache", cls=Commands)
-def tuned() -> None:
+@main.group(cls=Commands)
+def cache() -> None:
     """Show, clear, export or import what is known to be fast here."""
 
 
-@tuned.command()
+@cache.command()
 def show() -> None:
     """List the tuned records of this user."""
-    from webmm import cache
+    from webmm.choose import tuned
+    from webmm.kernels import label_of
 
-    records = cache.load()
-    click.echo(f"{cache.path()}: {len(records)} tuned records")
+    records = tuned.load()
+    click.echo(f"{tuned.path()}: {len(records)} tuned records")
     for record in records:
         what = f"{record.size} {record.layout} {record.dtype}"
-        click.echo(f"  {record.adapter}: {what}: {record.label}, {record.gflops:,.1f} GFLOP/s")
+        click.echo(f"  {record.adapter}: {what}: {label_of(record)}, {record.gflops:,.1f} GFLOP/s")
 
 
-@tuned.command()
+@cache.command()
 def clear() -> None:
     """Forget the tuned records of this user."""
-    from webmm import cache
+    from webmm.choose import tuned
 
-    click.echo(f"{cache.path()}: {cache.clear()} tuned records forgotten")
+    click.echo(f"{tuned.path()}: {tuned.clear()} tuned records forgotten")
 
 
-@tuned.command(name="export")
+@cache.command(name="export")
 @click.argument("file", type=click.Path(path_type=Path))
 def export_records(file: Path) -> None:
     """Write the tuned records to FILE."""
-    from webmm import cache, records
+    from webmm import records
+    from webmm.choose import tuned
 
-    found = cache.load()
+    found = tuned.load()
     records.save(file, records.to_json(found))
     click.echo(f"{file}: {len(found)} tuned records")
 
 
-@tuned.command(name="import")
+@cache.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
 def import_records(file: Path) -> None:
     """Take the fastest kernel of each size from FILE: a bench's, the page's, or an exported one."""
-    from webmm import cache, files, records
+    from webmm import files, records
+    from webmm.choose import tuned
 
-    click.echo(f"{cache.path()}: {cache.add(records.from_json(files.read_text(file)))} tuned records taken")
+    click.echo(f"{tuned.path()}: {tuned.add(records.from_json(files.read_text(file)))} tuned records taken")
 
 
 @main.command()

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from webmm.device import Device
 from webmm.dtypes import F32
+from webmm.engine.device import Device
+from webmm.engine.timing import submit
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.params import pack
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 from webmm.render import TAGS, Watch
-from webmm.timing import submit
 from webmm.verify import bound
 
 # What a group of tags should hold, and the heads of their columns.

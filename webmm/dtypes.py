@@ -43,7 +43,8 @@ U8 = DType("uint8", "u32", 1, 0.0, 0.0)
 
 FLOATS = (F32, F16)
 MATRIX_DTYPES = (*FLOATS, BF16)  # of products of floats
-INTEGERS = (I32, U32, I8, U8)
+BYTES = (I8, U8)
+INTEGERS = (I32, U32, *BYTES)
 DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, *INTEGERS)}
 _ALIASES = {dtype.wgsl: dtype for dtype in MATRIX_DTYPES}
 

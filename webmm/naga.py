@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from webmm.cases import OPS
 from webmm.config import settings
 from webmm.errors import ConfigError, ShaderError
-from webmm.ops import OPS
 from webmm.render import Shader, render
 
 VERSION = "29.0.3"  # the naga inside wgpu-native 29, which wgpu-py 0.32 brings

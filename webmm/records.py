@@ -27,7 +27,7 @@ class Record:
     operations/s of the median; `clock` is timestamp or wall; `max_error` and `error_bound` are multiples of |A|·|B|;
     `peak_fraction` is the share of the device's measured FMA rate. Where `status` is not ok, `reason` says why in words
     and the measurements are None. What m, n and k are, and of which other peak or scale the figures of another op are
-    shares or multiples, `webmm/ops/` says.
+    shares or multiples, `webmm/cases/` says.
     """
 
     op: str
@@ -59,17 +59,6 @@ class Record:
     def size(self) -> str:
         """M×N×K in words."""
         return f"{self.m}×{self.n}×{self.k}"
-
-    @property
-    def label(self) -> str:
-        """Return the kernel and whatever is set in its config besides the defaults."""
-        from webmm.kernels import STAGES
-
-        if self.kernel not in STAGES.get(self.op, ()):
-            return self.kernel
-        default = STAGES[self.op][self.kernel]().config
-        changed = [f"{name}={value}" for name, value in self.config.items() if default.get(name) != value]
-        return " ".join([self.kernel, *changed])
 
 
 def to_json(records: Iterable[Record]) -> str:

@@ -14,7 +14,7 @@ import jinja2
 from webmm.errors import ConfigError
 from webmm.kernels.base import Binding, Kernel
 from webmm.params import U32, layout, pack, wgsl_struct
-from webmm.problem import Problem
+from webmm.problems.base import Problem
 
 Dialect = Literal["naga", "tint"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)

@@ -17,21 +17,23 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from webmm import config, roofline
-from webmm.adapters import adapters
 from webmm.bench import CPU_STAGE, Bench, Progress, relative
-from webmm.cache import fastest
+from webmm.calls.parts import limits, parts
+from webmm.cases.base import Op, Size
 from webmm.choose import candidates, choose
+from webmm.choose.tuned import fastest
 from webmm.debug import Inspection, inspect
-from webmm.device import Device
 from webmm.dtypes import dtype_of
+from webmm.engine.adapters import adapters
+from webmm.engine.device import Device
+from webmm.engine.profiling import Profile, profile
 from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
 from webmm.files import load_matrix, save_matrix
-from webmm.kernels import KERNELS
+from webmm.kernels import KERNELS, label_of
+from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.base import GemmKernel
-from webmm.ops.base import Op, Size
-from webmm.plan import limits, parts
-from webmm.problem import Gemm, gemm, transposes
-from webmm.profiling import Profile, profile
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.product import transposes
 from webmm.records import Record
 from webmm.selftest import failing
 from webmm.selftest import run as run_selftest
@@ -147,13 +149,13 @@ def run_bench(
 
             results = list(Bench(device, kernels, sizes, dtype, budget, ceiling, show, op).run())
         if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
-            raise UnsupportedError("; ".join({f"{r.label}: {r.reason}" for r in results if r.reason}))
+            raise UnsupportedError("; ".join({f"{label_of(r)}: {r.reason}" for r in results if r.reason}))
         found = None if trace is None else _profile_fastest(device, op, kernels, results)
     for size in dict.fromkeys(record.size for record in results):
         console.print(ladder_table([record for record in results if record.size == size], op))
         for record in results:
             if record.size == size and record.status != "ok":
-                console.print(f"  {record.label}: {record.status}: {_first_line(record)}", highlight=False)
+                console.print(f"  {label_of(record)}: {record.status}: {_first_line(record)}", highlight=False)
     if found:
         _show_profile(found, trace)
     return results, ceiling
@@ -210,7 +212,7 @@ def run_tune(
     return outcomes
 
 
-def _verdict(found: list[Record], default: GemmKernel) -> str:
+def _verdict(found: list[Record], default: Kernel[Any]) -> str:
     best = fastest(found)
     if not best:
         return "nothing ran: " + "; ".join(sorted({_first_line(record) for record in found}))
@@ -220,9 +222,8 @@ def _verdict(found: list[Record], default: GemmKernel) -> str:
     ratio = before / (winner.median_us or 1)
     gain = f"{ratio:.2f} × the default" if math.isfinite(ratio) else "the default did not run"
     tried = f"{len({(r.kernel, str(r.config)) for r in found})} candidates, {failed} failed"
-    return (
-        f"{winner.size} {winner.layout} {winner.dtype}: {winner.label}, {winner.gflops:,.1f} GFLOP/s, {gain} ({tried})"
-    )
+    what = f"{winner.size} {winner.layout} {winner.dtype}"
+    return f"{what}: {label_of(winner)}, {winner.gflops:,.1f} GFLOP/s, {gain} ({tried})"
 
 
 def _first_line(record: Record) -> str:
@@ -242,7 +243,7 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     measured = [r for r in records if r.median_us is not None]
     for record in sorted(measured, key=lambda r: r.median_us or math.inf):
         table.add_row(
-            record.label if record.kernel != CPU_STAGE else "cpu (NumPy)",
+            label_of(record) if record.kernel != CPU_STAGE else "cpu (NumPy)",
             duration(record.median_us),
             duration(record.best_us),
             f"{op.rate(record):,.{1 if op.rate(record) < 1000 else 0}f}",
@@ -283,8 +284,8 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
         ranked = candidates(problem, device, device.settings.tune)
         for place, (kernel, why) in enumerate(ranked.items()):
             reason = kernel.check(problem, device.capabilities) or failing(kernel, problem, device)
-            tiles = kernel.grid.tiles(problem)
-            lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{why}, {tiles:,} tiles of C'}")
+            tiles = math.prod(kernel.dispatch(problem))
+            lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{why}, {tiles:,} workgroups'}")
         lines.append(f"→  {choose(problem, device)}")
         for stage in KERNELS.values():
             reason = stage.on(device.capabilities).check(problem, device.capabilities)
@@ -332,7 +333,7 @@ def multiply_files(
     a_path: Path,
     b_path: Path,
     output: Path,
-    kernel: GemmKernel | None,
+    kernel: Kernel[Any] | None,
     wanted: str | None,
     trace: str | None = None,
 ) -> str:

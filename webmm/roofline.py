@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from webmm.array import Array
-from webmm.device import Device, Launch
+from webmm.engine.array import Array
+from webmm.engine.device import Device, Launch
+from webmm.engine.timing import time_launch
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 from webmm.render import environment, tidy
-from webmm.timing import time_launch
 
 BINDINGS = (
     Binding(0, "source", "read-only-storage", "array<vec4f>"),

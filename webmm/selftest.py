@@ -23,18 +23,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm import cache, log
+from webmm import log
 from webmm.bench import engine_name
 from webmm.choose import candidates
-from webmm.device import Device
+from webmm.choose import verdicts as kept
 from webmm.dtypes import F32, FLOATS
+from webmm.engine.device import Device
+from webmm.engine.timing import submit
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import MemoryLimitError, ShaderError, UnsupportedError
-from webmm.kernels.base import LOOP_LIMIT
-from webmm.kernels.gemm.base import GemmKernel
-from webmm.problem import Gemm, Operand, gemm, transposes
+from webmm.kernels.base import LOOP_LIMIT, Kernel
+from webmm.kernels.product import ProductKernel
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.product import Operand, transposes
 from webmm.render import render
-from webmm.timing import submit
 
 SMALL, SMALL_LONG = 2**24, 2**30  # multiplications that are no time, and that are where K is long: a tile of 128×128
 ROUNDING = 2.0**-20  # of |A|·|B|: less than a term of 65,536, more than scaling and a bias can make of an exact sum
@@ -51,7 +53,7 @@ CASES = (
 )
 
 
-def failing(kernel: GemmKernel, problem: Gemm, device: Device) -> str | None:
+def failing(kernel: Kernel[Any], problem: Gemm, device: Device) -> str | None:
     """Return why `kernel` must not compute `problem` on this driver, None where its shader is right.
 
     Raises DeviceLostError. A shader that cannot be tried for want of memory passes, and is tried again next time.
@@ -59,7 +61,7 @@ def failing(kernel: GemmKernel, problem: Gemm, device: Device) -> str | None:
     if not device.settings.selftest:
         return None
     if device.verdicts is None:
-        device.verdicts = cache.verdicts(driver(device))
+        device.verdicts = kept.verdicts(driver(device))
     shader = _text(kernel, problem)
     if shader not in device.verdicts:
         stand_in = next(stand_ins(kernel, problem), None)
@@ -70,13 +72,13 @@ def failing(kernel: GemmKernel, problem: Gemm, device: Device) -> str | None:
         except (MemoryLimitError, UnsupportedError):
             return None
         device.verdicts[shader] = verdict
-        cache.keep_verdicts(driver(device), {shader: verdict})
+        kept.keep_verdicts(driver(device), {shader: verdict})
         if verdict:
             log.choice.warning("%s is not used on %s: %s", kernel, device.info, verdict)
     return device.verdicts[shader] or None
 
 
-def run(device: Device) -> Iterator[tuple[Gemm, GemmKernel, str]]:
+def run(device: Device) -> Iterator[tuple[Gemm, Kernel[Any], str]]:
     """Yield (problem, kernel, what is wrong, "" for nothing) of each case, in each dtype that the device has.
 
     The kernels are those that would be chosen, best first, up to one that is right. Verdicts are found afresh and kept.
@@ -88,13 +90,13 @@ def run(device: Device) -> Iterator[tuple[Gemm, GemmKernel, str]]:
             if kernel.check(problem, device.capabilities):
                 continue
             verdict = _verdict(kernel, problem, device)
-            cache.keep_verdicts(driver(device), {_text(kernel, problem): verdict})
+            kept.keep_verdicts(driver(device), {_text(kernel, problem): verdict})
             yield problem, kernel, verdict
             if not verdict:
                 break
 
 
-def _verdict(kernel: GemmKernel, problem: Gemm, device: Device) -> str:
+def _verdict(kernel: Kernel[Any], problem: Gemm, device: Device) -> str:
     try:
         with device.span(kernel.name, "self-test"):
             return prove(kernel, problem, device)
@@ -110,17 +112,18 @@ def driver(device: Device) -> str:
     return f"{info.name}, {info.backend}, {info.driver}, {engine_name()}, webmm {__version__}"
 
 
-def _text(kernel: GemmKernel, problem: Gemm) -> str:
+def _text(kernel: Kernel[Any], problem: Gemm) -> str:
     """Return a fingerprint of the shaders that `kernel` runs for `problem`."""
     texts = [render(step, problem).wgsl for step in kernel.dispatches]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def stand_ins(kernel: GemmKernel, problem: Gemm) -> Iterator[Gemm]:
+def stand_ins(kernel: Kernel[Any], problem: Gemm) -> Iterator[Gemm]:
     """Yield problems that the same shader computes in no time, the best first; none where there is none.
 
     Each size is a tile and what hangs over, or where K is long, as it then stays, as little as may be.
     """
+    assert isinstance(kernel, ProductKernel)
     long = problem.k > LOOP_LIMIT
     sizes = list(_small_sizes(kernel, problem, long))
     for small in sorted(sizes, key=math.prod) if long else sizes:
@@ -130,7 +133,7 @@ def stand_ins(kernel: GemmKernel, problem: Gemm) -> Iterator[Gemm]:
                 yield stand_in
 
 
-def _small_sizes(kernel: GemmKernel, p: Gemm, long: bool) -> Iterator[tuple[int, int, int]]:
+def _small_sizes(kernel: ProductKernel[Any], p: Gemm, long: bool) -> Iterator[tuple[int, int, int]]:
     """Yield sizes by the kernel's tiles, by powers of two for those that tile in another way, and those of `p`."""
     grid = kernel.grid
     tiles = [(16, 16), (grid.elements,) * 2] if grid.elements else [(grid.tile_m, grid.tile_n)]
@@ -171,7 +174,7 @@ def _dense(p: Gemm, m: int, n: int, k: int) -> Gemm:
     )
 
 
-def prove(kernel: GemmKernel, problem: Gemm, device: Device) -> str:
+def prove(kernel: Kernel[Any], problem: Gemm, device: Device) -> str:
     """Compute `problem`, dense, on the device, and return what is wrong with the result; "" where it is right."""
     p, rng = problem, np.random.default_rng(0)
     a, b, c, bias = (

@@ -24,17 +24,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webmm import cache, log
+from webmm import log
 from webmm.bench import measure, record_of
-from webmm.choose import bucket, candidates, covered
-from webmm.device import Device
+from webmm.cases.gemm import Operands
+from webmm.choose import candidates, tuned
+from webmm.choose.tuned import bucket, covered
+from webmm.engine.device import Device
 from webmm.errors import WebmmError
-from webmm.kernels import LADDER, configure
-from webmm.kernels.gemm.base import GemmKernel
+from webmm.kernels import LADDER, configure, label_of
+from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.naive import Naive
-from webmm.ops.gemm import Operands
-from webmm.problem import Gemm, gemm, transposes
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.product import transposes
 from webmm.records import Record
 
 # (seconds of warm-up, share of the budget used up when it ends) per round
@@ -164,7 +166,7 @@ def tune(
     budget: float,
     *,
     worker: Worker,
-    first: Sequence[GemmKernel] = (),
+    first: Sequence[Kernel[Any]] = (),
     on_step: Callable[[Step], object] = lambda step: None,
 ) -> list[Record]:
     """Return a record of every candidate tried for `problem`, the longest timed ones last, within `budget` seconds.
@@ -174,10 +176,10 @@ def tune(
     start = time.perf_counter()
     field = list(dict.fromkeys([*first, *drawn(device, problem)]))
     records: list[Record] = []
-    stages: dict[type[GemmKernel], float] = {}  # the best time of each so far, infinite if all it had was no answer
+    stages: dict[type[Kernel[Any]], float] = {}  # the best time of each so far, infinite if all it had was no answer
     shortest = math.inf  # seconds that measuring a candidate has taken
     for warm_up, share in ROUNDS:
-        survivors: list[tuple[float, GemmKernel]] = []
+        survivors: list[tuple[float, Kernel[Any]]] = []
         for done, kernel in enumerate(field):
             now = time.perf_counter()
             left = start + budget - now
@@ -203,7 +205,7 @@ def tune(
 
 
 def _outcome(
-    device: Device, problem: Gemm, kernel: GemmKernel, warm_up: float, worker: Worker, timeout: float
+    device: Device, problem: Gemm, kernel: Kernel[Any], warm_up: float, worker: Worker, timeout: float
 ) -> Record:
     sizes = (problem.m, problem.n, problem.k)
     job = Job(kernel.name, kernel.config, sizes, problem.dtype.name, warm_up, problem.layout, problem.batch)
@@ -214,7 +216,7 @@ def _outcome(
     return record_of(device, problem, kernel, status, reason)  # type: ignore[arg-type]
 
 
-def drawn(device: Device, problem: Gemm) -> Iterator[GemmKernel]:
+def drawn(device: Device, problem: Gemm) -> Iterator[Kernel[Any]]:
     """Yield what to try: the likely choices, then a spread of each eligible stage's space, the same every time."""
     likely = [k for k in candidates(problem, device) if k.check(problem, device.capabilities) is None]
     likely = [k for k in likely if not isinstance(k, Naive)] or likely
@@ -234,7 +236,7 @@ def drawn(device: Device, problem: Gemm) -> Iterator[GemmKernel]:
                 count += 1
 
 
-def worthwhile(kernel: GemmKernel, device: Device) -> bool:
+def worthwhile(kernel: Kernel[Any], device: Device) -> bool:
     """Tell whether a candidate has a chance: on GPUs, loops that are not written out never won (bench/README.md)."""
     if not isinstance(kernel, RegisterTiled) or device.info.kind == "cpu":
         return True
@@ -260,7 +262,7 @@ def learn(problem: Gemm, device: Device) -> None:
         if what in device.learned:
             return
         try:
-            with cache.searching(budget):
+            with tuned.searching(budget):
                 if not covered(problem, device):
                     _learn(plain, device, budget)
         except Exception as error:
@@ -273,9 +275,9 @@ def _learn(problem: Gemm, device: Device, budget: float) -> None:
     log.tuning.info("%s %s %s: searching for %.0f s", problem, problem.layout, problem.dtype.name, budget)
     with Worker(str(device.info.index) if device.info.index >= 0 else device.info.name) as worker:
         records = tune(device, problem, budget, worker=worker)
-    cache.add(records)
-    best = cache.fastest(records)
-    words = best[0].label if best else f"nothing ran: {'; '.join(sorted({str(r.reason) for r in records}))}"
+    tuned.add(records)
+    best = tuned.fastest(records)
+    words = label_of(best[0]) if best else f"nothing ran: {'; '.join(sorted({str(r.reason) for r in records}))}"
     log.tuning.log(logging.INFO if best else logging.WARNING, "%s: %d candidates, %s", problem, len(records), words)
 
 

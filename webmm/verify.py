@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.dtypes import F32, DType
-from webmm.problem import Gemm, WeightOnly
+from webmm.problems.gemm import Gemm
+from webmm.problems.weights import WeightOnly
 
 FULL_CHECK = 2**33  # multiply-adds up to which every element is checked; above, whole rows and columns are
 SAMPLED = 128  # rows and columns checked then

@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-from webmm import bundle
+from webmm.page import bundle
 from webmm.records import from_json, save
 
 HERE = Path(__file__).resolve().parent

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Cli
-from webmm import cache
-from webmm.choose import _nearest, bucket, distance
+from webmm.choose import tuned
+from webmm.choose.tuned import _nearest, bucket, distance
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.tile_2d import Tile2D
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.records import Record, from_json, to_json
 
 RECORD = Record(
@@ -38,12 +38,12 @@ def test_the_fastest_of_a_size_is_kept() -> None:
     slow = dataclasses.replace(RECORD, kernel="naive", config={}, median_us=99.0)
     wrong = dataclasses.replace(RECORD, kernel="shared", status="incorrect", median_us=1.0)
     peer = dataclasses.replace(RECORD, kernel="cublas", median_us=1.0)
-    assert cache.add([slow, RECORD, wrong, peer]) == 1
-    assert cache.load() == [RECORD]
+    assert tuned.add([slow, RECORD, wrong, peer]) == 1
+    assert tuned.load() == [RECORD]
     newer = dataclasses.replace(RECORD, median_us=12.0)
     other = dataclasses.replace(RECORD, m=128)
-    cache.add([newer, other])
-    assert cache.load() == [newer, other]
+    tuned.add([newer, other])
+    assert tuned.load() == [newer, other]
 
 
 def test_a_broken_file_is_set_aside(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -55,7 +55,7 @@ def test_a_broken_file_is_set_aside(folder: Path, caplog: pytest.LogCaptureFixtu
     ):
         folder.mkdir(exist_ok=True)
         (folder / "tuned.json").write_text(text)
-        assert cache.load() == []
+        assert tuned.load() == []
         assert "set aside" in caplog.text
         assert (folder / "tuned.bad").read_text() == text
         assert not (folder / "tuned.json").exists()
@@ -64,12 +64,12 @@ def test_a_broken_file_is_set_aside(folder: Path, caplog: pytest.LogCaptureFixtu
 def test_two_processes_at_once_lose_nothing(folder: Path) -> None:
     code = (
         "import dataclasses, sys; from tests.cli.test_cache import RECORD; from webmm import cache\n"
-        "for i in range(8): cache.add([dataclasses.replace(RECORD, m=int(sys.argv[1]) + i)])"
+        "for i in range(8): tuned.add([dataclasses.replace(RECORD, m=int(sys.argv[1]) + i)])"
     )
     root = Path(__file__).parents[2]
     running = [subprocess.Popen([sys.executable, "-c", code, str(start)], cwd=root) for start in (1000, 2000, 3000)]
     assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
-    assert len(cache.load()) == 24
+    assert len(tuned.load()) == 24
 
 
 def test_the_nearest_record_decides() -> None:
@@ -101,18 +101,18 @@ def test_records_of_old_documents_have_a_layout() -> None:
 
 def test_what_is_known_of_another_version_or_layout_stays() -> None:
     others = [dataclasses.replace(RECORD, **change) for change in ({"layout": "tn"}, {"version": "0.0.9"}, {"k": 65})]
-    assert cache.add([RECORD, *others]) == 4
-    assert cache.load() == [RECORD, *others]
+    assert tuned.add([RECORD, *others]) == 4
+    assert tuned.load() == [RECORD, *others]
 
 
 def test_the_file_is_read_again_only_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache.add([RECORD])
-    assert cache.load() == [RECORD]
-    monkeypatch.setattr(cache, "from_json", lambda text: pytest.fail("it was read again"))
-    assert cache.load() == [RECORD]
+    tuned.add([RECORD])
+    assert tuned.load() == [RECORD]
+    monkeypatch.setattr(tuned, "from_json", lambda text: pytest.fail("it was read again"))
+    assert tuned.load() == [RECORD]
     monkeypatch.undo()
-    monkeypatch.setenv("WEBMM_CACHE_DIR", str(cache.folder() / "other"))
-    assert cache.load() == []
+    monkeypatch.setenv("WEBMM_CACHE_DIR", str(tuned.folder() / "other"))
+    assert tuned.load() == []
 
 
 def test_a_bucket_is_tuned_once() -> None:
@@ -129,7 +129,7 @@ def test_commands(webmm: Cli, tmp_path: Path, folder: Path) -> None:
     assert webmm("cache", "export", "out.json").returncode == 0
     assert from_json((tmp_path / "out.json").read_text()) == [RECORD]
     assert "1 tuned records forgotten" in webmm("cache", "clear").stdout
-    assert cache.load() == []
+    assert tuned.load() == []
     for bad in ("missing.json", "."):
         done = webmm("cache", "import", bad)
         assert done.returncode == 2
@@ -151,4 +151,4 @@ def test_records_of_another_schema_are_refused() -> None:
 
 
 def test_shipped_records_can_be_read() -> None:
-    assert any(record.adapter == "NVIDIA H200" for record in cache.shipped())
+    assert any(record.adapter == "NVIDIA H200" for record in tuned.shipped())

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Cli
+from webmm.cases import OPS
 from webmm.cli import OP_HELP
 from webmm.kernels import KERNELS, LADDER
-from webmm.ops import OPS
 from webmm.records import SCHEMA, from_json
 
 SMALL = ("--sizes", "64,33x17x29", "--budget", "60")

@@ -14,7 +14,8 @@ from webmm.dtypes import F32, dtype_of
 from webmm.errors import UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.blocked import RegisterTiled
-from webmm.problem import Gemm, Operand
+from webmm.problems.gemm import Gemm
+from webmm.problems.product import Operand
 from webmm.verify import bound, worst_error
 
 UNTOUCHED = -4096.0  # f16 has it, and no product here is as large

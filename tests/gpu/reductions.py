@@ -14,8 +14,7 @@ from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
-from webmm.operations import OPERATIONS
-from webmm.reduction import Reduction, Span
+from webmm.problems.reduce import OPERATIONS, Reduction, Span
 from webmm.verify import sum_bound
 
 UNTOUCHED = -77

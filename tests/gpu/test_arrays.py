@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from webmm import Array, Device
+from webmm.engine.transfer import CHUNK, DIRECT_WRITE, LEAST, Staging
 from webmm.errors import FreedArrayError, ProblemError, UnsupportedError, WebmmError
 from webmm.kernels.gemm.naive import Naive
-from webmm.problem import gemm
-from webmm.staging import CHUNK, DIRECT_WRITE, LEAST, Staging
+from webmm.problems.gemm import gemm
 
 
 def test_use_after_free_raises(device):

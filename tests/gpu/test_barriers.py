@@ -13,9 +13,9 @@ import re
 import numpy as np
 import pytest
 
-from webmm.ops import OPS, op_of
+from webmm.cases import OPS, op_of
+from webmm.engine.timing import submit
 from webmm.render import render
-from webmm.timing import submit
 
 BARRIER = re.compile(r"(?:workgroup|storage|texture|subgroup)Barrier\(\);(?: // (.+))?")
 SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # compiles quickly where all of these are tunables

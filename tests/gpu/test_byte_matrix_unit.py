@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from test_quantized import F32, I8, I32, U8, check, draw, scheme_of
 
-import webmm.device
+import webmm.engine.device
+from webmm.cases import OPS
 from webmm.errors import ConfigError
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
-from webmm.ops import OPS
 from webmm.render import render
 
 SMALL = {"bm": 32, "bn": 16, "bk": 64, "sm": 16, "sn": 16, "fm": 8, "fn": 16, "fk": 32, "group": 1}
@@ -77,7 +77,7 @@ def small(device, monkeypatch):
         pytest.skip("the emulation needs subgroups")
     kernel = MatrixUnit(lanes=lanes, **SMALL)
     seem_able(device, monkeypatch, kernel)
-    monkeypatch.setattr(webmm.device, "render", lambda kernel, problem, debug: render(kernel, problem, "tint"))
+    monkeypatch.setattr(webmm.engine.device, "render", lambda kernel, problem, debug: render(kernel, problem, "tint"))
     compiled = {}
 
     def pipeline(shader):

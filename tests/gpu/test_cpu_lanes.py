@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 from products import check, check_exactly, every_dtype, runs, view
 
-from webmm.choose import candidates, made_for_cpus
-from webmm.device import MAX_SCRATCH
+from webmm.choose import candidates
+from webmm.choose.gemm import made_for_cpus
+from webmm.engine.device import MAX_SCRATCH
+from webmm.engine.timing import submit
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import DEPTH, CpuTexture, PackB
 from webmm.naga import translate
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import render
-from webmm.timing import submit
 
 both = pytest.mark.parametrize("cls", [CpuLanes, CpuTexture], ids=lambda cls: cls.name)
 LAYOUTS = [(ta, tb) for ta in (False, True) for tb in (False, True)]
@@ -189,7 +190,7 @@ def test_what_is_chosen_for_a_cpu_can_run_there(device, lanes):
 def test_a_cpu_with_subgroups_gets_a_kernel_made_for_it(device, monkeypatch):
     if device.info.kind != "cpu":
         pytest.skip("these kernels are chosen for CPUs")
-    monkeypatch.setattr("webmm.choose._tuned", lambda problem, device: [])
+    monkeypatch.setattr("webmm.choose.tuned.nearest", lambda problem, device: [])
     shapes = [(64, 64, 64), (512, 512, 512), (99, 9, 9)]
     chosen = {shape: type(next(iter(candidates(gemm(*shape), device)))) for shape in shapes}
     assert chosen == {(64, 64, 64): CpuLanes, (512, 512, 512): CpuTexture, (99, 9, 9): CpuTexture}

@@ -16,7 +16,7 @@ from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.split_k import SplitK
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import render
 
 

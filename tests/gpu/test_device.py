@@ -8,17 +8,17 @@ import pytest
 from products import check_exactly, exact, small, whole_numbers
 
 from webmm import Device
-from webmm.adapters import WANTED_FEATURES
-from webmm.device import MAX_LAUNCHES
+from webmm.engine.adapters import WANTED_FEATURES
+from webmm.engine.device import MAX_LAUNCHES
+from webmm.engine.transfer import LEAST
 from webmm.errors import ConfigError, DeviceLostError, ShaderError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import Binding
-from webmm.staging import LEAST
 
 
 def test_in_ci_the_adapter_has_all_that_the_tests_are_about(device):

@@ -8,11 +8,11 @@ import pytest
 
 import webmm
 from webmm import Device, choose
-from webmm.device import default_device
+from webmm.engine.device import default_device
 from webmm.errors import DeviceLostError, MemoryLimitError, ShaderError, WebmmError
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.tile_2d import Tile2D
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import Binding
 
 ONES = np.ones((20, 20), np.float32)
@@ -153,7 +153,7 @@ def test_without_room_for_the_result_nothing_is_written(monkeypatch):
 
 
 def test_a_refused_kernel_is_named_with_its_parameters_and_source(monkeypatch):
-    from webmm import device as module
+    from webmm.engine import device as module
 
     true = module.render
     with Device() as gpu:

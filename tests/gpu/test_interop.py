@@ -12,7 +12,7 @@ import wgpu
 
 import webmm
 from webmm import Device
-from webmm.adapters import choose_adapter
+from webmm.engine.adapters import choose_adapter
 from webmm.errors import ConfigError, FreedArrayError, ProblemError
 
 EYE = np.eye(8, dtype=np.float32)

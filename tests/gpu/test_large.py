@@ -9,7 +9,8 @@ from products import every_stage, view
 from products import small as small_tiles
 
 import webmm
-from webmm import Device, choose, plan, report
+from webmm import Device, choose, report
+from webmm.calls import parts
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
@@ -121,13 +122,13 @@ def test_a_matrix_as_the_bias(device, cls):
 
 def test_long_dispatches_are_cut(device, monkeypatch):
     a, b = whole(300, 70), whole(70, 310)
-    monkeypatch.setattr("webmm.api.limits", lambda device: plan.Limits(2**27, 2.0**20))
+    monkeypatch.setattr("webmm.calls.gemm.limits", lambda device: parts.Limits(2**27, 2.0**20))
     np.testing.assert_array_equal(webmm.matmul(a, b, device=device, activation="relu"), np.maximum(a @ b, 0))
 
 
 def test_explain_tells_of_the_parts(monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(report, "limits", lambda device: plan.Limits(2**27, 2.0**26))
+    monkeypatch.setattr(report, "limits", lambda device: parts.Limits(2**27, 2.0**26))
     told = report.explain(1024, 1024, 64, "float32", None).splitlines()
     assert told[1] == "too large for one dispatch: cut into 2, the first of them 512x1024x64"
 
@@ -143,6 +144,6 @@ def test_a_device_takes_lower_limits_only(device, small):
 
 
 def test_the_rate_of_a_tuned_adapter_is_what_was_measured(device):
-    assert plan.limits(device).flops == plan.ASSUMED_RATE[device.info.kind]
+    assert parts.limits(device).flops == parts.ASSUMED_RATE[device.info.kind]
     h200 = dataclasses.replace(device.info, name="NVIDIA H200", kind="discrete")
-    assert plan.measured_rate(h200.name) > 1e13
+    assert parts.measured_rate(h200.name) > 1e13

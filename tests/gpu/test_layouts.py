@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from products import check, every_dtype, every_stage, exact, multiply, runs, small, view, whole_numbers
 
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 
 # Whole tiles; vec4 throughout with ragged edges; nothing aligned.
 SIZES = [(64, 64, 32), (36, 44, 28), (37, 41, 29)]

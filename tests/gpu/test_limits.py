@@ -14,7 +14,7 @@ from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.vectorized import Vectorized
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 
 # Long inner dimensions: Mesa leaves an invocation's loops after 65,535 passes in all
 

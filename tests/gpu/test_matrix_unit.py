@@ -12,12 +12,13 @@ import pytest
 import wgpu
 from products import check, check_exactly, exact, fractions, multiply, view, whole_numbers
 
-from webmm import matrix_units, naga
+from webmm import naga
+from webmm.engine import probe
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import UnsupportedError
 from webmm.kernels.base import MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import render
 
 SMALL = {"bm": 16, "bn": 16, "bk": 16, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "group": 1}
@@ -96,7 +97,9 @@ def small(device, monkeypatch, request):
     kernel = MatrixUnit(lanes=lanes, **SMALL)
     shapes = frozenset({kernel.matrix_shape})
     monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
-    monkeypatch.setattr("webmm.device.render", lambda kernel, problem, debug: render(kernel, problem, request.param))
+    monkeypatch.setattr(
+        "webmm.engine.device.render", lambda kernel, problem, debug: render(kernel, problem, request.param)
+    )
     monkeypatch.setattr(
         device, "pipeline", lambda shader: device.compile(emulated(shader.wgsl), shader.label, shader.bindings)
     )
@@ -252,22 +255,22 @@ def test_without_matrix_units_it_is_refused(device):
 class Adapter:
     """An adapter that lists matrix units, and enables them or does not."""
 
-    features = (matrix_units.FEATURE,)
+    features = (probe.FEATURE,)
 
     def __init__(self, enables):
         self.enables = enables
 
     def request_device_sync(self, required_features, required_limits):
-        if matrix_units.FEATURE in required_features and not self.enables:
+        if probe.FEATURE in required_features and not self.enables:
             raise RuntimeError("experimental features\nare not enabled")
         return required_features, required_limits
 
 
 def test_they_are_asked_for_and_done_without():
     limits = {"max-bind-groups": 4}
-    opened = matrix_units.open_device(Adapter(enables=True), ["shader-f16"], limits)
-    assert opened == ((["shader-f16", matrix_units.FEATURE], limits), "")
-    (features, _), why = matrix_units.open_device(Adapter(enables=False), ["shader-f16"], limits)
+    opened = probe.open_device(Adapter(enables=True), ["shader-f16"], limits)
+    assert opened == ((["shader-f16", probe.FEATURE], limits), "")
+    (features, _), why = probe.open_device(Adapter(enables=False), ["shader-f16"], limits)
     assert features == ["shader-f16"]
     assert why == "wgpu does not enable cooperative-matrix: experimental features are not enabled"
 
@@ -275,25 +278,25 @@ def test_they_are_asked_for_and_done_without():
 def test_their_fragments_are_found_by_multiplying(device, small, monkeypatch):
     kernel = small
     before = device.capabilities
-    assert matrix_units.multiplies(device, kernel)
+    assert probe.multiplies(device, kernel)
     assert device.capabilities is before
     wrong = lambda shader: device.compile(  # noqa: E731
         emulated(shader.wgsl).replace("sum[own] +=", "sum[own] -="), shader.label, shader.bindings
     )
     monkeypatch.setattr(device, "pipeline", wrong)
-    assert not matrix_units.multiplies(device, kernel)
-    assert matrix_units.matrix_shapes(device) == frozenset()  # wgpu has none here
+    assert not probe.multiplies(device, kernel)
+    assert probe.matrix_shapes(device) == frozenset()  # wgpu has none here
 
 
 def test_fragments_of_either_size_are_tried_with_subgroups_of_any(device, monkeypatch):
     before, squares = device.capabilities, frozenset(MatrixShape("f16", "f32", n, n, n) for n in (8, 16))
-    monkeypatch.setattr(matrix_units, "FEATURE", next(iter(device.wgpu_device.features)))
-    monkeypatch.setattr(matrix_units, "multiplies", lambda device, kernel: kernel.invalid() is None)
+    monkeypatch.setattr(probe, "FEATURE", next(iter(device.wgpu_device.features)))
+    monkeypatch.setattr(probe, "multiplies", lambda device, kernel: kernel.invalid() is None)
     features = before.features | {"shader-f16"}
     for lanes in (8, 16, 32, 64):
         able = dataclasses.replace(before, subgroup_size=lanes, features=features)
         monkeypatch.setattr(device, "capabilities", able)
-        assert matrix_units.matrix_shapes(device) == squares, lanes
+        assert probe.matrix_shapes(device) == squares, lanes
 
 
 def test_reasons(device):

@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 
 ROUNDS = 10_000
 PROBLEM = gemm(64, 64, 16)

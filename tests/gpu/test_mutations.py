@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from products import every_stage, exact, multiply, small, smallest, view, whole_numbers
 
+from webmm.engine.timing import submit
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.render import params_bytes, render
-from webmm.timing import submit
 
 
 def right(device, kernel, problem, wgsl):

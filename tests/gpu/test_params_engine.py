@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import wgpu
 
-from webmm.device import Launch
 from webmm.dtypes import F32 as FLOAT
+from webmm.engine.device import Launch
+from webmm.engine.timing import submit
 from webmm.kernels.base import Binding
 from webmm.kernels.gemm.base import GemmParams
 from webmm.params import F32, I32, U32, Vec2F, Vec2U, Vec3F, Vec3U, Vec4F, Vec4U, layout, pack, wgsl_struct
-from webmm.problem import Gemm, Operand
-from webmm.timing import submit
+from webmm.problems.gemm import Gemm
+from webmm.problems.product import Operand
 
 
 @dataclass(frozen=True)

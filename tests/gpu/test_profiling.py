@@ -9,13 +9,13 @@ from products import small
 from rich.console import Console
 
 import webmm
-from webmm import profiling, timing
+from webmm.engine import profiling, timing
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 
 A, B = np.ones((3, 20, 30), np.float32), np.ones((3, 30, 40), np.float32)
 

@@ -11,9 +11,9 @@ import webmm
 from webmm.dtypes import dtype_of
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
-from webmm.problem import Operand
-from webmm.quantization import FixedPoint, Scheme, limits, reference
-from webmm.quantized import describe
+from webmm.problems.product import Operand
+from webmm.problems.quantized import describe
+from webmm.problems.scheme import FixedPoint, Scheme, limits, reference
 
 U8, I8, I32, F32 = (dtype_of(name) for name in ("uint8", "int8", "int32", "float32"))
 TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # whose shaders a CPU compiles at once

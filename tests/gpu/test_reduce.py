@@ -13,9 +13,12 @@ import webmm
 from webmm.dtypes import dtype_of
 from webmm.epilogues import gelu, gelu_tanh
 from webmm.errors import ProblemError, UnsupportedError
-from webmm.kernels.reduce.rows import Map, Rows, Strips
-from webmm.operations import OPERATIONS
-from webmm.reduction import Elementwise, Normalisation, Span, reduction
+from webmm.kernels.elementwise.map import Map
+from webmm.kernels.normalise.rows import Rows
+from webmm.kernels.normalise.strips import Strips
+from webmm.problems.elementwise import Elementwise
+from webmm.problems.normalise import Normalisation
+from webmm.problems.reduce import OPERATIONS, Span, reduction
 
 NUMPY = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "argmax": np.argmax}
 

@@ -14,7 +14,7 @@ from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Tree
 from webmm.kernels.reduce.two_pass import TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
-from webmm.reduction import reduction
+from webmm.problems.reduce import reduction
 from webmm.verify import sum_bound
 
 # One element; one of everything but one axis; just over and under a tile of some stage; long and thin; many short rows;

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import webmm
-from webmm import Device, cache, choose, selftest
+from webmm import Device, choose, selftest
+from webmm.choose import tuned
 from webmm.cli import main
 from webmm.dtypes import F16, F32
 from webmm.epilogues import ACTIVATIONS
@@ -22,7 +23,8 @@ from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
-from webmm.problem import Operand, gemm, transposes
+from webmm.problems.gemm import gemm
+from webmm.problems.product import Operand, transposes
 from webmm.render import render
 
 A = np.arange(33 * 20, dtype=np.float32).reshape(33, 20) % 7
@@ -59,7 +61,7 @@ def test_a_wrong_shader_is_found_told_and_not_used(folder, monkeypatch, caplog):
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
         (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
         assert line.startswith(f"{Tile2D()} is not used on {gpu.info}: it computes wrongly there: ")
-        known = cache.verdicts(selftest.driver(gpu))
+        known = tuned.verdicts(selftest.driver(gpu))
         assert sorted(bool(verdict) for verdict in known.values()) == [False, True]
     monkeypatch.setattr(selftest, "prove", lambda *_: pytest.fail("it was proven again"))
     with Device() as gpu:
@@ -98,7 +100,7 @@ def test_a_shader_that_is_refused_gives_way(templates, two, folder):
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
-        assert any("was refused by the engine" in words for words in cache.verdicts(selftest.driver(gpu)).values())
+        assert any("was refused by the engine" in words for words in tuned.verdicts(selftest.driver(gpu)).values())
 
 
 def test_where_all_are_wrong_there_is_no_result(wrong, monkeypatch):
@@ -193,18 +195,18 @@ def test_every_shader_has_a_small_problem_that_stands_in():
 def test_a_broken_file_is_found_again(folder, text):
     folder.mkdir()
     (folder / "selftest.json").write_text(text)
-    assert cache.verdicts("d") == {}
-    cache.keep_verdicts("d", {"a": ""})
-    cache.keep_verdicts("e", {"a": "x"})
-    cache.keep_verdicts("d", {"b": "y"})
-    assert (cache.verdicts("d"), cache.verdicts("e")) == ({"a": "", "b": "y"}, {"a": "x"})
-    cache.clear()
-    assert cache.verdicts("d") == {}
+    assert tuned.verdicts("d") == {}
+    tuned.keep_verdicts("d", {"a": ""})
+    tuned.keep_verdicts("e", {"a": "x"})
+    tuned.keep_verdicts("d", {"b": "y"})
+    assert (tuned.verdicts("d"), tuned.verdicts("e")) == ({"a": "", "b": "y"}, {"a": "x"})
+    tuned.clear()
+    assert tuned.verdicts("d") == {}
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_obstacle(folder):
     folder.write_text("a file")
-    cache.keep_verdicts("d", {"a": ""})
+    tuned.keep_verdicts("d", {"a": ""})
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
 
@@ -226,4 +228,4 @@ def test_this_driver_is_right(device):
     assert done.exit_code == 0, done.output
     assert "3x5x100000 nn float32" in done.stdout
     assert done.stdout.strip().endswith("shaders are right")
-    assert set(cache.verdicts(selftest.driver(device)).values()) == {""}
+    assert set(tuned.verdicts(selftest.driver(device)).values()) == {""}

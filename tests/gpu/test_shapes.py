@@ -2,7 +2,7 @@
 
 from products import check, every_dtype, every_stage, runs
 
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 
 # Sizes are (m, n, k). The stages' default tiles are 1, 16 and 64 along M; 1, 16, 64 and 128 along N; 16 and 32 along K;
 # 256 elements of the flattened C. Products are small, since a CPU runs the first stages at 0.1 GFLOP/s; and where one

@@ -7,10 +7,10 @@ import pytest
 
 import webmm
 from webmm import Device, choose
+from webmm.calls.stream import tile_shape, tiles
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import MemoryLimitError, ProblemError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
-from webmm.stream import tile_shape, tiles
 
 RNG = np.random.default_rng(5)
 MEMORY = 2**16
@@ -91,7 +91,7 @@ def test_epilogues(small, dtype):
 def test_where_memory_runs_out_smaller_tiles_are_tried(device, monkeypatch):
     a, b = whole(130, 140), whole(140, 150)
     limit, empty, refused = 2**15, Device.empty, []
-    monkeypatch.setattr("webmm.api.LEAST_MEMORY", 2**12)
+    monkeypatch.setattr("webmm.calls.gemm.LEAST_MEMORY", 2**12)
 
     def scarce(self, shape, dtype="float32"):
         if np.prod(shape) * 4 > limit:

@@ -7,7 +7,7 @@ from products import check_exactly, runs
 
 from webmm import naga
 from webmm.kernels.gemm.subgroup import Subgroup
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import render
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

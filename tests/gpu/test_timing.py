@@ -6,11 +6,11 @@ import pytest
 from products import check_exactly, runs
 
 from webmm import roofline
+from webmm.engine.timing import MAX_SAMPLES, MIN_SAMPLES, Timing, time_call, time_launch
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
-from webmm.problem import gemm
-from webmm.timing import MAX_SAMPLES, MIN_SAMPLES, Timing, time_call, time_launch
+from webmm.problems.gemm import gemm
 
 
 def test_summary_of_samples():

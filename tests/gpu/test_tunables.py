@@ -5,7 +5,7 @@ import dataclasses
 from products import check, describe, every_stage, runs
 
 from webmm import naga
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import render
 
 PROBLEM = gemm(

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import webmm
-from webmm import Device, cache, choose, timing, tuner
+from webmm import Device, choose, tuner
 from webmm.bench import record_of
+from webmm.choose import tuned
+from webmm.engine import timing
 from webmm.errors import ConfigError
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.naive import Naive
@@ -22,14 +24,14 @@ from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 
 # A worker on a driver that crashes at one kernel, hangs at another, miscalculates a third, is full at a fourth, refuses
 # to compile a fifth and is lost at a sixth.
 BAD_DRIVER = """
 import dataclasses, os, sys, time
 import webmm.tuner as tuner
-from webmm import device
+from webmm.engine import device
 from webmm.errors import MemoryLimitError
 true, launch, render = tuner.measure, device.Device.launch, device.render
 
@@ -88,7 +90,7 @@ def test_bad_candidates_do_not_end_the_search(device, monkeypatch):
     for kernel, (status, words) in OUTCOMES.items():
         assert first[kernel.name].status == status, first[kernel.name]
         assert words in (first[kernel.name].reason or "")
-    (best,) = cache.fastest(records)
+    (best,) = tuned.fastest(records)
     assert best.kernel in ("tile_2d", "workgroup_1d")
 
 
@@ -115,7 +117,7 @@ def test_a_search_ends_within_its_budget_and_finds_no_worse_than_the_default(dev
         records = tuner.tune(device, problem, 6, worker=worker, on_step=steps.append)
     assert steps
     assert {record.status for record in records} <= {"ok"}
-    (best,) = cache.fastest(records)
+    (best,) = tuned.fastest(records)
     assert best.m == best.n == best.k == 64
 
 
@@ -151,7 +153,7 @@ def test_the_first_product_of_a_bucket_is_tuned_and_the_next_are_not(folder, mon
         a = gpu.array(A)
         assert np.array_equal(webmm.matmul(a, a.T, tune="auto").numpy(), A @ A.T)
         assert searched == [gemm(60, 60, 70, transpose_b=True)]
-        kept = cache.load()
+        kept = tuned.load()
         assert {(r.m, r.n, r.k, r.layout, r.dtype) for r in kept} == {(60, 60, 70, "nt", "float32")}
         webmm.matmul(a[:50], a.T, tune="auto")  # the same bucket
         webmm.matmul(a.T, a)  # another, but nobody asked
@@ -189,12 +191,12 @@ def test_a_record_covers_its_bucket_layout_and_driver_only(device, folder):
     problem = gemm(64, 64, 64, transpose_b=True)
     record = found(device, problem, Tile2D(), 5.0)
     others = {"layout": "nn", "driver": "another", "version": "0.0.9", "dtype": "float16", "m": 256, "op": "x"}
-    cache.add(dataclasses.replace(record, **{name: value}) for name, value in others.items())
-    assert not choose.covered(problem, device)
-    cache.add([record])
-    assert choose.covered(problem, device)
-    assert choose.covered(gemm(70, 64, 52, transpose_b=True), device)
-    assert not choose.covered(gemm(70, 64, 50, transpose_b=True), device)  # which vec4 do not fit
+    tuned.add(dataclasses.replace(record, **{name: value}) for name, value in others.items())
+    assert not tuned.covered(problem, device)
+    tuned.add([record])
+    assert tuned.covered(problem, device)
+    assert tuned.covered(gemm(70, 64, 52, transpose_b=True), device)
+    assert not tuned.covered(gemm(70, 64, 50, transpose_b=True), device)  # which vec4 do not fit
 
 
 def test_a_stage_that_is_far_behind_is_left_alone(device, monkeypatch):
@@ -242,7 +244,7 @@ def test_a_search_in_which_nothing_runs_is_told_and_not_repeated(folder, monkeyp
         for _ in range(2):
             assert np.array_equal(webmm.matmul(A, A.T, device=gpu, tune="auto"), A @ A.T)
     assert caplog.text.count("nothing ran: the process ended with code 3") == 1
-    assert cache.load() == []
+    assert tuned.load() == []
 
 
 def test_a_worker_never_tunes():
@@ -275,11 +277,11 @@ def test_two_processes_tune_at_once_and_one_that_is_killed_leaves_a_valid_cache(
     killed.kill()
     assert [process.communicate(timeout=120) and process.returncode for process in both] == [0, 0]
     killed.communicate()
-    cached = cache.load()
+    cached = tuned.load()
     assert {(64, 64, 64), (60, 60, 64)} & {(r.m, r.n, r.k) for r in cached}
-    assert len({choose.bucket(record) for record in cached if record.m < 100}) == 1
+    assert len({tuned.bucket(record) for record in cached if record.m < 100}) == 1
     assert not list(folder.glob("*.bad"))
-    cache.add([dataclasses.replace(cached[0], m=1)])  # nobody holds the lock
-    assert len(cache.load()) == len(cached) + 1
-    with cache.searching(1):
+    tuned.add([dataclasses.replace(cached[0], m=1)])  # nobody holds the lock
+    assert len(tuned.load()) == len(cached) + 1
+    with tuned.searching(1):
         pass

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webmm
-from webmm import weights as module
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
-from webmm.problem import Operand, WeightOnly
+from webmm.problems import weights as module
+from webmm.problems.product import Operand
+from webmm.problems.weights import WeightOnly
 from webmm.verify import bound, worst_error
 
 SMALL = Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)  # whose shaders a CPU compiles at once

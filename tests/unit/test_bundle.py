@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from webmm import bundle, choose, prepared, timing
+from webmm.cases.quantized import scheme_of
+from webmm.choose import gemm as choose
 from webmm.dtypes import F16, U8, dtype_of
+from webmm.engine import timing
 from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, STAGES
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmParams
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
-from webmm.ops.quantized import scheme_of
+from webmm.page import bundle, ladders
 from webmm.params import layout
-from webmm.problem import gemm
-from webmm.quantization import limits
+from webmm.problems.gemm import gemm
+from webmm.problems.scheme import limits
 from webmm.render import params_bytes, render
 
 SHAPES = ((1, 1, 1), (64, 64, 64), (1024, 1024, 1024), (333, 257, 129), (100, 100, 100), (7, 512, 33), (2, 3, 70_000))
@@ -124,7 +126,7 @@ def test_matrix_units_are_carried_in_every_spelling_with_every_kind_of_fragments
     assert len(rows[0]["shaders"]["float16"]) == 2 * 4 * 3  # m and n at the edge; A, B and C in vectors or not
     found = [tuple(row["matrix"][name] for name in ("spelling", "m", "n", "k", "lanes")) for row in rows]
     for spelling, fragment in itertools.product(bundle.SPELLINGS, bundle.FRAGMENTS):
-        assert found.count((spelling, *fragment.values())) >= len(bundle.choose.MATRIX_TILES)
+        assert found.count((spelling, *fragment.values())) >= len(choose.MATRIX_TILES)
 
 
 def test_params_timing_and_choices_are_pythons(index: dict[str, Any]) -> None:
@@ -150,12 +152,12 @@ ANY_DEVICE = Capabilities(
 
 
 @pytest.fixture(scope="module")
-def ladders(page: Path) -> dict[str, Any]:
+def written(page: Path) -> dict[str, Any]:
     return json.loads((page / bundle.PREPARED).read_text())
 
 
-def test_prepared_steps_are_what_python_dispatches(page: Path, ladders: dict[str, Any]) -> None:
-    for ladder, row, dtype, size, kind in prepared_rows(ladders):
+def test_prepared_steps_are_what_python_dispatches(page: Path, written: dict[str, Any]) -> None:
+    for ladder, row, dtype, size, kind in prepared_rows(written):
         problem = ladder.case(size, dtype_of(dtype)).problem
         assert (row["m"], row["n"], row["k"]) == problem.sizes[:3]
         for stage in row["stages"]:
@@ -170,21 +172,21 @@ def test_prepared_steps_are_what_python_dispatches(page: Path, ladders: dict[str
                 assert (page / "bundle" / "shaders" / f"{step['shader']}.wgsl").read_text() == shader.wgsl
                 assert tuple(step["grid"]) == part.dispatch(problem)
                 assert np.array(step["params"], "<u4").tobytes() == params_bytes(part, problem)
-                bound = {binding["name"] for binding in ladders["bindings"][step["shader"]]}
+                bound = {binding["name"] for binding in written["bindings"][step["shader"]]}
                 inputs = {each["name"] for each in row["inputs"]}
                 assert bound <= {"params", row["result"]["name"], *inputs, *stage["scratch"]}
 
 
-def prepared_rows(ladders: dict[str, Any]) -> Iterator[tuple[prepared.Ladder, dict[str, Any], str, Any, str]]:
-    for ladder, found in zip(prepared.LADDERS, ladders["ladders"], strict=True):
+def prepared_rows(written: dict[str, Any]) -> Iterator[tuple[ladders.Ladder, dict[str, Any], str, Any, str]]:
+    for ladder, found in zip(ladders.LADDERS, written["ladders"], strict=True):
         for kind in ("gpu", "cpu"):
             asked = itertools.product(ladder.dtypes, ladder.sizes[kind])
             for (dtype, size), row in zip(asked, found[kind], strict=True):
                 yield ladder, row, dtype.name, size, kind
 
 
-def test_every_stage_and_device_kind_is_prepared(ladders: dict[str, Any]) -> None:
-    for _, row, _, _, _ in prepared_rows(ladders):
+def test_every_stage_and_device_kind_is_prepared(written: dict[str, Any]) -> None:
+    for _, row, _, _, _ in prepared_rows(written):
         there = {stage["name"] for stage in row["stages"]}
         if row["op"] != "gemm":  # whose stages have a ladder of their own
             assert set(STAGES[row["op"]]) - there <= {"columns", "columns_two_pass"}
@@ -192,12 +194,12 @@ def test_every_stage_and_device_kind_is_prepared(ladders: dict[str, Any]) -> Non
         assert len(labels) == len(set(labels))
 
 
-@pytest.mark.parametrize("ladder", prepared.LADDERS, ids=lambda ladder: ladder.title)
-def test_gpus_run_a_stage_with_the_settings_that_python_chooses(ladder: prepared.Ladder) -> None:
+@pytest.mark.parametrize("ladder", ladders.LADDERS, ids=lambda ladder: ladder.title)
+def test_gpus_run_a_stage_with_the_settings_that_python_chooses(ladder: ladders.Ladder) -> None:
     settings = set()
     for size in ladder.sizes["gpu"]:
         problem = ladder.case(size, ladder.dtypes[0]).problem
-        best, *_ = prepared.made_for_gpus(problem)
+        best, *_ = ladders.made_for_gpus(problem)
         stages = ladder.stages("gpu", problem)
         assert best in stages
         assert [stage.name for stage in stages] == [kernel.name for kernel in ladder.kernels["gpu"]]
@@ -207,9 +209,9 @@ def test_gpus_run_a_stage_with_the_settings_that_python_chooses(ladder: prepared
 
 
 def test_prepared_inputs_are_a_known_hash() -> None:
-    drawn = prepared.Input("x", U8, 6, 1, 0, 255)
-    assert drawn.start == drawn.to_json()["start"] == prepared.SEED_STEP
-    assert prepared.mix(np.arange(3, dtype=np.uint32)).tolist() == [0, 1753845952, 3507691905]
+    drawn = ladders.Input("x", U8, 6, 1, 0, 255)
+    assert drawn.start == drawn.to_json()["start"] == ladders.SEED_STEP
+    assert ladders.mix(np.arange(3, dtype=np.uint32)).tolist() == [0, 1753845952, 3507691905]
     values = []
     for i in range(6):  # in plain integers
         x = (i + drawn.start) % 2**32
@@ -219,8 +221,8 @@ def test_prepared_inputs_are_a_known_hash() -> None:
     assert drawn.integers.tolist() == values
 
 
-@pytest.mark.parametrize("ladder", prepared.LADDERS, ids=lambda ladder: ladder.title)
-def test_prepared_results_are_numpys(ladder: prepared.Ladder) -> None:
+@pytest.mark.parametrize("ladder", ladders.LADDERS, ids=lambda ladder: ladder.title)
+def test_prepared_results_are_numpys(ladder: ladders.Ladder) -> None:
     for dtype in ladder.dtypes:
         size = ladder.sizes["cpu"][0]
         case = ladder.case(size, dtype)
@@ -240,7 +242,7 @@ def test_prepared_results_are_numpys(ladder: prepared.Ladder) -> None:
             expected = np.clip(np.floor(real + 0.5), *limits(dtype))
             assert np.ptp(expected) > 100, "the scale leaves nothing to compare"
         np.testing.assert_array_equal(case.expected, expected)
-        assert ladder.fingerprint(size, dtype) == prepared.fingerprint(case.expected)
+        assert ladder.fingerprint(size, dtype) == ladders.fingerprint(case.expected)
 
 
 def product_with_weights(size: tuple[int, int, int], *parts: Any) -> Any:
@@ -256,11 +258,11 @@ def test_fingerprints_tell_values_and_places_apart() -> None:
     swapped, off = result.copy(), result.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
     off[99] += 1
-    assert len({prepared.fingerprint(x) for x in (result, swapped, off, result[:99])}) == 4
+    assert len({ladders.fingerprint(x) for x in (result, swapped, off, result[:99])}) == 4
 
 
 def test_results_that_would_be_rounded_are_refused() -> None:
-    case = prepared.reduced("sum", (1, 2**20), F16)
+    case = ladders.reduced("sum", (1, 2**20), F16)
     with pytest.raises(ConfigError, match="is no float16"):
         _ = replace(case, compute=lambda x: np.array([4097])).expected
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from webmm import cache
+from webmm.choose import tuned
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.records import Record
@@ -18,9 +18,9 @@ def test_memory_between_dispatches_must_be_worth_it():
     plain = dataclasses.replace(RECORD, median_us=100.0)
     for us, kept in ((99.0, plain), (97.0, divided(97.0))):
         for records in ([plain, divided(us)], [divided(us), plain]):
-            assert cache.fastest(records) == [kept]
+            assert tuned.fastest(records) == [kept]
 
 
 def test_what_failed_or_is_no_kernel_is_not_kept():
     numpy = dataclasses.replace(RECORD, kernel="cpu", config={}, median_us=1.0)
-    assert cache.fastest([numpy, dataclasses.replace(RECORD, status="incorrect")]) == []
+    assert tuned.fastest([numpy, dataclasses.replace(RECORD, status="incorrect")]) == []

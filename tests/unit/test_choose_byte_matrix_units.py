@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
+from webmm.cases.quantized import QuantizedOp
+from webmm.choose.quantized import made_for_matrix_units
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
-from webmm.ops.quantized import QuantizedOp
-from webmm.quantized import made_for_matrix_units
 
 SHAPES = [MatrixShape("i8", "i32", 16, n, 32) for n in (8, 16)] + [MatrixShape("u8", "u32", 16, 16, 32)]
 ABLE = Capabilities("able", {}, frozenset(), subgroup_size=32, matrix_shapes=frozenset(SHAPES))

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from webmm.choose import made_for_matrix_units
+from webmm.choose.gemm import made_for_matrix_units
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 
 FRAGMENT = MatrixShape("f16", "f32", 16, 16, 16)
 LIMITS = {

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from webmm import cache, config, log
+from webmm import config, log
+from webmm.choose import tuned
 from webmm.cli import main
 from webmm.errors import ConfigError
 
@@ -58,11 +59,11 @@ def test_where_a_folder_has_both_files_the_one_of_our_own_is_read(here):
 
 def test_folders_start_from_the_file_that_names_them(here, monkeypatch):
     write(here / "project" / "webmm.toml", 'cache_dir = "cache"')
-    assert cache.path() == here / "project" / "cache" / "tuned.json"
+    assert tuned.path() == here / "project" / "cache" / "tuned.json"
     monkeypatch.setenv("WEBMM_CACHE_DIR", "mine")
-    assert cache.folder() == here / "project" / "inner" / "mine"
+    assert tuned.folder() == here / "project" / "inner" / "mine"
     monkeypatch.setenv("WEBMM_CACHE_DIR", "~/mine")
-    assert cache.folder() == Path.home() / "mine"
+    assert tuned.folder() == Path.home() / "mine"
 
 
 @pytest.mark.parametrize(

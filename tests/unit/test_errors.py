@@ -6,8 +6,9 @@ from types import MappingProxyType
 
 import pytest
 
-from webmm import adapters, errors
-from webmm.adapters import NO_ADAPTER, AdapterInfo, capabilities, choose_adapter
+from webmm import errors
+from webmm.engine import adapters
+from webmm.engine.adapters import NO_ADAPTER, AdapterInfo, capabilities, choose_adapter
 from webmm.errors import ConfigError, NoAdapterError, WebmmError, numbered
 from webmm.kernels.base import LOOP_LIMIT
 

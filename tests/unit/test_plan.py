@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from webmm.calls.parts import GRAIN, Limits, parts
 from webmm.dtypes import F16, F32
-from webmm.plan import GRAIN, Limits, parts
-from webmm.problem import Gemm, Operand, gemm
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.product import Operand
 
 WIDE = Limits(binding=2**31, flops=1e18)
 

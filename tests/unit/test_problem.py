@@ -6,7 +6,8 @@ import pytest
 
 from webmm.dtypes import DTYPES, F16, F32, INTEGERS, MATRIX_DTYPES, dtype_of
 from webmm.errors import ProblemError
-from webmm.problem import Gemm, Operand, gemm
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.product import Operand
 
 
 @pytest.mark.parametrize("name", ["m", "n", "k", "batch"])

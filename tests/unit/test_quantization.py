@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import webmm
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
-from webmm.quantization import (
+from webmm.problems.scheme import (
     FixedPoint,
     Scheme,
     checked_bias,

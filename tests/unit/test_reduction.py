@@ -6,19 +6,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from webmm.choose_reduction import candidates
+from webmm.cases import op_of
+from webmm.choose import candidates
 from webmm.dtypes import F16, F32, I32
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels import REDUCTIONS, configure
 from webmm.kernels.base import Capabilities
+from webmm.kernels.elementwise.map import Map
+from webmm.kernels.normalise.rows import Rows
+from webmm.kernels.normalise.strips import Strips
 from webmm.kernels.reduce.columns import Columns
-from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
-from webmm.operations import OPERATIONS
-from webmm.ops import op_of
-from webmm.reduction import Reduction, Span, reduction
+from webmm.problems.reduce import OPERATIONS, Reduction, Span, reduction
 from webmm.render import render
 from webmm.verify import sum_bound
 
@@ -145,7 +146,7 @@ def chosen(shape, kind="discrete", lanes=32):
     device = SimpleNamespace(capabilities=SimpleNamespace(subgroup_size=lanes), info=SimpleNamespace(kind=kind))
     outer, length, inner = shape
     problem = Reduction("sum", outer, length, inner, F32, F32, Span.dense(length, inner))
-    return next(iter(candidates(problem, device)))
+    return next(iter(candidates(problem, device, "off")))
 
 
 def test_the_choice_by_shape_and_device():
@@ -167,7 +168,7 @@ def test_the_choice_by_shape_and_device():
 def test_the_choice_of_what_is_built_on_reductions():
     def built(function, shape, kind="discrete", lanes=32, dtype="float32"):
         device = SimpleNamespace(capabilities=SimpleNamespace(subgroup_size=lanes), info=SimpleNamespace(kind=kind))
-        return next(iter(candidates(op_of(function).problem(shape, dtype), device)))
+        return next(iter(candidates(op_of(function).problem(shape, dtype), device, "off")))
 
     for length in (1, 1000, 1024, 4096, 8192, 32768):
         kernel = built("normalise:layer_norm", (9, length, 1))

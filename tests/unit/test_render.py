@@ -13,7 +13,7 @@ from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.render import _render, environment, params_bytes, render, tidy
 
 stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from webmm.dtypes import F16, F32
-from webmm.problem import gemm
+from webmm.problems.gemm import gemm
 from webmm.verify import Checker, bound, worst_error
 
 

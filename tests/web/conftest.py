@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from webmm import bundle, serve
+from webmm.page import bundle, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from webmm.kernels.base import Kernel, Scratch
-from webmm.problem import Problem
+from webmm.problems.base import Problem
 from webmm.render import params_bytes, render
 
 DISPATCH_JS = Path(__file__).with_name("dispatch.js")

@@ -16,11 +16,11 @@ from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
-from webmm.problem import Operand, WeightOnly
-from webmm.quantization import Scheme, limits, reference
-from webmm.quantized import describe
+from webmm.problems.product import Operand
+from webmm.problems.quantized import describe
+from webmm.problems.scheme import Scheme, limits, reference
+from webmm.problems.weights import WeightOnly, quantize_blocks
 from webmm.verify import bound, worst_error
-from webmm.weights import quantize_blocks
 
 TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # which SwiftShader compiles in a second
 PRODUCTS = (Unpacked(4, 4), Packed(**TILES))

@@ -16,10 +16,11 @@ import numpy as np
 from tests.gpu.products import UNTOUCHED, describe, indices, lay_out, view, whole_numbers
 from tests.web.dispatches import case, in_chromium, in_node, result
 from tests.web.test_page import wait_text
-from webmm import cache, choose
+from webmm.choose import gemm as choose_gemm
+from webmm.choose import tuned
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
-from webmm.problem import BIASES, Gemm, gemm
+from webmm.problems.gemm import BIASES, Gemm, gemm
 from webmm.render import MATRIX_UNITS
 
 FEATURE = MATRIX_UNITS["tint"]
@@ -99,7 +100,7 @@ OPEN = """
   const info = { description: "a GPU", vendor, subgroupMinSize, subgroupMaxSize, subgroupMatrixConfigs };
   const limits = new Proxy({}, { get: () => 2 ** 31 });
   const engine = { features: new Set(features), limits, lost: new Promise(() => {}) };
-  const device = new Device({}, { info }, engine, webmm.device.bundle);
+  const device = new Device({}, { info }, engine, webmm.engine.device.bundle);
   device.spelling = spelling;
   const stage = device.stage("matrix_unit");
   return problems.map(([m, n, k, dtype]) => {
@@ -132,14 +133,14 @@ def test_the_page_chooses_as_python_does(page) -> None:
         sizes = [(*size, dtype) for size in CHOSEN_AT for dtype in ("float16", "float32")]
         found = page.evaluate(OPEN, [EVERY, list(shapes), (lanes, lanes), "current", sizes, ""])
         for (m, n, k, dtype), chosen in zip(sizes, found, strict=True):
-            made = choose.made_for_matrix_units(gemm(m, n, k, dtype=dtype), device)
+            made = choose_gemm.made_for_matrix_units(gemm(m, n, k, dtype=dtype), device)
             expected = [kernel.config for kernel in made[:1]]
             assert [chosen["config"]] * (chosen["name"] == MatrixUnit.name) == expected, (m, n, k, dtype)
             assert (chosen["reason"] is None) == (dtype == "float16")
 
 
 def test_matrix_units_come_before_records_of_other_gpus_of_the_vendor(page) -> None:
-    shipped = next(r for r in cache.shipped() if (r.dtype, r.m) == ("float16", 4096) and not choose.native(r))
+    shipped = next(r for r in tuned.shipped() if (r.dtype, r.m) == ("float16", 4096) and not tuned.native(r))
     assert on(page, vendor="nvidia")["name"] == MatrixUnit.name
     chosen = on(page, vendor="nvidia", features=EVERY[:2])
     assert [chosen["name"], chosen["config"]] == [shipped.kernel, shipped.config]

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.web.conftest import FLAGS, chromium_path
-from webmm import bundle, records
+from webmm import records
+from webmm.page import bundle
 from webmm.verify import worst_error
 
 STAGES = [kernel.name for kernel in bundle.stages()]
@@ -319,9 +320,9 @@ def test_tune_refuses_what_it_cannot_read(page) -> None:
 def test_a_link_carries_a_run(page, open_page) -> None:
     record = page.evaluate(
         "async () => { const { toFragment } = await import('./records.js');"
-        " const kernel = webmm.device.stage('naive');"
+        " const kernel = webmm.engine.device.stage('naive');"
         " const p = { m: 8, n: 8, k: 8, dtype: 'float32' };"
-        " return toFragment([webmm.device.record(kernel, p, { gflops: 1.5, median_us: 1, best_us: 1 })]); }"
+        " return toFragment([webmm.engine.device.record(kernel, p, { gflops: 1.5, median_us: 1, best_us: 1 })]); }"
     )
     other = open_page(f"#run={record}")
     assert other.is_visible("#tune")
@@ -337,7 +338,7 @@ def test_a_lost_device_is_said_so(page) -> None:
     page.select_option("#ladder-size", "1024")
     page.click("#ladder-run")
     page.wait_for_selector(".bars [data-status=running]")
-    page.evaluate("webmm.device.wgpu.destroy()")
+    page.evaluate("webmm.engine.device.wgpu.destroy()")
     assert "the device was closed" in wait_text(page, "#banner", "gone")
     wait_text(page, "#ladder-message", "the GPU is gone")
     show(page, "multiply")

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.web.test_page import saved, wait_text
-from webmm import prepared, records
-from webmm.bundle import PREPARED
-from webmm.ops import OPS
+from webmm import records
+from webmm.cases import OPS
+from webmm.page import ladders
+from webmm.page.bundle import PREPARED
 
-PREPARED_JS = Path(__file__).with_name("prepared.js")
+PREPARED_JS = Path(__file__).with_name("ladders.js")
 MOST = 3_000_000  # operations: all but the largest problem of each kind
 LEGITIMATE = re.compile(r"needs the feature (shader-f16|chromium-experimental-subgroup-matrix)|needs subgroups of")
 THIN, PRODUCTS, WEIGHTS, SUMS, MAXIMA, PLACES = (str(number) for number in range(1, 7))  # the ladder's choices
@@ -22,7 +23,7 @@ THIN, PRODUCTS, WEIGHTS, SUMS, MAXIMA, PLACES = (str(number) for number in range
 def judge(outcomes: list[dict]) -> None:
     assert [o for o in outcomes if o["reason"] and not LEGITIMATE.search(o["reason"])] == []
     assert [o for o in outcomes if not o["reason"] and o["wrong"] is not None] == []
-    for ladder in prepared.LADDERS:
+    for ladder in ladders.LADDERS:
         right = {o["label"] for o in outcomes if o["title"] == ladder.title and not o["reason"]}
         assert right >= {kernel.name for kernel in ladder.kernels["cpu"] if not kernel.subgroup}
 
@@ -57,7 +58,7 @@ def climb(page, op: str, size: str) -> dict[str, str]:
 
 def test_ladder_of_reductions(page) -> None:
     statuses = climb(page, SUMS, "61×1001")
-    ladder = prepared.LADDERS[int(SUMS) - 1]
+    ladder = ladders.LADDERS[int(SUMS) - 1]
     assert list(statuses) == [kernel.name for kernel in ladder.kernels["cpu"]]
     assert sorted(set(statuses.values()) - {"unsupported"}) == ["best", "ok"]
     assert re.search(r"Fastest: \w+ at [\d.]+ GB/s on 61×1001", page.inner_text("#ladder-message"))
@@ -91,7 +92,7 @@ def test_a_browser_without_packed_dot_products_emulates_them(open_page) -> None:
     assert statuses["packed"] == "unsupported"
     assert statuses["packed emulated"] in ("ok", "best")
     note = page.inner_text(".bars [data-kernel=packed] .note")
-    assert f"needs the feature {prepared.PACKED_DOT}" in note
+    assert f"needs the feature {ladders.PACKED_DOT}" in note
 
 
 def test_a_wrong_shader_is_called_wrong(open_page, page_folder: Path) -> None:

@@ -11,15 +11,18 @@ from tests.web.dispatches import case, in_chromium, in_node, result
 from webmm.dtypes import F32
 from webmm.epilogues import gelu
 from webmm.kernels.base import Kernel
+from webmm.kernels.elementwise.map import Map
+from webmm.kernels.normalise.rows import Rows
+from webmm.kernels.normalise.strips import Strips
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
-from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
-from webmm.operations import OPERATIONS
-from webmm.reduction import Elementwise, Normalisation, Reduction, Span
+from webmm.problems.elementwise import Elementwise
+from webmm.problems.normalise import Normalisation
+from webmm.problems.reduce import OPERATIONS, Reduction, Span
 
 ROWS, LENGTH = 3, 300
 STAGES: list[Kernel[Any]] = [

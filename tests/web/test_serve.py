@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from webmm import serve
 from webmm.errors import ConfigError
+from webmm.page import serve
 
 
 @pytest.mark.parametrize(

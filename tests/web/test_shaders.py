@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from webmm.bundle import CASES, stages
+from webmm.page.bundle import CASES, stages
 
 CASES_JS = Path(__file__).with_name("cases.js")
 LEGITIMATE = re.compile(

@@ -8,6 +8,7 @@ from typing import Any
 
 from webmm.errors import ConfigError
 from webmm.kernels.base import Kernel
+from webmm.kernels.elementwise.map import Map
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
@@ -25,6 +26,8 @@ from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.kernels.normalise.rows import Rows
+from webmm.kernels.normalise.strips import Strips
 from webmm.kernels.quantized.base import QuantizedKernel
 from webmm.kernels.quantized.matrix_unit import MatrixUnit as ByteMatrixUnit
 from webmm.kernels.quantized.packed import Packed
@@ -32,7 +35,6 @@ from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.kernels.reduce.base import ReduceKernel
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
-from webmm.kernels.reduce.rows import Map, Rows, Strips
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
@@ -40,6 +42,7 @@ from webmm.kernels.reduce.vectorized import Vectorized as VectorizedRows
 from webmm.kernels.weights.base import WeightKernel
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
+from webmm.records import Record
 
 # In the order of the ladder: each stage changes one thing about the one before it.
 LADDER: tuple[type[GemmKernel], ...] = (
@@ -91,6 +94,15 @@ def kernel_class(name: str, op: str = "gemm") -> type[Any]:
     if name not in STAGES[op]:
         raise ConfigError(f"unknown kernel {name!r}; choose from {', '.join(STAGES[op])}")
     return STAGES[op][name]
+
+
+def label_of(record: Record) -> str:
+    """Return the kernel of a record and whatever is set in its config besides the defaults."""
+    if record.kernel not in STAGES.get(record.op, ()):
+        return record.kernel
+    default = STAGES[record.op][record.kernel]().config
+    changed = [f"{name}={value}" for name, value in record.config.items() if default.get(name) != value]
+    return " ".join([record.kernel, *changed])
 
 
 def configure(name: str, settings: Mapping[str, str], op: str = "gemm") -> Any:

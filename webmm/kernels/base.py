@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from webmm.errors import ConfigError
-from webmm.problem import Problem
+from webmm.problems.base import Problem
 
 # Mesa's lavapipe (seen in 22.3.6) silently leaves a loop once the loops of an invocation have run this often in all.
 LOOP_LIMIT = 65_535

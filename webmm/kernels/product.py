@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, P, ceil_div
-from webmm.problem import Product
+from webmm.problems.product import Product
 
 LONG_K_STEP = 16  # steps that a template writes out per iteration where single steps would reach LOOP_LIMIT
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from webmm.kernels.base import LOOP_LIMIT, Binding, Params
 from webmm.kernels.product import ProductKernel
 from webmm.params import F32, U32, member
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)

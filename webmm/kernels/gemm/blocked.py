@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webmm.kernels.base import tunable
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.register_tiles import RegisterTiles
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)

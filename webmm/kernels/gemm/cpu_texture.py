@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webmm.kernels.base import Scratch, Texture
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.cpu_lanes import INNER, CpuLanes
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 
 DEPTH = 8192  # rows of B per layer of the texture: what every device offers along a side
 NAME = "b_texture"

@@ -9,7 +9,7 @@ from typing import Any
 
 from webmm.kernels.base import MAX_WORKGROUPS, ceil_div, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)

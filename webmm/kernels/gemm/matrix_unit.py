@@ -10,7 +10,7 @@ from webmm.dtypes import F16, FLOATS
 from webmm.kernels.base import Binding, Capabilities, MatrixShape, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)

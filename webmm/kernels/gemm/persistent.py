@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webmm.kernels.base import tunable
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.product import Grid
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 
 PARTIAL = "partial"
 SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)

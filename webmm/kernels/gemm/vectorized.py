@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from webmm.kernels.base import tunable
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.product import Tiled
-from webmm.problem import Gemm
+from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from webmm.dtypes import F32, I8, I32, U8
 from webmm.kernels.base import LOOP_LIMIT, Binding, Params
 from webmm.kernels.product import ProductKernel
 from webmm.params import U32, Vec2I, member
-from webmm.problem import Operand, Quantized
+from webmm.problems.product import Operand
+from webmm.problems.quantized import Quantized
 
 PACKED = 4  # bytes in a word
 WIDE = 16  # and in a vec4 of words

@@ -10,7 +10,7 @@ from webmm.dtypes import U8
 from webmm.kernels.base import Capabilities, MatrixShape, tunable
 from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
 from webmm.kernels.quantized.base import PACKED, QuantizedKernel, Specialisation
-from webmm.problem import Quantized
+from webmm.problems.quantized import Quantized
 
 RESULTS = {"i8": "i32", "u8": "u32"}  # what fragments of each type are summed in
 

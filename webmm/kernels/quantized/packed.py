@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webmm.kernels.base import ceil_div, tunable
 from webmm.kernels.quantized.base import PACKED, QuantizedKernel
 from webmm.kernels.register_tiles import RegisterTiles
-from webmm.problem import Quantized
+from webmm.problems.quantized import Quantized
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, ceil_div
 from webmm.kernels.gemm.base import array_of
-from webmm.operations import operation_of
 from webmm.params import F32, U32, member
-from webmm.reduction import Reduction
+from webmm.problems.reduce import Reduction, operation_of
 
 CHAIN = 16  # additions that follow each other at a level of a sum, before their result goes up a level
 WAYS = ("tree", "subgroup", "alone")  # how the invocations of a workgroup bring their parts together

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from webmm.kernels.base import ceil_div, tunable
 from webmm.kernels.reduce.base import PARTIAL_BYTES, ReduceKernel
-from webmm.reduction import Reduction
+from webmm.problems.reduce import Reduction
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webmm.kernels.reduce.base import ReduceKernel
-from webmm.reduction import Reduction
+from webmm.problems.reduce import Reduction
 
 
 @dataclass(frozen=True)

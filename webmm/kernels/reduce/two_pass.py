@@ -9,7 +9,7 @@ from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, tunable
 from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, WAYS, MeetingKernel, fold
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.tree import Tree
-from webmm.reduction import Reduction
+from webmm.problems.reduce import Reduction
 
 SPLITS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 

@@ -10,7 +10,7 @@ from webmm.kernels.base import Binding, Params
 from webmm.kernels.gemm.base import Specialisation, array_of
 from webmm.kernels.product import ProductKernel
 from webmm.params import U32, member
-from webmm.problem import WeightOnly
+from webmm.problems.weights import WeightOnly
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from webmm.kernels.base import tunable
 from webmm.kernels.register_tiles import RegisterTiles
 from webmm.kernels.weights.base import WeightKernel
-from webmm.problem import WeightOnly
+from webmm.problems.weights import WeightOnly
 
 
 @dataclass(frozen=True)

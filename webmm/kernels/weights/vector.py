@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from webmm.kernels.base import tunable
 from webmm.kernels.product import Grid
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
-from webmm.problem import WeightOnly
+from webmm.problems.weights import WeightOnly
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What a user calls: a module for each op, and what they share."""

@@ -1,0 +1,294 @@
+"""Products of matrices of floats: the calls."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from webmm import choose
+from webmm.calls.operands import Operandish, Temporaries, check_bias, number
+from webmm.calls.parts import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
+from webmm.calls.stream import Progress, kind_of, stream
+from webmm.config import Tune, tune_mode
+from webmm.dtypes import dtype_of
+from webmm.engine.array import Array, host_array
+from webmm.engine.device import Device, default_device
+from webmm.epilogues import ACTIVATIONS, activation_name
+from webmm.errors import MemoryLimitError, ProblemError
+from webmm.problems.gemm import Gemm
+
+LEAST_MEMORY = 2**24  # bytes for which a device that has no room for them is given up
+
+
+def matmul(
+    a: Operandish,
+    b: Operandish,
+    *,
+    bias: Operandish | None = None,
+    activation: str | None = None,
+    residual: Operandish | None = None,
+    alpha: float = 1.0,
+    out_dtype: DTypeLike | None = None,
+    out: NDArray[Any] | None = None,
+    device: Device | None = None,
+    tune: Tune | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
+
+    `a` is (…, m, k) and `b` (…, k, n), both float32 or both float16; batches broadcast, and 1-D operands are a row and
+    a column that the result drops. Sums are float32 whatever the storage. `bias` has shape (n,), or (m, 1) for one
+    value per row; `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it
+    happens before the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by
+    default the operands' type.
+
+    NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
+    they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
+    result is one, on the same device.
+    Transposed and sliced `Array`s are read where they lie; only those without a unit stride in either matrix axis, or
+    with a negative one, are copied through the host first. `device` defaults to the operands' or to the most capable
+    adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "auto" to tune shapes that
+    were not, which takes some 20 s once (docs/tuning.md); by default the setting `tune`.
+
+    Raises ProblemError for operands that do not fit together or a dtype that is not supported, UnsupportedError where
+    the device cannot hold them, MemoryLimitError where it has no room, and NoAdapterError where there is no device.
+    """
+    given = [a, b, *(x for x in (bias, residual) if x is not None)]
+    resident = [x for x in given if isinstance(x, Array)]
+    if out is not None and (resident or not isinstance(out, np.ndarray)):
+        raise ProblemError("out= is a NumPy array for a product of NumPy arrays; write into an Array with gemm()")
+    if out is not None and not out.flags.writeable:
+        raise ProblemError("out is read-only; take an array that can be written to")
+    device = device or (resident[0].device if resident else default_device())
+    if out is not None and out_dtype is None:
+        out_dtype = out.dtype
+    mode = tune_mode(tune or device.settings.tune)
+    settings = _Settings(bias, activation_name(activation), residual, number("alpha", alpha), out_dtype, mode)
+    with device.span("matmul", "call"):
+        if resident:
+            return _on_device(device, a, b, settings)
+        result = _on_host(device, host_array(a), host_array(b), settings, out, progress)
+        return result[()] if out is None else out  # a number where no axis is left
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What `matmul()` was asked for besides the operands."""
+
+    bias: Operandish | None
+    activation: str
+    residual: Operandish | None
+    alpha: float
+    out_dtype: DTypeLike | None
+    tune: Tune
+
+
+def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings) -> Array:
+    with Temporaries(device) as temporary:
+        left, right = temporary.array(a), temporary.array(b)
+        shape = _result_shape(left, right)
+        out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.dtype
+        c = device.empty(_matrix_shape(left, right), out)
+        if settings.residual is not None:
+            _fill(c, settings.residual, shape)
+        bias, beta = temporary.bias(settings.bias, c), 0.0 if settings.residual is None else 1.0
+        epilogue = _Epilogue(settings.alpha, beta, bias, kind_of(bias), settings.activation)
+        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, epilogue, settings.tune)
+        return c.reshape(*shape)
+
+
+def _on_host(
+    device: Device,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    settings: _Settings,
+    out: NDArray[Any] | None,
+    progress: Progress | None,
+) -> NDArray[Any]:
+    """Multiply NumPy arrays: at once where there is room, else in tiles, and in smaller ones where those do not fit."""
+    dtype, _ = dtype_of(a.dtype), dtype_of(b.dtype)
+    shape = _result_shape(a, b)
+    out_dtype = dtype_of(settings.out_dtype) if settings.out_dtype is not None else dtype
+    if out is not None and (out.shape != shape or dtype_of(out.dtype) != out_dtype):
+        raise ProblemError(f"out is {out.dtype} of shape {out.shape}; the result is {out_dtype.name} of shape {shape}")
+    sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
+    memory = device.memory
+    if sum(sizes) <= memory and max(sizes) <= device.capabilities.limit("max-buffer-size"):
+        try:
+            with _on_device(device, a, b, settings) as c:
+                result = device.download(c, out)
+            if progress:
+                progress(1, 1)
+            return result
+        except MemoryLimitError:
+            memory = sum(sizes) // 2
+    result = np.empty(shape, out_dtype.numpy) if out is None else out
+    while True:
+        try:
+            _in_tiles(device, a, b, result, settings, memory, progress)
+            return result
+        except MemoryLimitError:
+            if memory < LEAST_MEMORY:
+                raise
+            memory //= 2
+
+
+def _in_tiles(
+    device: Device,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    settings: _Settings,
+    memory: int,
+    progress: Progress | None,
+) -> None:
+    bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
+    if residual is not None and residual.shape != c.shape:
+        raise ProblemError(f"residual has shape {residual.shape}; it must be the result's, {c.shape}")
+    if any(np.may_share_memory(c, x) for x in (a, b, bias, residual) if x is not None):
+        raise ProblemError("out overlaps an operand, which is still read while the result is written")
+    into = c[..., None] if b.ndim == 1 else c
+    into = into[..., None, :] if a.ndim == 1 else into
+    left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
+    left, right = (x[(None,) * (into.ndim - x.ndim)] for x in (left, right))
+    if bias is not None:
+        check_bias(bias.shape, *into.shape[-2:])
+    if not left.shape[-1]:
+        into[...] = _empty_sum(bias, settings.activation) + (0.0 if residual is None else residual.reshape(into.shape))
+        return
+
+    def multiply(x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool) -> None:
+        activation = settings.activation if last else ""
+        _multiply(temporary, x, y, z, _Epilogue(settings.alpha, beta, added, kind, activation), settings.tune)
+
+    with Temporaries(device) as temporary:
+        stream(
+            device,
+            multiply,
+            *(left, right, into),
+            (dtype_of(a.dtype), dtype_of(c.dtype)),
+            bias=bias,
+            residual=None if residual is None else residual.reshape(into.shape),
+            activation=bool(settings.activation),
+            memory=memory,
+            progress=progress,
+        )
+
+
+def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0) -> Array:
+    """Set ``c ← alpha·a @ b + beta·c`` in place and return `c`; `c` may be a transposed or sliced view.
+
+    Shapes as in `matmul()`, with batches broadcast to that of `c`. Where beta is 0, what `c` holds is not read. Raises
+    ProblemError where the arrays do not fit together, `c` shares its buffer with an operand, or repeats its own
+    elements as a broadcast view does; else as `matmul()`.
+    """
+    if not all(isinstance(x, Array) for x in (a, b, c)):
+        raise ProblemError("gemm() works in place, on arrays that live on a device: device.array(x)")
+    if min(a.ndim, b.ndim, c.ndim) < 2:
+        raise ProblemError("gemm() takes matrices, 2-D or batches of them")
+    shape = _result_shape(a, b)
+    if broadcast_shape(shape, c.shape) != c.shape:
+        raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
+    if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
+        raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
+    factors = number("alpha", alpha), number("beta", beta)
+    with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
+        _multiply(temporary, a, b, c, _Epilogue(*factors, None, "", ""), c.device.settings.tune)
+    return c
+
+
+async def matmul_async(a: Operandish, b: Operandish, **settings: Any) -> Any:
+    """Await `matmul(a, b, **settings)` in a thread of its own, so that no event loop waits for the device."""
+    from asyncio import to_thread  # most programs have no event loop: they need not wait for the import
+
+    return await to_thread(matmul, a, b, **settings)
+
+
+@dataclass(frozen=True)
+class _Epilogue:
+    alpha: float
+    beta: float
+    bias: Array | None
+    kind: str  # of the bias, as a Gemm has it
+    activation: str
+
+
+def _at_least_2d(x: Array, new_axis: int) -> Array:
+    return x if x.ndim > 1 else x[(None, slice(None)) if new_axis == 0 else (slice(None), None)]
+
+
+def _result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int, ...]:
+    """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
+    if 0 in (a.ndim, b.ndim):
+        raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
+    if dtype_of(a.dtype) != dtype_of(b.dtype):
+        raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
+    inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if a.shape[-1] != inner:
+        raise ProblemError(f"a {a.shape} and b {b.shape} do not fit: the inner sizes {a.shape[-1]} and {inner} differ")
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
+    if batch is None:
+        raise ProblemError(f"the batches of a {a.shape} and b {b.shape} do not broadcast")
+    return (*batch, *(a.shape[-2:-1] if a.ndim > 1 else ()), *(b.shape[-1:] if b.ndim > 1 else ()))
+
+
+def _matrix_shape(a: Array, b: Array) -> tuple[int, ...]:
+    """Return the shape of a @ b with the axes that 1-D operands drop."""
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) or ()
+    return (*batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)
+
+
+def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
+    """Copy `residual` into `c`, which is dense; raises ProblemError where it is not of `shape`."""
+    if np.shape(residual) != shape if not isinstance(residual, Array) else residual.shape != shape:
+        found = residual.shape if isinstance(residual, Array) else np.shape(residual)
+        raise ProblemError(f"residual has shape {found}; it must be the result's, {shape}")
+    c.device.assign(c, residual)
+
+
+def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _Epilogue, tune: Tune) -> None:
+    """Queue c ← activation(alpha·a @ b + bias) + beta·c for arrays of at least two axes."""
+    if not c.size:
+        return
+    if not a.shape[-1]:
+        a, b = temporary.no_terms(a, b)
+    batch = c.shape[:-2]
+    a, b = (temporary.readable(x) for x in (a, b))
+    a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
+    target = matrix_operand(c)
+    if target is None:
+        raise ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array")
+    bias, kind = epilogue.bias, epilogue.kind
+    if target.transposed:  # Cᵀ = Bᵀ·Aᵀ is row-major
+        a, b, c = b.mT, a.mT, c.mT
+        kind = {"": "", "column": "row", "row": "column"}[kind]
+    operands = [matrix_operand(x) for x in (a, b, c)]
+    assert all(operands), "made readable above"
+    left, right, out = (operand for operand in operands if operand)
+    template = Gemm(
+        *(c.shape[-2], c.shape[-1], a.shape[-1], 1),
+        *(a.dtype, c.dtype),
+        *(left, right, out),
+        alpha=epilogue.alpha,
+        beta=epilogue.beta,
+        bias=kind,
+        bias_offset=bias.offset if bias is not None else 0,
+        activation=epilogue.activation,
+    )
+    device, most = temporary.device, limits(temporary.device)
+    for problem in problems(template, batch_axes(a, b, c)):
+        for part in parts(problem, most):
+            into = temporary.sum(part.problem.m * part.problem.n) if part.to_sum else c
+            added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
+            more = [added] if part.problem.bias and added is not None else []
+            choose.run(part.problem, device, a, b, into, *more, tune=tune)
+
+
+def _empty_sum(bias: NDArray[Any] | None, activation: str) -> NDArray[Any]:
+    """Return activation(0 + bias)."""
+    value = np.zeros(()) if bias is None else bias.astype(np.float64)
+    return ACTIVATIONS[activation].reference(value) if activation else value

@@ -1,0 +1,228 @@
+"""From strided arrays to the problems that kernels solve: which axis is which, what a batch is, where parts lie.
+
+A product that is too large for one dispatch, see `Limits`, is cut into parts: along the batch, m and n into products of
+their own, along k into products that are summed up.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webmm.choose import tuned
+from webmm.dtypes import F32
+from webmm.engine.array import Array
+from webmm.engine.device import Device
+from webmm.kernels.base import INDEX_LIMIT, MAX_WORKGROUPS
+from webmm.problems.base import ALIGNMENT
+from webmm.problems.gemm import Gemm
+from webmm.problems.product import Operand
+
+
+def matrix_operand(x: Array) -> Operand | None:
+    """Return how the last two axes of `x` lie in its buffer, or None where no kernel can read that without a copy."""
+    (rows, columns), (row, column) = x.shape[-2:], x.strides[-2:]
+    if any(stride < 0 for stride in x.strides):
+        return None
+    if column == 1 or columns == 1:
+        return Operand(row if rows > 1 else max(columns, 1), offset=x.offset)
+    if row == 1 or rows == 1:
+        return Operand(column, offset=x.offset, transposed=True)
+    return None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of the batch: how many matrices, and how far apart in A, B and C."""
+
+    count: int
+    strides: tuple[int, int, int]
+
+
+def batch_axes(a: Array, b: Array, c: Array) -> list[Axis]:
+    """Return the batch axes of arrays of equal batch shape, with neighbours merged where one stride serves both."""
+    axes: list[Axis] = []
+    strides = zip(a.strides[:-2], b.strides[:-2], c.strides[:-2], strict=True)
+    for count, steps in zip(c.shape[:-2], strides, strict=True):
+        if count == 1:
+            continue
+        outer = axes[-1] if axes else None
+        if outer and all(far == near * count for far, near in zip(outer.strides, steps, strict=True)):
+            axes[-1] = Axis(outer.count * count, steps)
+        else:
+            axes.append(Axis(count, steps))
+    return axes
+
+
+def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
+    """Yield the problems that make up a batch of `template`, one dispatch each.
+
+    The last axis becomes the batch of a dispatch, or more rows where all its matrices meet the same B.
+    """
+    last = axes[-1] if axes else Axis(1, (0, 0, 0))
+    base, outer = template, axes[:-1]
+    if foldable(template, last):
+        base = replace(template, m=template.m * last.count)
+        last = Axis(1, (0, 0, 0))
+    for indices in itertools.product(*(range(axis.count) for axis in outer)):
+        start = [sum(i * axis.strides[x] for i, axis in zip(indices, outer, strict=True)) for x in range(3)]
+        for first in range(0, last.count, MAX_WORKGROUPS):
+            moved = [start[x] + first * last.strides[x] for x in range(3)]
+            operands = (
+                replace(operand, offset=operand.offset + moved[x], batch_stride=last.strides[x])
+                for x, operand in enumerate((base.a, base.b, base.c))
+            )
+            a, b, c = operands
+            yield replace(base, batch=min(MAX_WORKGROUPS, last.count - first), a=a, b=b, c=c)
+
+
+# Operations per second that devices of a kind are taken to reach at least, where no tuned record says how many it is.
+# Drivers reset a device that is busy for long (Windows: 2 s), and a display freezes before that.
+ASSUMED_RATE = {"cpu": 2.0**35, "integrated": 2.0**37, "other": 2.0**37, "discrete": 2.0**41}
+DISPATCH_SECONDS = 1.0
+AXES = (("m", "k"), ("k", "n"), ("m", "n"))  # of A, B and C
+GRAIN = 64  # cuts are at multiples of it where sizes allow: aligned operands and whole tiles stay what they are
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one dispatch may do: bytes of one binding, and operations."""
+
+    binding: int
+    flops: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """A dispatch: its problem, and whether a sum in float32 beside C takes the place of C, or of the bias."""
+
+    problem: Gemm
+    to_sum: bool = False
+    from_sum: bool = False
+
+
+def limits(device: Device) -> Limits:
+    """Return what one dispatch on `device` may do."""
+    rate = measured_rate(device.info.name) or ASSUMED_RATE[device.info.kind]
+    return Limits(device.capabilities.limit("max-storage-buffer-binding-size"), rate * DISPATCH_SECONDS)
+
+
+@functools.cache
+def measured_rate(adapter: str) -> float:
+    """Return the highest rate in the tuned records of `adapter`, in operations/s; 0 where there is none."""
+    records = (*tuned.load(), *tuned.shipped())
+    return 1e9 * max((record.gflops or 0.0 for record in records if record.adapter == adapter), default=0.0)
+
+
+@functools.lru_cache(maxsize=1024)
+def parts(problem: Gemm, most: Limits) -> tuple[Part, ...]:
+    """Return the dispatches that compute `problem`, in order: one, unless that is too large."""
+    axis = _axis_to_cut(problem, most)
+    if axis == "":
+        return (Part(problem),)
+    pieces = _pieces(problem, axis, most)
+    if len(pieces) == 1:  # nothing is left to cut: kernels say why they cannot do it
+        return (Part(problem),)
+    if axis != "k":
+        return tuple(part for piece in pieces for part in parts(piece, most))
+    return _summed(problem, pieces)
+
+
+def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
+    """Return the parts that add up pieces of k: in C, or beside it where C is shorter or an activation is to come."""
+    first, *between, last = pieces
+    if not _needs_sum(problem):
+        return (Part(first), *(Part(replace(p, beta=1.0, bias="")) for p in (*between, last)))
+    beside = functools.partial(replace, out_dtype=F32, c=Operand(problem.n), activation="")
+    return (
+        Part(beside(first, beta=0.0), to_sum=True),
+        *(Part(beside(p, beta=1.0, bias=""), to_sum=True) for p in between),
+        Part(replace(last, bias="matrix", bias_offset=0), from_sum=True),
+    )
+
+
+def _needs_sum(problem: Gemm) -> bool:
+    return bool(problem.activation) or problem.out_dtype != F32
+
+
+def _axis_to_cut(p: Gemm, most: Limits) -> str:
+    """Return the axis along which `p` must be cut next, "" where it need not be; k comes last, as parts of it add up.
+
+    An operand that is too large is cut between its stored rows, and along them where a single one is too large.
+    """
+    sizes, axes = {"m": p.m, "n": p.n, "k": p.k}, set()
+    for extent, (_, operand, *_), (rows, columns) in zip(p.buffers(), p.operands(), AXES, strict=False):
+        outer, inner = (columns, rows) if operand.transposed else (rows, columns)
+        if extent.nbytes <= most.binding and extent.end - extent.first <= INDEX_LIMIT:
+            continue
+        if p.batch > 1 and operand.batch_stride:
+            axes.add("batch")
+        else:
+            one_row = sizes[inner] * extent.dtype.itemsize + 2 * ALIGNMENT
+            along = sizes[outer] == 1 or (outer == "k" and one_row > most.binding)
+            axes.add(inner if along else outer)
+    if not axes and p.flops > most.flops:
+        longest = max("m" if p.bias == "matrix" else "mn", key=sizes.__getitem__)  # whose rows follow each other
+        axes.add("batch" if p.batch > 1 else longest if sizes[longest] > 4 * GRAIN or p.k == 1 else "k")
+    if axes == {"k"}:
+        if p.batch > 1:
+            return "batch"
+        if _needs_sum(p) and p.m * p.n * F32.itemsize > most.binding:
+            return "m" if p.n * F32.itemsize <= most.binding else "n"
+    return min(axes, key=("batch", "m", "n", "k").index, default="")
+
+
+def _pieces(p: Gemm, axis: str, most: Limits) -> list[Gemm]:
+    """Cut `p` along `axis` into equal pieces, the last one shorter, that need not be cut along it again."""
+    size = length = getattr(p, axis)
+    pieces = [p]
+    while length > 1 and any(_axis_to_cut(piece, most) == axis for piece in pieces):
+        length = halved(length)
+        pieces = [_cut(p, axis, start, min(length, size - start)) for start in range(0, size, length)]
+    return pieces
+
+
+def halved(length: int) -> int:
+    """Return half of a length above 1, rounded up to whole grains where there are several."""
+    grain = next(grain for grain in (GRAIN, 4, 1) if length > 2 * grain or grain == 1)
+    return -(-length // (2 * grain)) * grain
+
+
+def _cut(p: Gemm, axis: str, start: int, length: int) -> Gemm:
+    """Return the part [start, start + length) of `p` along `axis`."""
+    moved = []
+    for (_, operand, *_), (rows, columns) in zip(p.operands(), AXES, strict=True):
+        outer, inner = (columns, rows) if operand.transposed else (rows, columns)
+        step = {"batch": operand.batch_stride, outer: operand.ld, inner: 1}.get(axis, 0)
+        moved.append(replace(operand, offset=operand.offset + start * step))
+    a, b, c = moved
+    assert (p.bias, axis) != ("matrix", "n"), "its rows are n elements apart"
+    step = {("row", "m"): 1, ("column", "n"): 1, ("matrix", "m"): p.n}.get((p.bias, axis), 0)
+    sizes: dict[str, Any] = {axis: length}
+    return replace(p, a=a, b=b, c=c, bias_offset=p.bias_offset + start * step, **sizes)
+
+
+def foldable(problem: Gemm, axis: Axis) -> bool:
+    """Tell whether the batch along `axis` is one tall product: B is shared, A and C run on without a gap."""
+    step_a, step_b, step_c = axis.strides
+    return (
+        axis.count > 1
+        and step_b == 0
+        and not problem.a.transposed
+        and problem.bias != "row"
+        and step_a == problem.m * problem.a.ld
+        and step_c == problem.m * problem.c.ld
+    )
+
+
+def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the common shape of two batches by NumPy's rules, or None."""
+    result = []
+    for x, y in itertools.zip_longest(reversed(a), reversed(b), fillvalue=1):
+        if x != y and 1 not in (x, y):
+            return None
+        result.append(y if x == 1 else x)
+    return tuple(reversed(result))

@@ -1,0 +1,84 @@
+"""Functions of single elements on the bench. Errors are multiples of |x|."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.cases.base import Size
+from webmm.cases.normalise import EXP_ERROR
+from webmm.cases.streaming import Streamed, StreamingOp, drawn
+from webmm.dtypes import F32, MATRIX_DTYPES, DType
+from webmm.engine.device import Device
+from webmm.epilogues import ACTIVATIONS
+from webmm.kernels.base import Kernel
+from webmm.kernels.elementwise.map import Map
+from webmm.problems.base import Problem
+from webmm.problems.elementwise import Elementwise
+
+LOOKED_AT = 2**16  # results that are checked, spread over all
+
+
+class ElementwiseCase(Streamed[Elementwise]):
+    """One array, and what becomes of some of its elements."""
+
+    scale = "·|x|"
+
+    def __init__(self, device: Device, problem: Elementwise) -> None:
+        self.problem = problem
+        self.x = drawn(problem.size, problem.dtype)
+        self.inputs = {"x": device.array(self.x)}
+        self.checked = np.unique(np.linspace(0, problem.size - 1, LOOKED_AT).astype(int))
+        self.reference = ACTIVATIONS[problem.activation].reference
+
+    @property
+    def bound(self) -> float:
+        """Of the function, and of what it is stored as."""
+        dtype = self.problem.dtype
+        return EXP_ERROR + (dtype.eps if dtype != F32 else 0.0)
+
+    @functools.cached_property
+    def expected(self) -> NDArray[np.float64]:
+        """What NumPy makes of these elements."""
+        return self.reference(self.x[self.checked].astype(np.float64))
+
+    @functools.cached_property
+    def unit(self) -> NDArray[np.float64] | float:
+        """The elements."""
+        dtype = self.problem.dtype
+        return np.asarray(np.abs(self.x[self.checked].astype(np.float64)) + dtype.tiny / dtype.eps)
+
+    def numpy(self) -> NDArray[Any]:
+        """Compute in float32; NumPy has no error function, so that its GELU is the approximation by tanh."""
+        name = self.problem.activation
+        return ACTIVATIONS["gelu_tanh" if name == "gelu" else name].reference(self.in_f32)
+
+
+class ElementwiseOp(StreamingOp[Elementwise]):
+    """y = the GELU, or another activation, of each element."""
+
+    name = "elementwise"
+    variants = ("gelu", "gelu_tanh", *(name for name in ACTIVATIONS if not name.startswith("gelu")))
+
+    def along(self, size: Size, dtype: DType) -> Elementwise:
+        """Return the activation of as many elements."""
+        m, n, k = size
+        return Elementwise(self.variant, m * n * k, dtype)
+
+    def case(self, device: Device, problem: Elementwise) -> ElementwiseCase:
+        """Return `problem` with its array."""
+        return ElementwiseCase(device, problem)
+
+    def examples(self) -> Iterator[tuple[str, Elementwise]]:
+        """Yield each activation and dtype, of whole vec4 and of some more."""
+        for activation, dtype, size in itertools.product(("gelu", "gelu_tanh"), MATRIX_DTYPES, (1024, 1023)):
+            yield f"{activation} {dtype.name} {size}", Elementwise(activation, size, dtype)
+
+    def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
+        """Yield the examples."""
+        yield from ((words, Map(), problem) for words, problem in self.examples())

@@ -1,0 +1,130 @@
+"""What ops have in common that read an array once and reckon next to nothing: their measure is the copy bandwidth.
+
+Of a record, m, n and k are the lengths of x[m, n, k], an axis for all before the one along which the op goes, that one,
+and one for all behind; `peak_fraction` is the share of the measured copy bandwidth, of the bytes that must move.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.cases.base import Case, Op, Size, split_size
+from webmm.dtypes import DType, dtype_of
+from webmm.errors import ConfigError
+from webmm.kernels.base import ceil_div
+from webmm.problems.base import Problem
+from webmm.records import Record
+from webmm.roofline import Roofline
+from webmm.verify import SAMPLED
+
+# The first four are those that others publish; the last does not fit into any cache.
+DEFAULT_SIZES: tuple[Size, ...] = (
+    (512, 8192, 1),
+    (128, 32768, 1),
+    (64 * 256, 1024, 1),
+    (64 * 64, 4096, 1),
+    (8192, 32768, 1),
+)
+SHARE = 1 / 4000  # of the budget that reading a default size once may take at the copy bandwidth
+CHECKED = 2**26  # elements up to which every result is checked; of more, some spread ones are
+
+P = TypeVar("P", bound=Problem)
+
+
+@functools.lru_cache(maxsize=1)  # the next problem may be as large
+def drawn(count: int, dtype: DType) -> NDArray[Any]:
+    """Return elements drawn uniformly from [-0.5, 0.5)."""
+    drawn: NDArray[Any] = (np.random.default_rng(0).random(count, np.float32) - np.float32(0.5)).astype(dtype.numpy)
+    return drawn
+
+
+def spread(count: int, each: int) -> NDArray[np.intp]:
+    """Return which of `count` results to check where each takes `each` elements: all, or some from first to last."""
+    most = max(1, CHECKED // each)
+    return np.arange(count) if count <= most else np.unique(np.linspace(0, count - 1, min(most, SAMPLED)).astype(int))
+
+
+class Streamed(Case[P]):
+    """One array, and the results at `checked`, which it is judged by."""
+
+    x: NDArray[Any]
+    checked: NDArray[np.intp]
+
+    @functools.cached_property
+    def expected(self) -> NDArray[np.float64]:
+        """What is right there, in float64."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def unit(self) -> NDArray[np.float64] | float:
+        """What their errors are multiples of."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def in_f32(self) -> NDArray[np.float32]:
+        """The array in the type that NumPy is fast at."""
+        return np.asarray(self.x, np.float32)
+
+    def at_checked(self, got: NDArray[Any]) -> NDArray[Any]:
+        """Return the checked results."""
+        return np.asarray(got.reshape(-1)[self.checked])
+
+    def error(self, got: NDArray[Any]) -> float:
+        """Return the largest error; inf where anything was left out, or is NaN."""
+        if (np.isnan(got) if got.dtype.kind == "f" else got < 0).any():
+            return math.inf
+        return float((np.abs(self.at_checked(got) - self.expected) / self.unit).max())
+
+    def numpy_error(self, got: NDArray[Any]) -> float:
+        """Return the error of NumPy's result, in float32."""
+        return self.error(got)
+
+
+class StreamingOp(Op[P]):
+    """An op whose sizes are (m, n, k): x[m, n, k] along n."""
+
+    shape = "N nor ROWSxCOLUMNS, nor more lengths, with an axis as in 64x256x1024@1"
+    unit = "GB/s"
+
+    def parse(self, text: str) -> Size:
+        """Return (m, n, k) of a size such as 1024, 512x8192 or 64x256x1024@1: along the last axis, or number 1."""
+        shape, at, axis = text.partition("@")
+        lengths = split_size(shape)
+        lengths = lengths * 2 if len(lengths) == 1 else lengths
+        place = int(axis) if axis.isdigit() else len(lengths) - 1
+        if not lengths or place >= len(lengths) or (at and not axis.isdigit()):
+            raise self.no_size(text)
+        return math.prod(lengths[:place]), lengths[place], math.prod(lengths[place + 1 :])
+
+    def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
+        """Return those that one reading of takes a small share of the budget; the smallest in any case."""
+        room = ceiling.gbytes * 1e9 * budget * SHARE
+        return [size for size in DEFAULT_SIZES if 4 * math.prod(size) <= room] or [DEFAULT_SIZES[0]]
+
+    def probe(self, n: int, dtype: str) -> P:
+        """Return few long rows: what a workgroup costs by itself must not count as if it were the elements' doing."""
+        return self.problem((ceil_div(n, 64), 64 * n, 1), dtype)
+
+    def problem(self, size: Size, dtype: str, layout: str = "nn") -> P:
+        """Return the problem of a dense array."""
+        if layout != "nn":
+            raise ConfigError(f"op {self.name} has no layout {layout!r}: strides are not part of the shader")
+        return self.along(size, dtype_of(dtype))
+
+    def along(self, size: Size, dtype: DType) -> P:
+        """Return the problem of x[m, n, k] along n."""
+        raise NotImplementedError
+
+    def peak(self, problem: P, ceiling: Roofline) -> float:
+        """Return the elements that the copy bandwidth allows."""
+        return ceiling.gbytes * problem.flops / problem.bytes
+
+    def rate(self, record: Record) -> float:
+        """Return GB/s: of the bytes that must move."""
+        problem = self.problem((record.m, record.n, record.k), record.dtype)
+        return (record.gflops or 0.0) * problem.bytes / problem.flops

@@ -1,0 +1,104 @@
+"""Products with quantised weights on the bench: what a layer of a language model does for a token, or for a prompt."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.cases.base import Case, Op, Size
+from webmm.dtypes import MATRIX_DTYPES, dtype_of
+from webmm.engine.device import Device
+from webmm.errors import ConfigError
+from webmm.problems.product import Operand
+from webmm.problems.weights import BITS, BLOCKS, BlockWeights, WeightOnly, quantize_blocks
+from webmm.roofline import Roofline
+from webmm.verify import Checker, bound
+
+ROWS = (1, 8, 64, 512)
+LAYER = (1024, 2048, 4096)  # columns, and inner size
+
+
+@functools.lru_cache(maxsize=1)  # the next problem may have the same
+def _drawn(k: int, n: int, bits: int, block: int) -> BlockWeights:
+    w = np.random.default_rng(1).random((k, n), np.float32) - np.float32(0.5)
+    return quantize_blocks(w, bits, block)
+
+
+class Layer(Case[WeightOnly]):
+    """Activations, drawn uniformly from [-0.5, 0.5), and weights that were."""
+
+    scale = "·|A||W|"
+
+    def __init__(self, device: Device, problem: WeightOnly) -> None:
+        self.problem = problem
+        rng = np.random.default_rng(0)
+        a = (rng.random((problem.m, problem.k), np.float32) - np.float32(0.5)).astype(problem.dtype.numpy)
+        weights = _drawn(problem.k, problem.n, problem.bits, problem.block)
+        self.checker = Checker(problem, a, weights.dequantize())
+        names = ("a", "b", "scales", "zeros")
+        self.inputs = {name: device.array(x) for name, x in zip(names, (a, *weights.parts), strict=True)}
+
+    @property
+    def bound(self) -> float:
+        """As a multiple of |A|·|W|."""
+        return bound(self.problem)
+
+    def error(self, got: NDArray[Any]) -> float:
+        """Return the largest error as a multiple of |A|·|W|."""
+        return self.checker.error(got.reshape(self.problem.m, self.problem.n))
+
+    @functools.cached_property
+    def _in_f32(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self.checker.a.astype(np.float32), self.checker.b
+
+    def numpy(self) -> NDArray[Any]:
+        """Multiply by weights that are floats already."""
+        a, w = self._in_f32
+        product: NDArray[Any] = a @ w
+        return product
+
+    def numpy_error(self, got: NDArray[Any]) -> float:
+        """Return the error of a product in float32."""
+        return self.error(got)
+
+
+class WeightsOp(Op[WeightOnly]):
+    """C = A·W with weights of 4 or 8 bits in blocks of 32 or 128."""
+
+    name = "weights"
+    variants = tuple(f"{bits}bit-{block}" for bits in sorted(BITS) for block in BLOCKS)
+
+    def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
+        """Return one to many rows, of the largest layer that takes at most 0.1 s at the peak rate."""
+        del budget
+        most = max((n for n in LAYER if 2 * ROWS[-1] * n * n <= 0.1 * ceiling.gflops * 1e9), default=LAYER[0])
+        return [(m, most, most) for m in ROWS]
+
+    def problem(self, size: Size, dtype: str, layout: str = "nn") -> WeightOnly:
+        """Return the dense product of that size."""
+        if layout not in ("nn", "tn"):
+            raise ConfigError(f"unknown layout {layout!r} of op weights; choose from nn, tn: weights lie as they do")
+        m, n, k = size
+        kind = dtype_of(dtype)
+        a = Operand(m if layout[0] == "t" else k, transposed=layout[0] == "t")
+        bits, block = map(int, self.variant.split("bit-"))
+        return WeightOnly(m, n, k, kind, kind, a, bits, block)
+
+    def case(self, device: Device, problem: WeightOnly) -> Layer:
+        """Return `problem` with its matrices."""
+        return Layer(device, problem)
+
+    def examples(self) -> Iterator[tuple[str, WeightOnly]]:
+        """Yield each dtype, bits, block and layout of A, on shapes that tiles divide and that they do not."""
+        shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513)}
+        for dtype, bits, block, transposed, (words, (m, n, k)) in itertools.product(
+            MATRIX_DTYPES, BITS, BLOCKS, (False, True), shapes.items()
+        ):
+            a = Operand(m if transposed else k, transposed=transposed)
+            problem = WeightOnly(m, n, k, dtype, dtype, a, bits, block)
+            yield f"{dtype.name} {bits} bits, blocks of {block}, {'t' if transposed else 'n'}n {words}", problem

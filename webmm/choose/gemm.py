@@ -1,0 +1,135 @@
+"""Candidates for products of floats, by what was measured of such shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from webmm.dtypes import F16
+from webmm.engine.device import Device
+from webmm.kernels.base import Capabilities
+from webmm.kernels.gemm.base import GemmKernel
+from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.cpu_texture import CpuTexture
+from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.split_k import SPLITS, SplitK
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.problems.gemm import Gemm
+
+# Large tiles reuse more, small ones fill the machine. From so many of them on it is full enough; below, k is divided.
+ENOUGH_TILES = 256
+LARGE, SMALL = Pipelined(), Pipelined(bm=32, bn=32, tm=4, tn=4)
+GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL)
+FEW = 8  # rows or columns up to which a product is bound by memory
+
+# Likewise for matrix units: the first tiles of which there are enough, and the last ones where there are at least some.
+# TFLOP/s on an H200 with each of them, and with the best stage without matrix units:
+#   2048³           298  192  146  98  83   40
+#   1024³           107  155  111  78  69   42
+#   128×4096×4096    57  108  152  80  72   22
+#   512³              –    –   39  45  42   18
+#   32×4096×4096      –    –    –  54  54    9
+#   256³              –    –    6   8   8    –
+MATRIX_TILES: tuple[dict[str, Any], ...] = (
+    {},
+    {"bm": 64, "bk": 64, "slices": 2},
+    {"bm": 64, "bn": 64, "bk": 128, "sn": 32, "slices": 4},
+    {"bm": 32, "bn": 64, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
+    {"bm": 32, "bn": 32, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
+)
+ENOUGH_MATRIX_TILES, SOME_MATRIX_TILES = 128, 64
+LEAST_K = 256  # inner elements that are worth a workgroup of their own
+
+# Workgroup memory is slow on a CPU: invocations of a workgroup run one after another between barriers. These serve
+# where there are no subgroups; see made_for_cpus().
+CPU: tuple[GemmKernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
+ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # the last for a k whose loop a driver would end early
+
+
+def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
+    """Return the kernels that are worth running for `problem` on `device`, best first."""
+    if device.info.kind == "cpu":
+        lanes = device.capabilities.subgroup_size
+        # SwiftShader, which has four lanes, takes minutes and gigabytes to compile their boundary checks.
+        made = [k for k in made_for_cpus(problem, lanes) if lanes > 4 or not _ragged(k, problem)]
+        return [*made, *CPU]
+    return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem), *GPU]
+
+
+def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKernel]:
+    """Return the kernels for matrix units, best first; none where the device has none or other stages may win."""
+    shapes = {(shape.operands, shape.result) for shape in device.matrix_shapes}
+    if problem.dtype != F16 or ("f16", "f32") not in shapes or min(problem.m, problem.n) <= FEW:
+        return []
+    kernels: list[GemmKernel] = [dataclasses.replace(MatrixUnit.on(device), **tiles) for tiles in MATRIX_TILES]
+    for i, kernel in enumerate(kernels):
+        enough = ENOUGH_MATRIX_TILES if kernel is not kernels[-1] else SOME_MATRIX_TILES
+        if kernel.grid.tiles(problem) * problem.batch >= enough:
+            return kernels[i:]
+    return []
+
+
+def made_for_gpus(problem: Gemm) -> list[GemmKernel]:
+    """Return the kernels for GPUs that nothing is known of, best first, by the product's shape alone."""
+    few = min(problem.m, problem.n)
+    if few <= FEW:
+        vectors = next(tj for tj in (1, 2, 4, 8) if tj >= few)
+        along_k = problem.b.transposed if problem.n >= problem.m else not problem.a.transposed
+        if vectors < 8:
+            return [Gemv(lanes=32, groups=8, tj=vectors) if along_k else Gemv(lanes=16, groups=16, tj=vectors)]
+        return [Gemv(lanes=32, groups=4, ti=2, tj=8) if along_k else Gemv(lanes=8, groups=32, tj=8)]
+    if few <= 32:
+        bm, bn = (32, 128) if problem.m <= problem.n else (128, 32)
+        flat = SplitK(bm=bm, bn=bn, tn=4, slices=2)
+        return [dataclasses.replace(flat, splits=min(8, _splits(flat, problem)))]
+    tiles, splits = LARGE.grid.tiles(problem) * problem.batch, _splits(LARGE, problem)
+    if tiles >= ENOUGH_TILES:
+        return [LARGE]
+    if splits * tiles >= ENOUGH_TILES:
+        return [SplitK(slices=1, splits=splits)]
+    small = SplitK(bm=32, bn=64, tm=4, tn=4, slices=2)
+    return [dataclasses.replace(small, splits=_splits(small, problem)), SMALL]
+
+
+def _splits(kernel: GemmKernel, problem: Gemm) -> int:
+    """Return into how many parts to divide k: as many as fill the machine four times and are worth it."""
+    tiles = kernel.grid.tiles(problem) * problem.batch
+    return max((n for n in SPLITS if n * LEAST_K <= problem.k and n * tiles <= 4 * ENOUGH_TILES), default=1)
+
+
+# From how many rows of C, and multiplications, a copy of B into a texture pays: where a buffer gives four columns of B
+# at once, and where it gives them one by one. CPU time on lavapipe with 8 lanes, buffer against texture: 8.2 to 6.7 ms
+# at 512³, 90 to 55 at 1024³, 1.0 to 1.0 at 256³, 0.24 to 0.36 at 128³; 2.1 to 1.2 at 333×257×129, 0.69 to 0.41 at 129³.
+TEXTURE_PAYS, TEXTURE_PAYS_SCALARS = (128, 2**25), (64, 1)
+
+# From how many multiplications tiles of 32 rows are faster than those of 16 (62 to 55 ms at 1024³), which compile in
+# half the time, and in a third where nothing is aligned; there they are the faster ones, too (71 to 87 at 1023³), and
+# where tiles of 32 hang over the last row (27 to 32 at 1000³), but for a C of few columns (2.1 to 1.9 at 1024×1×1024).
+TALL_PAYS = 2**20
+
+
+def _ragged(kernel: GemmKernel, problem: Gemm) -> bool:
+    spec = kernel.specialise(problem)
+    return spec.edge_m or spec.edge_n or spec.edge_k
+
+
+def made_for_cpus(problem: Gemm, lanes: int) -> list[GemmKernel]:
+    """Return the kernels made for CPUs whose subgroups have so many lanes; none where there are no subgroups.
+
+    Tiles are 64 columns wide, half of that where C is no wider, and no taller than C.
+    """
+    if lanes < 2:
+        return []
+    lanes, work = min(lanes, 16), problem.m * problem.n * problem.k
+    spec = CpuLanes(lanes).specialise(problem)
+    tn = 4 if problem.n <= 4 * lanes else 64 // lanes
+    aligned = spec.vec_a and spec.vec_b and spec.vec_c and problem.m % 32 == 0
+    tall = lanes >= 8 and work >= TALL_PAYS and (tn == 4 or aligned)
+    tm = next((rows for rows in (1, 4, 8) if problem.m <= rows), 32 if tall and problem.m > 16 else 16)
+    rows, least = TEXTURE_PAYS if spec.vec_b else TEXTURE_PAYS_SCALARS
+    direct, by_texture = CpuLanes(lanes, tm, tn), CpuTexture(lanes, tm, tn)
+    return [by_texture, direct] if problem.m >= rows and work >= least else [direct]

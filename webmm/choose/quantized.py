@@ -1,0 +1,60 @@
+"""Candidates for products of 8-bit integers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from webmm.dtypes import U8
+from webmm.engine.device import Device
+from webmm.kernels.base import Capabilities
+from webmm.kernels.quantized.base import QuantizedKernel
+from webmm.kernels.quantized.matrix_unit import MatrixUnit
+from webmm.kernels.quantized.packed import Packed
+from webmm.kernels.quantized.unpacked import Unpacked
+from webmm.problems.quantized import Quantized
+
+ENOUGH_TILES = 128  # that fill a large GPU; see `webmm.choose.gemm`
+GPU = (
+    Packed(),
+    Packed(bn=64, tn=4),
+    Packed(bm=32, bn=64, tn=4),
+    Packed(bm=32, bn=32, tn=4),
+)
+
+# Likewise on matrix units, after the stage's own tiles. TOP/s on an H200 under Dawn, each against the next: 106 to 143
+# at 1024³ (64 tiles, 256), where `packed` reads 69; 33 to 36 at 512³ (64 tiles, 128), `packed` 31.
+MATRIX_TILES: tuple[dict[str, Any], ...] = (
+    {"bm": 64, "bn": 64, "sm": 32, "sn": 32},
+    {"bm": 32, "bn": 64, "sm": 32, "sn": 32},
+)
+
+# Where storage runs along k and nothing is summed on the way, more subgroups pay: 481 to 505 at 4096³; else not, 448 to
+# 411.
+MORE_SUBGROUPS = {"sn": 32}
+
+# On a CPU four bytes at a time pay even with workgroup memory: 8 GOP/s against 2 at 256³ (lavapipe, two cores). Small
+# tiles compile in half a second.
+CPU = Packed(bm=32, bn=32, bk=8, tn=4, unroll=1)
+ANYWHERE = (Unpacked(),)
+
+
+def candidates(problem: Quantized, device: Device) -> list[QuantizedKernel]:
+    """Return the kernels that are worth running for `problem` on `device`, best first."""
+    if device.info.kind == "cpu":
+        return [CPU]
+    return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem)]
+
+
+def made_for_gpus(problem: Quantized) -> list[Packed]:
+    """Return the kernels of packed dot products that fill a GPU with this product, the largest tiles first."""
+    return [kernel for kernel in GPU if kernel.grid.tiles(problem) >= ENOUGH_TILES or kernel == GPU[-1]]
+
+
+def made_for_matrix_units(problem: Quantized, device: Capabilities) -> list[QuantizedKernel]:
+    """Return the kernels for matrix units, best first; none where the device has none, or where others may win."""
+    kinds = ("u8", "i8") if (problem.a_dtype, problem.b_dtype) == (U8, U8) else ("i8",)
+    plain = problem.layout == "nt" and problem.zero_a == problem.zero_b == 0
+    tiles = (MORE_SUBGROUPS if plain else {}, *MATRIX_TILES)
+    made = (dataclasses.replace(kernel, **each) for kernel in MatrixUnit.each(device, kinds) for each in tiles)
+    return [k for k in made if k.grid.tiles(problem) >= ENOUGH_TILES and not (k.invalid() or k.unsuited(problem))]

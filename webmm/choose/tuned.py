@@ -1,0 +1,255 @@
+"""What is known to be fast: tuned records shipped with webmm, and the user's own.
+
+Both are documents of `webmm.records/1`. The user's lies in the folder of the setting `cache_dir`; it is written
+whole under a lock, so that several processes may tune at once. A file that cannot be read is set aside with a
+warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from webmm.config import settings
+from webmm.engine.device import Device
+from webmm.errors import ConfigError, ProblemError
+from webmm.files import write_atomically
+from webmm.kernels import STAGES
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
+from webmm.records import Record, from_json, to_json
+
+log = logging.getLogger(__name__)
+SELFTEST_FILE = "selftest.json"  # of webmm.choose.verdicts
+SHIPPED = Path(__file__).parents[1] / "tuned"
+LOCK_TIMEOUT = 30  # seconds
+WORTH_SCRATCH = 1.02
+Key = tuple[object, ...]
+NEAR = 3.0  # a record serves problems whose sizes differ by at most a factor of 2³ in all
+
+
+def folder() -> Path:
+    """Return the cache folder, which need not exist."""
+    return settings().cache_dir
+
+
+def path() -> Path:
+    """Return the file that holds the user's tuned records."""
+    return folder() / "tuned.json"
+
+
+def key(record: Record) -> Key:
+    """Return what a tuned record is known by: a later one of the same key replaces it.
+
+    Sizes are exact, since 1023 and 1024 want different tiles; one record serves its whole bucket (webmm.choose).
+    """
+    r = record
+    return (r.adapter, r.driver, r.version, r.op, r.variant, r.dtype, r.layout, r.m, r.n, r.k, r.batch)
+
+
+def fastest(records: Iterable[Record]) -> list[Record]:
+    """Return the fastest successful kernel of each key; references such as NumPy and cuBLAS are no kernels.
+
+    One that needs memory between its dispatches must be faster by WORTH_SCRATCH: 0.1 % is no reason for a gigabyte.
+    """
+    best: dict[Key, Record] = {}
+    for record in records:
+        if record.status != "ok" or not record.median_us or record.kernel not in STAGES.get(record.op, ()):
+            continue
+        known = best.get(key(record))
+        if known is None or _cost(record) < _cost(known):
+            best[key(record)] = record
+    return list(best.values())
+
+
+def _cost(record: Record) -> float:
+    """Return the time in µs, and more where the kernel divides its work among dispatches."""
+    divided = record.config.get("splits", 1) != 1
+    return (record.median_us or math.inf) * (WORTH_SCRATCH if divided else 1.0)
+
+
+def load() -> list[Record]:
+    """Return the user's tuned records; none where there is no file, or where it had to be set aside."""
+    file = path()
+    try:
+        status = file.stat()
+        return list(_read(file, (status.st_mtime_ns, status.st_ino, status.st_size)))
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError, ProblemError) as error:
+        aside = file.with_suffix(".bad")
+        log.warning("the tuned records in %s cannot be read and are set aside as %s: %s", file, aside.name, error)
+        try:
+            os.replace(file, aside)
+        except OSError as failure:
+            log.warning("%s could not be moved: %s", file, failure)
+        return []
+
+
+@functools.lru_cache(maxsize=1)
+def _read(file: Path, version: tuple[int, ...]) -> tuple[Record, ...]:
+    """Return the records of `file`, read once while its `version` stays the same."""
+    del version
+    return tuple(from_json(file.read_text()))
+
+
+@functools.cache
+def shipped() -> tuple[Record, ...]:
+    """Return the tuned records that come with webmm."""
+    return tuple(record for file in sorted(SHIPPED.glob("*.json")) for record in from_json(file.read_text()))
+
+
+def add(records: Iterable[Record]) -> int:
+    """Merge the fastest of `records` into the user's, and return how many there were.
+
+    Raises ConfigError where the folder cannot be written to.
+    """
+    best = fastest(records)
+    file = path()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(file.with_suffix(".lock"), timeout=LOCK_TIMEOUT):
+            merged = {key(record): record for record in [*load(), *best]}
+            write_atomically(file, lambda out: out.write(to_json(merged.values()).encode()))
+    except (OSError, filelock.Timeout) as error:
+        raise ConfigError(f"cannot write {file}: {error}; WEBMM_CACHE_DIR names another folder") from error
+    return len(best)
+
+
+@contextmanager
+def searching(seconds: float) -> Iterator[None]:
+    """Hold the right to search for the best kernel: one search at a time, since two would time each other's work.
+
+    Raises filelock.Timeout where another goes on for longer than `seconds`, ConfigError without a folder to write to.
+    """
+    file = folder() / "search.lock"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(file, timeout=seconds)
+        lock.acquire()
+    except filelock.Timeout:
+        raise
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error}; WEBMM_CACHE_DIR names another folder") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def clear() -> int:
+    """Forget the user's tuned records and what self-tests found; return how many records there were."""
+    count = len(load())
+    for file in (path(), folder() / SELFTEST_FILE):
+        file.unlink(missing_ok=True)
+    return count
+
+
+# The record that serves a problem
+
+
+def nearest(problem: Problem, device: Device) -> list[tuple[Kernel[Any], str]]:
+    """Return the nearest tuned kernel, and whose record it is: of this very adapter, else of another by its vendor."""
+    user, adapter = load(), device.info.name
+    vendor = adapter.split()[0]
+    groups = {
+        "tuned here": [record for record in user if fresh(record, device)],
+        "tuned here, with another version or driver": [record for record in user if record.adapter == adapter],
+        "shipped for this adapter": [r for r in shipped() if r.adapter == adapter and native(r)],
+        "known of its vendor": [r for r in [*user, *shipped()] if r.adapter.split()[:1] == [vendor] and native(r)],
+    }
+    for words, group in groups.items():
+        record = _nearest(problem, group)
+        kernel = kernel_of(record) if record else None
+        if record and kernel:
+            return [(kernel, f"{words} at {record.size} {record.layout}")]
+    return []
+
+
+def _nearest(problem: Problem, records: Iterable[Record]) -> Record | None:
+    """Return the nearest record that names a kernel of this version, None where none is near."""
+    alike = (record for record in records if _kind(record) == _kind(problem))
+    near = [(distance(problem, record), record) for record in alike]
+    for apart, record in sorted(near, key=lambda pair: pair[0]):
+        if apart <= NEAR and kernel_of(record):
+            return record
+    return None
+
+
+def fresh(record: Record, device: Device) -> bool:
+    """Tell whether this version of webmm measured it on this adapter with its present driver."""
+    from webmm import __version__
+
+    return (record.adapter, record.driver, record.version) == (device.info.name, device.info.driver, __version__)
+
+
+def covered(problem: Problem, device: Device) -> bool:
+    """Tell whether this adapter has a tuned record of the bucket of `problem`, of its type and layout."""
+    here = (record for record in shipped() if record.adapter == device.info.name and native(record))
+    return any(
+        (*_kind(record), record.layout) == (*_kind(problem), problem.layout)
+        and bucket(record) == bucket(problem)
+        and kernel_of(record)
+        for record in [*(record for record in load() if fresh(record, device)), *here]
+    )
+
+
+def bucket(of: Problem | Record) -> tuple[int, int, int, bool]:
+    """Return m, n and k as powers of two, rounded, and whether vec4 serve: shapes of one bucket are tuned once.
+
+    A batch counts as more rows.
+    """
+    m, n, k = (round(math.log2(size)) for size in _sizes(of))
+    return m, n, k, _odd(of)
+
+
+def _kind(of: Problem | Record) -> tuple[str, str, str]:
+    """Return the op, its variant and the dtype: what a record must share with a problem that it serves."""
+    return of.op, of.variant, of.dtype if isinstance(of, Record) else of.dtype.name
+
+
+def _sizes(of: Problem | Record) -> tuple[int, int, int]:
+    m, n, k, batch = (of.m, of.n, of.k, of.batch) if isinstance(of, Record) else of.sizes
+    return m * batch, n, k
+
+
+def _odd(of: Problem | Record) -> bool:
+    """Tell whether stored rows of an operand, of more than a few elements, cannot be read by vec4."""
+    m, n, k, _ = (of.m, of.n, of.k, of.batch) if isinstance(of, Record) else of.sizes
+    if of.layout:
+        rows: tuple[int, ...] = (m if of.layout[0] == "t" else k, k if of.layout[1] == "t" else n)
+    else:
+        rows = (n if k == 1 else k,)  # of x[m, n, k]
+    return any(length > 4 and length % 4 for length in rows)
+
+
+def native(record: Record) -> bool:
+    """Tell whether wgpu ran it: browsers' engines make other code of a shader, for which other tiles are best."""
+    return record.engine.startswith("wgpu")
+
+
+def distance(problem: Problem, record: Record) -> float:
+    """Return by how many doublings the sizes of `record` and `problem` differ.
+
+    A batch counts as more rows; another layout, or single elements in place of vec4, as one doubling.
+    """
+    pairs = zip(_sizes(problem), _sizes(record), strict=True)
+    differs = (record.layout != problem.layout) + (_odd(record) != _odd(problem))
+    return sum(abs(math.log2(mine / its)) for mine, its in pairs) + differs
+
+
+def kernel_of(record: Record) -> Kernel[Any] | None:
+    """Return the kernel of a record, None where this version has no such kernel or tunables."""
+    try:
+        kernel = STAGES[record.op][record.kernel](**record.config)
+    except (KeyError, TypeError):
+        return None
+    return None if kernel.invalid() else kernel

@@ -1,0 +1,1 @@
+"""Devices and arrays: all that talks to WebGPU."""

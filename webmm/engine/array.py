@@ -1,0 +1,251 @@
+"""Matrices that live on a device."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from webmm.dtypes import DType
+from webmm.errors import FreedArrayError, ProblemError
+
+if TYPE_CHECKING:
+    from webmm.engine.device import Device
+
+DLPACK_CPU = (1, 0)  # kDLCPU and its number
+_uids = itertools.count()
+_matmul: Callable[[Any, Any], Array]
+
+
+def hand_in(matmul: Callable[[Any, Any], Array]) -> None:
+    """Set what ``a @ b`` does, which stands above the engine."""
+    global _matmul
+    _matmul = matmul
+
+
+class Storage:
+    """One GPU buffer and what was prepared for it; freed once, by hand or by the garbage collector."""
+
+    def __init__(self, device: Device, buffer: Any, nbytes: int, owned: bool = True) -> None:
+        self.uid = next(_uids)
+        self.device = device
+        self.nbytes = nbytes  # of data: the buffer is rounded up
+        self.launches: set[Any] = set()  # keys of prepared launches that bind this buffer
+        self._buffer = buffer
+        self._release = weakref.finalize(self, device.release, buffer if owned else None, self.launches)
+        self._release.atexit = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the buffer is still there."""
+        return self._buffer is not None
+
+    @property
+    def buffer(self) -> Any:
+        """The wgpu buffer, None once it is freed."""
+        return self._buffer
+
+    def free(self) -> None:
+        """Give the memory back; doing so again is harmless."""
+        self._buffer = None
+        self._release()
+
+
+class Array:
+    """An n-dimensional array on a device, or a view of one: slices and transposes share the buffer and copy nothing.
+
+    The buffer lives as long as any array that shares it; `free()` gives it back at once, for all of them, and so does
+    leaving a `with` block. Any use after that raises FreedArrayError; freeing twice is harmless. Strides and offset
+    count elements.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        shape: tuple[int, ...],
+        dtype: DType,
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+    ) -> None:
+        self._storage = storage
+        self.shape = shape
+        self.dtype = dtype
+        self.strides = dense_strides(shape) if strides is None else strides
+        self.offset = offset
+
+    @property
+    def device(self) -> Device:
+        """The device that holds the array."""
+        return self._storage.device
+
+    @property
+    def storage(self) -> Storage:
+        """The buffer behind the array; raises FreedArrayError after `free()`."""
+        if not self._storage.alive:
+            raise FreedArrayError(f"this {'x'.join(map(str, self.shape))} {self.dtype.name} array was freed")
+        return self._storage
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements; the buffer is rounded up to a multiple of 16."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def capacity(self) -> int:
+        """Elements that the buffer holds."""
+        return self.storage.nbytes // self.dtype.itemsize
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return self.strides == dense_strides(self.shape)
+
+    # Views
+
+    @property
+    def T(self) -> Array:  # noqa: N802 (NumPy's name)
+        """The array with its dimensions reversed; no copy."""
+        return self._view(lambda shadow: shadow.T)
+
+    @property
+    def mT(self) -> Array:  # noqa: N802
+        """Each matrix of a batch transposed; no copy. Raises ProblemError below two dimensions."""
+        if self.ndim < 2:
+            raise ProblemError(f"an array of shape {self.shape} holds no matrices to transpose")
+        return self._view(lambda shadow: shadow.swapaxes(-1, -2))
+
+    def __getitem__(self, key: Any) -> Array:
+        """Return a view by integers, slices, None and `...`, as NumPy has them; raises IndexError as NumPy does."""
+        keys = key if isinstance(key, tuple) else (key,)
+        plain = [k for k in keys if k is not None and k is not Ellipsis]
+        if any(isinstance(k, bool) or not isinstance(k, (int, np.integer, slice)) for k in plain):
+            raise ProblemError(
+                "a device array is indexed by integers, slices, None and ...; use x.numpy()[...] for more"
+            )
+        if Ellipsis not in keys:
+            keys = (*keys, Ellipsis)  # a view even of a single element
+        return self._view(lambda shadow: shadow[keys])
+
+    def reshape(self, *shape: int) -> Array:
+        """Return a view of a contiguous array in another shape; raises ProblemError where it is not contiguous."""
+        if not self.contiguous:
+            raise ProblemError("only a contiguous array can be reshaped without a copy")
+        return self._view(lambda shadow: shadow.reshape(shape))
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> Array:
+        """Return a view repeated along new or unit dimensions; raises ProblemError where `shape` does not fit."""
+        return self._view(lambda shadow: np.broadcast_to(shadow, shape))
+
+    def _view(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Array:
+        """Let NumPy do the arithmetic of views, on an array of the same strides that nobody reads.
+
+        Raises ProblemError where NumPy finds that it does not fit.
+        """
+        itemsize = self.dtype.itemsize
+        base = np.empty(1, self.dtype.numpy)
+        shadow = as_strided(base, self.shape, [s * itemsize for s in self.strides], writeable=False)
+        try:
+            changed = change(shadow)
+        except ValueError as error:
+            raise ProblemError(str(error)) from error
+        moved = (changed.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // itemsize
+        strides = tuple(s // itemsize for s in changed.strides)
+        return Array(self.storage, changed.shape, self.dtype, strides, self.offset + moved)
+
+    # Data
+
+    def numpy(self) -> NDArray[Any]:
+        """Return a copy in host memory, of the array's shape and dtype."""
+        return self.device.download(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("the array lives on the device: NumPy can only have a copy")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
+
+    async def numpy_async(self) -> NDArray[Any]:
+        """Await `numpy()` in a thread of its own, so that no event loop waits for the device."""
+        from asyncio import to_thread
+
+        return await to_thread(self.numpy)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of a copy in host memory: WebGPU has no pointers that another library could use."""
+        if copy is False or (dl_device or DLPACK_CPU) != DLPACK_CPU:
+            raise BufferError("the array lives in a WebGPU buffer: DLPack can only have a copy in host memory")
+        del stream, max_version  # NumPy's own capsule is of the version that every consumer reads
+        return self.numpy().__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return DLPACK_CPU
+
+    def __matmul__(self, other: Any) -> Array:
+        return _matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Array:
+        return _matmul(other, self)
+
+    __array_ufunc__ = None  # so that ndarray @ Array comes here
+
+    def free(self) -> None:
+        """Give the buffer back now, for every array that shares it; doing so again is harmless."""
+        self._storage.free()
+
+    def __enter__(self) -> Array:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.free()
+
+    def __repr__(self) -> str:
+        place = "lost" if self.device.lost else f"on {self.device.info.name}"
+        state = place if self._storage.alive else "freed"
+        return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.dtype.name} {state}>"
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a row-major array of `shape`."""
+    strides = [1]
+    for length in shape[:0:-1]:
+        strides.append(strides[-1] * length)
+    return tuple(strides[: len(shape)][::-1])
+
+
+def host_array(x: Any, dlpack: bool = False) -> NDArray[Any]:
+    """Return `x` as a NumPy array, without a copy where it is one or exports DLPack, as it must if `dlpack` is set.
+
+    Raises ProblemError where that fails.
+    """
+    if not dlpack and (isinstance(x, np.ndarray) or hasattr(x, "__array__") or not hasattr(x, "__dlpack__")):
+        return np.asarray(x)
+    try:
+        return np.from_dlpack(x)
+    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
+        raise ProblemError(
+            f"{type(x).__name__} cannot be read through DLPack: {error}; move it to host memory"
+        ) from error

@@ -1,0 +1,138 @@
+"""How time is measured, everywhere: warm up by time, then the median of single dispatches.
+
+An idle GPU clocks down: the same kernel has read a third of its speed after two warm-up calls. So the warm-up lasts
+until 0.2 s have passed, however many calls that takes; longer where nothing was timed for a while. An H200 that waits
+goes from 1980 to 345 MHz within some three seconds, and comes back after 0.35 s of work, none of it faster before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+import time
+import weakref
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import wgpu
+
+from webmm.engine.device import Device, Launch
+
+WARM_UP = 0.2  # seconds
+COLD = 0.5  # seconds without timed work after which a GPU may have clocked down
+WAKE = 0.4  # seconds of warm-up more, then
+SAMPLE_TIME = 0.3  # seconds of timed dispatches aimed at
+MIN_SAMPLES, MAX_SAMPLES = 3, 31
+BATCH_TIME = 0.02  # seconds that one wall-clock sample lasts at least
+
+
+_timed: MutableMapping[Device, float] = weakref.WeakKeyDictionary()  # when a device was last timed
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median, best and interquartile range of the samples in µs; `clock` is timestamp or wall."""
+
+    median_us: float
+    best_us: float
+    spread_us: float
+    samples: int
+    clock: str
+
+    @classmethod
+    def of(cls, seconds: list[float], clock: str) -> Timing:
+        """Summarise samples in seconds."""
+        us = [s * 1e6 for s in seconds]
+        low, _, high = statistics.quantiles(us, n=4) if len(us) > 1 else (us[0], 0.0, us[0])
+        return cls(statistics.median(us), min(us), high - low, len(us), clock)
+
+
+def sample_count(seconds: float, sample_time: float = SAMPLE_TIME) -> int:
+    """Return how many runs of `seconds` each to time, in `sample_time` seconds or a little more."""
+    return max(MIN_SAMPLES, min(MAX_SAMPLES, int(sample_time / max(seconds, 1e-9))))
+
+
+def time_call(call: Callable[[], object], warm_up: float = WARM_UP) -> Timing:
+    """Time a host function that returns when its work is done."""
+    first = _wall(call)
+    estimate, spent = first, first
+    while spent < warm_up:
+        estimate = _wall(call)
+        spent += estimate
+    return Timing.of([_wall(call) for _ in range(sample_count(estimate))], "wall")
+
+
+def _wall(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def clock(device: Device) -> str:
+    """Return how dispatches are timed: by timestamp queries where there are any, else by the wall clock.
+
+    A CPU is timed by the wall clock: once a device of lavapipe (Mesa 22.3) has run a kernel that uses a texture, its
+    timestamps are wrong, and dispatches of 0.8 s read as 9 µs.
+    """
+    return "timestamp" if "timestamp-query" in device.capabilities.features and device.info.kind != "cpu" else "wall"
+
+
+def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME) -> Timing:
+    """Time a dispatch by the clock that serves on this device."""
+    device.synchronize()
+    if device.info.kind != "cpu" and time.perf_counter() - _timed.get(device, -math.inf) > COLD:
+        warm_up += WAKE
+    _wall(lambda: submit(device, launch))  # drivers compile at the first dispatch
+    estimate = spent = _wall(lambda: submit(device, launch))
+    while spent < warm_up:
+        batch = max(1, min(1000, int(BATCH_TIME / estimate)))
+        elapsed = _wall(functools.partial(submit, device, launch, batch))
+        estimate, spent = elapsed / batch, spent + elapsed
+    samples = sample_count(estimate, sample_time)
+    if clock(device) == "timestamp":
+        times = [end - start for start, end in intervals(device, [launch] * samples)]
+    else:
+        batch = max(1, int(BATCH_TIME / estimate))
+        times = [_wall(lambda: submit(device, launch, batch)) / batch for _ in range(samples)]
+    _timed[device] = time.perf_counter()
+    return Timing.of(times, clock(device))
+
+
+def submit(device: Device, launch: Launch, count: int = 1) -> None:
+    """Run `launch` `count` times and wait until that is done."""
+    encoder = device.wgpu_device.create_command_encoder()
+    for _ in range(count):  # a pass each: dispatches of one pass may overlap
+        compute_pass = encoder.begin_compute_pass()
+        launch.encode(compute_pass)
+        compute_pass.end()
+    device.wgpu_device.queue.submit([encoder.finish()])
+    device.synchronize()
+
+
+def intervals(device: Device, launches: Sequence[Launch]) -> list[tuple[float, float]]:
+    """Run `launches`, each in a pass of its own, and return their starts and ends: seconds of the device's clock."""
+    gpu = device.wgpu_device
+    queries = gpu.create_query_set(type="timestamp", count=2 * len(launches))
+    usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+    resolved = gpu.create_buffer(size=16 * len(launches), usage=usage)
+    encoder = gpu.create_command_encoder()
+    for i, launch in enumerate(launches):
+        writes = {"query_set": queries, "beginning_of_pass_write_index": 2 * i, "end_of_pass_write_index": 2 * i + 1}
+        compute_pass = encoder.begin_compute_pass(timestamp_writes=writes)
+        launch.encode(compute_pass)
+        compute_pass.end()
+    encoder.resolve_query_set(queries, 0, 2 * len(launches), resolved, 0)
+    gpu.queue.submit([encoder.finish()])
+    ticks = np.frombuffer(gpu.queue.read_buffer(resolved), np.uint64).astype(np.int64).reshape(-1, 2)
+    seconds = (ticks - ticks[0, 0]) * (1e-9 * _period(gpu))  # from the first on: such small numbers are exact
+    return [(float(start), float(end)) for start, end in seconds]
+
+
+def _period(gpu: Any) -> float:
+    """Return nanoseconds per timestamp tick."""
+    from wgpu.backends.wgpu_native import lib
+
+    return float(lib.wgpuQueueGetTimestampPeriod(gpu.queue._internal))

@@ -1,0 +1,73 @@
+"""An activation of each element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from webmm.kernels.base import Binding, Kernel, Params, ceil_div, tunable
+from webmm.kernels.gemm.base import array_of
+from webmm.kernels.reduce.base import fold
+from webmm.params import U32, member
+from webmm.problems.elementwise import Elementwise
+
+
+@dataclass(frozen=True)
+class MapParams:
+    """The uniform of elementwise kernels."""
+
+    size: U32 = member("elements")
+    x_offset: U32 = member("first element of x in its buffer")
+    y_offset: U32 = member("first element of y")
+
+    @classmethod
+    def of(cls, p: Elementwise) -> MapParams:
+        """Return the uniform for the problem `p`."""
+        return cls(p.size, p.x_offset, p.y_offset)
+
+
+@dataclass(frozen=True)
+class MapSpecialisation:
+    """The choices of its template."""
+
+    activation: str
+    dtype: str
+    out_dtype: str
+    f16: bool
+    bf16: bool
+    vec: bool
+
+
+@dataclass(frozen=True)
+class Map(Kernel[Elementwise]):
+    """A few vec4 per invocation."""
+
+    name = "map"
+    summary = "an activation of each element"
+    op = "elementwise"
+    params: ClassVar[type[Params]] = MapParams
+
+    size: int = tunable(256, (8, 32, 64, 128, 256), "invocations per workgroup")
+    unroll: int = tunable(1, (1, 2, 4), "vec4 that an invocation loads before it takes the first")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Along x."""
+        return (self.size, 1, 1)
+
+    def bindings(self, spec: MapSpecialisation) -> Iterator[Binding]:
+        """Yield x and y."""
+        yield Binding(1, "x", "read-only-storage", array_of(spec.dtype, spec.vec))
+        yield Binding(2, "y", "storage", array_of(spec.out_dtype, spec.vec, written=True))
+
+    def dispatch(self, problem: Elementwise) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z)."""
+        return fold(ceil_div(problem.size, 4 * self.unroll * self.size))
+
+    def specialise(self, problem: Elementwise) -> MapSpecialisation:
+        """Return the template choices that fit `problem`."""
+        p = problem
+        vec = not any(n % 4 for n in (p.size, p.x_offset, p.y_offset))
+        name = p.dtype.wgsl
+        return MapSpecialisation(p.activation, name, name, name == "f16", name == "bf16", vec)

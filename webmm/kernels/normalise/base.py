@@ -1,0 +1,51 @@
+"""What the kernels of normalisations share: the uniform, and the choices of their templates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webmm.kernels.base import Binding
+from webmm.kernels.gemm.base import array_of
+from webmm.kernels.reduce.base import ReduceParams, Specialisation
+from webmm.params import F32, member
+from webmm.problems.normalise import Normalisation
+
+
+@dataclass(frozen=True)
+class RowsParams(ReduceParams):
+    """The uniform: that of a reduction, and one more."""
+
+    epsilon: F32 = member("added to the mean square")
+
+    @classmethod
+    def of(cls, p: Normalisation) -> RowsParams:  # type: ignore[override]
+        """Return the uniform for the problem `p`."""
+        return cls(**dataclasses.asdict(ReduceParams.of(p)), epsilon=p.epsilon)
+
+
+@dataclass(frozen=True)
+class RowsSpecialisation(Specialisation):
+    """The choices of a reduction's template, and which function follows."""
+
+    function: str
+    weight: bool
+    bias: bool
+    held: bool  # one step covers a row, whose elements stay in registers
+
+
+def bindings_of(spec: Specialisation) -> Iterator[Binding]:
+    """Yield x, y, and the vectors that there are."""
+    assert isinstance(spec, RowsSpecialisation)
+    array = array_of(spec.dtype, spec.vec)
+    yield Binding(1, "x", "read-only-storage", array)
+    yield Binding(2, "y", "storage", array_of(spec.out_dtype, spec.vec, written=True))
+    there = [name for name in ("weight", "bias") if getattr(spec, name)]
+    yield from (Binding(number, name, "read-only-storage", array) for number, name in enumerate(there, 3))
+
+
+def specialised(spec: Specialisation, p: Normalisation, neighbours: bool, held: bool) -> RowsSpecialisation:
+    """Return the choices of a reduction and what is added to them; `neighbours` in a vec4 of x are so in y, too."""
+    base = {**dataclasses.asdict(spec), "vec": spec.vec and neighbours and p.y_offset % 4 == 0}
+    return RowsSpecialisation(**base, function=p.function, weight=p.weight, bias=p.bias, held=held)

@@ -1,0 +1,1 @@
+"""The web page: what it is made of, and serving it."""

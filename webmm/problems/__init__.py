@@ -1,0 +1,1 @@
+"""What to compute, apart from how: a module for each op."""

@@ -1,0 +1,58 @@
+"""Functions of single elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from webmm.dtypes import DType
+from webmm.epilogues import activation_name
+from webmm.problems.base import Extent, Problem, check_floats
+
+
+@dataclass(frozen=True)
+class Elementwise(Problem):
+    """y[i] ← the activation of x[i], for i < size: one of `webmm.epilogues.ACTIVATIONS`."""
+
+    activation: str
+    size: int
+    dtype: DType
+    x_offset: int = 0
+    y_offset: int = 0
+
+    op: ClassVar[str] = "elementwise"
+
+    def __post_init__(self) -> None:
+        check_floats("activations", self.dtype)
+        activation_name(self.activation)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The number of elements."""
+        return self.size, 1, 1, 1
+
+    @property
+    def variant(self) -> str:
+        """The activation."""
+        return self.activation
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return x and y."""
+        return (
+            Extent("x", self.dtype, self.x_offset + self.size, start=self.x_offset),
+            Extent("y", self.dtype, self.y_offset + self.size, written=True, start=self.y_offset),
+        )
+
+    def within(self, firsts: tuple[int, ...]) -> Elementwise:
+        """Return the problem with the offset into x and y less the given number of elements."""
+        return replace(self, x_offset=self.x_offset - firsts[0], y_offset=self.y_offset - firsts[1])
+
+    @property
+    def flops(self) -> int:
+        """Elements."""
+        return self.size
+
+    @property
+    def bytes(self) -> int:
+        """Each element read once and written once."""
+        return 2 * self.size * self.dtype.itemsize

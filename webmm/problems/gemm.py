@@ -1,0 +1,120 @@
+"""Products of matrices of floats, with an epilogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from webmm.dtypes import F32, DType, dtype_of
+from webmm.epilogues import activation_name
+from webmm.errors import ProblemError
+from webmm.problems.base import Extent, check_floats
+from webmm.problems.product import Operand, Product, layout_of
+
+BIASES = ("", "row", "column", "matrix")
+
+
+@dataclass(frozen=True)
+class Gemm(Product):
+    """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
+
+    `bias` is "" for none, "column" for a vector of n elements, one per column of C, "row" for one of m, or "matrix" for
+    a dense (m, n) matrix of float32 and a batch of one, such as the sum over an earlier part of k. It starts at element
+    `bias_offset` of its buffer. C is read only where beta is not 0.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: DType
+    out_dtype: DType
+    a: Operand
+    b: Operand
+    c: Operand
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: str = ""
+    bias_offset: int = 0
+    activation: str = ""
+
+    op: ClassVar[str] = "gemm"
+
+    def __post_init__(self) -> None:
+        check_floats("products of floats", self.dtype, self.out_dtype)
+        self.check_sizes()
+        if self.bias not in BIASES:
+            raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
+        if self.bias == "matrix" and self.batch != 1:
+            raise ProblemError(f"a matrix as the bias serves one product, not a batch of {self.batch}")
+        activation_name(self.activation)
+
+    @property
+    def layout(self) -> str:
+        """How A and B are stored: n as they are, t transposed."""
+        return layout_of(self.a, self.b)
+
+    def operands(self) -> tuple[tuple[str, Operand, int, int], ...]:
+        """Return (name, operand, rows, columns) of A, B and C."""
+        return (
+            ("A", self.a, self.m, self.k),
+            ("B", self.b, self.k, self.n),
+            ("C", self.c, self.m, self.n),
+        )
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return A, B and C, and the bias if there is one."""
+        dtypes = (self.dtype, self.dtype, self.out_dtype)
+        extents = [
+            Extent(name.lower(), dtype, operand.end(rows, columns, self.batch), name == "C", operand.offset)
+            for dtype, (name, operand, rows, columns) in zip(dtypes, self.operands(), strict=True)
+        ]
+        if self.bias:
+            length = {"row": self.m, "column": self.n, "matrix": self.m * self.n}[self.bias]
+            dtype = F32 if self.bias == "matrix" else self.dtype
+            extents.append(Extent("bias", dtype, self.bias_offset + length, start=self.bias_offset))
+        return tuple(extents)
+
+    def within(self, firsts: tuple[int, ...]) -> Gemm:
+        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        a, b, c = (
+            replace(operand, offset=operand.offset - first)
+            for (_, operand, _, _), first in zip(self.operands(), firsts, strict=False)
+        )
+        return replace(self, a=a, b=b, c=c, bias_offset=self.bias_offset - (firsts[3] if self.bias else 0))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least: each operand read once, the result written once."""
+        inputs = (self.m * self.k + self.k * self.n) * self.dtype.itemsize
+        return (inputs + self.m * self.n * self.out_dtype.itemsize) * self.batch
+
+
+def gemm(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    dtype: DType | str = F32,
+    out_dtype: DType | str | None = None,
+    batch: int = 1,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Gemm:
+    """Return the problem C (m, n) = A (m, k) · B (k, n) on dense row-major matrices.
+
+    With `transpose_a` A is stored as (k, m), with `transpose_b` B as (n, k). Raises ProblemError for a size below 1, an
+    unsupported dtype.
+    """
+    dtype = dtype_of(dtype)
+    return Gemm(
+        m,
+        n,
+        k,
+        batch,
+        dtype,
+        dtype if out_dtype is None else dtype_of(out_dtype),
+        a=Operand(m if transpose_a else k, m * k, transposed=transpose_a),
+        b=Operand(k if transpose_b else n, k * n, transposed=transpose_b),
+        c=Operand(n, m * n),
+    )

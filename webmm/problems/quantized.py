@@ -1,0 +1,149 @@
+"""Products of 8-bit integers; what they mean is in `webmm.problems.scheme`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.dtypes import BYTES, F32, I32, DType
+from webmm.errors import ProblemError
+from webmm.problems.base import Extent
+from webmm.problems.product import Operand, Product, layout_of
+from webmm.problems.scheme import Scheme
+
+
+@dataclass(frozen=True)
+class Quantized(Product):
+    """C ← the product of 8-bit integers, (m, k) and (k, n), with zero points; what it means
+    is in `webmm.problems.scheme`.
+
+    `out_dtype` is int8 or uint8 (requantised), int32 (the sums), or float32 (dequantised). C is dense and row-major.
+    Zero points are numbers, or None for one per row of A (per column of B). The multiplier is (mantissa, shift) in
+    fixed point for an 8-bit result, (bits of a float32, 0) for float32, the same for all elements; or it has a part for
+    each row (`scaled_rows`), each column (`scaled_columns`), or both. What differs by row lies in `row_terms`, and what
+    differs by column in `column_terms`, four int32 each: zero point, mantissa, shift, and the bias of a column.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_dtype: DType
+    b_dtype: DType
+    out_dtype: DType
+    a: Operand
+    b: Operand
+    zero_a: int | None = 0
+    zero_b: int | None = 0
+    zero_c: int = 0
+    multiplier: tuple[int, int] = (0, 0)
+    scaled_rows: bool = False
+    scaled_columns: bool = False
+    bias: bool = False
+    batch: int = field(default=1, init=False)
+
+    op: ClassVar[str] = "quantized"
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
+            if dtype not in BYTES:
+                raise ProblemError(f"{name} is {dtype.name}; quantised operands are uint8 or int8: webmm.quantize(x)")
+        if self.out_dtype not in (*BYTES, I32, F32):
+            raise ProblemError(f"out_dtype {self.out_dtype.name} is none of int8, uint8, int32 and float32")
+        self.check_sizes()
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The type of A."""
+        return self.a_dtype
+
+    @property
+    def layout(self) -> str:
+        """How A and B are stored: n as they are, t transposed."""
+        return layout_of(self.a, self.b)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether anything differs by row."""
+        return self.zero_a is None or self.scaled_rows
+
+    @property
+    def by_column(self) -> bool:
+        """Whether anything differs by column."""
+        return self.zero_b is None or self.scaled_columns or self.bias
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return A, B and C, and what differs by row and by column, if anything does."""
+        return (
+            Extent("a", self.a_dtype, self.a.end(self.m, self.k, 1), start=self.a.offset),
+            Extent("b", self.b_dtype, self.b.end(self.k, self.n, 1), start=self.b.offset),
+            Extent("c", self.out_dtype, self.m * self.n, written=True),
+            *([Extent("row_terms", I32, 4 * self.m)] if self.by_row else []),
+            *([Extent("column_terms", I32, 4 * self.n)] if self.by_column else []),
+        )
+
+    def within(self, firsts: tuple[int, ...]) -> Quantized:
+        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        a, b = (replace(x, offset=x.offset - first) for x, first in zip((self.a, self.b), firsts, strict=False))
+        return replace(self, a=a, b=b)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least: each operand read once, the result written once."""
+        return self.m * self.k + self.k * self.n + self.m * self.n * self.out_dtype.itemsize
+
+
+Parts = NDArray[np.int32] | None
+
+
+def describe(
+    m: int, n: int, k: int, a: tuple[DType, Operand], b: tuple[DType, Operand], scheme: Scheme, out: DType
+) -> tuple[Quantized, list[NDArray[np.int32]]]:
+    """Return the problem of an (m, n, k) product under `scheme`, and what its `row_terms` and `column_terms` hold."""
+    row, column = _multipliers(scheme, out)
+    alike = row is None and column is not None and column.ndim == 1
+    problem = Quantized(
+        *(m, n, k, a[0], b[0], out, a[1], b[1]),
+        zero_a=None if scheme.zero_a.ndim else int(scheme.zero_a),
+        zero_b=None if scheme.zero_b.ndim else int(scheme.zero_b),
+        zero_c=scheme.zero_c,
+        multiplier=(int(column[0]), int(column[1])) if column is not None and alike else (0, 0),
+        scaled_rows=row is not None,
+        scaled_columns=column is not None and not alike,
+        bias=scheme.bias is not None,
+    )
+    rows = [_terms(m, scheme.zero_a, row, None)] if problem.by_row else []
+    columns = [_terms(n, scheme.zero_b, None if alike else column, scheme.bias)] if problem.by_column else []
+    return problem, rows + columns
+
+
+def _multipliers(scheme: Scheme, out: DType) -> tuple[Parts, Parts]:
+    """Return the parts of the multiplier by row and by column as two int32 each; a single one stands for columns."""
+    if out == I32:
+        return None, None
+    if out in BYTES:
+        row, column = (None if part is None else part.pairs() for part in scheme.multipliers())
+        return row, column
+    if scheme.by_row and scheme.by_column:
+        return _bits(scheme.scale_a), _bits(scheme.scale_b)
+    whole = _bits(scheme.scale_a * scheme.scale_b)
+    return (whole, None) if scheme.by_row else (None, whole)
+
+
+def _bits(x: NDArray[np.float32]) -> NDArray[np.int32]:
+    bits = np.asarray(x, np.float32).view(np.int32)
+    return np.stack([bits, np.zeros_like(bits)], -1)
+
+
+def _terms(
+    length: int, zero: NDArray[np.int32], multiplier: Parts, bias: NDArray[np.int32] | None
+) -> NDArray[np.int32]:
+    terms = np.zeros((length, 4), np.int32)
+    terms[:, 0] = zero
+    if multiplier is not None:
+        terms[:, 1:3] = multiplier
+    if bias is not None:
+        terms[:, 3] = bias
+    return terms

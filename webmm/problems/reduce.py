@@ -1,0 +1,173 @@
+"""Reductions: the operation, the axis, and the way the array lies in memory.
+
+Elements are taken as float32, whatever the storage. How a shader accumulates each operation is in
+shaders/common/reduce.wgsl.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.dtypes import F32, I32, DType, dtype_of
+from webmm.errors import ProblemError
+from webmm.problems.base import Extent, Problem, check_floats
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation: its meaning in NumPy along the last axis, and what shaders need to know of it."""
+
+    name: str
+    reference: Callable[[Floats], NDArray[Any]]
+    outside: float  # what stands for an element beyond the end of a row: it changes nothing
+    empty: float | None = None  # of a row without elements; None where NumPy raises, too
+    sums: bool = False  # its rounding error depends on the order of the elements
+    index: bool = False  # its result is a position, not an element
+
+    def out_dtype(self, dtype: DType) -> DType:
+        """Return the type of the result: the elements', or int32 for a position."""
+        return I32 if self.index else dtype
+
+
+def logsumexp(x: Floats) -> Floats:
+    """Return log Σ exp(x) along the last axis, without overflow."""
+    with np.errstate(all="ignore"):
+        top = np.max(x, axis=-1, keepdims=True)
+        shift = np.where(np.isfinite(top), top, 0)
+        return np.asarray(np.log(np.sum(np.exp(x - shift), axis=-1)) + shift[..., 0])
+
+
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        Operation("sum", lambda x: np.sum(x, axis=-1), 0.0, 0.0, sums=True),
+        Operation("mean", lambda x: np.mean(x, axis=-1), 0.0, math.nan, sums=True),
+        Operation("max", lambda x: np.max(x, axis=-1), -math.inf),
+        Operation("min", lambda x: np.min(x, axis=-1), math.inf),
+        Operation("argmax", lambda x: np.argmax(x, axis=-1), -math.inf, index=True),
+        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True),
+    )
+}
+
+
+def operation_of(name: str) -> Operation:
+    """Return the operation called `name`; raises ProblemError for an unknown one."""
+    if name not in OPERATIONS:
+        raise ProblemError(f"unknown reduction {name!r}; choose from {', '.join(OPERATIONS)}")
+    return OPERATIONS[name]
+
+
+@dataclass(frozen=True)
+class Span:
+    """How an array x[i, k, j] lies in its buffer; every length is in elements.
+
+    Element (i, k, j) is at ``offset + i*outer_stride + k*stride + j*inner_stride``.
+    """
+
+    outer_stride: int
+    stride: int
+    inner_stride: int
+    offset: int = 0
+
+    @classmethod
+    def dense(cls, length: int, inner: int) -> Span:
+        """Return how a row-major array of shape (…, length, inner) lies."""
+        return cls(length * inner, inner, 1)
+
+    def end(self, outer: int, length: int, inner: int) -> int:
+        """Return one past the last element of an array of that shape."""
+        reach = (outer - 1) * self.outer_stride + (length - 1) * self.stride + (inner - 1) * self.inner_stride
+        return self.offset + reach + 1
+
+
+@dataclass(frozen=True)
+class Reduction(Problem):
+    """y[i, j] ← the operation over k of x[i, k, j], for i < outer, k < length and j < inner; y is dense.
+
+    Rows, of which the reduced axis is the last, are the case inner = 1. `operation` is one of
+    `OPERATIONS`. Build one of dense rows with `reduction()`.
+    """
+
+    operation: str
+    outer: int
+    length: int
+    inner: int
+    dtype: DType
+    out_dtype: DType
+    x: Span
+    y_offset: int = 0
+
+    op: ClassVar[str] = "reduce"
+
+    def __post_init__(self) -> None:
+        operation = operation_of(self.operation)
+        check_floats("reductions", self.dtype)
+        if operation.index:
+            if self.out_dtype != operation.out_dtype(self.dtype):
+                raise ProblemError(f"{self.operation} results in {operation.out_dtype(self.dtype).name}")
+        else:
+            check_floats("reductions", self.out_dtype)
+        for name in ("outer", "length", "inner"):
+            if getattr(self, name) < 1:
+                raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    @property
+    def results(self) -> int:
+        """Elements of y."""
+        return self.outer * self.inner
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Values of i, k and j."""
+        return self.outer, self.length, self.inner, 1
+
+    @property
+    def variant(self) -> str:
+        """The operation."""
+        return self.operation
+
+    def buffers(self) -> tuple[Extent, ...]:
+        """Return x and y."""
+        end = self.x.end(self.outer, self.length, self.inner)
+        return (
+            Extent("x", self.dtype, end, start=self.x.offset),
+            Extent("y", self.out_dtype, self.y_offset + self.results, written=True, start=self.y_offset),
+        )
+
+    def within(self, firsts: tuple[int, ...]) -> Reduction:
+        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        x, y = firsts
+        return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
+
+    @property
+    def flops(self) -> int:
+        """Elements taken."""
+        return self.results * self.length
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least: each element read once, each result written once."""
+        return self.flops * self.dtype.itemsize + self.results * self.out_dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.operation} of {self.results}x{self.length}"
+
+
+def reduction(
+    rows: int, columns: int, operation: str = "sum", *, dtype: DType | str = F32, out_dtype: DType | str | None = None
+) -> Reduction:
+    """Return the problem of reducing each row of a dense (rows, columns) matrix.
+
+    Raises ProblemError for a size below 1, an unknown operation or an unsupported dtype.
+    """
+    dtype = dtype_of(dtype)
+    out = operation_of(operation).out_dtype(dtype) if out_dtype is None else dtype_of(out_dtype)
+    return Reduction(operation, rows, columns, 1, dtype, out, Span.dense(columns, 1))

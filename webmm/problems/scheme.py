@@ -1,0 +1,306 @@
+"""How 8-bit and 4-bit integers stand for numbers, and what products of them mean: the reference, in NumPy.
+
+An integer q stands for ``scale·(q - zero)`` (Jacob et al., Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference, CVPR 2018, §2.1). A product sums ``(a - zero_a)·(b - zero_b)`` in 32-bit integers,
+exactly, and multiplies the sum by ``M = scale_a·scale_b/scale_c``, without floating point: M, in float64, is rounded
+to ``mantissa·2^-shift`` with a mantissa of 31 bits, halves up; the result is ``floor(sum·mantissa·2^-shift + 1/2)``:
+one rounding, of the exact 64-bit product, halves up. That is TFLite's scheme in its single-rounding form
+(MultiplyByQuantizedMultiplier with TFLITE_SINGLE_ROUNDING); gemmlowp's older one rounds twice, and can differ by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from webmm.dtypes import BYTES, I32, DType, dtype_of
+from webmm.errors import ProblemError
+
+MANTISSA_BITS = 31
+MAX_SHIFT = 62  # of a sum of 32 bits times a mantissa of 31
+SUM_LIMIT = 2**31 - 1
+
+Integers = NDArray[Any]
+
+
+def limits(dtype: DType) -> tuple[int, int]:
+    """Return the least and the greatest integer of `dtype`."""
+    info = np.iinfo(dtype.name)
+    return int(info.min), int(info.max)
+
+
+# Numbers → integers → numbers
+
+
+def quantize(
+    x: ArrayLike, dtype: DTypeLike = "uint8", axis: int | None = None, symmetric: bool = False
+) -> tuple[Integers, NDArray[np.float32], Integers]:
+    """Return (q, scale, zero) such that ``scale·(q - zero)`` is nearest to `x`: integers of `dtype`, uint8 or int8.
+
+    The range of x, extended to hold 0, is spread over all of dtype's; 0 is exact. With `symmetric` the range is -max|x|
+    to max|x|, in 254 steps, and `zero` is the middle: 0 of int8, 128 of uint8. With `axis` each index along
+    it has a scale and a zero point of its own (0 for one per row of a matrix, 1 for one per column), else they are
+    0-D. `scale` is float32, `zero` int32.
+
+    Raises ProblemError for another dtype, an axis that x does not have, and a NaN or an infinity.
+    """
+    target = _byte_type(dtype)
+    host = np.asarray(x, np.float32)
+    if not np.isfinite(host).all():
+        raise ProblemError("x holds NaN or infinity, which no integer stands for")
+    q, scale, zero = spread(host, _other_axes(host, axis), *limits(target), symmetric)
+    shape = () if axis is None else (host.shape[axis],)
+    return q.astype(target.numpy), scale.reshape(shape), zero.reshape(shape)
+
+
+def spread(
+    x: NDArray[np.float32], axes: tuple[int, ...], bottom: int, top: int, symmetric: bool
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]:
+    """Return (q, scale, zero) as `quantize()` does, q from `bottom` to `top`; those of `axes` share them."""
+    low, high = (f(x, axis=axes, initial=0.0, keepdims=True).astype(np.float64) for f in (np.min, np.max))
+    if symmetric:
+        middle = (bottom + top + 1) // 2
+        scale = _positive(np.maximum(high, -low) / (top - middle))
+        zero = np.full(scale.shape, middle, np.int32)
+        bottom = middle - (top - middle)
+    else:
+        scale = _positive((high - low) / (top - bottom))
+        zero = np.clip(np.rint(bottom - low / scale), bottom, top).astype(np.int32)
+    steps = np.rint(x / scale.astype(np.float64)) + zero
+    return np.clip(steps, bottom, top).astype(np.int32), scale, zero
+
+
+def _positive(scale: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the scale in float32; where all of x is 0, or too small to divide by, any will do."""
+    rounded: NDArray[np.float32] = np.array(scale, np.float32)
+    rounded[rounded < np.finfo(np.float32).tiny] = 1.0
+    return rounded
+
+
+def dequantize(q: ArrayLike, scale: ArrayLike, zero: ArrayLike = 0, axis: int | None = None) -> NDArray[np.float32]:
+    """Return ``scale·(q - zero)`` in float32; `axis` as in `quantize()`.
+
+    Raises ProblemError where q does not hold integers, or the lengths of scale and zero are not that of the axis.
+    """
+    host = np.asarray(q)
+    if host.dtype.kind not in "iu":
+        raise ProblemError(f"q is {host.dtype}; quantised values are integers")
+    _other_axes(host, axis)
+    length = 1 if axis is None else host.shape[axis]
+    scales, zeros = checked_scale("scale", scale, length), np.asarray(zero, np.int64)
+    if zeros.size not in (1, length):
+        raise ProblemError(f"zero has {zeros.size} elements; it must have 1 or {length}")
+    steps = (host.astype(np.int64) - _along(zeros, host, axis)).astype(np.float32)
+    numbers: NDArray[np.float32] = steps * _along(scales, host, axis)
+    return numbers
+
+
+def _byte_type(dtype: DTypeLike) -> DType:
+    target = dtype_of(dtype)
+    if target not in BYTES:
+        raise ProblemError(f"dtype {target.name} is not quantised to; use uint8 or int8")
+    return target
+
+
+def _other_axes(x: NDArray[Any], axis: int | None) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(x.ndim))
+    if not -x.ndim <= axis < x.ndim:
+        raise ProblemError(f"axis {axis} is out of range for an array of shape {x.shape}")
+    return tuple(i for i in range(x.ndim) if i != axis % x.ndim)
+
+
+def _along(values: NDArray[Any], x: NDArray[Any], axis: int | None) -> NDArray[Any]:
+    """Return `values` in a shape that broadcasts along `axis` of x."""
+    if axis is None or values.size == 1:
+        return values.reshape(())
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    return values.reshape(shape)
+
+
+# What is given with the operands
+
+
+def checked_scale(name: str, scale: ArrayLike, length: int) -> NDArray[np.float32]:
+    """Return `scale` in float32, 0-D for one of all, else 1-D of `length`; raises ProblemError naming what is wrong."""
+    values = _vector(name, scale, length)
+    if values.dtype.kind not in "fiu":
+        raise ProblemError(f"{name} is {values.dtype}; scales are numbers")
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise ProblemError(f"{name} must be positive and finite in float32, not {_first(values, _bad_scale(values))}")
+    return values
+
+
+def checked_zero(name: str, zero: ArrayLike, length: int, dtype: DType) -> NDArray[np.int32]:
+    """Return `zero` in int32, 0-D or 1-D as in `checked_scale()`; raises ProblemError where `dtype` cannot hold it."""
+    values = _vector(name, zero, length)
+    if values.dtype.kind not in "iu":
+        raise ProblemError(f"{name} is {values.dtype}; zero points are integers")
+    bottom, top = limits(dtype)
+    outside = (values < bottom) | (values > top)
+    if outside.any():
+        raise ProblemError(
+            f"{name} must be from {bottom} to {top}, as {dtype.name} has them, not {_first(values, outside)}"
+        )
+    return values.astype(np.int32)
+
+
+def checked_bias(bias: ArrayLike, length: int) -> NDArray[np.int32]:
+    """Return `bias` in int32, 1-D of `length`; raises ProblemError naming what is wrong."""
+    values = np.asarray(bias)
+    if values.dtype != np.int32:
+        raise ProblemError(
+            f"bias is {values.dtype}; it must be int32, in steps of scale_a·scale_b: np.rint(bias / (scale_a·scale_b))"
+        )
+    if values.shape != (length,):
+        raise ProblemError(f"bias has shape {values.shape}; it must be ({length},), one per column")
+    return values
+
+
+def _vector(name: str, given: ArrayLike, length: int) -> NDArray[Any]:
+    values = np.asarray(given)
+    if values.size == 1 and length != 1:
+        return values.reshape(())
+    if values.size != length or values.ndim > 2 or max(values.shape, default=1) != values.size:
+        raise ProblemError(f"{name} has shape {values.shape}; it must be a number, or one for each of {length}")
+    return values.reshape(() if length == 1 else (length,))
+
+
+def _bad_scale(values: NDArray[np.float32]) -> NDArray[np.bool_]:
+    return ~(np.isfinite(values) & (values > 0))
+
+
+def _first(values: NDArray[Any], which: NDArray[Any]) -> Any:
+    return values[which].flat[0] if values.ndim else values[()]
+
+
+# Fixed point
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Numbers ``mantissa·2^-shift``; mantissas have 31 bits, their highest set."""
+
+    mantissa: NDArray[np.int64]
+    shift: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> FixedPoint:
+        """Round positive numbers to 31 bits, halves up."""
+        fraction, exponent = np.frexp(values)
+        mantissa = np.floor(np.ldexp(fraction, MANTISSA_BITS) + 0.5).astype(np.int64)
+        return cls(mantissa, MANTISSA_BITS - exponent.astype(np.int64))._normalised()
+
+    def _normalised(self) -> FixedPoint:
+        carried = self.mantissa == 2**MANTISSA_BITS  # rounded up to one bit more
+        return FixedPoint(np.where(carried, self.mantissa // 2, self.mantissa), self.shift - carried)
+
+    def __mul__(self, other: FixedPoint) -> FixedPoint:
+        """Return the products, rounded to 31 bits, halves up."""
+        product = self.mantissa * other.mantissa  # of 61 or 62 bits
+        surplus = np.where(product >= 2**61, 31, 30)
+        mantissa = (product + (np.int64(1) << (surplus - 1))) >> surplus
+        return FixedPoint(mantissa, self.shift + other.shift - surplus)._normalised()
+
+    def clamped(self) -> FixedPoint:
+        """Bring shifts to 1..62: what is smaller makes any sum 0, what is larger makes any but 0 overflow."""
+        return FixedPoint(np.where(self.shift > MAX_SHIFT, 0, self.mantissa), np.clip(self.shift, 1, MAX_SHIFT))
+
+    def scale(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return ``floor(sums·self + 1/2)`` for sums of 32 bits; shifts must be clamped."""
+        result: NDArray[np.int64] = (sums * self.mantissa + (np.int64(1) << (self.shift - 1))) >> self.shift
+        return result
+
+    def pairs(self) -> NDArray[np.int32]:
+        """Return mantissa and shift, along a last axis of two."""
+        return np.stack([self.mantissa, self.shift], -1).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How the integers of a product stand for numbers: float32 scales, int32 zero points and bias, all checked.
+
+    Those of A are 0-D or have an element per row, those of B 0-D or one per column; `scale_c` is None where the result
+    is not requantised, `bias` where there is none.
+    """
+
+    scale_a: NDArray[np.float32]
+    zero_a: NDArray[np.int32]
+    scale_b: NDArray[np.float32]
+    zero_b: NDArray[np.int32]
+    scale_c: float | None
+    zero_c: int
+    bias: NDArray[np.int32] | None
+
+    @property
+    def by_row(self) -> bool:
+        """Whether the multiplier has a part of its own for every row."""
+        return self.scale_a.ndim > 0
+
+    @property
+    def by_column(self) -> bool:
+        """Whether the multiplier has a part of its own for every column."""
+        return self.scale_b.ndim > 0
+
+    def check(self, k: int, a: DType, b: DType) -> None:
+        """Raise ProblemError where a sum of k products of integers of `a` and `b` may not fit 32 bits."""
+        furthest = [
+            int(max(np.max(limits(dtype)[1] - zero), np.max(zero - limits(dtype)[0])))
+            for dtype, zero in ((a, self.zero_a), (b, self.zero_b))
+        ]
+        added = 0 if self.bias is None or not self.bias.size else int(np.abs(self.bias.astype(np.int64)).max())
+        longest = (SUM_LIMIT - added) // (furthest[0] * furthest[1])
+        if k > longest:
+            with_these = "with these zero points" + (" and bias" if added else "")
+            raise ProblemError(
+                f"{with_these} a sum of k = {k:,} products may not fit 32 bits, of {max(longest, 0):,} it does: "
+                "split k, and add int32 results in 64 bits"
+            )
+
+    def multipliers(self) -> tuple[FixedPoint | None, FixedPoint | None]:
+        """Return the fixed-point multipliers of rows and of columns; the product of the two is an element's.
+
+        None stands for one where the other holds all: only where both scales are vectors are there two.
+        """
+        scale_a, scale_b = self.scale_a.astype(np.float64), self.scale_b.astype(np.float64)
+        scale_c = np.float64(1.0 if self.scale_c is None else self.scale_c)
+        if self.by_row and self.by_column:
+            return FixedPoint.of(scale_a), FixedPoint.of(scale_b / scale_c)
+        whole = FixedPoint.of(scale_a * scale_b / scale_c).clamped()
+        return (whole, None) if self.by_row else (None, whole)
+
+
+def accumulate(a: Integers, b: Integers, scheme: Scheme) -> NDArray[np.int64]:
+    """Return Σ (a - zero_a)·(b - zero_b) + bias for a (m, k) and b (k, n), exactly."""
+    left = a.astype(np.float64) - scheme.zero_a.reshape(-1, 1)
+    right = b.astype(np.float64) - scheme.zero_b.reshape(1, -1)
+    sums = (left @ right).astype(np.int64)  # float64 holds such sums exactly, and multiplies faster than int64
+    return sums if scheme.bias is None else sums + scheme.bias
+
+
+def reference(a: Integers, b: Integers, scheme: Scheme, out: DType) -> NDArray[Any]:
+    """Return what a quantised product of a (m, k) and b (k, n) means, as `out`: bit for bit what kernels compute.
+
+    int32 is the sum; float32 is ``float32(sum)·(scale_a·scale_b)``, each operation in float32; int8 and uint8 are
+    ``floor(sum·M + 1/2) + zero_c``, saturated, with M as the module says. Where both scales are vectors, M is the
+    product of scale_a and scale_b/scale_c, each in 31 bits, rounded to 31 bits.
+    """
+    sums = accumulate(a, b, scheme)
+    if out == I32:
+        return sums.astype(np.int32)
+    if out not in BYTES:
+        factors = scheme.scale_a.reshape(-1, 1) * scheme.scale_b.reshape(1, -1)
+        with np.errstate(over="ignore", under="ignore"):
+            return sums.astype(np.float32) * factors
+    rows, columns = scheme.multipliers()
+    if rows is not None:
+        rows = FixedPoint(rows.mantissa.reshape(-1, 1), rows.shift.reshape(-1, 1))
+    multiplier = (rows * columns).clamped() if rows and columns else rows or columns
+    assert multiplier is not None
+    return np.clip(multiplier.scale(sums) + scheme.zero_c, *limits(out)).astype(out.numpy)
