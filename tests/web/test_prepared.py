@@ -14,7 +14,7 @@ from webmm.cases import OPS
 from webmm.page import ladders
 from webmm.page.bundle import PREPARED
 
-PREPARED_JS = Path(__file__).with_name("ladders.js")
+PREPARED_JS = Path(__file__).with_name("prepared.js")
 MOST = 3_000_000  # operations: all but the largest problem of each kind
 LEGITIMATE = re.compile(r"needs the feature (shader-f16|chromium-experimental-subgroup-matrix)|needs subgroups of")
 THIN, PRODUCTS, WEIGHTS, SUMS, MAXIMA, PLACES = (str(number) for number in range(1, 7))  # the ladder's choices

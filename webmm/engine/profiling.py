@@ -1,8 +1,8 @@
 """Where the time of a call goes: upload, preparation, each dispatch and readback, as a table and as a trace.
 
 While a device is profiled, everything waits for what it has queued, so that one thing's time is not another's; calls
-take longer in all than they would, and what would overlap does not. Dispatches are timed as `webmm.engine.timing` does it, by
-the device's timestamps or, on a CPU, by the wall clock.
+take longer in all than they would, and what would overlap does not. Dispatches are timed as `webmm.engine.timing` does
+it, by the device's timestamps or, on a CPU, by the wall clock.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A browser never assembles a shader. Each combination of kernel, tile sizes and s
 by the same `render()` that Python runs and named after its content; `bundle/index.json` says which file serves which
 problem. A problem is served by the most special shader that covers it: one with boundary checks is right for aligned
 sizes, too, so the tiles that matter come in every specialisation and the others in a few. The ladders of other ops,
-problem by problem, are `bundle/ladders.json`, which a page fetches when they are asked for.
+problem by problem, are `bundle/prepared.json`, which a page fetches when they are asked for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from webmm.records import SCHEMA as RECORDS
 from webmm.render import ENTRY_POINT, Shader, environment, render, tidy
 
 SCHEMA = "webmm.bundle/1"
-PREPARED = "bundle/ladders.json"
+PREPARED = "bundle/prepared.json"
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
 # The flags of a specialisation, from its lowest bit: how a page looks a shader up. Its matrices are dense, row-major.
