@@ -15,6 +15,7 @@ import { Bundle, Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedErr
 /** @typedef {import("./webmm.js").Roofline} Roofline */
 
 const PANELS = { ladder: setupLadder, multiply: setupMultiply, explain: setupExplain, tune: setupTune };
+const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // hosts whose ports other programs take next; as in sw.js
 const TUNED = "webmm.tuned"; // where this browser keeps what its tuner found
 
 /** What the panels share. */
@@ -207,12 +208,15 @@ function watchForLoss(app) {
 
 /** @param {App} app */
 async function keepOffline(app) {
-  if (!("serviceWorker" in navigator) || !isSecureContext) return;
+  const { serviceWorker } = navigator;
+  if (!serviceWorker || !isSecureContext || LOOPBACK.test(location.hostname)) return;
   try {
-    await navigator.serviceWorker.register("sw.js");
-    await navigator.serviceWorker.ready;
+    const kept = new Promise((resolve) => serviceWorker.addEventListener("message", resolve, { once: true }));
+    await serviceWorker.register("sw.js");
+    const { active } = await serviceWorker.ready;
     // What was loaded before the service worker stood by is kept now; it keeps the rest itself.
-    await (await caches.open("webmm")).addAll(app.bundle.loaded.map((path) => `bundle/${path}`));
+    active?.postMessage(app.bundle.loaded.map((path) => `bundle/${path}`));
+    await kept;
     byId("offline").textContent = "The page now opens offline, too, with the shaders that you have run.";
   } catch {
     // a host without service workers: the page works, but only online

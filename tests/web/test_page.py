@@ -366,15 +366,6 @@ def test_without_an_adapter(open_page) -> None:
     assert "found no GPU" in page.inner_text("#help")
 
 
-def test_opens_offline(page) -> None:
-    wait_text(page, "#offline", "opens offline")
-    page.context.set_offline(True)
-    page.reload()
-    page.wait_for_selector("body[data-ready]")
-    assert float(page.inner_text("#hero-figure")) > 0
-    page.context.set_offline(False)
-
-
 # For everyone
 
 
