@@ -8,7 +8,7 @@ import { setup as setupLadder } from "./panels/ladder.js";
 import { setup as setupMultiply } from "./panels/multiply.js";
 import { setup as setupTune } from "./panels/tune.js";
 import { Bench, Operands } from "./bench.js";
-import { fromFragment } from "./records.js";
+import { fromFragment, fromJson, toJson } from "./records.js";
 import { Bundle, Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 
 /** @typedef {import("./webmm.js").RunRecord} RunRecord */
@@ -80,7 +80,7 @@ export class App extends EventTarget {
     const kept = this.tuned().filter((r) => !records.some((s) => s.dtype === r.dtype && shape(s) === shape(r)));
     const all = [...records.filter((r) => r.status === "ok"), ...kept].slice(0, 40);
     try {
-      localStorage.setItem(TUNED, JSON.stringify(all));
+      localStorage.setItem(TUNED, toJson(all));
     } catch {
       // private windows may refuse; then it holds for this visit
     }
@@ -90,10 +90,9 @@ export class App extends EventTarget {
   /** @returns {RunRecord[]} */
   tuned() {
     try {
-      const kept = JSON.parse(localStorage.getItem(TUNED) ?? "[]");
-      return Array.isArray(kept) ? kept : [];
+      return fromJson(localStorage.getItem(TUNED) ?? "");
     } catch {
-      return [];
+      return []; // nothing yet, or nothing that this version can read
     }
   }
 }
@@ -108,7 +107,7 @@ function setupTheme() {
     }
   };
   const show = (/** @type {string | null} */ theme) => {
-    if (theme) document.documentElement.dataset.theme = theme;
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   };
   show(stored());
   byId("theme").addEventListener("click", () => {
