@@ -36,6 +36,7 @@ from webmm.errors import (
     numbered,
 )
 from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Scratch, Texture
+from webmm.lifetime import Uses
 from webmm.matrix_units import matrix_shapes, open_device
 from webmm.problem import Problem
 from webmm.render import ENTRY_POINT, Shader, params_bytes, render
@@ -130,7 +131,8 @@ class Device:
         self.lost = ""  # why the device is gone, if it is
         self.capabilities = capabilities(info, device)
         self._lock = threading.RLock()
-        self._staging = Staging(device, self._lock)
+        self._uses = Uses()
+        self._staging = Staging(device, self._lock, self._uses.one)
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._launches: OrderedDict[Any, Prepared] = OrderedDict()
@@ -187,7 +189,7 @@ class Device:
 
     def _copy(self, source: Array, target: Array) -> None:
         nbytes = -(-source.nbytes // 4) * 4
-        with self._lock, self._driver_errors("copying"), self.span("copy", "copy", bytes=nbytes):
+        with self._driver_errors("copying"), self._lock, self.span("copy", "copy", bytes=nbytes):
             encoder = self.wgpu_device.create_command_encoder()
             start = source.offset * source.dtype.itemsize
             encoder.copy_buffer_to_buffer(source.storage.buffer, start, target.storage.buffer, 0, nbytes)
@@ -255,7 +257,7 @@ class Device:
             raise UnsupportedError(
                 f"the array needs {size:,} bytes, {self.capabilities.name} allows {limit:,} (max-buffer-size)"
             )
-        with self._lock, self._driver_errors(f"allocating {size:,} bytes"):
+        with self._driver_errors(f"allocating {size:,} bytes"), self._lock:
             return self.wgpu_device.create_buffer(size=size, usage=STORAGE_USAGE)
 
     # Shaders
@@ -265,7 +267,7 @@ class Device:
 
         Raises UnsupportedError where the device's limits do not allow it, ShaderError where the engine refuses it.
         """
-        with self._lock:
+        with self._driver_errors(f"compiling {shader.label}"), self._lock:
             if shader.wgsl not in self._pipelines:
                 self._check_limits(shader)
                 start = time.perf_counter()
@@ -320,7 +322,7 @@ class Device:
         """
         storages = tuple(array.storage for array in (arrays if debug is None else (*arrays, debug)))
         key = (kernel, problem, *(storage.uid for storage in storages))
-        with self._lock, self._driver_errors(f"preparing {kernel.name}"):
+        with self._driver_errors(f"preparing {kernel.name}"), self._lock:
             found = self._launches.get(key)
             if found is not None:
                 self._launches.move_to_end(key)
@@ -425,7 +427,7 @@ class Device:
 
     def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
         """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does."""
-        with self._lock, self._driver_errors(f"running {kernel.name}"), self._profiled(kernel, problem):
+        with self._driver_errors(f"running {kernel.name}"), self._lock, self._profiled(kernel, problem):
             launch = self.launch(kernel, problem, *arrays)
             if self.profile is not None:
                 self.profile.run(launch, f"{problem.op} {problem}", problem.flops)
@@ -457,21 +459,33 @@ class Device:
 
     @contextmanager
     def _driver_errors(self, doing: str) -> Iterator[None]:
-        """Turn wgpu's errors into webmm's; refuse to begin where the device is gone."""
-        if self.lost:
-            raise DeviceLostError(f"{doing}: {self.lost}")
-        try:
-            yield
-        except wgpu.GPUOutOfMemoryError as error:
-            raise MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones") from error
-        except WebmmError:
-            raise
-        except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
-            if self._check_lost(doing, error):
-                raise DeviceLostError(f"{doing}: {self.lost}") from error
-            if isinstance(error, wgpu.GPUError):
-                raise WebmmError(f"{doing}: {error}") from error
-            raise
+        """Turn wgpu's errors into webmm's; refuse to begin where the device is gone, and keep it until the end.
+
+        It comes before the lock: a thread that holds the lock must be known to use the device.
+        """
+        with self._uses.one():
+            if self.lost:
+                raise DeviceLostError(f"{doing}: {self.lost}")
+            try:
+                yield
+            except wgpu.GPUOutOfMemoryError as error:
+                words = f"{doing}: the device is out of memory; free arrays or use smaller ones"
+                raise MemoryLimitError(words) from error
+            except WebmmError:
+                raise
+            except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
+                if self._check_lost(doing, error):
+                    raise DeviceLostError(f"{doing}: {self.lost}") from error
+                if isinstance(error, wgpu.GPUError):
+                    raise WebmmError(f"{doing}: {error}") from error
+                raise
+
+    def using(self, doing: str) -> AbstractContextManager[None]:
+        """Return a context for work with `wgpu_device` itself: no other thread closes it, and errors are webmm's.
+
+        Raises DeviceLostError where the device is gone; `doing` says in errors what was being done.
+        """
+        return self._driver_errors(doing)
 
     def _check_lost(self, doing: str, error: Exception) -> bool:
         """Find out whether the device is gone, and keep what there is to say about it."""
@@ -502,7 +516,7 @@ class Device:
 
         The lock keeps it from happening while work that needs the buffer is submitted: that would end the process.
         """
-        with self._lock:
+        with self._uses.one(), self._lock:
             for key in tuple(launches):  # the garbage collector may come here again meanwhile
                 if key in self._launches:
                     _forget(key, self._launches.pop(key))
@@ -511,11 +525,17 @@ class Device:
                 buffer.destroy()
 
     def close(self) -> None:
-        """Give the device back; its arrays and pipelines are gone."""
-        # Said first: threads that are about to move data then hear of it, and not of how that failed.
+        """Give the device back; its arrays and pipelines are gone.
+
+        What other threads have begun is waited for; what begins later raises DeviceLostError. Within a use, where a
+        destructor may call this, nothing is waited for, and the device goes as soon as nobody uses it.
+        """
         self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
-        self._staging.close()
+        self._uses.end(self._destroy)
+
+    def _destroy(self) -> None:
         with self._lock:
+            self._staging.close()
             self._launches.clear()
             self._scratch.clear()
             self._uniforms.clear()
