@@ -155,21 +155,25 @@ class _Ring:
     @contextmanager
     def buffer(self, at_most: int) -> Iterator[Any]:
         """Lend a buffer, a new one where there are fewer than `at_most`; one that failed in use is not used again."""
+        buffer = None
         with self._change:
+            self._change.wait_for(lambda: self._free or self._made < at_most)
             if self._made < at_most:
-                self._free.appendleft(self._device.create_buffer(size=self._size, usage=self._usage))
                 self._made += 1
-            self._change.wait_for(lambda: self._free)
-            buffer = self._free.popleft()
+            else:
+                buffer = self._free.popleft()
         try:
+            if buffer is None:
+                buffer = self._device.create_buffer(size=self._size, usage=self._usage)
             yield buffer
         except BaseException:
             with self._change:
                 self._made -= 1
+                self._change.notify_all()
             raise
         with self._change:
             self._free.append(buffer)
-            self._change.notify()
+            self._change.notify_all()  # all: one of them may make a buffer of its own and leave this one to another
 
 
 def _round4(size: int) -> int:
