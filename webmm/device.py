@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import math
 import operator
+import os
 import re
 import threading
 import time
@@ -20,7 +21,7 @@ import wgpu
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
-from webmm import log
+from webmm import forking, log
 from webmm.adapters import WANTED_FEATURES, AdapterInfo, capabilities, choose_adapter, describe
 from webmm.array import Array, Storage, host_array
 from webmm.config import settings
@@ -93,11 +94,12 @@ class Device:
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
     setting `adapter`, or the most capable one. `limits` asks for lower limits than the adapter's, such as a browser's,
     by their WebGPU names in kebab case. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that the
-    adapter does not reach. Closing it frees its arrays.
+    adapter does not reach. Closing it frees its arrays. It stays with its process: in one that is forked from it, every
+    use raises DeviceLostError, and opening another device NoAdapterError.
     """
 
     def __init__(self, adapter: str | int | None = None, *, limits: Mapping[str, int] | None = None) -> None:
-        self._start_logging()
+        self._prepare_to_open()
         info, found = choose_adapter(adapter)
         wanted = capabilities(info, found, limits or {})
         try:
@@ -117,11 +119,12 @@ class Device:
         if not isinstance(device, wgpu.GPUDevice):
             raise ConfigError(f"from_wgpu() takes an open wgpu.GPUDevice, not {type(device).__name__}")
         self = cls.__new__(cls)
-        self._start_logging()
+        self._prepare_to_open()
         self._use(device, describe(-1, device.adapter), owned=False)
         return self
 
-    def _start_logging(self) -> None:
+    def _prepare_to_open(self) -> None:
+        forking.check()
         self.settings = settings()
         if self.settings.log:
             log.show(self.settings.log)
@@ -129,6 +132,8 @@ class Device:
     def _use(self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "") -> None:
         self.wgpu_device, self.info, self._owned = device, info, owned
         self.lost = ""  # why the device is gone, if it is
+        self._abandoned = False
+        forking.opened(self)
         self.capabilities = capabilities(info, device)
         self._lock = threading.RLock()
         self._uses = Uses()
@@ -516,6 +521,8 @@ class Device:
 
         The lock keeps it from happening while work that needs the buffer is submitted: that would end the process.
         """
+        if self._abandoned:
+            return
         with self._uses.one(), self._lock:
             for key in tuple(launches):  # the garbage collector may come here again meanwhile
                 if key in self._launches:
@@ -533,7 +540,14 @@ class Device:
         self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
         self._uses.end(self._destroy)
 
+    def abandon(self) -> None:
+        """Leave the device and all that is on it to the process that this one was forked from."""
+        why = f"the device on {self.info.name} belongs to the process that this one was forked from; {forking.ADVICE}"
+        self.lost, self._abandoned, self._uses = why, True, Uses()
+
     def _destroy(self) -> None:
+        if self._abandoned:
+            return
         with self._lock:
             self._staging.close()
             self._launches.clear()
@@ -611,6 +625,16 @@ logging.getLogger("wgpu").addFilter(_last_words)
 
 _default: list[Device] = []  # none or one
 _opening = threading.Lock()
+
+
+def _unlock() -> None:
+    """Do without the lock, which another thread may have held when this process was forked."""
+    global _opening
+    _opening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def default_device() -> Device:
