@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +149,17 @@ def test_run_multiplies_files(webmm: Cli, tmp_path: Path) -> None:
     for word in ("upload", "dispatch", "shared", "download"):
         assert word in done.stdout
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_run_writes_into_a_pipe(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.eye(3, dtype=np.float32))
+    arguments = ["run", "a.npy", "a.npy", "-o", "/dev/stdout", "--force"]
+    done = subprocess.run(
+        [sys.executable, "-m", "webmm.cli", *arguments], cwd=tmp_path, capture_output=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load(io.BytesIO(done.stdout)), np.eye(3))
+    assert Path("/dev/stdout").is_symlink()
 
 
 def test_bundle_and_explain(webmm: Cli, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import math
 import operator
+import os
 import re
 import threading
 import time
@@ -23,8 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 from webmm import log
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
+from webmm.engine import forking
 from webmm.engine.adapters import WANTED_FEATURES, AdapterInfo, capabilities, choose_adapter, describe
 from webmm.engine.array import Array, Storage, host_array
+from webmm.engine.lifetime import Uses
 from webmm.engine.probe import matrix_shapes, open_device, subgroup_size
 from webmm.engine.transfer import Staging
 from webmm.errors import (
@@ -91,11 +94,12 @@ class Device:
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
     setting `adapter`, or the most capable one. `limits` asks for lower limits than the adapter's, such as a browser's,
     by their WebGPU names in kebab case. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that the
-    adapter does not reach. Closing it frees its arrays.
+    adapter does not reach. Closing it frees its arrays. It stays with its process: in one that is forked from it, every
+    use raises DeviceLostError, and opening another device NoAdapterError.
     """
 
     def __init__(self, adapter: str | int | None = None, *, limits: Mapping[str, int] | None = None) -> None:
-        self._start_logging()
+        self._prepare_to_open()
         info, found = choose_adapter(adapter)
         wanted = capabilities(info, found, limits or {})
         try:
@@ -115,11 +119,12 @@ class Device:
         if not isinstance(device, wgpu.GPUDevice):
             raise ConfigError(f"from_wgpu() takes an open wgpu.GPUDevice, not {type(device).__name__}")
         self = cls.__new__(cls)
-        self._start_logging()
+        self._prepare_to_open()
         self._use(device, describe(-1, device.adapter), owned=False)
         return self
 
-    def _start_logging(self) -> None:
+    def _prepare_to_open(self) -> None:
+        forking.check()
         self.settings = settings()
         if self.settings.log:
             log.show(self.settings.log)
@@ -127,9 +132,12 @@ class Device:
     def _use(self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "") -> None:
         self.wgpu_device, self.info, self._owned = device, info, owned
         self.lost = ""  # why the device is gone, if it is
+        self._abandoned = False
+        forking.opened(self)
         self.capabilities = capabilities(info, device)
         self._lock = threading.RLock()
-        self._staging = Staging(device, self._lock)
+        self._uses = Uses()
+        self._staging = Staging(device, self._lock, self._uses.one)
         self._pipelines: dict[str, Any] = {}
         self._uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self._launches: OrderedDict[Any, Prepared] = OrderedDict()
@@ -186,7 +194,7 @@ class Device:
 
     def _copy(self, source: Array, target: Array) -> None:
         nbytes = -(-source.nbytes // 4) * 4
-        with self._lock, self._driver_errors("copying"), self.span("copy", "copy", bytes=nbytes):
+        with self._driver_errors("copying"), self._lock, self.span("copy", "copy", bytes=nbytes):
             encoder = self.wgpu_device.create_command_encoder()
             start = source.offset * source.dtype.itemsize
             encoder.copy_buffer_to_buffer(source.storage.buffer, start, target.storage.buffer, 0, nbytes)
@@ -254,7 +262,7 @@ class Device:
             raise UnsupportedError(
                 f"the array needs {size:,} bytes, {self.capabilities.name} allows {limit:,} (max-buffer-size)"
             )
-        with self._lock, self._driver_errors(f"allocating {size:,} bytes"):
+        with self._driver_errors(f"allocating {size:,} bytes"), self._lock:
             return self.wgpu_device.create_buffer(size=size, usage=STORAGE_USAGE)
 
     # Shaders
@@ -264,7 +272,7 @@ class Device:
 
         Raises UnsupportedError where the device's limits do not allow it, ShaderError where the engine refuses it.
         """
-        with self._lock:
+        with self._driver_errors(f"compiling {shader.label}"), self._lock:
             if shader.wgsl not in self._pipelines:
                 self._check_limits(shader)
                 start = time.perf_counter()
@@ -319,7 +327,7 @@ class Device:
         """
         storages = tuple(array.storage for array in (arrays if debug is None else (*arrays, debug)))
         key = (kernel, problem, *(storage.uid for storage in storages))
-        with self._lock, self._driver_errors(f"preparing {kernel.name}"):
+        with self._driver_errors(f"preparing {kernel.name}"), self._lock:
             found = self._launches.get(key)
             if found is not None:
                 self._launches.move_to_end(key)
@@ -424,7 +432,7 @@ class Device:
 
     def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
         """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does."""
-        with self._lock, self._driver_errors(f"running {kernel.name}"), self._profiled(kernel, problem):
+        with self._driver_errors(f"running {kernel.name}"), self._lock, self._profiled(kernel, problem):
             launch = self.launch(kernel, problem, *arrays)
             if self.profile is not None:
                 self.profile.run(launch, f"{problem.op} {problem}", problem.flops)
@@ -456,21 +464,33 @@ class Device:
 
     @contextmanager
     def _driver_errors(self, doing: str) -> Iterator[None]:
-        """Turn wgpu's errors into webmm's; refuse to begin where the device is gone."""
-        if self.lost:
-            raise DeviceLostError(f"{doing}: {self.lost}")
-        try:
-            yield
-        except wgpu.GPUOutOfMemoryError as error:
-            raise MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones") from error
-        except WebmmError:
-            raise
-        except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
-            if self._check_lost(doing, error):
-                raise DeviceLostError(f"{doing}: {self.lost}") from error
-            if isinstance(error, wgpu.GPUError):
-                raise WebmmError(f"{doing}: {error}") from error
-            raise
+        """Turn wgpu's errors into webmm's; refuse to begin where the device is gone, and keep it until the end.
+
+        It comes before the lock: a thread that holds the lock must be known to use the device.
+        """
+        with self._uses.one():
+            if self.lost:
+                raise DeviceLostError(f"{doing}: {self.lost}")
+            try:
+                yield
+            except wgpu.GPUOutOfMemoryError as error:
+                words = f"{doing}: the device is out of memory; free arrays or use smaller ones"
+                raise MemoryLimitError(words) from error
+            except WebmmError:
+                raise
+            except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
+                if self._check_lost(doing, error):
+                    raise DeviceLostError(f"{doing}: {self.lost}") from error
+                if isinstance(error, wgpu.GPUError):
+                    raise WebmmError(f"{doing}: {error}") from error
+                raise
+
+    def using(self, doing: str) -> AbstractContextManager[None]:
+        """Return a context for work with `wgpu_device` itself: no other thread closes it, and errors are webmm's.
+
+        Raises DeviceLostError where the device is gone; `doing` says in errors what was being done.
+        """
+        return self._driver_errors(doing)
 
     def _check_lost(self, doing: str, error: Exception) -> bool:
         """Find out whether the device is gone, and keep what there is to say about it."""
@@ -501,7 +521,9 @@ class Device:
 
         The lock keeps it from happening while work that needs the buffer is submitted: that would end the process.
         """
-        with self._lock:
+        if self._abandoned:
+            return
+        with self._uses.one(), self._lock:
             for key in tuple(launches):  # the garbage collector may come here again meanwhile
                 if key in self._launches:
                     _forget(key, self._launches.pop(key))
@@ -510,11 +532,24 @@ class Device:
                 buffer.destroy()
 
     def close(self) -> None:
-        """Give the device back; its arrays and pipelines are gone."""
-        # Said first: threads that are about to move data then hear of it, and not of how that failed.
+        """Give the device back; its arrays and pipelines are gone.
+
+        What other threads have begun is waited for; what begins later raises DeviceLostError. Within a use, where a
+        destructor may call this, nothing is waited for, and the device goes as soon as nobody uses it.
+        """
         self.lost = self.lost or f"the device on {self.info.name} was closed, and its arrays are gone with it"
-        self._staging.close()
+        self._uses.end(self._destroy)
+
+    def abandon(self) -> None:
+        """Leave the device and all that is on it to the process that this one was forked from."""
+        why = f"the device on {self.info.name} belongs to the process that this one was forked from; {forking.ADVICE}"
+        self.lost, self._abandoned, self._uses = why, True, Uses()
+
+    def _destroy(self) -> None:
+        if self._abandoned:
+            return
         with self._lock:
+            self._staging.close()
             self._launches.clear()
             self._scratch.clear()
             self._uniforms.clear()
@@ -590,6 +625,16 @@ logging.getLogger("wgpu").addFilter(_last_words)
 
 _default: list[Device] = []  # none or one
 _opening = threading.Lock()
+
+
+def _unlock() -> None:
+    """Do without the lock, which another thread may have held when this process was forked."""
+    global _opening
+    _opening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def default_device() -> Device:

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -37,20 +37,22 @@ class Staging:
         self,
         device: Any,
         lock: AbstractContextManager[Any],
+        use: Callable[[], AbstractContextManager[Any]] = nullcontext,
         chunk: int = CHUNK,
         threads: int = THREADS,
         depth: int = DEPTH,
     ) -> None:
         self._device = device
         self._lock = lock  # held while work is submitted, and by whoever destroys a buffer
+        self._use = use  # the device stays within it; each thread says so for itself
         self._chunk, self._depth = min(chunk, device.limits["max-buffer-size"] // 4 * 4), depth
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
         self._writing = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC)
         self._reading = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
 
     def close(self) -> None:
-        """Let the threads go; the buffers go with the device."""
-        self._pool.shutdown()
+        """Let the threads go, which have nothing to do any more; the buffers go with the device."""
+        self._pool.shutdown(wait=False)
 
     def upload(self, data: NDArray[Any], dtype: np.dtype[Any], target: Storage, offset: int = 0) -> None:
         """Copy `data`, in row-major order and as `dtype`, to the buffer of `target` from byte `offset` on.
@@ -110,8 +112,13 @@ class Staging:
             move(pieces[0][0], pieces[0][1], 1)
             return
         buffers = min(self._depth, len(pieces))
-        for _ in self._pool.map(lambda piece: move(piece[0], piece[1], buffers), pieces):
-            pass  # raises what a thread raised
+
+        def move_one(piece: tuple[NDArray[Any], int]) -> None:
+            with self._use():
+                move(piece[0], piece[1], buffers)
+
+        for _ in self._pool.map(move_one, pieces):
+            pass  # raises what a thread raised, while others may go on
 
     def _mapped(self, buffer: Any, mode: str, size: int) -> NDArray[np.uint8]:
         """Return the mapped start of `buffer`, once the device is done with it."""
@@ -148,21 +155,25 @@ class _Ring:
     @contextmanager
     def buffer(self, at_most: int) -> Iterator[Any]:
         """Lend a buffer, a new one where there are fewer than `at_most`; one that failed in use is not used again."""
+        buffer = None
         with self._change:
+            self._change.wait_for(lambda: self._free or self._made < at_most)
             if self._made < at_most:
-                self._free.appendleft(self._device.create_buffer(size=self._size, usage=self._usage))
                 self._made += 1
-            self._change.wait_for(lambda: self._free)
-            buffer = self._free.popleft()
+            else:
+                buffer = self._free.popleft()
         try:
+            if buffer is None:
+                buffer = self._device.create_buffer(size=self._size, usage=self._usage)
             yield buffer
         except BaseException:
             with self._change:
                 self._made -= 1
+                self._change.notify_all()
             raise
         with self._change:
             self._free.append(buffer)
-            self._change.notify()
+            self._change.notify_all()  # all: one of them may make a buffer of its own and leave this one to another
 
 
 def _round4(size: int) -> int:
