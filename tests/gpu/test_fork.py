@@ -10,7 +10,7 @@ FORK = """
 import gc, os, sys, threading
 import numpy as np, webmm
 from webmm.errors import DeviceLostError, NoAdapterError
-from webmm import device as module
+from webmm.engine import device as module
 ones = np.ones((9, 9), np.float32)
 webmm.matmul(ones, ones)
 gpu, closed = webmm.Device(), webmm.Device()
