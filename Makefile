@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+TOO_OLD := "make test needs Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
 
 .PHONY: bench test lint unit web clean
 
@@ -11,6 +12,7 @@ bench: $(VENV)/bench tools/ensure-vulkan
 	$(BIN)/webmm bench $(ARGS)
 
 test: $(VENV)/dev
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and $(TOO_OLD))'
 	tools/ensure-vulkan $(BIN)/webmm
 	tools/ensure-naga
 	tools/ensure-browser
