@@ -1,4 +1,4 @@
-"""What `webmm check` says: of a text that a compiler refuses, and where Tint is missing."""
+"""What `webmm check` looks at, and what it says: of a text that a compiler refuses, and where Tint is missing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,29 @@ import pytest
 from click.testing import CliRunner
 
 from webmm import check, cli, naga, tint
+from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ConfigError, ShaderError
+from webmm.ops import OPS
+from webmm.problem import BIASES
 
 VALID = "@compute @workgroup_size(1)\nfn main() {\n    var x = 1u;\n    x += 1u;\n}\n"
+EITHER = {False, True}
+EPILOGUES = {
+    "gemm": {"scaled": EITHER, "accumulate": EITHER, "bias": set(BIASES), "activation": {"", *ACTIVATIONS}},
+    "quantized": {"bias": EITHER},
+    "elementwise": {"activation": set(ACTIVATIONS)},
+}
+
+
+@pytest.mark.parametrize("op", EPILOGUES)
+def test_examples_finish_in_every_way_at_every_stage(op: str) -> None:
+    made: dict[type, list[object]] = {}
+    for _, kernel, problem in OPS[op].shaders():
+        made.setdefault(type(kernel), []).append(kernel.specialise(problem))
+    assert list(made) == OPS[op].stages
+    for stage, specialisations in made.items():
+        for choice, every in EPILOGUES[op].items():
+            assert {getattr(s, choice) for s in specialisations} == every, (stage, choice)
 
 
 @pytest.mark.parametrize("compiler", [naga.translate, tint.validate])
