@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+PROCESSES ?= 2
 TOO_OLD := "make test needs Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
 
 .PHONY: bench test lint unit web clean
@@ -18,7 +19,7 @@ test: $(VENV)/dev
 	tools/ensure-browser
 	$(MAKE) lint
 	$(BIN)/webmm check
-	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest $(ARGS)
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile $(ARGS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
