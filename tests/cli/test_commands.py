@@ -123,6 +123,7 @@ def test_check_validates_every_shader(webmm: Cli) -> None:
     assert done.returncode == 0, done.stderr
     assert "SPIR-V, MSL, HLSL" in done.stdout
     assert "matrix_unit of quantized is rendered for Tint alone; naga: its matrices hold floats only" in done.stdout
+    assert "shaders are valid for browsers (Tint of wgpudawn" in done.stdout, "not left out: see webmm/tint.py"
 
 
 def test_check_without_naga_says_how_to_install_it(webmm: Cli) -> None:
