@@ -409,7 +409,8 @@ def import_records(file: Path) -> None:
     from webmm import files, records
     from webmm.choose import tuned
 
-    click.echo(f"{tuned.path()}: {tuned.add(records.from_json(files.read_text(file)))} tuned records taken")
+    found = records.from_json(files.read_text(file), lambda complaint: click.echo(f"{file}: {complaint}", err=True))
+    click.echo(f"{tuned.path()}: {tuned.add(found)} tuned records taken")
 
 
 @main.command()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -14,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ConfigError, ProblemError
+
+LARGEST_TEXT = 2**26  # bytes
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -67,11 +71,27 @@ def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of `path`; raises ProblemError where it cannot be read."""
-    try:
+    """Return the text of a file; raises ProblemError where it cannot be read, is none, or larger than LARGEST_TEXT."""
+    with _reading(path):
+        if (size := _size(path)) > LARGEST_TEXT:
+            raise ProblemError(f"{path} holds {size:,} bytes, of which texts have at most {LARGEST_TEXT:,}")
         return path.read_text(encoding="utf-8")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file; raises OSError where it is none: a pipe may never end, nor begin."""
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # opening a folder says what it is
+        raise OSError(errno.EINVAL, "it is a pipe or a device, no file")
+    return status.st_size
 
 
 def load_matrix(path: Path) -> NDArray[Any]:

@@ -21,8 +21,8 @@ import filelock
 from webmm.config import settings
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError
-from webmm.files import write_atomically
-from webmm.kernels import STAGES
+from webmm.files import read_text, write_atomically
+from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.records import Record, from_json, to_json
@@ -84,7 +84,7 @@ def load() -> list[Record]:
         return list(_read(file, (status.st_mtime_ns, status.st_ino, status.st_size)))
     except FileNotFoundError:
         return []
-    except (OSError, UnicodeDecodeError, ProblemError) as error:
+    except (OSError, ProblemError) as error:
         aside = file.with_suffix(".bad")
         log.warning("the tuned records in %s cannot be read and are set aside as %s: %s", file, aside.name, error)
         try:
@@ -96,9 +96,9 @@ def load() -> list[Record]:
 
 @functools.lru_cache(maxsize=1)
 def _read(file: Path, version: tuple[int, ...]) -> tuple[Record, ...]:
-    """Return the records of `file`, read once while its `version` stays the same."""
+    """Return the records of `file`, read once while its `version` stays the same; a warning names each bad one."""
     del version
-    return tuple(from_json(file.read_text()))
+    return tuple(from_json(read_text(file), lambda complaint: log.warning("%s: %s", file, complaint)))
 
 
 @functools.cache
@@ -249,7 +249,7 @@ def distance(problem: Problem, record: Record) -> float:
 def kernel_of(record: Record) -> Kernel[Any] | None:
     """Return the kernel of a record, None where this version has no such kernel or tunables."""
     try:
-        kernel = STAGES[record.op][record.kernel](**record.config)
-    except (KeyError, TypeError):
+        kernel: Kernel[Any] = configure(record.kernel, {name: str(v) for name, v in record.config.items()}, record.op)
+    except ConfigError:
         return None
     return None if kernel.invalid() else kernel
