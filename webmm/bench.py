@@ -56,6 +56,11 @@ class Bench:
         problems = sorted((self.op.problem(size, self.dtype) for size in self.sizes), key=lambda p: p.flops)
         total = len(problems) * (1 + len(self.kernels))
         for problem in problems:
+            reasons = [kernel.check(problem, self.device.capabilities) for kernel in self.kernels]
+            if all(reasons):  # such a problem may not fit into the host's memory either
+                for kernel, reason in zip(self.kernels, reasons, strict=True):
+                    yield record_of(self.device, problem, kernel, "unsupported", reason)
+                continue
             try:
                 case = self.op.case(self.device, problem)
             except WebmmError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -12,6 +13,17 @@ from typing import Any
 import click
 
 from webmm.errors import ConfigError, NoAdapterError, WebmmError
+from webmm.text import printable, whole
+
+
+class Seconds(click.FloatRange):
+    """A number within a range: NaN, which is neither below nor above it, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; fails as FloatRange does."""
+        seconds = super().convert(value, param, ctx)
+        return self.fail(f"{value} is no number of seconds.", param, ctx) if seconds != seconds else seconds
+
 
 OP_HELP = "gemm, quantized, weights, reduce, normalise or elementwise; a variant of one as in reduce:max."
 OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
@@ -19,6 +31,7 @@ WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
 ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
 DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
+BUDGET = click.option("--budget", type=Seconds(1, 10**6), default=60, show_default=True, help="Seconds in all.")
 PROFILE = click.option(
     "--profile",
     is_flag=False,
@@ -37,13 +50,17 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except WebmmError as error:
-            click.echo(f"webmm: {error}", err=True)
+            click.echo(f"webmm: {printable(str(error))}", err=True)
             ctx.exit(1 if isinstance(error, NoAdapterError) and ctx.invoked_subcommand == "info" else 2)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
             ctx.exit(1)
         except OSError as error:
-            click.echo(f"webmm: {error.filename or 'output'}: {error.strerror or error}", err=True)
+            what = f"{error.filename or 'output'}: {error.strerror or error}"
+            click.echo(f"webmm: {printable(what)}", err=True)
+            ctx.exit(2)
+        except MemoryError as error:
+            click.echo(f"webmm: there is not enough memory: {error}", err=True)
             ctx.exit(2)
 
 
@@ -53,6 +70,8 @@ def main() -> None:
     """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
     # Software Vulkan drivers look for a window system and complain on stderr where there is none.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack "→", or bytes of a file's name
+        sys.stdout.reconfigure(errors="backslashreplace")
     from webmm import config, log
 
     log.show(config.settings().log)
@@ -74,7 +93,7 @@ def config(as_json: bool) -> None:
     """Show every setting, its value here, and where that comes from."""
     from webmm import report
 
-    click.echo(json.dumps(report.settings(), indent=1) if as_json else report.describe_settings())
+    click.echo(json.dumps(report.settings(), indent=1) if as_json else printable(report.describe_settings()))
 
 
 @main.command()
@@ -93,7 +112,7 @@ def info(as_json: bool, adapter: str | None) -> None:
 @click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
 @OP_DTYPE
 @ADAPTER
-@click.option("--budget", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds in all.")
+@BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write records as CSV.")
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the ladder and roofline (.png, .svg).")
@@ -258,9 +277,10 @@ def debug(
 def _pair(text: str, between: str, what: str) -> tuple[int, int]:
     """Return the two numbers in `text`; raises ConfigError, which says `what` it should be."""
     first, _, second = text.replace(" ", "").partition(between)
-    if not first.isdigit() or not second.isdigit():
+    pair = whole(first), whole(second)
+    if pair[0] is None or pair[1] is None:
         raise ConfigError(f"{what}, not {text!r}")
-    return int(first), int(second)
+    return pair[0], pair[1]
 
 
 @main.command()
@@ -350,7 +370,7 @@ def serve(folder: Path | None, port: int, browser: bool) -> None:
 @LAYOUT
 @DTYPE
 @ADAPTER
-@click.option("--budget", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds in all.")
+@BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every outcome as JSON.")
 def tune(sizes: str, layout: str, dtype: str, adapter: str | None, budget: float, json_file: Path | None) -> None:
     """Search for the fastest kernel of each size and remember it for matmul()."""

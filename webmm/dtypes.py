@@ -69,7 +69,7 @@ def dtype_of(spec: DType | DTypeLike | str) -> DType:
         return BF16
     try:
         name = np.dtype(spec).name
-    except TypeError as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         raise ProblemError(f"{spec!r} is not a dtype; use one of {', '.join(DTYPES)}") from error
     if name not in DTYPES:
         raise ProblemError(

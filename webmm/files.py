@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.dtypes import FLOATS
 from webmm.errors import ConfigError, ProblemError
 
 LARGEST_TEXT = 2**26  # bytes
@@ -99,18 +100,25 @@ def load_matrix(path: Path) -> NDArray[Any]:
 
     Raises ProblemError for anything else, saying what it found.
     """
-    try:
-        data = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise ProblemError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise ProblemError(f"{path} is not a .npy file of numbers: {error}") from error
+    with _reading(path):
+        _size(path)
+        try:
+            with np.errstate(over="raise"):
+                data = np.load(path, mmap_mode="r", allow_pickle=False)
+        except OSError:
+            raise
+        except Exception as error:  # NumPy reads headers as Python, which may fail in any way
+            why = str(error).partition("\n")[0]
+            raise ProblemError(f"{path} is not a .npy file of numbers: {why}") from error
     if not isinstance(data, np.ndarray):
         raise ProblemError(f"{path} is an archive of arrays; save one matrix with numpy.save")
     if data.ndim != 2:
         raise ProblemError(f"{path} holds a {data.ndim}-D array; a product takes matrices, 2-D")
     if data.size == 0:
         raise ProblemError(f"{path} holds an empty matrix of shape {data.shape}")
+    if data.dtype not in [dtype.numpy for dtype in FLOATS]:
+        names = " or ".join(dtype.name for dtype in FLOATS)
+        raise ProblemError(f"{path} holds {data.dtype.str}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
     return data
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from webmm.errors import ProblemError
 from webmm.files import write_atomically
 from webmm.log import root
+from webmm.text import is_plain
 
 SCHEMA = "webmm.records/1"
 Status = Literal["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"]
@@ -102,7 +103,7 @@ def _figure(value: object) -> object:
 
 def _is_name(value: object) -> bool:
     """Tell whether it is text that a terminal shows as it is: control characters are none of a name."""
-    return isinstance(value, str) and value.isprintable()
+    return isinstance(value, str) and is_plain(value)
 
 
 def _is_size(value: object) -> bool:

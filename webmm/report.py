@@ -40,6 +40,7 @@ from webmm.selftest import run as run_selftest
 from webmm.tuner import Step, Worker, tune
 
 TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
+MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
 SHOWN_LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -277,7 +278,13 @@ def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
     problem = gemm(m, n, k, dtype=dtype_of(dtype))
     with Device(wanted) as device:
         lines = [f"{problem} {problem.dtype.name} on {device.info}"]
-        cut = parts(problem, limits(device))
+        most = limits(device)
+        dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
+        if dispatches > MOST_DISPATCHES:
+            raise ProblemError(
+                f"{problem} takes at least {dispatches:,.0f} dispatches; only a smaller one is explained"
+            )
+        cut = parts(problem, most)
         if len(cut) > 1:
             problem = cut[0].problem
             lines.append(f"too large for one dispatch: cut into {len(cut):,}, the first of them {problem}")

@@ -17,6 +17,7 @@ from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.records import Record
 from webmm.roofline import Roofline
+from webmm.text import whole
 
 Size = tuple[int, int, int]
 
@@ -114,5 +115,5 @@ class Op(ABC, Generic[P]):
 
 def split_size(text: str) -> list[int]:
     """Return the numbers of "333x257x129"; empty where one is none or below 1."""
-    parts = text.strip().lower().replace("×", "x").split("x")
-    return [int(part) for part in parts] if all(part.isdigit() and int(part) >= 1 for part in parts) else []
+    parts = [whole(part) for part in text.strip().lower().replace("×", "x").split("x")]
+    return [part for part in parts if part] if all(parts) else []

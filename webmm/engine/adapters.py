@@ -13,6 +13,7 @@ import wgpu
 from webmm.config import settings
 from webmm.errors import ConfigError, NoAdapterError, UnsupportedError
 from webmm.kernels.base import LOOP_LIMIT, Capabilities
+from webmm.text import whole
 
 # What webmm uses where an adapter has it; everything else stays off.
 WANTED_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
@@ -39,8 +40,8 @@ class AdapterInfo:
 
     def matches(self, wanted: str) -> bool:
         """Tell whether `wanted` is this adapter's index or kind, "gpu" for any real GPU, or part of its names."""
-        if wanted.isdigit():
-            return int(wanted) == self.index
+        if wanted.isdecimal():
+            return whole(wanted) == self.index
         wanted = wanted.lower()
         if wanted == "gpu":
             return self.kind != "cpu"
