@@ -16,7 +16,17 @@ from webmm.engine import array
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
-from webmm.errors import WebmmError
+from webmm.errors import (
+    ConfigError,
+    DeviceLostError,
+    FreedArrayError,
+    MemoryLimitError,
+    NoAdapterError,
+    ProblemError,
+    ShaderError,
+    UnsupportedError,
+    WebmmError,
+)
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
@@ -28,10 +38,18 @@ __version__ = "0.1.0"
 __all__ = [
     "Array",
     "BlockWeights",
+    "ConfigError",
     "Device",
+    "DeviceLostError",
+    "FreedArrayError",
+    "MemoryLimitError",
+    "NoAdapterError",
     "Problem",
+    "ProblemError",
     "Profile",
     "Shader",
+    "ShaderError",
+    "UnsupportedError",
     "WebmmError",
     "dequantize",
     "from_dlpack",

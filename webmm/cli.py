@@ -68,8 +68,6 @@ class Commands(click.Group):
 @click.version_option(package_name="webmm")
 def main() -> None:
     """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
-    # Software Vulkan drivers look for a window system and complain on stderr where there is none.
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack "→", or bytes of a file's name
         sys.stdout.reconfigure(errors="backslashreplace")
     from webmm import config, log

@@ -46,6 +46,7 @@ MATRIX_DTYPES = (*FLOATS, BF16)  # of products of floats
 BYTES = (I8, U8)
 INTEGERS = (I32, U32, *BYTES)
 DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, *INTEGERS)}
+_FLOATS, _BYTES = (", ".join(dtype.name for dtype in dtypes) for dtypes in (MATRIX_DTYPES, BYTES))
 _ALIASES = {dtype.wgsl: dtype for dtype in MATRIX_DTYPES}
 
 
@@ -70,9 +71,10 @@ def dtype_of(spec: DType | DTypeLike | str) -> DType:
     try:
         name = np.dtype(spec).name
     except (TypeError, ValueError, SyntaxError) as error:
-        raise ProblemError(f"{spec!r} is not a dtype; use one of {', '.join(DTYPES)}") from error
+        raise ProblemError(f"{spec!r} is not a dtype; use one of {_FLOATS}, or of {_BYTES} for qmatmul()") from error
     if name not in DTYPES:
         raise ProblemError(
-            f"dtype {name} is not supported; cast to one of {', '.join(DTYPES)}, e.g. x.astype('float32')"
+            f"dtype {name} is not supported; cast to one of {_FLOATS}, e.g. x.astype('float32'), "
+            f"or of {_BYTES} for qmatmul()"
         )
     return DTYPES[name]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +23,7 @@ WANTED_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 _KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "cpu"}
 _PREFERENCE = ("discrete", "integrated", "other", "cpu")
 
+DISPLAY = "WAYLAND_DISPLAY"
 NO_ADAPTER = (
     "no GPU adapter found. Linux: install the GPU's Vulkan driver, or 'apt-get install mesa-vulkan-drivers' for a "
     "software one; Windows: update the graphics driver (DX12); macOS 10.15+: Metal is built in"
@@ -66,10 +69,28 @@ def _instance() -> None:
         set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
 
 
+@contextlib.contextmanager
+def _without_wayland() -> Iterator[None]:
+    """Keep Mesa from complaining on stderr that XDG_RUNTIME_DIR is not set, where it looks for a display's GPU.
+
+    libwayland needs that folder for displays that have no full path of their own. Where neither is set there is none
+    to be found, and for as long as Mesa looks it is given a path that is no display's.
+    """
+    unset = sys.platform == "linux" and not {"XDG_RUNTIME_DIR", DISPLAY} & os.environ.keys()
+    if unset:
+        os.environ[DISPLAY] = "/"
+    try:
+        yield
+    finally:
+        if unset:
+            os.environ.pop(DISPLAY, None)
+
+
 def adapters() -> list[tuple[AdapterInfo, Any]]:
     """Return every adapter as (info, wgpu.GPUAdapter), in the driver's order."""
     _instance()
-    found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
+    with _without_wayland():
+        found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
     return [(describe(index, adapter), adapter) for index, adapter in enumerate(found)]
 
 
