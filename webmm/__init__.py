@@ -33,8 +33,8 @@ from webmm.problems.gemm import Gemm
 from webmm.problems.scheme import dequantize, quantize
 from webmm.problems.weights import BlockWeights, quantize_blocks
 from webmm.render import Shader, render
+from webmm.version import __version__
 
-__version__ = "0.1.0"
 __all__ = [
     "Array",
     "BlockWeights",
@@ -51,6 +51,7 @@ __all__ = [
     "ShaderError",
     "UnsupportedError",
     "WebmmError",
+    "__version__",
     "dequantize",
     "from_dlpack",
     "gelu",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from webmm import __version__, roofline
+from webmm import roofline
 from webmm.cases import OPS, op_of
 from webmm.cases.base import Case, Op, Size
 from webmm.engine import timing
@@ -20,6 +20,7 @@ from webmm.errors import ShaderError, UnsupportedError, WebmmError
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Extent, Problem
 from webmm.records import Record, Status
+from webmm.version import __version__
 
 CPU_STAGE = "cpu"
 CASE_OVERHEAD = 0.6  # seconds that compiling, checking and warming up take on top of the timed runs

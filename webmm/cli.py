@@ -14,6 +14,7 @@ import click
 
 from webmm.errors import ConfigError, NoAdapterError, WebmmError
 from webmm.text import printable, whole
+from webmm.version import __version__
 
 
 class Seconds(click.FloatRange):
@@ -65,7 +66,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="webmm")
+@click.version_option(__version__, prog_name="webmm")
 def main() -> None:
     """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack "→", or bytes of a file's name

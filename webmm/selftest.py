@@ -37,6 +37,7 @@ from webmm.kernels.product import ProductKernel
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import Operand, transposes
 from webmm.render import render
+from webmm.version import __version__
 
 SMALL, SMALL_LONG = 2**24, 2**30  # multiplications that are no time, and that are where K is long: a tile of 128×128
 ROUNDING = 2.0**-20  # of |A|·|B|: less than a term of 65,536, more than scaling and a bias can make of an exact sum
@@ -106,8 +107,6 @@ def _verdict(kernel: Kernel[Any], problem: Gemm, device: Device) -> str:
 
 def driver(device: Device) -> str:
     """Return whose verdicts hold for this device: adapter, driver, engine and version of webmm."""
-    from webmm import __version__
-
     info = device.info
     return f"{info.name}, {info.backend}, {info.driver}, {engine_name()}, webmm {__version__}"
 

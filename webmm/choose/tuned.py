@@ -26,6 +26,7 @@ from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.records import Record, from_json, to_json
+from webmm.version import __version__
 
 log = logging.getLogger(__name__)
 SELFTEST_FILE = "selftest.json"  # of webmm.choose.verdicts
@@ -186,8 +187,6 @@ def _nearest(problem: Problem, records: Iterable[Record]) -> Record | None:
 
 def fresh(record: Record, device: Device) -> bool:
     """Tell whether this version of webmm measured it on this adapter with its present driver."""
-    from webmm import __version__
-
     return (record.adapter, record.driver, record.version) == (device.info.name, device.info.driver, __version__)
 
 

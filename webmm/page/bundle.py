@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm import __version__, roofline
+from webmm import roofline
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import tuned
 from webmm.dtypes import F16, F32, DType
@@ -42,6 +42,7 @@ from webmm.params import layout
 from webmm.problems.gemm import Gemm, gemm
 from webmm.records import SCHEMA as RECORDS
 from webmm.render import ENTRY_POINT, Shader, environment, render, tidy
+from webmm.version import __version__
 
 SCHEMA = "webmm.bundle/1"
 PREPARED = "bundle/prepared.json"
