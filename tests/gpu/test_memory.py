@@ -27,14 +27,14 @@ def test_memory_stays_flat(device):
     for _ in range(1000):
         round_trip(device, a, b)
     gc.collect()
-    launches, uniforms, before = len(device._launches), len(device._uniforms), process.memory_info().rss
+    launches, uniforms, before = len(device.launches.kept), len(device.launches.uniforms), process.memory_info().rss
     for i in range(ROUNDS):
         got = round_trip(device, a, b)
         if i % 1000 == 0:
             assert np.array_equal(got, expected)
     gc.collect()
     after = process.memory_info().rss
-    assert (len(device._launches), len(device._uniforms)) == (launches, uniforms)
+    assert (len(device.launches.kept), len(device.launches.uniforms)) == (launches, uniforms)
     assert after - before < GROWTH, f"{ROUNDS:,} rounds grew the process from {before:,} to {after:,} bytes"
 
 

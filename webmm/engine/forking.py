@@ -8,8 +8,7 @@ import os
 from typing import ClassVar, Protocol
 from weakref import WeakSet
 
-import wgpu
-
+from webmm.engine.wgpu import WGPU
 from webmm.errors import NoAdapterError
 
 ADVICE = "start processes by the spawn method: multiprocessing.get_context('spawn')"
@@ -49,8 +48,7 @@ def _in_child() -> None:
     for device in tuple(_State.devices):
         device.abandon()
     # What the parent has on the GPU must not go when the child's garbage is collected, or the child ends.
-    kinds = (wgpu.GPUObjectBase, wgpu.GPUAdapter)
-    kept = [x for x in gc.get_objects() if issubclass(type(x), kinds)]
+    kept = [x for x in gc.get_objects() if WGPU.is_object(x)]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
