@@ -100,6 +100,8 @@ class Device:
         self.wgpu_device, self.info, self._owned = device, info, owned
         self.engine: Wgpu = WGPU
         self.guard = Guard(self.engine, device, info.name)
+        if owned:
+            self.guard.shield()
         forking.opened(self)
         self.capabilities = capabilities(info, device)
         self.launches = Launches(self)

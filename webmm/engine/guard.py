@@ -22,6 +22,7 @@ class Guard:
         self.abandoned = False  # to the process that this one was forked from
         self.lock = threading.RLock()  # held while work is encoded and submitted, and by whoever destroys a buffer
         self.uses = Uses()
+        self._destroyed = False
 
     @contextmanager
     def using(self, doing: str) -> Iterator[None]:
@@ -29,7 +30,9 @@ class Guard:
 
         It comes before the lock: a thread that holds the lock must be known to use the device.
         """
-        with self.uses.one():
+        with self.uses.one(in_turn=True):
+            if self._destroyed and not self.lost:  # not every call of the engine's would say so
+                self.find_lost(doing, RuntimeError("the device is lost, since its destroy() was called"))
             if self.lost:
                 raise DeviceLostError(f"{doing}: {self.lost}")
             try:
@@ -55,6 +58,16 @@ class Guard:
                 "another Device and upload them again"
             )
         return bool(self.lost)
+
+    def shield(self) -> None:
+        """Have a `destroy()` of the engine's own device, too, wait for what is under way: it would end the process."""
+        destroy = self.device.destroy
+
+        def last() -> None:
+            destroy()
+            self._destroyed = True
+
+        self.device.destroy = lambda: self.uses.end(last, shut=True)
 
     def close(self, destroy: Callable[[], None]) -> None:
         """Let nobody begin any more, wait for what is under way, and call `destroy`, unless the parent has the device.
