@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
 from webmm.config import settings
@@ -13,6 +15,8 @@ from webmm.kernels.base import LOOP_LIMIT, Capabilities
 
 _KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "cpu"}
 _PREFERENCE = ("discrete", "integrated", "other", "cpu")
+
+ENGINES = ("wgpu", "dawn")
 
 NO_ADAPTER = (
     "no GPU adapter found. Linux: install the GPU's Vulkan driver, or 'apt-get install mesa-vulkan-drivers' for a "
@@ -60,6 +64,26 @@ def describe(index: int, adapter: Any) -> AdapterInfo:
     info = adapter.info
     kind = _KINDS.get(info["adapter_type"], "other")
     return AdapterInfo(index, info["device"], info["vendor"], kind, info["backend_type"], info["description"])
+
+
+def engine_of(name: str) -> Wgpu:
+    """Return the engine called `name`, wgpu or dawn; raises ConfigError for another, and where it is not installed."""
+    if name not in ENGINES:
+        raise ConfigError(f"unknown engine {name!r}; choose from {', '.join(ENGINES)}")
+    if name == WGPU.name:
+        return WGPU
+    try:
+        engine: Wgpu = import_module("webmm.engine.dawn").DAWN
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "Dawn comes with wgpudawn, which is not installed: pip install 'webmm[dawn]' (Python 3.11 or newer)"
+        ) from error
+    return engine
+
+
+def loaded() -> list[Wgpu]:
+    """Return the engines that this process uses: another need not be loaded to know that nothing is of it."""
+    return [WGPU, *([engine_of("dawn")] if "wgpudawn" in sys.modules else [])]
 
 
 def choose_adapter(wanted: str | int | None = None, engine: Wgpu = WGPU) -> tuple[AdapterInfo, Any]:

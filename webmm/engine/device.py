@@ -18,14 +18,13 @@ from webmm import log
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
 from webmm.engine import forking, moves
-from webmm.engine.adapters import AdapterInfo, capabilities, choose_adapter, describe
+from webmm.engine.adapters import AdapterInfo, capabilities, choose_adapter, describe, engine_of, loaded
 from webmm.engine.array import Array, Storage, host_array
 from webmm.engine.guard import Guard
 from webmm.engine.launch import Launch, Launches
 from webmm.engine.pipelines import Pipelines
 from webmm.engine.probe import matrix_shapes, subgroup_size
 from webmm.engine.transfer import Staging
-from webmm.engine.wgpu import WGPU, Wgpu
 from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
 from webmm.kernels.base import Binding, Kernel
 from webmm.problems.base import Problem
@@ -60,19 +59,27 @@ class Device:
 
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
     setting `adapter`, or the most capable one. `limits` asks for lower limits than the adapter's, such as a browser's,
-    by their WebGPU names in kebab case. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that the
+    by their WebGPU names in kebab case. `engine` is wgpu, or dawn where the package wgpudawn is installed; by default
+    the setting `engine`. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that the
     adapter does not reach. Closing it frees its arrays. It stays with its process: in one that is forked from it, every
     use raises DeviceLostError, and opening another device NoAdapterError.
     """
 
-    def __init__(self, adapter: str | int | None = None, *, limits: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        adapter: str | int | None = None,
+        *,
+        limits: Mapping[str, int] | None = None,
+        engine: str | None = None,
+    ) -> None:
         self._prepare_to_open()
-        info, found = choose_adapter(adapter)
-        wanted = capabilities(info, found, limits or {})
+        self.engine = engine_of(engine or self.settings.engine)
+        info, found = choose_adapter(adapter, self.engine)
+        wanted = capabilities(info, found, limits or {}, self.engine)
         try:
-            features = [f for f in WGPU.wanted if f in wanted.features]
-            opened, no_matrix = WGPU.open(found, features, wanted.limits)
-        except WGPU.refusals as error:
+            features = [f for f in self.engine.wanted if f in wanted.features]
+            opened, no_matrix = self.engine.open(found, features, wanted.limits)
+        except self.engine.refusals as error:
             raise WebmmError(f"{info} could not be opened: {error}") from error
         self._use(opened, info, owned=True, no_matrix=no_matrix)
 
@@ -83,10 +90,12 @@ class Device:
         Both programs' work goes through one queue, in the order in which they submit it. Closing the Device leaves the
         wgpu device open. Raises ConfigError for anything else than a wgpu device.
         """
-        if not WGPU.is_device(device):
+        engine = next((engine for engine in loaded() if engine.is_device(device)), None)
+        if engine is None:
             raise ConfigError(f"from_wgpu() takes an open wgpu.GPUDevice, not {type(device).__name__}")
         self = cls.__new__(cls)
         self._prepare_to_open()
+        self.engine = engine
         self._use(device, describe(-1, device.adapter), owned=False)
         return self
 
@@ -98,12 +107,11 @@ class Device:
 
     def _use(self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "") -> None:
         self.wgpu_device, self.info, self._owned = device, info, owned
-        self.engine: Wgpu = WGPU
         self.guard = Guard(self.engine, device, info.name)
         if owned:
             self.guard.shield()
         forking.opened(self)
-        self.capabilities = capabilities(info, device)
+        self.capabilities = capabilities(info, device, engine=self.engine)
         self.launches = Launches(self)
         self.pipelines = Pipelines(self.guard, info.kind, self.launches.forget_pipeline)
         self.staging = Staging(self.guard)

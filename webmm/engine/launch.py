@@ -146,7 +146,7 @@ class Launches:
         return dataclasses.replace(launch, before=tuple(before)) if before else launch
 
     def _dispatch(self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any]) -> Launch:
-        shader = render(kernel, problem, debug="debug" in resources)
+        shader = render(kernel, problem, self._device.engine.dialect, debug="debug" in resources)
         pipeline = self._device.pipeline(shader)
         uniform = self._uniform(params_bytes(kernel, problem))
         group = self._device.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])
