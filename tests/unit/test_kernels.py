@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webmm.errors import ConfigError
-from webmm.kernels import BEYOND, KERNELS, LADDER, configure, kernel_class
+from webmm.kernels import BEYOND, KERNELS, LADDER, STAGES, configure, kernel_class, ladder
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, tunable
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
@@ -19,6 +19,7 @@ from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.product import Grid
+from webmm.kernels.reduce.tree import Tree
 from webmm.problems.gemm import gemm
 from webmm.render import shader_folder
 
@@ -125,6 +126,41 @@ def test_register_tiles_leave_no_vec4_of_a_tile_unloaded():
 def test_second_buffer_takes_twice_the_memory():
     one, two = Pipelined(prefetch="registers"), Pipelined(prefetch="workgroup")
     assert two.workgroup_bytes == 2 * one.workgroup_bytes == 2 * (64 + 128) * 16 * 4
+
+
+# The ladders
+
+
+@pytest.mark.parametrize("op", STAGES)
+def test_a_stage_comes_after_the_one_that_it_follows(op):
+    names = list(STAGES[op])
+    assert STAGES[op][names[0]].follows == ""
+    for name, cls in STAGES[op].items():
+        assert (cls.name, cls.op) == (name, op)
+        assert (shader_folder() / cls().template).is_file()
+        assert cls.follows == "" or names.index(cls.follows) < names.index(name)
+
+
+def test_a_new_stage_takes_its_place():
+    known = list(STAGES["reduce"].values())
+    more = [type(called, (Tree,), {"name": called, "follows": "tree"}) for called in ("a_tree", "wood")]
+    names = [cls.name for cls in ladder({cls.name: cls for cls in (*more, *reversed(known))})]
+    expected = list(STAGES["reduce"])
+    at = expected.index("tree") + 1
+    assert names == [*expected[:at], "a_tree", *expected[at:], "wood"]
+    last = type("Last", (Naive,), {"name": "last", "follows": "cpu_texture"})
+    assert [cls.name for cls in ladder({**KERNELS, "last": last})] == [
+        *(cls.name for cls in LADDER),
+        "last",
+        "matrix_unit",
+    ]
+    with pytest.raises(ConfigError, match="lost of gemm follows 'nope', which is no stage"):
+        list(ladder({**KERNELS, "lost": type("Lost", (Naive,), {"name": "lost", "follows": "nope"})}))
+
+
+def test_parts_of_a_stage_are_none():
+    names = {name for stages in STAGES.values() for name in stages}
+    assert not names & {"pack_b", "sum_splits", "row_parts", "column_parts"}
 
 
 # By name

@@ -130,6 +130,9 @@ class Kernel(ABC, Generic[P]):
     name: ClassVar[str]
     summary: ClassVar[str]
     op: ClassVar[str]
+    follows: ClassVar[
+        str
+    ]  # a stage says after which one of its op it comes, "" for the first; mere parts of one do not
     params: ClassVar[type[Params]]
     not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, and why
 

@@ -44,6 +44,7 @@ class Map(Kernel[Elementwise]):
     """A few vec4 per invocation."""
 
     name = "map"
+    follows = ""
     summary = "an activation of each element"
     op = "elementwise"
     params: ClassVar[type[Params]] = MapParams

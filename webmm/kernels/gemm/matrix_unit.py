@@ -18,6 +18,7 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
     """As `pipelined`, with fragments of float16 in place of registers."""
 
     name = "matrix_unit"
+    follows = "pipelined"
     summary = "float16 fragments on matrix units, tiles staged in workgroup memory"
     a_vector_axis = "any"
     b_vector_axis = "any"
