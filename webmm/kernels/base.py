@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from webmm.dtypes import DType
 from webmm.errors import ConfigError
 from webmm.problems.base import Problem
 
@@ -84,6 +85,19 @@ class Binding:
     name: str
     type: str
     wgsl_type: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the choices of a template start with: the element types of what is read and of what is written."""
+
+    dtype: DType
+    out_dtype: DType
+
+    @property
+    def types(self) -> tuple[DType, ...]:
+        """Both, or the one that they are."""
+        return tuple(dict.fromkeys((self.dtype, self.out_dtype)))
 
 
 class Params(Protocol):

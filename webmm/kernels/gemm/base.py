@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.kernels.base import LOOP_LIMIT, Binding, Params
+from webmm.dtypes import F32 as FLOAT
+from webmm.kernels.base import LOOP_LIMIT, Binding, Params, Stored
 from webmm.kernels.product import ProductKernel
 from webmm.params import F32, U32, member
 from webmm.problems.gemm import Gemm
@@ -46,13 +47,9 @@ class GemmParams:
 
 
 @dataclass(frozen=True)
-class Specialisation:
+class Specialisation(Stored):
     """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
 
-    dtype: str
-    out_dtype: str
-    f16: bool
-    bf16: bool
     trans_a: bool
     trans_b: bool
     vec_a: bool  # A, B, C are bound as vec4: their contiguous lengths are multiples of 4
@@ -88,10 +85,10 @@ class GemmKernel(ProductKernel[Gemm]):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield `binds` in that order."""
         types = {
-            "a": array_of(spec.dtype, spec.vec_a),
-            "b": array_of(spec.dtype, spec.vec_b),
-            "c": array_of(spec.out_dtype, spec.vec_c, written=True),
-            "bias": array_of("f32" if spec.bias == "matrix" else spec.dtype, False),
+            "a": spec.dtype.array(spec.vec_a),
+            "b": spec.dtype.array(spec.vec_b),
+            "c": spec.out_dtype.array(spec.vec_c, shared=True),
+            "bias": (FLOAT if spec.bias == "matrix" else spec.dtype).array(False),
         }
         names = (name for name in self.binds if name != "bias" or spec.bias)
         for number, name in enumerate(names, 1):
@@ -108,10 +105,8 @@ class GemmKernel(ProductKernel[Gemm]):
         contiguous_a, contiguous_b = "m" if p.a.transposed else "k", "k" if p.b.transposed else "n"
         ragged = bool(grid.elements) and bool(p.m * p.n % grid.elements)
         return Specialisation(
-            dtype=p.dtype.wgsl,
-            out_dtype=p.out_dtype.wgsl,
-            f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
-            bf16="bf16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            dtype=p.dtype,
+            out_dtype=p.out_dtype,
             trans_a=p.a.transposed,
             trans_b=p.b.transposed,
             vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.aligned(p.m, p.k, self.vector),
@@ -126,10 +121,3 @@ class GemmKernel(ProductKernel[Gemm]):
             bias=p.bias,
             activation=p.activation,
         )
-
-
-def array_of(scalar: str, vector: bool, written: bool = False) -> str:
-    """Return the WGSL type that elements of type `scalar` are bound as, one by one or by fours."""
-    if scalar == "bf16":  # two to a word, which invocations that write single elements share
-        return f"array<{'vec2u' if vector else 'atomic<u32>' if written else 'u32'}>"
-    return f"array<vec4<{scalar}>>" if vector else f"array<{scalar}>"
