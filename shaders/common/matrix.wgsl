@@ -63,9 +63,9 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
   problem has it. `lanes` is 4 for a vec4 of neighbouring columns, 1 for a single element.
 #}
 {% macro epilogue(lanes, old) %}
-{% if s.scaled or s.bias or s.activation or s.accumulate %}
+{% if s.terms or s.bias or s.activation %}
     var result = value;
-{% if s.scaled %}
+{% if "alpha" in s.terms %}
     result *= params.alpha;
 {% endif %}
 {% if s.bias == "matrix" %}
@@ -89,7 +89,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% if s.activation %}
     result = {{ "activate(result)" if lanes == 4 else "activate(vec4f(result)).x" }};
 {% endif %}
-{% if s.accumulate %}
+{% if "beta" in s.terms %}
     result += params.beta * {{ old }};
 {% endif %}
 {% else %}

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.dtypes import F32 as FLOAT
+from webmm.dtypes import F32
+from webmm.epilogues import EpilogueParams, EpilogueSpecialisation
 from webmm.kernels.base import LOOP_LIMIT, Binding, Params, Stored
 from webmm.kernels.product import ProductKernel
-from webmm.params import F32, U32, member
+from webmm.params import U32, member
 from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)
-class GemmParams:
-    """The uniform of every GEMM kernel; lengths are in elements."""
+class GemmLengths:
+    """What the uniform of every GEMM kernel says of sizes and places, in elements."""
 
     m: U32 = member("rows of A and C")
     n: U32 = member("columns of B and C")
@@ -30,8 +31,11 @@ class GemmParams:
     b_batch_stride: U32 = member("")
     c_batch_stride: U32 = member("")
     bias_offset: U32 = member("first element of the bias")
-    alpha: F32 = member("factor of A·B")
-    beta: F32 = member("factor of what C holds before")
+
+
+@dataclass(frozen=True)
+class GemmParams(EpilogueParams, GemmLengths):
+    """The uniform of every GEMM kernel: lengths, then the numbers of the epilogue."""
 
     @classmethod
     def of(cls, p: Gemm) -> GemmParams:
@@ -42,12 +46,13 @@ class GemmParams:
             *(a.ld, b.ld, c.ld),
             *(a.offset, b.offset, c.offset),
             *(a.batch_stride, b.batch_stride, c.batch_stride),
-            *(p.bias_offset, p.alpha, p.beta),
+            p.bias_offset,
+            **p.numbers,
         )
 
 
 @dataclass(frozen=True)
-class Specialisation(Stored):
+class Specialisation(EpilogueSpecialisation, Stored):
     """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
 
     trans_a: bool
@@ -59,10 +64,6 @@ class Specialisation(Stored):
     edge_n: bool
     edge_k: bool
     long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
-    scaled: bool = False  # alpha is not 1
-    accumulate: bool = False  # beta is not 0
-    bias: str = ""
-    activation: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class GemmKernel(ProductKernel[Gemm]):
             "a": spec.dtype.array(spec.vec_a),
             "b": spec.dtype.array(spec.vec_b),
             "c": spec.out_dtype.array(spec.vec_c, shared=True),
-            "bias": (FLOAT if spec.bias == "matrix" else spec.dtype).array(False),
+            "bias": (F32 if spec.bias == "matrix" else spec.dtype).array(False),
         }
         names = (name for name in self.binds if name != "bias" or spec.bias)
         for number, name in enumerate(names, 1):
@@ -116,8 +117,7 @@ class GemmKernel(ProductKernel[Gemm]):
             edge_n=ragged or p.n % grid.tile_n != 0,
             edge_k=p.k % self.inner_step != 0,
             long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
-            scaled=p.alpha != 1,
-            accumulate=p.beta != 0,
+            terms=p.terms,
             bias=p.bias,
             activation=p.activation,
         )
