@@ -111,7 +111,7 @@ class Epilogue(EpilogueParams):
     @property
     def terms(self) -> frozenset[str]:
         """The numbers that change anything."""
-        return frozenset(name for name, term in NUMBERS.items() if getattr(self, name) != term.default)
+        return frozenset(name for name, number in NUMBERS.items() if getattr(self, name) != number.default)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Epilogue(EpilogueParams):
     def trial(self) -> dict[str, Any]:
         """What the self-test takes for the numbers: those that change anything then do so by exact arithmetic."""
         used = self.terms
-        return {name: term.metadata["trial"] if name in used else term.default for name, term in NUMBERS.items()}
+        return {name: n.metadata["trial"] if name in used else n.default for name, n in NUMBERS.items()}
 
     @property
     def needs_whole_sum(self) -> bool:
@@ -139,5 +139,5 @@ class Epilogue(EpilogueParams):
 
 NUMBERS = {number.name: number for number in fields(EpilogueParams)}
 OF_WHOLE_SUMS: Mapping[str, Any] = {  # what to set for a part of k, by name
-    term.name: term.default for term in fields(Epilogue) if term.metadata["of_whole_sums"]
+    each.name: each.default for each in fields(Epilogue) if each.metadata["of_whole_sums"]
 }

@@ -14,12 +14,12 @@ from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, tunable
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.product import Grid
-from webmm.kernels.reduce.tree import Tree
 from webmm.problems.gemm import gemm
 from webmm.render import shader_folder
 
@@ -141,21 +141,17 @@ def test_a_stage_comes_after_the_one_that_it_follows(op):
         assert cls.follows == "" or names.index(cls.follows) < names.index(name)
 
 
+def stage(called, follows, like=Naive):
+    return type(called, (like,), {"name": called, "follows": follows})
+
+
 def test_a_new_stage_takes_its_place():
-    known = list(STAGES["reduce"].values())
-    more = [type(called, (Tree,), {"name": called, "follows": "tree"}) for called in ("a_tree", "wood")]
-    names = [cls.name for cls in ladder({cls.name: cls for cls in (*more, *reversed(known))})]
-    expected = list(STAGES["reduce"])
-    at = expected.index("tree") + 1
-    assert names == [*expected[:at], "a_tree", *expected[at:], "wood"]
-    last = type("Last", (Naive,), {"name": "last", "follows": "cpu_texture"})
-    assert [cls.name for cls in ladder({**KERNELS, "last": last})] == [
-        *(cls.name for cls in LADDER),
-        "last",
-        "matrix_unit",
-    ]
+    chain = [stage("one", ""), stage("two", "one"), stage("three", "two"), stage("four", "three")]
+    more = [stage("last", "two"), stage("all", "two"), stage("unit", "one", MatrixUnit)]
+    found = [cls.name for cls in ladder({cls.name: cls for cls in (*reversed(chain), *more)})]
+    assert found == ["one", "two", "all", "last", "three", "four", "unit"]
     with pytest.raises(ConfigError, match="lost of gemm follows 'nope', which is no stage"):
-        list(ladder({**KERNELS, "lost": type("Lost", (Naive,), {"name": "lost", "follows": "nope"})}))
+        list(ladder({"one": chain[0], "lost": stage("lost", "nope")}))
 
 
 def test_parts_of_a_stage_are_none():
