@@ -3,6 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+PROCESSES ?= 2
+TOO_OLD := "make test needs Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
 
 .PHONY: bench test lint unit web clean
 
@@ -11,12 +13,13 @@ bench: $(VENV)/bench tools/ensure-vulkan
 	$(BIN)/webmm bench $(ARGS)
 
 test: $(VENV)/dev
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and $(TOO_OLD))'
 	tools/ensure-vulkan $(BIN)/webmm
 	tools/ensure-naga
 	tools/ensure-browser
 	$(MAKE) lint
 	$(BIN)/webmm check
-	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest $(ARGS)
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile $(ARGS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .

@@ -101,10 +101,10 @@ export function table(records, caption) {
 
 /** @param {RunRecord} record */
 function changes(record) {
-  const settings = Object.entries(record.config).filter(([name]) => name in SHOWN).map(([name, value]) => `${name} ${value}`);
+  const settings = Object.entries(record.config).filter(([name]) => SHOWN.has(name)).map(([name, value]) => `${name} ${value}`);
   return settings.length ? h("span", { class: "config" }, settings.join(" · ")) : null;
 }
-const SHOWN = { dot: 1, size: 1, tile: 1, bm: 1, bn: 1, bk: 1, tm: 1, tn: 1, wx: 1, wy: 1, lanes: 1 };
+const SHOWN = new Set(["dot", "size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes"]);
 
 /** @param {number | null} value an error, or its bound */
 export const exponent = (value) => (value === null ? "–" : value === 0 ? "0" : Number.isFinite(value) ? value.toExponential(1) : "∞");

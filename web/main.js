@@ -8,13 +8,14 @@ import { setup as setupLadder } from "./panels/ladder.js";
 import { setup as setupMultiply } from "./panels/multiply.js";
 import { setup as setupTune } from "./panels/tune.js";
 import { Bench, Operands } from "./bench.js";
-import { fromFragment } from "./records.js";
+import { fromFragment, fromJson, toJson } from "./records.js";
 import { Bundle, Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 
 /** @typedef {import("./webmm.js").RunRecord} RunRecord */
 /** @typedef {import("./webmm.js").Roofline} Roofline */
 
 const PANELS = { ladder: setupLadder, multiply: setupMultiply, explain: setupExplain, tune: setupTune };
+const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // hosts whose ports other programs take next; as in sw.js
 const TUNED = "webmm.tuned"; // where this browser keeps what its tuner found
 
 /** What the panels share. */
@@ -79,7 +80,7 @@ export class App extends EventTarget {
     const kept = this.tuned().filter((r) => !records.some((s) => s.dtype === r.dtype && shape(s) === shape(r)));
     const all = [...records.filter((r) => r.status === "ok"), ...kept].slice(0, 40);
     try {
-      localStorage.setItem(TUNED, JSON.stringify(all));
+      localStorage.setItem(TUNED, toJson(all));
     } catch {
       // private windows may refuse; then it holds for this visit
     }
@@ -89,10 +90,9 @@ export class App extends EventTarget {
   /** @returns {RunRecord[]} */
   tuned() {
     try {
-      const kept = JSON.parse(localStorage.getItem(TUNED) ?? "[]");
-      return Array.isArray(kept) ? kept : [];
+      return fromJson(localStorage.getItem(TUNED) ?? "");
     } catch {
-      return [];
+      return []; // nothing yet, or nothing that this version can read
     }
   }
 }
@@ -107,7 +107,7 @@ function setupTheme() {
     }
   };
   const show = (/** @type {string | null} */ theme) => {
-    if (theme) document.documentElement.dataset.theme = theme;
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   };
   show(stored());
   byId("theme").addEventListener("click", () => {
@@ -207,12 +207,15 @@ function watchForLoss(app) {
 
 /** @param {App} app */
 async function keepOffline(app) {
-  if (!("serviceWorker" in navigator) || !isSecureContext) return;
+  const { serviceWorker } = navigator;
+  if (!serviceWorker || !isSecureContext || LOOPBACK.test(location.hostname)) return;
   try {
-    await navigator.serviceWorker.register("sw.js");
-    await navigator.serviceWorker.ready;
+    const kept = new Promise((resolve) => serviceWorker.addEventListener("message", resolve, { once: true }));
+    await serviceWorker.register("sw.js");
+    const { active } = await serviceWorker.ready;
     // What was loaded before the service worker stood by is kept now; it keeps the rest itself.
-    await (await caches.open("webmm")).addAll(app.bundle.loaded.map((path) => `bundle/${path}`));
+    active?.postMessage(app.bundle.loaded.map((path) => `bundle/${path}`));
+    await kept;
     byId("offline").textContent = "The page now opens offline, too, with the shaders that you have run.";
   } catch {
     // a host without service workers: the page works, but only online

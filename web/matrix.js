@@ -23,6 +23,7 @@ export class Matrix {
     if (data.length !== rows * columns) {
       throw new ProblemError(`${rows}×${columns} needs ${rows * columns} elements, there are ${data.length}`);
     }
+    if (!Object.hasOwn(ITEM_SIZE, dtype)) throw new ProblemError(`a matrix is of float32 or float16, not of ${dtype}`);
     if ((dtype === "float16") !== data instanceof Uint16Array) {
       throw new ProblemError("float16 elements come as bits in a Uint16Array, float32 in a Float32Array");
     }
@@ -127,21 +128,21 @@ export function toHalf(value) {
 
 // .npy
 
-/** @type {Record<string, (view: DataView, offset: number, little: boolean) => number>} */
-const READERS = {
-  f2: (v, o, l) => halfValue(v.getUint16(o, l)),
-  f4: (v, o, l) => v.getFloat32(o, l),
-  f8: (v, o, l) => v.getFloat64(o, l),
-  i1: (v, o) => v.getInt8(o),
-  i2: (v, o, l) => v.getInt16(o, l),
-  i4: (v, o, l) => v.getInt32(o, l),
-  i8: (v, o, l) => Number(v.getBigInt64(o, l)),
-  u1: (v, o) => v.getUint8(o),
-  u2: (v, o, l) => v.getUint16(o, l),
-  u4: (v, o, l) => v.getUint32(o, l),
-  u8: (v, o, l) => Number(v.getBigUint64(o, l)),
-  b1: (v, o) => v.getUint8(o),
-};
+/** @type {Map<string, (view: DataView, offset: number, little: boolean) => number>} */
+const READERS = new Map([
+  ["f2", (v, o, l) => halfValue(v.getUint16(o, l))],
+  ["f4", (v, o, l) => v.getFloat32(o, l)],
+  ["f8", (v, o, l) => v.getFloat64(o, l)],
+  ["i1", (v, o) => v.getInt8(o)],
+  ["i2", (v, o, l) => v.getInt16(o, l)],
+  ["i4", (v, o, l) => v.getInt32(o, l)],
+  ["i8", (v, o, l) => Number(v.getBigInt64(o, l))],
+  ["u1", (v, o) => v.getUint8(o)],
+  ["u2", (v, o, l) => v.getUint16(o, l)],
+  ["u4", (v, o, l) => v.getUint32(o, l)],
+  ["u8", (v, o, l) => Number(v.getBigUint64(o, l))],
+  ["b1", (v, o) => v.getUint8(o)],
+]);
 
 /**
  * Read a NumPy file that holds a 2-dimensional array of numbers. Types other than float16 and float32 are rounded to
@@ -150,7 +151,7 @@ const READERS = {
  * @returns {Matrix}
  */
 export function parseNpy(file) {
-  const { view, start, type, little, rows, columns, fortran } = npyHeader(file);
+  const { view, start, type, read, little, rows, columns, fortran } = npyHeader(file);
   const size = Number(type[1]);
   const need = rows * columns * size;
   if (file.byteLength - start < need) {
@@ -161,7 +162,6 @@ export function parseNpy(file) {
   }
   if (type === "f4" && little && !fortran) return new Matrix(new Float32Array(file.slice(start, start + need)), [rows, columns]);
   if (type === "f2" && little && !fortran) return new Matrix(new Uint16Array(file.slice(start, start + need)), [rows, columns]);
-  const read = READERS[type];
   const data = new Float32Array(rows * columns);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
@@ -190,7 +190,8 @@ function npyHeader(file) {
     throw new ProblemError("the header of the .npy file is malformed; write the file with numpy.save()");
   }
   const type = descr?.slice(1) ?? "";
-  if (!descr || !(type in READERS)) {
+  const read = READERS.get(type);
+  if (!descr || !read) {
     throw new ProblemError(`the .npy file holds ${descr ?? "a structured type"}, not numbers; save x.astype('float32')`);
   }
   const sizes = shape.split(",").map((s) => s.trim()).filter(Boolean).map(Number);
@@ -199,7 +200,7 @@ function npyHeader(file) {
   }
   if (sizes.includes(0)) throw new ProblemError(`the matrix in the .npy file is empty: shape (${shape.trim()})`);
   const fortran = /'fortran_order':\s*True/.test(header);
-  return { view, start, type, little: descr[0] !== ">", rows: sizes[0], columns: sizes[1], fortran };
+  return { view, start, type, read, little: descr[0] !== ">", rows: sizes[0], columns: sizes[1], fortran };
 }
 
 /** @param {Matrix} matrix @returns {ArrayBuffer} a NumPy file */
@@ -216,6 +217,8 @@ export function toNpy(matrix) {
 }
 
 // CSV
+
+const SPECIALS = new Map([["nan", NaN], ["inf", Infinity], ["+inf", Infinity], ["-inf", -Infinity]]);
 
 /**
  * Read rows of numbers separated by commas, semicolons, tabs or spaces; lines that begin with # are comments.
@@ -253,7 +256,7 @@ function separatorOf(line) {
 /** @param {string} cell @param {number} line @param {number} column */
 function numberIn(cell, line, column) {
   const word = cell.trim().replace(/^(['"])(.*)\1$/, "$2");
-  const special = { nan: NaN, inf: Infinity, "+inf": Infinity, "-inf": -Infinity }[word.toLowerCase()];
+  const special = SPECIALS.get(word.toLowerCase());
   const value = special ?? (word === "" ? undefined : Number(word));
   if (value === undefined || (Number.isNaN(value) && special === undefined)) {
     const what = word === "" ? "is empty" : `is no number: “${word.slice(0, 30)}”`;

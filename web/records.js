@@ -8,18 +8,23 @@ import { RECORD_FIELDS, STATUSES } from "./webmm.js";
 /** @typedef {import("./webmm.js").Task} Task */
 
 export const SCHEMA = "webmm.records/1";
+const MAX_RECORDS = 10_000; // a table of more is slow, and too long to read
+const MAX_UNPACKED = 2 ** 23; // bytes; a record takes some 500
+const PIECE = 2 ** 10; // bytes that are unpacked at once, to a thousand times as many at most
 
-/** In what an op's speed is told: `Op.unit` in Python. @type {Record<string, string>} */
-export const UNITS = { gemm: "GFLOP/s", quantized: "GOP/s", weights: "GFLOP/s", reduce: "GB/s", normalise: "GB/s", elementwise: "GB/s" };
-/** Elements moved for each that is taken; of a reduction its result, too. @type {Record<string, number>} */
-const MOVED = { reduce: 1, normalise: 2, elementwise: 2 };
+/** In what an op's speed is told: `Op.unit` in Python. Names come from files, so these are no plain objects. */
+export const UNITS = new Map([
+  ["gemm", "GFLOP/s"], ["quantized", "GOP/s"], ["weights", "GFLOP/s"], ["reduce", "GB/s"], ["normalise", "GB/s"], ["elementwise", "GB/s"],
+]);
+/** Elements moved for each that is taken; of a reduction its result, too. */
+const MOVED = new Map([["reduce", 1], ["normalise", 2], ["elementwise", 2]]);
 
 /** @param {Task | undefined} record @returns {string} */
-export const unitOf = (record) => UNITS[record?.op ?? "gemm"] ?? "GFLOP/s";
+export const unitOf = (record) => UNITS.get(record?.op ?? "gemm") ?? "GFLOP/s";
 
 /** @param {Task & {gflops: number | null}} record @returns {number} in that unit; GB/s are of elements read and results written */
 export function speedOf({ op, dtype, n, gflops }) {
-  const moved = MOVED[op ?? "gemm"];
+  const moved = MOVED.get(op ?? "gemm");
   const bytes = dtype === "float32" ? 4 : 2;
   return (gflops ?? 0) * (moved ? bytes * (moved + (op === "reduce" ? 1 / n : 0)) : 1);
 }
@@ -44,35 +49,52 @@ export function fromJson(text) {
   } catch {
     throw new ProblemError("this is no JSON file; choose one that this page or “webmm bench --json” wrote");
   }
-  if (document?.schema !== SCHEMA) {
-    throw new ProblemError(`this is no ${SCHEMA} document${document?.schema ? `, but ${String(document.schema).slice(0, 40)}` : ""}`);
+  const schema = document?.schema;
+  if (schema !== SCHEMA) {
+    throw new ProblemError(`this is no ${SCHEMA} document${typeof schema === "string" ? `, but ${schema.slice(0, 40)}` : ""}`);
   }
   if (!Array.isArray(document.records)) throw new ProblemError("the document holds no list of records");
+  if (document.records.length > MAX_RECORDS) {
+    throw new ProblemError(`the document holds ${document.records.length} records; this page shows at most ${MAX_RECORDS}`);
+  }
   return document.records.map(checked);
 }
 
-/** @param {any} row @param {number} i @returns {RunRecord} */
+const FIGURES = ["median_us", "best_us", "gflops", "max_error", "error_bound", "peak_fraction"];
+/** What documents may leave out. */
+const DEFAULTS = {
+  batch: 1, backend: "", driver: "", layout: "nn", variant: "", reason: null, clock: null,
+  ...Object.fromEntries(FIGURES.map((name) => [name, null])),
+};
+const WORDS = new Map([["inf", Infinity], ["nan", NaN]]);
+
+const isText = (/** @type {unknown} */ value) => typeof value === "string";
+const isSize = (/** @type {any} */ value) => Number.isSafeInteger(value) && value >= 1;
+const isSetting = (/** @type {unknown} */ value) => ["number", "string", "boolean"].includes(typeof value);
+const isConfig = (/** @type {any} */ value) => typeof value === "object" && !Array.isArray(value) && Object.values(value).every(isSetting);
+
+/** What the fields must be. @type {[(value: any) => boolean, string[]][]} */
+const RULES = [
+  [isText, ["kernel", "dtype", "adapter", "engine", "version", "op", "backend", "driver", "layout", "variant"]],
+  [isSize, ["m", "n", "k", "batch"]],
+  [(value) => STATUSES.includes(value), ["status"]],
+  [(value) => value === null || isText(value), ["reason", "clock"]],
+  [(value) => value === null || (typeof value === "number" && !(value < 0)), FIGURES],
+  [isConfig, ["config"]],
+];
+
+/** @param {any} row @param {number} i @returns {RunRecord} the row's fields, and no others */
 function checked(row, i) {
   const where = `record ${i + 1}`;
   if (row === null || typeof row !== "object") throw new ProblemError(`${where} is no object`);
-  for (const name of ["kernel", "dtype", "adapter", "engine", "version", "op"]) {
-    if (typeof row[name] !== "string") throw new ProblemError(`${where} has no ${name}`);
+  const said = { ...DEFAULTS, ...row, config: row.config ?? {} };
+  for (const name of FIGURES) said[name] = WORDS.get(said[name]) ?? said[name];
+  for (const [holds, names] of RULES) {
+    const wrong = names.find((name) => !holds(said[name]));
+    if (wrong) throw new ProblemError(`${where} has no ${wrong in row ? "valid " : ""}${wrong}`);
   }
-  for (const name of ["m", "n", "k"]) {
-    if (!Number.isSafeInteger(row[name]) || row[name] < 1) throw new ProblemError(`${where} has no valid ${name}`);
-  }
-  if (!STATUSES.includes(row.status)) throw new ProblemError(`${where} has the unknown status “${row.status}”`);
-  for (const name of ["median_us", "best_us", "gflops", "max_error", "error_bound", "peak_fraction"]) {
-    const value = row[name] ?? null;
-    row[name] = typeof value === "string" && value in WORDS ? WORDS[value] : value;
-    if (row[name] !== null && typeof row[name] !== "number") throw new ProblemError(`${where}: ${name} is no number`);
-  }
-  const config = row.config && typeof row.config === "object" ? row.config : {};
-  return /** @type {RunRecord} */ ({ backend: "", driver: "", batch: 1, layout: "nn", reason: null, clock: null, ...row, config });
+  return /** @type {RunRecord} */ (Object.fromEntries(RECORD_FIELDS.map((name) => [name, said[name]])));
 }
-
-/** @type {Record<string, number>} */
-const WORDS = { inf: Infinity, "-inf": -Infinity, nan: NaN };
 
 /**
  * Pack records into a link's fragment: compressed, so that a ladder is some 2 kB.
@@ -91,11 +113,32 @@ export async function fromFragment(fragment) {
   let text;
   try {
     const binary = atob(fragment.replaceAll("-", "+").replaceAll("_", "/"));
-    const bytes = Uint8Array.from(binary, (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-    text = await new Response(stream).text();
-  } catch {
-    throw new ProblemError("the link's results are damaged; ask for the link again");
+    text = await unpack(Uint8Array.from(binary, (c) => c.charCodeAt(0)));
+  } catch (error) {
+    throw error instanceof ProblemError ? error : new ProblemError("the link's results are damaged; ask for the link again");
   }
   return fromJson(text);
+}
+
+/** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<string>} */
+async function unpack(bytes) {
+  let given = 0;
+  const pieces = new ReadableStream({
+    pull(controller) {
+      if (given < bytes.length) controller.enqueue(bytes.subarray(given, (given += PIECE)));
+      else controller.close();
+    },
+  });
+  const reader = pieces.pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  const unpacked = [];
+  let size = 0;
+  for (let next = await reader.read(); !next.done; next = await reader.read()) {
+    unpacked.push(next.value);
+    size += next.value.length;
+    if (size > MAX_UNPACKED) {
+      await reader.cancel();
+      throw new ProblemError(`the link unpacks to more than ${MAX_UNPACKED / 2 ** 20} MiB, which no run's results do; ask for the link again`);
+    }
+  }
+  return new Blob(unpacked).text();
 }

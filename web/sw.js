@@ -1,44 +1,88 @@
 // Keeps the page working without a network: its own files are fetched afresh while there is one, and what was seen
 // last is used while there is none. Shaders are named after their content, so a kept one is never out of date.
-const CACHE = "webmm";
+//
+// Nothing else of its origin is kept, and on loopback nothing at all: a port there belongs to whatever program takes it
+// next, whose answers are none of the page's business.
+const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // as in main.js
+const SCOPE = self.registration.scope;
+const CACHE = `webmm ${SCOPE}`; // all pages of an origin share their caches
+const OLD_CACHE = "webmm"; // where earlier versions kept whatever went by
 const SHELL = [
   "./", "style.css", "icon.svg", "manifest.webmanifest", "main.js", "dom.js", "charts.js", "webmm.js", "errors.js",
   "matrix.js", "check.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
   "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json",
   "bundle/prepared.json",
 ];
+const FILES = new Set(SHELL.map((name) => new URL(name, SCOPE).href));
+const SHADER = /^bundle\/shaders\/[0-9a-f]+\.wgsl$/;
 
-self.addEventListener("install", (event) => {
-  event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll(SHELL)).then(() => self.skipWaiting()));
-});
-
-self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
-
-self.addEventListener("fetch", (event) => {
-  const url = new URL(event.request.url);
-  if (event.request.method !== "GET" || url.origin !== self.location.origin) return;
-  event.respondWith(url.pathname.endsWith(".wgsl") ? keptFirst(event.request) : freshFirst(event.request));
-});
-
-async function keptFirst(request) {
-  return (await caches.match(request)) ?? fetchAndKeep(request);
+if (LOOPBACK.test(self.location.hostname)) {
+  self.addEventListener("install", () => self.skipWaiting());
+  self.addEventListener("activate", (event) => event.waitUntil(leave()));
+} else {
+  self.addEventListener("install", (event) => event.waitUntil(keepAll([...FILES]).then(() => self.skipWaiting())));
+  self.addEventListener("activate", (event) => event.waitUntil(takeOver()));
+  self.addEventListener("message", (event) => event.waitUntil(keepLoaded(event)));
+  self.addEventListener("fetch", (event) => {
+    const { origin, pathname } = new URL(event.request.url);
+    const file = origin + pathname;
+    if (event.request.method !== "GET" || !(FILES.has(file) || isShader(file))) return;
+    event.respondWith(isShader(file) ? keptFirst(event, file) : freshFirst(event, file));
+  });
 }
 
-async function freshFirst(request) {
+async function leave() {
+  await Promise.all([CACHE, OLD_CACHE].map((name) => caches.delete(name)));
+  await self.registration.unregister();
+}
+
+async function takeOver() {
+  await caches.delete(OLD_CACHE);
+  await self.clients.claim();
+}
+
+// The page names the shaders that it loaded before this worker stood by, and is told when they are kept.
+async function keepLoaded({ data, source }) {
+  await keepAll(data.map((path) => new URL(path, SCOPE).href).filter(isShader));
+  source.postMessage("kept");
+}
+
+function isShader(file) {
+  return file.startsWith(SCOPE) && SHADER.test(file.slice(SCOPE.length));
+}
+
+async function keptFirst(event, file) {
+  return (await kept(file)) ?? fetchAndKeep(event, file);
+}
+
+async function freshFirst(event, file) {
   try {
-    return await fetchAndKeep(request);
+    return await fetchAndKeep(event, file);
   } catch (error) {
-    const kept = await caches.match(request, { ignoreSearch: true });
-    if (kept) return kept;
+    const last = await kept(file);
+    if (last) return last;
     throw error;
   }
 }
 
-async function fetchAndKeep(request) {
-  const response = await fetch(request);
-  if (response.ok) {
-    const cache = await caches.open(CACHE);
-    await cache.put(request, response.clone());
-  }
+async function kept(file) {
+  return (await caches.open(CACHE)).match(file);
+}
+
+async function fetchAndKeep(event, file) {
+  const response = await fetch(event.request);
+  if (new URL(event.request.url).search === "") event.waitUntil(keep(file, response.clone()));
   return response;
+}
+
+async function keepAll(files) {
+  const responses = await Promise.all(files.map((file) => fetch(file)));
+  const missing = responses.find((response) => !response.ok);
+  if (missing) throw new Error(`${missing.url}: ${missing.status}`);
+  await Promise.all(files.map((file, i) => keep(file, responses[i])));
+}
+
+async function keep(file, response) {
+  const secret = /no-store/i.test(response.headers.get("Cache-Control") ?? "");
+  if (response.ok && !response.redirected && !secret) await (await caches.open(CACHE)).put(file, response);
 }

@@ -266,17 +266,28 @@ def _pair(text: str, between: str, what: str) -> tuple[int, int]:
 
 @main.command()
 def check() -> None:
-    """Validate every shader with naga-cli and translate it to SPIR-V, MSL and HLSL."""
-    from webmm import naga
+    """Validate every shader with naga-cli, which translates it to SPIR-V, MSL and HLSL, and with Tint."""
+    from concurrent.futures import ThreadPoolExecutor
 
-    checks = list(naga.every_shader())
-    known = [item for item in checks if item.shader.dialect == "naga"]
-    for item in known:
-        naga.translate(item.shader.wgsl, item.label)
+    from webmm import naga, tint
+    from webmm.check import inexpressible, texts
+
+    naga.find()  # or the error that says what to install
+    with ThreadPoolExecutor() as pool:  # each naga is a process, and Tint reads what it is given meanwhile
+        known = texts("naga")
+        translated = pool.map(naga.translate, *zip(*known.items(), strict=True))
+        browsers = texts("tint")
+        if tint.installed():
+            for wgsl, label in browsers.items():
+                tint.validate(wgsl, label)
+        list(translated)
     click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
-    others = [item.shader.kernel for item in checks if item.shader.dialect != "naga"]
-    for kernel in {type(kernel): kernel for kernel in others}.values():
+    for kernel in inexpressible("naga"):
         click.echo(f"{kernel.name} of {kernel.op} is rendered for Tint alone; naga: {kernel.not_in['naga']}")
+    if tint.installed():
+        click.echo(f"{len(browsers)} shaders are valid for browsers (Tint of wgpudawn {tint.version()})")
+    else:
+        click.echo(f"{len(browsers)} shaders for browsers were not validated: {tint.ABSENT}")
 
 
 @main.command()

@@ -122,7 +122,7 @@ class Epilogue(EpilogueParams):
     def trial(self) -> dict[str, Any]:
         """What the self-test takes for the numbers: those that change anything then do so by exact arithmetic."""
         used = self.terms
-        return {name: n.metadata["trial"] if name in used else n.default for name, n in NUMBERS.items()}
+        return {name: TRIALS[name] if name in used else number.default for name, number in NUMBERS.items()}
 
     @property
     def needs_whole_sum(self) -> bool:
@@ -138,6 +138,7 @@ class Epilogue(EpilogueParams):
 
 
 NUMBERS = {number.name: number for number in fields(EpilogueParams)}
+TRIALS: Mapping[str, Any] = {name: number.metadata["trial"] for name, number in NUMBERS.items()}
 OF_WHOLE_SUMS: Mapping[str, Any] = {  # what to set for a part of k, by name
     each.name: each.default for each in fields(Epilogue) if each.metadata["of_whole_sums"]
 }

@@ -15,6 +15,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class WebmmError(Exception):
     """Base class of all errors that webmm raises on purpose."""
@@ -55,3 +57,12 @@ class ShaderError(WebmmError):
 def numbered(source: str) -> str:
     """Return `source` with line numbers, as compilers cite them."""
     return "\n".join(f"{i:4d} | {line}" for i, line in enumerate(source.splitlines(), 1))
+
+
+def cited(message: str, source: str) -> str:
+    """Return a compiler's message with the line of `source` that it cites first as line:column, if it cites one."""
+    place = re.search(r":(\d+):\d+", message)
+    if not place:
+        return message
+    number, lines = int(place.group(1)), source.split("\n")  # an end that is missing is cited behind the last newline
+    return f"{message}\nline {number}: {lines[number - 1].strip()}"

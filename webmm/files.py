@@ -1,11 +1,13 @@
-"""Reading and writing files: whole or not at all."""
+"""Reading and writing files: whole or not at all, as far as they are files."""
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -15,10 +17,41 @@ from webmm.errors import ConfigError, ProblemError
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Call `write` with a temporary file beside `path` and rename it when all is written.
+    """Call `write` with a temporary file and, when all is written, rename it to `path`, or to what that links to.
 
-    Raises ConfigError where the folder cannot be written to or the disk is full; nothing is left behind then.
+    A device or a pipe cannot be replaced and is written into; `write` may use nothing but `file.write()` then.
+    Raises ConfigError where that fails, as in a full disk or a pipe that nobody reads; no file is changed then.
     """
+    try:
+        if path.exists() and not _replaceable(path):
+            _write_into(path, write)
+        else:
+            _replace(Path(os.path.realpath(path)), write)
+    except OSError as error:
+        unread = error.errno == errno.ENXIO and path.is_fifo()
+        why = "nobody reads from this pipe; start its reader first" if unread else error.strerror or error
+        raise ConfigError(f"cannot write {path}: {why}") from error
+
+
+def _replaceable(path: Path) -> bool:
+    """Tell whether `path` leads to a regular file; /dev/stdout may lead to one that has lost its name."""
+    target = Path(os.path.realpath(path))
+    return target.is_file() and target.samefile(path)
+
+
+def _write_into(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    def opener(name: str, flags: int) -> int:
+        file = os.open(name, flags & ~os.O_CREAT | getattr(os, "O_NONBLOCK", 0))  # or else it waits for a reader
+        if hasattr(os, "O_NONBLOCK"):
+            os.set_blocking(file, True)
+        return file
+
+    with open(path, "wb", opener=opener) as file:
+        # NumPy would ask a real file for its position, which a pipe has not.
+        write(SimpleNamespace(write=file.write))  # type: ignore[arg-type]
+
+
+def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
     temporary = ""
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
@@ -28,8 +61,6 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)

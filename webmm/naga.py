@@ -7,14 +7,10 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from webmm.cases import OPS
 from webmm.config import settings
-from webmm.errors import ConfigError, ShaderError
-from webmm.render import Shader, render
+from webmm.errors import ConfigError, ShaderError, cited
 
 VERSION = "29.0.3"  # the naga inside wgpu-native 29, which wgpu-py 0.32 brings
 TARGETS = {"SPIR-V": "spv", "MSL": "metal", "HLSL": "hlsl"}
@@ -58,31 +54,6 @@ def translate(wgsl: str, label: str) -> dict[str, str]:
         command = [find(), *options, str(source), *map(str, outputs.values())]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise ShaderError(f"{label}: {_complaint(done.stderr, wgsl)}")
+            message = re.sub(r"\x1b\[[0-9;]*m", "", done.stderr).strip()
+            raise ShaderError(f"{label}: {cited(message, wgsl)}")
         return {target: path.read_text() for target, path in outputs.items() if target != "SPIR-V"}
-
-
-def _complaint(stderr: str, wgsl: str) -> str:
-    """Return naga's message and the source line that it cites, with its number."""
-    message = re.sub(r"\x1b\[[0-9;]*m", "", stderr).strip()
-    cited = re.search(r"wgsl:(\d+):\d+", message)
-    if not cited:
-        return message
-    number = int(cited.group(1))
-    return f"{message}\nline {number}: {wgsl.splitlines()[number - 1].strip()}"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One shader to validate: what it is, and its text."""
-
-    label: str
-    shader: Shader
-
-
-def every_shader() -> Iterator[Check]:
-    """Yield each stage of each op on the op's examples, for Tint what naga has no words for."""
-    for op in OPS.values():
-        for words, kernel, problem in op.shaders():
-            for step in kernel.dispatches:
-                yield Check(f"{step} {words}", render(step, problem, "tint" if "naga" in step.not_in else "naga"))

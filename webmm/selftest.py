@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm import log
-from webmm.bench import engine_name
 from webmm.choose import candidates
 from webmm.choose import verdicts as kept
 from webmm.dtypes import F32, FLOATS
@@ -108,7 +107,7 @@ def driver(device: Device) -> str:
     from webmm import __version__
 
     info = device.info
-    return f"{info.name}, {info.backend}, {info.driver}, {engine_name()}, webmm {__version__}"
+    return f"{info.name}, {info.backend}, {info.driver}, {device.engine.version()}, webmm {__version__}"
 
 
 def _text(kernel: Kernel[Any], problem: Gemm) -> str:

@@ -11,14 +11,14 @@ fn bf16_vec4(words: vec2u) -> vec4f {
 fn bf16_bits(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) {
-        return bits >> 16u | 0x40u;
+        return (bits >> 16u) | 0x40u;
     }
-    return (bits + 0x7fffu + (bits >> 16u & 1u)) >> 16u;
+    return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
 }
 
 fn bf16_words(value: vec4f) -> vec2u {
     return vec2u(
-        bf16_bits(value.x) | bf16_bits(value.y) << 16u,
-        bf16_bits(value.z) | bf16_bits(value.w) << 16u,
+        bf16_bits(value.x) | (bf16_bits(value.y) << 16u),
+        bf16_bits(value.z) | (bf16_bits(value.w) << 16u),
     );
 }

@@ -2,5 +2,5 @@
 // keeps a NaN on every driver (NVIDIA turns both into one instruction that returns 0).
 fn activate(x: vec4f) -> vec4f {
     let bits = bitcast<vec4u>(x);
-    return select(x, vec4f(), bits >= vec4u(0x80000000u) & bits <= vec4u(0xff800000u));
+    return select(x, vec4f(), (bits >= vec4u(0x80000000u)) & (bits <= vec4u(0xff800000u)));
 }

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -99,7 +100,7 @@ def test_round_trip_of_several_chunks(device):
 
 
 def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
-    staging = Staging(device.wgpu_device, device._lock, chunk=2**16, threads=5, depth=3)
+    staging = Staging(device.guard, chunk=2**16, threads=5, depth=3)
     data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)
     with device.empty((LEAST + 2,)) as array:
         staging.upload(data, data.dtype, array.storage, offset=8)
@@ -114,6 +115,31 @@ def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
             thread.join(60)
         assert all(np.array_equal(out[4 * i :], data[4 * i :]) for i, out in enumerate(back))
     staging.close()
+
+
+def test_who_waits_for_a_staging_buffer_hears_of_one_that_failed():
+    device = Device()  # without staging buffers as yet; not closed where the test fails, as that would wait, too
+    a, b = device.array(np.ones((8, 8), np.float32)), device.array(np.full((8, 8), 2, np.float32))
+    found = {}
+
+    def read(name, array):
+        try:
+            found[name] = array.numpy()[0, 0]
+        except FreedArrayError:
+            found[name] = "freed"
+
+    readers = [threading.Thread(target=read, args=pair, daemon=True) for pair in (("a", a), ("b", b))]
+    with device.guard.lock:  # as another thread has it while it compiles
+        readers[0].start()
+        time.sleep(0.2)  # the first reader has the only buffer and waits for the lock
+        readers[1].start()
+        time.sleep(0.2)
+        a.free()
+    for reader in readers:
+        reader.join(20)
+        assert not reader.is_alive(), "it waits for a buffer that does not come back"
+    assert found == {"a": "freed", "b": 2}
+    device.close()
 
 
 @pytest.mark.parametrize("cut", [np.s_[:, 1:-1], np.s_[::3, ::-1], np.s_[:7, None, ::2]], ids=str)

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -280,3 +281,24 @@ def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
         bundle.build(tmp_path)
     with pytest.raises(ConfigError, match="is a file"):
         bundle.build(tmp_path / "thesis.txt")
+
+
+@pytest.mark.parametrize("largest", [1_000, 100_000])  # bytes of a file: some of the page's are larger, or its index is
+def test_what_cannot_be_written_leaves_the_folder_as_it_was(tmp_path: Path, page: Path, largest: int) -> None:
+    resource = pytest.importorskip("resource")
+    empty, earlier = tmp_path / "empty", tmp_path / "earlier"
+    empty.mkdir()
+    shutil.copytree(page, earlier)
+    (earlier / "mine.txt").write_text("mine")
+    before = {path: path.is_file() and path.read_bytes() for path in earlier.rglob("*")}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, hard))
+    try:
+        for out in (tmp_path / "new", empty, earlier):
+            with pytest.raises(ConfigError, match=r"^cannot write the page to .*: [^\n]*too large[^\n]*$"):
+                bundle.build(out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not (tmp_path / "new").exists()
+    assert list(empty.iterdir()) == []
+    assert {path: path.is_file() and path.read_bytes() for path in earlier.rglob("*")} == before

@@ -57,8 +57,9 @@ def url(page_folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playwright():
+    """Playwright, whose event loop runs on in this thread until it is stopped: other modules' tests have their own."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -67,7 +68,7 @@ def playwright():
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(playwright):
     running = playwright.chromium.launch(executable_path=chromium_path(), args=[*FLAGS, *WEBGPU_FLAGS])
     yield running

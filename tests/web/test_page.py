@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +181,14 @@ def test_multiply_pasted_text_with_nan_and_inf(page) -> None:
 
 
 PICKLE = npy(np.zeros((2, 2))).replace(b"'<f8'", b"'|O'  ")
+
+
+def with_type(descr: bytes) -> bytes:
+    """Return a .npy file whose header says `descr`."""
+    file = npy(np.zeros((2, 2))).replace(b"'<f8'", b"'%s'" % descr)
+    return file.replace(b" " * (len(descr) - 3) + b"\n", b"\n", 1)
+
+
 MALFORMED = [
     ("a.npy", b"", "no .npy file"),
     ("a.npy", b"hello, this is text", "no .npy file"),
@@ -189,6 +199,11 @@ MALFORMED = [
     ("a.npy", npy(np.zeros((0, 3))), "empty"),
     ("a.npy", npy(np.zeros((2, 2), complex)), "not numbers"),
     ("a.npy", PICKLE, "not numbers"),
+    ("a.npy", with_type(b"<toString"), "not numbers"),  # names that every object of JavaScript has
+    ("a.npy", with_type(b"|__proto__"), "not numbers"),
+    ("a.csv", b"constructor,1", "is no number"),
+    ("a.csv", b"1;__proto__", "is no number"),
+    ("a.csv", b"toString", "is no number"),
     ("a.csv", b"", "no numbers"),
     ("a.csv", b"1,2\n3", "line 2 has 1 values"),
     ("a.csv", b"1,2\n3,x", "is no number"),
@@ -206,6 +221,16 @@ def test_malformed_files_are_refused_in_words(page) -> None:
         wait_text(page, MESSAGE, "A: ")
         upload(page, "#a-file", "good.csv", b"1,2")
         wait_text(page, "#a-about", "1×2")
+
+
+def test_a_matrix_is_of_a_type_that_there_is(page) -> None:
+    make = """async (dtype) => {
+      const { Matrix } = await import("./webmm.js");
+      try { return new Matrix(new Float32Array(1), [1, 1], dtype).dtype; } catch (error) { return String(error); }
+    }"""
+    assert page.evaluate(make, "float32") == "float32"
+    for dtype in ("constructor", "float64"):
+        assert f"not of {dtype}" in page.evaluate(make, dtype)
 
 
 def test_sizes_that_do_not_fit(page) -> None:
@@ -302,8 +327,41 @@ def test_tune_export_import_and_compare(page) -> None:
     assert "10 ×" in table
 
 
+SOUND = {
+    **dict.fromkeys(("op", "kernel", "dtype", "adapter", "engine", "version"), "some"),
+    **dict.fromkeys(("m", "n", "k"), 8),
+    "status": "ok",
+}
+UNPRINTABLE = {"toString": 1}  # which JavaScript cannot make a text of
+UNSOUND = [
+    ({"m": 0}, "no valid m"),
+    ({"k": 1e300}, "no valid k"),
+    ({"batch": 0}, "no valid batch"),
+    ({"op": UNPRINTABLE}, "no valid op"),
+    ({"status": UNPRINTABLE}, "no valid status"),
+    ({"status": "toString"}, "no valid status"),
+    ({"reason": UNPRINTABLE}, "no valid reason"),
+    ({"backend": None}, "no valid backend"),
+    ({"gflops": "constructor"}, "no valid gflops"),
+    ({"gflops": -1}, "no valid gflops"),
+    ({"config": [8]}, "no valid config"),
+    ({"config": {"bm": UNPRINTABLE}}, "no valid config"),
+]
+
+
+def records_of(*rows: object) -> str:
+    return json.dumps({"schema": records.SCHEMA, "records": rows})
+
+
 def test_tune_refuses_what_it_cannot_read(page) -> None:
     show(page, "tune")
+    for changes, words in UNSOUND:
+        upload(page, "#tune-import", "bad.json", records_of(SOUND, {**SOUND, **changes}).encode())
+        wait_text(page, "#tune-message", f"record 2 has {words}")
+    upload(page, "#tune-import", "long.json", records_of(*[SOUND] * 10_001).encode())
+    wait_text(page, "#tune-message", "at most 10000")
+    upload(page, "#tune-import", "bad.json", json.dumps({"schema": UNPRINTABLE}).encode())
+    wait_text(page, "#tune-message", "no webmm.records/1 document")
     for data, words in [
         (b"{", "no JSON file"),
         (b'{"schema": "other/1"}', "no webmm.records/1"),
@@ -315,6 +373,58 @@ def test_tune_refuses_what_it_cannot_read(page) -> None:
     page.fill("#tune-m", "0")
     page.click("#tune-run")
     wait_text(page, "#tune-message", "whole numbers")
+
+
+def test_names_that_every_object_has_are_only_names(page) -> None:
+    show(page, "tune")
+    named = {**SOUND, "op": "constructor", "config": {"toString": 1, "bm": 8}}
+    upload(page, "#tune-import", "named.json", records_of(named).encode())
+    wait_text(page, "#tune-message", "1 records of some")
+    table = page.inner_text("#compare table")
+    assert "GFLOP/s" in table
+    assert "native code" not in table
+
+
+@pytest.mark.parametrize("stored", ["[null]", records_of(None), records_of({**SOUND, "config": [8]}), "{"])
+def test_what_cannot_be_read_of_earlier_visits_is_forgotten(open_page, stored: str) -> None:
+    keep = (
+        f"localStorage.setItem('webmm.tuned', {json.dumps(stored)}); localStorage.setItem('webmm.theme', 'toString');"
+    )
+    page = open_page(script=keep)
+    assert page.is_hidden("#banner")
+    assert page.evaluate("webmm.app.tuned()") == []
+    assert page.evaluate("document.documentElement.dataset.theme ?? null") is None
+
+
+def test_what_was_tuned_is_used_on_later_visits(page) -> None:
+    chosen = "webmm.device.choose({ m: 64, n: 64, k: 64, dtype: 'float32' }).label"
+    before = page.evaluate(chosen)
+    page.evaluate(
+        "() => { const { app, device } = webmm; const p = { m: 64, n: 64, k: 64, dtype: 'float32' };"
+        " app.keepTuned([device.record(device.stage('naive'), p, { gflops: 1, max_error: Infinity })]); }"
+    )
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    assert before != page.evaluate(chosen) == "naive"
+    assert page.evaluate("webmm.app.tuned()[0].max_error") == float("inf")
+
+
+def test_a_link_unpacks_to_so_much_only(open_page) -> None:
+    count = """
+      const Inflate = DecompressionStream;
+      globalThis.unpacked = 0;
+      globalThis.DecompressionStream = class extends Inflate {
+        get readable() {
+          return super.readable.pipeThrough(new TransformStream({
+            transform(chunk, out) { unpacked += chunk.length; out.enqueue(chunk); },
+          }));
+        }
+      };"""
+    packer = zlib.compressobj(9, wbits=-15)
+    packed = packer.compress(bytes(150_000_000)) + packer.flush()
+    page = open_page(f"#run={base64.urlsafe_b64encode(packed).decode()}", script=count)
+    assert "unpacks to more than 8 MiB" in page.inner_text("#banner")
+    assert 8 * 2**20 < page.evaluate("unpacked") < 12 * 2**20
 
 
 def test_a_link_carries_a_run(page, open_page) -> None:
@@ -365,15 +475,6 @@ def test_without_an_adapter(open_page) -> None:
     page = open_page(wait=False, script=script)
     page.wait_for_selector("#help:visible")
     assert "found no GPU" in page.inner_text("#help")
-
-
-def test_opens_offline(page) -> None:
-    wait_text(page, "#offline", "opens offline")
-    page.context.set_offline(True)
-    page.reload()
-    page.wait_for_selector("body[data-ready]")
-    assert float(page.inner_text("#hero-figure")) > 0
-    page.context.set_offline(False)
 
 
 # For everyone

@@ -79,7 +79,7 @@ def test_ladder_of_reductions(page) -> None:
 
 
 def test_units_are_pythons(page) -> None:
-    units = page.evaluate("async () => (await import('./records.js')).UNITS")
+    units = page.evaluate("async () => Object.fromEntries((await import('./records.js')).UNITS)")
     assert units == {name: op.unit for name, op in OPS.items()}
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
+import os
 import re
+import shutil
 import urllib.error
+import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -33,10 +39,83 @@ def test_types_and_policy(url: str, path: str, kind: str) -> None:
         assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
-@pytest.mark.parametrize("path", ["bundle/", "../pyproject.toml", "%2e%2e/%2e%2e/etc/passwd", "nothing"])
-def test_nothing_else_is_served(url: str, path: str) -> None:
+HOSTILE = [
+    "bundle/",
+    "bundle",
+    "style.css/",
+    "../pyproject.toml",
+    "%2e%2e/%2e%2e/etc/passwd",
+    "nothing",
+    "%00",
+    "style.css%00",
+    "%ed%a0%80",  # half of a surrogate pair
+    "%ff%fe",
+    "x" * 5000,
+]
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_nothing_else_is_served(url: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url + path)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def linked(page_folder: Path, tmp_path: Path) -> Iterator[str]:
+    """Serve a page with links and a pipe in its folder; return its address."""
+    folder = tmp_path / "page"
+    shutil.copytree(page_folder, folder, ignore=lambda *_: ["shaders", "cases"])
+    (tmp_path / "secret.txt").write_text("secret")
+    (folder / "out.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "up").symlink_to(tmp_path)
+    (folder / "circle.txt").symlink_to(folder / "circle.txt")
+    (folder / "alias.css").symlink_to("style.css")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "index.html").symlink_to(tmp_path / "secret.txt")
+    os.mkfifo(folder / "pipe")
+    with serve.server(folder, 0) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("path", ["out.txt", "up/secret.txt", "up/", "sub/", "circle.txt", "pipe"])
+def test_no_link_leads_out_of_the_folder(linked: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with urllib.request.urlopen(linked + "alias.css") as response:
+        assert response.status == 200
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(linked + path, timeout=20)
+    assert capsys.readouterr().err == ""
+
+
+def status(url: str, *hosts: str) -> int:
+    """Return the status of the page's answer to a request with these Host headers."""
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=20)
+    connection.putrequest("GET", "/", skip_host=True)
+    for host in hosts:
+        connection.putheader("Host", host)
+    connection.endheaders()
+    answer = connection.getresponse().status
+    connection.close()
+    return answer
+
+
+def test_other_names_of_this_machine_are_refused(url: str) -> None:
+    port = urllib.parse.urlsplit(url).port
+    for name in ("127.0.0.1", "localhost", "LocalHost", "[::1]"):
+        assert status(url, f"{name}:{port}") == 200
+    for host in (
+        "attacker.example",
+        f"attacker.example:{port}",
+        "127.0.0.1",
+        "localhost:1",
+        f"localhost.attacker.example:{port}",
+        "",
+    ):
+        assert status(url, host) == 421, host
+    assert status(url) == 421
+    assert status(url, f"localhost:{port}", f"attacker.example:{port}") == 421
 
 
 def test_the_page_states_the_same_policy(page_folder: Path) -> None:

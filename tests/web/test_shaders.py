@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from webmm import tint
 from webmm.page.bundle import CASES, stages
 
 CASES_JS = Path(__file__).with_name("cases.js")
@@ -41,6 +42,13 @@ def test_every_stage_is_right_in_node_on_dawn(page_folder: Path, node_modules: P
     assert "swiftshader" in result["adapter"]
     judge(result["outcomes"])
     assert result["resident"] == [40, 8]
+
+
+def test_tint_takes_every_shader_of_the_page(page_folder: Path) -> None:
+    texts = sorted(page_folder.glob("bundle/shaders/*.wgsl"))
+    assert len(texts) > 1000
+    for path in texts:
+        tint.validate(path.read_text(), path.name)
 
 
 def test_types(node_modules: Path, node) -> None:

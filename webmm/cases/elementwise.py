@@ -76,7 +76,7 @@ class ElementwiseOp(StreamingOp[Elementwise]):
 
     def examples(self) -> Iterator[tuple[str, Elementwise]]:
         """Yield each activation and dtype, of whole vec4 and of some more."""
-        for activation, dtype, size in itertools.product(("gelu", "gelu_tanh"), MATRIX_DTYPES, (1024, 1023)):
+        for activation, dtype, size in itertools.product(ACTIVATIONS, MATRIX_DTYPES, (1024, 1023)):
             yield f"{activation} {dtype.name} {size}", Elementwise(activation, size, dtype)
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:

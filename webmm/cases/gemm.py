@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from webmm.cases.base import Case, Op, Size
 from webmm.dtypes import F32, MATRIX_DTYPES
 from webmm.engine.device import Device
+from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import transposes
@@ -86,10 +88,19 @@ class GemmOp(Op[Gemm]):
         return Operands(device, problem)
 
     def examples(self) -> Iterator[tuple[str, Gemm]]:
-        """Yield each dtype × layout: on a shape that tiles divide, one that they do not, and one of long K."""
+        """Yield each dtype × layout on shapes that tiles divide, do not, and of long K; then with all epilogues."""
         shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}
         for dtype, (a, b), (words, shape) in itertools.product(
             MATRIX_DTYPES, itertools.product("nt", repeat=2), shapes.items()
         ):
             problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
             yield f"{dtype.name} {a}{b} {words}", problem
+            if a + b == "nn" and words != "long K":
+                yield from _epilogues(f"{dtype.name} {words}", problem)
+
+
+def _epilogues(words: str, problem: Gemm) -> Iterator[tuple[str, Gemm]]:
+    """Yield `problem` with all that may happen to its result: each bias and each activation, and all numbers."""
+    for bias, activation in itertools.zip_longest(BIASES, ACTIVATIONS, fillvalue=""):
+        finished = replace(problem, **TRIALS, bias=bias, activation=activation)
+        yield f"{words} {', '.join(TRIALS)}, bias {bias or 'none'}, {activation or 'no activation'}", finished

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import wgpu
-
 from webmm.config import settings
+from webmm.engine.wgpu import WGPU, Wgpu
 from webmm.errors import ConfigError, NoAdapterError, UnsupportedError
 from webmm.kernels.base import LOOP_LIMIT, Capabilities
-
-# What webmm uses where an adapter has it; everything else stays off.
-WANTED_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 
 _KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "cpu"}
 _PREFERENCE = ("discrete", "integrated", "other", "cpu")
@@ -56,20 +50,9 @@ class AdapterInfo:
         return f"{self.name} ({self.kind}, {self.backend}, {self.driver or 'driver unknown'})"
 
 
-@functools.cache
-def _instance() -> None:
-    """Leave OpenGL out: it is slow to probe and has no limits that kernels could use."""
-    from wgpu.backends.wgpu_native.extras import set_instance_extras
-
-    with contextlib.suppress(RuntimeError):  # another user of wgpu in this process has made the instance; it serves
-        set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
-
-
-def adapters() -> list[tuple[AdapterInfo, Any]]:
-    """Return every adapter as (info, wgpu.GPUAdapter), in the driver's order."""
-    _instance()
-    found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
-    return [(describe(index, adapter), adapter) for index, adapter in enumerate(found)]
+def adapters(engine: Wgpu = WGPU) -> list[tuple[AdapterInfo, Any]]:
+    """Return every adapter as (info, the engine's adapter), in the driver's order."""
+    return [(describe(index, adapter), adapter) for index, adapter in enumerate(engine.adapters())]
 
 
 def describe(index: int, adapter: Any) -> AdapterInfo:
@@ -79,13 +62,13 @@ def describe(index: int, adapter: Any) -> AdapterInfo:
     return AdapterInfo(index, info["device"], info["vendor"], kind, info["backend_type"], info["description"])
 
 
-def choose_adapter(wanted: str | int | None = None) -> tuple[AdapterInfo, Any]:
+def choose_adapter(wanted: str | int | None = None, engine: Wgpu = WGPU) -> tuple[AdapterInfo, Any]:
     """Return the adapter that `wanted` (or the setting `adapter`) names, or else the most capable kind.
 
     `wanted` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name, vendor, backend or driver.
     Raises NoAdapterError where there is none at all, ConfigError where none matches.
     """
-    found = adapters()
+    found = adapters(engine)
     if not found:
         raise NoAdapterError(NO_ADAPTER)
     wanted = str(wanted) if wanted is not None else settings().adapter
@@ -96,7 +79,9 @@ def choose_adapter(wanted: str | int | None = None) -> tuple[AdapterInfo, Any]:
     return min(matching, key=lambda pair: _PREFERENCE.index(pair[0].kind))
 
 
-def capabilities(info: AdapterInfo, source: Any, lower: Mapping[str, int] | None = None) -> Capabilities:
+def capabilities(
+    info: AdapterInfo, source: Any, lower: Mapping[str, int] | None = None, engine: Wgpu = WGPU
+) -> Capabilities:
     """Return what an adapter offers, or an open device has, with some limits replaced by `lower` ones.
 
     Raises ConfigError for an unknown limit, UnsupportedError for one that is higher than what there is.
@@ -110,6 +95,6 @@ def capabilities(info: AdapterInfo, source: Any, lower: Mapping[str, int] | None
     return Capabilities(
         "lavapipe" if lavapipe else info.name,
         limits | dict(lower or {}),
-        frozenset(source.features) & frozenset(WANTED_FEATURES),
+        frozenset(source.features) & frozenset(engine.wanted),
         loop_limit=LOOP_LIMIT if lavapipe else 0,
     )

@@ -12,21 +12,20 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import wgpu
 from numpy.typing import NDArray
 
 from webmm.engine.array import Storage
+from webmm.engine.guard import Guard
 from webmm.errors import FreedArrayError
 
 CHUNK = 8 * 2**20  # bytes of a staging buffer
 LEAST = 2**20  # bytes of a chunk of data that would not fill all buffers
 THREADS = min(8, os.cpu_count() or 1)
 DEPTH = max(4, THREADS)  # staging buffers each way
-ALIVE = 0.5  # seconds after which a wait makes sure that the device is still there
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
 
 
@@ -35,22 +34,21 @@ class Staging:
 
     def __init__(
         self,
-        device: Any,
-        lock: AbstractContextManager[Any],
+        guard: Guard,
         chunk: int = CHUNK,
         threads: int = THREADS,
         depth: int = DEPTH,
     ) -> None:
-        self._device = device
-        self._lock = lock  # held while work is submitted, and by whoever destroys a buffer
+        device, usage = guard.device, guard.engine.buffer_usage
+        self._guard, self._device, self._engine, self._lock = guard, device, guard.engine, guard.lock
         self._chunk, self._depth = min(chunk, device.limits["max-buffer-size"] // 4 * 4), depth
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
-        self._writing = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC)
-        self._reading = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+        self._writing = _Ring(device, self._chunk, usage.MAP_WRITE | usage.COPY_SRC)
+        self._reading = _Ring(device, self._chunk, usage.MAP_READ | usage.COPY_DST)
 
     def close(self) -> None:
-        """Let the threads go; the buffers go with the device."""
-        self._pool.shutdown()
+        """Let the threads go, which have nothing to do any more; the buffers go with the device."""
+        self._pool.shutdown(wait=False)
 
     def upload(self, data: NDArray[Any], dtype: np.dtype[Any], target: Storage, offset: int = 0) -> None:
         """Copy `data`, in row-major order and as `dtype`, to the buffer of `target` from byte `offset` on.
@@ -70,7 +68,7 @@ class Staging:
             nbytes = piece.size * dtype.itemsize
             size = _round4(nbytes)
             with self._writing.buffer(buffers) as buffer:
-                mapped = self._mapped(buffer, "WRITE", size)
+                mapped = self._engine.mapped(self._device, buffer, "WRITE", size)
                 np.copyto(mapped[:nbytes].view(dtype).reshape(piece.shape), piece, casting="unsafe")
                 mapped[nbytes:] = 0
                 buffer.unmap()
@@ -96,7 +94,7 @@ class Staging:
             with self._reading.buffer(buffers) as buffer:
                 with self._lock:
                     self._copy(_living(source), offset + start, buffer, 0, size)
-                mapped = self._mapped(buffer, "READ_NOSYNC", size)
+                mapped = self._engine.mapped(self._device, buffer, "READ", size)
                 np.copyto(piece, mapped[:nbytes].view(dtype).reshape(piece.shape), casting="unsafe")
                 buffer.unmap()
 
@@ -110,18 +108,13 @@ class Staging:
             move(pieces[0][0], pieces[0][1], 1)
             return
         buffers = min(self._depth, len(pieces))
-        for _ in self._pool.map(lambda piece: move(piece[0], piece[1], buffers), pieces):
-            pass  # raises what a thread raised
 
-    def _mapped(self, buffer: Any, mode: str, size: int) -> NDArray[np.uint8]:
-        """Return the mapped start of `buffer`, once the device is done with it."""
-        mapped = buffer.map_async(mode, 0, size)
-        self._device._poll()  # maps an idle buffer at once; wgpu's own thread would wait for the queue first
-        while not mapped._thread_event.wait(ALIVE):  # sync_wait() would wait for ever where the device is gone
-            self._device._poll()
-            self._device.create_command_encoder().finish()  # raises then
-        mapped.sync_wait()
-        return np.frombuffer(buffer._experimental_get_mapped_range(0, size), np.uint8)
+        def move_one(piece: tuple[NDArray[Any], int]) -> None:
+            with self._guard.uses.one():  # each thread says for itself that it uses the device
+                move(piece[0], piece[1], buffers)
+
+        for _ in self._pool.map(move_one, pieces):
+            pass  # raises what a thread raised, while others may go on
 
     def _copy(self, source: Any, source_offset: int, target: Any, target_offset: int, size: int) -> None:
         encoder = self._device.create_command_encoder()
@@ -148,21 +141,25 @@ class _Ring:
     @contextmanager
     def buffer(self, at_most: int) -> Iterator[Any]:
         """Lend a buffer, a new one where there are fewer than `at_most`; one that failed in use is not used again."""
+        buffer = None
         with self._change:
+            self._change.wait_for(lambda: self._free or self._made < at_most)
             if self._made < at_most:
-                self._free.appendleft(self._device.create_buffer(size=self._size, usage=self._usage))
                 self._made += 1
-            self._change.wait_for(lambda: self._free)
-            buffer = self._free.popleft()
+            else:
+                buffer = self._free.popleft()
         try:
+            if buffer is None:
+                buffer = self._device.create_buffer(size=self._size, usage=self._usage)
             yield buffer
         except BaseException:
             with self._change:
                 self._made -= 1
+                self._change.notify_all()
             raise
         with self._change:
             self._free.append(buffer)
-            self._change.notify()
+            self._change.notify_all()  # all: one of them may make a buffer of its own and leave this one to another
 
 
 def _round4(size: int) -> int:

@@ -15,6 +15,7 @@ import itertools
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,9 +191,28 @@ class Summary:
 def build(out: Path, *, force: bool = False) -> Summary:
     """Write the page and its bundle to the folder `out`, ready for any static host.
 
-    Raises ConfigError where `out` is a file, or holds something that is no bundle and `force` is not given.
+    Raises ConfigError where `out` is a file, or holds something that is no bundle and `force` is not given, or cannot
+    be written to; `out` is then as it was before.
     """
-    _clear(out, force)
+    _check(out, force)
+    made = not out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".page-", dir=out) as beside:  # within `out`, so on its disk
+            shaders = _write_page(Path(beside))
+            shutil.rmtree(out / "bundle", ignore_errors=True)
+            _move(Path(beside), out)
+    except OSError as error:
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or error
+        raise ConfigError(f"cannot write the page to {out}: {why}") from error
+    finally:
+        if made and not (out / MARKER).exists():
+            shutil.rmtree(out, ignore_errors=True)
+    return _summary(out, shaders)
+
+
+def _write_page(out: Path) -> int:
+    """Write all files of the page to the empty folder `out`; return the number of shaders."""
     shutil.copytree(web_folder(), out, dirs_exist_ok=True, ignore=_not_published)
     bundle = out / "bundle"
     (bundle / "shaders").mkdir(parents=True)
@@ -218,20 +238,28 @@ def build(out: Path, *, force: bool = False) -> Summary:
     }
     _write(out / MARKER, index)
     _write(out / PREPARED, ladders.index(files.add))
-    return _summary(out, len(files.names))
+    return len(files.names)
+
+
+def _move(page: Path, out: Path) -> None:
+    """Move every file of `page` to `out`, over those of the same names."""
+    for path in sorted(page.rglob("*")):
+        there = out / path.relative_to(page)
+        if path.is_dir():
+            there.mkdir(exist_ok=True)
+        else:
+            path.replace(there)
 
 
 def _write(path: Path, index: dict[str, Any]) -> None:
     path.write_text(json.dumps(index, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def _clear(out: Path, force: bool) -> None:
+def _check(out: Path, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out} is a file; name a folder for the page")
-    if out.is_dir() and any(out.iterdir()):
-        if not (force or (out / MARKER).is_file()):
-            raise ConfigError(f"{out} holds other files; name an empty folder, or use --force to write among them")
-        shutil.rmtree(out / "bundle", ignore_errors=True)
+    if out.is_dir() and any(out.iterdir()) and not (force or (out / MARKER).is_file()):
+        raise ConfigError(f"{out} holds other files; name an empty folder, or use --force to write among them")
 
 
 def _not_published(folder: str, names: list[str]) -> list[str]:

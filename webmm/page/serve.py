@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import webbrowser
@@ -14,6 +15,7 @@ from webmm.errors import ConfigError
 from webmm.page.bundle import MARKER
 
 HOST = "127.0.0.1"
+LOOPBACK = (HOST, "localhost", "[::1]")  # what a URL may call this machine
 DEFAULT_PORT = 8080
 
 # Everything comes from the page's own folder; there is no inline script or style. web/index.html says the same in a
@@ -61,9 +63,39 @@ class Handler(SimpleHTTPRequestHandler):
         self.send_header("Cache-Control", "no-cache")
         super().end_headers()
 
-    def list_directory(self, path: Any) -> None:
-        """List nothing."""
-        self.send_error(404, "File not found")
+    def send_head(self) -> Any:
+        """Open what is asked for, if it is a file of the folder and the URL was this server's own."""
+        if not self._is_named():
+            self.send_error(421, explain=f"This page answers at http://{self._names[0]}/ only")
+        elif not self._is_served(self.translate_path(self.path)):
+            self.send_error(404, "File not found")
+        else:
+            return super().send_head()
+        return None
+
+    def translate_path(self, path: str) -> str:
+        """Return the file that the URL's `path` means; a folder has none but its index.html."""
+        named = super().translate_path(path)
+        return os.path.join(named, "index.html") if os.path.isdir(named) else named
+
+    @property
+    def _names(self) -> list[str]:
+        """What a browser calls this server; it leaves port 80 out."""
+        port = self.connection.getsockname()[1]
+        return [host if port == 80 else f"{host}:{port}" for host in LOOPBACK]
+
+    def _is_named(self) -> bool:
+        """Tell whether the URL named loopback: another name may be a foreign page's, made to resolve here."""
+        hosts = self.headers.get_all("Host", [])
+        return len(hosts) == 1 and hosts[0].lower() in self._names
+
+    def _is_served(self, name: str) -> bool:
+        """Tell whether `name` is a regular file of the folder, which no link leads out of."""
+        try:
+            file = Path(name).resolve(strict=True)
+            return file.is_file() and file.is_relative_to(Path(self.directory).resolve())
+        except (OSError, RuntimeError, ValueError):  # no such file; links in a circle; bytes that no name has
+            return False
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the terminal for what matters."""

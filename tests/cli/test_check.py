@@ -1,0 +1,64 @@
+"""What `webmm check` looks at, and what it says: of a text that a compiler refuses, and where Tint is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from webmm import check, cli, naga, tint
+from webmm.cases import OPS
+from webmm.epilogues import ACTIVATIONS
+from webmm.errors import ConfigError, ShaderError
+from webmm.problems.gemm import BIASES
+
+VALID = "@compute @workgroup_size(1)\nfn main() {\n    var x = 1u;\n    x += 1u;\n}\n"
+EITHER = {False, True}
+EPILOGUES = {
+    "gemm": {"scaled": EITHER, "accumulate": EITHER, "bias": set(BIASES), "activation": {"", *ACTIVATIONS}},
+    "quantized": {"bias": EITHER},
+    "elementwise": {"activation": set(ACTIVATIONS)},
+}
+
+
+@pytest.mark.parametrize("op", EPILOGUES)
+def test_examples_finish_in_every_way_at_every_stage(op: str) -> None:
+    made: dict[type, list[object]] = {}
+    for _, kernel, problem in OPS[op].shaders():
+        made.setdefault(type(kernel), []).append(kernel.specialise(problem))
+    assert list(made) == OPS[op].stages
+    for stage, specialisations in made.items():
+        for choice, every in EPILOGUES[op].items():
+            assert {getattr(s, choice) for s in specialisations} == every, (stage, choice)
+
+
+@pytest.mark.parametrize("compiler", [naga.translate, tint.validate])
+def test_a_refused_text_is_told_with_its_line(compiler) -> None:
+    compiler(VALID, "valid")
+    with pytest.raises(ShaderError, match=r"(?s)^the label: .*missing.*\nline 4: x \+= missing;$"):
+        compiler(VALID.replace("+= 1u", "+= missing"), "the label")
+    with pytest.raises(ShaderError, match=r"(?s)^the label: .*line [56]: "):
+        compiler(VALID.replace("}", ""), "the label")
+
+
+def test_tint_refuses_what_naga_takes() -> None:
+    text = VALID.replace("+= 1u", "= x | x << 1u")
+    naga.translate(text, "")
+    with pytest.raises(ShaderError, match="requires parenthesis"):
+        tint.validate(text, "")
+
+
+def test_tint_takes_every_feature_that_shaders_enable() -> None:
+    enable = "enable f16;\nenable subgroups;\nenable chromium_experimental_subgroup_matrix;\n"
+    tint.validate(enable + VALID, "")
+
+
+def test_without_tint_the_check_says_what_it_left_out(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "wgpudawn", None)
+    monkeypatch.setattr(check, "texts", lambda dialect: {VALID: dialect})
+    done = CliRunner().invoke(cli.main, ["check"])
+    assert done.exit_code == 0
+    assert "shaders for browsers were not validated: Tint comes with wgpudawn" in done.output
+    with pytest.raises(ConfigError, match="pip install 'webmm"):
+        tint.version()

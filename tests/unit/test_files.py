@@ -1,0 +1,114 @@
+"""Outputs: a file is replaced whole or not at all, what is none is written into, and links stay links."""
+
+import os
+import stat
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from webmm.errors import ConfigError
+from webmm.files import save_matrix, write_atomically
+
+MATRIX = np.arange(600_000, dtype=np.float32).reshape(600, 1000)  # more than a pipe holds
+
+
+def put(path, data=b"new"):
+    write_atomically(path, lambda file: file.write(data))
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
+    path = tmp_path / "x"
+    put(path, b"old")
+    with path.open("rb") as before:
+        put(path)
+        assert before.read() == b"old", "written over instead of replaced"
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_an_error_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "x"
+    put(path, b"old")
+
+    def fail(file):
+        file.write(b"new")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(ConfigError, match=r"^cannot write .*x: No space left on device$"):
+        write_atomically(path, fail)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_what_is_not_a_file_is_named(tmp_path):
+    for path in (tmp_path, tmp_path / "none" / "x"):
+        with pytest.raises(ConfigError, match=f"^cannot write {path}: "):
+            put(path)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_a_link_leads_to_is_replaced(tmp_path, exists):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "x", tmp_path / "link"
+    if exists:
+        put(target, b"old")
+    link.symlink_to(Path("folder") / "x")
+    put(link)
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert os.listdir(tmp_path / "folder") == ["x"]
+
+
+def test_a_pipe_gets_the_bytes(tmp_path):
+    save_matrix(tmp_path / "x.npy", MATRIX)
+    expected, pipe = (tmp_path / "x.npy").read_bytes(), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got = []
+    reader = open(os.open(pipe, os.O_RDWR), "rb")  # noqa: SIM115 (closing would wait, too, where the bytes do not come)
+    reading = threading.Thread(target=lambda: got.append(reader.read(len(expected))), daemon=True)
+    reading.start()  # of a pipe that has no end: a reader before its writer sees one
+    save_matrix(pipe, MATRIX)
+    reading.join(20)
+    assert got == [expected]
+    assert pipe.is_fifo()
+    reader.close()
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match=r"pipe: nobody reads from this pipe; start its reader first$"):
+        put(pipe)
+    assert pipe.is_fifo()
+
+
+def test_an_open_file_without_a_name_gets_the_bytes():
+    with tempfile.TemporaryFile() as file:  # such as the standard output of tests
+        put(Path(f"/proc/self/fd/{file.fileno()}"))
+        assert file.read() == b"new"
+
+
+@pytest.fixture(params=["null", "full"])
+def node(request, tmp_path):
+    """Return a device: for a superuser, who could replace the machine's own, a copy."""
+    node = Path("/dev") / request.param
+    if os.geteuid() == 0:
+        node = tmp_path / request.param
+        try:
+            os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(1, {"null": 3, "full": 7}[request.param]))
+            node.open("rb").close()
+        except OSError as error:
+            pytest.skip(f"no device can be made here: {error}")
+    return node
+
+
+def test_a_device_stays_one(node):
+    if node.name == "full":
+        with pytest.raises(ConfigError, match=r"cannot write .*full: No space left on device"):
+            save_matrix(node, MATRIX)
+    else:
+        save_matrix(node, MATRIX)
+    assert stat.S_ISCHR(node.stat().st_mode)
