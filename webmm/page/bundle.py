@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from webmm import __version__, roofline
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import tuned
-from webmm.dtypes import F16, F32, DType
+from webmm.dtypes import FLOATS, DType
 from webmm.engine import timing
 from webmm.errors import ConfigError
 from webmm.kernels import BEYOND, LADDER
@@ -69,7 +69,7 @@ FRAGMENTS: tuple[dict[str, Any], ...] = (
 )
 SPELLINGS = ("current", "deprecated")
 
-DTYPES = (F32, F16)  # that JavaScript has arrays of, or will have
+DTYPES = FLOATS  # that JavaScript has arrays of, or will have
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
 
 
