@@ -42,7 +42,7 @@ def main() -> None:
     with Device(options.adapter) as device:
         print(f"{device.info}\n{'MiB':>5} {'chunk MiB':>9} {'threads':>7} {'buffers':>7} {'up':>6} {'down':>6}  GB/s")
         for chunk, (threads, depth) in settings:
-            device._staging = Staging(device.wgpu_device, device._lock, chunk * 2**20, threads, depth)
+            device.staging = Staging(device.guard, chunk * 2**20, threads, depth)
             for size in map(int, options.sizes.split(",")):
                 up, down = measure(device, size)
                 print(f"{size:5} {chunk:9} {threads:7} {depth:7} {up:6.2f} {down:6.2f}", flush=True)

@@ -218,7 +218,7 @@ def record_of(
         dtype=problem.dtype.name,
         layout=problem.layout,
         variant=problem.variant,
-        engine=engine_name() if kernel else f"numpy {np.__version__}",
+        engine=device.engine.version() if kernel else f"numpy {np.__version__}",
         adapter=info.name if kernel else "CPU",
         backend=info.backend if kernel else "",
         driver=info.driver if kernel else "",
@@ -228,14 +228,6 @@ def record_of(
         max_error=max_error,
         **values,
     )
-
-
-def engine_name() -> str:
-    """Return the engine that runs the shaders, with its version."""
-    import wgpu
-
-    native = wgpu.backends.wgpu_native.lib_version_info
-    return f"wgpu-py {wgpu.__version__} (wgpu-native {'.'.join(map(str, native))})"
 
 
 def relative(record: Record, base: Record | None) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from webmm.dtypes import BYTES, MATRIX_DTYPES, names
 from webmm.errors import ConfigError, NoAdapterError, WebmmError
 from webmm.text import printable, whole
 from webmm.version import __version__
@@ -31,7 +32,7 @@ OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
 WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
 ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
-DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
+DTYPE = click.option("--dtype", default="float32", show_default=True, help=f"Storage type: {names(MATRIX_DTYPES)}.")
 BUDGET = click.option("--budget", type=Seconds(1, 10**6), default=60, show_default=True, help="Seconds in all.")
 PROFILE = click.option(
     "--profile",
@@ -40,7 +41,7 @@ PROFILE = click.option(
     metavar="[TRACE.json]",
     help="Show where the time goes; with a name, write a trace for Perfetto, too.",
 )
-OP_DTYPE = click.option("--dtype", help="Storage type: float32 or float16; uint8 or int8 of quantized.")
+OP_DTYPE = click.option("--dtype", help=f"Storage type: {names(MATRIX_DTYPES)}; of quantized {names(BYTES)}.")
 
 
 class Commands(click.Group):
@@ -140,7 +141,7 @@ def bench(
     if plot_file and op != "gemm":
         raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
     wanted = parse_sizes(sizes, op) if sizes else None
-    dtype = dtype or op_of(op).dtypes[0]
+    dtype = dtype or op_of(op).dtypes[0].name
     chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
     results, ceiling = report.run_bench(adapter, op_of(op), chosen, wanted, dtype, budget, profile)
     if json_file:
@@ -226,7 +227,7 @@ def shader(
     from webmm.kernels import configure
     from webmm.render import render
 
-    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0], layout)
+    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0].name, layout)
     rendered = render(configure(kernel, dict(map(_setting, settings)), op_of(op).name), problem, dialect)  # type: ignore[arg-type]
     click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
 

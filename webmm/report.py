@@ -23,7 +23,7 @@ from webmm.cases.base import Op, Size
 from webmm.choose import candidates, choose
 from webmm.choose.tuned import fastest
 from webmm.debug import Inspection, inspect
-from webmm.dtypes import dtype_of
+from webmm.dtypes import FLOATS, dtype_of
 from webmm.engine.adapters import adapters
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
@@ -57,12 +57,12 @@ def system(wanted: str | None) -> dict[str, Any]:
     stages = [
         {
             "kernel": stage.name,
-            "dtype": dtype,
+            "dtype": dtype.name,
             "config": stage.on(offered).config,
             "ineligible": stage.on(offered).check(gemm(1024, 1024, 1024, dtype=dtype), offered),
         }
         for stage in KERNELS.values()
-        for dtype in ("float32", "float16")
+        for dtype in FLOATS
     ]
     return {
         "adapters": [info.to_json() for info, _ in adapters()],

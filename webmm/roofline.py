@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from webmm.engine.array import Array
-from webmm.engine.device import Device, Launch
+from webmm.engine.device import Device
+from webmm.engine.launch import Launch
 from webmm.engine.timing import time_launch
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 from webmm.render import environment, tidy

@@ -24,13 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm import log
-from webmm.bench import engine_name
 from webmm.choose import candidates
 from webmm.choose import verdicts as kept
 from webmm.dtypes import F32, FLOATS
 from webmm.engine.device import Device
 from webmm.engine.timing import submit
-from webmm.epilogues import ACTIVATIONS
 from webmm.errors import MemoryLimitError, ShaderError, UnsupportedError
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.product import ProductKernel
@@ -108,7 +106,7 @@ def _verdict(kernel: Kernel[Any], problem: Gemm, device: Device) -> str:
 def driver(device: Device) -> str:
     """Return whose verdicts hold for this device: adapter, driver, engine and version of webmm."""
     info = device.info
-    return f"{info.name}, {info.backend}, {info.driver}, {engine_name()}, webmm {__version__}"
+    return f"{info.name}, {info.backend}, {info.driver}, {device.engine.version()}, webmm {__version__}"
 
 
 def _text(kernel: Kernel[Any], problem: Gemm) -> str:
@@ -167,9 +165,8 @@ def _dense(p: Gemm, m: int, n: int, k: int) -> Gemm:
         a=operand(p.a, m, k, (p.m, p.k)),
         b=operand(p.b, k, n, (p.k, p.n)),
         c=operand(p.c, m, n, (p.m, p.n)),
-        alpha=1.0 if p.alpha == 1 else 0.5,
-        beta=0.5 if p.beta else 0.0,
         bias_offset=0,
+        **p.trial,
     )
 
 
@@ -181,10 +178,7 @@ def prove(kernel: Kernel[Any], problem: Gemm, device: Device) -> str:
         for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n)))
     )
     scale = a @ b
-    expected = p.alpha * scale + (bias if p.bias else 0)
-    if p.activation:
-        expected = ACTIVATIONS[p.activation].reference(expected)
-    expected = expected + p.beta * c
+    expected = p.reference(scale, c, bias if p.bias else 0.0)
     values = {"a": a, "b": b, "c": c if p.beta else np.full(c.shape, np.nan), "bias": bias}
     stored = {"a": p.a, "b": p.b, "c": p.c, "bias": Operand(1)}
     arrays = [

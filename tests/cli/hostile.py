@@ -138,6 +138,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 # By setting: what may stand in a file, as TOML → words.
 SETTINGS: dict[str, dict[str, str]] = {
     "adapter": {"true": "takes text", '"²"': "there is 0:", '"\\u0000"': "takes no NUL", NESTED: "is no TOML"},
+    "engine": {"1.5": "takes text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
     "cache_dir": {'"~no such user/x"': "a user that there is not", '"\\u0000"': "takes no NUL", "[]": "takes text"},
     "tune": {"1": "off, cached or auto", "[[1]]": "off, cached or auto", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune_budget": {

@@ -100,7 +100,7 @@ def test_round_trip_of_several_chunks(device):
 
 
 def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
-    staging = Staging(device.wgpu_device, device._lock, chunk=2**16, threads=5, depth=3)
+    staging = Staging(device.guard, chunk=2**16, threads=5, depth=3)
     data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)
     with device.empty((LEAST + 2,)) as array:
         staging.upload(data, data.dtype, array.storage, offset=8)
@@ -129,7 +129,7 @@ def test_who_waits_for_a_staging_buffer_hears_of_one_that_failed():
             found[name] = "freed"
 
     readers = [threading.Thread(target=read, args=pair, daemon=True) for pair in (("a", a), ("b", b))]
-    with device._lock:  # as another thread has it while it compiles
+    with device.guard.lock:  # as another thread has it while it compiles
         readers[0].start()
         time.sleep(0.2)  # the first reader has the only buffer and waits for the lock
         readers[1].start()

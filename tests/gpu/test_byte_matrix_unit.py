@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from test_quantized import F32, I8, I32, U8, check, draw, scheme_of
 
-import webmm.engine.device
+import webmm.engine.launch
 from webmm.cases import OPS
 from webmm.errors import ConfigError
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
@@ -77,7 +77,9 @@ def small(device, monkeypatch):
         pytest.skip("the emulation needs subgroups")
     kernel = MatrixUnit(lanes=lanes, **SMALL)
     seem_able(device, monkeypatch, kernel)
-    monkeypatch.setattr(webmm.engine.device, "render", lambda kernel, problem, debug: render(kernel, problem, "tint"))
+    monkeypatch.setattr(
+        webmm.engine.launch, "render", lambda kernel, problem, dialect, debug: render(kernel, problem, "tint")
+    )
     compiled = {}
 
     def pipeline(shader):
@@ -160,7 +162,7 @@ def test_every_barrier_is_needed(device, small, monkeypatch):
             return device.compile("\n".join(kept), "mutated", shader.bindings)
 
         monkeypatch.setattr(device, "pipeline", without)
-        device._launches.clear()
+        device.launches.kept.clear()
         try:
             check(device, kernel, a, b, scheme_of(zero_a=zero, zero_b=zero), I32)
         except AssertionError:

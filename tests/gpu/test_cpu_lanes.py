@@ -9,7 +9,7 @@ from products import check, check_exactly, every_dtype, runs, view
 
 from webmm.choose import candidates
 from webmm.choose.gemm import made_for_cpus
-from webmm.engine.device import MAX_SCRATCH
+from webmm.engine.launch import MAX_SCRATCH
 from webmm.engine.timing import submit
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
@@ -112,15 +112,15 @@ def test_launches_share_their_textures(device):
         device.empty((16, 12)) as d,
     ):
         device.launch(kernel, problem, a, b, c)
-        before = set(device._scratch)
+        before = set(device.launches.scratch)
         device.launch(kernel, problem, a, d, c)
-        assert set(device._scratch) == before
+        assert set(device.launches.scratch) == before
         for n in range(4, 4 * 24, 4):
             device.launch(kernel, gemm(1, n, 1), a, b, c)
-        assert len(device._scratch) <= MAX_SCRATCH
+        assert len(device.launches.scratch) <= MAX_SCRATCH
         # Nothing keeps the memory of those that went.
-        bound = {left for used, p, *_ in device._launches for left in used.scratch(p)}
-        assert bound <= set(device._scratch)
+        bound = {left for used, p, *_ in device.launches.kept for left in used.scratch(p)}
+        assert bound <= set(device.launches.scratch)
 
 
 def refusal(device, kernel, problem, **limits):

@@ -8,8 +8,7 @@ import pytest
 from products import check_exactly, exact, small, whole_numbers
 
 from webmm import Device
-from webmm.engine.adapters import WANTED_FEATURES
-from webmm.engine.device import MAX_LAUNCHES
+from webmm.engine.launch import MAX_LAUNCHES
 from webmm.engine.transfer import LEAST
 from webmm.errors import ConfigError, DeviceLostError, ShaderError
 from webmm.kernels import LADDER
@@ -24,7 +23,7 @@ from webmm.render import Binding
 def test_in_ci_the_adapter_has_all_that_the_tests_are_about(device):
     # Without f16 half of the tests would only see a refusal.
     if os.environ.get("CI"):
-        assert device.capabilities.features == set(WANTED_FEATURES)
+        assert device.capabilities.features == set(device.engine.wanted)
 
 
 def test_an_unknown_adapter_lists_those_there_are(device):
@@ -64,26 +63,26 @@ def test_nothing_is_prepared_twice():
         device.empty((20 * 21,)) as c,
         device.empty((20 * 21,)) as d,
     ):
-        assert device.compilations == 0
+        assert device.pipelines.compilations == 0
         launch = device.launch(kernel, problem, a, b, c)
-        assert device.compilations == 1
+        assert device.pipelines.compilations == 1
         assert device.launch(kernel, problem, a, b, c) is launch
         other = device.launch(kernel, problem, a, b, d)
         assert other is not launch
         assert other.pipeline is launch.pipeline
         # Another shape of the same specialisation shares the shader, another specialisation does not.
         assert device.launch(kernel, gemm(12, 13, 14), a, b, c).pipeline is launch.pipeline
-        assert device.compilations == 1
+        assert device.pipelines.compilations == 1
         device.launch(kernel, gemm(16, 16, 16), a, b, c)
-        assert device.compilations == 2
+        assert device.pipelines.compilations == 2
 
 
 def test_launches_that_are_kept_are_bounded(device):
     with device.empty((4096,)) as a, device.empty((4096,)) as b, device.empty((4096,)) as c:
         for k in range(1, MAX_LAUNCHES + 50):
             device.run(Naive(), gemm(1, 1, k), a, b, c)
-        assert len(device._launches) <= MAX_LAUNCHES
-        assert len(device._uniforms) <= MAX_LAUNCHES
+        assert len(device.launches.kept) <= MAX_LAUNCHES
+        assert len(device.launches.uniforms) <= MAX_LAUNCHES
     # The first are gone, and made anew.
     check_exactly(device, Naive(), gemm(1, 1, 1))
 
@@ -171,7 +170,7 @@ def test_queued_launches_share_partial_sums(device):
 
 def test_moving_data_while_the_device_is_closed(monkeypatch):
     device = Device()
-    array, close = device.array(np.zeros(4 * LEAST, np.float32)), device._staging.close
+    array, close = device.array(np.zeros(4 * LEAST, np.float32)), device.staging.close
 
     def move():
         close()
@@ -179,5 +178,5 @@ def test_moving_data_while_the_device_is_closed(monkeypatch):
             with pytest.raises(DeviceLostError, match="was closed"):
                 use()
 
-    monkeypatch.setattr(device._staging, "close", move)
+    monkeypatch.setattr(device.staging, "close", move)
     device.close()

@@ -69,7 +69,7 @@ def test_a_wait_for_a_device_that_is_gone_ends(monkeypatch):
     from wgpu.backends.wgpu_native import _api
 
     def never(buffer, *args):
-        buffer._device.destroy()
+        _api.GPUDevice.destroy(buffer._device)  # as a driver would: the device's own destroy() waits for this use
         return _api.GPUPromise("never", None)
 
     errors = []
@@ -116,13 +116,13 @@ def test_a_closed_device_is_gone_and_says_so():
 
 
 def test_other_errors_of_the_engine_are_no_losses(device):
-    encoder, buffer = device.wgpu_device.create_command_encoder(), device._buffer(64)
+    encoder, buffer = device.wgpu_device.create_command_encoder(), device.buffer(64)
     encoder.copy_buffer_to_buffer(buffer, 0, buffer, 0, 64)
-    with pytest.raises(WebmmError) as error, device._driver_errors("copying"):
+    with pytest.raises(WebmmError) as error, device.using("copying"):
         encoder.finish()
     assert not isinstance(error.value, DeviceLostError)
     assert device.lost == ""
-    with pytest.raises(RuntimeError, match="mine"), device._driver_errors("mapping"):
+    with pytest.raises(RuntimeError, match="mine"), device.using("mapping"):
         raise RuntimeError("mine")
 
 
@@ -135,7 +135,7 @@ def test_without_room_for_its_own_scratch_another_kernel_takes_over(monkeypatch)
         def full(left):
             raise MemoryLimitError(f"allocating {left}: the device is out of memory")
 
-        monkeypatch.setattr(gpu, "_left", full)
+        monkeypatch.setattr(gpu.launches, "left", full)
         x = gpu.array(a)
         assert np.array_equal((x @ x.T).numpy(), a @ a.T)
         assert set(map(type, gpu.choices.values())) == {Tile2D}
@@ -153,7 +153,7 @@ def test_without_room_for_the_result_nothing_is_written(monkeypatch):
 
 
 def test_a_refused_kernel_is_named_with_its_parameters_and_source(monkeypatch):
-    from webmm.engine import device as module
+    from webmm.engine import launch as module
 
     true = module.render
     with Device() as gpu:

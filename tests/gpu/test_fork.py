@@ -18,7 +18,7 @@ x, dropped = gpu.array(ones), gpu.array(ones)
 closed.close()
 held, forked = threading.Event(), threading.Event()
 def hold():
-    with gpu._lock, module._opening, gpu.using("holding"):
+    with gpu.guard.lock, module._opening, gpu.using("holding"):
         held.set()
         forked.wait()
 threading.Thread(target=hold, daemon=True).start()

@@ -14,6 +14,7 @@ from products import check, check_exactly, exact, fractions, multiply, view, who
 
 from webmm import naga
 from webmm.engine import probe
+from webmm.engine.wgpu import WGPU
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import UnsupportedError
 from webmm.kernels.base import MatrixShape
@@ -68,6 +69,8 @@ PLACES = {  # of element (i, k) of A and (k, j) of B, by whether lines are rows
     ("b", False): "j * {line} + k",
 }
 
+FEATURE = WGPU.matrix_units
+
 
 def emulated(wgsl):
     """Return the shader, of either dialect, with fragments that need no matrix units: each lane keeps its share."""
@@ -98,7 +101,7 @@ def small(device, monkeypatch, request):
     shapes = frozenset({kernel.matrix_shape})
     monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
     monkeypatch.setattr(
-        "webmm.engine.device.render", lambda kernel, problem, debug: render(kernel, problem, request.param)
+        "webmm.engine.launch.render", lambda kernel, problem, dialect, debug: render(kernel, problem, request.param)
     )
     monkeypatch.setattr(
         device, "pipeline", lambda shader: device.compile(emulated(shader.wgsl), shader.label, shader.bindings)
@@ -255,43 +258,48 @@ def test_without_matrix_units_it_is_refused(device):
 class Adapter:
     """An adapter that lists matrix units, and enables them or does not."""
 
-    features = (probe.FEATURE,)
+    features = (FEATURE,)
 
     def __init__(self, enables):
         self.enables = enables
 
     def request_device_sync(self, required_features, required_limits):
-        if probe.FEATURE in required_features and not self.enables:
+        if FEATURE in required_features and not self.enables:
             raise RuntimeError("experimental features\nare not enabled")
         return required_features, required_limits
 
 
 def test_they_are_asked_for_and_done_without():
     limits = {"max-bind-groups": 4}
-    opened = probe.open_device(Adapter(enables=True), ["shader-f16"], limits)
-    assert opened == ((["shader-f16", probe.FEATURE], limits), "")
-    (features, _), why = probe.open_device(Adapter(enables=False), ["shader-f16"], limits)
+    opened = WGPU.open(Adapter(enables=True), ["shader-f16"], limits)
+    assert opened == ((["shader-f16", FEATURE], limits), "")
+    (features, _), why = WGPU.open(Adapter(enables=False), ["shader-f16"], limits)
     assert features == ["shader-f16"]
     assert why == "wgpu does not enable cooperative-matrix: experimental features are not enabled"
 
 
 def test_their_fragments_are_found_by_multiplying(device, small, monkeypatch):
-    kernel = small
-    before = device.capabilities
-    assert probe.multiplies(device, kernel)
+    before, shape = device.capabilities, small.matrix_shape
+    assert probe.multiplies(device, shape)
     assert device.capabilities is before
     wrong = lambda shader: device.compile(  # noqa: E731
         emulated(shader.wgsl).replace("sum[own] +=", "sum[own] -="), shader.label, shader.bindings
     )
     monkeypatch.setattr(device, "pipeline", wrong)
-    assert not probe.multiplies(device, kernel)
+    assert not probe.multiplies(device, shape)
     assert probe.matrix_shapes(device) == frozenset()  # wgpu has none here
 
 
 def test_fragments_of_either_size_are_tried_with_subgroups_of_any(device, monkeypatch):
     before, squares = device.capabilities, frozenset(MatrixShape("f16", "f32", n, n, n) for n in (8, 16))
-    monkeypatch.setattr(probe, "FEATURE", next(iter(device.wgpu_device.features)))
-    monkeypatch.setattr(probe, "multiplies", lambda device, kernel: kernel.invalid() is None)
+    monkeypatch.setattr(type(device.engine), "matrix_units", next(iter(device.wgpu_device.features)))
+    monkeypatch.setattr(
+        device,
+        "run",
+        lambda kernel, problem, a, b, c: c.device.upload(
+            a.numpy().astype(np.float32) @ b.numpy().astype(np.float32), c
+        ),
+    )
     features = before.features | {"shader-f16"}
     for lanes in (8, 16, 32, 64):
         able = dataclasses.replace(before, subgroup_size=lanes, features=features)

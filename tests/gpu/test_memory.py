@@ -1,12 +1,18 @@
-"""Ten thousand rounds of allocate, compute and free hold memory flat, on the host and on the device."""
+"""Memory is held flat, on the host and on the device: by rounds of allocate, compute and free, by ever new shaders."""
 
+import dataclasses
 import gc
 
 import numpy as np
 import psutil
 
+from webmm import Device
+from webmm.engine.pipelines import BYTES, BYTES_PER_CHARACTER
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 from webmm.problems.gemm import gemm
+from webmm.render import render
 
 ROUNDS = 10_000
 PROBLEM = gemm(64, 64, 16)
@@ -27,14 +33,14 @@ def test_memory_stays_flat(device):
     for _ in range(1000):
         round_trip(device, a, b)
     gc.collect()
-    launches, uniforms, before = len(device._launches), len(device._uniforms), process.memory_info().rss
+    launches, uniforms, before = len(device.launches.kept), len(device.launches.uniforms), process.memory_info().rss
     for i in range(ROUNDS):
         got = round_trip(device, a, b)
         if i % 1000 == 0:
             assert np.array_equal(got, expected)
     gc.collect()
     after = process.memory_info().rss
-    assert (len(device._launches), len(device._uniforms)) == (launches, uniforms)
+    assert (len(device.launches.kept), len(device.launches.uniforms)) == (launches, uniforms)
     assert after - before < GROWTH, f"{ROUNDS:,} rounds grew the process from {before:,} to {after:,} bytes"
 
 
@@ -47,3 +53,44 @@ def test_arrays_larger_than_memory_pass_through_it(device):
     gc.collect()
     with device.empty((2**24,)) as array:
         assert array.nbytes == 2**26
+
+
+def test_pipelines_are_bounded_and_the_longest_unused_goes_first():
+    shader = render(Naive(), gemm(4, 4, 4))
+    texts = [dataclasses.replace(shader, wgsl=f"{shader.wgsl}// {i}\n") for i in range(40)]
+    with Device() as device:
+        before = device.memory_stats()
+        device.pipelines.most = before.pipeline_bytes + 11 * (BYTES + BYTES_PER_CHARACTER * (len(shader.wgsl) + 6))
+        first = device.pipeline(texts[0])
+        for text in texts[1:]:
+            device.pipeline(text)
+            assert device.pipeline(texts[0]) is first, "it is used all the time"
+        stats = device.memory_stats()
+        assert 10 <= stats.pipelines <= 11
+        assert stats.pipeline_bytes <= stats.pipeline_limit
+        compiled = device.pipelines.compilations
+        device.pipeline(texts[1])
+        assert device.pipelines.compilations == compiled + 1, "it was dropped, and is compiled again"
+
+
+def test_a_pipeline_that_goes_takes_its_launches_along():
+    problem = gemm(4, 4, 4)
+    with Device() as device:
+        a, b, c = (device.array(np.eye(4, dtype=np.float32)) for _ in range(3))
+        device.run(Naive(), problem, a, b, c)
+        launches = device.memory_stats().launches
+        device.pipelines.most = 1
+        device.run(Tile2D(), problem, a, b, c)
+        stats = device.memory_stats()
+        assert (stats.pipelines, stats.launches) == (1, launches)
+        device.run(Naive(), problem, a, b, c)
+        assert np.array_equal(c.numpy(), np.eye(4))
+
+
+def test_memory_stats_count_arrays():
+    with Device() as device:
+        before = device.memory_stats().array_bytes
+        x = device.empty((1000,))
+        assert device.memory_stats().array_bytes == before + 4000
+        x.free()
+        assert device.memory_stats().array_bytes == before

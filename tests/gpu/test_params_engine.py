@@ -8,7 +8,7 @@ import pytest
 import wgpu
 
 from webmm.dtypes import F32 as FLOAT
-from webmm.engine.device import Launch
+from webmm.engine.launch import Launch
 from webmm.engine.timing import submit
 from webmm.kernels.base import Binding
 from webmm.kernels.gemm.base import GemmParams

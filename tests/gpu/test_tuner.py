@@ -32,8 +32,9 @@ BAD_DRIVER = """
 import dataclasses, os, sys, time
 import webmm.tuner as tuner
 from webmm.engine import device
+from webmm.engine import launch as launching
 from webmm.errors import MemoryLimitError
-true, launch, render = tuner.measure, device.Device.launch, device.render
+true, launch, render = tuner.measure, device.Device.launch, launching.render
 
 def measure(device, kernel, operands, **settings):
     if kernel.name == "blocked":
@@ -56,7 +57,7 @@ def broken(kernel, *args, **settings):
     shader = render(kernel, *args, **settings)
     return dataclasses.replace(shader, wgsl="nonsense " + shader.wgsl) if kernel.name == "vectorized" else shader
 
-tuner.measure, device.Device.launch, device.render = measure, refusing, broken
+tuner.measure, device.Device.launch, launching.render = measure, refusing, broken
 tuner.serve_jobs(sys.argv[1])
 """
 

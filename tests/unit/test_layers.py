@@ -11,7 +11,7 @@ import webmm
 PACKAGE = Path(webmm.__file__).parent
 # The lowest first; each is a module or a package, whose own modules may import each other.
 LAYERS = (
-    *("version", "errors", "text", "dtypes", "log", "config", "files", "epilogues", "params", "records"),
+    *("version", "errors", "text", "dtypes", "log", "config", "files", "params", "epilogues", "records"),
     "problems",
     *("kernels", "render"),
     "engine",

@@ -18,9 +18,10 @@ from tests.web.dispatches import case, in_chromium, in_node, result
 from tests.web.test_page import wait_text
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import tuned
+from webmm.epilogues import BIASES
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
-from webmm.problems.gemm import BIASES, Gemm, gemm
+from webmm.problems.gemm import Gemm, gemm
 from webmm.render import MATRIX_UNITS
 
 FEATURE = MATRIX_UNITS["tint"]

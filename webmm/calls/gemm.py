@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from webmm.config import Tune, tune_mode
 from webmm.dtypes import dtype_of
 from webmm.engine.array import Array, host_array
 from webmm.engine.device import Device, default_device
-from webmm.epilogues import ACTIVATIONS, activation_name
+from webmm.epilogues import OF_WHOLE_SUMS, Epilogue
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.problems.gemm import Gemm
 
@@ -40,11 +40,11 @@ def matmul(
 ) -> Any:
     """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
 
-    `a` is (…, m, k) and `b` (…, k, n), both float32 or both float16; batches broadcast, and 1-D operands are a row and
-    a column that the result drops. Sums are float32 whatever the storage. `bias` has shape (n,), or (m, 1) for one
-    value per row; `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it
-    happens before the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by
-    default the operands' type.
+    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, one of `webmm.dtypes.MATRIX_DTYPES`; batches broadcast, and
+    1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage. `bias` has shape
+    (n,), or (m, 1) for one value per row; `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the
+    result's shape. All of it happens before the result is stored once, but the residual, which costs a copy. The result
+    is `out_dtype`, by default the operands' type.
 
     NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
     they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
@@ -67,7 +67,8 @@ def matmul(
     if out is not None and out_dtype is None:
         out_dtype = out.dtype
     mode = tune_mode(tune or device.settings.tune)
-    settings = _Settings(bias, activation_name(activation), residual, number("alpha", alpha), out_dtype, mode)
+    epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
+    settings = _Settings(bias, residual, epilogue, out_dtype, mode)
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings)
@@ -80,9 +81,8 @@ class _Settings:
     """What `matmul()` was asked for besides the operands."""
 
     bias: Operandish | None
-    activation: str
     residual: Operandish | None
-    alpha: float
+    epilogue: Epilogue  # but for these two
     out_dtype: DTypeLike | None
     tune: Tune
 
@@ -96,8 +96,8 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
         if settings.residual is not None:
             _fill(c, settings.residual, shape)
         bias, beta = temporary.bias(settings.bias, c), 0.0 if settings.residual is None else 1.0
-        epilogue = _Epilogue(settings.alpha, beta, bias, kind_of(bias), settings.activation)
-        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, epilogue, settings.tune)
+        epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
+        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings.tune)
         return c.reshape(*shape)
 
 
@@ -158,12 +158,14 @@ def _in_tiles(
     if bias is not None:
         check_bias(bias.shape, *into.shape[-2:])
     if not left.shape[-1]:
-        into[...] = _empty_sum(bias, settings.activation) + (0.0 if residual is None else residual.reshape(into.shape))
+        added = 0.0 if bias is None else bias.astype(np.float64)
+        start = 0.0 if residual is None else residual.reshape(into.shape)
+        into[...] = settings.epilogue.reference(np.zeros(()), bias=added) + start
         return
 
     def multiply(x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool) -> None:
-        activation = settings.activation if last else ""
-        _multiply(temporary, x, y, z, _Epilogue(settings.alpha, beta, added, kind, activation), settings.tune)
+        epilogue = replace(settings.epilogue, beta=beta, bias=kind, **({} if last else OF_WHOLE_SUMS))
+        _multiply(temporary, x, y, z, added, epilogue, settings.tune)
 
     with Temporaries(device) as temporary:
         stream(
@@ -173,7 +175,7 @@ def _in_tiles(
             (dtype_of(a.dtype), dtype_of(c.dtype)),
             bias=bias,
             residual=None if residual is None else residual.reshape(into.shape),
-            activation=bool(settings.activation),
+            needs_whole_sum=settings.epilogue.needs_whole_sum,
             memory=memory,
             progress=progress,
         )
@@ -195,9 +197,9 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
         raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
-    factors = number("alpha", alpha), number("beta", beta)
+    epilogue = Epilogue(alpha=number("alpha", alpha), beta=number("beta", beta))
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
-        _multiply(temporary, a, b, c, _Epilogue(*factors, None, "", ""), c.device.settings.tune)
+        _multiply(temporary, a, b, c, None, epilogue, c.device.settings.tune)
     return c
 
 
@@ -206,15 +208,6 @@ async def matmul_async(a: Operandish, b: Operandish, **settings: Any) -> Any:
     from asyncio import to_thread  # most programs have no event loop: they need not wait for the import
 
     return await to_thread(matmul, a, b, **settings)
-
-
-@dataclass(frozen=True)
-class _Epilogue:
-    alpha: float
-    beta: float
-    bias: Array | None
-    kind: str  # of the bias, as a Gemm has it
-    activation: str
 
 
 def _at_least_2d(x: Array, new_axis: int) -> Array:
@@ -250,8 +243,10 @@ def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
     c.device.assign(c, residual)
 
 
-def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _Epilogue, tune: Tune) -> None:
-    """Queue c ← activation(alpha·a @ b + bias) + beta·c for arrays of at least two axes."""
+def _multiply(
+    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Epilogue, tune: Tune
+) -> None:
+    """Queue c ← the epilogue of a @ b, with `bias` where it has one, for arrays of at least two axes."""
     if not c.size:
         return
     if not a.shape[-1]:
@@ -262,7 +257,7 @@ def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _E
     target = matrix_operand(c)
     if target is None:
         raise ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array")
-    bias, kind = epilogue.bias, epilogue.kind
+    kind = epilogue.bias
     if target.transposed:  # Cᵀ = Bᵀ·Aᵀ is row-major
         a, b, c = b.mT, a.mT, c.mT
         kind = {"": "", "column": "row", "row": "column"}[kind]
@@ -273,11 +268,8 @@ def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _E
         *(c.shape[-2], c.shape[-1], a.shape[-1], 1),
         *(a.dtype, c.dtype),
         *(left, right, out),
-        alpha=epilogue.alpha,
-        beta=epilogue.beta,
-        bias=kind,
         bias_offset=bias.offset if bias is not None else 0,
-        activation=epilogue.activation,
+        **{**vars(epilogue), "bias": kind},
     )
     device, most = temporary.device, limits(temporary.device)
     for problem in problems(template, batch_axes(a, b, c)):
@@ -286,9 +278,3 @@ def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _E
             added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
             choose.run(part.problem, device, a, b, into, *more, tune=tune)
-
-
-def _empty_sum(bias: NDArray[Any] | None, activation: str) -> NDArray[Any]:
-    """Return activation(0 + bias)."""
-    value = np.zeros(()) if bias is None else bias.astype(np.float64)
-    return ACTIVATIONS[activation].reference(value) if activation else value

@@ -36,10 +36,10 @@ def reduce(
     """Return the reduction of `x` over `axis`, with the shapes of NumPy's: a negative axis counts from the end.
 
     `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, max, min, argmax or logsumexp. `axis` is an axis, a
-    tuple of them, or None for all. `x` is float32, float16 or bfloat16, of any number of axes; sums are float32,
-    whatever the storage, and their rounding error grows with the logarithm of the number of elements. The result is
-    `out_dtype`, by default of the type of `x`; positions are int32, of the first maximum. NaN spreads as in NumPy;
-    argmax returns the first one. Over no elements a sum is 0, a mean NaN, a logsumexp -inf.
+    tuple of them, or None for all. `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, of any number of axes; sums are
+    float32, whatever the storage, and their rounding error grows with the logarithm of the number of elements. The
+    result is `out_dtype`, by default of the type of `x`; positions are int32, of the first maximum. NaN spreads as in
+    NumPy; argmax returns the first one. Over no elements a sum is 0, a mean NaN, a logsumexp -inf.
 
     A NumPy array gives a NumPy array (a number where no axis is left), an `Array` one on the same device. Transposed
     and sliced `Array`s are read where they lie; those with negative strides, and several axes that do not follow each

@@ -162,14 +162,14 @@ def stream(
     *,
     bias: NDArray[Any] | None,
     residual: NDArray[Any] | None,
-    activation: bool,
+    needs_whole_sum: bool,
     memory: int,
     progress: Progress | None,
 ) -> None:
     """Compute C, (…, m, n), from A, (…, m, k), and B, (…, k, n), of equal numbers of axes, in `memory` bytes.
 
-    `dtypes` are those of the operands and of C. Where k is cut and C cannot take sums, which are float32 and know no
-    activation, they are kept beside it. On an error, part of C may have been written.
+    `dtypes` are those of the operands and of C. Where k is cut and C cannot take sums, which are float32 and come
+    before what the epilogue does to whole ones, they are kept beside it. On an error, part of C may have been written.
     """
     dtype, out = dtypes
     sizes = (a.shape[-2], b.shape[-1], a.shape[-1])
@@ -178,7 +178,7 @@ def stream(
     largest = min(map(device.capabilities.limit, ("max-storage-buffer-binding-size", "max-buffer-size")))
     shape = tile_shape(*sizes, dtype.itemsize, out.itemsize, memory, largest)
     steps = tiles(c.shape[:-2], sizes, shape, max(1, memory // 2 // each))
-    beside = shape[2] < k and (activation or out != F32)
+    beside = shape[2] < k and (needs_whole_sum or out != F32)
     slots, leaving = _Slots(device), dict[int, Future[Any]]()
     pool = ThreadPoolExecutor(1, "webmm-stream")
     try:

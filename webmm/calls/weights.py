@@ -23,11 +23,11 @@ def qmatmul_weights(
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return ``x @ weights`` with x (…, k) of float32 or float16 and quantised weights (k, n), summed in float32.
+    """Return ``x @ weights`` with quantised weights (k, n), summed in float32.
 
-    The weights become floats within the product: what is read of them is their 8 or 4 bits. Keep them on the device
-    with `BlockWeights.to()`, or each call uploads them. The result is `out_dtype`, by default x's type; it is a NumPy
-    array unless `x` is an `Array`.
+    `x` is (…, k), of one of `webmm.dtypes.MATRIX_DTYPES`. The weights become floats within the product: what is read
+    of them is their 8 or 4 bits. Keep them on the device with `BlockWeights.to()`, or each call uploads them. The
+    result is `out_dtype`, by default x's type; it is a NumPy array unless `x` is an `Array`.
 
     Every element is within the bound of `matmul()` of the product with `weights.dequantize()`. Raises ProblemError for
     operands that do not fit together or lie on different devices, and for other types; else as `matmul()`.

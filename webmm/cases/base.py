@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
+from webmm.dtypes import MATRIX_DTYPES, DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
@@ -55,7 +56,7 @@ class Op(ABC, Generic[P]):
     name: ClassVar[str]
     shape: ClassVar[str] = "N nor MxNxK"  # how a size is written
     unit: ClassVar[str] = "GFLOP/s"
-    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16")  # the first is meant where none is named
+    dtypes: ClassVar[tuple[DType, ...]] = MATRIX_DTYPES  # the first is meant where none is named
     variants: ClassVar[tuple[str, ...]] = ()  # what NAME:VARIANT may name; likewise
 
     def __init__(self, variant: str = "") -> None:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from webmm.cases.base import Case, Op, Size
 from webmm.dtypes import F32, MATRIX_DTYPES
 from webmm.engine.device import Device
-from webmm.epilogues import ACTIVATIONS
+from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
 from webmm.kernels.base import LOOP_LIMIT
-from webmm.problems.gemm import BIASES, Gemm, gemm
+from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import transposes
 from webmm.roofline import Roofline
 from webmm.verify import Checker, bound
@@ -100,7 +100,7 @@ class GemmOp(Op[Gemm]):
 
 
 def _epilogues(words: str, problem: Gemm) -> Iterator[tuple[str, Gemm]]:
-    """Yield `problem` with all that may happen to its result: each bias and each activation, scaled and accumulated."""
+    """Yield `problem` with all that may happen to its result: each bias and each activation, and all numbers."""
     for bias, activation in itertools.zip_longest(BIASES, ACTIVATIONS, fillvalue=""):
-        finished = replace(problem, alpha=2.0, beta=3.0, bias=bias, activation=activation)
-        yield f"{words} alpha, beta, bias {bias or 'none'}, {activation or 'no activation'}", finished
+        finished = replace(problem, **TRIALS, bias=bias, activation=activation)
+        yield f"{words} {', '.join(TRIALS)}, bias {bias or 'none'}, {activation or 'no activation'}", finished

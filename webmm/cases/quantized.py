@@ -82,7 +82,7 @@ class QuantizedOp(Op[Quantized]):
 
     name = "quantized"
     unit = "GOP/s"
-    dtypes = ("uint8", "int8")
+    dtypes = (U8, I8)
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
         """Return those of products of floats, to stand beside them."""

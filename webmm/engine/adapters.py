@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
-import wgpu
-
 from webmm.config import settings
+from webmm.engine.wgpu import WGPU, Wgpu
 from webmm.errors import ConfigError, NoAdapterError, UnsupportedError
 from webmm.kernels.base import LOOP_LIMIT, Capabilities
 from webmm.text import whole
-
-# What webmm uses where an adapter has it; everything else stays off.
-WANTED_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 
 _KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "cpu"}
 _PREFERENCE = ("discrete", "integrated", "other", "cpu")
 
 DISPLAY = "WAYLAND_DISPLAY"
+ENGINES = ("wgpu", "dawn")
+
 NO_ADAPTER = (
     "no GPU adapter found. Linux: install the GPU's Vulkan driver, or 'apt-get install mesa-vulkan-drivers' for a "
     "software one; Windows: update the graphics driver (DX12); macOS 10.15+: Metal is built in"
@@ -60,15 +58,6 @@ class AdapterInfo:
         return f"{self.name} ({self.kind}, {self.backend}, {self.driver or 'driver unknown'})"
 
 
-@functools.cache
-def _instance() -> None:
-    """Leave OpenGL out: it is slow to probe and has no limits that kernels could use."""
-    from wgpu.backends.wgpu_native.extras import set_instance_extras
-
-    with contextlib.suppress(RuntimeError):  # another user of wgpu in this process has made the instance; it serves
-        set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
-
-
 @contextlib.contextmanager
 def _without_wayland() -> Iterator[None]:
     """Keep Mesa from complaining on stderr that XDG_RUNTIME_DIR is not set, where it looks for a display's GPU.
@@ -86,11 +75,10 @@ def _without_wayland() -> Iterator[None]:
             os.environ.pop(DISPLAY, None)
 
 
-def adapters() -> list[tuple[AdapterInfo, Any]]:
-    """Return every adapter as (info, wgpu.GPUAdapter), in the driver's order."""
-    _instance()
+def adapters(engine: Wgpu = WGPU) -> list[tuple[AdapterInfo, Any]]:
+    """Return every adapter as (info, the engine's adapter), in the driver's order."""
     with _without_wayland():
-        found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
+        found = engine.adapters()
     return [(describe(index, adapter), adapter) for index, adapter in enumerate(found)]
 
 
@@ -101,13 +89,33 @@ def describe(index: int, adapter: Any) -> AdapterInfo:
     return AdapterInfo(index, info["device"], info["vendor"], kind, info["backend_type"], info["description"])
 
 
-def choose_adapter(wanted: str | int | None = None) -> tuple[AdapterInfo, Any]:
+def engine_of(name: str) -> Wgpu:
+    """Return the engine called `name`, wgpu or dawn; raises ConfigError for another, and where it is not installed."""
+    if name not in ENGINES:
+        raise ConfigError(f"unknown engine {name!r}; choose from {', '.join(ENGINES)}")
+    if name == WGPU.name:
+        return WGPU
+    try:
+        engine: Wgpu = import_module("webmm.engine.dawn").DAWN
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "Dawn comes with wgpudawn, which is not installed: pip install 'webmm[dawn]' (Python 3.11 or newer)"
+        ) from error
+    return engine
+
+
+def loaded() -> list[Wgpu]:
+    """Return the engines that this process uses: another need not be loaded to know that nothing is of it."""
+    return [WGPU, *([engine_of("dawn")] if "wgpudawn" in sys.modules else [])]
+
+
+def choose_adapter(wanted: str | int | None = None, engine: Wgpu = WGPU) -> tuple[AdapterInfo, Any]:
     """Return the adapter that `wanted` (or the setting `adapter`) names, or else the most capable kind.
 
     `wanted` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name, vendor, backend or driver.
     Raises NoAdapterError where there is none at all, ConfigError where none matches.
     """
-    found = adapters()
+    found = adapters(engine)
     if not found:
         raise NoAdapterError(NO_ADAPTER)
     wanted = str(wanted) if wanted is not None else settings().adapter
@@ -118,7 +126,9 @@ def choose_adapter(wanted: str | int | None = None) -> tuple[AdapterInfo, Any]:
     return min(matching, key=lambda pair: _PREFERENCE.index(pair[0].kind))
 
 
-def capabilities(info: AdapterInfo, source: Any, lower: Mapping[str, int] | None = None) -> Capabilities:
+def capabilities(
+    info: AdapterInfo, source: Any, lower: Mapping[str, int] | None = None, engine: Wgpu = WGPU
+) -> Capabilities:
     """Return what an adapter offers, or an open device has, with some limits replaced by `lower` ones.
 
     Raises ConfigError for an unknown limit, UnsupportedError for one that is higher than what there is.
@@ -132,6 +142,6 @@ def capabilities(info: AdapterInfo, source: Any, lower: Mapping[str, int] | None
     return Capabilities(
         "lavapipe" if lavapipe else info.name,
         limits | dict(lower or {}),
-        frozenset(source.features) & frozenset(WANTED_FEATURES),
+        frozenset(source.features) & frozenset(engine.wanted),
         loop_limit=LOOP_LIMIT if lavapipe else 0,
     )

@@ -20,18 +20,20 @@ class Uses:
     def __init__(self) -> None:
         self._under_way: set[Use] = set()
         self._last: Callable[[], None] | None = None
+        self._shut = False
 
-    def one(self) -> Use:
-        """Return a context that counts as a use by the calling thread."""
-        return Use(self)
+    def one(self, in_turn: bool = False) -> Use:
+        """Return a context that counts as a use by the calling thread; `in_turn`, it waits for an end that is shut."""
+        return Use(self, in_turn)
 
-    def end(self, last: Callable[[], None]) -> None:
+    def end(self, last: Callable[[], None], shut: bool = False) -> None:
         """Wait until nobody is within a use, then call `last`; uses that begin meanwhile must end by themselves.
+        With `shut`, uses in turn wait for it, but those of threads that are within one.
 
         A thread that is itself within a use does not wait, as it would for ever: whoever leaves last calls `last` then.
         Several threads may call it at once; `last` may then be called again, which must do no harm.
         """
-        self._last = last
+        self._last, self._shut = last, shut
         me = threading.get_ident()
         while (users := self._under_way.copy()) and all(use.thread != me for use in users):
             time.sleep(POLL)
@@ -39,8 +41,13 @@ class Uses:
             self._finish()
 
     def enter(self, use: Use) -> None:
-        """Count `use`."""
-        self._under_way.add(use)
+        """Count `use`, when it is its turn."""
+        within = not use.in_turn or any(other.thread == use.thread for other in self._under_way.copy())
+        self._under_way.add(use)  # first, so that an end that begins now sees it
+        while self._shut and not within:
+            self.leave(use)
+            time.sleep(POLL)
+            self._under_way.add(use)
 
     def leave(self, use: Use) -> None:
         """Count `use` no more."""
@@ -54,16 +61,16 @@ class Uses:
                 try:
                     last()
                 finally:
-                    self._last = None
+                    self._last, self._shut = None, False
 
 
 class Use:
     """A context in which the device stays; see `Uses.one()`."""
 
-    __slots__ = ("_uses", "thread")
+    __slots__ = ("_uses", "in_turn", "thread")
 
-    def __init__(self, uses: Uses) -> None:
-        self._uses = uses
+    def __init__(self, uses: Uses, in_turn: bool) -> None:
+        self._uses, self.in_turn = uses, in_turn
         self.thread = threading.get_ident()
 
     def __enter__(self) -> None:

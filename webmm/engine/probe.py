@@ -1,25 +1,21 @@
 """What a device can do that its adapter does not say, or says wrongly: asked of shaders.
 
 Lanes of a subgroup: lavapipe says "4 to 128" and runs 8 (Mesa 22.3.6 on AVX2); the vector width of the machine decides.
-Matrix units: wgpu-native 29 lists the feature for adapters that have them and refuses to enable it, since it counts as
-experimental and there is no way yet to accept that. So it is asked for whenever it is listed, and used once it is
-granted; which fragments are then multiplied is found out by doing it.
+Matrix units: which fragments they multiply is found out by doing it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import wgpu
 
 from webmm.errors import WebmmError
 from webmm.kernels.base import Binding, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.problems.gemm import gemm
-from webmm.render import MATRIX_UNITS, environment, tidy
+from webmm.render import environment, tidy
 
 if TYPE_CHECKING:
     from webmm.engine.device import Device
@@ -27,8 +23,6 @@ if TYPE_CHECKING:
 INVOCATIONS = 128  # of the workgroup that is asked: the largest subgroup there is
 NVIDIA = 0x10DE  # in PCI's list of vendors
 BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
-FEATURE = MATRIX_UNITS["naga"]
-SIDES = (16, 8)  # of the square fragments that naga knows; the larger are the faster
 
 
 def subgroup_size(device: Device) -> int:
@@ -36,7 +30,7 @@ def subgroup_size(device: Device) -> int:
 
     A workgroup of no more invocations than that is one subgroup, whose lanes are numbered from 0.
     """
-    if "subgroup" not in device.capabilities.features:
+    if device.engine.subgroups not in device.capabilities.features:
         return 0
     try:
         size, lane, first, second = _ask(device).T
@@ -53,14 +47,16 @@ def subgroup_size(device: Device) -> int:
     # gives as 4 for all of them; NVIDIA's have 32 lanes, whatever the shader, and CPUs run the same everywhere.
     info = device.wgpu_device.adapter.info
     fixed = device.info.kind == "cpu" or info["vendor_id"] == NVIDIA
-    return lanes if fixed else min(lanes, info["stackgroup_min_size"] or lanes)
+    return lanes if fixed else min(lanes, device.engine.least_subgroup(info) or lanes)
 
 
 def _ask(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
-    text = tidy(environment().get_template("probe/subgroup.wgsl").render(dialect="naga", invocations=INVOCATIONS))
+    text = tidy(
+        environment().get_template("probe/subgroup.wgsl").render(dialect=device.engine.dialect, invocations=INVOCATIONS)
+    )
     pipeline = device.compile(text, "probe/subgroup", BINDINGS)
-    gpu = device.wgpu_device
-    heard = gpu.create_buffer(size=16 * INVOCATIONS, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC)
+    gpu, usage = device.wgpu_device, device.engine.buffer_usage
+    heard = gpu.create_buffer(size=16 * INVOCATIONS, usage=usage.STORAGE | usage.COPY_SRC)
     encoder = gpu.create_command_encoder()
     compute_pass = encoder.begin_compute_pass()
     compute_pass.set_pipeline(pipeline)
@@ -71,35 +67,25 @@ def _ask(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     return np.frombuffer(gpu.queue.read_buffer(heard), np.uint32).reshape(INVOCATIONS, 4)
 
 
-def open_device(adapter: Any, features: Iterable[str], limits: Mapping[str, int]) -> tuple[Any, str]:
-    """Return an open wgpu device, with matrix units where it can be had, and else why it has none.
-
-    Raises what wgpu raises where the device cannot be opened at all.
-    """
-    asked: dict[str, Any] = {"required_features": list(features), "required_limits": dict(limits)}
-    if FEATURE not in adapter.features:
-        return adapter.request_device_sync(**asked), f"the adapter does not offer {FEATURE}"
-    try:
-        asked_more = asked | {"required_features": [*asked["required_features"], FEATURE]}
-        return adapter.request_device_sync(**asked_more), ""
-    except (wgpu.GPUError, RuntimeError) as error:
-        why = f"wgpu does not enable {FEATURE}: {' '.join(str(error).split())}"
-        return adapter.request_device_sync(**asked), why
-
-
 def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
-    """Return what the device's matrix units multiply, found out by doing it; empty without the feature."""
-    if FEATURE not in device.wgpu_device.features or "shader-f16" not in device.capabilities.features:
+    """Return what the device's matrix units multiply; empty without the feature.
+
+    Fragments of float16 with sums of float32 count where they are right, others as the engine lists them.
+    """
+    if device.engine.matrix_units not in device.wgpu_device.features:
         return frozenset()
-    lanes = device.capabilities.subgroup_size
-    kernels = [MatrixUnit(bm=64, bn=64, sm=32, sn=32, fm=n, fn=n, fk=n, lanes=lanes) for n in SIDES] if lanes else []
-    return frozenset(k.matrix_shape for k in kernels if k.invalid() is None and multiplies(device, k))
+    listed = device.engine.matrix_shapes(device.wgpu_device.adapter)
+    floats = {shape for shape in listed if (shape.operands, shape.result) == ("f16", "f32")}
+    return (listed - floats) | {shape for shape in floats if multiplies(device, shape)}
 
 
-def multiplies(device: Device, kernel: MatrixUnit) -> bool:
-    """Tell whether the stage is right on this device, two tiles each way."""
-    before = device.capabilities
-    device.capabilities = dataclasses.replace(before, matrix_shapes=frozenset({kernel.matrix_shape}))
+def multiplies(device: Device, shape: MatrixShape) -> bool:
+    """Tell whether products by fragments of float16 of that shape are right on this device, two tiles each way."""
+    before, lanes = device.capabilities, device.capabilities.subgroup_size
+    kernel = MatrixUnit(bm=64, bn=64, sm=32, sn=32, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
+    if not lanes or kernel.invalid() or "shader-f16" not in before.features:
+        return False
+    device.capabilities = dataclasses.replace(before, matrix_shapes=frozenset({shape}))
     m, n, k = 2 * kernel.bm, 2 * kernel.bn, 2 * kernel.bk
     problem = gemm(m, n, k, dtype="f16", out_dtype="f32")
     rng = np.random.default_rng(0)

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webmm.engine import timing
-from webmm.engine.device import Device, Launch, default_device
+from webmm.engine.device import Device, default_device
+from webmm.engine.launch import Launch
 from webmm.errors import ConfigError
 from webmm.files import write_atomically
 

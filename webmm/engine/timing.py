@@ -14,12 +14,11 @@ import time
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import wgpu
 
-from webmm.engine.device import Device, Launch
+from webmm.engine.device import Device
+from webmm.engine.launch import Launch
 
 WARM_UP = 0.2  # seconds
 COLD = 0.5  # seconds without timed work after which a GPU may have clocked down
@@ -118,7 +117,7 @@ def intervals(device: Device, launches: Sequence[Launch]) -> list[tuple[float, f
     gpu = device.wgpu_device
     with device.using("timing"):
         queries = gpu.create_query_set(type="timestamp", count=2 * len(launches))
-        usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+        usage = device.engine.buffer_usage.QUERY_RESOLVE | device.engine.buffer_usage.COPY_SRC
         resolved = gpu.create_buffer(size=16 * len(launches), usage=usage)
         encoder = gpu.create_command_encoder()
         for i, launch in enumerate(launches):
@@ -133,12 +132,7 @@ def intervals(device: Device, launches: Sequence[Launch]) -> list[tuple[float, f
         encoder.resolve_query_set(queries, 0, 2 * len(launches), resolved, 0)
         gpu.queue.submit([encoder.finish()])
         ticks = np.frombuffer(gpu.queue.read_buffer(resolved), np.uint64).astype(np.int64).reshape(-1, 2)
-    seconds = (ticks - ticks[0, 0]) * (1e-9 * _period(gpu))  # from the first on: such small numbers are exact
+    seconds = (ticks - ticks[0, 0]) * (
+        1e-9 * device.engine.timestamp_period(gpu)
+    )  # from the first on: such small numbers are exact
     return [(float(start), float(end)) for start, end in seconds]
-
-
-def _period(gpu: Any) -> float:
-    """Return nanoseconds per timestamp tick."""
-    from wgpu.backends.wgpu_native import lib
-
-    return float(lib.wgpuQueueGetTimestampPeriod(gpu.queue._internal))

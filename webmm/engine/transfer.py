@@ -12,21 +12,20 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import wgpu
 from numpy.typing import NDArray
 
 from webmm.engine.array import Storage
+from webmm.engine.guard import Guard
 from webmm.errors import FreedArrayError
 
 CHUNK = 8 * 2**20  # bytes of a staging buffer
 LEAST = 2**20  # bytes of a chunk of data that would not fill all buffers
 THREADS = min(8, os.cpu_count() or 1)
 DEPTH = max(4, THREADS)  # staging buffers each way
-ALIVE = 0.5  # seconds after which a wait makes sure that the device is still there
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
 
 
@@ -35,20 +34,17 @@ class Staging:
 
     def __init__(
         self,
-        device: Any,
-        lock: AbstractContextManager[Any],
-        use: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        guard: Guard,
         chunk: int = CHUNK,
         threads: int = THREADS,
         depth: int = DEPTH,
     ) -> None:
-        self._device = device
-        self._lock = lock  # held while work is submitted, and by whoever destroys a buffer
-        self._use = use  # the device stays within it; each thread says so for itself
+        device, usage = guard.device, guard.engine.buffer_usage
+        self._guard, self._device, self._engine, self._lock = guard, device, guard.engine, guard.lock
         self._chunk, self._depth = min(chunk, device.limits["max-buffer-size"] // 4 * 4), depth
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
-        self._writing = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC)
-        self._reading = _Ring(device, self._chunk, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+        self._writing = _Ring(device, self._chunk, usage.MAP_WRITE | usage.COPY_SRC)
+        self._reading = _Ring(device, self._chunk, usage.MAP_READ | usage.COPY_DST)
 
     def close(self) -> None:
         """Let the threads go, which have nothing to do any more; the buffers go with the device."""
@@ -72,7 +68,7 @@ class Staging:
             nbytes = piece.size * dtype.itemsize
             size = _round4(nbytes)
             with self._writing.buffer(buffers) as buffer:
-                mapped = self._mapped(buffer, "WRITE", size)
+                mapped = self._engine.mapped(self._device, buffer, "WRITE", size)
                 np.copyto(mapped[:nbytes].view(dtype).reshape(piece.shape), piece, casting="unsafe")
                 mapped[nbytes:] = 0
                 buffer.unmap()
@@ -98,7 +94,7 @@ class Staging:
             with self._reading.buffer(buffers) as buffer:
                 with self._lock:
                     self._copy(_living(source), offset + start, buffer, 0, size)
-                mapped = self._mapped(buffer, "READ_NOSYNC", size)
+                mapped = self._engine.mapped(self._device, buffer, "READ", size)
                 np.copyto(piece, mapped[:nbytes].view(dtype).reshape(piece.shape), casting="unsafe")
                 buffer.unmap()
 
@@ -114,21 +110,11 @@ class Staging:
         buffers = min(self._depth, len(pieces))
 
         def move_one(piece: tuple[NDArray[Any], int]) -> None:
-            with self._use():
+            with self._guard.uses.one():  # each thread says for itself that it uses the device
                 move(piece[0], piece[1], buffers)
 
         for _ in self._pool.map(move_one, pieces):
             pass  # raises what a thread raised, while others may go on
-
-    def _mapped(self, buffer: Any, mode: str, size: int) -> NDArray[np.uint8]:
-        """Return the mapped start of `buffer`, once the device is done with it."""
-        mapped = buffer.map_async(mode, 0, size)
-        self._device._poll()  # maps an idle buffer at once; wgpu's own thread would wait for the queue first
-        while not mapped._thread_event.wait(ALIVE):  # sync_wait() would wait for ever where the device is gone
-            self._device._poll()
-            self._device.create_command_encoder().finish()  # raises then
-        mapped.sync_wait()
-        return np.frombuffer(buffer._experimental_get_mapped_range(0, size), np.uint8)
 
     def _copy(self, source: Any, source_offset: int, target: Any, target_offset: int, size: int) -> None:
         encoder = self._device.create_command_encoder()

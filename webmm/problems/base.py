@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.dtypes import MATRIX_DTYPES, DType
+from webmm.dtypes import MATRIX_DTYPES, DType, names
 from webmm.errors import ProblemError
 
 ALIGNMENT = 256  # bytes at whose multiples a binding may start on every device
@@ -99,5 +99,4 @@ def check_floats(what: str, *dtypes: DType) -> None:
     """Raise ProblemError, naming `what` takes them, for a dtype that shaders do not compute with as floats."""
     for dtype in dtypes:
         if dtype not in MATRIX_DTYPES:
-            names = ", ".join(x.name for x in MATRIX_DTYPES)
-            raise ProblemError(f"dtype {dtype.name} is not supported by {what}; cast to one of {names}")
+            raise ProblemError(f"dtype {dtype.name} is not supported by {what}; cast to one of {names(MATRIX_DTYPES)}")

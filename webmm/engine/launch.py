@@ -1,0 +1,223 @@
+"""Dispatches made ready: pipeline, bind group and grid of a kernel on given buffers, kept for the next same call."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from webmm import log
+from webmm.engine.array import Array, Storage
+from webmm.errors import ProblemError, UnsupportedError
+from webmm.kernels.base import INDEX_LIMIT, Kernel, Scratch, Texture
+from webmm.problems.base import Problem
+from webmm.render import params_bytes, render
+
+if TYPE_CHECKING:
+    from webmm.engine.device import Device
+
+MAX_LAUNCHES = 256  # prepared launches kept per device
+MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by all launches
+
+Key = tuple[Any, ...]
+Prepared = tuple["Launch", list[set[Any]]]  # a launch, and the sets of keys of the buffers that it binds
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A dispatch made ready: pipeline, bind group and grid, and the dispatches that must come before it."""
+
+    pipeline: Any
+    bind_group: Any
+    grid: tuple[int, int, int]
+    before: tuple[Launch, ...] = ()
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name, without its tile sizes."""
+        return self.label.partition("(")[0]
+
+    def steps(self) -> Iterator[Launch]:
+        """Yield the dispatches one by one, in order."""
+        for launch in self.before:
+            yield from launch.steps()
+        yield dataclasses.replace(self, before=())
+
+    def encode(self, compute_pass: Any) -> None:
+        """Record the dispatches into a wgpu compute pass, which runs one after the other where one needs the other."""
+        for launch in self.before:
+            launch.encode(compute_pass)
+        compute_pass.set_pipeline(self.pipeline)
+        compute_pass.set_bind_group(0, self.bind_group)
+        compute_pass.dispatch_workgroups(*self.grid)
+
+
+class Launches:
+    """The prepared launches of one device, with the uniforms and the scratch memory that they share.
+
+    What was not used for the longest time goes first. Whoever calls holds the device's lock.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.kept: OrderedDict[Key, Prepared] = OrderedDict()
+        self.uniforms: OrderedDict[bytes, Any] = OrderedDict()
+        self.scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
+
+    def get(self, kernel: Kernel[Any], problem: Problem, arrays: tuple[Array, ...], debug: Array | None) -> Launch:
+        """Return what `Device.launch()` does."""
+        storages = tuple(array.storage for array in (arrays if debug is None else (*arrays, debug)))
+        key = (kernel, problem, *(storage.uid for storage in storages))
+        found = self.kept.get(key)
+        if found is not None:
+            self.kept.move_to_end(key)
+            return found[0]
+        self._check_arrays(problem, arrays)
+        if reason := kernel.check(problem, self._device.capabilities):
+            raise UnsupportedError(f"{kernel.name}: {reason}")
+        with self._device.span(kernel.name, "prepare"):
+            launch = self._prepare(kernel, problem, storages)
+        self.kept[key] = launch, [storage.launches for storage in storages]
+        for storage in storages:
+            storage.launches.add(key)
+        if len(self.kept) > MAX_LAUNCHES:
+            self._drop(next(iter(self.kept)))
+        return launch
+
+    def run(self, kernel: Kernel[Any], problem: Problem, arrays: tuple[Array, ...]) -> None:
+        """Do what `Device.run()` does."""
+        device = self._device
+        with _logged(device, kernel, problem):
+            launch = device.launch(kernel, problem, *arrays)
+            if device.profile is not None:
+                device.profile.run(launch, f"{problem.op} {problem}", problem.flops)
+                return
+            encoder = device.wgpu_device.create_command_encoder()
+            compute_pass = encoder.begin_compute_pass()
+            launch.encode(compute_pass)
+            compute_pass.end()
+            device.wgpu_device.queue.submit([encoder.finish()])
+
+    def forget(self, keys: set[Key]) -> None:
+        """Drop the launches with these keys, which go from the set, too."""
+        for key in tuple(keys):  # the garbage collector may come here again meanwhile
+            if key in self.kept:
+                self._drop(key)
+        keys.clear()
+
+    def forget_pipeline(self, pipeline: Any) -> None:
+        """Drop the launches that run `pipeline`, which would keep it."""
+        for key in [k for k, (launch, _) in self.kept.items() if any(s.pipeline is pipeline for s in launch.steps())]:
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Let everything go."""
+        self.kept.clear()
+        self.scratch.clear()
+        self.uniforms.clear()
+
+    def _drop(self, key: Key) -> None:
+        """Forget a launch, and take its key from the buffers that it bound, which may outlive many."""
+        for keys in self.kept.pop(key)[1]:
+            keys.discard(key)
+
+    def _prepare(self, kernel: Kernel[Any], problem: Problem, storages: tuple[Storage, ...]) -> Launch:
+        extents, firsts = problem.buffers(), []
+        resources: dict[str, Any] = {}
+        most = min(self._device.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
+        for extent, storage in zip(extents, storages, strict=False):
+            size = storage.buffer.size
+            whole = size <= most
+            offset, nbytes = (0, size) if whole else (extent.offset, min(extent.nbytes, size - extent.offset))
+            resources[extent.name] = (storage.buffer, offset, nbytes)
+            firsts.append(0 if whole else extent.first)
+        problem = problem.within(tuple(firsts))
+        if len(storages) > len(extents):
+            debug = storages[-1].buffer
+            resources["debug"] = (debug, 0, debug.size)
+        resources |= {left.name: self.left(left) for left in kernel.scratch(problem)}
+        *before, launch = (self._dispatch(step, problem, resources) for step in kernel.dispatches)
+        return dataclasses.replace(launch, before=tuple(before)) if before else launch
+
+    def _dispatch(self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any]) -> Launch:
+        shader = render(kernel, problem, self._device.engine.dialect, debug="debug" in resources)
+        pipeline = self._device.pipeline(shader)
+        uniform = self._uniform(params_bytes(kernel, problem))
+        group = self._device.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])
+        return Launch(pipeline, group, kernel.dispatch(problem), label=shader.label)
+
+    def left(self, left: Texture | Scratch) -> Any:
+        """Return a buffer or a view of a texture like this; launches share it: each fills it before it reads it."""
+        if left not in self.scratch:
+            with self._device.using(f"allocating {left}"):
+                made = self._texture(left) if isinstance(left, Texture) else self._device.buffer(left.nbytes)
+                self.scratch[left] = made
+            if len(self.scratch) > MAX_SCRATCH:
+                evicted, _ = self.scratch.popitem(last=False)
+                for key in [
+                    key for key in self.kept if evicted in key[0].scratch(key[1])
+                ]:  # they would keep its memory
+                    self._drop(key)
+        self.scratch.move_to_end(left)
+        return self.scratch[left]
+
+    def _texture(self, texture: Texture) -> Any:
+        created = self._device.wgpu_device.create_texture(
+            label=texture.name,
+            size=(texture.width, texture.height, texture.layers),
+            format="rgba32float",
+            usage=self._device.engine.texture_usage.STORAGE_BINDING,
+        )
+        return created.create_view(dimension="2d-array")
+
+    def _uniform(self, data: bytes) -> Any:
+        """Return a uniform buffer that holds `data`; equal ones are shared."""
+        if data not in self.uniforms:
+            usage = self._device.engine.buffer_usage.UNIFORM
+            self.uniforms[data] = self._device.wgpu_device.create_buffer_with_data(data=data, usage=usage)
+            if len(self.uniforms) > MAX_LAUNCHES:
+                self.uniforms.popitem(last=False)
+        return self.uniforms[data]
+
+    def _check_arrays(self, problem: Problem, arrays: tuple[Array, ...]) -> None:
+        extents = problem.buffers()
+        if len(arrays) != len(extents):
+            names = ", ".join(extent.name for extent in extents)
+            raise ProblemError(f"the problem needs {len(extents)} arrays ({names}), {len(arrays)} were given")
+        for extent, array in zip(extents, arrays, strict=True):
+            name, dtype = extent.name, extent.dtype
+            if array.device is not self._device:
+                raise ProblemError(f"{name} lives on another device; copy it here with device.array(x.numpy())")
+            if array.dtype != dtype:
+                raise ProblemError(f"{name} is {array.dtype.name}, the problem says {dtype.name}")
+            if array.capacity < extent.end:
+                raise ProblemError(
+                    f"{name} has {array.capacity:,} elements, the problem {problem} reaches to {extent.end:,}"
+                )
+        for extent, array in zip(extents, arrays, strict=True):
+            if extent.written and sum(array.storage is other.storage for other in arrays) > 1:
+                raise ProblemError(
+                    f"{extent.name} shares its buffer with an operand, which it would overwrite; use another array"
+                )
+
+
+@contextmanager
+def _logged(device: Device, kernel: Kernel[Any], problem: Problem) -> Iterator[None]:
+    """Tell how long a problem takes on the host and on the device, where the topic `profile` is shown."""
+    if not log.profile.isEnabledFor(logging.DEBUG):
+        yield
+        return
+    device.synchronize()
+    start = time.perf_counter()
+    yield
+    queued = time.perf_counter() - start
+    device.synchronize()
+    taken = time.perf_counter() - start
+    text = "%s %s by %s: queued in %.3f ms, done after %.3f ms, %.1f G operations/s"
+    log.profile.debug(text, problem.op, problem, kernel, 1e3 * queued, 1e3 * taken, problem.flops / taken / 1e9)

@@ -1,0 +1,78 @@
+"""Data between host memory and arrays: whole, as views, and from one array to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import ArrayLike, NDArray
+
+from webmm.engine.array import Array
+from webmm.errors import ProblemError
+
+if TYPE_CHECKING:
+    from webmm.engine.device import Device
+
+
+def upload(device: Device, host: NDArray[Any], target: Array) -> None:
+    """Do what `Device.upload()` does."""
+    if target.size:
+        with device.using("uploading"), device.span("upload", "upload", bytes=target.nbytes):
+            device.staging.upload(host, target.dtype.numpy, target.storage)
+
+
+def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
+    """Do what `Device.assign()` does."""
+    if target.device is not device or (isinstance(data, Array) and data.device is not device):
+        raise ProblemError("the arrays live on different devices; copy one: device.array(x.numpy())")
+    split = target.nbytes % 4 and target.size < target.capacity
+    if not target.contiguous or target.offset or split:
+        raise ProblemError("only a whole, contiguous array can be assigned to")
+    count = data.size if isinstance(data, Array) else np.size(data)
+    if count != target.size:
+        raise ProblemError(f"{count:,} elements cannot fill an array of shape {target.shape}")
+    if isinstance(data, Array) and data.dtype == target.dtype and _can_copy(data, target):
+        _copy(device, data, target)
+        return
+    upload(device, data.numpy() if isinstance(data, Array) else np.asarray(data), target)
+
+
+def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Do what `Device.download()` does."""
+    dtype, strides, buffer = array.dtype.numpy, array.strides, array.storage.buffer
+    if out is None:
+        out = np.empty(array.shape, dtype)
+    elif out.shape != array.shape:
+        raise ProblemError(f"out has shape {out.shape}, the array {array.shape}")
+    if not array.size:
+        return out
+    if not buffer.usage & device.engine.buffer_usage.COPY_SRC:
+        raise ProblemError("the wrapped buffer was created without the usage COPY_SRC, which reading it back needs")
+    reach = [(length - 1) * stride for length, stride in zip(array.shape, strides, strict=True)]
+    first = array.offset + sum(min(0, r) for r in reach)
+    skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
+    direct = array.contiguous and not skipped
+    span = out if direct else np.empty(sum(abs(r) for r in reach) + 1 + skipped, dtype)
+    with device.using("downloading"), device.span("download", "download", bytes=span.size * dtype.itemsize):
+        device.staging.download(array.storage, (first - skipped) * dtype.itemsize, dtype, span)
+    if not direct:
+        start = span[array.offset - first + skipped :]
+        shown = as_strided(start, array.shape, [s * dtype.itemsize for s in strides], writeable=False)
+        np.copyto(out, shown, casting="unsafe")
+    return out
+
+
+def _copy(device: Device, source: Array, target: Array) -> None:
+    nbytes = -(-source.nbytes // 4) * 4
+    with device.using("copying"), device.guard.lock, device.span("copy", "copy", bytes=nbytes):
+        encoder = device.wgpu_device.create_command_encoder()
+        start = source.offset * source.dtype.itemsize
+        encoder.copy_buffer_to_buffer(source.storage.buffer, start, target.storage.buffer, 0, nbytes)
+        device.wgpu_device.queue.submit([encoder.finish()])
+
+
+def _can_copy(array: Array, target: Array) -> bool:
+    """Tell whether one copy between buffers does: they are two, and the array starts and ends at whole words."""
+    whole = array.offset * array.dtype.itemsize % 4 == 0 and array.nbytes % 4 == 0
+    return whole and array.contiguous and array.storage is not target.storage

@@ -1,0 +1,119 @@
+"""Compiled pipelines of a device: each text once, and no more of them than a bound on what they take."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from webmm import log
+from webmm.engine.guard import Guard
+from webmm.errors import ShaderError, UnsupportedError, numbered
+from webmm.kernels.base import Binding, Capabilities
+from webmm.render import ENTRY_POINT, Shader
+
+# Host memory of a pipeline, by its text: what lavapipe keeps of one (Mesa 22.3.6: naive 1.4 MB for 2,600 characters,
+# cpu_lanes 4.7 for 28,000, blocked 6.7 for 32,000, pipelined 3.2 for 54,000).
+BYTES, BYTES_PER_CHARACTER = 2**20, 200
+MOST_CPU, MOST_GPU = 2**28, 2**30  # bytes of all pipelines by that estimate, which is high for GPUs
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A pipeline, and the host memory that it is taken to need."""
+
+    pipeline: Any
+    nbytes: int
+
+
+class Pipelines:
+    """The pipelines of one device; what was not used for the longest time goes first, and is compiled again on demand.
+
+    `forget` hears of each pipeline that goes, so that nothing else keeps it.
+    """
+
+    def __init__(self, guard: Guard, kind: str, forget: Callable[[Any], None]) -> None:
+        self._guard, self._forget = guard, forget
+        self._kept: OrderedDict[str, Compiled] = OrderedDict()
+        self.most = MOST_CPU if kind == "cpu" else MOST_GPU
+        self.nbytes = 0  # of those that are kept
+        self.compilations = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, shader: Shader, capabilities: Capabilities) -> Any:
+        """Return the compute pipeline of `shader`.
+
+        Raises UnsupportedError where the device's limits do not allow it, ShaderError where the engine refuses it.
+        """
+        with self._guard.using(f"compiling {shader.label}"), self._guard.lock:
+            found = self._kept.get(shader.wgsl)
+            if found is not None:
+                self._kept.move_to_end(shader.wgsl)
+                return found.pipeline
+            _check_limits(shader, capabilities)
+            start = time.perf_counter()
+            made = Compiled(
+                self.compile(shader.wgsl, shader.label, shader.bindings),
+                BYTES + BYTES_PER_CHARACTER * len(shader.wgsl),
+            )
+            taken = time.perf_counter() - start
+            log.compilation.info("%s: %.1f ms, %d characters", shader.label, 1e3 * taken, len(shader.wgsl))
+            self._kept[shader.wgsl] = made
+            self.nbytes += made.nbytes
+            self.compilations += 1
+            while self.nbytes > self.most and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                self.nbytes -= gone.nbytes
+                self._forget(gone.pipeline)
+            return made.pipeline
+
+    def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...]) -> Any:
+        """Compile WGSL whose bindings, all of group 0, are `bindings`; raises ShaderError with the numbered source."""
+        device = self._guard.device
+        with self._guard.using(f"compiling {label}"), self._shader_errors(label, wgsl):
+            module = device.create_shader_module(label=label, code=wgsl)
+            visible = self._guard.engine.compute
+            entries = [{"binding": b.binding, "visibility": visible, **_entry(b.type)} for b in bindings]
+            layout = device.create_pipeline_layout(
+                bind_group_layouts=[device.create_bind_group_layout(entries=entries)]
+            )
+            return device.create_compute_pipeline(
+                label=label, layout=layout, compute={"module": module, "entry_point": ENTRY_POINT}
+            )
+
+    @contextmanager
+    def _shader_errors(self, label: str, wgsl: str) -> Iterator[None]:
+        engine = self._guard.engine
+        try:
+            yield
+        except engine.errors as error:
+            if isinstance(error, engine.out_of_memory) or self._guard.find_lost(f"compiling {label}", error):
+                raise
+            raise ShaderError(f"{label} was refused by the engine: {error}\n{numbered(wgsl)}") from error
+
+    def clear(self) -> None:
+        """Let all of them go."""
+        self._kept.clear()
+        self.nbytes = 0
+
+
+def _check_limits(shader: Shader, capabilities: Capabilities) -> None:
+    # Engines do not: a pipeline with too much workgroup memory has hung a driver.
+    have = capabilities.limit("max-compute-workgroup-storage-size")
+    if shader.kernel.workgroup_bytes > have:
+        raise UnsupportedError(
+            f"{shader.label} needs {shader.kernel.workgroup_bytes:,} bytes of workgroup memory, "
+            f"{capabilities.name} has {have:,}"
+        )
+
+
+def _entry(kind: str) -> dict[str, Any]:
+    """Return the bind group layout's words for a binding of this type."""
+    if kind.endswith("-only"):
+        return {"storage_texture": {"access": kind, "format": "rgba32float", "view_dimension": "2d-array"}}
+    return {"buffer": {"type": kind}}
