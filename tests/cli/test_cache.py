@@ -63,7 +63,7 @@ def test_a_broken_file_is_set_aside(folder: Path, caplog: pytest.LogCaptureFixtu
 
 def test_two_processes_at_once_lose_nothing(folder: Path) -> None:
     code = (
-        "import dataclasses, sys; from tests.cli.test_cache import RECORD; from webmm import cache\n"
+        "import dataclasses, sys; from tests.cli.test_cache import RECORD; from webmm.choose import tuned\n"
         "for i in range(8): tuned.add([dataclasses.replace(RECORD, m=int(sys.argv[1]) + i)])"
     )
     root = Path(__file__).parents[2]
