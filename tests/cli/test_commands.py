@@ -255,4 +255,4 @@ def test_tune_serves_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     assert words in shown
     assert OPS[records[0].op].unit in shown
     told = webmm("explain", size, "--op", op, **cache).stdout
-    assert f"tuned here at {words}" in told
+    assert f"tuned here at {words}{' nn' if op == 'quantized' else ''}, " in told

@@ -170,7 +170,7 @@ def nearest(problem: Problem, device: Device) -> list[tuple[Kernel[Any], str]]:
         record = _nearest(problem, group)
         kernel = kernel_of(record) if record else None
         if record and kernel:
-            return [(kernel, f"{words} at {record.size} {record.layout}")]
+            return [(kernel, f"{words} at {record.size} {record.layout}".rstrip())]
     return []
 
 
