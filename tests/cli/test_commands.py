@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Cli
 from webmm.cases import OPS
 from webmm.cli import OP_HELP
-from webmm.kernels import KERNELS, LADDER, STAGES
+from webmm.kernels import KERNELS, LADDER
 from webmm.records import SCHEMA, from_json
 
 SMALL = ("--sizes", "64,33x17x29", "--budget", "60")
@@ -230,12 +230,10 @@ def test_explain_serves_every_op(webmm: Cli, op: str) -> None:
     assert first.startswith(title)
     choice = next(line for line in lines if line.startswith("→"))[3:]
     assert any(f". {choice}: " in line and " workgroups" in line for line in lines)
-    for stage in STAGES[op.partition(":")[0]]:  # each is ranked, cannot, or is not worth it
-        assert f"{stage} cannot: \n" not in done.stdout
     if op == "reduce:max":
         assert webmm("explain", "512", "--op", "reduce:median").returncode == 2
     if op == "gemm":
-        assert "matrix_unit cannot: needs matrix units" in done.stdout
+        assert "matrix_unit cannot: multiplies float16, not float32" in done.stdout
         assert webmm("explain", "1", "0", "1").returncode == webmm("explain", "1", "1").returncode == 2
 
 
