@@ -29,7 +29,6 @@ from webmm.errors import (
 )
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
-from webmm.problems.gemm import Gemm
 from webmm.problems.scheme import dequantize, quantize
 from webmm.problems.weights import BlockWeights, quantize_blocks
 from webmm.render import Shader, render
@@ -74,14 +73,13 @@ __all__ = [
 def _failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
     from webmm.selftest import failing  # most calls find their choice made: neither module need be loaded
 
-    return failing(kernel, problem, device) if isinstance(problem, Gemm) else None
+    return failing(kernel, problem, device)
 
 
 def _learn(problem: Problem, device: Device) -> None:
     from webmm.tuner import learn
 
-    if isinstance(problem, Gemm):
-        learn(problem, device)
+    learn(problem, device)
 
 
 # What stands above the layers that call it.

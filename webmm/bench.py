@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from webmm import roofline
 from webmm.cases import OPS, op_of
@@ -136,12 +137,15 @@ class Bench:
 
 def _arrays(device: Device, case: Case[Any]) -> list[Array]:
     """Return an array for each buffer of the case; what a kernel leaves out of its result shows."""
-    return [_blank(device, extent) if extent.written else case.inputs[extent.name] for extent in case.problem.buffers()]
+    return [
+        device.array(blank(extent)) if extent.written else case.inputs[extent.name] for extent in case.problem.buffers()
+    ]
 
 
-def _blank(device: Device, extent: Extent) -> Array:
+def blank(extent: Extent) -> NDArray[Any]:
+    """Return what a buffer holds before a kernel writes to it, so that what it leaves out shows."""
     poison = np.nan if extent.dtype.eps else -1
-    return device.array(np.full(extent.end, poison).astype(extent.dtype.numpy))
+    return np.full(extent.end, poison).astype(extent.dtype.numpy)
 
 
 def measure(

@@ -80,10 +80,10 @@ def main() -> None:
 @main.command()
 @ADAPTER
 def selftest(adapter: str | None) -> None:
-    """Multiply small matrices by the kernels that would be chosen, and say whether the driver computes right."""
-    from webmm import report
+    """Compute small problems of every op by the kernels that would be chosen, and say whether the driver is right."""
+    from webmm.report import choice
 
-    for line in report.selftest(adapter):
+    for line in choice.selftest(adapter):
         click.echo(line)
 
 
@@ -366,19 +366,31 @@ def serve(folder: Path | None, port: int, browser: bool) -> None:
 
 
 @main.command()
-@click.option("--sizes", default="256,512,1024", show_default=True, help="Such as 256,333x257x129 (M×N×K).")
+@OP
+@click.option("--sizes", help="Such as 256,333x257x129 (M×N×K). Default: chosen to the device's speed.")
 @LAYOUT
-@DTYPE
+@OP_DTYPE
 @ADAPTER
 @BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every outcome as JSON.")
-def tune(sizes: str, layout: str, dtype: str, adapter: str | None, budget: float, json_file: Path | None) -> None:
-    """Search for the fastest kernel of each size and remember it for matmul()."""
-    from webmm import records, report
+def tune(
+    op: str,
+    sizes: str | None,
+    layout: str,
+    dtype: str | None,
+    adapter: str | None,
+    budget: float,
+    json_file: Path | None,
+) -> None:
+    """Search for the fastest kernel of each size and remember it for matmul() and the other calls."""
+    from webmm import records
+    from webmm.cases import op_of
     from webmm.choose import tuned
+    from webmm.report import choice
 
     _check_outputs([json_file] if json_file else [], None)
-    outcomes = report.run_tune(adapter, parse_sizes(sizes), layout, dtype, budget)
+    wanted = parse_sizes(sizes, op) if sizes else None
+    outcomes = choice.tune(adapter, op_of(op), wanted, layout, dtype or op_of(op).dtypes[0].name, budget)
     if json_file:
         records.save(json_file, records.to_json(outcomes))
     click.echo(f"{tuned.path()}: {tuned.add(outcomes)} tuned records taken")
@@ -393,13 +405,12 @@ def cache() -> None:
 def show() -> None:
     """List the tuned records of this user."""
     from webmm.choose import tuned
-    from webmm.kernels import label_of
+    from webmm.report import choice
 
     records = tuned.load()
     click.echo(f"{tuned.path()}: {len(records)} tuned records")
     for record in records:
-        what = f"{record.size} {record.layout} {record.dtype}"
-        click.echo(f"  {record.adapter}: {what}: {label_of(record)}, {record.gflops:,.1f} GFLOP/s")
+        click.echo(f"  {record.adapter}: {choice.what(record)}")
 
 
 @cache.command()
@@ -434,16 +445,21 @@ def import_records(file: Path) -> None:
 
 
 @main.command()
-@click.argument("m", type=click.IntRange(min=1))
-@click.argument("n", type=click.IntRange(min=1))
-@click.argument("k", type=click.IntRange(min=1))
-@DTYPE
+@click.argument("size", nargs=-1, required=True, metavar="M N K")
+@OP
+@LAYOUT
+@OP_DTYPE
 @ADAPTER
-def explain(m: int, n: int, k: int, dtype: str, adapter: str | None) -> None:
-    """Say which kernel computes an M×N×K product here, which come next, and why others cannot."""
-    from webmm import report
+def explain(size: tuple[str, ...], op: str, layout: str, dtype: str | None, adapter: str | None) -> None:
+    """Say which kernel computes an M×N×K product here, which come next, and why others cannot.
 
-    click.echo(report.explain(m, n, k, dtype, adapter))
+    With --op, a problem of another op, whose size is written as in a bench: 512 8192 or 512x8192 rows and columns.
+    """
+    from webmm.cases import op_of
+    from webmm.report import choice
+
+    known = op_of(op)
+    click.echo(choice.explain(known, known.parse("x".join(size)), layout, dtype or known.dtypes[0].name, adapter))
 
 
 if __name__ == "__main__":

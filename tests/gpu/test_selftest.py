@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 import webmm
 from webmm import Device, choose, selftest
-from webmm.choose import tuned
+from webmm.cases.gemm import GemmOp
+from webmm.choose import tuned, verdicts
 from webmm.cli import main
 from webmm.dtypes import F16, F32
 from webmm.epilogues import ACTIVATIONS
@@ -61,7 +62,7 @@ def test_a_wrong_shader_is_found_told_and_not_used(folder, monkeypatch, caplog):
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
         (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
         assert line.startswith(f"{Tile2D()} is not used on {gpu.info}: it computes wrongly there: ")
-        known = tuned.verdicts(selftest.driver(gpu))
+        known = verdicts.verdicts(selftest.driver(gpu))
         assert sorted(bool(verdict) for verdict in known.values()) == [False, True]
     monkeypatch.setattr(selftest, "prove", lambda *_: pytest.fail("it was proven again"))
     with Device() as gpu:
@@ -100,7 +101,8 @@ def test_a_shader_that_is_refused_gives_way(templates, two, folder):
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
-        assert any("was refused by the engine" in words for words in tuned.verdicts(selftest.driver(gpu)).values())
+        assert any("was refused by the engine" in words for words in gpu.verdicts.values())
+        assert set(verdicts.verdicts(selftest.driver(gpu)).values()) == {""}  # that says nothing of what it computes
 
 
 def test_where_all_are_wrong_there_is_no_result(wrong, monkeypatch):
@@ -195,25 +197,26 @@ def test_every_shader_has_a_small_problem_that_stands_in():
 def test_a_broken_file_is_found_again(folder, text):
     folder.mkdir()
     (folder / "selftest.json").write_text(text)
-    assert tuned.verdicts("d") == {}
-    tuned.keep_verdicts("d", {"a": ""})
-    tuned.keep_verdicts("e", {"a": "x"})
-    tuned.keep_verdicts("d", {"b": "y"})
-    assert (tuned.verdicts("d"), tuned.verdicts("e")) == ({"a": "", "b": "y"}, {"a": "x"})
+    assert verdicts.verdicts("d") == {}
+    verdicts.keep_verdicts("d", {"a": ""})
+    verdicts.keep_verdicts("e", {"a": "x"})
+    verdicts.keep_verdicts("d", {"b": "y"})
+    assert (verdicts.verdicts("d"), verdicts.verdicts("e")) == ({"a": "", "b": "y"}, {"a": "x"})
     tuned.clear()
-    assert tuned.verdicts("d") == {}
+    assert verdicts.verdicts("d") == {}
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_obstacle(folder):
     folder.write_text("a file")
-    tuned.keep_verdicts("d", {"a": ""})
+    verdicts.keep_verdicts("d", {"a": ""})
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
 
 
 def test_the_command_tells_of_each_shader(wrong, two, monkeypatch):
     monkeypatch.setattr(selftest, "candidates", choose.candidates)
-    monkeypatch.setattr(selftest, "CASES", selftest.CASES[1:2])
+    monkeypatch.setattr(GemmOp, "tried", GemmOp.tried[1:2])
+    monkeypatch.setattr(selftest, "OPS", {"gemm": GemmOp()})
     done = CliRunner().invoke(main, ["selftest"])
     assert done.exit_code == 2
     lines = done.stdout.splitlines()
@@ -227,5 +230,9 @@ def test_this_driver_is_right(device):
     done = CliRunner().invoke(main, ["selftest"])
     assert done.exit_code == 0, done.output
     assert "3x5x100000 nn float32" in done.stdout
+    for op in ("quantized 65×67×63 nn uint8", "weights:4bit-32 1×256×256 float32", "reduce:argmax 3×77×65 float16"):
+        assert op in done.stdout
+    for op in ("normalise:rms_norm 5×8191×1 float32", "elementwise:relu 4095×1×1 float16"):
+        assert op in done.stdout
     assert done.stdout.strip().endswith("shaders are right")
-    assert set(tuned.verdicts(selftest.driver(device)).values()) == {""}
+    assert set(verdicts.verdicts(selftest.driver(device)).values()) == {""}

@@ -171,13 +171,13 @@ def nearest(problem: Problem, device: Device) -> list[tuple[Kernel[Any], str]]:
         record = _nearest(problem, group)
         kernel = kernel_of(record) if record else None
         if record and kernel:
-            return [(kernel, f"{words} at {record.size} {record.layout}")]
+            return [(kernel, f"{words} at {record.size} {record.layout}".rstrip())]
     return []
 
 
 def _nearest(problem: Problem, records: Iterable[Record]) -> Record | None:
     """Return the nearest record that names a kernel of this version, None where none is near."""
-    alike = (record for record in records if _kind(record) == _kind(problem))
+    alike = (record for record in records if kind(record) == kind(problem))
     near = [(distance(problem, record), record) for record in alike]
     for apart, record in sorted(near, key=lambda pair: pair[0]):
         if apart <= NEAR and kernel_of(record):
@@ -194,7 +194,7 @@ def covered(problem: Problem, device: Device) -> bool:
     """Tell whether this adapter has a tuned record of the bucket of `problem`, of its type and layout."""
     here = (record for record in shipped() if record.adapter == device.info.name and native(record))
     return any(
-        (*_kind(record), record.layout) == (*_kind(problem), problem.layout)
+        (*kind(record), record.layout) == (*kind(problem), problem.layout)
         and bucket(record) == bucket(problem)
         and kernel_of(record)
         for record in [*(record for record in load() if fresh(record, device)), *here]
@@ -210,7 +210,7 @@ def bucket(of: Problem | Record) -> tuple[int, int, int, bool]:
     return m, n, k, _odd(of)
 
 
-def _kind(of: Problem | Record) -> tuple[str, str, str]:
+def kind(of: Problem | Record) -> tuple[str, str, str]:
     """Return the op, its variant and the dtype: what a record must share with a problem that it serves."""
     return of.op, of.variant, of.dtype if isinstance(of, Record) else of.dtype.name
 

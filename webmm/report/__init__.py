@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -18,26 +17,20 @@ from rich.table import Table
 
 from webmm import config, roofline
 from webmm.bench import CPU_STAGE, Bench, Progress, relative
-from webmm.calls.parts import limits, parts
 from webmm.cases.base import Op, Size
-from webmm.choose import candidates, choose
-from webmm.choose.tuned import fastest
+from webmm.choose import choose
 from webmm.debug import Inspection, inspect
 from webmm.dtypes import FLOATS, dtype_of
 from webmm.engine.adapters import adapters
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
-from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
+from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import KERNELS, label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.problems.gemm import Gemm, gemm
-from webmm.problems.product import transposes
 from webmm.records import Record
-from webmm.selftest import failing
-from webmm.selftest import run as run_selftest
-from webmm.tuner import Step, Worker, tune
 
 TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
 MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
@@ -156,7 +149,7 @@ def run_bench(
         console.print(ladder_table([record for record in results if record.size == size], op))
         for record in results:
             if record.size == size and record.status != "ok":
-                console.print(f"  {label_of(record)}: {record.status}: {_first_line(record)}", highlight=False)
+                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}", highlight=False)
     if found:
         _show_profile(found, trace)
     return results, ceiling
@@ -188,46 +181,8 @@ def _show_profile(found: Profile, trace: str | None) -> None:
         found.save(trace)
 
 
-def run_tune(
-    wanted: str | None, sizes: list[tuple[int, int, int]], layout: str, dtype: str, budget: float
-) -> list[Record]:
-    """Tune each size within its share of `budget`, print what was found, and return all outcomes."""
-    console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
-    outcomes: list[Record] = []
-    with Device(wanted) as device, Worker(wanted) as worker:
-        console.print(f"{device.info}", highlight=False)
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        with ProgressBar(*columns, console=status, transient=True) as bar:
-            task = bar.add_task("", total=None)
-
-            def show(step: Step) -> None:
-                text = f"{step.label}, {step.seconds_left:.0f} s left"
-                bar.update(task, completed=step.done, total=step.total, description=text)
-
-            for size in sizes:
-                problem = gemm(*size, dtype=dtype_of(dtype), **transposes(layout))
-                default = choose(problem, device)
-                found = tune(device, problem, budget / len(sizes), worker=worker, first=[default], on_step=show)
-                outcomes += found
-                console.print(_verdict(found, default), highlight=False)
-    return outcomes
-
-
-def _verdict(found: list[Record], default: Kernel[Any]) -> str:
-    best = fastest(found)
-    if not best:
-        return "nothing ran: " + "; ".join(sorted({_first_line(record) for record in found}))
-    winner = best[0]
-    before = min(r.median_us or math.inf for r in found if r.kernel == default.name and r.config == default.config)
-    failed = sum(record.status != "ok" for record in found)
-    ratio = before / (winner.median_us or 1)
-    gain = f"{ratio:.2f} × the default" if math.isfinite(ratio) else "the default did not run"
-    tried = f"{len({(r.kernel, str(r.config)) for r in found})} candidates, {failed} failed"
-    what = f"{winner.size} {winner.layout} {winner.dtype}"
-    return f"{what}: {label_of(winner)}, {winner.gflops:,.1f} GFLOP/s, {gain} ({tried})"
-
-
-def _first_line(record: Record) -> str:
+def first_line(record: Record) -> str:
+    """Return why a record has no time."""
     return (record.reason or "").splitlines()[0]
 
 
@@ -273,34 +228,6 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.1f}"
 
 
-def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
-    """Return the choice for a product, its runners-up, and the stages that cannot compute it with their reasons."""
-    problem = gemm(m, n, k, dtype=dtype_of(dtype))
-    with Device(wanted) as device:
-        lines = [f"{problem} {problem.dtype.name} on {device.info}"]
-        most = limits(device)
-        dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
-        if dispatches > MOST_DISPATCHES:
-            raise ProblemError(
-                f"{problem} takes at least {dispatches:,.0f} dispatches; only a smaller one is explained"
-            )
-        cut = parts(problem, most)
-        if len(cut) > 1:
-            problem = cut[0].problem
-            lines.append(f"too large for one dispatch: cut into {len(cut):,}, the first of them {problem}")
-        ranked = candidates(problem, device, device.settings.tune)
-        for place, (kernel, why) in enumerate(ranked.items()):
-            reason = kernel.check(problem, device.capabilities) or failing(kernel, problem, device)
-            tiles = math.prod(kernel.dispatch(problem))
-            lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{why}, {tiles:,} workgroups'}")
-        lines.append(f"→  {choose(problem, device)}")
-        for stage in KERNELS.values():
-            reason = stage.on(device.capabilities).check(problem, device.capabilities)
-            if reason and stage not in map(type, ranked):
-                lines.append(f"    {stage.name} cannot: {reason}")
-    return "\n".join(lines)
-
-
 def run_debug(
     wanted: str, kernel: GemmKernel, problem: Gemm, at: tuple[int, int], shown: slice | None, as_json: bool
 ) -> Inspection:
@@ -321,19 +248,6 @@ def run_debug(
         for note in inspection.notes():
             console.print(note, markup=False, highlight=False)
     return inspection
-
-
-def selftest(wanted: str | None) -> Iterator[str]:
-    """Yield a line per shader that is tried, and one in the end; raises WebmmError where any computes wrongly."""
-    with Device(wanted) as device:
-        yield f"{device.info}"
-        wrong, tried = 0, 0
-        for problem, kernel, complaint in run_selftest(device):
-            wrong, tried = wrong + bool(complaint), tried + 1
-            yield f"  {problem} {problem.layout} {problem.dtype.name}: {kernel}: {complaint or 'right'}"
-        if wrong:
-            raise WebmmError(f"{wrong} of {tried} shaders are wrong on {device.info}; they are not used there")
-        yield f"{tried} shaders are right"
 
 
 def multiply_files(
