@@ -147,7 +147,7 @@ EPILOGUES = {
 def test_right_shaders_pass(device, change):
     problem = dataclasses.replace(gemm(1000, 500, 300, transpose_b=True), **change)
     problem = dataclasses.replace(problem, a=Operand(problem.k + 4), b=Operand(problem.k + 1, 3, 1, transposed=True))
-    small = next(selftest.stand_ins(Workgroup2D(), problem))
+    small = next(selftest.stand_ins(Workgroup2D(), problem, device))
     assert selftest.prove(Workgroup2D(), small, device) == ""
     # and what is a little off does not
     true = device.download
@@ -172,7 +172,7 @@ def test_the_dispatch_that_finishes_a_product_is_proven_too():
     assert selftest._text(SplitK(splits=2), plain) != selftest._text(SplitK(splits=2), biased)
 
 
-def test_every_shader_has_a_small_problem_that_stands_in():
+def test_every_shader_has_a_small_problem_that_stands_in(device):
     shapes = [(1, 1, 1), (64, 64, 64), (1023, 1024, 1025), (5000, 2, 90_000), (3000, 3000, 70_001), (4, 9000, 4)]
     for stage, shape, layout, (gap, offset) in itertools.product(
         LADDER, shapes, ("nn", "nt", "tn"), ((0, 0), (4, 4), (1, 0), (0, 2))
@@ -185,7 +185,7 @@ def test_every_shader_has_a_small_problem_that_stands_in():
             **{x: dataclasses.replace(o, ld=o.ld + gap, offset=offset) for x, o in (("a", dense.a), ("b", dense.b))},
         )
         kernel = stage()
-        small = next(selftest.stand_ins(kernel, problem), None)
+        small = next(selftest.stand_ins(kernel, problem, device), None)
         assert small is not None, (kernel, problem)
         assert small.m * small.n * small.k <= (2**24 if problem.k <= LOOP_LIMIT else 2**30)
         assert small.k <= LOOP_LIMIT or problem.k > LOOP_LIMIT

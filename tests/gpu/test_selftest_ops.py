@@ -110,7 +110,7 @@ def test_another_kernel_takes_over(
 
 
 def test_there_is_no_result_where_all_are_wrong(templates):
-    plant(templates, "common/store.wgsl", "else value }};", 'else "2.0 * (%s)" % value }};')
+    plant(templates, "common/stored.wgsl", "if type.features else value }};", 'if type.features else "2.0 * (%s)" % value }};')
     x = np.ones((3, 65), np.float32)
     with Device() as gpu:
         for call in (lambda: webmm.gelu(x, device=gpu), lambda: webmm.reduce(x, "sum", 1, device=gpu)):
@@ -184,11 +184,11 @@ def test_right_shaders_pass_and_what_is_a_little_off_does_not(device, op):
     for problem, kernel in itertools.product(problems, kernels):
         if kernel.check(problem, device.capabilities):
             continue
-        small = next(selftest.stand_ins(kernel, problem), None)
+        small = next(selftest.stand_ins(kernel, problem, device), None)
         assert small is not None, (kernel, problem)
         assert small.flops <= problem.flops
-        text = selftest._text(kernel, small)
-        assert text == selftest._text(kernel, problem)
+        text = selftest._text(kernel, small, device)
+        assert text == selftest._text(kernel, problem, device)
         if text in tried or len(tried) >= 24:
             continue
         tried.add(text)
@@ -210,7 +210,7 @@ def test_an_element_that_is_left_out_shows():
 
 
 @pytest.mark.parametrize("op", STAGES)
-def test_every_stage_has_a_stand_in_for_each_example(op):
+def test_every_stage_has_a_stand_in_for_each_example(device, op):
     for stage, (words, problem) in itertools.product(
         STAGES[op].values(), itertools.islice(OPS[op].examples(), 0, None, 3)
     ):
@@ -218,7 +218,7 @@ def test_every_stage_has_a_stand_in_for_each_example(op):
         scaled_sums = op == "quantized" and problem.out_dtype == I32 and problem.scaled_rows  # which no call asks for
         if kernel.unsuited(problem) or "naga" in kernel.not_in or scaled_sums or stage.name == "gemv":
             continue
-        small = next(selftest.stand_ins(kernel, problem), None)
+        small = next(selftest.stand_ins(kernel, problem, device), None)
         assert small is not None, (kernel, words)
         assert small.flops <= max(2**31, problem.flops // 8)
 
