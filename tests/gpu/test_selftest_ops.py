@@ -110,7 +110,12 @@ def test_another_kernel_takes_over(
 
 
 def test_there_is_no_result_where_all_are_wrong(templates):
-    plant(templates, "common/stored.wgsl", "if type.features else value }};", 'if type.features else "2.0 * (%s)" % value }};')
+    plant(
+        templates,
+        "common/stored.wgsl",
+        "if type.features else value }};",
+        'if type.features else "2.0 * (%s)" % value }};',
+    )
     x = np.ones((3, 65), np.float32)
     with Device() as gpu:
         for call in (lambda: webmm.gelu(x, device=gpu), lambda: webmm.reduce(x, "sum", 1, device=gpu)):

@@ -32,7 +32,7 @@ def test_what_failed_or_is_no_kernel_is_not_kept():
     assert tuned.fastest([numpy, dataclasses.replace(RECORD, status="incorrect")]) == []
 
 
-HERE = SimpleNamespace(info=SimpleNamespace(name="a", driver="1"))
+HERE = SimpleNamespace(info=SimpleNamespace(name="a", driver="1"), engine=SimpleNamespace(name="wgpu"))
 
 
 def record_of(problem, kernel, us=10.0):
@@ -42,6 +42,7 @@ def record_of(problem, kernel, us=10.0):
         *(p.op, kernel.name, m, n, k, batch, p.dtype.name, "wgpu", "a", "Vulkan", "1", __version__),
         *(kernel.config, p.layout, p.variant),
         median_us=us,
+        gflops=1e3 / us,
     )
 
 
@@ -87,3 +88,15 @@ def test_kernels_of_every_op_are_found(op):
     problem = OPS[op].problem((64, 64, 64), OPS[op].dtypes[0])
     for stage in STAGES[op].values():
         assert tuned.kernel_of(record_of(problem, stage())) == stage()
+
+
+@pytest.mark.usefixtures("folder")
+def test_engines_are_kept_apart_and_the_page_serves_dawn():
+    problem = OPS["gemm"].problem((512, 512, 512), "float32")
+    wgpu, dawn = (record_of(problem, kernel) for kernel in (Pipelined(), SplitK(splits=4)))
+    tuned.add([wgpu, dataclasses.replace(dawn, engine="WebGPU with Dawn", adapter="A", driver="of a browser")])
+    there = SimpleNamespace(info=SimpleNamespace(name="a", driver="1"), engine=SimpleNamespace(name="dawn"))
+    assert tuned.nearest(problem, HERE)[0][0] == Pipelined()
+    assert tuned.nearest(problem, there)[0][0] == SplitK(splits=4)
+    assert tuned.covered(problem, HERE)
+    assert not tuned.covered(problem, there), "a browser's driver goes by another name"

@@ -94,7 +94,7 @@ def test_an_adapter_in_words():
 
 def test_the_most_capable_adapter_is_the_default(monkeypatch):
     monkeypatch.delenv("WEBMM_ADAPTER", raising=False)
-    monkeypatch.setattr(adapters, "adapters", lambda: [(CPU, "cpu"), (GPU, "gpu")])
+    monkeypatch.setattr(adapters, "adapters", lambda engine: [(CPU, "cpu"), (GPU, "gpu")])
     assert choose_adapter() == (GPU, "gpu")
     assert choose_adapter("cpu") == (CPU, "cpu")
     assert choose_adapter(0) == (GPU, "gpu")
@@ -104,13 +104,13 @@ def test_the_most_capable_adapter_is_the_default(monkeypatch):
 
 
 def test_an_adapter_that_does_not_exist_lists_those_that_do(monkeypatch):
-    monkeypatch.setattr(adapters, "adapters", lambda: [(CPU, "cpu"), (GPU, "gpu")])
+    monkeypatch.setattr(adapters, "adapters", lambda engine: [(CPU, "cpu"), (GPU, "gpu")])
     with pytest.raises(ConfigError, match=r"no adapter matches 'radeon'; there is 1: llvmpipe .*; 0: NVIDIA H200"):
         choose_adapter("radeon")
 
 
 def test_no_adapter_at_all_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(adapters, "adapters", list)
+    monkeypatch.setattr(adapters, "adapters", lambda engine: [])
     with pytest.raises(NoAdapterError, match="mesa-vulkan-drivers"):
         choose_adapter()
     for system in ("Linux", "Windows", "macOS"):

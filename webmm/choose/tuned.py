@@ -53,7 +53,7 @@ def key(record: Record) -> Key:
     Sizes are exact, since 1023 and 1024 want different tiles; one record serves its whole bucket (webmm.choose).
     """
     r = record
-    return (r.adapter, r.driver, r.version, r.op, r.variant, r.dtype, r.layout, r.m, r.n, r.k, r.batch)
+    return (family(r), r.adapter, r.driver, r.version, r.op, r.variant, r.dtype, r.layout, r.m, r.n, r.k, r.batch)
 
 
 def fastest(records: Iterable[Record]) -> list[Record]:
@@ -159,13 +159,13 @@ def clear() -> int:
 
 def nearest(problem: Problem, device: Device) -> list[tuple[Kernel[Any], str]]:
     """Return the nearest tuned kernel, and whose record it is: of this very adapter, else of another by its vendor."""
-    user, adapter = load(), device.info.name
-    vendor = adapter.split()[0]
+    user, known = ([r for r in records if family(r) == device.engine.name] for records in (load(), shipped()))
+    adapter = _words(device.info.name)
     groups = {
-        "tuned here": [record for record in user if fresh(record, device)],
-        "tuned here, with another version or driver": [record for record in user if record.adapter == adapter],
-        "shipped for this adapter": [r for r in shipped() if r.adapter == adapter and native(r)],
-        "known of its vendor": [r for r in [*user, *shipped()] if r.adapter.split()[:1] == [vendor] and native(r)],
+        "tuned here": [r for r in user if fresh(r, device)],
+        "tuned here, with another version or driver": [r for r in user if _words(r.adapter) == adapter],
+        "shipped for this adapter": [r for r in known if _words(r.adapter) == adapter],
+        "known of its vendor": [r for r in [*user, *known] if _words(r.adapter)[:1] == adapter[:1]],
     }
     for words, group in groups.items():
         record = _nearest(problem, group)
@@ -187,12 +187,14 @@ def _nearest(problem: Problem, records: Iterable[Record]) -> Record | None:
 
 def fresh(record: Record, device: Device) -> bool:
     """Tell whether this version of webmm measured it on this adapter with its present driver."""
-    return (record.adapter, record.driver, record.version) == (device.info.name, device.info.driver, __version__)
+    measured = (family(record), record.adapter, record.driver, record.version)
+    return measured == (device.engine.name, device.info.name, device.info.driver, __version__)
 
 
 def covered(problem: Problem, device: Device) -> bool:
     """Tell whether this adapter has a tuned record of the bucket of `problem`, of its type and layout."""
-    here = (record for record in shipped() if record.adapter == device.info.name and native(record))
+    adapter = _words(device.info.name)
+    here = (r for r in shipped() if _words(r.adapter) == adapter and family(r) == device.engine.name)
     return any(
         (*kind(record), record.layout) == (*kind(problem), problem.layout)
         and bucket(record) == bucket(problem)
@@ -230,9 +232,17 @@ def _odd(of: Problem | Record) -> bool:
     return any(length > 4 and length % 4 for length in rows)
 
 
-def native(record: Record) -> bool:
-    """Tell whether wgpu ran it: browsers' engines make other code of a shader, for which other tiles are best."""
-    return record.engine.startswith("wgpu")
+def family(record: Record) -> str:
+    """Return the engine that ran it, wgpu or dawn: they make other code of a shader, for which other tiles are best.
+
+    Dawn is that of Python, of node and of Chromium.
+    """
+    return "dawn" if "dawn" in record.engine.lower() else "wgpu"
+
+
+def _words(adapter: str) -> list[str]:
+    """Return an adapter's name in words: one engine says "NVIDIA H200", the other "nvidia-h200"."""
+    return adapter.lower().replace("-", " ").split()
 
 
 def distance(problem: Problem, record: Record) -> float:

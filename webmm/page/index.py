@@ -99,7 +99,7 @@ def _choices() -> dict[str, Any]:
             **{name: getattr(record, name) for name in ("dtype", "m", "n", "k", "kernel", "config", "gflops")},
         }
         for record in tuned.shipped()
-        if tuned.kernel_of(record) and not tuned.native(record)
+        if tuned.kernel_of(record) and tuned.family(record) == "dawn"
     ]
     return {
         "enough_tiles": choose_gemm.ENOUGH_TILES,
