@@ -208,6 +208,10 @@ class Array:
     def __rmatmul__(self, other: Any) -> Array:
         return _matmul(other, self)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        """Return a contiguous copy on the same device, made through the host."""
+        return self.device.array(self.numpy())
+
     __array_ufunc__ = None  # so that ndarray @ Array comes here
 
     def free(self) -> None:
