@@ -208,10 +208,6 @@ class Array:
     def __rmatmul__(self, other: Any) -> Array:
         return _matmul(other, self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
-        """Return a contiguous copy on the same device, made through the host."""
-        return self.device.array(self.numpy())
-
     __array_ufunc__ = None  # so that ndarray @ Array comes here
 
     def free(self) -> None:
@@ -230,6 +226,15 @@ class Array:
         place = "lost" if self.device.lost else f"on {self.device.info.name}"
         state = place if self._storage.alive else "freed"
         return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.dtype.name} {state}>"
+
+
+def _deep_copy(array: Array, memo: dict[int, Any]) -> Array:
+    """Return a contiguous copy on the same device, made through the host."""
+    del memo
+    return array.device.array(array.numpy())
+
+
+Array.__deepcopy__ = _deep_copy  # type: ignore[attr-defined]
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
