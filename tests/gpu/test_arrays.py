@@ -1,5 +1,6 @@
 """Arrays: their lifetime, and that what goes to the device comes back."""
 
+import copy
 import gc
 import threading
 import time
@@ -276,6 +277,26 @@ def test_assigning_leaves_neighbours_alone(device, dtype):
         assert array.numpy()[3:].tolist() == [3, 4, 5, 6, 7]
         device.assign(array[:4], array[4:])  # within a buffer
         assert array.numpy().tolist() == [4, 5, 6, 7] * 2
+
+
+def test_uploading_leaves_neighbours_alone(device):
+    with device.array(np.zeros(8, np.float32)) as array:
+        device.upload(np.ones(2, np.float32), array[4:6])
+        assert array.numpy().tolist() == [0, 0, 0, 0, 1, 1, 0, 0]
+        with pytest.raises(ProblemError, match="6 elements cannot fill"):
+            device.upload(np.ones(6, np.float32), array[4:6])
+        with pytest.raises(ProblemError, match="contiguous"):
+            device.upload(np.ones(4, np.float32), array[::2])
+    with device.array(np.zeros(8, np.float16)) as half:
+        for within_a_word in (half[1:3], half[2:5]):
+            with pytest.raises(ProblemError, match="whole words"):
+                device.upload(np.ones(within_a_word.shape, np.float16), within_a_word)
+
+
+def test_a_deep_copy_has_a_buffer_of_its_own(device):
+    with device.array(np.arange(6).reshape(2, 3), "float32") as array, copy.deepcopy(array.T) as other:
+        assert other.storage is not array.storage
+        np.testing.assert_array_equal(other.numpy(), array.numpy().T)
 
 
 @pytest.mark.parametrize("shape", [5, (2.5,), "ab", (2, None), (-1,)])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.calls.operands import Operandish, Temporaries, check_bias, number
 from webmm.calls.parts import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
+from webmm.calls.slots import LEAST_MEMORY
 from webmm.calls.stream import Progress, kind_of, stream
 from webmm.config import Tune, tune_mode
 from webmm.dtypes import dtype_of
@@ -21,7 +24,7 @@ from webmm.epilogues import OF_WHOLE_SUMS, Epilogue
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.problems.gemm import Gemm
 
-LEAST_MEMORY = 2**24  # bytes for which a device that has no room for them is given up
+Run = Callable[..., None]  # of a problem, a device and the arrays: queues a kernel that computes it
 
 
 def matmul(
@@ -42,9 +45,9 @@ def matmul(
 
     `a` is (…, m, k) and `b` (…, k, n), of the same dtype, one of `webmm.dtypes.MATRIX_DTYPES`; batches broadcast, and
     1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage. `bias` has shape
-    (n,), or (m, 1) for one value per row; `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the
-    result's shape. All of it happens before the result is stored once, but the residual, which costs a copy. The result
-    is `out_dtype`, by default the operands' type.
+    (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it; `activation` is
+    one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before the result is
+    stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands' type.
 
     NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
     they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
@@ -68,7 +71,8 @@ def matmul(
         out_dtype = out.dtype
     mode = tune_mode(tune or device.settings.tune)
     epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
-    settings = _Settings(bias, residual, epilogue, out_dtype, mode)
+    run = partial(choose.run, tune=mode)
+    settings = _Settings(bias, residual, epilogue, out_dtype, run)
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings)
@@ -84,7 +88,7 @@ class _Settings:
     residual: Operandish | None
     epilogue: Epilogue  # but for these two
     out_dtype: DTypeLike | None
-    tune: Tune
+    run: Run
 
 
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings) -> Array:
@@ -95,9 +99,9 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
         c = device.empty(_matrix_shape(left, right), out)
         if settings.residual is not None:
             _fill(c, settings.residual, shape)
-        bias, beta = temporary.bias(settings.bias, c), 0.0 if settings.residual is None else 1.0
+        bias, beta = temporary.bias(settings.bias, c, left.dtype), 0.0 if settings.residual is None else 1.0
         epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
-        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings.tune)
+        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings.run)
         return c.reshape(*shape)
 
 
@@ -156,7 +160,9 @@ def _in_tiles(
     left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
     left, right = (x[(None,) * (into.ndim - x.ndim)] for x in (left, right))
     if bias is not None:
-        check_bias(bias.shape, *into.shape[-2:])
+        check_bias(bias, into.shape[-2], into.shape[-1], dtype_of(a.dtype))
+    if not into.size:
+        return
     if not left.shape[-1]:
         added = 0.0 if bias is None else bias.astype(np.float64)
         start = 0.0 if residual is None else residual.reshape(into.shape)
@@ -165,7 +171,7 @@ def _in_tiles(
 
     def multiply(x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool) -> None:
         epilogue = replace(settings.epilogue, beta=beta, bias=kind, **({} if last else OF_WHOLE_SUMS))
-        _multiply(temporary, x, y, z, added, epilogue, settings.tune)
+        _multiply(temporary, x, y, z, added, epilogue, settings.run)
 
     with Temporaries(device) as temporary:
         stream(
@@ -179,6 +185,12 @@ def _in_tiles(
             memory=memory,
             progress=progress,
         )
+
+
+def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDArray[Any]:
+    """Return `matmul(a, b)` of NumPy arrays, each part of it queued by `run(problem, device, *arrays)`."""
+    with device.span("matmul", "call"):
+        return _on_host(device, a, b, _Settings(None, None, Epilogue(), None, run), None, None)
 
 
 def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0) -> Array:
@@ -199,7 +211,7 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
         raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
     epilogue = Epilogue(alpha=number("alpha", alpha), beta=number("beta", beta))
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
-        _multiply(temporary, a, b, c, None, epilogue, c.device.settings.tune)
+        _multiply(temporary, a, b, c, None, epilogue, choose.run)
     return c
 
 
@@ -244,7 +256,7 @@ def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
 
 
 def _multiply(
-    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Epilogue, tune: Tune
+    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Epilogue, run: Run
 ) -> None:
     """Queue c ← the epilogue of a @ b, with `bias` where it has one, for arrays of at least two axes."""
     if not c.size:
@@ -277,4 +289,4 @@ def _multiply(
             into = temporary.sum(part.problem.m * part.problem.n) if part.to_sum else c
             added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
-            choose.run(part.problem, device, a, b, into, *more, tune=tune)
+            run(part.problem, device, a, b, into, *more)

@@ -186,9 +186,9 @@ def _pieces(p: Gemm, axis: str, most: Limits) -> list[Gemm]:
     return pieces
 
 
-def halved(length: int) -> int:
-    """Return half of a length above 1, rounded up to whole grains where there are several."""
-    grain = next(grain for grain in (GRAIN, 4, 1) if length > 2 * grain or grain == 1)
+def halved(length: int, grains: tuple[int, ...] = (GRAIN, 4, 1)) -> int:
+    """Return half of a length above 1, rounded up to whole grains, of the first kind of which there are several."""
+    grain = next(grain for grain in grains if length > 2 * grain or grain == 1)
     return -(-length // (2 * grain)) * grain
 
 

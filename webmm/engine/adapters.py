@@ -137,6 +137,8 @@ def capabilities(
     for name, value in (lower or {}).items():
         if name not in limits:
             raise ConfigError(f"there is no limit {name!r}; the limits are {', '.join(limits)}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigError(f"the limit {name} is a whole number from 1 on, not {value!r}")
         if value > limits[name]:
             raise UnsupportedError(f"{info.name} has {name} = {limits[name]:,}, less than {value:,}")
     return Capabilities(

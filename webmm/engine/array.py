@@ -228,6 +228,15 @@ class Array:
         return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.dtype.name} {state}>"
 
 
+def _deep_copy(array: Array, memo: dict[int, Any]) -> Array:
+    """Return a contiguous copy on the same device, made through the host."""
+    del memo
+    return array.device.array(array.numpy())
+
+
+Array.__deepcopy__ = _deep_copy  # type: ignore[attr-defined]
+
+
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides, in elements, of a row-major array of `shape`."""
     strides = [1]

@@ -146,7 +146,11 @@ class Device:
         return array
 
     def upload(self, host: NDArray[Any], target: Array) -> None:
-        """Copy `host` to the start of `target`'s buffer, as its dtype; up to three bytes behind it become zero."""
+        """Copy `host` to the contiguous array `target`, as its dtype, and to nothing beside it.
+
+        Raises ProblemError where the sizes differ, or `target` is not contiguous, or is a view that begins or ends
+        within a word of four bytes, which copies overwrite whole.
+        """
         moves.upload(self, host, target)
 
     def assign(self, target: Array, data: Array | ArrayLike) -> None:

@@ -133,7 +133,7 @@ class Launches:
         most = min(self._device.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
         for extent, storage in zip(extents, storages, strict=False):
             size = storage.buffer.size
-            whole = size <= most
+            whole = size <= most and not (extent.windowed and extent.first)
             offset, nbytes = (0, size) if whole else (extent.offset, min(extent.nbytes, size - extent.offset))
             resources[extent.name] = (storage.buffer, offset, nbytes)
             firsts.append(0 if whole else extent.first)

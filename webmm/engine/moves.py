@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 def upload(device: Device, host: NDArray[Any], target: Array) -> None:
     """Do what `Device.upload()` does."""
+    if host.size != target.size:
+        raise ProblemError(f"{host.size:,} elements cannot fill an array of shape {target.shape}")
+    start, nbytes = target.offset * target.dtype.itemsize, target.nbytes
+    if not target.contiguous or start % 4 or (nbytes % 4 and start + nbytes < target.storage.nbytes):
+        raise ProblemError("only a contiguous array of whole words of four bytes can be written to")
     if target.size:
-        with device.using("uploading"), device.span("upload", "upload", bytes=target.nbytes):
-            device.staging.upload(host, target.dtype.numpy, target.storage)
+        with device.using("uploading"), device.span("upload", "upload", bytes=nbytes):
+            device.staging.upload(host, target.dtype.numpy, target.storage, start)
 
 
 def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:

@@ -17,11 +17,13 @@ from rich.table import Table
 
 from webmm import config, roofline
 from webmm.bench import CPU_STAGE, Bench, Progress, relative
+from webmm.calls.gemm import multiply
 from webmm.cases.base import Op, Size
-from webmm.choose import choose
+from webmm.choose import choose, run
 from webmm.debug import Inspection, inspect
 from webmm.dtypes import FLOATS, dtype_of
 from webmm.engine.adapters import adapters
+from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
@@ -260,27 +262,30 @@ def multiply_files(
 ) -> str:
     """Write A·B of two .npy files to `output` and return a line about it.
 
-    With `trace`, print where the time went, and write it to the file of that name unless it is empty. Raises
-    ProblemError for files that are no such matrices or do not fit together, ConfigError where `output` cannot be
-    written.
+    They may be of any size that `matmul()` takes; `kernel`, where it is given, computes each part. With `trace`, print
+    where the time went, and write it to the file of that name unless it is empty. Raises ProblemError for files that
+    are no such matrices or do not fit together, ConfigError where `output` cannot be written.
     """
     a, b = load_matrix(a_path), load_matrix(b_path)
     if a.dtype != b.dtype:
         raise ProblemError(f"{a_path} is {a.dtype}, {b_path} is {b.dtype}; cast one, e.g. x.astype('{a.dtype}')")
     if a.shape[1] != b.shape[0]:
         raise ProblemError(f"{a_path} has {a.shape[1]} columns, {b_path} has {b.shape[0]} rows; they must be equal")
-    problem = gemm(a.shape[0], b.shape[1], a.shape[1], dtype=dtype_of(a.dtype))
+    used: dict[str, None] = {}
     with Device(wanted) as device:
-        kernel = kernel or choose(problem, device)
-        with (
-            nullcontext() if trace is None else profile(device) as found,
-            device.array(a) as a_device,
-            device.array(b) as b_device,
-        ):
-            c = device.empty((problem.m, problem.n), problem.out_dtype)
-            device.run(kernel, problem, a_device, b_device, c)
-            product = c.numpy()
+
+        def compute(problem: Gemm, device: Device, *arrays: Array) -> None:
+            chosen = kernel or choose(problem, device)
+            used[str(chosen)] = None
+            if kernel:
+                device.run(kernel, problem, *arrays)
+            else:
+                run(problem, device, *arrays)
+
+        with nullcontext() if trace is None else profile(device) as found:
+            product = multiply(a, b, device, compute)
         save_matrix(output, product)
         if found:
             _show_profile(found, trace)
-        return f"{output}: {problem.m}×{problem.n} {problem.out_dtype.name}, by {kernel} on {device.info.name}"
+        (m, n), by = product.shape, ", ".join(used)
+        return f"{output}: {m}×{n} {product.dtype}, by {by} on {device.info.name}"
