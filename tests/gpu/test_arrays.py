@@ -308,3 +308,12 @@ def test_shapes_are_whole_numbers(device, shape):
 def test_no_size_is_too_large_to_be_refused(device):
     with pytest.raises(UnsupportedError, match="max-buffer-size"):
         device.empty((2**40, 2**40))
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "int32", "uint8"])
+def test_the_dtype_is_numpys(device, name):
+    x = device.empty((3, 4), name)
+    assert x.dtype == np.dtype(name) == x.T[1:].dtype
+    assert isinstance(x.dtype, np.dtype)
+    assert np.empty_like(x.numpy(), dtype=x.dtype).dtype == x.numpy().dtype
+    assert device.array(np.zeros(3, x.dtype)).element is x.element

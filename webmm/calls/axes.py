@@ -47,7 +47,7 @@ def as_ikj(x: Data, axis: int) -> Data:
     if max(map(len, merged)) > 1 or any(stride < 0 for stride in x.strides):
         return x.numpy().reshape(shape)
     strides = tuple(axes[0][1] if axes else 1 for axes in merged)
-    return Array(x.storage, shape, x.dtype, strides, x.offset)
+    return Array(x.storage, shape, x.element, strides, x.offset)
 
 
 def each_as_ikj(x: Data, axes: tuple[int, ...]) -> list[Data]:
@@ -81,7 +81,7 @@ def _views(x: Array, axes: tuple[int, ...], others: list[int]) -> list[Data]:
         sum(i * far for i, (_, far) in zip(indices, outermost, strict=True))
         for indices in product(*(range(n) for n, _ in outermost))
     )
-    return [Array(x.storage, shape, x.dtype, strides, x.offset + offset) for offset in offsets]
+    return [Array(x.storage, shape, x.element, strides, x.offset + offset) for offset in offsets]
 
 
 def _merged(axes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

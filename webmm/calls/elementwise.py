@@ -8,8 +8,7 @@ from typing import Any
 from webmm import choose
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import Labelled, in_pieces
-from webmm.dtypes import dtype_of
-from webmm.engine.array import Array
+from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.problems.elementwise import Elementwise
 
@@ -19,7 +18,7 @@ def gelu(x: Operandish, approximate: bool = False, *, device: Device | None = No
     name = "gelu_tanh" if approximate else "gelu"
     with opened("gelu", device, x) as temporary:
         source = temporary.data(x)
-        problem = Elementwise(name, source.size, dtype_of(source.dtype))
+        problem = Elementwise(name, source.size, element_of(source))
         y = temporary.result(source.shape, problem.dtype, source)
 
         def compute(x: Array, y: Array) -> None:

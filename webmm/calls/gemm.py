@@ -18,7 +18,7 @@ from webmm.calls.slots import LEAST_MEMORY
 from webmm.calls.stream import Progress, kind_of, stream
 from webmm.config import Tune, tune_mode
 from webmm.dtypes import dtype_of
-from webmm.engine.array import Array, host_array
+from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
 from webmm.epilogues import OF_WHOLE_SUMS, Epilogue
 from webmm.errors import MemoryLimitError, ProblemError
@@ -95,11 +95,11 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
     with Temporaries(device) as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = _result_shape(left, right)
-        out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.dtype
+        out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.element
         c = device.empty(_matrix_shape(left, right), out)
         if settings.residual is not None:
             _fill(c, settings.residual, shape)
-        bias, beta = temporary.bias(settings.bias, c, left.dtype), 0.0 if settings.residual is None else 1.0
+        bias, beta = temporary.bias(settings.bias, c, left.element), 0.0 if settings.residual is None else 1.0
         epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
         _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings.run)
         return c.reshape(*shape)
@@ -230,7 +230,7 @@ def _result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int
     """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
     if 0 in (a.ndim, b.ndim):
         raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
-    if dtype_of(a.dtype) != dtype_of(b.dtype):
+    if element_of(a) != element_of(b):
         raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
@@ -278,7 +278,7 @@ def _multiply(
     left, right, out = (operand for operand in operands if operand)
     template = Gemm(
         *(c.shape[-2], c.shape[-1], a.shape[-1], 1),
-        *(a.dtype, c.dtype),
+        *(a.element, c.element),
         *(left, right, out),
         bias_offset=bias.offset if bias is not None else 0,
         **{**vars(epilogue), "bias": kind},

@@ -9,8 +9,8 @@ from webmm import choose
 from webmm.calls.axes import as_ikj, axes_of, span_of
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.pieces import Labelled, in_pieces
-from webmm.dtypes import DType, dtype_of
-from webmm.engine.array import Array
+from webmm.dtypes import DType
+from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
@@ -60,7 +60,7 @@ def _normalise(
     with opened(function, device, x) as temporary:
         source = temporary.data(x)
         (axis,) = axes_of(source, (axis,))
-        dtype = dtype_of(source.dtype)
+        dtype = element_of(source)
         check_floats("normalisations", dtype)
         y = temporary.result(source.shape, dtype, source)
         if not source.size:
@@ -89,9 +89,9 @@ def _normalise(
 def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Array:
     """Return a weight or bias on the device; raises ProblemError where it is not (length,) of that type."""
     array = temporary.array(v)
-    if array.shape != (length,) or array.dtype != dtype:
+    if array.shape != (length,) or array.element != dtype:
         raise ProblemError(
             f"weight and bias must have shape ({length},) and dtype {dtype.name}, "
-            f"not {array.shape} and {array.dtype.name}"
+            f"not {array.shape} and {array.element.name}"
         )
     return array if array.contiguous and not array.offset else temporary.array(array.numpy())

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from webmm.calls.parts import matrix_operand
 from webmm.calls.pieces import Data
 from webmm.dtypes import F32, DType, dtype_of
-from webmm.engine.array import Array, host_array
+from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
 from webmm.errors import ProblemError
 
@@ -73,7 +73,7 @@ class Temporaries:
 
     def no_terms(self, a: Array, b: Array) -> tuple[Array, Array]:
         """Return operands whose product is that of `a` and `b`, which have no inner elements: one of zeros each."""
-        zero = self._own(self.device.empty((1,), a.dtype))
+        zero = self._own(self.device.empty((1,), a.element))
         return zero.broadcast_to((*a.shape[:-1], 1)), zero.broadcast_to((*b.shape[:-2], 1, b.shape[-1]))
 
     def bias(self, bias: Operandish | None, c: Array, dtype: DType) -> Array | None:
@@ -84,7 +84,7 @@ class Temporaries:
         rows, columns = c.shape[-2:]
         check_bias(given, rows, columns, dtype)
         array = self.array(given, dtype)
-        if array.dtype != dtype or (array.strides[0] != 1 and array.shape[0] != 1):
+        if array.element != dtype or (array.strides[0] != 1 and array.shape[0] != 1):
             array = self._own(self.device.array(array.numpy(), dtype))
         return array
 
@@ -101,7 +101,7 @@ class Temporaries:
 
 def check_bias(bias: Data, rows: int, columns: int, dtype: DType) -> None:
     """Raise ProblemError where `bias` does not fit a (rows, columns) product of operands of `dtype`."""
-    if (given := dtype_of(bias.dtype)) not in (dtype, F32):
+    if (given := element_of(bias)) not in (dtype, F32):
         raise ProblemError(f"bias is {given.name}; it must be {dtype.name}, as the operands are, or float32")
     if (shape := bias.shape) not in ((columns,), (rows, 1)):
         raise ProblemError(f"bias has shape {shape}; it must be ({columns},), or ({rows}, 1) for one per row")

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from webmm.calls.parts import halved, limits
 from webmm.calls.slots import LEAST_MEMORY, Slots
-from webmm.dtypes import DType, dtype_of
-from webmm.engine.array import Array, dense_strides
+from webmm.dtypes import DType
+from webmm.engine.array import Array, dense_strides, element_of
 from webmm.engine.device import Device
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT
@@ -45,7 +45,7 @@ class Labelled:
     @property
     def dtype(self) -> DType:
         """The type of its elements."""
-        return self.data.dtype if isinstance(self.data, Array) else dtype_of(self.data.dtype)
+        return element_of(self.data)
 
     @property
     def on_host(self) -> bool:
@@ -70,7 +70,7 @@ class Labelled:
         if not isinstance(x, Array) or any(stride < 0 for stride in x.strides):
             return False
         reach = sum((length - 1) * stride for length, stride in zip(x.shape, x.strides, strict=True))
-        extent = Extent("", x.dtype, x.offset + reach + 1, start=x.offset)
+        extent = Extent("", x.element, x.offset + reach + 1, start=x.offset)
         if extent.nbytes > binding or extent.end - extent.first > INDEX_LIMIT:
             return False
         if self.anywhere and not written:

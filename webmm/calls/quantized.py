@@ -15,7 +15,7 @@ from webmm.calls.operands import Operandish, Temporaries, opened, readable, retu
 from webmm.calls.parts import broadcast_shape, matrix_operand
 from webmm.calls.pieces import Data, Labelled, in_pieces, starts_of
 from webmm.dtypes import BYTES, F32, I32, DType, dtype_of
-from webmm.engine.array import Array
+from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
 from webmm.problems.product import Operand
@@ -60,13 +60,13 @@ def qmatmul(
     with opened("qmatmul", device, a_q, b_q) as temporary:
         a, b = temporary.data(a_q), temporary.data(b_q)
         batch, m, n = _sizes(a, b)
-        out = _out_dtype(out_dtype, scale_c, dtype_of(a.dtype))
+        out = _out_dtype(out_dtype, scale_c, element_of(a))
         scale = None if scale_c is None else float(checked_scale("scale_c", scale_c, 1))
         zero, added = _checked_zero_c(zero_c, out), None if bias is None else checked_bias(bias, n)
 
         def scheme(*given: ArrayLike) -> Scheme:
-            left = checked_scale("scale_a", given[0], m), checked_zero("zero_a", given[1], m, dtype_of(a.dtype))
-            right = checked_scale("scale_b", given[2], n), checked_zero("zero_b", given[3], n, dtype_of(b.dtype))
+            left = checked_scale("scale_a", given[0], m), checked_zero("zero_a", given[1], m, element_of(a))
+            right = checked_scale("scale_b", given[2], n), checked_zero("zero_b", given[3], n, element_of(b))
             return Scheme(*left, *right, scale, zero, added)
 
         given = [np.asarray(x) for x in (scale_a, zero_a, scale_b, zero_b)]
@@ -86,7 +86,7 @@ def qmatmul(
 def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data) -> None:
     """Fill `c` with the products of the matrices of `a` and `b`, in pieces, each matrix of the batch by itself."""
     (m, k), n = a.shape[-2:], b.shape[-1]
-    dtypes, out = [dtype_of(x.dtype) for x in (a, b)], dtype_of(c.dtype)
+    dtypes, out = [element_of(x) for x in (a, b)], element_of(c)
     scheme.check(k, *dtypes)
     if not math.prod(c.shape):
         return
@@ -161,9 +161,9 @@ def _sizes(a: Data, b: Data) -> tuple[tuple[int, ...], int, int]:
     if batch is None:
         raise ProblemError(f"the batches of a {a.shape} and b {b.shape} do not broadcast")
     for name, x in (("a", a), ("b", b)):
-        if dtype_of(x.dtype) not in BYTES:
+        if element_of(x) not in BYTES:
             raise ProblemError(
-                f"{name} is {dtype_of(x.dtype).name}; quantised operands are uint8 or int8: webmm.quantize(x)"
+                f"{name} is {element_of(x).name}; quantised operands are uint8 or int8: webmm.quantize(x)"
             )
     return batch, a.shape[-2], b.shape[-1]
 

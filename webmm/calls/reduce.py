@@ -13,7 +13,7 @@ from webmm.calls.axes import Axes, axes_of, each_as_ikj, span_of
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import Data, Labelled, in_pieces, most_at_once
 from webmm.dtypes import F32, I32, DType, dtype_of
-from webmm.engine.array import Array
+from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
@@ -47,7 +47,7 @@ def reduce(
     operation = operation_of(op)
     with opened("reduce", device, x) as temporary:
         source, device = temporary.data(x), temporary.device
-        axes, dtype = axes_of(source, axis), dtype_of(source.dtype)
+        axes, dtype = axes_of(source, axis), element_of(source)
         check_floats("reductions", dtype)
         if operation.index and axis is not None and len(axes) > 1:
             raise ProblemError(f"{op} takes one axis, or None for all; a position in several has no single number")
@@ -77,7 +77,7 @@ def _of_nothing(x: Data, operation: Operation, shape: tuple[int, ...], count: in
 def _part_length(device: Device, x: Data) -> int:
     """Return how many k of x[i, k, j] can be reduced at once: all of them, or fewer where one i is too large."""
     _, length, inner = x.shape
-    return min(length, max(1, most_at_once(device, x) // (inner * dtype_of(x.dtype).itemsize)))
+    return min(length, max(1, most_at_once(device, x) // (inner * element_of(x).itemsize)))
 
 
 def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
@@ -90,7 +90,7 @@ def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
 
     def compute(x: Array, y: Array) -> None:
         outer, length, inner = x.shape
-        problem = Reduction(operation.name, outer, length, inner, x.dtype, y.dtype, span_of(x), y.offset)
+        problem = Reduction(operation.name, outer, length, inner, x.element, y.element, span_of(x), y.offset)
         choose.run(problem, device, x, y)
 
     in_pieces(device, compute, [Labelled(x, "ikj")], Labelled(y, "ij"), "ij")

@@ -11,7 +11,7 @@ from webmm.calls.operands import Operandish, opened, readable, returned, rows_of
 from webmm.calls.parts import matrix_operand
 from webmm.calls.pieces import Labelled, in_pieces, starts_of
 from webmm.dtypes import dtype_of
-from webmm.engine.array import Array
+from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
@@ -39,7 +39,7 @@ def qmatmul_weights(
         k, n = weights.shape
         if not a.ndim or a.shape[-1] != k:
             raise ProblemError(f"x {a.shape} and weights ({k}, {n}) do not fit: x must end with {k}")
-        dtype = dtype_of(a.dtype)
+        dtype = element_of(a)
         out = dtype if out_dtype is None else dtype_of(out_dtype)
         check_floats("products of floats", dtype, out)
         c = temporary.result((*a.shape[:-1], n), out, a)

@@ -101,7 +101,7 @@ class WeightsOp(Op[WeightOnly]):
         """Yield small products with weights of the same kind."""
         p = problem
         for m, n, k in small_sizes(kernel, p):
-            yield replace(p, m=m, n=n, k=k, a=dense(p.a, (m, k), (p.m, p.k)))
+            yield replace(p, m=m, n=n, k=k, a=dense(p.a, (m, k), (p.m, p.k)), starts=())
 
     def trial(self, problem: WeightOnly) -> Trial:
         """Return quarters, and weights in blocks of different scales and zero points, whose sums are exact in f32."""

@@ -194,8 +194,8 @@ class Launches:
             name, dtype = extent.name, extent.dtype
             if array.device is not self._device:
                 raise ProblemError(f"{name} lives on another device; copy it here with device.array(x.numpy())")
-            if array.dtype != dtype:
-                raise ProblemError(f"{name} is {array.dtype.name}, the problem says {dtype.name}")
+            if array.element != dtype:
+                raise ProblemError(f"{name} is {array.element.name}, the problem says {dtype.name}")
             if array.capacity < extent.end:
                 raise ProblemError(
                     f"{name} has {array.capacity:,} elements, the problem {problem} reaches to {extent.end:,}"
