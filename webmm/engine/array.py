@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -248,6 +249,17 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     for length in shape[:0:-1]:
         strides.append(strides[-1] * length)
     return tuple(strides[: len(shape)][::-1])
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return `shape` as a tuple of int; raises ProblemError where it is none."""
+    try:
+        lengths = tuple(map(operator.index, shape))
+    except TypeError as error:
+        raise ProblemError(f"a shape is a tuple of whole numbers, not {shape!r}") from error
+    if any(length < 0 for length in lengths):
+        raise ProblemError(f"shape {shape} has a negative length")
+    return lengths
 
 
 def element_of(x: Array | NDArray[Any]) -> DType:
