@@ -185,10 +185,8 @@ class Device:
         shape = checked_shape(shape)
         end = (offset + math.prod(shape)) * dtype.itemsize
         if offset < 0 or end > buffer.size:
-            raise ProblemError(
-                f"{dtype.name} of shape {shape} from element {offset:,} on reach to byte {end:,}; "
-                f"the buffer has {buffer.size:,}"
-            )
+            what = f"{dtype.name} of shape {shape} from element {offset:,} on"
+            raise ProblemError(f"{what} reach to byte {end:,}; the buffer has {buffer.size:,}")
         return Array(Storage(self, buffer, buffer.size, owned=False), shape, dtype, offset=offset)
 
     def download(self, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
