@@ -65,7 +65,7 @@ def matmul(draw: Draw) -> Result:
     exact, scale = _product(left, right, alpha)
     if (kind := draw.setting("bias", ("", "", "column", "row"))) and a.ndim > 1 < b.ndim:
         settings["bias"], added = draw.operand(
-            "bias", draw.values((columns,) if kind == "column" else (rows, 1), result), on_host
+            "bias", draw.values((columns,) if kind == "column" else (rows, 1), dtype), on_host
         )
         exact, scale = exact + added.astype(np.float64), scale + np.abs(added.astype(np.float64))
     if activation:
