@@ -35,6 +35,9 @@ unit: $(VENV)/dev
 fuzz: $(VENV)/dev
 	$(BIN)/python tests/fuzz/fuzz.py $(N) $(SEED)
 
+soak: $(VENV)/dev
+	$(BIN)/python tests/gpu/soak.py $(ARGS)
+
 web: $(VENV)/bench
 	$(BIN)/webmm bundle --force build/web
 

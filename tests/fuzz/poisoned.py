@@ -78,7 +78,8 @@ def place(values: NDArray[Any], view: View, poison: Any, device: Device | None) 
     inside[first : first + size].reshape(full)[index] = True
 
     whole: Any = flat.copy() if device is None else device.array(flat)
-    given = whole[first : first + size].reshape(*full)[index]
+    part = whole[first : first + size]
+    given = (part.reshape(full) if device is None else part.reshape(*full))[(*index, ...)]
     if view.swapped:
         given = given.swapaxes(-1, -2) if device is None else given.mT
     if repeated is not None:
