@@ -67,6 +67,8 @@ CALLS = {
     "assign": lambda s: s.gpu.assign(s.wide, s.wide.numpy()) or s.a,
     "much": lambda s: s.gpu.array(MUCH),
 }
+# wgpu-native ends the process where a device is destroyed, which is how one is lost here, while another thread maps.
+MOVED_BY_THREADS = ("streamed", "much")
 RAISED = {"out of memory": MemoryLimitError, "refused": WebmmError, "lost": DeviceLostError}
 
 
@@ -97,7 +99,7 @@ def test_every_fault(call, monkeypatch):
             kept = kept_bytes(gpu)
         for kind in KINDS:
             for nth in times(kind, counted.uses):
-                if not (call == "much" and kind == "lost"):  # destroyed while threads move data: see test_closing.py
+                if not (kind == "lost" and call in MOVED_BY_THREADS):
                     check(call, point, kind, nth, right, kept, monkeypatch)
 
 
