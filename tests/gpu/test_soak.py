@@ -6,10 +6,11 @@ import numpy as np
 import soak
 
 SECONDS = 20
+BUSY = 5.0  # seconds that a call may take here, where other tests run beside
 
 
 def test_nothing_grows_and_nobody_waits():
-    assert soak.soak(SECONDS) == []
+    assert soak.soak(SECONDS, BUSY) == []
 
 
 def test_what_is_kept_and_what_waits_is_found(monkeypatch):
