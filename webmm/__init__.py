@@ -16,23 +16,41 @@ from webmm.engine import array
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
-from webmm.errors import WebmmError
+from webmm.errors import (
+    ConfigError,
+    DeviceLostError,
+    FreedArrayError,
+    MemoryLimitError,
+    NoAdapterError,
+    ProblemError,
+    ShaderError,
+    UnsupportedError,
+    WebmmError,
+)
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
-from webmm.problems.gemm import Gemm
 from webmm.problems.scheme import dequantize, quantize
 from webmm.problems.weights import BlockWeights, quantize_blocks
 from webmm.render import Shader, render
+from webmm.version import __version__
 
-__version__ = "0.1.0"
 __all__ = [
     "Array",
     "BlockWeights",
+    "ConfigError",
     "Device",
+    "DeviceLostError",
+    "FreedArrayError",
+    "MemoryLimitError",
+    "NoAdapterError",
     "Problem",
+    "ProblemError",
     "Profile",
     "Shader",
+    "ShaderError",
+    "UnsupportedError",
     "WebmmError",
+    "__version__",
     "dequantize",
     "from_dlpack",
     "gelu",
@@ -55,14 +73,13 @@ __all__ = [
 def _failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
     from webmm.selftest import failing  # most calls find their choice made: neither module need be loaded
 
-    return failing(kernel, problem, device) if isinstance(problem, Gemm) else None
+    return failing(kernel, problem, device)
 
 
 def _learn(problem: Problem, device: Device) -> None:
     from webmm.tuner import learn
 
-    if isinstance(problem, Gemm):
-        learn(problem, device)
+    learn(problem, device)
 
 
 # What stands above the layers that call it.

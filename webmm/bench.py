@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from webmm import __version__, roofline
+from webmm import roofline
 from webmm.cases import OPS, op_of
 from webmm.cases.base import Case, Op, Size
 from webmm.engine import timing
@@ -20,6 +21,7 @@ from webmm.errors import ShaderError, UnsupportedError, WebmmError
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Extent, Problem
 from webmm.records import Record, Status
+from webmm.version import __version__
 
 CPU_STAGE = "cpu"
 CASE_OVERHEAD = 0.6  # seconds that compiling, checking and warming up take on top of the timed runs
@@ -56,6 +58,11 @@ class Bench:
         problems = sorted((self.op.problem(size, self.dtype) for size in self.sizes), key=lambda p: p.flops)
         total = len(problems) * (1 + len(self.kernels))
         for problem in problems:
+            reasons = [kernel.check(problem, self.device.capabilities) for kernel in self.kernels]
+            if all(reasons):  # such a problem may not fit into the host's memory either
+                for kernel, reason in zip(self.kernels, reasons, strict=True):
+                    yield record_of(self.device, problem, kernel, "unsupported", reason)
+                continue
             try:
                 case = self.op.case(self.device, problem)
             except WebmmError as error:
@@ -130,12 +137,15 @@ class Bench:
 
 def _arrays(device: Device, case: Case[Any]) -> list[Array]:
     """Return an array for each buffer of the case; what a kernel leaves out of its result shows."""
-    return [_blank(device, extent) if extent.written else case.inputs[extent.name] for extent in case.problem.buffers()]
+    return [
+        device.array(blank(extent)) if extent.written else case.inputs[extent.name] for extent in case.problem.buffers()
+    ]
 
 
-def _blank(device: Device, extent: Extent) -> Array:
+def blank(extent: Extent) -> NDArray[Any]:
+    """Return what a buffer holds before a kernel writes to it, so that what it leaves out shows."""
     poison = np.nan if extent.dtype.eps else -1
-    return device.array(np.full(extent.end, poison).astype(extent.dtype.numpy))
+    return np.full(extent.end, poison).astype(extent.dtype.numpy)
 
 
 def measure(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -11,14 +12,28 @@ from typing import Any
 
 import click
 
+from webmm.dtypes import BYTES, MATRIX_DTYPES, names
 from webmm.errors import ConfigError, NoAdapterError, WebmmError
+from webmm.text import printable, whole
+from webmm.version import __version__
+
+
+class Seconds(click.FloatRange):
+    """A number within a range: NaN, which is neither below nor above it, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; fails as FloatRange does."""
+        seconds = super().convert(value, param, ctx)
+        return self.fail(f"{value} is no number of seconds.", param, ctx) if seconds != seconds else seconds
+
 
 OP_HELP = "gemm, quantized, weights, reduce, normalise or elementwise; a variant of one as in reduce:max."
 OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
 WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
 ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
-DTYPE = click.option("--dtype", default="float32", show_default=True, help="Storage type: float32 or float16.")
+DTYPE = click.option("--dtype", default="float32", show_default=True, help=f"Storage type: {names(MATRIX_DTYPES)}.")
+BUDGET = click.option("--budget", type=Seconds(1, 10**6), default=60, show_default=True, help="Seconds in all.")
 PROFILE = click.option(
     "--profile",
     is_flag=False,
@@ -26,7 +41,7 @@ PROFILE = click.option(
     metavar="[TRACE.json]",
     help="Show where the time goes; with a name, write a trace for Perfetto, too.",
 )
-OP_DTYPE = click.option("--dtype", help="Storage type: float32 or float16; uint8 or int8 of quantized.")
+OP_DTYPE = click.option("--dtype", help=f"Storage type: {names(MATRIX_DTYPES)}; of quantized {names(BYTES)}.")
 
 
 class Commands(click.Group):
@@ -37,22 +52,26 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except WebmmError as error:
-            click.echo(f"webmm: {error}", err=True)
+            click.echo(f"webmm: {printable(str(error))}", err=True)
             ctx.exit(1 if isinstance(error, NoAdapterError) and ctx.invoked_subcommand == "info" else 2)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
             ctx.exit(1)
         except OSError as error:
-            click.echo(f"webmm: {error.filename or 'output'}: {error.strerror or error}", err=True)
+            what = f"{error.filename or 'output'}: {error.strerror or error}"
+            click.echo(f"webmm: {printable(what)}", err=True)
+            ctx.exit(2)
+        except MemoryError as error:
+            click.echo(f"webmm: there is not enough memory: {error}", err=True)
             ctx.exit(2)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="webmm")
+@click.version_option(__version__, prog_name="webmm")
 def main() -> None:
     """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
-    # Software Vulkan drivers look for a window system and complain on stderr where there is none.
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack "→", or bytes of a file's name
+        sys.stdout.reconfigure(errors="backslashreplace")
     from webmm import config, log
 
     log.show(config.settings().log)
@@ -61,10 +80,10 @@ def main() -> None:
 @main.command()
 @ADAPTER
 def selftest(adapter: str | None) -> None:
-    """Multiply small matrices by the kernels that would be chosen, and say whether the driver computes right."""
-    from webmm import report
+    """Compute small problems of every op by the kernels that would be chosen, and say whether the driver is right."""
+    from webmm.report import choice
 
-    for line in report.selftest(adapter):
+    for line in choice.selftest(adapter):
         click.echo(line)
 
 
@@ -74,7 +93,7 @@ def config(as_json: bool) -> None:
     """Show every setting, its value here, and where that comes from."""
     from webmm import report
 
-    click.echo(json.dumps(report.settings(), indent=1) if as_json else report.describe_settings())
+    click.echo(json.dumps(report.settings(), indent=1) if as_json else printable(report.describe_settings()))
 
 
 @main.command()
@@ -93,7 +112,7 @@ def info(as_json: bool, adapter: str | None) -> None:
 @click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
 @OP_DTYPE
 @ADAPTER
-@click.option("--budget", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds in all.")
+@BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write records as CSV.")
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the ladder and roofline (.png, .svg).")
@@ -122,7 +141,7 @@ def bench(
     if plot_file and op != "gemm":
         raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
     wanted = parse_sizes(sizes, op) if sizes else None
-    dtype = dtype or op_of(op).dtypes[0]
+    dtype = dtype or op_of(op).dtypes[0].name
     chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
     results, ceiling = report.run_bench(adapter, op_of(op), chosen, wanted, dtype, budget, profile)
     if json_file:
@@ -208,7 +227,7 @@ def shader(
     from webmm.kernels import configure
     from webmm.render import render
 
-    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0], layout)
+    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0].name, layout)
     rendered = render(configure(kernel, dict(map(_setting, settings)), op_of(op).name), problem, dialect)  # type: ignore[arg-type]
     click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
 
@@ -258,9 +277,10 @@ def debug(
 def _pair(text: str, between: str, what: str) -> tuple[int, int]:
     """Return the two numbers in `text`; raises ConfigError, which says `what` it should be."""
     first, _, second = text.replace(" ", "").partition(between)
-    if not first.isdigit() or not second.isdigit():
+    pair = whole(first), whole(second)
+    if pair[0] is None or pair[1] is None:
         raise ConfigError(f"{what}, not {text!r}")
-    return int(first), int(second)
+    return pair[0], pair[1]
 
 
 @main.command()
@@ -346,19 +366,31 @@ def serve(folder: Path | None, port: int, browser: bool) -> None:
 
 
 @main.command()
-@click.option("--sizes", default="256,512,1024", show_default=True, help="Such as 256,333x257x129 (M×N×K).")
+@OP
+@click.option("--sizes", help="Such as 256,333x257x129 (M×N×K). Default: chosen to the device's speed.")
 @LAYOUT
-@DTYPE
+@OP_DTYPE
 @ADAPTER
-@click.option("--budget", type=click.FloatRange(min=1), default=60, show_default=True, help="Seconds in all.")
+@BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every outcome as JSON.")
-def tune(sizes: str, layout: str, dtype: str, adapter: str | None, budget: float, json_file: Path | None) -> None:
-    """Search for the fastest kernel of each size and remember it for matmul()."""
-    from webmm import records, report
+def tune(
+    op: str,
+    sizes: str | None,
+    layout: str,
+    dtype: str | None,
+    adapter: str | None,
+    budget: float,
+    json_file: Path | None,
+) -> None:
+    """Search for the fastest kernel of each size and remember it for matmul() and the other calls."""
+    from webmm import records
+    from webmm.cases import op_of
     from webmm.choose import tuned
+    from webmm.report import choice
 
     _check_outputs([json_file] if json_file else [], None)
-    outcomes = report.run_tune(adapter, parse_sizes(sizes), layout, dtype, budget)
+    wanted = parse_sizes(sizes, op) if sizes else None
+    outcomes = choice.tune(adapter, op_of(op), wanted, layout, dtype or op_of(op).dtypes[0].name, budget)
     if json_file:
         records.save(json_file, records.to_json(outcomes))
     click.echo(f"{tuned.path()}: {tuned.add(outcomes)} tuned records taken")
@@ -373,13 +405,12 @@ def cache() -> None:
 def show() -> None:
     """List the tuned records of this user."""
     from webmm.choose import tuned
-    from webmm.kernels import label_of
+    from webmm.report import choice
 
     records = tuned.load()
     click.echo(f"{tuned.path()}: {len(records)} tuned records")
     for record in records:
-        what = f"{record.size} {record.layout} {record.dtype}"
-        click.echo(f"  {record.adapter}: {what}: {label_of(record)}, {record.gflops:,.1f} GFLOP/s")
+        click.echo(f"  {record.adapter}: {choice.what(record)}")
 
 
 @cache.command()
@@ -409,20 +440,26 @@ def import_records(file: Path) -> None:
     from webmm import files, records
     from webmm.choose import tuned
 
-    click.echo(f"{tuned.path()}: {tuned.add(records.from_json(files.read_text(file)))} tuned records taken")
+    found = records.from_json(files.read_text(file), lambda complaint: click.echo(f"{file}: {complaint}", err=True))
+    click.echo(f"{tuned.path()}: {tuned.add(found)} tuned records taken")
 
 
 @main.command()
-@click.argument("m", type=click.IntRange(min=1))
-@click.argument("n", type=click.IntRange(min=1))
-@click.argument("k", type=click.IntRange(min=1))
-@DTYPE
+@click.argument("size", nargs=-1, required=True, metavar="M N K")
+@OP
+@LAYOUT
+@OP_DTYPE
 @ADAPTER
-def explain(m: int, n: int, k: int, dtype: str, adapter: str | None) -> None:
-    """Say which kernel computes an M×N×K product here, which come next, and why others cannot."""
-    from webmm import report
+def explain(size: tuple[str, ...], op: str, layout: str, dtype: str | None, adapter: str | None) -> None:
+    """Say which kernel computes an M×N×K product here, which come next, and why others cannot.
 
-    click.echo(report.explain(m, n, k, dtype, adapter))
+    With --op, a problem of another op, whose size is written as in a bench: 512 8192 or 512x8192 rows and columns.
+    """
+    from webmm.cases import op_of
+    from webmm.report import choice
+
+    known = op_of(op)
+    click.echo(choice.explain(known, known.parse("x".join(size)), layout, dtype or known.dtypes[0].name, adapter))
 
 
 if __name__ == "__main__":

@@ -28,17 +28,23 @@ from webmm.errors import ConfigError
 
 FILE = "webmm.toml"
 PREFIX = "WEBMM_"
+MAX_SECONDS = 1_000_000  # eleven days; what waits cannot be told to do so for much longer
 Tune = Literal["off", "cached", "auto"]
 
 
 def _text(raw: object) -> str:
     if isinstance(raw, bool) or not isinstance(raw, (str, int)):
         raise ValueError("takes text")
+    if "\0" in str(raw):
+        raise ValueError("takes no NUL")
     return str(raw)
 
 
 def _folder(raw: object) -> Path:
-    return Path(_text(raw)).expanduser()
+    try:
+        return Path(_text(raw)).expanduser()
+    except RuntimeError as error:
+        raise ValueError("starts with the home folder of a user that there is not") from error
 
 
 def _switch(raw: object) -> bool:
@@ -51,10 +57,12 @@ def _switch(raw: object) -> bool:
 def _seconds(raw: object) -> float:
     try:
         seconds = math.nan if isinstance(raw, bool) else float(raw)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = math.nan
-    if not 1 <= seconds < math.inf:
+    if not seconds >= 1:
         raise ValueError("takes a number of seconds, at least 1")
+    if seconds > MAX_SECONDS:
+        raise ValueError(f"takes a number of seconds, at most {MAX_SECONDS:,}")
     return seconds
 
 
@@ -82,6 +90,7 @@ class Settings:
     """The table: every setting with its type, default, and what it is for."""
 
     adapter: str = _setting(_text, "", "index, kind (discrete, integrated, cpu) or part of a name; empty: the best one")
+    engine: str = _setting(_text, "wgpu", "wgpu, or dawn, which needs wgpudawn and reaches matrix units")
     cache_dir: Path = _setting(
         _folder, lambda: Path(platformdirs.user_cache_dir("webmm")), "folder of tuned records and self-tests"
     )
@@ -208,6 +217,6 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         import tomli as tomllib
     try:
         parsed: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is no TOML: {error}") from error
     return parsed

@@ -19,7 +19,7 @@ from rich.table import Table
 from webmm.dtypes import F32
 from webmm.engine.device import Device
 from webmm.engine.timing import submit
-from webmm.errors import ConfigError, ProblemError
+from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.params import pack
 from webmm.problems.gemm import Gemm
@@ -35,6 +35,7 @@ GROUPS = {
 UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that no arithmetic makes
 VEC = 4
 SHOWN = 8  # steps shown where nobody says which
+MAX_STEPS = 2**20
 
 Floats = NDArray[np.float64]
 
@@ -175,9 +176,14 @@ def inspect(device: Device, kernel: GemmKernel, problem: Gemm, row: int, col: in
     """Run the debug shader of `kernel` on random operands and return what it held for C[row, col].
 
     `problem` is one of dense operands without an epilogue, as `gemm()` returns it for a single product. Raises
-    ProblemError where C has no such element, ConfigError where nothing was recorded, and as `Device.launch` does.
+    ProblemError where C has no such element or K is above MAX_STEPS, ConfigError where nothing was recorded, and as
+    `Device.launch` does.
     """
     p = problem
+    if p.k > MAX_STEPS:
+        raise ProblemError(f"this product has {p.k:,} inner steps, of which at most {MAX_STEPS:,} are looked at")
+    if reason := kernel.check(p, device.capabilities):
+        raise UnsupportedError(f"{kernel.name} {reason}")
     if not (0 <= row < p.m and 0 <= col < p.n):
         raise ProblemError(f"C is {p.m}x{p.n}: it has no element ({row}, {col}); rows and columns count from 0")
     rng = np.random.default_rng(0)

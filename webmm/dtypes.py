@@ -1,13 +1,21 @@
-"""The element types that arrays are stored in: one row each."""
+"""The element types that arrays are stored in: one row each.
+
+A new one is a row here; where WGSL has no such type, so that it lies packed in words, also `shaders/common/NAME.wgsl`,
+which takes the words apart and puts them together.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm.errors import ConfigError, ProblemError
+
+WORD = 4  # bytes of a u32
 
 
 @dataclass(frozen=True)
@@ -19,41 +27,57 @@ class DType:
     itemsize: int
     eps: float
     tiny: float  # the spacing of subnormals: rounding to this type is never off by more than half of it, or by eps/2
-    features: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()  # and WGSL's extension is then called as the type is
+    packed: bool = False  # several to a u32, the first one lowest: `wgsl` is the prefix of the functions that unpack it
+    package: str = ""  # which gives NumPy the type
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy dtype of the same layout; raises ConfigError for bfloat16 where ml_dtypes is not installed."""
-        if self.wgsl == "bf16":
-            _register_bfloat16()
+        """The NumPy dtype of the same layout; raises ConfigError where the package that defines it is not installed."""
+        if self.package:
+            try:
+                import_module(self.package)  # NumPy knows the name from then on
+            except ImportError as error:
+                raise ConfigError(f"{self.name} arrays need {self.package}: pip install {self.package}") from error
         return np.dtype(self.name)
+
+    @property
+    def per_word(self) -> int:
+        """Elements in a u32."""
+        return WORD // self.itemsize
+
+    def array(self, vector: bool, *, shared: bool = False) -> str:
+        """Return the WGSL type that a buffer of such elements is bound as, one by one or by fours.
+
+        With `shared`, invocations write single elements, and so to words that others write to as well.
+        """
+        if self.packed:
+            words = "u32" if self.itemsize == 1 else f"vec{self.itemsize}u"  # that four elements take
+            return f"array<{words if vector else 'atomic<u32>' if shared else 'u32'}>"
+        return f"array<vec4<{self.wgsl}>>" if vector else f"array<{self.wgsl}>"
 
 
 F32 = DType("float32", "f32", 4, 2.0**-23, 2.0**-149)
 F16 = DType("float16", "f16", 2, 2.0**-10, 2.0**-24, frozenset({"shader-f16"}))
-
-# Two to a u32: WGSL has no such type. NumPy's is that of the package ml_dtypes.
-BF16 = DType("bfloat16", "bf16", 2, 2.0**-7, 2.0**-133)
+BF16 = DType("bfloat16", "bf16", 2, 2.0**-7, 2.0**-133, packed=True, package="ml_dtypes")
+MATRIX_DTYPES = (F32, F16, BF16)  # of products of floats, reductions, normalisations and activations
+FLOATS = tuple(dtype for dtype in MATRIX_DTYPES if not dtype.packed)  # that WGSL has itself
 
 # Integers lie in buffers as NumPy stores them; shaders read those of eight bits four to a u32.
 I32 = DType("int32", "i32", 4, 0.0, 0.0)
 U32 = DType("uint32", "u32", 4, 0.0, 0.0)
 I8 = DType("int8", "u32", 1, 0.0, 0.0)
 U8 = DType("uint8", "u32", 1, 0.0, 0.0)
-
-FLOATS = (F32, F16)
-MATRIX_DTYPES = (*FLOATS, BF16)  # of products of floats
 BYTES = (I8, U8)
 INTEGERS = (I32, U32, *BYTES)
+
 DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, *INTEGERS)}
-_ALIASES = {dtype.wgsl: dtype for dtype in MATRIX_DTYPES}
+_NAMES = {**{dtype.wgsl: dtype for dtype in MATRIX_DTYPES}, **DTYPES}
 
 
-def _register_bfloat16() -> None:
-    try:
-        import ml_dtypes  # noqa: F401 (NumPy knows the name from then on)
-    except ImportError as error:
-        raise ConfigError("bfloat16 arrays need ml_dtypes: pip install 'webmm[bfloat16]'") from error
+def names(dtypes: Iterable[DType]) -> str:
+    """Return the names of `dtypes`, for messages and help: "float32, float16"."""
+    return ", ".join(dtype.name for dtype in dtypes)
 
 
 def dtype_of(spec: DType | DTypeLike | str) -> DType:
@@ -63,16 +87,16 @@ def dtype_of(spec: DType | DTypeLike | str) -> DType:
     """
     if isinstance(spec, DType):
         return spec
-    if isinstance(spec, str) and spec in _ALIASES:
-        return _ALIASES[spec]
-    if spec == BF16.name:
-        return BF16
+    if isinstance(spec, str) and spec in _NAMES:
+        return _NAMES[spec]
     try:
         name = np.dtype(spec).name
-    except TypeError as error:
-        raise ProblemError(f"{spec!r} is not a dtype; use one of {', '.join(DTYPES)}") from error
+    except (TypeError, ValueError, SyntaxError) as error:
+        floats, integers = names(MATRIX_DTYPES), names(BYTES)
+        raise ProblemError(f"{spec!r} is not a dtype; use one of {floats}, or of {integers} for qmatmul()") from error
     if name not in DTYPES:
         raise ProblemError(
-            f"dtype {name} is not supported; cast to one of {', '.join(DTYPES)}, e.g. x.astype('float32')"
+            f"dtype {name} is not supported; cast to one of {names(MATRIX_DTYPES)}, e.g. x.astype('float32'), "
+            f"or of {names(BYTES)} for qmatmul()"
         )
     return DTYPES[name]

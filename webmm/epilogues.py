@@ -1,21 +1,24 @@
-"""What may happen to an element of A·B before it is stored: one row per activation.
+"""What may happen to an element of A·B before it is stored: ``C ← activation(alpha·A·B + bias) + beta·C``.
 
-``C ← activation(alpha·A·B + bias) + beta·C``. Each activation is a WGSL file that defines `activate(vec4f) -> vec4f`,
-and a NumPy function that says what it means.
+Each activation is a WGSL file that defines `activate(vec4f) -> vec4f`, and a NumPy function that says what it means.
+Each term is a field, of `EpilogueParams` if it is a number, its meaning a line of `Epilogue.reference()`, and its WGSL
+some of the macro `epilogue` in `shaders/common/matrix.wgsl`; problem, uniform and self-test know it from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ProblemError
+from webmm.params import F32
 
 Floats = NDArray[Any]
+BIASES = ("", "row", "column", "matrix")
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,79 @@ def activation_name(name: str | None) -> str:
     if name not in ACTIVATIONS:
         raise ProblemError(f"unknown activation {name!r}; choose from {', '.join(ACTIVATIONS)}")
     return name
+
+
+def term(default: Any, doc: str = "", *, trial: float = 0.0, of_whole_sums: bool = False) -> Any:
+    """Declare a term of the epilogue by the value with which it changes nothing, and the comment of a number in WGSL.
+
+    `trial` is what the self-test sets a number to. A term `of_whole_sums` is applied once, to the sum over all of k.
+    """
+    return field(default=default, metadata={"doc": doc, "trial": trial, "of_whole_sums": of_whole_sums})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpilogueParams:
+    """The numbers of an epilogue: members of the uniform."""
+
+    alpha: F32 = term(1.0, "factor of A·B", trial=0.5)
+    beta: F32 = term(0.0, "factor of what C holds before", trial=0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpilogueSpecialisation:
+    """The choices of a template for an epilogue."""
+
+    terms: frozenset[str] = frozenset()  # the numbers that change anything
+    bias: str = ""
+    activation: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epilogue(EpilogueParams):
+    """C ← activation(alpha·A·B + bias) + beta·C; the bias is one of BIASES, which says what it lies along.
+
+    Raises ProblemError for an unknown kind of bias or activation.
+    """
+
+    bias: str = term("")
+    activation: str = term("", of_whole_sums=True)
+
+    def __post_init__(self) -> None:
+        if self.bias not in BIASES:
+            raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
+        activation_name(self.activation)
+
+    @property
+    def terms(self) -> frozenset[str]:
+        """The numbers that change anything."""
+        return frozenset(name for name, number in NUMBERS.items() if getattr(self, name) != number.default)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What goes into the uniform, by name."""
+        return {name: getattr(self, name) for name in NUMBERS}
+
+    @property
+    def trial(self) -> dict[str, Any]:
+        """What the self-test takes for the numbers: those that change anything then do so by exact arithmetic."""
+        used = self.terms
+        return {name: TRIALS[name] if name in used else number.default for name, number in NUMBERS.items()}
+
+    @property
+    def needs_whole_sum(self) -> bool:
+        """Whether any of it is applied once, to the sum over all of k: parts of k then add up beside C."""
+        return any(getattr(self, name) != default for name, default in OF_WHOLE_SUMS.items())
+
+    def reference(self, product: Floats, c: Floats | float = 0.0, bias: Floats | float = 0.0) -> Floats:
+        """Return what becomes of `product`, A·B, where C held `c`; `bias` broadcasts to it."""
+        value = np.asarray(self.alpha * product + bias)
+        if self.activation:
+            value = ACTIVATIONS[self.activation].reference(value)
+        return np.asarray(value + self.beta * c)
+
+
+NUMBERS = {number.name: number for number in fields(EpilogueParams)}
+TRIALS: Mapping[str, Any] = {name: number.metadata["trial"] for name, number in NUMBERS.items()}
+OF_WHOLE_SUMS: Mapping[str, Any] = {  # what to set for a part of k, by name
+    each.name: each.default for each in fields(Epilogue) if each.metadata["of_whole_sums"]
+}

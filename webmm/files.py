@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -13,7 +15,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.dtypes import FLOATS
 from webmm.errors import ConfigError, ProblemError
+
+LARGEST_TEXT = 2**26  # bytes
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -67,11 +72,27 @@ def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of `path`; raises ProblemError where it cannot be read."""
-    try:
+    """Return the text of a file; raises ProblemError where it cannot be read, is none, or larger than LARGEST_TEXT."""
+    with _reading(path):
+        if (size := _size(path)) > LARGEST_TEXT:
+            raise ProblemError(f"{path} holds {size:,} bytes, of which texts have at most {LARGEST_TEXT:,}")
         return path.read_text(encoding="utf-8")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file; raises OSError where it is none: a pipe may never end, nor begin."""
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # opening a folder says what it is
+        raise OSError(errno.EINVAL, "it is a pipe or a device, no file")
+    return status.st_size
 
 
 def load_matrix(path: Path) -> NDArray[Any]:
@@ -79,18 +100,25 @@ def load_matrix(path: Path) -> NDArray[Any]:
 
     Raises ProblemError for anything else, saying what it found.
     """
-    try:
-        data = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise ProblemError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise ProblemError(f"{path} is not a .npy file of numbers: {error}") from error
+    with _reading(path):
+        _size(path)
+        try:
+            with np.errstate(over="raise"):
+                data = np.load(path, mmap_mode="r", allow_pickle=False)
+        except OSError:
+            raise
+        except Exception as error:  # NumPy reads headers as Python, which may fail in any way
+            why = str(error).partition("\n")[0]
+            raise ProblemError(f"{path} is not a .npy file of numbers: {why}") from error
     if not isinstance(data, np.ndarray):
         raise ProblemError(f"{path} is an archive of arrays; save one matrix with numpy.save")
     if data.ndim != 2:
         raise ProblemError(f"{path} holds a {data.ndim}-D array; a product takes matrices, 2-D")
     if data.size == 0:
         raise ProblemError(f"{path} holds an empty matrix of shape {data.shape}")
+    if data.dtype not in [dtype.numpy for dtype in FLOATS]:
+        names = " or ".join(dtype.name for dtype in FLOATS)
+        raise ProblemError(f"{path} holds {data.dtype.str}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
     return data
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from webmm.bench import CPU_STAGE
+from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
 from webmm.files import write_atomically
 from webmm.kernels import KERNELS
@@ -131,7 +132,7 @@ def _roofline(axes: Any, records: list[Record], ceiling: Roofline) -> None:
 
 
 def _intensity(record: Record) -> float:
-    itemsize = 2 if record.dtype == "float16" else 4
+    itemsize = dtype_of(record.dtype).itemsize
     moved = record.m * record.k + record.k * record.n + record.m * record.n
     return 2 * record.m * record.n * record.k / (itemsize * moved)
 

@@ -6,13 +6,15 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from webmm.errors import ProblemError
 from webmm.files import write_atomically
+from webmm.log import root
+from webmm.text import is_plain
 
 SCHEMA = "webmm.records/1"
 Status = Literal["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"]
@@ -60,6 +62,76 @@ class Record:
         """M×N×K in words."""
         return f"{self.m}×{self.n}×{self.k}"
 
+    @classmethod
+    def from_json(cls, row: object) -> Record:
+        """Return the record in a row of a document; raises ProblemError that names a field which is none of its kind.
+
+        Fields that this version does not know are left out.
+        """
+        if not isinstance(row, dict):
+            raise ProblemError("is no object")
+        said = {**MAY_LACK, **{f.name: row[f.name] for f in fields(cls) if f.name in row}}
+        for name in FIGURES:
+            said[name] = _figure(said.get(name))
+        for holds, names in RULES:
+            for name in names:
+                if name not in said or not holds(said[name]):
+                    raise ProblemError(f"has no {'valid ' * (name in row)}{name}")
+        if said["status"] == "ok" and not all(_is_measured(said[name]) for name in ("median_us", "gflops")):
+            raise ProblemError("is ok, and has no positive median_us and gflops")
+        return cls(**said)
+
+
+FIGURES = ("median_us", "best_us", "gflops", "max_error", "error_bound", "peak_fraction")
+MAY_LACK: dict[str, Any] = {
+    **{"batch": 1, "backend": "", "driver": "", "layout": "nn", "variant": "", "config": {}},
+    **{"reason": None, "clock": None},
+}
+LAYOUTS = ("", "nn", "nt", "tn", "tt")
+MAX_SIZE = 2**53 - 1  # the largest integer that JavaScript's numbers hold exactly
+
+
+def _figure(value: object) -> object:
+    """Return a number of JSON, which has no infinity, as a float; anything else as it is."""
+    if value in ("inf", "nan") or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        try:
+            return float(value)
+        except OverflowError:  # of an integer of 309 digits
+            return math.inf
+    return value
+
+
+def _is_name(value: object) -> bool:
+    """Tell whether it is text that a terminal shows as it is: control characters are none of a name."""
+    return isinstance(value, str) and is_plain(value)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SIZE
+
+
+def _is_config(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        _is_name(name) and (isinstance(setting, (int, float)) or _is_name(setting)) for name, setting in value.items()
+    )
+
+
+def _is_measured(value: object) -> bool:
+    return isinstance(value, float) and 0 < value < math.inf
+
+
+# What the fields of a document must be, as in `web/records.js`. A reason may have lines; nobody prints those of files.
+RULES: tuple[tuple[Callable[[object], bool], tuple[str, ...]], ...] = (
+    (_is_name, ("op", "kernel", "dtype", "adapter", "engine", "version", "backend", "driver", "variant")),
+    (lambda value: value in LAYOUTS, ("layout",)),
+    (_is_size, ("m", "n", "k", "batch")),
+    (lambda value: value in get_args(Status), ("status",)),
+    (lambda value: value is None or isinstance(value, str), ("reason",)),
+    (lambda value: value is None or _is_name(value), ("clock",)),
+    (lambda value: value is None or (isinstance(value, float) and not value < 0), FIGURES),
+    (_is_config, ("config",)),
+)
+
 
 def to_json(records: Iterable[Record]) -> str:
     """Return the records as a document of schema `webmm.records/1`."""
@@ -71,18 +143,32 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def from_json(text: str) -> list[Record]:
-    """Return the records of a document; raises ProblemError where it is none of ours, naming what is wrong."""
+def from_json(text: str, complain: Callable[[str], object] = root.warning) -> list[Record]:
+    """Return the sound records of a document, and `complain` of each other, which is left out.
+
+    Raises ProblemError where the document is none of ours, or holds records and no sound one.
+    """
     try:
         document = json.loads(text)
-        if document["schema"] != SCHEMA:
-            raise ProblemError(f"the records are of schema {document['schema']!r}; this version reads {SCHEMA!r}")
-        records = [Record(**row) for row in document["records"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ProblemError(f"this is no {SCHEMA} document: {error}") from error
-    for record in records:
-        if record.status not in get_args(Status):
-            raise ProblemError(f"unknown status {record.status!r}; one of {', '.join(get_args(Status))}")
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"this is no {SCHEMA} document, but no JSON: {error}") from error
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        what = f", but of schema {schema!r:.40}" if isinstance(schema, str) else ""
+        raise ProblemError(f"this is no {SCHEMA} document{what}")
+    rows = document.get("records")
+    if not isinstance(rows, list):
+        raise ProblemError(f"this {SCHEMA} document holds no list of records")
+    records, complaints = [], []
+    for i, row in enumerate(rows, 1):
+        try:
+            records.append(Record.from_json(row))
+        except ProblemError as error:
+            complaints.append(f"record {i} {error}")
+    if rows and not records:
+        raise ProblemError(f"this {SCHEMA} document holds no sound record: {complaints[0]}")
+    for complaint in complaints:
+        complain(f"{complaint}; it is left out")
     return records
 
 

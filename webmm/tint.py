@@ -47,8 +47,7 @@ def _device() -> Any:
     """Return a device of Dawn's Null backend, which compiles for no driver and runs nothing."""
     _wgpudawn()  # or the error that says what to install
     dawn = importlib.import_module("wgpudawn.backends.dawn")
-    extras = importlib.import_module("wgpudawn.backends.dawn.extras")
-    extras.set_instance_extras(enable_toggles=["allow_unsafe_apis"])  # matrix units are one
+    importlib.import_module("webmm.engine.dawn").instance()
     # The public way is an environment variable, by which wgpu would choose its backend, too.
     null = dawn.lib.WGPUBackendType_Null
     adapter = dawn.gpu._request_adapter("core", "high-performance", False, dawn.ffi.NULL, null).sync_wait()

@@ -26,17 +26,16 @@ from typing import Any
 
 from webmm import log
 from webmm.bench import measure, record_of
-from webmm.cases.gemm import Operands
+from webmm.cases import OPS, op_of
+from webmm.cases.base import Case
 from webmm.choose import candidates, tuned
-from webmm.choose.tuned import bucket, covered
+from webmm.choose.tuned import bucket, covered, kind
 from webmm.engine.device import Device
 from webmm.errors import WebmmError
-from webmm.kernels import LADDER, configure, label_of
+from webmm.kernels import STAGES, configure, label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.blocked import RegisterTiled
-from webmm.kernels.gemm.naive import Naive
-from webmm.problems.gemm import Gemm, gemm
-from webmm.problems.product import transposes
+from webmm.problems.base import Problem
 from webmm.records import Record
 
 # (seconds of warm-up, share of the budget used up when it ends) per round
@@ -60,11 +59,21 @@ class Job:
     warm_up: float
     layout: str = "nn"
     batch: int = 1
+    op: str = "gemm"
+    variant: str = ""
+
+    @classmethod
+    def of(cls, kernel: Kernel[Any], problem: Problem, warm_up: float) -> Job:
+        """Return the job of measuring `kernel` on `problem`."""
+        p, (m, n, k, batch) = problem, problem.sizes
+        return cls(kernel.name, kernel.config, (m, n, k), p.dtype.name, warm_up, p.layout, batch, p.op, p.variant)
 
     @property
-    def problem(self) -> Gemm:
-        """What is to be computed, on dense matrices."""
-        return gemm(*self.sizes, dtype=self.dtype, batch=self.batch, **transposes(self.layout))
+    def problem(self) -> Problem:
+        """What is to be computed, on dense operands."""
+        m, n, k = self.sizes
+        dense: Problem = op_of(self.op, self.variant).dense((m, n, k, self.batch), self.dtype, self.layout)
+        return dense
 
 
 class Worker:
@@ -162,7 +171,7 @@ class Step:
 
 def tune(
     device: Device,
-    problem: Gemm,
+    problem: Problem,
     budget: float,
     *,
     worker: Worker,
@@ -205,23 +214,25 @@ def tune(
 
 
 def _outcome(
-    device: Device, problem: Gemm, kernel: Kernel[Any], warm_up: float, worker: Worker, timeout: float
+    device: Device, problem: Problem, kernel: Kernel[Any], warm_up: float, worker: Worker, timeout: float
 ) -> Record:
-    sizes = (problem.m, problem.n, problem.k)
-    job = Job(kernel.name, kernel.config, sizes, problem.dtype.name, warm_up, problem.layout, problem.batch)
-    outcome = worker.measure(job, timeout)
+    outcome = worker.measure(Job.of(kernel, problem, warm_up), timeout)
     if isinstance(outcome, Record):
         return outcome
     status, reason = outcome
     return record_of(device, problem, kernel, status, reason)  # type: ignore[arg-type]
 
 
-def drawn(device: Device, problem: Gemm) -> Iterator[Kernel[Any]]:
-    """Yield what to try: the likely choices, then a spread of each eligible stage's space, the same every time."""
+def drawn(device: Device, problem: Problem) -> Iterator[Kernel[Any]]:
+    """Yield what to try: the likely choices, then a spread of each one's stage's space, the same every time.
+
+    The op's first stage, its plain statement, is not tried unless it is the likeliest.
+    """
+    plain, *_ = ladder = list(STAGES[problem.op].values())
     likely = [k for k in candidates(problem, device) if k.check(problem, device.capabilities) is None]
-    likely = [k for k in likely if not isinstance(k, Naive)] or likely
+    likely = [k for k in likely if type(k) is not plain or type(likely[0]) is plain]
     yield from likely
-    stages = [stage for stage in LADDER if stage in map(type, likely)]
+    stages = [stage for stage in ladder if stage in map(type, likely)]
     pools = []
     for stage in stages:
         eligible = (kernel for kernel in stage.space() if kernel.check(problem, device.capabilities) is None)
@@ -246,18 +257,18 @@ def worthwhile(kernel: Kernel[Any], device: Device) -> bool:
 _one_search = threading.Lock()  # in this process; other threads wait for what it finds
 
 
-def learn(problem: Gemm, device: Device) -> None:
+def learn(problem: Problem, device: Device) -> None:
     """Tune the bucket of `problem` and remember the outcome, where this adapter has no record of it yet.
 
     It takes about as long as the setting `tune_budget` says, once per bucket, whatever comes out: a search that fails
     is a warning, and the caller goes on with what it had. Another process that searches is waited for, since it may be
     after the same.
     """
-    what = (bucket(problem), problem.layout, problem.dtype)
+    what = (*kind(problem), problem.layout, bucket(problem))
     if what in device.learned or covered(problem, device):
         return
     budget = device.settings.tune_budget
-    plain = gemm(*problem.sizes[:3], dtype=problem.dtype, batch=problem.batch, **transposes(problem.layout))
+    plain = op_of(problem.op, problem.variant).dense(problem.sizes, problem.dtype.name, problem.layout)
     with _one_search:
         if what in device.learned:
             return
@@ -271,7 +282,7 @@ def learn(problem: Gemm, device: Device) -> None:
             device.learned.add(what)
 
 
-def _learn(problem: Gemm, device: Device, budget: float) -> None:
+def _learn(problem: Problem, device: Device, budget: float) -> None:
     log.tuning.info("%s %s %s: searching for %.0f s", problem, problem.layout, problem.dtype.name, budget)
     with Worker(str(device.info.index) if device.info.index >= 0 else device.info.name) as worker:
         records = tune(device, problem, budget, worker=worker)
@@ -291,15 +302,15 @@ def serve_jobs(adapter: str | None) -> None:
 
 def _serve(device: Device) -> bool:
     """Measure jobs on this device; return whether there may be more of them, for another, since it was lost."""
-    operands: Operands | None = None
+    operands: Case[Any] | None = None
     with device:
         for line in sys.stdin:
             job = Job(**json.loads(line))
             problem = job.problem
-            kernel = configure(job.kernel, {name: str(value) for name, value in job.config.items()})
+            kernel = configure(job.kernel, {name: str(value) for name, value in job.config.items()}, job.op)
             try:
                 if operands is None or operands.problem != problem:
-                    operands = Operands(device, problem)
+                    operands = OPS[job.op].case(device, problem)
                 record = measure(device, kernel, operands, warm_up=job.warm_up)
             except WebmmError as error:
                 record = record_of(device, problem, kernel, "runtime", str(error))

@@ -1,8 +1,8 @@
 {# Constants, uniform and bindings: what every GEMM kernel starts with. #}
-{% if s.f16 %}
-enable f16;
+{% for type in s.types if type.features %}
+enable {{ type.wgsl }};
 
-{% endif %}
+{% endfor %}
 {% if kernel.subgroup and dialect == "tint" %}
 enable subgroups;
 
@@ -25,10 +25,10 @@ enable wgpu_cooperative_matrix;
 {% for x in bindings[1:] %}
 @group(0) @binding({{ x.binding }}) var{{ {"read-only-storage": "<storage, read>", "storage": "<storage, read_write>"}.get(x.type, "") }} {{ x.name }}: {{ x.wgsl_type }};
 {% endfor %}
-{% if s.bf16 is defined and s.bf16 %}
+{% for type in s.types if type.packed %}
 
-{% include "common/bf16.wgsl" %}
-{% endif %}
+{% include "common/" ~ type.wgsl ~ ".wgsl" %}
+{% endfor %}
 {% if debug %}
 
 {% include "common/debug.wgsl" %}

@@ -2,6 +2,7 @@
   Access to A, B and C. Each macro writes one WGSL function; a guarded one reads zero outside the matrix, or writes
   nothing there. `base` is the first element of the batch's matrix.
 #}
+{% import "common/stored.wgsl" as stored %}
 
 {% macro bases(batch="workgroup.z", c=true) %}
     let a_base = params.a_offset + {{ batch }} * params.a_batch_stride;
@@ -13,12 +14,12 @@
 
 {# Element `index` of the operand x, as f32. #}
 {% macro element(x, index) -%}
-{{ {"f32": "%s[%s]", "f16": "f32(%s[%s])", "bf16": "bf16_at(%s[(%s) / 2u], %s)"}[s.dtype] % ((x, index, index) if s.dtype == "bf16" else (x, index)) }}
+{{ stored.load(s.dtype, x, index) }}
 {%- endmacro %}
 
 {# Four neighbours, as they are bound where that is by fours, as vec4f. #}
-{% macro as_vec4f(element, dtype=s.dtype) -%}
-{{ {"f32": "%s", "f16": "vec4f(%s)", "bf16": "bf16_vec4(%s)"}[dtype] % element }}
+{% macro as_vec4f(element) -%}
+{{ stored.load4(s.dtype, element) }}
 {%- endmacro %}
 
 {% macro guards(pairs) -%}
@@ -62,9 +63,9 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
   problem has it. `lanes` is 4 for a vec4 of neighbouring columns, 1 for a single element.
 #}
 {% macro epilogue(lanes, old) %}
-{% if s.scaled or s.bias or s.activation or s.accumulate %}
+{% if s.terms or s.bias or s.activation %}
     var result = value;
-{% if s.scaled %}
+{% if "alpha" in s.terms %}
     result *= params.alpha;
 {% endif %}
 {% if s.bias == "matrix" %}
@@ -88,7 +89,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% if s.activation %}
     result = {{ "activate(result)" if lanes == 4 else "activate(vec4f(result)).x" }};
 {% endif %}
-{% if s.accumulate %}
+{% if "beta" in s.terms %}
     result += params.beta * {{ old }};
 {% endif %}
 {% else %}
@@ -115,16 +116,14 @@ fn store_c(base: u32, row: u32, col: u32, value: f32) {
         return;
     }
 {% endif %}
-{% if s.out_dtype == "bf16" %}
-{{ epilogue(1, "bf16_at(atomicLoad(&c[(%s) / 2u]), %s)" % (place, place)) }}
-    // Its neighbour in the same word belongs to another invocation.
+{{ epilogue(1, stored.load_shared(s.out_dtype, "c", place)) }}
+{% if s.out_dtype.packed %}
+    // Its neighbours in the same word belong to other invocations.
     let place = {{ place }};
-    let shift = place % 2u * 16u;
-    atomicAnd(&c[place / 2u], 0xffff0000u >> shift);
-    atomicOr(&c[place / 2u], bf16_bits(result) << shift);
+    let shift = {{ stored.shift(s.out_dtype) }};
+    {{ stored.put(s.out_dtype, "c", "result", "shift") }}
 {% else %}
-{{ epilogue(1, "f32(c[%s])" % place) }}
-    c[{{ place }}] = {{ "result" if s.out_dtype == "f32" else s.out_dtype ~ "(result)" }};
+    {{ stored.store(s.out_dtype, "c", place, "result") }}
 {% endif %}
 }
 {% endmacro %}
@@ -199,8 +198,8 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
         return;
     }
 {% endif %}
-{{ epilogue(4, as_vec4f(element, s.out_dtype)) }}
-    {{ element }} = {{ {"f32": "result", "f16": "vec4<f16>(result)", "bf16": "bf16_words(result)"}[s.out_dtype] }};
+{{ epilogue(4, stored.load4(s.out_dtype, element)) }}
+    {{ element }} = {{ stored.store4(s.out_dtype, "result") }};
 }
 {% else %}
 {{ store_element(row, col) }}

@@ -74,7 +74,7 @@ fn store_byte(row: u32, col: u32, value: i32) {
 }
 
 {% endif %}
-// C[row, col..col+3] ← sums, {{ {"i32": "plus the bias", "f32": "dequantised"}.get(s.out, "requantised") }}
+// C[row, col..col+3] ← sums, {{ {"int32": "plus the bias", "float32": "dequantised"}.get(s.out_dtype.name, "requantised") }}
 fn store_c4(row: u32, columns: Columns, sums: vec4i) {
     let col = columns.first;
 {% if s.bias %}
@@ -88,7 +88,7 @@ fn store_c4(row: u32, columns: Columns, sums: vec4i) {
     let bytes = bitcast<vec4u>(value) & vec4u(0xffu);
     c[(row * params.n + col) / 4u] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
 {% endif %}
-{% elif s.out == "f32" %}
+{% elif s.out_dtype.name == "float32" %}
 {{ dequantise() }}
 {% else %}
     let value = total;

@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 import os
+import signal
+import struct
 import subprocess
 import sys
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from tests.cli import hostile
 from tests.cli.conftest import Cli
-
-ARGUMENTS = {
-    "bench --sizes 0": "at least 1",
-    "bench --sizes -5": "at least 1",
-    "bench --sizes 2x3": "MxNxK",
-    "bench --sizes big": "MxNxK",
-    "bench --kernels nope": "choose from naive",
-    "bench --kernels blocked:bm=65": "multiple of tm",
-    "bench --kernels blocked:bm": "NAME=VALUE",
-    "bench --kernels blocked:zz=1": "its tunables",
-    "bench --kernels shared:tile=33 --sizes 8": "invocations per workgroup",
-    "bench --kernels blocked:bm=1024:bn=1024:tm=8:tn=128 --sizes 8": "workgroup",
-    "bench --dtype object": "float32",
-    "bench --dtype int64": "cast to",
-    "bench --adapter no-such-adapter": "there is 0:",
-    "bench --json missing/r.json --sizes 8": "no folder",
-    "bench --plot r.pdf --sizes 8": ".png or .svg",
-    "bench --budget 0": "budget",
-    "shader nope": "choose from naive",
-    "shader blocked --set bm=x": "takes an integer",
-    "shader pipelined --set prefetch=disk": "registers, workgroup",
-    "shader naive --dialect glsl": "naga, tint",
-    "shader naive --layout xy": "nn, nt, tn, tt",
-    "debug nope 1 1 1": "choose from naive",
-    "debug naive 3 3 3 --at 3": "ROW,COL",
-    "debug naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
-    "debug naive 3 3 3 --steps 2:9": "no steps 2:9 within 0:3",
-    "debug naive 3 3 3 --steps two": "A:B",
-    "run a.npy b.npy -o c.npy --profile=trace.txt": "a trace is .json",
-    "run a.npy b.npy -o c.npy --profile=missing/trace.json": "no folder",
-    "run": "Usage",
-    "frobnicate": "No such command",
-}
+from tests.cli.hostile import FLOATS, HEADER
+from webmm import config
+from webmm.choose import tuned, verdicts
+from webmm.cli import main
+from webmm.text import is_plain
 
 
 def fails(done: object, words: str, usage: bool = False) -> None:
@@ -53,10 +33,162 @@ def fails(done: object, words: str, usage: bool = False) -> None:
     assert usage or len(stderr.splitlines()) == 1, stderr
 
 
-@pytest.mark.parametrize(("arguments", "words"), ARGUMENTS.items(), ids=ARGUMENTS)
-def test_arguments(webmm: Cli, arguments: str, words: str) -> None:
-    done = webmm(*arguments.split())
-    fails(done, words, usage="Usage" in done.stderr)
+PATIENCE = 60  # seconds
+
+
+@pytest.fixture
+def here(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of files to work in, for commands in this very process, which must neither wait nor be killed."""
+    monkeypatch.chdir(files)
+    monkeypatch.setenv("WEBMM_CACHE_DIR", str(files / "cache"))
+    monkeypatch.setattr(config.platformdirs, "user_config_dir", lambda name: str(files / "user"))
+    config._files.cache_clear()
+    os.mkfifo(files / "fifo")
+    with (files / "large.npy").open("wb") as file:  # holes take no space
+        header = HEADER.format(FLOATS, "(500000, 500000)").encode()
+        file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)
+        file.truncate(10 + len(header) + 4 * 500_000**2)
+
+    def waited(*_: object) -> None:
+        pytest.fail(f"it was not over within {PATIENCE} s")
+
+    before = signal.signal(signal.SIGALRM, waited)
+    signal.alarm(PATIENCE)
+    yield files
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+    config._files.cache_clear()
+
+
+def refused(arguments: list[str], words: str) -> None:
+    """Run a command: it ends in exit code 2, one line with `words`, or those of a wrong usage, and no escapes."""
+    done = CliRunner().invoke(main, arguments)
+    error = done.exception
+    assert error is None or isinstance(error, SystemExit), "".join(traceback.format_exception(error))
+    assert done.exit_code == 2, (done.stdout, done.stderr)
+    assert words in done.stderr, done.stderr[-2000:]
+    assert "Usage" in done.stderr or len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert is_plain(done.output.replace("\n", ""))
+
+
+def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield " ".join((*path, name)), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+def test_every_command_and_option_has_a_row() -> None:
+    assert dict(commands()).keys() == hostile.ARGUMENTS.keys()
+    for name, command in commands():
+        tried = " ".join(hostile.ARGUMENTS[name])
+        for param in command.params:
+            if isinstance(param, click.Option) and not param.is_flag and param.name != "help":
+                assert any(option in tried for option in param.opts), (name, param.opts)
+
+
+def test_every_setting_has_a_row() -> None:
+    assert config.effective().keys() == hostile.SETTINGS.keys()
+
+
+def rows(table: dict[str, dict[str, str]]) -> list[Any]:
+    return [
+        pytest.param(name, text, words, id=f"{name} {text[:50]}".encode("unicode_escape").decode())
+        for name, row in table.items()
+        for text, words in row.items()
+    ]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("command", "arguments", "words"), rows(hostile.ARGUMENTS))
+def test_arguments(command: str, arguments: str, words: str) -> None:
+    refused([*command.split(), *arguments.split()], words)
+
+
+@pytest.mark.usefixtures("here")
+def test_an_unknown_command() -> None:
+    refused(["frobnicate"], "No such command")
+
+
+@pytest.mark.parametrize(("setting", "value", "words"), rows(hostile.SETTINGS))
+def test_settings(here: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, words: str) -> None:
+    if setting == "cache_dir":
+        monkeypatch.delenv("WEBMM_CACHE_DIR")
+    monkeypatch.delenv("WEBMM_" + setting.upper(), raising=False)
+    (here / "webmm.toml").write_text(f"{setting} = {value}")
+    refused(["check" if setting == "naga" else "info"], words)
+
+
+@pytest.mark.usefixtures("here")
+def test_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEBMM_CACHE_DIR", "~no such user/x")
+    refused(["config"], "WEBMM_CACHE_DIR: cache_dir starts with the home folder of a user that there is not")
+    monkeypatch.setenv("WEBMM_CACHE_DIR", "\x1b[31m")
+    done = CliRunner().invoke(main, ["config"])
+    assert (done.exit_code, "\x1b" in done.output) == (0, False)
+
+
+@pytest.mark.parametrize(("header", "words"), hostile.HEADERS.items(), ids=lambda text: repr(text[:60]))
+def test_headers_of_matrices(here: Path, header: str, words: str) -> None:
+    for version, size in ((1, "<H"), (2, "<I")):
+        text = header.encode()
+        (here / "x.npy").write_bytes(
+            b"\x93NUMPY" + bytes((version, 0)) + struct.pack(size, len(text)) + text + bytes(64)
+        )
+        refused(["run", "x.npy", "a.npy", "-o", "c.npy"], words)
+        refused(["run", "x.npy", "x.npy", "-o", "c.npy"], words)
+    assert not (here / "c.npy").exists()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x93", b"\x93NUMPY", b"\x93NUMPY\1\0\xff\xff", b"\x80\4.", b"PK\5\6" + bytes(18)]
+)
+def test_what_is_no_matrix(here: Path, data: bytes) -> None:
+    (here / "x.npy").write_bytes(data)
+    refused(["run", "x.npy", "a.npy", "-o", "c.npy"], "x.npy is ")
+
+
+@pytest.mark.parametrize(("text", "words"), hostile.RECORDS.items(), ids=lambda text: repr(text[:40]))
+def test_records(here: Path, caplog: pytest.LogCaptureFixture, text: str, words: str) -> None:
+    (here / "r.json").write_text(text)
+    refused(["cache", "import", "r.json"], words)
+    (here / "cache").mkdir(exist_ok=True)
+    (here / "cache" / "tuned.json").write_text(text)
+    assert tuned.load() == []
+    assert words in caplog.text.replace("\\\\", "\\")
+    assert (here / "cache" / "tuned.bad").read_text() == text
+
+
+@pytest.mark.parametrize("name", ["tuned.json", "selftest.json", "tuned.lock", "selftest.lock"])
+def test_a_pipe_in_the_cache_is_not_waited_for(here: Path, name: str) -> None:
+    (here / "cache").mkdir()
+    os.mkfifo(here / "cache" / name)
+    done = CliRunner().invoke(main, ["explain", "8", "8", "8"])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("text", hostile.VERDICTS, ids=lambda text: text[:60])
+def test_verdicts(here: Path, text: str) -> None:
+    (here / "cache").mkdir()
+    driver = "some driver"
+    (here / "cache" / "selftest.json").write_text(text.replace("DRIVER", driver))
+    assert verdicts.verdicts(driver) == {}
+    verdicts.keep_verdicts(driver, {"text": ""})
+    assert verdicts.verdicts(driver) == {"text": ""}
+
+
+def test_a_name_of_other_bytes_is_shown_with_escapes(webmm: Cli) -> None:
+    done = webmm("cache", "export", "\udcff.json", PYTHONIOENCODING="ascii:strict")
+    assert done.returncode == 0, done.stderr
+    assert ".json: 0 tuned records" in done.stdout
+
+
+def test_memory_that_is_not_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def allocate(*_: object) -> None:
+        raise MemoryError("Unable to allocate 3.64 TiB")
+
+    monkeypatch.setattr("webmm.report.multiply_files", allocate)
+    refused(["run", "a.npy", "a.npy", "-o", "c.npy"], "not enough memory: Unable to allocate")
 
 
 @pytest.fixture

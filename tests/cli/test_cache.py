@@ -16,7 +16,7 @@ from webmm.choose.tuned import _nearest, bucket, distance
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problems.gemm import gemm
-from webmm.records import Record, from_json, to_json
+from webmm.records import SCHEMA, Record, from_json, to_json
 
 RECORD = Record(
     *("gemm", "tile_2d", 64, 64, 64, 1, "float32", "wgpu", "some adapter", "Vulkan", "1.0", "0.1.0"),
@@ -63,7 +63,7 @@ def test_a_broken_file_is_set_aside(folder: Path, caplog: pytest.LogCaptureFixtu
 
 def test_two_processes_at_once_lose_nothing(folder: Path) -> None:
     code = (
-        "import dataclasses, sys; from tests.cli.test_cache import RECORD; from webmm import cache\n"
+        "import dataclasses, sys; from tests.cli.test_cache import RECORD; from webmm.choose import tuned\n"
         "for i in range(8): tuned.add([dataclasses.replace(RECORD, m=int(sys.argv[1]) + i)])"
     )
     root = Path(__file__).parents[2]
@@ -134,6 +134,26 @@ def test_commands(webmm: Cli, tmp_path: Path, folder: Path) -> None:
         done = webmm("cache", "import", bad)
         assert done.returncode == 2
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_bad_record_is_named_and_the_others_are_taken(webmm: Cli, tmp_path: Path, folder: Path) -> None:
+    rows = json.loads(to_json([RECORD] * 3))["records"]
+    rows[0]["m"], rows[1]["adapter"] = 0, "\x1b[31mred"
+    text = json.dumps({"schema": SCHEMA, "records": rows})
+    (tmp_path / "r.json").write_text(text)
+    done = webmm("cache", "import", "r.json")
+    assert "1 tuned records taken" in done.stdout
+    assert done.stderr.splitlines() == [
+        "r.json: record 1 has no valid m; it is left out",
+        "r.json: record 2 has no valid adapter; it is left out",
+    ]
+    assert tuned.load() == [RECORD]
+    (folder / "tuned.json").write_text(text)  # as an earlier version or an editor left it
+    assert tuned.load() == [RECORD]
+    done = webmm("explain", "64", "64", "64")
+    assert done.returncode == 0
+    assert "record 2 has no valid adapter" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_a_tuned_record_is_what_runs(webmm: Cli, tmp_path: Path) -> None:

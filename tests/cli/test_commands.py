@@ -224,3 +224,48 @@ def test_ops_of_quantised_operands(webmm: Cli, tmp_path: Path, op: str, kernel: 
     assert json.loads(done.stdout)["kernel"] == kernel
     assert ("dot4I8Packed" if op == "quantized" else "enable f16;") in json.loads(done.stdout)["wgsl"]
     assert webmm("bench", "--op", op, "--dtype", "int32", "--sizes", "8").returncode == 2
+
+
+EXPLAINED = {
+    "gemm": (("100", "200", "300"), "100x200x300 nn float32 on "),
+    "quantized": (("100x200x300", "--layout", "nt"), "quantized 100×200×300 nt uint8 on "),
+    "weights:8bit-128": (("1", "256", "256"), "weights:8bit-128 1×256×256 float32 on "),
+    "reduce:max": (("64x256x32@1",), "reduce:max 64×256×32 float32 on "),
+    "normalise": (("512", "4096", "--dtype", "float16"), "normalise:softmax 512×4096×1 float16 on "),
+    "elementwise:silu": (("1000",), "elementwise:silu 1000000×1×1 float32 on "),
+}
+
+
+@pytest.mark.parametrize("op", EXPLAINED)
+def test_explain_serves_every_op(webmm: Cli, op: str) -> None:
+    arguments, title = EXPLAINED[op]
+    done = webmm("explain", *arguments, "--op", op)
+    assert done.returncode == 0, done.stderr
+    first, *_ = lines = done.stdout.splitlines()
+    assert first.startswith(title)
+    choice = next(line for line in lines if line.startswith("→"))[3:]
+    assert any(f". {choice}: " in line and " workgroups" in line for line in lines)
+    if op == "reduce:max":
+        assert webmm("explain", "512", "--op", "reduce:median").returncode == 2
+    if op == "gemm":
+        assert "matrix_unit cannot: multiplies float16, not float32" in done.stdout
+        assert webmm("explain", "1", "0", "1").returncode == webmm("explain", "1", "1").returncode == 2
+
+
+@pytest.mark.parametrize("op", ["quantized", "weights:4bit-128", "reduce:argmax", "normalise:rms_norm", "elementwise"])
+def test_tune_serves_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
+    size = "8x64x64" if op[0] in "qw" else "8x512"
+    cache = {"WEBMM_CACHE_DIR": str(tmp_path / "cache")}
+    done = webmm("tune", "--op", op, "--sizes", size, "--budget", "3", "--json", "r.json", **cache)
+    assert done.returncode == 0, done.stderr
+    records = from_json((tmp_path / "r.json").read_text())
+    assert {(r.op, r.variant) for r in records} == {(op.split(":")[0], records[0].variant)}
+    assert records[0].variant == (op.partition(":")[2] or {"elementwise": "gelu"}.get(op, ""))
+    assert "1 tuned records taken" in done.stdout
+    words = "×".join(map(str, (records[0].m, records[0].n, records[0].k)))
+    shown = webmm("cache", "show", **cache).stdout
+    assert f"{op.split(':')[0]}" in shown
+    assert words in shown
+    assert OPS[records[0].op].unit in shown
+    told = webmm("explain", size, "--op", op, **cache).stdout
+    assert f"tuned here at {words}{' nn' if op == 'quantized' else ''}, " in told

@@ -7,6 +7,7 @@ behind them is NaN, and `UNTOUCHED` around the results.
 import numpy as np
 import pytest
 
+from webmm import kernels
 from webmm.dtypes import dtype_of
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
@@ -36,6 +37,7 @@ STAGES = [
     ColumnsTwoPass(8, 2, 1, 4),
     ColumnsTwoPass(8, 1, 2, 2),
 ]
+STAGES += [cls() for cls in kernels.STAGES["reduce"].values() if cls not in map(type, STAGES)]
 
 every_stage = pytest.mark.parametrize("kernel", STAGES, ids=str)
 every_operation = pytest.mark.parametrize("operation", OPERATIONS)

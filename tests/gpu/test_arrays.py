@@ -1,5 +1,6 @@
 """Arrays: their lifetime, and that what goes to the device comes back."""
 
+import copy
 import gc
 import threading
 import time
@@ -278,6 +279,26 @@ def test_assigning_leaves_neighbours_alone(device, dtype):
         assert array.numpy().tolist() == [4, 5, 6, 7] * 2
 
 
+def test_uploading_leaves_neighbours_alone(device):
+    with device.array(np.zeros(8, np.float32)) as array:
+        device.upload(np.ones(2, np.float32), array[4:6])
+        assert array.numpy().tolist() == [0, 0, 0, 0, 1, 1, 0, 0]
+        with pytest.raises(ProblemError, match="6 elements cannot fill"):
+            device.upload(np.ones(6, np.float32), array[4:6])
+        with pytest.raises(ProblemError, match="contiguous"):
+            device.upload(np.ones(4, np.float32), array[::2])
+    with device.array(np.zeros(8, np.float16)) as half:
+        for within_a_word in (half[1:3], half[2:5]):
+            with pytest.raises(ProblemError, match="whole words"):
+                device.upload(np.ones(within_a_word.shape, np.float16), within_a_word)
+
+
+def test_a_deep_copy_has_a_buffer_of_its_own(device):
+    with device.array(np.arange(6).reshape(2, 3), "float32") as array, copy.deepcopy(array.T) as other:
+        assert other.storage is not array.storage
+        np.testing.assert_array_equal(other.numpy(), array.numpy().T)
+
+
 @pytest.mark.parametrize("shape", [5, (2.5,), "ab", (2, None), (-1,)])
 def test_shapes_are_whole_numbers(device, shape):
     with pytest.raises(ProblemError, match="shape"):
@@ -287,3 +308,12 @@ def test_shapes_are_whole_numbers(device, shape):
 def test_no_size_is_too_large_to_be_refused(device):
     with pytest.raises(UnsupportedError, match="max-buffer-size"):
         device.empty((2**40, 2**40))
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "int32", "uint8"])
+def test_the_dtype_is_numpys(device, name):
+    x = device.empty((3, 4), name)
+    assert x.dtype == np.dtype(name) == x.T[1:].dtype
+    assert isinstance(x.dtype, np.dtype)
+    assert np.empty_like(x.numpy(), dtype=x.dtype).dtype == x.numpy().dtype
+    assert device.array(np.zeros(3, x.dtype)).element is x.element

@@ -43,7 +43,7 @@ ELSEWHERE = {"matrix_unit"}
 
 def problem_of(op, kernel):
     size = SIZES.get(op.name, (130, 140, 5 * getattr(kernel, "inner_step", 8)))
-    problems = (op.problem(size, dtype, "nn") for dtype in op.dtypes)
+    problems = (op.problem(size, dtype.name, "nn") for dtype in op.dtypes)
     return next((problem for problem in problems if not kernel.unsuited(problem)), None)
 
 

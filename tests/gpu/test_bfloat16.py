@@ -58,4 +58,4 @@ def test_arrays_hold_views_of_it(device):
         assert array.dtype.name == "bfloat16"
         assert np.array_equal(array[1:, 1::2].numpy(), x[1:, 1::2])
         product = (array.T @ array).numpy()
-    assert worst_error(product, x.T, x, array.dtype) <= 5 * 2.0**-23 + 2.0**-7
+    assert worst_error(product, x.T, x, array.element) <= 5 * 2.0**-23 + 2.0**-7

@@ -77,7 +77,9 @@ def small(device, monkeypatch):
         pytest.skip("the emulation needs subgroups")
     kernel = MatrixUnit(lanes=lanes, **SMALL)
     seem_able(device, monkeypatch, kernel)
-    monkeypatch.setattr(webmm.engine.launch, "render", lambda kernel, problem, debug: render(kernel, problem, "tint"))
+    monkeypatch.setattr(
+        webmm.engine.launch, "render", lambda kernel, problem, dialect, debug: render(kernel, problem, "tint")
+    )
     compiled = {}
 
     def pipeline(shader):

@@ -180,3 +180,9 @@ def test_moving_data_while_the_device_is_closed(monkeypatch):
 
     monkeypatch.setattr(device.staging, "close", move)
     device.close()
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1.5, "x", None, True])
+def test_limits_are_whole_numbers(value):
+    with pytest.raises(ConfigError, match="the limit max-buffer-size is a whole number from 1 on, not"):
+        Device(limits={"max-buffer-size": value})

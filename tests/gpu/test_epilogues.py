@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from products import UNTOUCHED, indices, lay_out, runs, small, view, whole_numbers
 
+import webmm
+from webmm.errors import ProblemError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.split_k import SplitK
@@ -53,3 +55,15 @@ def test_every_stage_finishes_its_products(device, kernel, shape):
         expected = np.maximum(2 * (a @ b) + (bias if kind else 0), 0) - 3 * c
         np.testing.assert_array_equal(got, expected, err_msg=f"{kernel} {shape} {kind}")
         assert not strays
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_bias_of_float32_is_rounded_to_the_type_of_the_operands(device, dtype, resident):
+    a, bias = np.ones((3, 3), np.float32), np.array([0.5, 2.0, -3.0], np.float32)
+    left = device.array(a, dtype)
+    given = device.array(bias) if resident else bias
+    got = webmm.matmul(left, left, bias=given, out_dtype="float32", device=device)
+    np.testing.assert_array_equal(got.numpy(), a @ a + bias)
+    with pytest.raises(ProblemError, match="float64 is not supported"):
+        webmm.matmul(left, left, bias=bias.astype(np.float64), device=device)

@@ -9,11 +9,13 @@ from products import every_stage, view
 from products import small as small_tiles
 
 import webmm
-from webmm import Device, choose, report
+from webmm import Device, choose
 from webmm.calls import parts
+from webmm.cases import OPS
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
+from webmm.report import choice
 
 BINDING = 2**14  # bytes: 64 × 64 float32
 RNG = np.random.default_rng(3)
@@ -128,9 +130,9 @@ def test_long_dispatches_are_cut(device, monkeypatch):
 
 def test_explain_tells_of_the_parts(monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(report, "limits", lambda device: parts.Limits(2**27, 2.0**26))
-    told = report.explain(1024, 1024, 64, "float32", None).splitlines()
-    assert told[1] == "too large for one dispatch: cut into 2, the first of them 512x1024x64"
+    monkeypatch.setattr(choice, "limits", lambda device: parts.Limits(2**27, 2.0**26))
+    told = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", None).splitlines()
+    assert told[1] == "too large for one dispatch: cut into 2, the first of them 512x1024x64 nn float32"
 
 
 def test_a_device_takes_lower_limits_only(device, small):

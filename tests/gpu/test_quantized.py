@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import webmm
 from webmm.dtypes import dtype_of
+from webmm.errors import ProblemError
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.problems.product import Operand
@@ -276,3 +277,75 @@ def test_qmatmul_of_nothing(device):
         0,
         3,
     )
+
+
+# Batches, as ONNX's QLinearMatMul has them
+
+
+def linear(a, b, scale_a, zero_a, scale_b, zero_b, scale_c, zero_c):
+    """Return QLinearMatMul by its definition: numbers, their product, and rounding to the nearest integer."""
+    left, right = scale_a * (a.astype(np.float64) - zero_a), scale_b * (b.astype(np.float64) - zero_b)
+    info = np.iinfo(a.dtype)
+    return np.clip(np.rint(left @ right / scale_c) + zero_c, info.min, info.max).astype(a.dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("resident", [False, True])
+def test_qlinearmatmul_3d(device, dtype, resident):
+    shift = 127 if dtype == np.int8 else 0
+    a = np.array([[208, 236, 0, 238], [3, 214, 255, 29]]) - shift
+    b = np.array([[152, 51, 244], [60, 26, 255], [0, 127, 246], [127, 254, 247]]) - shift
+    a, b = (np.stack([x, x]).astype(dtype) for x in (a, b))
+    a[1, 0, 0] += 1  # else a batch is as good as a matrix
+    scheme = [np.array([s], np.float32) for s in (0.0066, 0.00705, 0.0107)]
+    zeros = [np.array([zero - shift], dtype) for zero in (113, 114, 118)]
+    given = [x for pair in zip(scheme, zeros, strict=True) for x in pair]
+    if dtype == np.uint8:
+        np.testing.assert_array_equal(linear(a, b, *given)[0], [[168, 115, 255], [1, 66, 151]])
+    operands = [device.array(x) for x in (a, b)] if resident else [a, b]
+    got = webmm.qmatmul(*operands, *given, out_dtype=dtype, device=device)
+    np.testing.assert_array_equal(got.numpy() if resident else got, linear(a, b, *map(np.asarray, given)))
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((2, 3, 5, 7), (2, 3, 7, 4)),
+        ((3, 5, 7), (7, 4)),
+        ((5, 7), (3, 7, 4)),
+        ((2, 1, 5, 7), (3, 7, 4)),
+        ((1, 5, 7), (7, 4)),
+    ],
+    ids=str,
+)
+def test_batches(device, left, right, resident):
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 256, left, np.uint8), rng.integers(-128, 128, right, np.int8)
+    zero_a, zero_b = rng.integers(0, 256, 5), rng.integers(-128, 128, 4)
+    for by_row in (0, zero_a):
+        expected = (a.astype(np.int64) - np.reshape(by_row, (-1, 1))) @ (b.astype(np.int64) - zero_b)
+        operands = [device.array(x) for x in (a, b)] if resident else [a, b]
+        got = webmm.qmatmul(*operands, 1, by_row, 1, zero_b, out_dtype="int32", device=device)
+        np.testing.assert_array_equal(got.numpy() if resident else got, expected)
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_scales_and_zero_points_for_each_matrix(device, resident):
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(0, 256, (2, 3, 5, 7), np.uint8), rng.integers(0, 256, (2, 3, 7, 4), np.uint8)
+    scale_a, scale_b = rng.choice([0.5, 1, 2], (2, 3, 5, 1)), rng.choice([0.5, 1, 2], (2, 3, 1, 4))
+    zero_a, zero_b = rng.integers(0, 256, (2, 3, 5, 1)), rng.integers(0, 256, (2, 1, 1, 4))
+    operands = [device.array(x) for x in (a, b)] if resident else [a, b]
+    got = webmm.qmatmul(*operands, scale_a, zero_a, scale_b, zero_b, device=device)
+    expected = (scale_a * (a.astype(np.float64) - zero_a)) @ (scale_b * (b.astype(np.float64) - zero_b))
+    np.testing.assert_array_equal(got.numpy() if resident else got, expected)
+    with pytest.raises(ProblemError, match=r"of shape \(3, 5, 5, 1\) does not fit the batch \(2, 3\)"):
+        webmm.qmatmul(*operands, np.ones((3, 5, 5, 1)), 0, 1, 0, device=device)
+    with pytest.raises(ProblemError, match="do not broadcast"):
+        webmm.qmatmul(a, b[:, :2], 1, 0, 1, 0, device=device)
+
+
+def test_zero_points_that_are_no_integers_are_refused():
+    with pytest.raises(ProblemError, match="zero is float64; zero points are integers"):
+        webmm.dequantize(np.ones(2, np.uint8), 1.0, 0.5)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import webmm
 from webmm.dtypes import dtype_of
 from webmm.epilogues import gelu, gelu_tanh
-from webmm.errors import ProblemError, UnsupportedError
+from webmm.errors import ProblemError
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
@@ -164,12 +164,12 @@ def test_any_shape_axis_and_operation(device):
 def test_rows_beyond_a_binding_take_several_dispatches():
     x = np.random.default_rng(5).standard_normal((300, 16, 16)).astype(np.float32)
     with webmm.Device(limits={"max-storage-buffer-binding-size": 2**16}) as small, small.array(x) as array:
-        for axis in (0, 1, 2):
-            if axis == 0:
-                with pytest.raises(UnsupportedError, match="bytes in one binding"):
-                    webmm.reduce(array, "sum", axis)
-            else:
-                assert_same(webmm.reduce(array, "sum", axis), by_numpy(x, "sum", axis))
+        for axis in (1, 2):
+            assert_same(webmm.reduce(array, "sum", axis), by_numpy(x, "sum", axis))
+        # of 300 elements that cancel out; each part's sum is rounded once more
+        assert (
+            np.abs(webmm.reduce(array, "sum", 0).numpy() - by_numpy(x, "sum", 0)).max() < 1e-7 * np.abs(x).sum(0).max()
+        )
         e = np.exp(x.astype(np.float64))
         assert_same(webmm.softmax(array, 1), e / e.sum(axis=1, keepdims=True))
 

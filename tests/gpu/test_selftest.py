@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 import webmm
 from webmm import Device, choose, selftest
-from webmm.choose import tuned
+from webmm.cases.gemm import GemmOp
+from webmm.choose import tuned, verdicts
 from webmm.cli import main
 from webmm.dtypes import F16, F32
 from webmm.epilogues import ACTIVATIONS
@@ -61,7 +62,7 @@ def test_a_wrong_shader_is_found_told_and_not_used(folder, monkeypatch, caplog):
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
         (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
         assert line.startswith(f"{Tile2D()} is not used on {gpu.info}: it computes wrongly there: ")
-        known = tuned.verdicts(selftest.driver(gpu))
+        known = verdicts.verdicts(selftest.driver(gpu))
         assert sorted(bool(verdict) for verdict in known.values()) == [False, True]
     monkeypatch.setattr(selftest, "prove", lambda *_: pytest.fail("it was proven again"))
     with Device() as gpu:
@@ -100,7 +101,8 @@ def test_a_shader_that_is_refused_gives_way(templates, two, folder):
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
-        assert any("was refused by the engine" in words for words in tuned.verdicts(selftest.driver(gpu)).values())
+        assert any("was refused by the engine" in words for words in gpu.verdicts.values())
+        assert set(verdicts.verdicts(selftest.driver(gpu)).values()) == {""}  # that says nothing of what it computes
 
 
 def test_where_all_are_wrong_there_is_no_result(wrong, monkeypatch):
@@ -145,7 +147,7 @@ EPILOGUES = {
 def test_right_shaders_pass(device, change):
     problem = dataclasses.replace(gemm(1000, 500, 300, transpose_b=True), **change)
     problem = dataclasses.replace(problem, a=Operand(problem.k + 4), b=Operand(problem.k + 1, 3, 1, transposed=True))
-    small = next(selftest.stand_ins(Workgroup2D(), problem))
+    small = next(selftest.stand_ins(Workgroup2D(), problem, device))
     assert selftest.prove(Workgroup2D(), small, device) == ""
     # and what is a little off does not
     true = device.download
@@ -170,7 +172,7 @@ def test_the_dispatch_that_finishes_a_product_is_proven_too():
     assert selftest._text(SplitK(splits=2), plain) != selftest._text(SplitK(splits=2), biased)
 
 
-def test_every_shader_has_a_small_problem_that_stands_in():
+def test_every_shader_has_a_small_problem_that_stands_in(device):
     shapes = [(1, 1, 1), (64, 64, 64), (1023, 1024, 1025), (5000, 2, 90_000), (3000, 3000, 70_001), (4, 9000, 4)]
     for stage, shape, layout, (gap, offset) in itertools.product(
         LADDER, shapes, ("nn", "nt", "tn"), ((0, 0), (4, 4), (1, 0), (0, 2))
@@ -183,7 +185,7 @@ def test_every_shader_has_a_small_problem_that_stands_in():
             **{x: dataclasses.replace(o, ld=o.ld + gap, offset=offset) for x, o in (("a", dense.a), ("b", dense.b))},
         )
         kernel = stage()
-        small = next(selftest.stand_ins(kernel, problem), None)
+        small = next(selftest.stand_ins(kernel, problem, device), None)
         assert small is not None, (kernel, problem)
         assert small.m * small.n * small.k <= (2**24 if problem.k <= LOOP_LIMIT else 2**30)
         assert small.k <= LOOP_LIMIT or problem.k > LOOP_LIMIT
@@ -195,25 +197,26 @@ def test_every_shader_has_a_small_problem_that_stands_in():
 def test_a_broken_file_is_found_again(folder, text):
     folder.mkdir()
     (folder / "selftest.json").write_text(text)
-    assert tuned.verdicts("d") == {}
-    tuned.keep_verdicts("d", {"a": ""})
-    tuned.keep_verdicts("e", {"a": "x"})
-    tuned.keep_verdicts("d", {"b": "y"})
-    assert (tuned.verdicts("d"), tuned.verdicts("e")) == ({"a": "", "b": "y"}, {"a": "x"})
+    assert verdicts.verdicts("d") == {}
+    verdicts.keep_verdicts("d", {"a": ""})
+    verdicts.keep_verdicts("e", {"a": "x"})
+    verdicts.keep_verdicts("d", {"b": "y"})
+    assert (verdicts.verdicts("d"), verdicts.verdicts("e")) == ({"a": "", "b": "y"}, {"a": "x"})
     tuned.clear()
-    assert tuned.verdicts("d") == {}
+    assert verdicts.verdicts("d") == {}
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_obstacle(folder):
     folder.write_text("a file")
-    tuned.keep_verdicts("d", {"a": ""})
+    verdicts.keep_verdicts("d", {"a": ""})
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
 
 
 def test_the_command_tells_of_each_shader(wrong, two, monkeypatch):
     monkeypatch.setattr(selftest, "candidates", choose.candidates)
-    monkeypatch.setattr(selftest, "CASES", selftest.CASES[1:2])
+    monkeypatch.setattr(GemmOp, "tried", GemmOp.tried[1:2])
+    monkeypatch.setattr(selftest, "OPS", {"gemm": GemmOp()})
     done = CliRunner().invoke(main, ["selftest"])
     assert done.exit_code == 2
     lines = done.stdout.splitlines()
@@ -227,5 +230,9 @@ def test_this_driver_is_right(device):
     done = CliRunner().invoke(main, ["selftest"])
     assert done.exit_code == 0, done.output
     assert "3x5x100000 nn float32" in done.stdout
+    for op in ("quantized 65×67×63 nn uint8", "weights:4bit-32 1×256×256 float32", "reduce:argmax 3×77×65 float16"):
+        assert op in done.stdout
+    for op in ("normalise:rms_norm 5×8191×1 float32", "elementwise:relu 4095×1×1 float16"):
+        assert op in done.stdout
     assert done.stdout.strip().endswith("shaders are right")
-    assert set(tuned.verdicts(selftest.driver(device)).values()) == {""}
+    assert set(verdicts.verdicts(selftest.driver(device)).values()) == {""}

@@ -13,6 +13,7 @@ import pytest
 import webmm
 from webmm import Device, choose, tuner
 from webmm.bench import record_of
+from webmm.cases import OPS, op_of
 from webmm.choose import tuned
 from webmm.engine import timing
 from webmm.errors import ConfigError
@@ -137,6 +138,54 @@ def test_jobs_travel(device, dtype, layout, batch):
     assert record.status == "ok"
     assert (record.m, record.n, record.k, record.dtype, record.config["tm"]) == (33, 17, 9, dtype, 8)
     assert (record.layout, record.batch) == (layout, batch)
+
+
+SIZES = {op: (5, 96, 1) if op in ("reduce", "normalise", "elementwise") else (5, 96, 33) for op in OPS}
+
+
+def small_problem(op):
+    return OPS[op].problem(SIZES[op], OPS[op].dtypes[0])
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_jobs_of_every_op_travel(device, op):
+    problem = small_problem(op)
+    kernel = next(iter(choose.candidates(problem, device, "off")))
+    with tuner.Worker(str(device.info.index)) as worker:
+        record = worker.measure(tuner.Job.of(kernel, problem, 0.01), 60)
+    assert (record.status, record.op, record.variant) == ("ok", op, problem.variant), record.reason
+    assert (record.m, record.n, record.k, record.batch) == problem.sizes
+    assert tuned.kernel_of(record) == kernel
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_what_is_drawn_of_every_op_can_run(device, op):
+    problem = small_problem(op)
+    field = list(tuner.drawn(device, problem))
+    assert field == list(tuner.drawn(device, problem))
+    assert len(set(field)) >= 5
+    assert all(kernel.op == op and kernel.check(problem, device.capabilities) is None for kernel in field)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_first_use_of_every_op_is_tuned(folder, monkeypatch, op):
+    searched = []
+
+    def tune(device, problem, budget, worker):
+        searched.append(problem)
+        return [found(device, problem, list(tuner.drawn(device, problem))[-1], 5.0)]
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    with Device() as gpu:
+        problem = small_problem(op)
+        kernel = choose.choose(problem, gpu, "auto")
+        assert searched == [problem]
+        assert kernel == next(iter(tuner.drawn(gpu, problem)))  # the record, from now on
+        assert [(r.op, r.variant, tuned.kernel_of(r)) for r in tuned.load()] == [(op, problem.variant, kernel)]
+        for variant in OPS[op].variants[1:2]:  # which nothing is known of
+            other = op_of(op, variant).problem(SIZES[op], OPS[op].dtypes[0])
+            choose.choose(other, gpu, "auto")
+            assert searched == [problem, other]
 
 
 A = np.arange(60 * 70, dtype=np.float32).reshape(60, 70) % 5

@@ -25,7 +25,7 @@ from webmm.kernels import KERNELS, STAGES
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmParams
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
-from webmm.page import bundle, ladders
+from webmm.page import bundle, exact, ladders, stages
 from webmm.params import layout
 from webmm.problems.gemm import gemm
 from webmm.problems.scheme import limits
@@ -52,23 +52,23 @@ def served(index: dict[str, Any], row: dict[str, Any], dtype: str, flags: int) -
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", [dtype.name for dtype in bundle.DTYPES])
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in stages.DTYPES])
 def test_recommended_kernels_are_what_python_runs(
     page: Path, index: dict[str, Any], shape: tuple[int, int, int], dtype: str
 ) -> None:
     problem = gemm(*shape, dtype=dtype)
-    for cls, stage in zip(bundle.stages(), index["kernels"], strict=True):
+    for cls, stage in zip(stages.offered(), index["kernels"], strict=True):
         assert stage["name"] == cls.name
         names = [tunable["name"] for tunable in stage["tunables"]]
-        assert [row["config"] for row in stage["configs"][: len(bundle.recommended(cls))]] == [
-            list(kernel.config.values()) for kernel in bundle.recommended(cls)
+        assert [row["config"] for row in stage["configs"][: len(stages.recommended(cls))]] == [
+            list(kernel.config.values()) for kernel in stages.recommended(cls)
         ]
-        for kernel, row in zip(bundle.chosen(cls), stage["configs"], strict=False):
+        for kernel, row in zip(stages.chosen(cls), stage["configs"], strict=False):
             assert dict(zip(names, row["config"], strict=True)) == kernel.config
             if reason := kernel.unsuited(problem):
                 assert dtype not in row["shaders"], reason
                 continue
-            name = served(index, row, dtype, bundle.flags(kernel.specialise(problem)))
+            name = served(index, row, dtype, stages.flags(kernel.specialise(problem)))
             text = (page / "bundle" / "shaders" / f"{name}.wgsl").read_text()
             assert text == render(kernel, problem, "tint").wgsl
             assert name == hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -114,7 +114,7 @@ def test_some_shader_covers_every_problem(index: dict[str, Any]) -> None:
         names = [tunable["name"] for tunable in stage["tunables"]]
         for row, shape in itertools.product(stage["configs"], SHAPES):
             kernel = cls(**dict(zip(names, row["config"], strict=True)))
-            needed = bundle.flags(kernel.specialise(bundle.some_problem(kernel, *shape)))
+            needed = stages.flags(kernel.specialise(stages.some_problem(kernel, *shape)))
             for dtype, files in row["shaders"].items():
                 assert any(
                     not (has & ~needed & vectors) and not (needed & ~has & ~vectors) for has in map(int, files)
@@ -126,7 +126,7 @@ def test_matrix_units_are_carried_in_every_spelling_with_every_kind_of_fragments
     assert {tuple(row["shaders"]) for row in rows} == {("float16",)}
     assert len(rows[0]["shaders"]["float16"]) == 2 * 4 * 3  # m and n at the edge; A, B and C in vectors or not
     found = [tuple(row["matrix"][name] for name in ("spelling", "m", "n", "k", "lanes")) for row in rows]
-    for spelling, fragment in itertools.product(bundle.SPELLINGS, bundle.FRAGMENTS):
+    for spelling, fragment in itertools.product(stages.SPELLINGS, stages.FRAGMENTS):
         assert found.count((spelling, *fragment.values())) >= len(choose.MATRIX_TILES)
 
 
@@ -210,9 +210,9 @@ def test_gpus_run_a_stage_with_the_settings_that_python_chooses(ladder: ladders.
 
 
 def test_prepared_inputs_are_a_known_hash() -> None:
-    drawn = ladders.Input("x", U8, 6, 1, 0, 255)
-    assert drawn.start == drawn.to_json()["start"] == ladders.SEED_STEP
-    assert ladders.mix(np.arange(3, dtype=np.uint32)).tolist() == [0, 1753845952, 3507691905]
+    drawn = exact.Input("x", U8, 6, 1, 0, 255)
+    assert drawn.start == drawn.to_json()["start"] == exact.SEED_STEP
+    assert exact.mix(np.arange(3, dtype=np.uint32)).tolist() == [0, 1753845952, 3507691905]
     values = []
     for i in range(6):  # in plain integers
         x = (i + drawn.start) % 2**32
@@ -243,7 +243,7 @@ def test_prepared_results_are_numpys(ladder: ladders.Ladder) -> None:
             expected = np.clip(np.floor(real + 0.5), *limits(dtype))
             assert np.ptp(expected) > 100, "the scale leaves nothing to compare"
         np.testing.assert_array_equal(case.expected, expected)
-        assert ladder.fingerprint(size, dtype) == ladders.fingerprint(case.expected)
+        assert ladder.fingerprint(size, dtype) == exact.fingerprint(case.expected)
 
 
 def product_with_weights(size: tuple[int, int, int], *parts: Any) -> Any:
@@ -259,11 +259,11 @@ def test_fingerprints_tell_values_and_places_apart() -> None:
     swapped, off = result.copy(), result.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
     off[99] += 1
-    assert len({ladders.fingerprint(x) for x in (result, swapped, off, result[:99])}) == 4
+    assert len({exact.fingerprint(x) for x in (result, swapped, off, result[:99])}) == 4
 
 
 def test_results_that_would_be_rounded_are_refused() -> None:
-    case = ladders.reduced("sum", (1, 2**20), F16)
+    case = exact.reduced("sum", (1, 2**20), F16)
     with pytest.raises(ConfigError, match="is no float16"):
         _ = replace(case, compute=lambda x: np.array([4097])).expected
 

@@ -1,22 +1,54 @@
 """What webmm raises, and how adapters are named."""
 
 import inspect
+import os
 import re
+import subprocess
+import sys
 from types import MappingProxyType
 
 import pytest
 
+import webmm
 from webmm import errors
+from webmm.dtypes import dtype_of
 from webmm.engine import adapters
 from webmm.engine.adapters import NO_ADAPTER, AdapterInfo, capabilities, choose_adapter
-from webmm.errors import ConfigError, NoAdapterError, WebmmError, numbered
+from webmm.errors import ConfigError, NoAdapterError, ProblemError, WebmmError, numbered
 from webmm.kernels.base import LOOP_LIMIT
+from webmm.problems.gemm import gemm
 
 CLASSES = {name: cls for name, cls in vars(errors).items() if inspect.isclass(cls) and issubclass(cls, Exception)}
 
 
 def test_one_base_class_catches_all():
     assert all(issubclass(cls, WebmmError) for cls in CLASSES.values())
+
+
+def test_errors_are_public_names():
+    assert {name: getattr(webmm, name) for name in set(webmm.__all__) & set(CLASSES)} == CLASSES
+
+
+@pytest.mark.parametrize("spec", ["complex128", "float64", "int64", "bool", "S4", "<f4,<f4", ","])
+def test_advice_about_dtypes_is_to_take_what_products_take(spec):
+    with pytest.raises(ProblemError) as caught:
+        dtype_of(spec)
+    first, qmatmul, _ = str(caught.value).partition(" for qmatmul()")
+    assert qmatmul
+    floats, integers = first.split(" one of ")[1].rsplit(" or of ", 1)
+    advised = [name.strip() for name in floats.partition(", e.g.")[0].split(",") if name.strip()]
+    assert [gemm(1, 1, 1, dtype=name).dtype.name for name in advised] == advised
+    assert integers == "int8, uint8"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Wayland is of Linux")
+def test_a_program_without_a_display_hears_nothing_of_it():
+    code = "import os, webmm; before = dict(os.environ); webmm.Device().close(); assert os.environ == before"
+    env = {name: value for name, value in os.environ.items() if name not in ("XDG_RUNTIME_DIR", "WAYLAND_DISPLAY")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_hierarchy_is_the_one_drawn_in_the_docstring():
@@ -62,7 +94,7 @@ def test_an_adapter_in_words():
 
 def test_the_most_capable_adapter_is_the_default(monkeypatch):
     monkeypatch.delenv("WEBMM_ADAPTER", raising=False)
-    monkeypatch.setattr(adapters, "adapters", lambda: [(CPU, "cpu"), (GPU, "gpu")])
+    monkeypatch.setattr(adapters, "adapters", lambda engine: [(CPU, "cpu"), (GPU, "gpu")])
     assert choose_adapter() == (GPU, "gpu")
     assert choose_adapter("cpu") == (CPU, "cpu")
     assert choose_adapter(0) == (GPU, "gpu")
@@ -72,13 +104,13 @@ def test_the_most_capable_adapter_is_the_default(monkeypatch):
 
 
 def test_an_adapter_that_does_not_exist_lists_those_that_do(monkeypatch):
-    monkeypatch.setattr(adapters, "adapters", lambda: [(CPU, "cpu"), (GPU, "gpu")])
+    monkeypatch.setattr(adapters, "adapters", lambda engine: [(CPU, "cpu"), (GPU, "gpu")])
     with pytest.raises(ConfigError, match=r"no adapter matches 'radeon'; there is 1: llvmpipe .*; 0: NVIDIA H200"):
         choose_adapter("radeon")
 
 
 def test_no_adapter_at_all_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(adapters, "adapters", list)
+    monkeypatch.setattr(adapters, "adapters", lambda engine: [])
     with pytest.raises(NoAdapterError, match="mesa-vulkan-drivers"):
         choose_adapter()
     for system in ("Linux", "Windows", "macOS"):

@@ -9,11 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webmm.errors import ConfigError
-from webmm.kernels import BEYOND, KERNELS, LADDER, configure, kernel_class
+from webmm.kernels import BEYOND, KERNELS, LADDER, STAGES, configure, kernel_class, ladder
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, tunable
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
@@ -125,6 +126,37 @@ def test_register_tiles_leave_no_vec4_of_a_tile_unloaded():
 def test_second_buffer_takes_twice_the_memory():
     one, two = Pipelined(prefetch="registers"), Pipelined(prefetch="workgroup")
     assert two.workgroup_bytes == 2 * one.workgroup_bytes == 2 * (64 + 128) * 16 * 4
+
+
+# The ladders
+
+
+@pytest.mark.parametrize("op", STAGES)
+def test_a_stage_comes_after_the_one_that_it_follows(op):
+    names = list(STAGES[op])
+    assert STAGES[op][names[0]].follows == ""
+    for name, cls in STAGES[op].items():
+        assert (cls.name, cls.op) == (name, op)
+        assert (shader_folder() / cls().template).is_file()
+        assert cls.follows == "" or names.index(cls.follows) < names.index(name)
+
+
+def stage(called, follows, like=Naive):
+    return type(called, (like,), {"name": called, "follows": follows})
+
+
+def test_a_new_stage_takes_its_place():
+    chain = [stage("one", ""), stage("two", "one"), stage("three", "two"), stage("four", "three")]
+    more = [stage("last", "two"), stage("all", "two"), stage("unit", "one", MatrixUnit)]
+    found = [cls.name for cls in ladder({cls.name: cls for cls in (*reversed(chain), *more)})]
+    assert found == ["one", "two", "all", "last", "three", "four", "unit"]
+    with pytest.raises(ConfigError, match="lost of gemm follows 'nope', which is no stage"):
+        list(ladder({"one": chain[0], "lost": stage("lost", "nope")}))
+
+
+def test_parts_of_a_stage_are_none():
+    names = {name for stages in STAGES.values() for name in stages}
+    assert not names & {"pack_b", "sum_splits", "row_parts", "column_parts"}
 
 
 # By name

@@ -1,11 +1,14 @@
 """Problems, the way operands lie in memory, and element types."""
 
+import dataclasses
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
 
-from webmm.dtypes import DTYPES, F16, F32, INTEGERS, MATRIX_DTYPES, dtype_of
-from webmm.errors import ProblemError
+from webmm.dtypes import BF16, DTYPES, F16, F32, INTEGERS, MATRIX_DTYPES, dtype_of
+from webmm.errors import ConfigError, ProblemError
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import Operand
 
@@ -98,6 +101,24 @@ def test_dtypes_agree_with_numpy():
         assert dtype.numpy == info.dtype
         assert dtype.eps == info.eps
         assert dtype.tiny == float(info.smallest_subnormal)
+
+
+def test_dtypes_are_bound_as_wgsl_has_them():
+    assert [dtype.array(vector=True) for dtype in (F32, F16, BF16)] == [
+        "array<vec4<f32>>",
+        "array<vec4<f16>>",
+        "array<vec2u>",
+    ]
+    assert [dtype.array(vector=False, shared=True) for dtype in (F32, BF16)] == ["array<f32>", "array<atomic<u32>>"]
+    eighth = dataclasses.replace(BF16, itemsize=1)
+    assert (eighth.array(vector=True), eighth.array(vector=False), eighth.per_word) == ("array<u32>", "array<u32>", 4)
+
+
+def test_a_dtype_of_a_missing_package_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    assert dtype_of("bfloat16") is dtype_of("bf16") is BF16
+    with pytest.raises(ConfigError, match="bfloat16 arrays need ml_dtypes: pip install ml_dtypes"):
+        BF16.numpy  # noqa: B018 (reading it is what raises)
 
 
 @pytest.mark.parametrize("spec", ["float16", "f16", np.float16, np.dtype("<f2"), F16])

@@ -10,7 +10,7 @@ from webmm.cases import op_of
 from webmm.choose import candidates
 from webmm.dtypes import F16, F32, I32
 from webmm.errors import ConfigError, ProblemError
-from webmm.kernels import REDUCTIONS, configure
+from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Capabilities
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.normalise.rows import Rows
@@ -23,6 +23,7 @@ from webmm.problems.reduce import OPERATIONS, Reduction, Span, reduction
 from webmm.render import render
 from webmm.verify import sum_bound
 
+REDUCTIONS = list(STAGES["reduce"].values())
 stages = pytest.mark.parametrize("cls", REDUCTIONS, ids=lambda cls: cls.name)
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from tests.web.conftest import FLAGS, chromium_path
 from webmm import records
-from webmm.page import bundle
+from webmm.page import bundle, stages
 from webmm.verify import worst_error
 
-STAGES = [kernel.name for kernel in bundle.stages()]
+STAGES = [kernel.name for kernel in stages.offered()]
 FIRST_LOAD = 500_000  # bytes
 MESSAGE = "#multiply-message"
 

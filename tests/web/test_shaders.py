@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 from webmm import tint
-from webmm.page.bundle import CASES, stages
+from webmm.page.bundle import CASES
+from webmm.page.stages import offered
 
 CASES_JS = Path(__file__).with_name("cases.js")
 LEGITIMATE = re.compile(
@@ -17,13 +18,13 @@ LEGITIMATE = re.compile(
 
 
 def judge(outcomes: list[dict]) -> None:
-    assert len(outcomes) == len(CASES) * len(stages()) * 2
+    assert len(outcomes) == len(CASES) * len(offered()) * 2
     assert [o for o in outcomes if not o["flags"]] == [], "the page picks another specialisation than Python"
     refused = [o for o in outcomes if o["reason"]]
     assert [o for o in refused if not LEGITIMATE.search(o["reason"])] == []
     assert [o for o in outcomes if not o["reason"] and not o["right"]] == []
     right = {o["name"] for o in outcomes if o.get("right")}
-    assert right >= {kernel.name for kernel in stages() if not kernel().subgroup}
+    assert right >= {kernel.name for kernel in offered() if not kernel().subgroup}
 
 
 def test_every_stage_is_right_in_chromium(page) -> None:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from webmm import choose
 from webmm.calls.operands import Operandish, opened, returned
+from webmm.calls.pieces import Labelled, in_pieces
+from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.problems.elementwise import Elementwise
 
 
 def gelu(x: Operandish, approximate: bool = False, *, device: Device | None = None) -> Any:
     """Return x·Φ(x) of each element, by the error function or, `approximate`, by tanh; as `reduce()` otherwise."""
-    with opened("gelu", x, device) as (temporary, source):
-        source = source if source.contiguous else temporary.array(source.numpy())
-        y = source.device.empty(source.shape, source.dtype)
+    name = "gelu_tanh" if approximate else "gelu"
+    with opened("gelu", device, x) as temporary:
+        source = temporary.data(x)
+        problem = Elementwise(name, source.size, element_of(source))
+        y = temporary.result(source.shape, problem.dtype, source)
+
+        def compute(x: Array, y: Array) -> None:
+            choose.run(replace(problem, size=x.size, x_offset=x.offset, y_offset=y.offset), x.device, x, y)
+
         if source.size:
-            name = "gelu_tanh" if approximate else "gelu"
-            problem = Elementwise(name, source.size, source.dtype, source.offset)
-            choose.run(problem, source.device, source, y)
-        return returned(y, x)
+            dense = source.numpy() if isinstance(source, Array) and not source.contiguous else source
+            operands = [Labelled(dense.reshape(-1), "i")]
+            in_pieces(temporary.device, compute, operands, Labelled(y.reshape(-1), "i"), "i")
+        return returned(y)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,17 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.calls.operands import Operandish, Temporaries, check_bias, number
 from webmm.calls.parts import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
+from webmm.calls.slots import LEAST_MEMORY
 from webmm.calls.stream import Progress, kind_of, stream
 from webmm.config import Tune, tune_mode
 from webmm.dtypes import dtype_of
-from webmm.engine.array import Array, host_array
+from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
-from webmm.epilogues import ACTIVATIONS, activation_name
+from webmm.epilogues import OF_WHOLE_SUMS, Epilogue
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.problems.gemm import Gemm
 
-LEAST_MEMORY = 2**24  # bytes for which a device that has no room for them is given up
+Run = Callable[..., None]  # of a problem, a device and the arrays: queues a kernel that computes it
 
 
 def matmul(
@@ -40,11 +43,11 @@ def matmul(
 ) -> Any:
     """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
 
-    `a` is (…, m, k) and `b` (…, k, n), both float32 or both float16; batches broadcast, and 1-D operands are a row and
-    a column that the result drops. Sums are float32 whatever the storage. `bias` has shape (n,), or (m, 1) for one
-    value per row; `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it
-    happens before the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by
-    default the operands' type.
+    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, one of `webmm.dtypes.MATRIX_DTYPES`; batches broadcast, and
+    1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage. `bias` has shape
+    (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it; `activation` is
+    one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before the result is
+    stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands' type.
 
     NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
     they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
@@ -67,7 +70,9 @@ def matmul(
     if out is not None and out_dtype is None:
         out_dtype = out.dtype
     mode = tune_mode(tune or device.settings.tune)
-    settings = _Settings(bias, activation_name(activation), residual, number("alpha", alpha), out_dtype, mode)
+    epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
+    run = partial(choose.run, tune=mode)
+    settings = _Settings(bias, residual, epilogue, out_dtype, run)
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings)
@@ -80,24 +85,23 @@ class _Settings:
     """What `matmul()` was asked for besides the operands."""
 
     bias: Operandish | None
-    activation: str
     residual: Operandish | None
-    alpha: float
+    epilogue: Epilogue  # but for these two
     out_dtype: DTypeLike | None
-    tune: Tune
+    run: Run
 
 
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings) -> Array:
     with Temporaries(device) as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = _result_shape(left, right)
-        out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.dtype
+        out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.element
         c = device.empty(_matrix_shape(left, right), out)
         if settings.residual is not None:
             _fill(c, settings.residual, shape)
-        bias, beta = temporary.bias(settings.bias, c), 0.0 if settings.residual is None else 1.0
-        epilogue = _Epilogue(settings.alpha, beta, bias, kind_of(bias), settings.activation)
-        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, epilogue, settings.tune)
+        bias, beta = temporary.bias(settings.bias, c, left.element), 0.0 if settings.residual is None else 1.0
+        epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
+        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings.run)
         return c.reshape(*shape)
 
 
@@ -156,14 +160,18 @@ def _in_tiles(
     left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
     left, right = (x[(None,) * (into.ndim - x.ndim)] for x in (left, right))
     if bias is not None:
-        check_bias(bias.shape, *into.shape[-2:])
+        check_bias(bias, into.shape[-2], into.shape[-1], dtype_of(a.dtype))
+    if not into.size:
+        return
     if not left.shape[-1]:
-        into[...] = _empty_sum(bias, settings.activation) + (0.0 if residual is None else residual.reshape(into.shape))
+        added = 0.0 if bias is None else bias.astype(np.float64)
+        start = 0.0 if residual is None else residual.reshape(into.shape)
+        into[...] = settings.epilogue.reference(np.zeros(()), bias=added) + start
         return
 
     def multiply(x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool) -> None:
-        activation = settings.activation if last else ""
-        _multiply(temporary, x, y, z, _Epilogue(settings.alpha, beta, added, kind, activation), settings.tune)
+        epilogue = replace(settings.epilogue, beta=beta, bias=kind, **({} if last else OF_WHOLE_SUMS))
+        _multiply(temporary, x, y, z, added, epilogue, settings.run)
 
     with Temporaries(device) as temporary:
         stream(
@@ -173,10 +181,16 @@ def _in_tiles(
             (dtype_of(a.dtype), dtype_of(c.dtype)),
             bias=bias,
             residual=None if residual is None else residual.reshape(into.shape),
-            activation=bool(settings.activation),
+            needs_whole_sum=settings.epilogue.needs_whole_sum,
             memory=memory,
             progress=progress,
         )
+
+
+def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDArray[Any]:
+    """Return `matmul(a, b)` of NumPy arrays, each part of it queued by `run(problem, device, *arrays)`."""
+    with device.span("matmul", "call"):
+        return _on_host(device, a, b, _Settings(None, None, Epilogue(), None, run), None, None)
 
 
 def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0) -> Array:
@@ -195,9 +209,9 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
         raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
-    factors = number("alpha", alpha), number("beta", beta)
+    epilogue = Epilogue(alpha=number("alpha", alpha), beta=number("beta", beta))
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
-        _multiply(temporary, a, b, c, _Epilogue(*factors, None, "", ""), c.device.settings.tune)
+        _multiply(temporary, a, b, c, None, epilogue, choose.run)
     return c
 
 
@@ -208,15 +222,6 @@ async def matmul_async(a: Operandish, b: Operandish, **settings: Any) -> Any:
     return await to_thread(matmul, a, b, **settings)
 
 
-@dataclass(frozen=True)
-class _Epilogue:
-    alpha: float
-    beta: float
-    bias: Array | None
-    kind: str  # of the bias, as a Gemm has it
-    activation: str
-
-
 def _at_least_2d(x: Array, new_axis: int) -> Array:
     return x if x.ndim > 1 else x[(None, slice(None)) if new_axis == 0 else (slice(None), None)]
 
@@ -225,7 +230,7 @@ def _result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int
     """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
     if 0 in (a.ndim, b.ndim):
         raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
-    if dtype_of(a.dtype) != dtype_of(b.dtype):
+    if element_of(a) != element_of(b):
         raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
@@ -250,8 +255,10 @@ def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
     c.device.assign(c, residual)
 
 
-def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _Epilogue, tune: Tune) -> None:
-    """Queue c ← activation(alpha·a @ b + bias) + beta·c for arrays of at least two axes."""
+def _multiply(
+    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Epilogue, run: Run
+) -> None:
+    """Queue c ← the epilogue of a @ b, with `bias` where it has one, for arrays of at least two axes."""
     if not c.size:
         return
     if not a.shape[-1]:
@@ -262,7 +269,7 @@ def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _E
     target = matrix_operand(c)
     if target is None:
         raise ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array")
-    bias, kind = epilogue.bias, epilogue.kind
+    kind = epilogue.bias
     if target.transposed:  # Cᵀ = Bᵀ·Aᵀ is row-major
         a, b, c = b.mT, a.mT, c.mT
         kind = {"": "", "column": "row", "row": "column"}[kind]
@@ -271,13 +278,10 @@ def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _E
     left, right, out = (operand for operand in operands if operand)
     template = Gemm(
         *(c.shape[-2], c.shape[-1], a.shape[-1], 1),
-        *(a.dtype, c.dtype),
+        *(a.element, c.element),
         *(left, right, out),
-        alpha=epilogue.alpha,
-        beta=epilogue.beta,
-        bias=kind,
         bias_offset=bias.offset if bias is not None else 0,
-        activation=epilogue.activation,
+        **{**vars(epilogue), "bias": kind},
     )
     device, most = temporary.device, limits(temporary.device)
     for problem in problems(template, batch_axes(a, b, c)):
@@ -285,10 +289,4 @@ def _multiply(temporary: Temporaries, a: Array, b: Array, c: Array, epilogue: _E
             into = temporary.sum(part.problem.m * part.problem.n) if part.to_sum else c
             added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
-            choose.run(part.problem, device, a, b, into, *more, tune=tune)
-
-
-def _empty_sum(bias: NDArray[Any] | None, activation: str) -> NDArray[Any]:
-    """Return activation(0 + bias)."""
-    value = np.zeros(()) if bias is None else bias.astype(np.float64)
-    return ACTIVATIONS[activation].reference(value) if activation else value
+            run(part.problem, device, a, b, into, *more)

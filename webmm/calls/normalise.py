@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from webmm import choose
+from webmm.calls.axes import as_ikj, axes_of, span_of
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
-from webmm.calls.reduce import axes_of, piece_in_place, run_in_parts
-from webmm.engine.array import Array
+from webmm.calls.pieces import Labelled, in_pieces
+from webmm.dtypes import DType
+from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
+from webmm.problems.base import check_floats
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
 
 
@@ -52,36 +57,41 @@ def _normalise(
     epsilon: float,
     device: Device | None,
 ) -> Any:
-    with opened(function, x, device) as (temporary, source):
+    with opened(function, device, x) as temporary:
+        source = temporary.data(x)
         (axis,) = axes_of(source, (axis,))
-        y = source.device.empty(source.shape, source.dtype)
+        dtype = element_of(source)
+        check_floats("normalisations", dtype)
+        y = temporary.result(source.shape, dtype, source)
         if not source.size:
-            return returned(y, x)
+            return returned(y)
         length = source.shape[axis]
-        vectors = [_vector(temporary, v, length, source) for v in (weight, bias) if v is not None]
-        piece = piece_in_place(source, axis)
-        if piece is None:
-            source = temporary.array(source.numpy())
-            piece = piece_in_place(source, axis)
-        assert piece is not None, "dense arrays are one piece"
-        problem = Normalisation(
-            *(NORMALISATIONS[function].operation, piece.outer, piece.length, piece.inner),
-            *(source.dtype, source.dtype, piece.span),
-            function=function,
-            weight=weight is not None,
-            bias=bias is not None,
-            epsilon=epsilon,
-        )
-        run_in_parts(problem, source, y, *vectors)
-        return returned(y, x)
+        vectors = [_vector(temporary, v, length, dtype) for v in (weight, bias) if v is not None]
+
+        def compute(x: Array, y: Array) -> None:
+            outer, length, inner = x.shape
+            problem = Normalisation(
+                *(NORMALISATIONS[function].operation, outer, length, inner),
+                *(dtype, dtype, span_of(x), y.offset),
+                function=function,
+                weight=weight is not None,
+                bias=bias is not None,
+                epsilon=epsilon,
+            )
+            choose.run(problem, x.device, x, y, *vectors)
+
+        shape = (math.prod(source.shape[:axis]), length, math.prod(source.shape[axis + 1 :]))
+        operands, into = [Labelled(as_ikj(source, axis), "ikj")], Labelled(y.reshape(*shape), "ikj")
+        in_pieces(temporary.device, compute, operands, into, "ij")
+        return returned(y)
 
 
-def _vector(temporary: Temporaries, v: Operandish, length: int, x: Array) -> Array:
-    """Return a weight or bias on the device; raises ProblemError where it is not (length,) of the type of `x`."""
+def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Array:
+    """Return a weight or bias on the device; raises ProblemError where it is not (length,) of that type."""
     array = temporary.array(v)
-    if array.shape != (length,) or array.dtype != x.dtype:
+    if array.shape != (length,) or array.element != dtype:
         raise ProblemError(
-            f"weight and bias must have shape ({length},) and dtype {x.dtype.name}, "
-            f"not {array.shape} and {array.dtype.name}"
+            f"weight and bias must have shape ({length},) and dtype {dtype.name}, "
+            f"not {array.shape} and {array.element.name}"
         )
     return array if array.contiguous and not array.offset else temporary.array(array.numpy())

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from webmm.calls.parts import matrix_operand
-from webmm.dtypes import F32, DType
-from webmm.engine.array import Array, host_array
+from webmm.calls.pieces import Data
+from webmm.dtypes import F32, DType, dtype_of
+from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
 from webmm.errors import ProblemError
 
@@ -40,6 +42,20 @@ class Temporaries:
         for array in self._owned:
             array.free()
 
+    def data(self, x: Operandish) -> Data:
+        """Return `x` where it is, as an `Array` or a NumPy array of a type that kernels store."""
+        if isinstance(x, Array):
+            return self.array(x)
+        host = host_array(x)
+        dtype_of(host.dtype)
+        return host
+
+    def result(self, shape: tuple[int, ...], dtype: DType, *operands: Data) -> Data:
+        """Return an array for the result: on the device where any operand is, else of NumPy's; both of zeros."""
+        if any(isinstance(x, Array) for x in operands):
+            return self.device.empty(shape, dtype)
+        return np.zeros(shape, dtype.numpy)
+
     def array(self, x: Operandish, dtype: DType | None = None) -> Array:
         """Return `x` on the device; a transposed NumPy array is uploaded as it lies."""
         if isinstance(x, Array):
@@ -57,18 +73,19 @@ class Temporaries:
 
     def no_terms(self, a: Array, b: Array) -> tuple[Array, Array]:
         """Return operands whose product is that of `a` and `b`, which have no inner elements: one of zeros each."""
-        zero = self._own(self.device.empty((1,), a.dtype))
+        zero = self._own(self.device.empty((1,), a.element))
         return zero.broadcast_to((*a.shape[:-1], 1)), zero.broadcast_to((*b.shape[:-2], 1, b.shape[-1]))
 
-    def bias(self, bias: Operandish | None, c: Array) -> Array | None:
-        """Return the bias on the device; raises ProblemError where it is neither (n,) nor (m, 1)."""
+    def bias(self, bias: Operandish | None, c: Array, dtype: DType) -> Array | None:
+        """Return the bias on the device as `dtype`; raises ProblemError where it does not fit."""
         if bias is None:
             return None
-        array = self.array(bias)
+        given = self.data(bias)
         rows, columns = c.shape[-2:]
-        check_bias(array.shape, rows, columns)
-        if array.strides[0] != 1 and array.shape[0] != 1:
-            array = self._own(self.device.array(array.numpy()))
+        check_bias(given, rows, columns, dtype)
+        array = self.array(given, dtype)
+        if array.element != dtype or (array.strides[0] != 1 and array.shape[0] != 1):
+            array = self._own(self.device.array(array.numpy(), dtype))
         return array
 
     def sum(self, size: int) -> Array:
@@ -82,9 +99,11 @@ class Temporaries:
         return array
 
 
-def check_bias(shape: tuple[int, ...], rows: int, columns: int) -> None:
-    """Raise ProblemError where `shape` is that of no bias of a (rows, columns) result."""
-    if shape not in ((columns,), (rows, 1)):
+def check_bias(bias: Data, rows: int, columns: int, dtype: DType) -> None:
+    """Raise ProblemError where `bias` does not fit a (rows, columns) product of operands of `dtype`."""
+    if (given := element_of(bias)) not in (dtype, F32):
+        raise ProblemError(f"bias is {given.name}; it must be {dtype.name}, as the operands are, or float32")
+    if (shape := bias.shape) not in ((columns,), (rows, 1)):
         raise ProblemError(f"bias has shape {shape}; it must be ({columns},), or ({rows}, 1) for one per row")
 
 
@@ -97,17 +116,28 @@ def number(name: str, x: Any) -> float:
 
 
 @contextmanager
-def opened(call: str, x: Operandish, device: Device | None) -> Iterator[tuple[Temporaries, Array]]:
-    """Open the call on `x`'s device, the given or the default one, and bring `x` there."""
-    device = device or (x.device if isinstance(x, Array) else default_device())
+def opened(call: str, device: Device | None, *operands: Operandish) -> Iterator[Temporaries]:
+    """Open a call on the given device, else that of the first `Array`, else the default one."""
+    resident = (x.device for x in operands if isinstance(x, Array))
+    device = device or next(resident, None) or default_device()
     with device.span(call, "call"), Temporaries(device) as temporary:
-        yield temporary, temporary.array(x)
+        yield temporary
 
 
-def returned(result: Array, x: Operandish) -> Any:
-    """Return `result` as the caller of `x` has it: on the device, or in host memory."""
-    if isinstance(x, Array):
-        return result
-    host = result.numpy()
-    result.free()
-    return host[()]  # a number where no axis is left
+def returned(result: Data) -> Any:
+    """Return what a call hands back: of NumPy's scalar types where no axis is left."""
+    return result if isinstance(result, Array) else result[()]
+
+
+def readable(x: Data) -> Data:
+    """Return `x`, or a copy in host memory where no kernel can read its matrices as they lie."""
+    return x.numpy() if isinstance(x, Array) and matrix_operand(x) is None else x
+
+
+def rows_of(x: Data) -> Data:
+    """Return `x` as a matrix whose columns are its last axis, of a copy in host memory where it does not lie so."""
+    if x.ndim == 2:
+        return x
+    if isinstance(x, Array) and not x.contiguous:
+        x = x.numpy()
+    return x.reshape(x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1])

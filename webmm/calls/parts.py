@@ -16,6 +16,7 @@ from webmm.choose import tuned
 from webmm.dtypes import F32
 from webmm.engine.array import Array
 from webmm.engine.device import Device
+from webmm.epilogues import OF_WHOLE_SUMS
 from webmm.kernels.base import INDEX_LIMIT, MAX_WORKGROUPS
 from webmm.problems.base import ALIGNMENT
 from webmm.problems.gemm import Gemm
@@ -136,7 +137,7 @@ def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
     first, *between, last = pieces
     if not _needs_sum(problem):
         return (Part(first), *(Part(replace(p, beta=1.0, bias="")) for p in (*between, last)))
-    beside = functools.partial(replace, out_dtype=F32, c=Operand(problem.n), activation="")
+    beside = functools.partial(replace, out_dtype=F32, c=Operand(problem.n), **OF_WHOLE_SUMS)
     return (
         Part(beside(first, beta=0.0), to_sum=True),
         *(Part(beside(p, beta=1.0, bias=""), to_sum=True) for p in between),
@@ -145,7 +146,7 @@ def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
 
 
 def _needs_sum(problem: Gemm) -> bool:
-    return bool(problem.activation) or problem.out_dtype != F32
+    return problem.needs_whole_sum or problem.out_dtype != F32
 
 
 def _axis_to_cut(p: Gemm, most: Limits) -> str:
@@ -185,9 +186,9 @@ def _pieces(p: Gemm, axis: str, most: Limits) -> list[Gemm]:
     return pieces
 
 
-def halved(length: int) -> int:
-    """Return half of a length above 1, rounded up to whole grains where there are several."""
-    grain = next(grain for grain in (GRAIN, 4, 1) if length > 2 * grain or grain == 1)
+def halved(length: int, grains: tuple[int, ...] = (GRAIN, 4, 1)) -> int:
+    """Return half of a length above 1, rounded up to whole grains, of the first kind of which there are several."""
+    grain = next(grain for grain in grains if length > 2 * grain or grain == 1)
     return -(-length // (2 * grain)) * grain
 
 

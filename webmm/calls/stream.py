@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from webmm.calls.parts import halved
+from webmm.calls.slots import Slots
 from webmm.dtypes import F32, DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
@@ -108,48 +109,9 @@ def kind_of(bias: Array | None) -> str:
     return "" if bias is None else "column" if bias.ndim == 1 else "row"
 
 
-class _Slots:
-    """Two device arrays for each of A, B and C, made for the first tile, which is the largest, and used in turn."""
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self._made: dict[tuple[str, int], Array] = {}
-        self._held: dict[tuple[str, int], Any] = {}
-        self._turn: dict[str, int] = {}
-
-    def turn(self, name: str) -> int:
-        """Return which of the two is next."""
-        self._turn[name] = 1 - self._turn.get(name, 1)
-        return self._turn[name]
-
-    def take(self, name: str, turn: int, shape: tuple[int, ...], dtype: DType) -> Array:
-        """Return an array of `shape` in that slot; what it held is gone."""
-        size = math.prod(shape)
-        if (name, turn) not in self._made:
-            self._made[name, turn] = self.device.empty((size,), dtype)
-        return self._made[name, turn][:size].reshape(*shape)
-
-    def load(self, name: str, host: NDArray[Any], dtype: DType) -> Array:
-        """Return `host` on the device; where a slot holds it already, nothing is moved."""
-        key = (host.__array_interface__["data"][0], host.shape, host.strides)
-        for turn in (0, 1):
-            held = self._held.get((name, turn))
-            if held is not None and held[0] == key:
-                self._turn[name] = turn
-                return held[1]  # type: ignore[no-any-return]
-        turn = self.turn(name)
-        swapped = abs(host.strides[-2]) < abs(host.strides[-1])  # a transposed array is uploaded as it lies
-        lying = host.swapaxes(-1, -2) if swapped else host
-        array = self.take(name, turn, lying.shape, dtype)
-        self.device.upload(lying, array)
-        array = array.mT if swapped else array
-        self._held[name, turn] = (key, array)
-        return array
-
-    def free(self) -> None:
-        """Give everything back."""
-        for array in self._made.values():
-            array.free()
+def _load(slots: Slots, name: str, host: NDArray[Any], dtype: DType) -> Array:
+    """Return a panel, which is known by where it lies."""
+    return slots.load(name, (host.__array_interface__["data"][0], host.shape, host.strides), host, dtype)
 
 
 def stream(
@@ -162,24 +124,25 @@ def stream(
     *,
     bias: NDArray[Any] | None,
     residual: NDArray[Any] | None,
-    activation: bool,
+    needs_whole_sum: bool,
     memory: int,
     progress: Progress | None,
 ) -> None:
     """Compute C, (…, m, n), from A, (…, m, k), and B, (…, k, n), of equal numbers of axes, in `memory` bytes.
 
-    `dtypes` are those of the operands and of C. Where k is cut and C cannot take sums, which are float32 and know no
-    activation, they are kept beside it. On an error, part of C may have been written.
+    `dtypes` are those of the operands and of C. Where k is cut and C cannot take sums, which are float32 and come
+    before what the epilogue does to whole ones, they are kept beside it. On an error, part of C may have been written.
     """
     dtype, out = dtypes
     sizes = (a.shape[-2], b.shape[-1], a.shape[-1])
     m, n, k = sizes
-    each = (m + n) * k * dtype.itemsize + m * n * out.itemsize
+    parts_of_one = (m * k * dtype.itemsize, k * n * dtype.itemsize, m * n * out.itemsize)
     largest = min(map(device.capabilities.limit, ("max-storage-buffer-binding-size", "max-buffer-size")))
     shape = tile_shape(*sizes, dtype.itemsize, out.itemsize, memory, largest)
-    steps = tiles(c.shape[:-2], sizes, shape, max(1, memory // 2 // each))
-    beside = shape[2] < k and (activation or out != F32)
-    slots, leaving = _Slots(device), dict[int, Future[Any]]()
+    together = min(memory // 2 // sum(parts_of_one), largest // max(parts_of_one))
+    steps = tiles(c.shape[:-2], sizes, shape, max(1, together))
+    beside = shape[2] < k and (needs_whole_sum or out != F32)
+    slots, leaving = Slots(device), dict[int, Future[Any]]()
     pool = ThreadPoolExecutor(1, "webmm-stream")
     try:
         for done, tile in enumerate(steps):
@@ -189,12 +152,14 @@ def stream(
                 if turn in leaving:
                     leaving.pop(turn).result()
                 into = slots.take("c", turn, host.shape, out)
-                added = None if bias is None else device.array(bias[tile.columns if bias.ndim == 1 else tile.rows])
+                added = (
+                    None if bias is None else device.array(bias[tile.columns if bias.ndim == 1 else tile.rows], dtype)
+                )
                 if residual is not None:
                     device.upload(part(residual, tile, tile.rows, tile.columns), into)
                 total = slots.take("sum", 0, host.shape, F32) if beside else into
-            x = slots.load("a", part(a, tile, tile.rows, tile.inner), dtype)
-            y = slots.load("b", part(b, tile, tile.inner, tile.columns), dtype)
+            x = _load(slots, "a", part(a, tile, tile.rows, tile.inner), dtype)
+            y = _load(slots, "b", part(b, tile, tile.inner, tile.columns), dtype)
             start = 0.0 if residual is None else 1.0  # how much of what C holds is added
             now = added if tile.first else None
             if not beside:

@@ -7,12 +7,14 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from webmm import choose
-from webmm.calls.operands import Operandish, Temporaries
+from webmm.calls.operands import Operandish, opened, readable, returned, rows_of
 from webmm.calls.parts import matrix_operand
+from webmm.calls.pieces import Labelled, in_pieces, starts_of
 from webmm.dtypes import dtype_of
-from webmm.engine.array import Array
-from webmm.engine.device import Device, default_device
+from webmm.engine.array import Array, element_of
+from webmm.engine.device import Device
 from webmm.errors import ProblemError
+from webmm.problems.base import check_floats
 from webmm.problems.weights import BlockWeights, WeightOnly
 
 
@@ -23,42 +25,39 @@ def qmatmul_weights(
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return ``x @ weights`` with x (…, k) of float32 or float16 and quantised weights (k, n), summed in float32.
+    """Return ``x @ weights`` with quantised weights (k, n), summed in float32.
 
-    The weights become floats within the product: what is read of them is their 8 or 4 bits. Keep them on the device
-    with `BlockWeights.to()`, or each call uploads them. The result is `out_dtype`, by default x's type; it is a NumPy
-    array unless `x` is an `Array`.
+    `x` is (…, k), of one of `webmm.dtypes.MATRIX_DTYPES`. The weights become floats within the product: what is read
+    of them is their 8 or 4 bits. Keep them on the device with `BlockWeights.to()`, or each call uploads them. The
+    result is `out_dtype`, by default x's type; it is a NumPy array unless `x` is an `Array`.
 
     Every element is within the bound of `matmul()` of the product with `weights.dequantize()`. Raises ProblemError for
     operands that do not fit together or lie on different devices, and for other types; else as `matmul()`.
     """
-    resident = isinstance(x, Array)
-    device = device or (x.device if isinstance(x, Array) else weights.device or default_device())
-    with device.span("qmatmul_weights", "call"), Temporaries(device) as temporary:
-        a = temporary.array(x)
+    with opened("qmatmul_weights", device or (None if isinstance(x, Array) else weights.device), x) as temporary:
+        a = temporary.data(x)
         k, n = weights.shape
         if not a.ndim or a.shape[-1] != k:
             raise ProblemError(f"x {a.shape} and weights ({k}, {n}) do not fit: x must end with {k}")
-        out = a.dtype if out_dtype is None else dtype_of(out_dtype)
-        shape = (*a.shape[:-1], n)
-        c = device.empty(shape, out)
-        rows = temporary.readable(_as_rows(temporary, a))
-        where = matrix_operand(rows)
-        if c.size and k:
-            assert where, "made readable above"
-            problem = WeightOnly(rows.shape[0], n, k, a.dtype, out, where, weights.bits, weights.block)
-            parts = [temporary.array(part) for part in weights.parts]
-            choose.run(problem, device, rows, *parts, c)
-        if resident:
-            return c
-        host = c.numpy()
-        c.free()
-        return host
+        dtype = element_of(a)
+        out = dtype if out_dtype is None else dtype_of(out_dtype)
+        check_floats("products of floats", dtype, out)
+        c = temporary.result((*a.shape[:-1], n), out, a)
+        if 0 in (*a.shape, n):
+            return returned(c)
 
+        def compute(rows: Array, words: Array, scales: Array, zeros: Array, c: Array) -> None:
+            where = matrix_operand(rows)
+            assert where, "made readable below"
+            sizes, starts = (rows.shape[0], words.shape[0], k), starts_of(words, scales, zeros, c)
+            problem = WeightOnly(*sizes, dtype, out, where, weights.bits, weights.block, starts)
+            choose.run(problem, c.device, rows, words, scales, zeros, c)
 
-def _as_rows(temporary: Temporaries, x: Array) -> Array:
-    """Return x as a matrix, of a copy where its leading axes do not follow each other."""
-    if x.ndim == 2:
-        return x
-    dense = x if x.contiguous else temporary.array(x.numpy())
-    return dense.reshape(x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1])
+        parts = (
+            Labelled(temporary.data(part), "n" + letter, False)
+            for part, letter in zip(weights.parts, "wbb", strict=True)
+        )
+        operands = [Labelled(readable(rows_of(a)), "mk"), *parts]
+        into = Labelled(c.reshape(-1, n), "mn", anywhere=False)
+        in_pieces(temporary.device, compute, operands, into, "mn", flops=2 * a.size * n)
+        return returned(c)

@@ -1,30 +1,24 @@
-"""The ops: what each computes is a `Problem`, how it is computed its kernels; here is what a bench needs besides."""
+"""The ops as a bench, the self-test and the tuner see them: sizes, operands, and what the result must be."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
+from webmm import problems
 from webmm.cases.base import Op
-from webmm.cases.elementwise import ElementwiseOp
-from webmm.cases.gemm import GemmOp
-from webmm.cases.normalise import NormaliseOp
-from webmm.cases.quantized import QuantizedOp
-from webmm.cases.reduce import ReduceOp
-from webmm.cases.weights import WeightsOp
 from webmm.errors import ConfigError
 
-OPS: dict[str, Op[Any]] = {
-    op.name: op for op in (GemmOp(), QuantizedOp(), WeightsOp(), ReduceOp(), NormaliseOp(), ElementwiseOp())
-}
+OPS: dict[str, Op[Any]] = {name: import_module(f"{__name__}.{name}").OP() for name in problems.OPS}
 
 
-def op_of(name: str) -> Op[Any]:
+def op_of(name: str, variant: str = "") -> Op[Any]:
     """Return the op called `name`, or NAME:VARIANT; raises ConfigError for an unknown one, listing those that exist."""
-    name, colon, variant = name.partition(":")
+    name, _, named = name.partition(":")
     if name not in OPS:
         raise ConfigError(f"unknown op {name!r}; choose from {', '.join(OPS)}")
-    op = OPS[name]
-    if not colon:
+    op, variant = OPS[name], named or variant
+    if not variant:
         return op
     if variant not in op.variants:
         raise ConfigError(f"unknown variant {variant!r} of op {name}; choose from {', '.join(op.variants) or 'none'}")

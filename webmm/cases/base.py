@@ -1,14 +1,17 @@
-"""What a bench needs to know of an op: its stages, its sizes, and how one of its problems is set and judged."""
+"""What a bench, the self-test and the tuner need to know of an op: stages, sizes, how problems are set and judged."""
 
 from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
+from webmm.dtypes import MATRIX_DTYPES, DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
@@ -17,6 +20,7 @@ from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.records import Record
 from webmm.roofline import Roofline
+from webmm.text import whole
 
 Size = tuple[int, int, int]
 
@@ -48,14 +52,28 @@ class Case(ABC, Generic[P]):
         """Return the error of what `numpy()` returned."""
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A problem whose every term shows in its result: what its buffers hold, by name, and what must come out.
+
+    `expected` has the shape of the result, which lies dense where the buffer that is written starts; `allowed` is by
+    how much each of its elements may be off.
+    """
+
+    buffers: dict[str, NDArray[Any]]
+    expected: NDArray[Any]
+    allowed: NDArray[np.float64] | float
+
+
 class Op(ABC, Generic[P]):
-    """An op of the bench: `webmm bench --op NAME`, or NAME:VARIANT."""
+    """An op: `webmm bench --op NAME`, or NAME:VARIANT."""
 
     name: ClassVar[str]
     shape: ClassVar[str] = "N nor MxNxK"  # how a size is written
     unit: ClassVar[str] = "GFLOP/s"
-    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16")  # the first is meant where none is named
+    dtypes: ClassVar[tuple[DType, ...]] = MATRIX_DTYPES  # the first is meant where none is named
     variants: ClassVar[tuple[str, ...]] = ()  # what NAME:VARIANT may name; likewise
+    tried: ClassVar[tuple[tuple[Size, str], ...]]  # sizes and layouts that `webmm selftest` computes
 
     def __init__(self, variant: str = "") -> None:
         self.variant = variant or next(iter(self.variants), "")
@@ -81,8 +99,12 @@ class Op(ABC, Generic[P]):
         """Return what to run on a device with these ceilings within `budget` seconds."""
 
     @abstractmethod
-    def problem(self, size: Size, dtype: str, layout: str = "") -> P:
+    def problem(self, size: Size, dtype: str, layout: str = "nn") -> P:
         """Return the problem of a size; raises ProblemError for a dtype, ConfigError for a layout that there is not."""
+
+    def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> P:
+        """Return the plain problem that has these `Problem.sizes`, dtype and layout, on dense operands."""
+        return self.problem(sizes[:3], dtype, layout or "nn")
 
     def probe(self, n: int, dtype: str) -> P:
         """Return a problem that grows with `n`, on which a bench finds out how fast a kernel is."""
@@ -91,6 +113,14 @@ class Op(ABC, Generic[P]):
     @abstractmethod
     def case(self, device: Device, problem: P) -> Case[P]:
         """Return `problem` with random operands, always the same."""
+
+    @abstractmethod
+    def stand_ins(self, kernel: Any, problem: P) -> Iterator[P]:
+        """Yield problems that `kernel` computes in no time, best first; some by the same shader as `problem`."""
+
+    @abstractmethod
+    def trial(self, problem: P) -> Trial:
+        """Return operands of `problem`, which has no gaps, and the result."""
 
     @abstractmethod
     def examples(self) -> Iterator[tuple[str, P]]:
@@ -114,5 +144,5 @@ class Op(ABC, Generic[P]):
 
 def split_size(text: str) -> list[int]:
     """Return the numbers of "333x257x129"; empty where one is none or below 1."""
-    parts = text.strip().lower().replace("×", "x").split("x")
-    return [int(part) for part in parts] if all(part.isdigit() and int(part) >= 1 for part in parts) else []
+    parts = [whole(part) for part in text.strip().lower().replace("×", "x").split("x")]
+    return [part for part in parts if part] if all(parts) else []

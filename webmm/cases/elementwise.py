@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Size
+from webmm.cases.base import Size, Trial
 from webmm.cases.normalise import EXP_ERROR
+from webmm.cases.products import reduced
 from webmm.cases.streaming import Streamed, StreamingOp, drawn
 from webmm.dtypes import F32, MATRIX_DTYPES, DType
 from webmm.engine.device import Device
@@ -22,6 +24,11 @@ from webmm.problems.base import Problem
 from webmm.problems.elementwise import Elementwise
 
 LOOKED_AT = 2**16  # results that are checked, spread over all
+
+
+def rounding(dtype: DType) -> float:
+    """Return how far off a result may be: by what a driver's function is, and by what it is stored as."""
+    return EXP_ERROR + (dtype.eps if dtype != F32 else 0.0)
 
 
 class ElementwiseCase(Streamed[Elementwise]):
@@ -38,9 +45,8 @@ class ElementwiseCase(Streamed[Elementwise]):
 
     @property
     def bound(self) -> float:
-        """Of the function, and of what it is stored as."""
-        dtype = self.problem.dtype
-        return EXP_ERROR + (dtype.eps if dtype != F32 else 0.0)
+        """As a multiple of |x|."""
+        return rounding(self.problem.dtype)
 
     @functools.cached_property
     def expected(self) -> NDArray[np.float64]:
@@ -63,6 +69,7 @@ class ElementwiseOp(StreamingOp[Elementwise]):
     """y = the GELU, or another activation, of each element."""
 
     name = "elementwise"
+    tried = (((1, 4096, 1), "nn"), ((1, 4095, 1), "nn"))
     variants = ("gelu", "gelu_tanh", *(name for name in ACTIVATIONS if not name.startswith("gelu")))
 
     def along(self, size: Size, dtype: DType) -> Elementwise:
@@ -74,6 +81,21 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         """Return `problem` with its array."""
         return ElementwiseCase(device, problem)
 
+    def stand_ins(self, kernel: Map, problem: Elementwise) -> Iterator[Elementwise]:
+        """Yield the elements of a workgroup and what hangs over."""
+        p = problem
+        size = reduced(p.size, 4 * kernel.unroll * kernel.size, 1)
+        yield replace(p, size=size, x_offset=p.x_offset % 4, y_offset=p.y_offset % 4)
+
+    def trial(self, problem: Elementwise) -> Trial:
+        """Return quarters from -4 to 4."""
+        p = problem
+        x = np.arange(p.size) % 33 / 4 - 4
+        buffer = np.concatenate([np.full(p.x_offset, np.nan), x])
+        return Trial(
+            {"x": buffer}, ACTIVATIONS[p.activation].reference(x), rounding(p.dtype) * (np.abs(x) + p.dtype.tiny)
+        )
+
     def examples(self) -> Iterator[tuple[str, Elementwise]]:
         """Yield each activation and dtype, of whole vec4 and of some more."""
         for activation, dtype, size in itertools.product(ACTIVATIONS, MATRIX_DTYPES, (1024, 1023)):
@@ -82,3 +104,6 @@ class ElementwiseOp(StreamingOp[Elementwise]):
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
         """Yield the examples."""
         yield from ((words, Map(), problem) for words, problem in self.examples())
+
+
+OP = ElementwiseOp

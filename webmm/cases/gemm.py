@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator
@@ -11,18 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size
+from webmm.cases.base import Case, Op, Size, Trial
+from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
 from webmm.dtypes import F32, MATRIX_DTYPES
 from webmm.engine.device import Device
-from webmm.epilogues import ACTIVATIONS
+from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
 from webmm.kernels.base import LOOP_LIMIT
-from webmm.problems.gemm import BIASES, Gemm, gemm
-from webmm.problems.product import transposes
+from webmm.kernels.gemm.base import GemmKernel
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.product import Operand, transposes
 from webmm.roofline import Roofline
 from webmm.verify import Checker, bound
 
 DEFAULT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 SIZES_SHOWN = 4
+APPROXIMATION = 2.0**-12  # of |A|·|B|: what a driver may make of an activation
 
 
 class Operands(Case[Gemm]):
@@ -72,6 +76,14 @@ class GemmOp(Op[Gemm]):
     """C = A·B."""
 
     name = "gemm"
+    tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond what loops may run
+        ((64, 64, 64), "nn"),
+        ((65, 67, 63), "nn"),
+        ((1, 256, 256), "nn"),
+        ((256, 1, 256), "nn"),
+        ((200, 200, 200), "nt"),
+        ((3, 5, 100_000), "nn"),
+    )
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
         """Return the four largest default cubes at which a product at the peak rate takes at most 0.1 s."""
@@ -83,9 +95,46 @@ class GemmOp(Op[Gemm]):
         """Return the dense product of that size; t in `layout` says that A or B is transposed."""
         return gemm(*size, dtype=dtype, **transposes(layout))
 
+    def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> Gemm:
+        """Return the plain product of a batch of dense matrices."""
+        *size, batch = sizes
+        return gemm(*size, dtype=dtype, batch=batch, **transposes(layout))
+
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with its matrices."""
         return Operands(device, problem)
+
+    def stand_ins(self, kernel: GemmKernel, problem: Gemm) -> Iterator[Gemm]:
+        """Yield small products with the same epilogue."""
+        p = problem
+        for m, n, k in small_sizes(kernel, p):
+            yield dataclasses.replace(
+                p,
+                m=m,
+                n=n,
+                k=k,
+                batch=1,
+                a=dense(p.a, (m, k), (p.m, p.k)),
+                b=dense(p.b, (k, n), (p.k, p.n)),
+                c=dense(p.c, (m, n), (p.m, p.n)),
+                bias_offset=0,
+                **p.trial,
+            )
+
+    def trial(self, problem: Gemm) -> Trial:
+        """Return matrices of quarters, so that a single term that is left out shows, even of 100,000."""
+        p, rng = problem, np.random.default_rng(0)
+        bias_shape = {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n))
+        a, b, c, bias = (quarters(rng, shape) for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), bias_shape))
+        scale = a @ b
+        values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}
+        stored = {"a": p.a, "b": p.b, "c": p.c, "bias": Operand(1)}
+        stored_eps = 0.0 if p.out_dtype == F32 else p.out_dtype.eps
+        return Trial(
+            {e.name: laid_out(values[e.name], stored[e.name], e.end) for e in p.buffers() if e.name in values},
+            p.reference(scale, c, bias if p.bias else 0.0),
+            (ROUNDING + stored_eps + (APPROXIMATION if p.activation else 0.0)) * (scale + 1),
+        )
 
     def examples(self) -> Iterator[tuple[str, Gemm]]:
         """Yield each dtype × layout on shapes that tiles divide, do not, and of long K; then with all epilogues."""
@@ -100,7 +149,10 @@ class GemmOp(Op[Gemm]):
 
 
 def _epilogues(words: str, problem: Gemm) -> Iterator[tuple[str, Gemm]]:
-    """Yield `problem` with all that may happen to its result: each bias and each activation, scaled and accumulated."""
+    """Yield `problem` with all that may happen to its result: each bias and each activation, and all numbers."""
     for bias, activation in itertools.zip_longest(BIASES, ACTIVATIONS, fillvalue=""):
-        finished = replace(problem, alpha=2.0, beta=3.0, bias=bias, activation=activation)
-        yield f"{words} alpha, beta, bias {bias or 'none'}, {activation or 'no activation'}", finished
+        finished = replace(problem, **TRIALS, bias=bias, activation=activation)
+        yield f"{words} {', '.join(TRIALS)}, bias {bias or 'none'}, {activation or 'no activation'}", finished
+
+
+OP = GemmOp

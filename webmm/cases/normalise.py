@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Size
+from webmm.cases.base import Size, Trial
+from webmm.cases.reduce import elements, smaller, strided
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F32, MATRIX_DTYPES, DType
 from webmm.engine.device import Device
 from webmm.kernels.base import Kernel
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
-from webmm.kernels.reduce.base import WAYS
+from webmm.kernels.reduce.base import WAYS, ReduceKernel
 from webmm.problems.base import Problem
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
 from webmm.problems.reduce import Span
@@ -25,6 +26,11 @@ from webmm.verify import sum_bound
 
 EPSILON = 1e-5
 EXP_ERROR = 2.0**-19  # of a driver's exp, and of activations made of it
+
+
+def rounding(p: Normalisation) -> float:
+    """Return how far off a result may be: two sums follow each other, and an exponential or a root."""
+    return 2 * sum_bound(p.length) + EXP_ERROR + (p.out_dtype.eps if p.out_dtype != F32 else 0.0)
 
 
 class NormaliseCase(Streamed[Normalisation]):
@@ -41,9 +47,8 @@ class NormaliseCase(Streamed[Normalisation]):
 
     @property
     def bound(self) -> float:
-        """Two sums follow each other, and an exponential or a root."""
-        out = self.problem.out_dtype
-        return 2 * sum_bound(self.problem.length) + EXP_ERROR + (out.eps if out != F32 else 0.0)
+        """As a multiple of the largest result of a row."""
+        return rounding(self.problem)
 
     def at_checked(self, got: NDArray[Any]) -> NDArray[np.float64]:
         """Return the checked rows."""
@@ -71,6 +76,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
 
     name = "normalise"
     variants = tuple(NORMALISATIONS)
+    tried = (((64, 1024, 1), "nn"), ((5, 8191, 1), "nn"), ((3, 77, 65), "nn"))
 
     def along(self, size: Size, dtype: DType) -> Normalisation:
         """Return that of a dense array, without a weight."""
@@ -79,6 +85,25 @@ class NormaliseOp(StreamingOp[Normalisation]):
     def case(self, device: Device, problem: Normalisation) -> NormaliseCase:
         """Return `problem` with its array."""
         return NormaliseCase(device, problem)
+
+    def stand_ins(self, kernel: ReduceKernel, problem: Normalisation) -> Iterator[Normalisation]:
+        """Yield small arrays."""
+        yield from smaller(kernel, problem)
+
+    def trial(self, problem: Normalisation) -> Trial:
+        """Return quarters and an outlier in each row."""
+        p, x = problem, elements(problem)
+        y = np.moveaxis(
+            NORMALISATIONS[p.function].reference(np.moveaxis(x, 1, -1).astype(np.float64), p.epsilon), -1, 1
+        )
+        allowed = rounding(p) * np.abs(y).max(axis=1, keepdims=True) + p.out_dtype.tiny
+        weight, bias = (1 + np.arange(p.length) % 3) / 4, (1 + np.arange(p.length) % 5) / 4
+        vectors = {name: v for name, v, there in (("weight", weight, p.weight), ("bias", bias, p.bias)) if there}
+        if p.weight:
+            y = y * weight[:, None]
+        if p.bias:
+            y, allowed = y + bias[:, None], allowed + rounding(p)
+        return Trial({"x": strided(x, p), **vectors}, y, np.broadcast_to(allowed, y.shape))
 
     def examples(self) -> Iterator[tuple[str, Normalisation]]:
         """Yield each function and dtype, of rows that stay in registers and that do not, with and without vectors."""
@@ -109,3 +134,6 @@ def _normalisation(function: str, size: Size, dtype: DType, vectors: bool = Fals
         bias=vectors,
         epsilon=EPSILON,
     )
+
+
+OP = NormaliseOp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,15 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size
+from webmm.cases.base import Case, Op, Size, Trial
 from webmm.cases.gemm import GemmOp
+from webmm.cases.products import dense, laid_out, small_sizes
 from webmm.dtypes import BYTES, F32, I8, I32, U8, DType, dtype_of
 from webmm.engine.device import Device
+from webmm.kernels.quantized.base import PACKED, WIDE, QuantizedKernel
 from webmm.problems.product import LAYOUTS, Operand, transposes
 from webmm.problems.quantized import Quantized, describe
 from webmm.problems.scheme import Scheme, limits, reference
 from webmm.roofline import Roofline
 from webmm.verify import FULL_CHECK, SAMPLED
+
+ZEROS = {I8: 0, U8: 117, I32: 0, F32: 0}
 
 
 class Integers(Case[Quantized]):
@@ -69,12 +74,38 @@ class Integers(Case[Quantized]):
 
 def scheme_of(n: int, k: int, a: DType, b: DType, out: DType) -> Scheme:
     """Return what a layer may have: zero points where the types are unsigned, and a scale for each column of B."""
-    zeros = {I8: 0, U8: 117, I32: 0, F32: 0}
     spread = 74.0  # of the integers of a type, all as likely
     scale_c = float(np.float32(spread * k**0.5)) if out in BYTES else None
     scales = np.linspace(0.5, 1.5, n, dtype=np.float32) if n > 1 else np.ones((), np.float32)
-    one, (zero_a, zero_b) = np.ones((), np.float32), np.array([[zeros[a]], [zeros[b]]], np.int32)
-    return Scheme(one, zero_a.reshape(()), scales, zero_b.reshape(()), scale_c, zeros[out] if scale_c else 0, None)
+    one, (zero_a, zero_b) = np.ones((), np.float32), np.array([[ZEROS[a]], [ZEROS[b]]], np.int32)
+    return Scheme(one, zero_a.reshape(()), scales, zero_b.reshape(()), scale_c, ZEROS[out] if scale_c else 0, None)
+
+
+def _scheme_like(p: Quantized) -> Scheme:
+    """Return a scheme of the kind that `p` has, with its zero points, under which every term of a sum shows."""
+    rng = np.random.default_rng(1)
+    spread_a, spread_b = (
+        np.linspace(0.5, 1.0, length, dtype=np.float32) if scaled else np.ones((), np.float32)
+        for scaled, length in ((p.scaled_rows, p.m), (p.scaled_columns, p.n))
+    )
+    zero_a, zero_b = (
+        np.array(ZEROS[dtype] + rng.integers(-2, 3, length) if zero is None else zero, np.int32)
+        for zero, dtype, length in ((p.zero_a, p.a_dtype, p.m), (p.zero_b, p.b_dtype, p.n))
+    )
+    bias = rng.integers(-1000, 1001, p.n, np.int32) if p.bias else None
+    return Scheme(spread_a, zero_a, spread_b, zero_b, _step(p) if p.out_dtype in BYTES else None, p.zero_c, bias)
+
+
+def _step(p: Quantized) -> float:
+    """Return what a step of C must stand for so that most sums of all integers of the types are in its range."""
+    variance = (256**2 - 1) / 12  # of these integers
+    means = [
+        sum(limits(dtype)) / 2 - (ZEROS[dtype] if zero is None else zero)
+        for dtype, zero in ((p.a_dtype, p.zero_a), (p.b_dtype, p.zero_b))
+    ]
+    mean = math.prod(means)
+    deviation = math.sqrt(p.k * (math.prod(variance + x**2 for x in means) - mean**2))
+    return (p.k * abs(mean) + 2 * deviation) / 128
 
 
 class QuantizedOp(Op[Quantized]):
@@ -82,7 +113,8 @@ class QuantizedOp(Op[Quantized]):
 
     name = "quantized"
     unit = "GOP/s"
-    dtypes = ("uint8", "int8")
+    dtypes = (U8, I8)
+    tried = (((64, 64, 64), "nn"), ((65, 67, 63), "nn"), ((200, 200, 200), "nt"), ((3, 5, 70_000), "nn"))
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
         """Return those of products of floats, to stand beside them."""
@@ -105,6 +137,31 @@ class QuantizedOp(Op[Quantized]):
         """Return `problem` with its matrices."""
         return Integers(device, problem)
 
+    def stand_ins(self, kernel: QuantizedKernel, problem: Quantized) -> Iterator[Quantized]:
+        """Yield small products with the same zero points of A and B, of sums that fill the range of C."""
+        p = problem
+        for m, n, k in small_sizes(kernel, p, WIDE):
+            a = dense(p.a, (m, k), (p.m, p.k), (PACKED, WIDE))
+            b = dense(p.b, (k, n), (p.k, p.n), (PACKED, WIDE))
+            middle = sum(limits(p.out_dtype)) // 2 if p.out_dtype in BYTES else 0
+            small = replace(p, m=m, n=n, k=k, a=a, b=b, zero_c=middle)
+            yield describe(m, n, k, (p.a_dtype, a), (p.b_dtype, b), _scheme_like(small), p.out_dtype)[0]
+
+    def trial(self, problem: Quantized) -> Trial:
+        """Return matrices of all integers that their types have; what comes out is right bit for bit."""
+        p, rng = problem, np.random.default_rng(0)
+        a, b = (
+            rng.integers(*limits(dtype), shape, np.int16, endpoint=True)
+            for dtype, shape in ((p.a_dtype, (p.m, p.k)), (p.b_dtype, (p.k, p.n)))
+        )
+        scheme = _scheme_like(p)
+        described, terms = describe(p.m, p.n, p.k, (p.a_dtype, p.a), (p.b_dtype, p.b), scheme, p.out_dtype)
+        assert described == p, "a stand-in, or one whose scales differ by column"
+        ends = {extent.name: extent.end for extent in p.buffers() if not extent.written}
+        matrices = laid_out(a, p.a, ends["a"]), laid_out(b, p.b, ends["b"])
+        buffers = dict(zip(ends, (*matrices, *(x.ravel() for x in terms)), strict=True))
+        return Trial(buffers, reference(a, b, scheme, p.out_dtype).astype(np.float64), 0.0)
+
     def examples(self) -> Iterator[tuple[str, Quantized]]:
         """Yield types × layouts on shapes of every alignment, then outputs × what may differ by row and column."""
         shapes = {"aligned": (512, 512, 512), "by words": (508, 516, 500), "ragged": (509, 511, 513)}
@@ -115,3 +172,6 @@ class QuantizedOp(Op[Quantized]):
             each = replace(plain, zero_a=None, zero_b=None, scaled_rows=True, scaled_columns=True, bias=True)
             for problem, differs in ((plain, "scales by column"), (each, "all by row and column")):
                 yield f"int8 uint8 to {out.name} {words}, {differs}", problem
+
+
+OP = QuantizedOp

@@ -20,6 +20,7 @@ from webmm.kernels.base import ceil_div
 from webmm.problems.base import Problem
 from webmm.records import Record
 from webmm.roofline import Roofline
+from webmm.text import whole
 from webmm.verify import SAMPLED
 
 # The first four are those that others publish; the last does not fit into any cache.
@@ -96,8 +97,8 @@ class StreamingOp(Op[P]):
         shape, at, axis = text.partition("@")
         lengths = split_size(shape)
         lengths = lengths * 2 if len(lengths) == 1 else lengths
-        place = int(axis) if axis.isdigit() else len(lengths) - 1
-        if not lengths or place >= len(lengths) or (at and not axis.isdigit()):
+        place = whole(axis) if at else len(lengths) - 1
+        if place is None or not 0 <= place < len(lengths):
             raise self.no_size(text)
         return math.prod(lengths[:place]), lengths[place], math.prod(lengths[place + 1 :])
 

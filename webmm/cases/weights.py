@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size
-from webmm.dtypes import MATRIX_DTYPES, dtype_of
+from webmm.cases.base import Case, Op, Size, Trial
+from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
+from webmm.dtypes import F32, MATRIX_DTYPES, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
+from webmm.kernels.weights.base import WeightKernel
 from webmm.problems.product import Operand
 from webmm.problems.weights import BITS, BLOCKS, BlockWeights, WeightOnly, quantize_blocks
 from webmm.roofline import Roofline
@@ -71,6 +74,7 @@ class WeightsOp(Op[WeightOnly]):
     """C = A·W with weights of 4 or 8 bits in blocks of 32 or 128."""
 
     name = "weights"
+    tried = (((1, 256, 256), "nn"), ((65, 67, 63), "nn"), ((64, 64, 128), "tn"))
     variants = tuple(f"{bits}bit-{block}" for bits in sorted(BITS) for block in BLOCKS)
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
@@ -93,6 +97,30 @@ class WeightsOp(Op[WeightOnly]):
         """Return `problem` with its matrices."""
         return Layer(device, problem)
 
+    def stand_ins(self, kernel: WeightKernel, problem: WeightOnly) -> Iterator[WeightOnly]:
+        """Yield small products with weights of the same kind."""
+        p = problem
+        for m, n, k in small_sizes(kernel, p):
+            yield replace(p, m=m, n=n, k=k, a=dense(p.a, (m, k), (p.m, p.k)), starts=())
+
+    def trial(self, problem: WeightOnly) -> Trial:
+        """Return quarters, and weights in blocks of different scales and zero points, whose sums are exact in f32."""
+        p, rng = problem, np.random.default_rng(0)
+        a, middle = quarters(rng, (p.m, p.k)), 2 ** (p.bits - 1)
+        q = rng.integers(0, 2**p.bits, (p.n, p.blocks * p.block), np.uint32)
+        places = np.arange(0, 32, p.bits, dtype=np.uint32)
+        words = np.bitwise_or.reduce(q.reshape(p.n, -1, len(places)) << places, axis=-1)
+        scales = rng.choice([0.25, 0.5, 1.0], (p.n, p.blocks)).astype(np.float32)
+        zeros = rng.integers(middle - 2, middle + 3, (p.n, p.blocks)).astype(np.uint8)
+        w = BlockWeights((p.k, p.n), p.bits, p.block, words, scales, zeros).dequantize().astype(np.float64)
+        stored = laid_out(a, p.a, p.buffers()[0].end)
+        stored_eps = 0.0 if p.out_dtype == F32 else p.out_dtype.eps
+        return Trial(
+            {"a": stored, "b": words.ravel(), "scales": scales.ravel(), "zeros": zeros.ravel()},
+            a @ w,
+            (ROUNDING + stored_eps) * (a @ np.abs(w)),
+        )
+
     def examples(self) -> Iterator[tuple[str, WeightOnly]]:
         """Yield each dtype, bits, block and layout of A, on shapes that tiles divide and that they do not."""
         shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513)}
@@ -102,3 +130,6 @@ class WeightsOp(Op[WeightOnly]):
             a = Operand(m if transposed else k, transposed=transposed)
             problem = WeightOnly(m, n, k, dtype, dtype, a, bits, block)
             yield f"{dtype.name} {bits} bits, blocks of {block}, {'t' if transposed else 'n'}n {words}", problem
+
+
+OP = WeightsOp

@@ -21,11 +21,12 @@ import filelock
 from webmm.config import settings
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError
-from webmm.files import write_atomically
-from webmm.kernels import STAGES
+from webmm.files import read_text, write_atomically
+from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.records import Record, from_json, to_json
+from webmm.version import __version__
 
 log = logging.getLogger(__name__)
 SELFTEST_FILE = "selftest.json"  # of webmm.choose.verdicts
@@ -52,7 +53,7 @@ def key(record: Record) -> Key:
     Sizes are exact, since 1023 and 1024 want different tiles; one record serves its whole bucket (webmm.choose).
     """
     r = record
-    return (r.adapter, r.driver, r.version, r.op, r.variant, r.dtype, r.layout, r.m, r.n, r.k, r.batch)
+    return (family(r), r.adapter, r.driver, r.version, r.op, r.variant, r.dtype, r.layout, r.m, r.n, r.k, r.batch)
 
 
 def fastest(records: Iterable[Record]) -> list[Record]:
@@ -84,7 +85,7 @@ def load() -> list[Record]:
         return list(_read(file, (status.st_mtime_ns, status.st_ino, status.st_size)))
     except FileNotFoundError:
         return []
-    except (OSError, UnicodeDecodeError, ProblemError) as error:
+    except (OSError, ProblemError) as error:
         aside = file.with_suffix(".bad")
         log.warning("the tuned records in %s cannot be read and are set aside as %s: %s", file, aside.name, error)
         try:
@@ -96,9 +97,9 @@ def load() -> list[Record]:
 
 @functools.lru_cache(maxsize=1)
 def _read(file: Path, version: tuple[int, ...]) -> tuple[Record, ...]:
-    """Return the records of `file`, read once while its `version` stays the same."""
+    """Return the records of `file`, read once while its `version` stays the same; a warning names each bad one."""
     del version
-    return tuple(from_json(file.read_text()))
+    return tuple(from_json(read_text(file), lambda complaint: log.warning("%s: %s", file, complaint)))
 
 
 @functools.cache
@@ -158,25 +159,25 @@ def clear() -> int:
 
 def nearest(problem: Problem, device: Device) -> list[tuple[Kernel[Any], str]]:
     """Return the nearest tuned kernel, and whose record it is: of this very adapter, else of another by its vendor."""
-    user, adapter = load(), device.info.name
-    vendor = adapter.split()[0]
+    user, known = ([r for r in records if family(r) == device.engine.name] for records in (load(), shipped()))
+    adapter = _words(device.info.name)
     groups = {
-        "tuned here": [record for record in user if fresh(record, device)],
-        "tuned here, with another version or driver": [record for record in user if record.adapter == adapter],
-        "shipped for this adapter": [r for r in shipped() if r.adapter == adapter and native(r)],
-        "known of its vendor": [r for r in [*user, *shipped()] if r.adapter.split()[:1] == [vendor] and native(r)],
+        "tuned here": [r for r in user if fresh(r, device)],
+        "tuned here, with another version or driver": [r for r in user if _words(r.adapter) == adapter],
+        "shipped for this adapter": [r for r in known if _words(r.adapter) == adapter],
+        "known of its vendor": [r for r in [*user, *known] if _words(r.adapter)[:1] == adapter[:1]],
     }
     for words, group in groups.items():
         record = _nearest(problem, group)
         kernel = kernel_of(record) if record else None
         if record and kernel:
-            return [(kernel, f"{words} at {record.size} {record.layout}")]
+            return [(kernel, f"{words} at {record.size} {record.layout}".rstrip())]
     return []
 
 
 def _nearest(problem: Problem, records: Iterable[Record]) -> Record | None:
     """Return the nearest record that names a kernel of this version, None where none is near."""
-    alike = (record for record in records if _kind(record) == _kind(problem))
+    alike = (record for record in records if kind(record) == kind(problem))
     near = [(distance(problem, record), record) for record in alike]
     for apart, record in sorted(near, key=lambda pair: pair[0]):
         if apart <= NEAR and kernel_of(record):
@@ -186,16 +187,16 @@ def _nearest(problem: Problem, records: Iterable[Record]) -> Record | None:
 
 def fresh(record: Record, device: Device) -> bool:
     """Tell whether this version of webmm measured it on this adapter with its present driver."""
-    from webmm import __version__
-
-    return (record.adapter, record.driver, record.version) == (device.info.name, device.info.driver, __version__)
+    measured = (family(record), record.adapter, record.driver, record.version)
+    return measured == (device.engine.name, device.info.name, device.info.driver, __version__)
 
 
 def covered(problem: Problem, device: Device) -> bool:
     """Tell whether this adapter has a tuned record of the bucket of `problem`, of its type and layout."""
-    here = (record for record in shipped() if record.adapter == device.info.name and native(record))
+    adapter = _words(device.info.name)
+    here = (r for r in shipped() if _words(r.adapter) == adapter and family(r) == device.engine.name)
     return any(
-        (*_kind(record), record.layout) == (*_kind(problem), problem.layout)
+        (*kind(record), record.layout) == (*kind(problem), problem.layout)
         and bucket(record) == bucket(problem)
         and kernel_of(record)
         for record in [*(record for record in load() if fresh(record, device)), *here]
@@ -211,7 +212,7 @@ def bucket(of: Problem | Record) -> tuple[int, int, int, bool]:
     return m, n, k, _odd(of)
 
 
-def _kind(of: Problem | Record) -> tuple[str, str, str]:
+def kind(of: Problem | Record) -> tuple[str, str, str]:
     """Return the op, its variant and the dtype: what a record must share with a problem that it serves."""
     return of.op, of.variant, of.dtype if isinstance(of, Record) else of.dtype.name
 
@@ -231,9 +232,17 @@ def _odd(of: Problem | Record) -> bool:
     return any(length > 4 and length % 4 for length in rows)
 
 
-def native(record: Record) -> bool:
-    """Tell whether wgpu ran it: browsers' engines make other code of a shader, for which other tiles are best."""
-    return record.engine.startswith("wgpu")
+def family(record: Record) -> str:
+    """Return the engine that ran it, wgpu or dawn: they make other code of a shader, for which other tiles are best.
+
+    Dawn is that of Python, of node and of Chromium.
+    """
+    return "dawn" if "dawn" in record.engine.lower() else "wgpu"
+
+
+def _words(adapter: str) -> list[str]:
+    """Return an adapter's name in words: one engine says "NVIDIA H200", the other "nvidia-h200"."""
+    return adapter.lower().replace("-", " ").split()
 
 
 def distance(problem: Problem, record: Record) -> float:
@@ -249,7 +258,7 @@ def distance(problem: Problem, record: Record) -> float:
 def kernel_of(record: Record) -> Kernel[Any] | None:
     """Return the kernel of a record, None where this version has no such kernel or tunables."""
     try:
-        kernel = STAGES[record.op][record.kernel](**record.config)
-    except (KeyError, TypeError):
+        kernel: Kernel[Any] = configure(record.kernel, {name: str(v) for name, v in record.config.items()}, record.op)
+    except ConfigError:
         return None
     return None if kernel.invalid() else kernel

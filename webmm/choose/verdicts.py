@@ -8,7 +8,8 @@ import filelock
 
 from webmm.choose.tuned import LOCK_TIMEOUT, SELFTEST_FILE, folder, log
 from webmm.errors import ConfigError
-from webmm.files import write_atomically
+from webmm.files import read_text, write_atomically
+from webmm.text import is_plain
 
 SELFTEST = "webmm.selftest/1"
 
@@ -20,10 +21,13 @@ def verdicts(driver: str) -> dict[str, str]:
 
 def _verdicts() -> dict[str, dict[str, str]]:
     try:
-        found = json.loads((folder() / SELFTEST_FILE).read_text())
+        found = json.loads(read_text(folder() / SELFTEST_FILE))
         drivers = found["drivers"] if found["schema"] == SELFTEST else {}
-        return {name: {str(shader): str(verdict) for shader, verdict in of.items()} for name, of in drivers.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {
+            name: {shader: verdict for shader, verdict in of.items() if isinstance(verdict, str) and is_plain(verdict)}
+            for name, of in drivers.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}  # they are all found again
 
 

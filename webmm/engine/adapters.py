@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
 from webmm.config import settings
 from webmm.engine.wgpu import WGPU, Wgpu
 from webmm.errors import ConfigError, NoAdapterError, UnsupportedError
 from webmm.kernels.base import LOOP_LIMIT, Capabilities
+from webmm.text import whole
 
 _KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "cpu"}
 _PREFERENCE = ("discrete", "integrated", "other", "cpu")
+
+DISPLAY = "WAYLAND_DISPLAY"
+ENGINES = ("wgpu", "dawn")
 
 NO_ADAPTER = (
     "no GPU adapter found. Linux: install the GPU's Vulkan driver, or 'apt-get install mesa-vulkan-drivers' for a "
@@ -33,8 +41,8 @@ class AdapterInfo:
 
     def matches(self, wanted: str) -> bool:
         """Tell whether `wanted` is this adapter's index or kind, "gpu" for any real GPU, or part of its names."""
-        if wanted.isdigit():
-            return int(wanted) == self.index
+        if wanted.isdecimal():
+            return whole(wanted) == self.index
         wanted = wanted.lower()
         if wanted == "gpu":
             return self.kind != "cpu"
@@ -50,9 +58,28 @@ class AdapterInfo:
         return f"{self.name} ({self.kind}, {self.backend}, {self.driver or 'driver unknown'})"
 
 
+@contextlib.contextmanager
+def _without_wayland() -> Iterator[None]:
+    """Keep Mesa from complaining on stderr that XDG_RUNTIME_DIR is not set, where it looks for a display's GPU.
+
+    libwayland needs that folder for displays that have no full path of their own. Where neither is set there is none
+    to be found, and for as long as Mesa looks it is given a path that is no display's.
+    """
+    unset = sys.platform == "linux" and not {"XDG_RUNTIME_DIR", DISPLAY} & os.environ.keys()
+    if unset:
+        os.environ[DISPLAY] = "/"
+    try:
+        yield
+    finally:
+        if unset:
+            os.environ.pop(DISPLAY, None)
+
+
 def adapters(engine: Wgpu = WGPU) -> list[tuple[AdapterInfo, Any]]:
     """Return every adapter as (info, the engine's adapter), in the driver's order."""
-    return [(describe(index, adapter), adapter) for index, adapter in enumerate(engine.adapters())]
+    with _without_wayland():
+        found = engine.adapters()
+    return [(describe(index, adapter), adapter) for index, adapter in enumerate(found)]
 
 
 def describe(index: int, adapter: Any) -> AdapterInfo:
@@ -60,6 +87,26 @@ def describe(index: int, adapter: Any) -> AdapterInfo:
     info = adapter.info
     kind = _KINDS.get(info["adapter_type"], "other")
     return AdapterInfo(index, info["device"], info["vendor"], kind, info["backend_type"], info["description"])
+
+
+def engine_of(name: str) -> Wgpu:
+    """Return the engine called `name`, wgpu or dawn; raises ConfigError for another, and where it is not installed."""
+    if name not in ENGINES:
+        raise ConfigError(f"unknown engine {name!r}; choose from {', '.join(ENGINES)}")
+    if name == WGPU.name:
+        return WGPU
+    try:
+        engine: Wgpu = import_module("webmm.engine.dawn").DAWN
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "Dawn comes with wgpudawn, which is not installed: pip install 'webmm[dawn]' (Python 3.11 or newer)"
+        ) from error
+    return engine
+
+
+def loaded() -> list[Wgpu]:
+    """Return the engines that this process uses: another need not be loaded to know that nothing is of it."""
+    return [WGPU, *([engine_of("dawn")] if "wgpudawn" in sys.modules else [])]
 
 
 def choose_adapter(wanted: str | int | None = None, engine: Wgpu = WGPU) -> tuple[AdapterInfo, Any]:
@@ -90,6 +137,8 @@ def capabilities(
     for name, value in (lower or {}).items():
         if name not in limits:
             raise ConfigError(f"there is no limit {name!r}; the limits are {', '.join(limits)}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigError(f"the limit {name} is a whole number from 1 on, not {value!r}")
         if value > limits[name]:
             raise UnsupportedError(f"{info.name} has {name} = {limits[name]:,}, less than {value:,}")
     return Capabilities(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from webmm.dtypes import DType
+from webmm.dtypes import DType, dtype_of
 from webmm.errors import FreedArrayError, ProblemError
 
 if TYPE_CHECKING:
@@ -69,13 +70,13 @@ class Array:
         self,
         storage: Storage,
         shape: tuple[int, ...],
-        dtype: DType,
+        element: DType,
         strides: tuple[int, ...] | None = None,
         offset: int = 0,
     ) -> None:
         self._storage = storage
         self.shape = shape
-        self.dtype = dtype
+        self.element = element  # the type of the elements, with what webmm knows of it
         self.strides = dense_strides(shape) if strides is None else strides
         self.offset = offset
 
@@ -88,8 +89,13 @@ class Array:
     def storage(self) -> Storage:
         """The buffer behind the array; raises FreedArrayError after `free()`."""
         if not self._storage.alive:
-            raise FreedArrayError(f"this {'x'.join(map(str, self.shape))} {self.dtype.name} array was freed")
+            raise FreedArrayError(f"this {'x'.join(map(str, self.shape))} {self.element.name} array was freed")
         return self._storage
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype of the elements; raises ConfigError for bfloat16 where ml_dtypes is not installed."""
+        return self.element.numpy
 
     @property
     def ndim(self) -> int:
@@ -104,12 +110,12 @@ class Array:
     @property
     def nbytes(self) -> int:
         """Bytes of the elements; the buffer is rounded up to a multiple of 16."""
-        return self.size * self.dtype.itemsize
+        return self.size * self.element.itemsize
 
     @property
     def capacity(self) -> int:
         """Elements that the buffer holds."""
-        return self.storage.nbytes // self.dtype.itemsize
+        return self.storage.nbytes // self.element.itemsize
 
     @property
     def contiguous(self) -> bool:
@@ -157,8 +163,8 @@ class Array:
 
         Raises ProblemError where NumPy finds that it does not fit.
         """
-        itemsize = self.dtype.itemsize
-        base = np.empty(1, self.dtype.numpy)
+        itemsize = self.element.itemsize
+        base = np.empty(1, self.element.numpy)
         shadow = as_strided(base, self.shape, [s * itemsize for s in self.strides], writeable=False)
         try:
             changed = change(shadow)
@@ -166,7 +172,7 @@ class Array:
             raise ProblemError(str(error)) from error
         moved = (changed.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // itemsize
         strides = tuple(s // itemsize for s in changed.strides)
-        return Array(self.storage, changed.shape, self.dtype, strides, self.offset + moved)
+        return Array(self.storage, changed.shape, self.element, strides, self.offset + moved)
 
     # Data
 
@@ -225,7 +231,16 @@ class Array:
     def __repr__(self) -> str:
         place = "lost" if self.device.lost else f"on {self.device.info.name}"
         state = place if self._storage.alive else "freed"
-        return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.dtype.name} {state}>"
+        return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.element.name} {state}>"
+
+
+def _deep_copy(array: Array, memo: dict[int, Any]) -> Array:
+    """Return a contiguous copy on the same device, made through the host."""
+    del memo
+    return array.device.array(array.numpy())
+
+
+Array.__deepcopy__ = _deep_copy  # type: ignore[attr-defined]
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -234,6 +249,22 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     for length in shape[:0:-1]:
         strides.append(strides[-1] * length)
     return tuple(strides[: len(shape)][::-1])
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return `shape` as a tuple of int; raises ProblemError where it is none."""
+    try:
+        lengths = tuple(map(operator.index, shape))
+    except TypeError as error:
+        raise ProblemError(f"a shape is a tuple of whole numbers, not {shape!r}") from error
+    if any(length < 0 for length in lengths):
+        raise ProblemError(f"shape {shape} has a negative length")
+    return lengths
+
+
+def element_of(x: Array | NDArray[Any]) -> DType:
+    """Return the type of the elements of an array on either side; raises ProblemError for one that no kernel stores."""
+    return x.element if isinstance(x, Array) else dtype_of(x.dtype)
 
 
 def host_array(x: Any, dlpack: bool = False) -> NDArray[Any]:

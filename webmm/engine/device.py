@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
@@ -18,14 +17,13 @@ from webmm import log
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
 from webmm.engine import forking, moves
-from webmm.engine.adapters import AdapterInfo, capabilities, choose_adapter, describe
-from webmm.engine.array import Array, Storage, host_array
+from webmm.engine.adapters import AdapterInfo, capabilities, choose_adapter, describe, engine_of, loaded
+from webmm.engine.array import Array, Storage, checked_shape, host_array
 from webmm.engine.guard import Guard
 from webmm.engine.launch import Launch, Launches
 from webmm.engine.pipelines import Pipelines
 from webmm.engine.probe import matrix_shapes, subgroup_size
 from webmm.engine.transfer import Staging
-from webmm.engine.wgpu import WGPU, Wgpu
 from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
 from webmm.kernels.base import Binding, Kernel
 from webmm.problems.base import Problem
@@ -58,21 +56,31 @@ class MemoryStats:
 class Device:
     """An adapter opened for computing; safe to share between threads.
 
+    Long because all that a program does with a device begins here, mostly in a line: the modules beside do the work.
+
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
     setting `adapter`, or the most capable one. `limits` asks for lower limits than the adapter's, such as a browser's,
-    by their WebGPU names in kebab case. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that the
-    adapter does not reach. Closing it frees its arrays. It stays with its process: in one that is forked from it, every
-    use raises DeviceLostError, and opening another device NoAdapterError.
+    by their WebGPU names in kebab case. `engine` is wgpu, or dawn where the package wgpudawn is installed; by default
+    the setting `engine`. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that is not reached.
+    Closing it frees its arrays. In a process that is forked from its own, every use raises DeviceLostError, and opening
+    another device NoAdapterError.
     """
 
-    def __init__(self, adapter: str | int | None = None, *, limits: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        adapter: str | int | None = None,
+        *,
+        limits: Mapping[str, int] | None = None,
+        engine: str | None = None,
+    ) -> None:
         self._prepare_to_open()
-        info, found = choose_adapter(adapter)
-        wanted = capabilities(info, found, limits or {})
+        self.engine = engine_of(engine or self.settings.engine)
+        info, found = choose_adapter(adapter, self.engine)
+        wanted = capabilities(info, found, limits or {}, self.engine)
         try:
-            features = [f for f in WGPU.wanted if f in wanted.features]
-            opened, no_matrix = WGPU.open(found, features, wanted.limits)
-        except WGPU.refusals as error:
+            features = [f for f in self.engine.wanted if f in wanted.features]
+            opened, no_matrix = self.engine.open(found, features, wanted.limits)
+        except self.engine.refusals as error:
             raise WebmmError(f"{info} could not be opened: {error}") from error
         self._use(opened, info, owned=True, no_matrix=no_matrix)
 
@@ -83,10 +91,12 @@ class Device:
         Both programs' work goes through one queue, in the order in which they submit it. Closing the Device leaves the
         wgpu device open. Raises ConfigError for anything else than a wgpu device.
         """
-        if not WGPU.is_device(device):
+        engine = next((engine for engine in loaded() if engine.is_device(device)), None)
+        if engine is None:
             raise ConfigError(f"from_wgpu() takes an open wgpu.GPUDevice, not {type(device).__name__}")
         self = cls.__new__(cls)
         self._prepare_to_open()
+        self.engine = engine
         self._use(device, describe(-1, device.adapter), owned=False)
         return self
 
@@ -98,12 +108,11 @@ class Device:
 
     def _use(self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "") -> None:
         self.wgpu_device, self.info, self._owned = device, info, owned
-        self.engine: Wgpu = WGPU
         self.guard = Guard(self.engine, device, info.name)
         if owned:
             self.guard.shield()
         forking.opened(self)
-        self.capabilities = capabilities(info, device)
+        self.capabilities = capabilities(info, device, engine=self.engine)
         self.launches = Launches(self)
         self.pipelines = Pipelines(self.guard, info.kind, self.launches.forget_pipeline)
         self.staging = Staging(self.guard)
@@ -113,9 +122,10 @@ class Device:
         self.verdicts: dict[str, str] | None = None  # of webmm.selftest, when they are first needed
         self.memory = MEMORY[info.kind]  # bytes of it that a product of NumPy arrays takes; larger ones are streamed
         self.profile: Profile | None = None  # who records what this device does, if anybody does
-        self.capabilities = dataclasses.replace(self.capabilities, subgroup_size=subgroup_size(self))
-        shapes = matrix_shapes(self)
-        self.capabilities = dataclasses.replace(self.capabilities, matrix_shapes=shapes, no_matrix=no_matrix)
+        self.capabilities = dataclasses.replace(
+            self.capabilities, subgroup_size=subgroup_size(self), no_matrix=no_matrix
+        )
+        self.capabilities = dataclasses.replace(self.capabilities, matrix_shapes=matrix_shapes(self))
 
     @property
     def lost(self) -> str:
@@ -138,7 +148,11 @@ class Device:
         return array
 
     def upload(self, host: NDArray[Any], target: Array) -> None:
-        """Copy `host` to the start of `target`'s buffer, as its dtype; up to three bytes behind it become zero."""
+        """Copy `host` to the contiguous array `target`, as its dtype, and to nothing beside it.
+
+        Raises ProblemError where the sizes differ, or `target` is not contiguous, or is a view that begins or ends
+        within a word of four bytes, which copies overwrite whole.
+        """
         moves.upload(self, host, target)
 
     def assign(self, target: Array, data: Array | ArrayLike) -> None:
@@ -152,7 +166,7 @@ class Device:
     def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new array of zeros of `shape`; raises as `array()` does."""
         dtype = dtype_of(dtype)
-        shape = _checked_shape(shape)
+        shape = checked_shape(shape)
         nbytes = math.prod(shape) * dtype.itemsize
         return Array(Storage(self, self.buffer(nbytes), nbytes), shape, dtype)
 
@@ -168,7 +182,7 @@ class Device:
             raise ProblemError("wrap() takes a wgpu.GPUBuffer of this very device; share one with Device.from_wgpu()")
         if not buffer.usage & self.engine.buffer_usage.STORAGE:
             raise ProblemError("the buffer was created without the usage STORAGE, which kernels need")
-        shape = _checked_shape(shape)
+        shape = checked_shape(shape)
         end = (offset + math.prod(shape)) * dtype.itemsize
         if offset < 0 or end > buffer.size:
             raise ProblemError(
@@ -233,8 +247,7 @@ class Device:
     def _resource(self, x: Any) -> Any:
         if self.engine.is_texture_view(x):
             return x
-        buffer, offset, size = x if isinstance(x, tuple) else (x, 0, x.size)
-        return {"buffer": buffer, "offset": offset, "size": size}
+        return dict(zip(("buffer", "offset", "size"), x if isinstance(x, tuple) else (x, 0, x.size), strict=True))
 
     def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
         """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does."""
@@ -313,17 +326,6 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<webmm.Device {self.info}>"
-
-
-def _checked_shape(shape: Any) -> tuple[int, ...]:
-    """Return `shape` as a tuple of int; raises ProblemError where it is none."""
-    try:
-        lengths = tuple(map(operator.index, shape))
-    except TypeError as error:
-        raise ProblemError(f"a shape is a tuple of whole numbers, not {shape!r}") from error
-    if any(length < 0 for length in lengths):
-        raise ProblemError(f"shape {shape} has a negative length")
-    return lengths
 
 
 _default: list[Device] = []  # none or one

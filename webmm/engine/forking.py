@@ -8,7 +8,7 @@ import os
 from typing import ClassVar, Protocol
 from weakref import WeakSet
 
-from webmm.engine.wgpu import WGPU
+from webmm.engine.adapters import loaded
 from webmm.errors import NoAdapterError
 
 ADVICE = "start processes by the spawn method: multiprocessing.get_context('spawn')"
@@ -48,7 +48,8 @@ def _in_child() -> None:
     for device in tuple(_State.devices):
         device.abandon()
     # What the parent has on the GPU must not go when the child's garbage is collected, or the child ends.
-    kept = [x for x in gc.get_objects() if WGPU.is_object(x)]
+    engines = loaded()
+    kept = [x for x in gc.get_objects() if any(engine.is_object(x) for engine in engines)]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 

@@ -133,7 +133,7 @@ class Launches:
         most = min(self._device.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
         for extent, storage in zip(extents, storages, strict=False):
             size = storage.buffer.size
-            whole = size <= most
+            whole = size <= most and not (extent.windowed and extent.first)
             offset, nbytes = (0, size) if whole else (extent.offset, min(extent.nbytes, size - extent.offset))
             resources[extent.name] = (storage.buffer, offset, nbytes)
             firsts.append(0 if whole else extent.first)
@@ -146,7 +146,7 @@ class Launches:
         return dataclasses.replace(launch, before=tuple(before)) if before else launch
 
     def _dispatch(self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any]) -> Launch:
-        shader = render(kernel, problem, debug="debug" in resources)
+        shader = render(kernel, problem, self._device.engine.dialect, debug="debug" in resources)
         pipeline = self._device.pipeline(shader)
         uniform = self._uniform(params_bytes(kernel, problem))
         group = self._device.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])
@@ -194,8 +194,8 @@ class Launches:
             name, dtype = extent.name, extent.dtype
             if array.device is not self._device:
                 raise ProblemError(f"{name} lives on another device; copy it here with device.array(x.numpy())")
-            if array.dtype != dtype:
-                raise ProblemError(f"{name} is {array.dtype.name}, the problem says {dtype.name}")
+            if array.element != dtype:
+                raise ProblemError(f"{name} is {array.element.name}, the problem says {dtype.name}")
             if array.capacity < extent.end:
                 raise ProblemError(
                     f"{name} has {array.capacity:,} elements, the problem {problem} reaches to {extent.end:,}"

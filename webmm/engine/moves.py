@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 def upload(device: Device, host: NDArray[Any], target: Array) -> None:
     """Do what `Device.upload()` does."""
+    if host.size != target.size:
+        raise ProblemError(f"{host.size:,} elements cannot fill an array of shape {target.shape}")
+    start, nbytes = target.offset * target.element.itemsize, target.nbytes
+    if not target.contiguous or start % 4 or (nbytes % 4 and start + nbytes < target.storage.nbytes):
+        raise ProblemError("only a contiguous array of whole words of four bytes can be written to")
     if target.size:
-        with device.using("uploading"), device.span("upload", "upload", bytes=target.nbytes):
-            device.staging.upload(host, target.dtype.numpy, target.storage)
+        with device.using("uploading"), device.span("upload", "upload", bytes=nbytes):
+            device.staging.upload(host, target.element.numpy, target.storage, start)
 
 
 def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
@@ -32,7 +37,7 @@ def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
     count = data.size if isinstance(data, Array) else np.size(data)
     if count != target.size:
         raise ProblemError(f"{count:,} elements cannot fill an array of shape {target.shape}")
-    if isinstance(data, Array) and data.dtype == target.dtype and _can_copy(data, target):
+    if isinstance(data, Array) and data.element == target.element and _can_copy(data, target):
         _copy(device, data, target)
         return
     upload(device, data.numpy() if isinstance(data, Array) else np.asarray(data), target)
@@ -40,7 +45,7 @@ def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
 
 def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
     """Do what `Device.download()` does."""
-    dtype, strides, buffer = array.dtype.numpy, array.strides, array.storage.buffer
+    dtype, strides, buffer = array.element.numpy, array.strides, array.storage.buffer
     if out is None:
         out = np.empty(array.shape, dtype)
     elif out.shape != array.shape:
@@ -67,12 +72,12 @@ def _copy(device: Device, source: Array, target: Array) -> None:
     nbytes = -(-source.nbytes // 4) * 4
     with device.using("copying"), device.guard.lock, device.span("copy", "copy", bytes=nbytes):
         encoder = device.wgpu_device.create_command_encoder()
-        start = source.offset * source.dtype.itemsize
+        start = source.offset * source.element.itemsize
         encoder.copy_buffer_to_buffer(source.storage.buffer, start, target.storage.buffer, 0, nbytes)
         device.wgpu_device.queue.submit([encoder.finish()])
 
 
 def _can_copy(array: Array, target: Array) -> bool:
     """Tell whether one copy between buffers does: they are two, and the array starts and ends at whole words."""
-    whole = array.offset * array.dtype.itemsize % 4 == 0 and array.nbytes % 4 == 0
+    whole = array.offset * array.element.itemsize % 4 == 0 and array.nbytes % 4 == 0
     return whole and array.contiguous and array.storage is not target.storage

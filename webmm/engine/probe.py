@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 INVOCATIONS = 128  # of the workgroup that is asked: the largest subgroup there is
 NVIDIA = 0x10DE  # in PCI's list of vendors
 BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
-SIDES = (16, 8)  # of the square fragments that naga knows; the larger are the faster
 
 
 def subgroup_size(device: Device) -> int:
@@ -31,7 +30,7 @@ def subgroup_size(device: Device) -> int:
 
     A workgroup of no more invocations than that is one subgroup, whose lanes are numbered from 0.
     """
-    if "subgroup" not in device.capabilities.features:
+    if device.engine.subgroups not in device.capabilities.features:
         return 0
     try:
         size, lane, first, second = _ask(device).T
@@ -69,21 +68,24 @@ def _ask(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
 
 
 def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
-    """Return what the device's matrix units multiply, found out by doing it; empty without the feature."""
-    if (
-        device.engine.matrix_units not in device.wgpu_device.features
-        or "shader-f16" not in device.capabilities.features
-    ):
+    """Return what the device's matrix units multiply; empty without the feature.
+
+    Fragments of float16 with sums of float32 count where they are right, others as the engine lists them.
+    """
+    if device.engine.matrix_units not in device.wgpu_device.features:
         return frozenset()
-    lanes = device.capabilities.subgroup_size
-    kernels = [MatrixUnit(bm=64, bn=64, sm=32, sn=32, fm=n, fn=n, fk=n, lanes=lanes) for n in SIDES] if lanes else []
-    return frozenset(k.matrix_shape for k in kernels if k.invalid() is None and multiplies(device, k))
+    listed = device.engine.matrix_shapes(device.wgpu_device.adapter)
+    floats = {shape for shape in listed if (shape.operands, shape.result) == ("f16", "f32")}
+    return (listed - floats) | {shape for shape in floats if multiplies(device, shape)}
 
 
-def multiplies(device: Device, kernel: MatrixUnit) -> bool:
-    """Tell whether the stage is right on this device, two tiles each way."""
-    before = device.capabilities
-    device.capabilities = dataclasses.replace(before, matrix_shapes=frozenset({kernel.matrix_shape}))
+def multiplies(device: Device, shape: MatrixShape) -> bool:
+    """Tell whether products by fragments of float16 of that shape are right on this device, two tiles each way."""
+    before, lanes = device.capabilities, device.capabilities.subgroup_size
+    kernel = MatrixUnit(bm=64, bn=64, sm=32, sn=32, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
+    if not lanes or kernel.invalid() or "shader-f16" not in before.features:
+        return False
+    device.capabilities = dataclasses.replace(before, matrix_shapes=frozenset({shape}))
     m, n, k = 2 * kernel.bm, 2 * kernel.bn, 2 * kernel.bk
     problem = gemm(m, n, k, dtype="f16", out_dtype="f32")
     rng = np.random.default_rng(0)

@@ -17,7 +17,8 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from webmm.render import MATRIX_UNITS, Dialect
+from webmm.kernels.base import MatrixShape
+from webmm.render import MATRIX_UNITS, SUBGROUPS, Dialect
 
 ALIVE = 0.5  # seconds after which a wait makes sure that the device is still there
 
@@ -26,19 +27,19 @@ class Wgpu:
     """What webmm asks of an engine beyond WebGPU's own calls."""
 
     name = "wgpu"
+    api: Any = wgpu  # the module that has WebGPU's classes and flags
     dialect: Dialect = "naga"
-    matrix_units = MATRIX_UNITS["naga"]  # the feature
-    wanted = (
-        "shader-f16",
-        "subgroup",
-        "timestamp-query",
-    )  # features used where an adapter has them; the rest stays off
-    errors: tuple[type[Exception], ...] = (wgpu.GPUError,)
-    refusals: tuple[type[Exception], ...] = (wgpu.GPUError, RuntimeError)  # of opening a device
-    out_of_memory: tuple[type[Exception], ...] = (wgpu.GPUOutOfMemoryError,)
-    buffer_usage = wgpu.BufferUsage
-    texture_usage = wgpu.TextureUsage
-    compute = wgpu.ShaderStage.COMPUTE
+    wanted: tuple[str, ...] = ("shader-f16", "subgroup", "timestamp-query")  # used where an adapter has them
+
+    def __init__(self) -> None:
+        self.errors: tuple[type[Exception], ...] = (self.api.GPUError,)
+        self.refusals: tuple[type[Exception], ...] = (self.api.GPUError, RuntimeError)  # of opening a device
+        self.out_of_memory: tuple[type[Exception], ...] = (self.api.GPUOutOfMemoryError,)
+        self.buffer_usage = self.api.BufferUsage
+        self.texture_usage = self.api.TextureUsage
+        self.compute = self.api.ShaderStage.COMPUTE
+        self.subgroups = SUBGROUPS[self.dialect]  # the features
+        self.matrix_units = MATRIX_UNITS[self.dialect]
 
     def version(self) -> str:
         """Return the engine with its version, as records name it."""
@@ -69,6 +70,11 @@ class Wgpu:
             why = f"wgpu does not enable {self.matrix_units}: {' '.join(str(error).split())}"
             return adapter.request_device_sync(**asked), why
 
+    def matrix_shapes(self, adapter: Any) -> frozenset[MatrixShape]:
+        """Return what matrix units of an adapter may multiply: all that naga has words for, as wgpu does not say."""
+        del adapter
+        return frozenset(MatrixShape("f16", "f32", side, side, side) for side in (16, 8))
+
     def least_subgroup(self, adapter_info: Mapping[str, Any]) -> int:
         """Return the least subgroup size that an adapter reports; wgpu 29 gives 4 for all, under a misspelt name."""
         return int(adapter_info["stackgroup_min_size"] or 0)
@@ -77,19 +83,19 @@ class Wgpu:
 
     def is_device(self, x: Any) -> bool:
         """Tell whether `x` is an open device of this engine."""
-        return isinstance(x, wgpu.GPUDevice)
+        return isinstance(x, self.api.GPUDevice)
 
     def is_buffer(self, x: Any, device: Any) -> bool:
         """Tell whether `x` is a buffer of `device`."""
-        return isinstance(x, wgpu.GPUBuffer) and x._device is device
+        return isinstance(x, self.api.GPUBuffer) and x._device is device
 
     def is_texture_view(self, x: Any) -> bool:
         """Tell whether `x` is a view of a texture."""
-        return isinstance(x, wgpu.GPUTextureView)
+        return isinstance(x, self.api.GPUTextureView)
 
     def is_object(self, x: Any) -> bool:
         """Tell whether the garbage collector, by destroying `x`, calls the engine."""
-        return issubclass(type(x), wgpu.GPUObjectBase | wgpu.GPUAdapter)
+        return issubclass(type(x), (self.api.GPUObjectBase, self.api.GPUAdapter))
 
     # Waiting
 

@@ -1,90 +1,63 @@
-"""The kernels: frozen dataclasses of tile sizes, each beside a WGSL template of the same name."""
+"""The kernels: frozen dataclasses of tile sizes, each beside a WGSL template of the same name.
+
+A stage registers itself: whatever class in a module of `kernels/OP/` says which stage it follows is one.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from webmm.errors import ConfigError
 from webmm.kernels.base import Kernel
-from webmm.kernels.elementwise.map import Map
-from webmm.kernels.gemm.base import GemmKernel
-from webmm.kernels.gemm.blocked import Blocked
-from webmm.kernels.gemm.cpu_lanes import CpuLanes
-from webmm.kernels.gemm.cpu_texture import CpuTexture
-from webmm.kernels.gemm.gemv import Gemv
-from webmm.kernels.gemm.matrix_unit import MatrixUnit
-from webmm.kernels.gemm.naive import Naive
-from webmm.kernels.gemm.persistent import Persistent
-from webmm.kernels.gemm.pipelined import Pipelined
-from webmm.kernels.gemm.shared import Shared
-from webmm.kernels.gemm.split_k import SplitK
-from webmm.kernels.gemm.subgroup import Subgroup as SubgroupTiled
-from webmm.kernels.gemm.tile_1d import Tile1D
-from webmm.kernels.gemm.tile_2d import Tile2D
-from webmm.kernels.gemm.vectorized import Vectorized
-from webmm.kernels.gemm.workgroup_1d import Workgroup1D
-from webmm.kernels.gemm.workgroup_2d import Workgroup2D
-from webmm.kernels.normalise.rows import Rows
-from webmm.kernels.normalise.strips import Strips
-from webmm.kernels.quantized.base import QuantizedKernel
-from webmm.kernels.quantized.matrix_unit import MatrixUnit as ByteMatrixUnit
-from webmm.kernels.quantized.packed import Packed
-from webmm.kernels.quantized.unpacked import Unpacked
-from webmm.kernels.reduce.base import ReduceKernel
-from webmm.kernels.reduce.columns import Columns
-from webmm.kernels.reduce.per_row import PerRow
-from webmm.kernels.reduce.serial import Serial
-from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
-from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
-from webmm.kernels.reduce.vectorized import Vectorized as VectorizedRows
-from webmm.kernels.weights.base import WeightKernel
-from webmm.kernels.weights.tiles import Tiles
-from webmm.kernels.weights.vector import Vector
 from webmm.records import Record
 
-# In the order of the ladder: each stage changes one thing about the one before it.
-LADDER: tuple[type[GemmKernel], ...] = (
-    Naive,
-    Workgroup1D,
-    Workgroup2D,
-    Tile1D,
-    Tile2D,
-    Shared,
-    Vectorized,
-    Blocked,
-    Pipelined,
-    Persistent,
-    SplitK,
-    Gemv,
-    SubgroupTiled,
-    CpuLanes,
-    CpuTexture,
-)
-BEYOND: tuple[type[GemmKernel], ...] = (MatrixUnit,)  # what needs hardware that few devices offer to shaders
-KERNELS: dict[str, type[GemmKernel]] = {kernel.name: kernel for kernel in (*LADDER, *BEYOND)}
-QUANTIZED: tuple[type[QuantizedKernel], ...] = (Unpacked, Packed, ByteMatrixUnit)
-REDUCTIONS: tuple[type[ReduceKernel], ...] = (
-    Serial,
-    PerRow,
-    VectorizedRows,
-    Tree,
-    Subgroup,
-    Alone,
-    TwoPass,
-    Columns,
-    ColumnsTwoPass,
-)
-WEIGHTS: tuple[type[WeightKernel], ...] = (Vector, Tiles)
-STAGES: dict[str, Mapping[str, type[Kernel[Any]]]] = {  # of every op, by name
-    "gemm": KERNELS,
-    "quantized": {kernel.name: kernel for kernel in QUANTIZED},
-    "weights": {kernel.name: kernel for kernel in WEIGHTS},
-    "reduce": {kernel.name: kernel for kernel in REDUCTIONS},
-    "normalise": {Rows.name: Rows, Strips.name: Strips},
-    "elementwise": {Map.name: Map},
+OPS = ("gemm", "quantized", "weights", "reduce", "normalise", "elementwise")
+
+
+def ladder(stages: Mapping[str, type[Kernel[Any]]]) -> Iterator[type[Kernel[Any]]]:
+    """Yield stages in order: each after the one that it follows; of several that follow the same one, by name.
+
+    What needs hardware that few devices offer to shaders, matrix units, comes last. Raises ConfigError where a stage
+    follows one that there is not.
+    """
+
+    def after(name: str) -> Iterator[type[Kernel[Any]]]:
+        for follower in sorted(key for key, cls in stages.items() if cls.follows == name):
+            yield stages[follower]
+            yield from after(follower)
+
+    order = list(after(""))
+    if lost := [cls for cls in stages.values() if cls not in order]:
+        raise ConfigError(
+            f"{lost[0].name} of {lost[0].op} follows {lost[0].follows!r}, which is no stage of the ladder"
+        )
+    yield from sorted(order, key=_beyond)
+
+
+def _beyond(stage: type[Kernel[Any]]) -> bool:
+    return stage().matrix_shape is not None
+
+
+def _found(op: str) -> Iterator[type[Kernel[Any]]]:
+    """Yield the stages that the modules of an op define."""
+    package = import_module(f"{__name__}.{op}")
+    for info in pkgutil.iter_modules(package.__path__):
+        module = import_module(f"{package.__name__}.{info.name}")
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__module__ == module.__name__ and "follows" in vars(value):
+                yield value
+
+
+STAGES: dict[str, Mapping[str, type[Any]]] = {  # of every op, by name, in the order of the ladder
+    op: {stage.name: stage for stage in ladder({stage.name: stage for stage in _found(op)})} for op in OPS
 }
+KERNELS = STAGES["gemm"]
+LADDER = tuple(stage for stage in KERNELS.values() if not _beyond(stage))
+BEYOND = tuple(stage for stage in KERNELS.values() if _beyond(stage))
 
 
 def kernel_class(name: str, op: str = "gemm") -> type[Any]:

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from webmm.dtypes import DType
 from webmm.errors import ConfigError
 from webmm.problems.base import Problem
 
@@ -86,6 +87,19 @@ class Binding:
     wgsl_type: str
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What the choices of a template start with: the element types of what is read and of what is written."""
+
+    dtype: DType
+    out_dtype: DType
+
+    @property
+    def types(self) -> tuple[DType, ...]:
+        """Both, or the one that they are."""
+        return tuple(dict.fromkeys((self.dtype, self.out_dtype)))
+
+
 class Params(Protocol):
     """A dataclass of 32-bit members: the uniform of a kernel, made from its problem."""
 
@@ -130,6 +144,9 @@ class Kernel(ABC, Generic[P]):
     name: ClassVar[str]
     summary: ClassVar[str]
     op: ClassVar[str]
+    follows: ClassVar[
+        str
+    ]  # a stage says after which one of its op it comes, "" for the first; mere parts of one do not
     params: ClassVar[type[Params]]
     not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, and why
 

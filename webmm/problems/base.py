@@ -6,10 +6,10 @@ A problem says what to compute, apart from how: sizes, element types, and the wa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from webmm.dtypes import MATRIX_DTYPES, DType
+from webmm.dtypes import MATRIX_DTYPES, DType, names
 from webmm.errors import ProblemError
 
 ALIGNMENT = 256  # bytes at whose multiples a binding may start on every device
@@ -20,7 +20,7 @@ class Extent:
     """A buffer that a problem needs: its name in shaders, element type, and which elements are reached, [start, end).
 
     Of a buffer that is larger than a binding may be, shaders see the window around that range, and count elements from
-    where it opens.
+    where it opens. One that is `windowed` starts where its window does: no uniform has its offset.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Extent:
     end: int
     written: bool = False
     start: int = 0
+    windowed: bool = False
 
     @property
     def first(self) -> int:
@@ -44,6 +45,19 @@ class Extent:
     def nbytes(self) -> int:
         """Bytes in the window: whole vec4, as buffers have."""
         return -(-self.end * self.dtype.itemsize // 16) * 16 - self.offset
+
+
+def windowed(extents: tuple[Extent, ...], starts: tuple[int, ...]) -> tuple[Extent, ...]:
+    """Return `extents` moved to where each starts, if `starts` says so: at elements where a binding may."""
+    moved = zip(extents, starts, strict=True) if starts else ()
+    return tuple(replace(e, start=start, end=start + e.end, windowed=True) for e, start in moved) or extents
+
+
+def opened_at(firsts: tuple[int, ...], starts: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `starts` seen from windows that open at `firsts`: they are there, or no kernel finds them."""
+    if starts and firsts != starts:
+        raise ProblemError(f"an operand starts at {starts}, where no binding may; copy it to an array of its own")
+    return ()
 
 
 class Problem(ABC):
@@ -99,5 +113,4 @@ def check_floats(what: str, *dtypes: DType) -> None:
     """Raise ProblemError, naming `what` takes them, for a dtype that shaders do not compute with as floats."""
     for dtype in dtypes:
         if dtype not in MATRIX_DTYPES:
-            names = ", ".join(x.name for x in MATRIX_DTYPES)
-            raise ProblemError(f"dtype {dtype.name} is not supported by {what}; cast to one of {names}")
+            raise ProblemError(f"dtype {dtype.name} is not supported by {what}; cast to one of {names(MATRIX_DTYPES)}")

@@ -56,3 +56,6 @@ class Elementwise(Problem):
     def bytes(self) -> int:
         """Each element read once and written once."""
         return 2 * self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.activation} of {self.size} {self.dtype.name}"

@@ -6,16 +6,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from webmm.dtypes import F32, DType, dtype_of
-from webmm.epilogues import activation_name
+from webmm.epilogues import Epilogue
 from webmm.errors import ProblemError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
 
-BIASES = ("", "row", "column", "matrix")
-
 
 @dataclass(frozen=True)
-class Gemm(Product):
+class Gemm(Epilogue, Product):
     """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
 
     `bias` is "" for none, "column" for a vector of n elements, one per column of C, "row" for one of m, or "matrix" for
@@ -32,22 +30,16 @@ class Gemm(Product):
     a: Operand
     b: Operand
     c: Operand
-    alpha: float = 1.0
-    beta: float = 0.0
-    bias: str = ""
     bias_offset: int = 0
-    activation: str = ""
 
     op: ClassVar[str] = "gemm"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_floats("products of floats", self.dtype, self.out_dtype)
         self.check_sizes()
-        if self.bias not in BIASES:
-            raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
         if self.bias == "matrix" and self.batch != 1:
             raise ProblemError(f"a matrix as the bias serves one product, not a batch of {self.batch}")
-        activation_name(self.activation)
 
     @property
     def layout(self) -> str:

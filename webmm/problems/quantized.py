@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from webmm.dtypes import BYTES, F32, I32, DType
 from webmm.errors import ProblemError
-from webmm.problems.base import Extent
+from webmm.problems.base import Extent, opened_at, windowed
 from webmm.problems.product import Operand, Product, layout_of
 from webmm.problems.scheme import Scheme
 
@@ -42,6 +42,7 @@ class Quantized(Product):
     scaled_rows: bool = False
     scaled_columns: bool = False
     bias: bool = False
+    starts: tuple[int, ...] = ()
     batch: int = field(default=1, init=False)
 
     op: ClassVar[str] = "quantized"
@@ -79,15 +80,20 @@ class Quantized(Product):
         return (
             Extent("a", self.a_dtype, self.a.end(self.m, self.k, 1), start=self.a.offset),
             Extent("b", self.b_dtype, self.b.end(self.k, self.n, 1), start=self.b.offset),
-            Extent("c", self.out_dtype, self.m * self.n, written=True),
-            *([Extent("row_terms", I32, 4 * self.m)] if self.by_row else []),
-            *([Extent("column_terms", I32, 4 * self.n)] if self.by_column else []),
+            *windowed(
+                (
+                    Extent("c", self.out_dtype, self.m * self.n, written=True),
+                    *([Extent("row_terms", I32, 4 * self.m)] if self.by_row else []),
+                    *([Extent("column_terms", I32, 4 * self.n)] if self.by_column else []),
+                ),
+                self.starts,
+            ),
         )
 
     def within(self, firsts: tuple[int, ...]) -> Quantized:
         """Return the problem with the offset into each of its buffers less the given number of elements."""
         a, b = (replace(x, offset=x.offset - first) for x, first in zip((self.a, self.b), firsts, strict=False))
-        return replace(self, a=a, b=b)
+        return replace(self, a=a, b=b, starts=opened_at(firsts[2:], self.starts))
 
     @property
     def bytes(self) -> int:

@@ -31,10 +31,15 @@ class Operation:
     empty: float | None = None  # of a row without elements; None where NumPy raises, too
     sums: bool = False  # its rounding error depends on the order of the elements
     index: bool = False  # its result is a position, not an element
+    of_parts: str = ""  # the operation over the parts of a row whose results `combine` brings together; "" for itself
 
     def out_dtype(self, dtype: DType) -> DType:
         """Return the type of the result: the elements', or int32 for a position."""
         return I32 if self.index else dtype
+
+    def combine(self, parts: Floats, length: int) -> NDArray[Any]:
+        """Return the result over rows of `length` elements from those over parts of them, along the last axis."""
+        return np.asarray(np.sum(parts, axis=-1) / length) if self.of_parts else self.reference(parts)
 
 
 def logsumexp(x: Floats) -> Floats:
@@ -49,7 +54,7 @@ OPERATIONS = {
     operation.name: operation
     for operation in (
         Operation("sum", lambda x: np.sum(x, axis=-1), 0.0, 0.0, sums=True),
-        Operation("mean", lambda x: np.mean(x, axis=-1), 0.0, math.nan, sums=True),
+        Operation("mean", lambda x: np.mean(x, axis=-1), 0.0, math.nan, sums=True, of_parts="sum"),
         Operation("max", lambda x: np.max(x, axis=-1), -math.inf),
         Operation("min", lambda x: np.min(x, axis=-1), math.inf),
         Operation("argmax", lambda x: np.argmax(x, axis=-1), -math.inf, index=True),

@@ -83,17 +83,20 @@ def _positive(scale: NDArray[np.float64]) -> NDArray[np.float32]:
 def dequantize(q: ArrayLike, scale: ArrayLike, zero: ArrayLike = 0, axis: int | None = None) -> NDArray[np.float32]:
     """Return ``scale·(q - zero)`` in float32; `axis` as in `quantize()`.
 
-    Raises ProblemError where q does not hold integers, or the lengths of scale and zero are not that of the axis.
+    Raises ProblemError where q or zero does not hold integers, or where the lengths of scale and zero are not
+    that of the axis.
     """
     host = np.asarray(q)
     if host.dtype.kind not in "iu":
         raise ProblemError(f"q is {host.dtype}; quantised values are integers")
     _other_axes(host, axis)
     length = 1 if axis is None else host.shape[axis]
-    scales, zeros = checked_scale("scale", scale, length), np.asarray(zero, np.int64)
+    scales, zeros = checked_scale("scale", scale, length), np.asarray(zero)
+    if zeros.dtype.kind not in "iu":
+        raise ProblemError(f"zero is {zeros.dtype}; zero points are integers")
     if zeros.size not in (1, length):
         raise ProblemError(f"zero has {zeros.size} elements; it must have 1 or {length}")
-    steps = (host.astype(np.int64) - _along(zeros, host, axis)).astype(np.float32)
+    steps = (host.astype(np.int64) - _along(zeros.astype(np.int64), host, axis)).astype(np.float32)
     numbers: NDArray[np.float32] = steps * _along(scales, host, axis)
     return numbers
 
@@ -251,7 +254,7 @@ class Scheme:
     def check(self, k: int, a: DType, b: DType) -> None:
         """Raise ProblemError where a sum of k products of integers of `a` and `b` may not fit 32 bits."""
         furthest = [
-            int(max(np.max(limits(dtype)[1] - zero), np.max(zero - limits(dtype)[0])))
+            int(max(np.max(limits(dtype)[1] - zero, initial=1), np.max(zero - limits(dtype)[0], initial=1)))
             for dtype, zero in ((a, self.zero_a), (b, self.zero_b))
         ]
         added = 0 if self.bias is None or not self.bias.size else int(np.abs(self.bias.astype(np.int64)).max())

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from webmm.dtypes import F32, U8, U32, DType
 from webmm.errors import ProblemError
-from webmm.problems.base import Extent, check_floats
+from webmm.problems.base import Extent, check_floats, opened_at, windowed
 from webmm.problems.product import Operand, Product
 from webmm.problems.scheme import spread
 
@@ -24,6 +24,7 @@ class WeightOnly(Product):
 
     W is stored by columns, each padded to whole blocks of `block` neighbours along k: 32/bits of them to a u32, the
     first lowest. A block has a float32 in `scales` and a byte in `zeros`; a q in it stands for ``scale·(q - zero)``.
+    `starts` are the first elements of W, its scales and zero points, and of C, where these are not all 0.
     """
 
     m: int
@@ -34,6 +35,7 @@ class WeightOnly(Product):
     a: Operand
     bits: int
     block: int
+    starts: tuple[int, ...] = ()
     batch: int = field(default=1, init=False)
 
     op: ClassVar[str] = "weights"
@@ -57,21 +59,27 @@ class WeightOnly(Product):
         blocks = self.n * self.blocks
         return (
             Extent("a", self.dtype, self.a.end(self.m, self.k, 1), start=self.a.offset),
-            Extent("b", U32, blocks * self.block * self.bits // 32),
-            Extent("scales", F32, blocks),
-            Extent("zeros", U8, blocks),
-            Extent("c", self.out_dtype, self.m * self.n, written=True),
+            *windowed(
+                (
+                    Extent("b", U32, blocks * self.block * self.bits // 32),
+                    Extent("scales", F32, blocks),
+                    Extent("zeros", U8, blocks),
+                    Extent("c", self.out_dtype, self.m * self.n, written=True),
+                ),
+                self.starts,
+            ),
         )
 
     def within(self, firsts: tuple[int, ...]) -> WeightOnly:
-        """Return the problem with the offset into its first buffer less the given number of elements."""
-        return replace(self, a=replace(self.a, offset=self.a.offset - firsts[0]))
+        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        a = replace(self.a, offset=self.a.offset - firsts[0])
+        return replace(self, a=a, starts=opened_at(firsts[1:], self.starts))
 
     @property
     def bytes(self) -> int:
         """Bytes that must move at least: each operand read once, the result written once."""
         _, *others = self.buffers()
-        return self.m * self.k * self.dtype.itemsize + sum(e.end * e.dtype.itemsize for e in others)
+        return self.m * self.k * self.dtype.itemsize + sum((e.end - e.start) * e.dtype.itemsize for e in others)
 
 
 @dataclass(frozen=True)

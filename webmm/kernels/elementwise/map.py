@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.kernels.base import Binding, Kernel, Params, ceil_div, tunable
-from webmm.kernels.gemm.base import array_of
+from webmm.kernels.base import Binding, Kernel, Params, Stored, ceil_div, tunable
 from webmm.kernels.reduce.base import fold
 from webmm.params import U32, member
 from webmm.problems.elementwise import Elementwise
@@ -28,14 +27,10 @@ class MapParams:
 
 
 @dataclass(frozen=True)
-class MapSpecialisation:
+class MapSpecialisation(Stored):
     """The choices of its template."""
 
     activation: str
-    dtype: str
-    out_dtype: str
-    f16: bool
-    bf16: bool
     vec: bool
 
 
@@ -44,6 +39,7 @@ class Map(Kernel[Elementwise]):
     """A few vec4 per invocation."""
 
     name = "map"
+    follows = ""
     summary = "an activation of each element"
     op = "elementwise"
     params: ClassVar[type[Params]] = MapParams
@@ -58,8 +54,8 @@ class Map(Kernel[Elementwise]):
 
     def bindings(self, spec: MapSpecialisation) -> Iterator[Binding]:
         """Yield x and y."""
-        yield Binding(1, "x", "read-only-storage", array_of(spec.dtype, spec.vec))
-        yield Binding(2, "y", "storage", array_of(spec.out_dtype, spec.vec, written=True))
+        yield Binding(1, "x", "read-only-storage", spec.dtype.array(spec.vec))
+        yield Binding(2, "y", "storage", spec.out_dtype.array(spec.vec, shared=True))
 
     def dispatch(self, problem: Elementwise) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
@@ -69,5 +65,4 @@ class Map(Kernel[Elementwise]):
         """Return the template choices that fit `problem`."""
         p = problem
         vec = not any(n % 4 for n in (p.size, p.x_offset, p.y_offset))
-        name = p.dtype.wgsl
-        return MapSpecialisation(p.activation, name, name, name == "f16", name == "bf16", vec)
+        return MapSpecialisation(p.dtype, p.dtype, p.activation, vec)

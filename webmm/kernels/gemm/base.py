@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.kernels.base import LOOP_LIMIT, Binding, Params
+from webmm.dtypes import F32
+from webmm.epilogues import EpilogueParams, EpilogueSpecialisation
+from webmm.kernels.base import LOOP_LIMIT, Binding, Params, Stored
 from webmm.kernels.product import ProductKernel
-from webmm.params import F32, U32, member
+from webmm.params import U32, member
 from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)
-class GemmParams:
-    """The uniform of every GEMM kernel; lengths are in elements."""
+class GemmLengths:
+    """What the uniform of every GEMM kernel says of sizes and places, in elements."""
 
     m: U32 = member("rows of A and C")
     n: U32 = member("columns of B and C")
@@ -29,8 +31,11 @@ class GemmParams:
     b_batch_stride: U32 = member("")
     c_batch_stride: U32 = member("")
     bias_offset: U32 = member("first element of the bias")
-    alpha: F32 = member("factor of A·B")
-    beta: F32 = member("factor of what C holds before")
+
+
+@dataclass(frozen=True)
+class GemmParams(EpilogueParams, GemmLengths):
+    """The uniform of every GEMM kernel: lengths, then the numbers of the epilogue."""
 
     @classmethod
     def of(cls, p: Gemm) -> GemmParams:
@@ -41,18 +46,15 @@ class GemmParams:
             *(a.ld, b.ld, c.ld),
             *(a.offset, b.offset, c.offset),
             *(a.batch_stride, b.batch_stride, c.batch_stride),
-            *(p.bias_offset, p.alpha, p.beta),
+            p.bias_offset,
+            **p.numbers,
         )
 
 
 @dataclass(frozen=True)
-class Specialisation:
+class Specialisation(EpilogueSpecialisation, Stored):
     """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
 
-    dtype: str
-    out_dtype: str
-    f16: bool
-    bf16: bool
     trans_a: bool
     trans_b: bool
     vec_a: bool  # A, B, C are bound as vec4: their contiguous lengths are multiples of 4
@@ -62,10 +64,6 @@ class Specialisation:
     edge_n: bool
     edge_k: bool
     long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
-    scaled: bool = False  # alpha is not 1
-    accumulate: bool = False  # beta is not 0
-    bias: str = ""
-    activation: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,10 +86,10 @@ class GemmKernel(ProductKernel[Gemm]):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield `binds` in that order."""
         types = {
-            "a": array_of(spec.dtype, spec.vec_a),
-            "b": array_of(spec.dtype, spec.vec_b),
-            "c": array_of(spec.out_dtype, spec.vec_c, written=True),
-            "bias": array_of("f32" if spec.bias == "matrix" else spec.dtype, False),
+            "a": spec.dtype.array(spec.vec_a),
+            "b": spec.dtype.array(spec.vec_b),
+            "c": spec.out_dtype.array(spec.vec_c, shared=True),
+            "bias": (F32 if spec.bias == "matrix" else spec.dtype).array(False),
         }
         names = (name for name in self.binds if name != "bias" or spec.bias)
         for number, name in enumerate(names, 1):
@@ -108,10 +106,8 @@ class GemmKernel(ProductKernel[Gemm]):
         contiguous_a, contiguous_b = "m" if p.a.transposed else "k", "k" if p.b.transposed else "n"
         ragged = bool(grid.elements) and bool(p.m * p.n % grid.elements)
         return Specialisation(
-            dtype=p.dtype.wgsl,
-            out_dtype=p.out_dtype.wgsl,
-            f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
-            bf16="bf16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            dtype=p.dtype,
+            out_dtype=p.out_dtype,
             trans_a=p.a.transposed,
             trans_b=p.b.transposed,
             vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.aligned(p.m, p.k, self.vector),
@@ -121,15 +117,7 @@ class GemmKernel(ProductKernel[Gemm]):
             edge_n=ragged or p.n % grid.tile_n != 0,
             edge_k=p.k % self.inner_step != 0,
             long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
-            scaled=p.alpha != 1,
-            accumulate=p.beta != 0,
+            terms=p.terms,
             bias=p.bias,
             activation=p.activation,
         )
-
-
-def array_of(scalar: str, vector: bool, written: bool = False) -> str:
-    """Return the WGSL type that elements of type `scalar` are bound as, one by one or by fours."""
-    if scalar == "bf16":  # two to a word, which invocations that write single elements share
-        return f"array<{'vec2u' if vector else 'atomic<u32>' if written else 'u32'}>"
-    return f"array<vec4<{scalar}>>" if vector else f"array<{scalar}>"

@@ -35,4 +35,5 @@ class Blocked(RegisterTiled):
     """Fetch a tile, wait, multiply it, wait."""
 
     name = "blocked"
+    follows = "vectorized"
     summary = "register tiles over workgroup tiles"

@@ -17,6 +17,7 @@ class CpuLanes(GemmKernel):
     """A (tm, lanes·tn) tile of C per workgroup of one subgroup, whose lanes broadcast A to each other."""
 
     name = "cpu_lanes"
+    follows = "subgroup"
     summary = "made for CPUs: A broadcast within a subgroup"
     a_vector_axis = "k"
     b_vector_axis = "n"

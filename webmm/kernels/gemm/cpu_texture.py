@@ -54,6 +54,7 @@ class CpuTexture(CpuLanes):
     """As `cpu_lanes`; B is copied into a texture first, in every call, since it may have changed."""
 
     name = "cpu_texture"
+    follows = "cpu_lanes"
     summary = "made for CPUs: B in a texture"
     binds = ("a", NAME, "c", "bias")
 

@@ -28,6 +28,7 @@ class Gemv(GemmKernel):
     """Lanes read along the wide operand's contiguous axis, groups of lanes along the other; the sums are added up."""
 
     name = "gemv"
+    follows = "split_k"
     summary = "matrix times a few vectors: bound by memory"
 
     lanes: int = tunable(32, (8, 16, 32), "invocations side by side along the contiguous axis of the wide operand")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.dtypes import F16, FLOATS
+from webmm.dtypes import F16
 from webmm.kernels.base import Binding, Capabilities, MatrixShape, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
@@ -18,6 +18,7 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
     """As `pipelined`, with fragments of float16 in place of registers."""
 
     name = "matrix_unit"
+    follows = "pipelined"
     summary = "float16 fragments on matrix units, tiles staged in workgroup memory"
     a_vector_axis = "any"
     b_vector_axis = "any"
@@ -60,10 +61,10 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
         )
 
     def unsuited(self, problem: Gemm) -> str | None:
-        """Return why no device computes `problem` so: matrix units take float16, the epilogue makes no bfloat16."""
+        """Return why no device computes `problem` so: matrix units take float16, lanes write no packed words."""
         if problem.dtype != F16:
             return f"multiplies {F16.name}, not {problem.dtype.name}"
-        return None if problem.out_dtype in FLOATS else f"writes no {problem.out_dtype.name}"
+        return f"writes no {problem.out_dtype.name}" if problem.out_dtype.packed else None
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield as other stages do; a chunk of A or B is a vec4<u32>, elsewhere they are bound by words."""

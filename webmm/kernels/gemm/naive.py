@@ -12,4 +12,5 @@ class Naive(GemmKernel):
     """One element of C per workgroup of one invocation."""
 
     name = "naive"
+    follows = ""
     summary = "one invocation per element, workgroups of 1"

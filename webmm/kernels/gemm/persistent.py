@@ -15,6 +15,7 @@ class Persistent(RegisterTiled):
     """As `pipelined` with registers; each workgroup walks over tiles until none is left."""
 
     name = "persistent"
+    follows = "pipelined"
     summary = "a fixed number of workgroups walk over the tiles"
 
     workgroups: int = tunable(396, (132, 264, 396, 528, 792), "workgroups per matrix")

@@ -13,6 +13,7 @@ class Pipelined(RegisterTiled):
     """As `blocked`, with the next tile on its way while this one is multiplied."""
 
     name = "pipelined"
+    follows = "blocked"
     summary = "the next tile is fetched while this one is multiplied"
 
     prefetch: str = tunable(

@@ -14,6 +14,7 @@ class Shared(GemmKernel):
     """A square tile of C per workgroup, one element per invocation; A and B pass through workgroup memory."""
 
     name = "shared"
+    follows = "tile_2d"
     summary = "square tiles in workgroup memory"
 
     tile: int = tunable(16, (8, 16, 32), "rows and columns of the tiles of A, B and C")

@@ -61,6 +61,7 @@ class SplitK(RegisterTiled):
     """As `pipelined`; groups of invocations, and workgroups, each take a share of k for the same tile of C."""
 
     name = "split_k"
+    follows = "persistent"
     summary = "k is divided among invocations and workgroups"
 
     slices: int = tunable(2, (1, 2, 4, 8), "groups of invocations in a workgroup, each with every SLICES-th step of k")

@@ -17,6 +17,7 @@ class Subgroup(GemmKernel):
     """(tm, tn) of C per lane, lanes in `ly` rows, in a workgroup of one subgroup."""
 
     name = "subgroup"
+    follows = "gemv"
     summary = "fragments shared by shuffles within a subgroup, not in workgroup memory"
     a_vector_axis = "k"
     b_vector_axis = "n"

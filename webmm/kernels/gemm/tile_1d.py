@@ -14,6 +14,7 @@ class Tile1D(GemmKernel):
     """A (1, 4) tile of C per invocation."""
 
     name = "tile_1d"
+    follows = "workgroup_2d"
     summary = "1×4 elements per invocation"
 
     wy: int = tunable(16, (4, 8, 16), "invocations per workgroup along M, one row of C each")

@@ -14,6 +14,7 @@ class Tile2D(GemmKernel):
     """A (tm, 4) tile of C per invocation."""
 
     name = "tile_2d"
+    follows = "tile_1d"
     summary = "4×4 elements per invocation"
 
     wy: int = tunable(16, (4, 8, 16), "invocations per workgroup along M, TM rows of C each")

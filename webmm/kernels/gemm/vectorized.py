@@ -16,6 +16,7 @@ class Vectorized(Tiled[Gemm], GemmKernel):
     """A (bm, bn) tile of C per workgroup, (1, 4) per invocation; storage and workgroup memory hold vec4."""
 
     name = "vectorized"
+    follows = "shared"
     summary = "vec4 storage and vec4 tiles"
     a_vector_axis = "k"
     b_vector_axis = "n"

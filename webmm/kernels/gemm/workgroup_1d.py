@@ -14,6 +14,7 @@ class Workgroup1D(GemmKernel):
     """`size` consecutive elements of the flattened C per workgroup."""
 
     name = "workgroup_1d"
+    follows = "naive"
     summary = "workgroups of 256 in a line"
 
     size: int = tunable(256, (64, 128, 256), "invocations, and elements of C, per workgroup")

@@ -14,6 +14,7 @@ class Workgroup2D(GemmKernel):
     """A (bm, bn) tile of C per workgroup, one element per invocation, lanes along N."""
 
     name = "workgroup_2d"
+    follows = "workgroup_1d"
     summary = "workgroups of 16×16, lanes along N"
 
     bm: int = tunable(16, (4, 8, 16), "rows of C per workgroup")

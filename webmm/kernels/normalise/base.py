@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import Binding
-from webmm.kernels.gemm.base import array_of
 from webmm.kernels.reduce.base import ReduceParams, Specialisation
 from webmm.params import F32, member
 from webmm.problems.normalise import Normalisation
@@ -38,14 +37,14 @@ class RowsSpecialisation(Specialisation):
 def bindings_of(spec: Specialisation) -> Iterator[Binding]:
     """Yield x, y, and the vectors that there are."""
     assert isinstance(spec, RowsSpecialisation)
-    array = array_of(spec.dtype, spec.vec)
+    array = spec.dtype.array(spec.vec)
     yield Binding(1, "x", "read-only-storage", array)
-    yield Binding(2, "y", "storage", array_of(spec.out_dtype, spec.vec, written=True))
+    yield Binding(2, "y", "storage", spec.out_dtype.array(spec.vec, shared=True))
     there = [name for name in ("weight", "bias") if getattr(spec, name)]
     yield from (Binding(number, name, "read-only-storage", array) for number, name in enumerate(there, 3))
 
 
 def specialised(spec: Specialisation, p: Normalisation, neighbours: bool, held: bool) -> RowsSpecialisation:
     """Return the choices of a reduction and what is added to them; `neighbours` in a vec4 of x are so in y, too."""
-    base = {**dataclasses.asdict(spec), "vec": spec.vec and neighbours and p.y_offset % 4 == 0}
+    base = {**vars(spec), "vec": spec.vec and neighbours and p.y_offset % 4 == 0}
     return RowsSpecialisation(**base, function=p.function, weight=p.weight, bias=p.bias, held=held)

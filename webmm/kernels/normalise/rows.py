@@ -17,6 +17,7 @@ class Rows(MeetingKernel):
     """A workgroup per row: it reduces the row, and goes over it again; what one step covers it keeps in registers."""
 
     name = "rows"
+    follows = ""
     summary = "a workgroup per row"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams

@@ -19,6 +19,7 @@ class Strips(Columns):
     """A workgroup per strip of columns, for an axis that is not the last."""
 
     name = "strips"
+    follows = "rows"
     summary = "lanes along the kept axis"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams

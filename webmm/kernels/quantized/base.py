@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm import params
-from webmm.dtypes import F32, I8, I32, U8
+from webmm.dtypes import BYTES, I8, DType
 from webmm.kernels.base import LOOP_LIMIT, Binding, Params
 from webmm.kernels.product import ProductKernel
 from webmm.params import U32, Vec2I, member
@@ -16,7 +16,6 @@ from webmm.problems.quantized import Quantized
 
 PACKED = 4  # bytes in a word
 WIDE = 16  # and in a vec4 of words
-OUT = {I8: "i8", U8: "u8", I32: "i32", F32: "f32"}
 MIDDLE = 128  # what u8 is moved by where it is multiplied as i8
 
 
@@ -62,7 +61,7 @@ class Specialisation:
     long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
     zero_a: str  # "" for none, "all" for one in the uniform, "each" for one per row
     zero_b: str
-    out: str  # the element type of C: i8, u8, i32 or f32
+    out_dtype: DType
     vec_c: bool  # four neighbours of C are stored at once
     scaled_rows: bool
     scaled_columns: bool
@@ -71,19 +70,19 @@ class Specialisation:
     bias: bool
 
     @property
-    def f16(self) -> bool:
-        """Nothing is stored as f16."""
-        return False
+    def types(self) -> tuple[DType, ...]:
+        """None that needs an extension, or functions that unpack it: bytes are taken apart by the templates."""
+        return ()
 
     @property
     def requantised(self) -> bool:
         """Whether C is of 8 bits."""
-        return self.out in ("i8", "u8")
+        return self.out_dtype in BYTES
 
     @property
     def limits(self) -> tuple[int, int]:
         """The least and the greatest integer of C."""
-        return (-128, 127) if self.out == "i8" else (0, 255)
+        return (-128, 127) if self.out_dtype == I8 else (0, 255)
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,11 @@ class QuantizedKernel(ProductKernel[Quantized]):
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield A, B, C, and what differs by row and by column."""
-        if spec.requantised:
-            c = "u32" if spec.vec_c else "atomic<u32>"
-        else:
-            c = f"vec4<{spec.out}>" if spec.vec_c else spec.out
+        c = spec.out_dtype.wgsl
+        if spec.requantised and not spec.vec_c:
+            c = f"atomic<{c}>"
+        elif spec.vec_c and not spec.requantised:
+            c = f"vec4<{c}>"
         types = {
             "a": "vec4<u32>" if spec.align_a == WIDE else "u32",
             "b": "vec4<u32>" if spec.align_b == WIDE else "u32",
@@ -136,7 +136,7 @@ class QuantizedKernel(ProductKernel[Quantized]):
             long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
             zero_a=_zero(p.zero_a, MIDDLE * flip_a),
             zero_b=_zero(p.zero_b, MIDDLE * flip_b),
-            out=OUT[p.out_dtype],
+            out_dtype=p.out_dtype,
             vec_c=p.n % PACKED == 0,
             scaled_rows=p.scaled_rows,
             scaled_columns=p.scaled_columns,

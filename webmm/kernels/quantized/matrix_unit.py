@@ -20,6 +20,7 @@ class MatrixUnit(MatrixTiles[Quantized], QuantizedKernel):
     """As gemm's stage of that name, with bytes in place of float16, twice as many along k."""
 
     name = "matrix_unit"
+    follows = "packed"
     summary = "8-bit fragments on matrix units, tiles staged in workgroup memory"
     packs = True
     chunk = CHUNK_BYTES

@@ -15,6 +15,7 @@ class Packed(RegisterTiles[Quantized], QuantizedKernel):
     """As gemm's `pipelined`, with words of four bytes in place of floats."""
 
     name = "packed"
+    follows = "unpacked"
     summary = "four products per instruction, register tiles over workgroup tiles"
     packs = True
 

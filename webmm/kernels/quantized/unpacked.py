@@ -14,6 +14,7 @@ class Unpacked(QuantizedKernel):
     """Four neighbours of C per invocation: their bytes share a word."""
 
     name = "unpacked"
+    follows = ""
     summary = "byte by byte"
 
     wy: int = tunable(8, (1, 4, 8, 16), "rows of C per workgroup")

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, ceil_div
-from webmm.kernels.gemm.base import array_of
+from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, Stored, ceil_div
 from webmm.params import F32, U32, member
 from webmm.problems.reduce import Reduction, operation_of
 
@@ -46,14 +45,10 @@ class ReduceParams:
 
 
 @dataclass(frozen=True)
-class Specialisation:
+class Specialisation(Stored):
     """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
 
     operation: str
-    dtype: str
-    out_dtype: str
-    f16: bool
-    bf16: bool
     vec: bool  # x is bound as vec4: four neighbours are always in range together
     edge: bool  # the last step reaches beyond the end of a row
     edge_j: bool  # the last workgroup reaches beyond the last j
@@ -114,8 +109,8 @@ class ReduceKernel(Kernel[Reduction]):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield what is read, then what is written."""
         types = {
-            "x": array_of(spec.dtype, spec.vec),
-            "y": array_of(spec.out_dtype, False, written=True),
+            "x": spec.dtype.array(spec.vec),
+            "y": spec.out_dtype.array(False, shared=True),
             PARTIALS: "array<vec2u>",
         }
         yield Binding(1, self.reads, "read-only-storage", types[self.reads])
@@ -127,10 +122,8 @@ class ReduceKernel(Kernel[Reduction]):
         summed = operation_of(p.operation).sums
         return Specialisation(
             operation=p.operation,
-            dtype=p.dtype.wgsl,
-            out_dtype=p.out_dtype.wgsl,
-            f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
-            bf16="bf16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            dtype=p.dtype,
+            out_dtype=p.out_dtype,
             vec=self.vectorizes in vector_axes(p),
             edge=p.length % (self.step * self.splits) != 0,
             edge_j=p.inner % self.columns != 0,

@@ -15,6 +15,7 @@ class Columns(ReduceKernel):
     """Four neighbouring j per invocation; `wy` rows of `wx` invocations share a strip of 4·wx."""
 
     name = "columns"
+    follows = "two_pass"
     summary = "lanes along the kept axis"
     vectorizes = "j"
 

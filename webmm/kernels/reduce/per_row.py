@@ -14,6 +14,7 @@ class PerRow(ReduceKernel):
     """`size` rows per workgroup, one per invocation."""
 
     name = "per_row"
+    follows = "serial"
     summary = "an invocation per row"
 
     size: int = tunable(64, (8, 32, 64, 128, 256), "invocations per workgroup, and its rows")

@@ -13,6 +13,7 @@ class Serial(ReduceKernel):
     """One invocation walks over all rows."""
 
     name = "serial"
+    follows = ""
     summary = "one invocation for everything"
 
     @property

@@ -13,6 +13,7 @@ class Tree(MeetingKernel):
     """A workgroup of `lanes` per row; their parts meet in workgroup memory, two by two."""
 
     name = "tree"
+    follows = "vectorized"
     summary = "a workgroup per row, a tree in workgroup memory"
     vectorizes = "k"
 
@@ -35,6 +36,7 @@ class Subgroup(Tree):
     """As `tree`; the lanes of a subgroup add up among themselves, and only subgroups meet in workgroup memory."""
 
     name = "subgroup"
+    follows = "tree"
     summary = "subgroups add up in registers"
 
     @property
@@ -48,6 +50,7 @@ class Alone(Tree):
     """As `subgroup`; a workgroup is a single subgroup: no barrier, no workgroup memory."""
 
     name = "alone"
+    follows = "subgroup"
     summary = "a subgroup per row: for CPUs, and for short rows"
 
     lanes: int = tunable(8, (4, 8, 16, 32, 64), "invocations per workgroup, all of one subgroup")

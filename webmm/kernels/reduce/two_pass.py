@@ -64,6 +64,7 @@ class TwoPass(SecondPass):
     """Each row in `splits` parts, of a workgroup each."""
 
     name = "two_pass"
+    follows = "alone"
     summary = "many workgroups per row, for few long ones"
 
     lanes: int = tunable(256, (4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup")
@@ -86,6 +87,7 @@ class ColumnsTwoPass(SecondPass):
     """Each strip of columns in `splits` parts, of a workgroup each."""
 
     name = "columns_two_pass"
+    follows = "columns"
     summary = "many workgroups per column, for few long ones"
 
     wx: int = tunable(16, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")

@@ -13,6 +13,7 @@ class Vectorized(PerRow):
     """As `per_row`; each iteration takes `unroll` vec4."""
 
     name = "vectorized"
+    follows = "per_row"
     summary = "loads of 16 bytes"
     vectorizes = "k"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Binding, Params
-from webmm.kernels.gemm.base import Specialisation, array_of
+from webmm.kernels.gemm.base import Specialisation
 from webmm.kernels.product import ProductKernel
 from webmm.params import U32, member
 from webmm.problems.weights import WeightOnly
@@ -56,11 +56,11 @@ class WeightKernel(ProductKernel[WeightOnly]):
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
         """Yield A, the words of B, their scales and zero points, and C."""
         types = {
-            "a": array_of(spec.dtype, spec.vec_a),
+            "a": spec.dtype.array(spec.vec_a),
             "b": "array<u32>",
             "scales": "array<f32>",
             "zeros": "array<u32>",
-            "c": array_of(spec.out_dtype, spec.vec_c, written=True),
+            "c": spec.out_dtype.array(spec.vec_c, shared=True),
         }
         for number, (name, wgsl) in enumerate(types.items(), 1):
             yield Binding(number, name, "storage" if name == "c" else "read-only-storage", wgsl)
@@ -69,10 +69,8 @@ class WeightKernel(ProductKernel[WeightOnly]):
         """Return the template choices that fit `problem`."""
         p, grid = problem, self.grid
         return WeightSpecialisation(
-            dtype=p.dtype.wgsl,
-            out_dtype=p.out_dtype.wgsl,
-            f16="f16" in (p.dtype.wgsl, p.out_dtype.wgsl),
-            bf16="bf16" in (p.dtype.wgsl, p.out_dtype.wgsl),
+            dtype=p.dtype,
+            out_dtype=p.out_dtype,
             trans_a=p.a.transposed,
             trans_b=True,
             vec_a=(self.a_vector_axis == "any" or not p.a.transposed) and p.a.vectorizable(p.m, p.k),

@@ -16,6 +16,7 @@ class Tiles(RegisterTiles[WeightOnly], WeightKernel):
     """As gemm's `pipelined`."""
 
     name = "tiles"
+    follows = "vector"
     summary = "many rows: weights become floats on their way into workgroup memory"
     a_vector_axis = "any"
 

@@ -16,6 +16,7 @@ class Vector(WeightKernel):
     """A workgroup takes all of k for a few columns, and adds up what its invocations found."""
 
     name = "vector"
+    follows = ""
     summary = "few rows: the invocations of a workgroup share the inner dimension"
 
     lanes: int = tunable(64, (8, 32, 64, 128), "invocations that share the inner dimension")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -18,28 +17,25 @@ from rich.table import Table
 
 from webmm import config, roofline
 from webmm.bench import CPU_STAGE, Bench, Progress, relative
-from webmm.calls.parts import limits, parts
+from webmm.calls.gemm import multiply
 from webmm.cases.base import Op, Size
-from webmm.choose import candidates, choose
-from webmm.choose.tuned import fastest
+from webmm.choose import choose, run
 from webmm.debug import Inspection, inspect
-from webmm.dtypes import dtype_of
+from webmm.dtypes import FLOATS, dtype_of
 from webmm.engine.adapters import adapters
+from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
-from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
+from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import KERNELS, label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.problems.gemm import Gemm, gemm
-from webmm.problems.product import transposes
 from webmm.records import Record
-from webmm.selftest import failing
-from webmm.selftest import run as run_selftest
-from webmm.tuner import Step, Worker, tune
 
 TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
+MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
 SHOWN_LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -56,12 +52,12 @@ def system(wanted: str | None) -> dict[str, Any]:
     stages = [
         {
             "kernel": stage.name,
-            "dtype": dtype,
+            "dtype": dtype.name,
             "config": stage.on(offered).config,
             "ineligible": stage.on(offered).check(gemm(1024, 1024, 1024, dtype=dtype), offered),
         }
         for stage in KERNELS.values()
-        for dtype in ("float32", "float16")
+        for dtype in FLOATS
     ]
     return {
         "adapters": [info.to_json() for info, _ in adapters()],
@@ -155,7 +151,7 @@ def run_bench(
         console.print(ladder_table([record for record in results if record.size == size], op))
         for record in results:
             if record.size == size and record.status != "ok":
-                console.print(f"  {label_of(record)}: {record.status}: {_first_line(record)}", highlight=False)
+                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}", highlight=False)
     if found:
         _show_profile(found, trace)
     return results, ceiling
@@ -187,46 +183,8 @@ def _show_profile(found: Profile, trace: str | None) -> None:
         found.save(trace)
 
 
-def run_tune(
-    wanted: str | None, sizes: list[tuple[int, int, int]], layout: str, dtype: str, budget: float
-) -> list[Record]:
-    """Tune each size within its share of `budget`, print what was found, and return all outcomes."""
-    console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
-    outcomes: list[Record] = []
-    with Device(wanted) as device, Worker(wanted) as worker:
-        console.print(f"{device.info}", highlight=False)
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        with ProgressBar(*columns, console=status, transient=True) as bar:
-            task = bar.add_task("", total=None)
-
-            def show(step: Step) -> None:
-                text = f"{step.label}, {step.seconds_left:.0f} s left"
-                bar.update(task, completed=step.done, total=step.total, description=text)
-
-            for size in sizes:
-                problem = gemm(*size, dtype=dtype_of(dtype), **transposes(layout))
-                default = choose(problem, device)
-                found = tune(device, problem, budget / len(sizes), worker=worker, first=[default], on_step=show)
-                outcomes += found
-                console.print(_verdict(found, default), highlight=False)
-    return outcomes
-
-
-def _verdict(found: list[Record], default: Kernel[Any]) -> str:
-    best = fastest(found)
-    if not best:
-        return "nothing ran: " + "; ".join(sorted({_first_line(record) for record in found}))
-    winner = best[0]
-    before = min(r.median_us or math.inf for r in found if r.kernel == default.name and r.config == default.config)
-    failed = sum(record.status != "ok" for record in found)
-    ratio = before / (winner.median_us or 1)
-    gain = f"{ratio:.2f} × the default" if math.isfinite(ratio) else "the default did not run"
-    tried = f"{len({(r.kernel, str(r.config)) for r in found})} candidates, {failed} failed"
-    what = f"{winner.size} {winner.layout} {winner.dtype}"
-    return f"{what}: {label_of(winner)}, {winner.gflops:,.1f} GFLOP/s, {gain} ({tried})"
-
-
-def _first_line(record: Record) -> str:
+def first_line(record: Record) -> str:
+    """Return why a record has no time."""
     return (record.reason or "").splitlines()[0]
 
 
@@ -272,28 +230,6 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.1f}"
 
 
-def explain(m: int, n: int, k: int, dtype: str, wanted: str | None) -> str:
-    """Return the choice for a product, its runners-up, and the stages that cannot compute it with their reasons."""
-    problem = gemm(m, n, k, dtype=dtype_of(dtype))
-    with Device(wanted) as device:
-        lines = [f"{problem} {problem.dtype.name} on {device.info}"]
-        cut = parts(problem, limits(device))
-        if len(cut) > 1:
-            problem = cut[0].problem
-            lines.append(f"too large for one dispatch: cut into {len(cut):,}, the first of them {problem}")
-        ranked = candidates(problem, device, device.settings.tune)
-        for place, (kernel, why) in enumerate(ranked.items()):
-            reason = kernel.check(problem, device.capabilities) or failing(kernel, problem, device)
-            tiles = math.prod(kernel.dispatch(problem))
-            lines.append(f" {place + 1}. {kernel}: {f'cannot: {reason}' if reason else f'{why}, {tiles:,} workgroups'}")
-        lines.append(f"→  {choose(problem, device)}")
-        for stage in KERNELS.values():
-            reason = stage.on(device.capabilities).check(problem, device.capabilities)
-            if reason and stage not in map(type, ranked):
-                lines.append(f"    {stage.name} cannot: {reason}")
-    return "\n".join(lines)
-
-
 def run_debug(
     wanted: str, kernel: GemmKernel, problem: Gemm, at: tuple[int, int], shown: slice | None, as_json: bool
 ) -> Inspection:
@@ -316,19 +252,6 @@ def run_debug(
     return inspection
 
 
-def selftest(wanted: str | None) -> Iterator[str]:
-    """Yield a line per shader that is tried, and one in the end; raises WebmmError where any computes wrongly."""
-    with Device(wanted) as device:
-        yield f"{device.info}"
-        wrong, tried = 0, 0
-        for problem, kernel, complaint in run_selftest(device):
-            wrong, tried = wrong + bool(complaint), tried + 1
-            yield f"  {problem} {problem.layout} {problem.dtype.name}: {kernel}: {complaint or 'right'}"
-        if wrong:
-            raise WebmmError(f"{wrong} of {tried} shaders are wrong on {device.info}; they are not used there")
-        yield f"{tried} shaders are right"
-
-
 def multiply_files(
     a_path: Path,
     b_path: Path,
@@ -339,27 +262,30 @@ def multiply_files(
 ) -> str:
     """Write A·B of two .npy files to `output` and return a line about it.
 
-    With `trace`, print where the time went, and write it to the file of that name unless it is empty. Raises
-    ProblemError for files that are no such matrices or do not fit together, ConfigError where `output` cannot be
-    written.
+    They may be of any size that `matmul()` takes; `kernel`, where it is given, computes each part. With `trace`, print
+    where the time went, and write it to the file of that name unless it is empty. Raises ProblemError for files that
+    are no such matrices or do not fit together, ConfigError where `output` cannot be written.
     """
     a, b = load_matrix(a_path), load_matrix(b_path)
     if a.dtype != b.dtype:
         raise ProblemError(f"{a_path} is {a.dtype}, {b_path} is {b.dtype}; cast one, e.g. x.astype('{a.dtype}')")
     if a.shape[1] != b.shape[0]:
         raise ProblemError(f"{a_path} has {a.shape[1]} columns, {b_path} has {b.shape[0]} rows; they must be equal")
-    problem = gemm(a.shape[0], b.shape[1], a.shape[1], dtype=dtype_of(a.dtype))
+    used: dict[str, None] = {}
     with Device(wanted) as device:
-        kernel = kernel or choose(problem, device)
-        with (
-            nullcontext() if trace is None else profile(device) as found,
-            device.array(a) as a_device,
-            device.array(b) as b_device,
-        ):
-            c = device.empty((problem.m, problem.n), problem.out_dtype)
-            device.run(kernel, problem, a_device, b_device, c)
-            product = c.numpy()
+
+        def compute(problem: Gemm, device: Device, *arrays: Array) -> None:
+            chosen = kernel or choose(problem, device)
+            used[str(chosen)] = None
+            if kernel:
+                device.run(kernel, problem, *arrays)
+            else:
+                run(problem, device, *arrays)
+
+        with nullcontext() if trace is None else profile(device) as found:
+            product = multiply(a, b, device, compute)
         save_matrix(output, product)
         if found:
             _show_profile(found, trace)
-        return f"{output}: {problem.m}×{problem.n} {problem.out_dtype.name}, by {kernel} on {device.info.name}"
+        (m, n), by = product.shape, ", ".join(used)
+        return f"{output}: {m}×{n} {product.dtype}, by {by} on {device.info.name}"

@@ -1,0 +1,208 @@
+"""What others may hand to each entrance, be it by mistake or in malice, with words of the answer.
+
+`test_bad_input.py` tries every row, and knows every command, option that takes a value, and setting: one without a row
+is noticed there.
+"""
+
+from __future__ import annotations
+
+import json
+
+LONG = "9" * 5000  # more digits than Python reads
+RED = "\x1b[31m"
+NESTED = "[" * 100_000
+SCHEMA = '{"schema": "webmm.records/1", "records": '
+
+# By command: arguments → words. A fifo that nobody writes to is there, files are made by `files()`, and a.npy is sound.
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches"},
+    "config": {"x": "Usage"},
+    "info": {"--adapter ²": "there is 0:", f"--adapter {LONG}": "there is 0:", f"--adapter {RED}": r"'\x1b[31m'"},
+    "bench": {
+        "--op nope": "choose from gemm",
+        "--op reduce:sum:max": "unknown variant 'sum:max'",
+        "--op reduce --sizes 8x8@²": "with an axis",
+        "--op reduce --sizes 8x8@2": "with an axis",
+        "--op reduce --sizes 1000000000x1000000000": "elements of one buffer",
+        "--op quantized --sizes 1000000": "one buffer",
+        "--sizes 0": "at least 1",
+        "--sizes -5": "at least 1",
+        "--sizes ²": "at least 1",
+        f"--sizes {LONG}": "at least 1",
+        "--sizes 2x3": "MxNxK",
+        "--sizes big": "MxNxK",
+        "--sizes 1000000": "elements of one buffer",
+        "--sizes 1x1x99999999999": "elements of one buffer",
+        "--kernels nope": "choose from naive",
+        "--kernels blocked:bm=65": "multiple of tm",
+        "--kernels blocked:bm": "NAME=VALUE",
+        "--kernels blocked:zz=1": "its tunables",
+        f"--kernels blocked:bm={LONG}": "takes an integer",
+        "--kernels shared:tile=33 --sizes 8": "invocations per workgroup",
+        "--kernels blocked:bm=1024:bn=1024:tm=8:tn=128 --sizes 8": "workgroup",
+        "--dtype object": "float32",
+        "--dtype int64": "cast to",
+        "--dtype ,": "is not a dtype",
+        "--adapter no-such-adapter": "there is 0:",
+        "--json missing/r.json --sizes 8": "no folder",
+        "--csv missing/r.csv --sizes 8": "no folder",
+        "--plot r.pdf --sizes 8": ".png or .svg",
+        "--profile=t.txt": "a trace is .json",
+        "--budget 0": "budget",
+        "--budget nan": "no number of seconds",
+        "--budget inf": "budget",
+        "--budget 1e308": "budget",
+    },
+    "shader": {
+        "nope": "choose from naive",
+        "blocked --op nope": "choose from gemm",
+        "blocked --set bm=x": "takes an integer",
+        "blocked --set bm=99999999999999999999999": "multiple of tm",
+        "pipelined --set prefetch=disk": "registers, workgroup",
+        "naive --dialect glsl": "naga, tint",
+        "naive --layout xy": "nn, nt, tn, tt",
+        "naive --size ²": "at least 1",
+        f"naive --size {LONG}": "at least 1",
+        "naive --dtype <f4,<f4": "cast to",
+        "naive --dtype ,": "is not a dtype",
+    },
+    "debug": {
+        "nope 1 1 1": "choose from naive",
+        f"naive {LONG} 1 1": "not a valid integer",
+        "naive 3 3 3 --at 3": "ROW,COL",
+        "naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
+        "naive 3 3 3 --at ²,1": "ROW,COL",
+        f"naive 3 3 3 --at {LONG},1": "ROW,COL",
+        "naive 3 3 3 --steps 2:9": "no steps 2:9 within 0:3",
+        "naive 3 3 3 --steps two": "A:B",
+        "naive 3 3 3 --steps ²:3": "A:B",
+        "naive 3 3 3 --set x=1": "tunable",
+        "naive 3 3 3 --layout xy": "nn, nt, tn, tt",
+        "naive 3 3 3 --dtype ,": "is not a dtype",
+        "naive 3 3 3 --adapter no-such-adapter": "there is 0:",
+        "naive 100000 100000 100000": "elements of one buffer",
+        "naive 1000000000000 1 1": "elements of one buffer",
+        "pipelined 1 1 10000000": "inner steps",
+    },
+    "check": {"x": "Usage"},
+    "run": {
+        "": "Usage",
+        "a.npy a.npy -o c.npy --profile=trace.txt": "a trace is .json",
+        "a.npy a.npy -o c.npy --profile=missing/trace.json": "no folder",
+        "a.npy a.npy -o c.npy --kernel nope": "choose from naive",
+        "a.npy a.npy -o c.npy --adapter ²": "there is 0:",
+        "a.npy a.npy --output missing/c.npy": "no folder",
+        f"{RED} a.npy -o c.npy": r"cannot read \x1b[31m",
+        "fifo a.npy -o c.npy": "it is a pipe or a device",
+        "a.npy /dev/zero -o c.npy": "it is a pipe or a device",
+        "large.npy large.npy -o c.npy": "elements of one buffer",
+    },
+    "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "holds other files"},
+    "serve": {
+        "missing --no-browser": "missing",
+        ". --no-browser": "webmm",
+        "--port 99999": "--port",
+        "--port ²": "--port",
+    },
+    "tune": {
+        "--sizes ²": "at least 1",
+        "--sizes 1000000": "elements of one buffer",
+        "--layout xy": "nn, nt, tn, tt",
+        "--dtype ,": "is not a dtype",
+        "--adapter no-such-adapter": "there is 0:",
+        "--budget nan": "no number of seconds",
+        "--budget inf": "budget",
+        "--json missing/r.json": "no folder",
+    },
+    "cache": {"x": "No such command"},
+    "cache show": {"x": "Usage"},
+    "cache clear": {"x": "Usage"},
+    "cache export": {"missing/r.json": "cannot write", ".": "cannot write", "fifo": "nobody reads"},
+    "cache import": {
+        "missing.json": "No such file",
+        ".": "Is a directory",
+        "fifo": "it is a pipe or a device",
+        "/dev/zero": "it is a pipe or a device",
+        "a.npy": "cannot read a.npy",
+        "large.npy": "of which texts have at most",
+    },
+    "explain": {
+        f"{LONG} 1 1": "not a valid integer",
+        "1000000000000 1000000000000 1000000000000": "only a smaller one is explained",
+        "1000000000000 1 1": "only a smaller one is explained",
+        "8 8 8 --dtype ,": "is not a dtype",
+        "8 8 8 --adapter ²": "there is 0:",
+    },
+}
+
+# By setting: what may stand in a file, as TOML → words.
+SETTINGS: dict[str, dict[str, str]] = {
+    "adapter": {"true": "takes text", '"²"': "there is 0:", '"\\u0000"': "takes no NUL", NESTED: "is no TOML"},
+    "engine": {"1.5": "takes text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
+    "cache_dir": {'"~no such user/x"': "a user that there is not", '"\\u0000"': "takes no NUL", "[]": "takes text"},
+    "tune": {"1": "off, cached or auto", "[[1]]": "off, cached or auto", '"\\u001b[31m"': r"'\x1b[31m'"},
+    "tune_budget": {
+        **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "takes a number of seconds"),
+        LONG: "is no TOML",
+    },
+    "selftest": {"2": "on or off", "{}": "on or off"},
+    "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "takes text"},
+    "naga": {"1.5": "takes text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "takes no NUL"},
+}
+
+HEADER = "{{'descr': {}, 'fortran_order': False, 'shape': {}, }}\n"
+FLOATS = "'<f4'"
+# Headers of .npy files → words.
+HEADERS: dict[str, str] = {
+    HEADER.format(FLOATS, "(10000000000000000000000000, 4)"): "not a .npy file",
+    HEADER.format(FLOATS, "(0, 10000000000000000000000000)"): "not a .npy file",
+    HEADER.format(FLOATS, "(4294967296, 4294967296)"): "not a .npy file",
+    HEADER.format(FLOATS, "(True, True)"): "not a .npy file",
+    HEADER.format(FLOATS, "(-4, -4)"): "not a .npy file",
+    HEADER.format(FLOATS, "(4.0, 4)"): "not a .npy file",
+    HEADER.format(FLOATS, "(400, 400)"): "not a .npy file",
+    HEADER.format(FLOATS, "(2**3, 4)"): "not a .npy file",
+    HEADER.format(FLOATS, "None"): "not a .npy file",
+    HEADER.format(FLOATS, "(0, 4)"): "empty",
+    HEADER.format(FLOATS, "(16,)"): "1-D",
+    HEADER.format(FLOATS, "(4, 4)") + " " * 20_000: "not a .npy file",
+    HEADER.format("'O'", "(4, 4)"): "not a .npy file",
+    HEADER.format("'<U0'", "(4, 4)"): "cast to float32 or float16",
+    HEADER.format("'>f4'", "(4, 4)"): "cast to float32 or float16",
+    HEADER.format("'<c8'", "(2, 4)"): "cast to float32 or float16",
+    HEADER.format("'<M8[s]'", "(2, 4)"): "cast to float32 or float16",
+    HEADER.format("[('\\x1b[31m', '<f4')]", "(4, 4)"): "cast to float32 or float16",
+    HEADER.format("('<f4', (99999999999,))", "(2, 4)"): "not a .npy file",
+    HEADER.format("'" + RED + "'", "(4, 4)"): "not a .npy file",
+    "{b'descr': '<f4', 'fortran_order': False, 'shape': (4, 4), }\n": "not a .npy file",
+    **dict.fromkeys(
+        ("{'descr'\n", "[" * 9000, "(" * 9000, "-" * 9000, "  a\n b\n", "'''\n", "\0" * 50, "('a',)", "{1: 2}", ""),
+        "not a .npy file",
+    ),
+}
+
+# What may lie at an entrance for records, and in the cache as tuned records → words. `test_records.py` has each field.
+RECORDS: dict[str, str] = {
+    "": "no JSON",
+    NESTED: "no JSON",
+    '{"schema":' * 100_000: "no JSON",
+    LONG: "no JSON",
+    "\ufeff{}": "no JSON",
+    "[]": "no webmm.records/1 document",
+    json.dumps({"schema": RED * 1000}): r"of schema '\x1b[31m",
+    SCHEMA + "{}}": "no list of records",
+    SCHEMA + "[1]}": "record 1 is no object",
+    SCHEMA + '[{"op": 1}]}': "record 1 has no valid op",
+}
+# What may lie in the cache as verdicts of self-tests: none of it is an error, and nothing of it is believed or shown.
+VERDICTS: tuple[str, ...] = (
+    "",
+    NESTED,
+    "[]",
+    LONG,
+    '{"schema": "webmm.selftest/1"}',
+    '{"schema": "webmm.selftest/1", "drivers": []}',
+    '{"schema": "webmm.selftest/1", "drivers": {"DRIVER": 1}}',
+    '{"schema": "webmm.selftest/1", "drivers": {"DRIVER": {"TEXT": 1}}}',
+    '{"schema": "webmm.selftest/1", "drivers": {"DRIVER": {"TEXT": "\\u001b[31m"}}}',
+)

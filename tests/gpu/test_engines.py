@@ -1,0 +1,71 @@
+"""Engines: which there are, and that each computes what NumPy does. Dawn runs on the software adapter of Chromium."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from webmm import Device
+from webmm.engine.adapters import engine_of
+from webmm.errors import ConfigError
+
+# In a process of its own: the adapters that a process finds are those of its environment.
+DAWN = """
+import numpy as np, webmm
+a, b = np.random.default_rng(0).random((130, 70), np.float32), np.random.default_rng(1).random((70, 90), np.float32)
+big = np.random.default_rng(2).random((700, 1000), np.float32)
+with webmm.Device(engine="dawn") as gpu:
+    assert gpu.engine.dialect == "tint"
+    x, y = gpu.array(a), gpu.array(b)
+    assert np.abs((x @ y).numpy() - a @ b).max() < 1e-4
+    assert np.abs(webmm.matmul(a, b, bias=b[0], activation="gelu", device=gpu)).max() > 1
+    assert np.isclose(webmm.reduce(x, "sum").numpy(), a.sum())
+    assert np.allclose(webmm.softmax(x).numpy().sum(axis=1), 1)
+    q = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    sums = webmm.qmatmul(q, q, 1.0, 0, 1.0, 0, out_dtype="int32", device=gpu)
+    assert np.array_equal(sums, q.astype(np.int32) @ q.astype(np.int32))
+    assert np.array_equal(gpu.array(big).numpy(), big)
+    try:
+        gpu.compile("nonsense", "broken", ())
+    except webmm.errors.ShaderError as error:
+        assert "broken was refused by the engine" in str(error)
+    shared = webmm.Device.from_wgpu(gpu.wgpu_device)
+    assert shared.engine is gpu.engine
+with webmm.Device() as other:  # both engines in one process
+    assert other.engine.name == "wgpu"
+    assert np.abs(webmm.matmul(a, b, device=other) - a @ b).max() < 1e-4
+try:
+    x.numpy()
+except webmm.errors.DeviceLostError:
+    print("right")
+"""
+
+
+def test_dawn_computes_what_numpy_does(swiftshader):
+    done = subprocess.run([sys.executable, "-c", DAWN], env=swiftshader, capture_output=True, text=True, timeout=280)
+    assert done.stdout == "right\n", done.stdout + done.stderr
+
+
+def test_an_unknown_engine():
+    with pytest.raises(ConfigError, match="unknown engine 'cuda'; choose from wgpu, dawn"):
+        Device(engine="cuda")
+
+
+def test_an_engine_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wgpudawn", None)
+    monkeypatch.delitem(sys.modules, "webmm.engine.dawn", raising=False)
+    with pytest.raises(ConfigError, match=r"pip install 'webmm\[dawn\]'"):
+        engine_of("dawn")
+
+
+def test_nothing_of_dawn_is_loaded_unless_it_is_asked_for():
+    code = "import sys, webmm, numpy; webmm.matmul(numpy.eye(3, dtype='f'), numpy.eye(3, dtype='f'))\n"
+    code += "print('wgpudawn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_the_default_engine(device):
+    assert device.engine.name == "wgpu"
+    assert np.array_equal(device.array([1.0, 2.0], "float32").numpy(), [1, 2])

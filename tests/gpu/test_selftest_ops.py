@@ -1,0 +1,245 @@
+"""Every op's shaders prove themselves: a fault in a template is found before its first use, and another takes over."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+import webmm
+from webmm import Device, choose, selftest
+from webmm.cases import OPS, op_of
+from webmm.choose import verdicts
+from webmm.dtypes import BF16, F32, I8, I32, U8
+from webmm.errors import UnsupportedError
+from webmm.kernels import STAGES
+from webmm.kernels.elementwise.map import Map
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.kernels.normalise.rows import Rows
+from webmm.kernels.normalise.strips import Strips
+from webmm.kernels.quantized.packed import Packed
+from webmm.kernels.quantized.unpacked import Unpacked
+from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.tree import Tree
+from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
+from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.kernels.weights.tiles import Tiles
+from webmm.kernels.weights.vector import Vector
+from webmm.problems.elementwise import Elementwise
+from webmm.problems.gemm import gemm
+from webmm.problems.normalise import NORMALISATIONS, Normalisation
+from webmm.problems.product import Operand
+from webmm.problems.quantized import Quantized
+from webmm.problems.reduce import OPERATIONS, Reduction, Span
+from webmm.problems.weights import WeightOnly
+
+A = (np.arange(33 * 20, dtype=np.float32).reshape(33, 20) % 7) - 3
+BYTES = (np.arange(33 * 20).reshape(33, 20) % 251).astype(np.uint8)
+WEIGHTS = webmm.quantize_blocks(A, 8, 32)
+PACKED = Packed(bm=32, bn=32, bk=8, tn=4, unroll=1)
+SMALL_TILES = Tiles(bm=32, bn=32, tm=4, tn=4, unroll=1)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=0))
+    return e / e.sum(axis=0)
+
+
+def integers(a):
+    return a.astype(np.int64)
+
+
+# Of each op: the template, what a fault makes of it, that kernel and another, a call, and what it must return.
+FAULTS = {
+    "gemm": (
+        *("gemm/tile_2d.wgsl", "fma(vec4f(a_reg{{ i }}), ", "fma(vec4f(select(a_reg{{ i }}, 0.0, k == 7u)), "),
+        *(Tile2D(), Workgroup2D()),
+        *(lambda gpu: webmm.matmul(A.T, A, device=gpu), A.T @ A),
+    ),
+    "quantized": (
+        *("quantized/unpacked.wgsl", "sums += a_reg * b_reg;", "sums += select(a_reg, 0, k == 7u) * b_reg;"),
+        *(Unpacked(), PACKED),
+        *(lambda gpu: webmm.qmatmul(BYTES, BYTES.T, 1, 3, 1, 5, out_dtype="int32", device=gpu),),
+        (integers(BYTES) - 3) @ (integers(BYTES.T) - 5),
+    ),
+    "weights": (
+        *("weights/vector.wgsl", "sums[lane][0]);", "2.0 * sums[lane][0]);"),
+        *(Vector(8, 1), SMALL_TILES),
+        *(lambda gpu: webmm.qmatmul_weights(A.T, WEIGHTS, device=gpu), A.T @ WEIGHTS.dequantize()),
+    ),
+    "reduce": (
+        *("reduce/vectorized.wgsl", '"result(own)"', '"2.0 * result(own)"'),
+        *(Vectorized(8, 1), PerRow(8)),
+        *(lambda gpu: webmm.reduce(A, "sum", 1, device=gpu), A.sum(axis=1)),
+    ),
+    "normalise": (
+        *("normalise/rows.wgsl", '"v." ~ c', '"2.0 * v." ~ c'),
+        *(Rows(1, 4), Strips(8, 1, 4)),
+        *(lambda gpu: webmm.softmax(A, 0, device=gpu), softmax(A)),
+    ),
+}
+
+
+def plant(templates, template, right, wrong):
+    file = templates / template
+    assert right in file.read_text()
+    file.write_text(file.read_text().replace(right, wrong))
+
+
+@pytest.mark.parametrize(
+    ("template", "right", "wrong", "first", "second", "call", "expected"), FAULTS.values(), ids=FAULTS
+)
+def test_another_kernel_takes_over(
+    templates, monkeypatch, caplog, template, right, wrong, first, second, call, expected
+):
+    plant(templates, template, right, wrong)
+    monkeypatch.setattr(choose, "candidates", lambda *_: {first: "first", second: "second"})
+    with Device() as gpu:
+        np.testing.assert_allclose(call(gpu), expected, rtol=1e-5, atol=1e-5)
+        assert set(gpu.choices.values()) == {second}
+        (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert line.startswith(f"{first} is not used on {gpu.info}: it computes wrongly there: ")
+        assert sorted(map(bool, verdicts.verdicts(selftest.driver(gpu)).values())) == [False, True]
+
+
+def test_there_is_no_result_where_all_are_wrong(templates):
+    plant(
+        templates,
+        "common/stored.wgsl",
+        "if type.features else value }};",
+        'if type.features else "2.0 * (%s)" % value }};',
+    )
+    x = np.ones((3, 65), np.float32)
+    with Device() as gpu:
+        for call in (lambda: webmm.gelu(x, device=gpu), lambda: webmm.reduce(x, "sum", 1, device=gpu)):
+            with pytest.raises(UnsupportedError, match="it computes wrongly there"):
+                call()
+
+
+# Problems whose operands do not start where their buffers do, with gaps, of every kind of choice that templates have
+
+
+def quantized_problems():
+    operands = itertools.product((False, True), ((0, 0), (4, 4), (1, 0)))
+    for (transposed, (gap, offset)), out in itertools.product(operands, (I8, U8, I32, F32)):
+        a = Operand((300 if transposed else 500) + gap, offset=offset, transposed=transposed)
+        b = Operand((500 if transposed else 400) + gap, offset=offset, transposed=transposed)
+        plain = Quantized(300, 400, 500, U8, I8, out, a, b, 0, 3, multiplier=(2**30, 40))
+        yield plain
+        scaled = out != I32
+        yield dataclasses.replace(
+            plain, zero_a=None, zero_b=None, scaled_rows=scaled, scaled_columns=scaled, bias=True, multiplier=(0, 0)
+        )
+
+
+def weight_problems():
+    for dtype, bits, gap in itertools.product((F32, BF16), (4, 8), (0, 4, 1)):
+        for m, transposed in ((1, False), (301, True)):
+            a = Operand((m if transposed else 333) + gap, offset=gap, transposed=transposed)
+            yield WeightOnly(m, 200, 333, dtype, F32, a, bits, 32)
+
+
+SPANS = {
+    "rows": (1, Span(3001, 1, 1, 1)),
+    "rows of vec4": (1, Span(3000, 1, 1, 4)),
+    "every other": (1, Span(6000, 2, 1)),
+    "columns": (36, Span(36 * 3000, 36, 1)),
+    "columns with gaps": (36, Span(37 * 3000, 37, 1, 3)),
+    "transposed": (36, Span(36 * 3000, 1, 3000)),
+}
+
+
+def reductions():
+    for name, (inner, span), dtype in itertools.product(OPERATIONS, SPANS.values(), (F32, BF16)):
+        yield Reduction(name, 50, 3000, inner, dtype, OPERATIONS[name].out_dtype(dtype), span, 3)
+
+
+def normalisations():
+    for name, (inner, span), scaled in itertools.product(NORMALISATIONS, SPANS.values(), (False, True)):
+        operation, scaled = NORMALISATIONS[name].operation, scaled and name != "softmax"
+        yield Normalisation(operation, 50, 3000, inner, F32, F32, span, 4, name, scaled, scaled, 1e-5)
+
+
+PROBLEMS = {
+    "quantized": (list(quantized_problems()), (Unpacked(), PACKED)),
+    "weights": (list(weight_problems()), (Vector(8, 1), SMALL_TILES)),
+    "reduce": (
+        list(reductions()),
+        (PerRow(8), Vectorized(8, 2), Tree(32, 1), TwoPass(32, 1, 4), Columns(8, 2, 1), ColumnsTwoPass(8, 1, 1, 4)),
+    ),
+    "normalise": (list(normalisations()), (Rows(32, 1), Rows(32, 4), Strips(8, 1, 4))),
+    "elementwise": (
+        [Elementwise(name, 99_999 - 3 * vec, F32, 4, 4 * vec) for name in ("gelu", "silu") for vec in (0, 1)],
+        (Map(), Map(32, 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("op", PROBLEMS)
+def test_right_shaders_pass_and_what_is_a_little_off_does_not(device, op):
+    problems, kernels = PROBLEMS[op]
+    tried = set()
+    for problem, kernel in itertools.product(problems, kernels):
+        if kernel.check(problem, device.capabilities):
+            continue
+        small = next(selftest.stand_ins(kernel, problem, device), None)
+        assert small is not None, (kernel, problem)
+        assert small.flops <= problem.flops
+        text = selftest._text(kernel, small, device)
+        assert text == selftest._text(kernel, problem, device)
+        if text in tried or len(tried) >= 24:
+            continue
+        tried.add(text)
+        assert selftest.prove(kernel, small, device) == "", (kernel, problem)
+        trial = OPS[op].trial(small)
+        off = trial.expected + 2 * (np.abs(trial.expected) * 0.02 + trial.allowed + (op == "quantized"))
+        for at in (0, -1):
+            got = trial.expected.astype(np.float64)
+            got.reshape(-1)[at] = off.reshape(-1)[at]
+            assert "it computes wrongly there: 1 of" in selftest._complaint(small, got, trial)
+
+
+def test_an_element_that_is_left_out_shows():
+    for name in OPERATIONS:
+        problem = op_of("reduce", name).problem((3, 1000, 1), "float32")
+        trial = OPS["reduce"].trial(problem)
+        shorter = OPERATIONS[name].reference(trial.buffers["x"].reshape(3, 1000)[:, :-1].astype(np.float64))
+        assert selftest._complaint(problem, shorter.reshape(3, 1), trial)
+
+
+@pytest.mark.parametrize("op", STAGES)
+def test_every_stage_has_a_stand_in_for_each_example(device, op):
+    for stage, (words, problem) in itertools.product(
+        STAGES[op].values(), itertools.islice(OPS[op].examples(), 0, None, 3)
+    ):
+        kernel = stage()
+        scaled_sums = op == "quantized" and problem.out_dtype == I32 and problem.scaled_rows  # which no call asks for
+        if kernel.unsuited(problem) or "naga" in kernel.not_in or scaled_sums or stage.name == "gemv":
+            continue
+        small = next(selftest.stand_ins(kernel, problem, device), None)
+        assert small is not None, (kernel, words)
+        assert small.flops <= max(2**31, problem.flops // 8)
+
+
+def test_a_shader_that_lowered_limits_refuse_is_right_elsewhere():
+    """What a device of few bindings refuses says nothing of the shader, and is not kept for the driver."""
+    a = np.ones((33, 35), np.float32)
+    with Device() as gpu:
+        usual = choose.choose(gemm(33, 33, 35), gpu)
+        known = verdicts.verdicts(selftest.driver(gpu))
+    with Device(limits={"max-storage-buffers-per-shader-stage": 2}) as low:
+        with pytest.raises(UnsupportedError, match="refused"):
+            webmm.matmul(a, a.T.copy(), device=low)
+        assert selftest.driver(low) != selftest.driver(gpu)
+        assert verdicts.verdicts(selftest.driver(low)) == {}
+        assert all(low.verdicts.values())
+    with Device() as gpu:
+        assert verdicts.verdicts(selftest.driver(gpu)) == known
+        assert choose.choose(gemm(33, 33, 35), gpu) == usual

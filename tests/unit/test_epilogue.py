@@ -1,0 +1,57 @@
+"""The epilogue as a value: what it means, what shaders are told of it, and what becomes of it where k is cut."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from webmm.epilogues import OF_WHOLE_SUMS, Epilogue, EpilogueParams
+from webmm.errors import ProblemError
+from webmm.kernels.gemm.base import GemmParams
+from webmm.params import layout
+from webmm.problems.gemm import gemm
+
+PRODUCT, HELD, BIAS = np.array([[-3.0, 1.0]]), np.array([[4.0, 8.0]]), np.array([1.0, -2.0])
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "expected"),
+    [
+        (Epilogue(), [-2, -1]),
+        (Epilogue(alpha=2), [-5, 0]),
+        (Epilogue(alpha=-2, activation="relu"), [7, 0]),
+        (Epilogue(beta=0.5, activation="relu"), [2, 4]),
+    ],
+    ids=["bias", "alpha before the bias", "activation after it", "beta last"],
+)
+def test_means_what_its_formula_says(epilogue, expected):
+    assert epilogue.reference(PRODUCT, HELD, BIAS).tolist() == [expected]
+
+
+def test_only_what_changes_anything_is_told_to_the_shader():
+    assert Epilogue().terms == frozenset()
+    assert Epilogue(alpha=0.0, beta=3.0, bias="row", activation="silu").terms == {"alpha", "beta"}
+    trial = Epilogue(alpha=3.0).trial
+    assert (trial["alpha"], trial["beta"]) == (0.5, 0.0)
+
+
+def test_every_number_is_in_the_uniform():
+    names = [number.name for number in dataclasses.fields(EpilogueParams)]
+    values = {name: 3.0 + i for i, name in enumerate(names)}
+    assert [member.name for member in layout(GemmParams).members][-len(names) :] == names
+    params = GemmParams.of(dataclasses.replace(gemm(2, 3, 4), **values))
+    assert {name: getattr(params, name) for name in names} == values
+
+
+def test_parts_of_k_leave_out_what_takes_the_whole_sum():
+    whole = Epilogue(alpha=2.0, bias="row", activation="gelu")
+    assert whole.needs_whole_sum
+    part = dataclasses.replace(whole, **OF_WHOLE_SUMS)
+    assert part == Epilogue(alpha=2.0, bias="row")
+    assert not part.needs_whole_sum
+
+
+@pytest.mark.parametrize("wrong", [{"bias": "diagonal"}, {"activation": "nope"}])
+def test_unknown_words_are_refused(wrong):
+    with pytest.raises(ProblemError, match=r"bias must be one of|unknown activation"):
+        Epilogue(**wrong)

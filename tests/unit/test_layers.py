@@ -1,0 +1,112 @@
+"""The layers of the package: a module imports downwards only, and modules and classes stay small."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import webmm
+
+PACKAGE = Path(webmm.__file__).parent
+# The lowest first; each is a module or a package, whose own modules may import each other.
+LAYERS = (
+    *("version", "errors", "text", "dtypes", "log", "config", "files", "params", "epilogues", "records"),
+    "problems",
+    *("kernels", "render"),
+    "engine",
+    "choose",
+    *("verify", "roofline", "cases"),
+    "calls",
+    *("naga", "tint", "check", "bench", "debug", "selftest", "tuner"),
+    "page",
+    *("plot", "report", "cli"),
+    "",  # webmm itself, which offers what stands below, and hands in what layers need from above
+)
+MAX_LINES, MAX_METHODS = 350, 25
+EXCUSE = "Long because "  # how a docstring begins the sentence that says why
+TO_DO = (  # what is too long, and is to be cut: only ever shorter
+    "cli.py",
+)
+
+TREES = {path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+
+
+def layer(module: str) -> str:
+    """Return the layer of webmm.module."""
+    return module.partition(".")[0]
+
+
+def name_of(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): tree for path, tree in TREES.items()}
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name below webmm of every import of it: lazy ones, and those for types alone, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports have full names"
+            base = node.module or ""
+            # What is imported from webmm itself is a layer, or a name of webmm's.
+            names = [f"{base}.{alias.name}" for alias in node.names] if base == "webmm" else [base]
+        else:
+            continue
+        for name in names:
+            top, _, rest = name.partition(".")
+            if top == "webmm":
+                yield node.lineno, rest if layer(rest) in LAYERS else ""
+
+
+def test_every_module_has_a_layer():
+    assert {layer(name) for name in MODULES} == set(LAYERS)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down(module):
+    height = LAYERS.index(layer(module))
+    upwards = [
+        f"line {line}: webmm.{name}"
+        for line, name in imports(MODULES[module])
+        if layer(name) != layer(module) and LAYERS.index(layer(name)) >= height
+    ]
+    assert not upwards
+
+
+def test_imports_of_every_kind_are_read():
+    text = """
+import webmm
+import webmm.cli as x
+from webmm import report, Array
+from webmm.page.bundle import build
+if TYPE_CHECKING:
+    from webmm.engine import device
+def lazy():
+    import numpy, webmm.choose.tuned
+"""
+    expected = ["", "cli", "report", "", "page.bundle", "engine", "choose.tuned"]
+    assert sorted(name for _, name in imports(ast.parse(text))) == sorted(expected)
+
+
+def too_long() -> Iterator[str]:
+    for path, tree in TREES.items():
+        if len((PACKAGE / path).read_text(encoding="utf-8").splitlines()) > MAX_LINES and not excused(tree):
+            yield path.as_posix()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                methods = [each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+                if len(methods) > MAX_METHODS and not excused(node):
+                    yield f"{path.as_posix()}: {node.name}"
+
+
+def excused(node: ast.Module | ast.ClassDef) -> bool:
+    return EXCUSE in (ast.get_docstring(node) or "")
+
+
+def test_modules_and_classes_stay_small():
+    assert sorted(too_long()) == sorted(TO_DO)

@@ -1,0 +1,116 @@
+"""Documents of records: what they must hold, and what becomes of a record that does not."""
+
+import dataclasses
+import json
+import logging
+import math
+
+import pytest
+
+from webmm.choose.tuned import _odd, fastest, kernel_of
+from webmm.errors import ProblemError
+from webmm.kernels.gemm.blocked import Blocked
+from webmm.records import SCHEMA, Record, from_json, to_json
+
+SOUND = Record(
+    *("gemm", "blocked", 64, 64, 64, 1, "float32", "wgpu", "some adapter", "Vulkan", "1.0", "0.1.0"),
+    config=Blocked().config,
+    median_us=1.0,
+    best_us=0.5,
+    gflops=524.0,
+    clock="wall",
+)
+TERMINAL = "\x1b[31mred"
+BAD = [
+    *[({name: value}, name) for name in ("m", "n", "k", "batch") for value in ("x", 0, -3, None, 1.5, True, 2**53)],
+    *[
+        ({name: value}, name)
+        for name in ("op", "kernel", "dtype", "adapter", "engine", "backend", "driver", "version", "variant")
+        for value in (7, None, ["x"], {}, TERMINAL, "two\nlines", "\ud800", "\u202eright to left")
+    ],
+    *[({"layout": value}, "layout") for value in (5, None, "n", "xy", "nnn", TERMINAL)],
+    *[({"status": value}, "status") for value in ("fine", None, 1, ["ok"])],
+    *[({"clock": value}, "clock") for value in (1, TERMINAL)],
+    *[({"reason": value}, "reason") for value in (1, ["x"])],
+    *[
+        ({"config": value}, "config")
+        for value in ([1], "x", None, {"bm": [1]}, {"bm": None}, {TERMINAL: 1}, {"bm": TERMINAL})
+    ],
+    *[
+        ({name: value}, name)
+        for name in ("median_us", "best_us", "gflops", "max_error")
+        for value in ("fast", -1, [], True)
+    ],
+    *[({name: value}, name) for name in ("median_us", "gflops") for value in (None, 0, "inf", "nan", 10**400)],
+]
+
+
+def document(*rows: object) -> str:
+    return json.dumps({"schema": SCHEMA, "records": rows})
+
+
+@pytest.mark.parametrize(("change", "name"), BAD, ids=[str(change)[:40] for change, _ in BAD])
+def test_a_bad_record_is_named_and_left_out(change, name):
+    sound = dataclasses.asdict(SOUND)
+    complaints = []
+    assert from_json(document(sound, sound | change, sound), complaints.append) == [SOUND, SOUND]
+    (complaint,) = complaints
+    assert complaint.startswith("record 2 ")
+    assert name in complaint
+    assert complaint.isprintable()
+    with pytest.raises(ProblemError, match=f"no sound record: record 1 .*{name}"):
+        from_json(document(sound | change))
+
+
+@pytest.mark.parametrize("row", [None, 1, "x", [], {}])
+def test_what_is_no_record_is_left_out(row, caplog):
+    assert from_json(document(row, dataclasses.asdict(SOUND))) == [SOUND]
+    ((logger, level, words),) = caplog.record_tuples
+    assert (logger, level) == ("webmm", logging.WARNING)
+    assert words.startswith("record 1 ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "1", '{"schema": 1}', '{"schema": "\\u001b[31m"}', "[" * 100_000, '{"a":' * 100_000,
+     json.dumps({"schema": SCHEMA}), json.dumps({"schema": SCHEMA, "records": {}}), "9" * 10_000],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_a_document_of_another_kind_is_refused_whole(text):
+    with pytest.raises(ProblemError, match=SCHEMA) as caught:
+        from_json(text)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 200
+
+
+def test_what_documents_may_lack_and_what_a_later_version_may_add():
+    row = dataclasses.asdict(SOUND)
+    for name in ("batch", "backend", "driver", "layout", "variant", "config", "clock", "max_error"):
+        del row[name]
+    expected = dataclasses.replace(SOUND, backend="", driver="", config={}, clock=None)
+    row |= {"unit": "later"}
+    assert from_json(document(row)) == [expected]
+    with pytest.raises(ProblemError, match="has no valid op"):
+        from_json(document({**row, "op": None}))
+    del row["status"]
+    with pytest.raises(ProblemError, match="has no status"):
+        from_json(document(row))
+
+
+def test_errors_without_bound_come_back():
+    unbounded = dataclasses.replace(SOUND, status="incorrect", median_us=None, max_error=math.inf, reason="a\nb")
+    assert from_json(to_json([unbounded])) == [unbounded]
+
+
+@pytest.mark.parametrize(
+    "config", [{"bm": "x"}, {"bm": 0}, {"bm": -8}, {"bm": 1.5}, {"bm": True}, {"bm": 1e400}, {"no such": 1}]
+)
+def test_a_config_of_no_kernel_names_none(config):
+    record = dataclasses.replace(SOUND, config=config)
+    assert from_json(to_json([record])) == [record]
+    assert fastest([record]) == [record]
+    assert kernel_of(record) is None
+
+
+def test_a_record_of_any_layout_has_rows():
+    assert not any(_odd(dataclasses.replace(SOUND, layout=layout)) for layout in ("", "nn", "nt", "tn", "tt"))

@@ -1,0 +1,76 @@
+"""What products have in common where small ones stand in for large ones, and what is stored is told apart from how."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.kernels.base import LOOP_LIMIT
+from webmm.kernels.product import ProductKernel
+from webmm.problems.product import Operand, Product
+
+SMALL, SMALL_LONG = 2**24, 2**30  # multiplications that are no time, and that are where K is long: a tile of 128×128
+ROUNDING = 2.0**-20  # of |A|·|B|: less than a term of 65,536, more than scaling and a bias can make of an exact sum
+
+
+def small_sizes(kernel: ProductKernel[Any], p: Product, width: int = 4) -> Iterator[tuple[int, int, int]]:
+    """Yield (m, n, k) for which `kernel` may have the same shader as for `p`, the best first.
+
+    Each is a tile and what hangs over, or where K is long, as it then stays, as little as may be; lengths that `width`
+    elements divide stay so.
+    """
+    long = p.k > LOOP_LIMIT
+    sizes = list(_by_tiles(kernel, p, width, long))
+    for small in sorted(sizes, key=math.prod) if long else sizes:
+        if math.prod(small) <= (SMALL_LONG if long else SMALL):
+            yield small
+
+
+def _by_tiles(kernel: ProductKernel[Any], p: Product, width: int, long: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield sizes by the kernel's tiles, by powers of two for those that tile in another way, and those of `p`."""
+    grid = kernel.grid
+    tiles = [(16, 16), (grid.elements,) * 2] if grid.elements else [(grid.tile_m, grid.tile_n)]
+    steps = [(m, n, kernel.inner_step) for m, n in [*tiles, (1, 1)]] + [(step,) * 3 for step in (16, 64, 256)]
+    for step_m, step_n, step_k in steps:
+        whole_k = -(-(LOOP_LIMIT + 1) // math.lcm(step_k, width)) if long else 3
+        yield (
+            reduced(p.m, math.lcm(step_m, width), not long),
+            reduced(p.n, math.lcm(step_n, width), not long),
+            reduced(p.k, math.lcm(step_k, width), whole_k),
+        )
+    yield p.m, p.n, p.k
+
+
+def reduced(size: int, step: int, whole: int) -> int:
+    """Return a size of `whole` steps and what hangs over; at least one step or that."""
+    return size if size <= (whole + 1) * step else (whole * step + size % step) or step
+
+
+def dense(like: Operand, now: tuple[int, int], was: tuple[int, int], widths: tuple[int, ...] = (4,)) -> Operand:
+    """Return how a matrix of shape `now` lies without gaps, and starts where as many elements can be read at once.
+
+    That is, as of one of shape `was` that lies as `like` says; `widths` are the numbers that matter.
+    """
+    operand = Operand(now[0] if like.transposed else now[1], transposed=like.transposed)
+    for offset in (0, *widths, 1):
+        moved = dataclasses.replace(operand, offset=offset)
+        if all(moved.aligned(*now, width) == like.aligned(*was, width) for width in widths):
+            return moved
+    return operand
+
+
+def laid_out(values: NDArray[Any], operand: Operand, end: int) -> NDArray[Any]:
+    """Return the buffer of `end` elements that holds `values` as `operand` says; before them are NaN, or 0."""
+    buffer = np.full(end, np.nan if values.dtype.kind == "f" else 0, values.dtype)
+    buffer[operand.offset :] = (values.T if operand.transposed else values).ravel()
+    return buffer
+
+
+def quarters(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return 1/4, 1/2 or 3/4: products and sums of them are exact in f32, in any order."""
+    return rng.integers(1, 4, shape).astype(np.float64) / 4

@@ -1,0 +1,24 @@
+"""Text that others wrote, in files, settings and commands: what of it is a number, and what a terminal may get."""
+
+from __future__ import annotations
+
+import unicodedata
+
+MAX_DIGITS = 18
+# Categories of Unicode: control characters, what turns the direction of writing, halves of pairs, ends of lines.
+UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def whole(text: str) -> int | None:
+    """Return the whole number that `text` is, in digits alone; None where it is none, or of more than MAX_DIGITS."""
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether a terminal shows `text` as it is, on one line."""
+    return not any(unicodedata.category(c) in UNPRINTABLE for c in text)
+
+
+def printable(text: str) -> str:
+    """Return `text` with escapes for all but its line ends that would control a terminal."""
+    return "".join(c if c == "\n" or is_plain(c) else c.encode("unicode_escape").decode() for c in text)
