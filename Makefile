@@ -1,12 +1,15 @@
 # make bench: set everything up, run the ladder, print the table.   make test: set everything up, run every test.
+# make fuzz N=30000 SEED=0: check so many random problems, from this seed on.   make soak: eight threads for ten minutes.
 # make web: build the page into build/web, for any static host.
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+N ?= 500
+SEED ?= 0
 PROCESSES ?= 2
 TOO_OLD := "make test needs Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
 
-.PHONY: bench test lint unit web clean
+.PHONY: bench test lint unit fuzz soak web clean
 
 bench: $(VENV)/bench tools/ensure-vulkan
 	tools/ensure-vulkan $(BIN)/webmm
@@ -28,6 +31,12 @@ lint: $(VENV)/dev
 
 unit: $(VENV)/dev
 	$(BIN)/pytest tests/unit $(ARGS)
+
+fuzz: $(VENV)/dev
+	$(BIN)/python tests/fuzz/fuzz.py $(N) $(SEED)
+
+soak: $(VENV)/dev
+	$(BIN)/python tests/gpu/soak.py $(ARGS)
 
 web: $(VENV)/bench
 	$(BIN)/webmm bundle --force build/web

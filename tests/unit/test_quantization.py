@@ -132,6 +132,12 @@ def test_quantize_of_constants(x, symmetric):
     assert np.allclose(dequantize(q, scale, zero), x, atol=0.01)
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
+def test_weights_without_elements(shape):
+    for bits in (4, 8):
+        assert webmm.quantize_blocks(np.zeros(shape, np.float32), bits).dequantize().shape == shape
+
+
 def test_quantize_spreads_the_range_over_all_integers():
     q, scale, zero = quantize(np.linspace(-1, 3, 256))
     assert (q.min(), q.max()) == (0, 255)

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -113,8 +113,10 @@ class Staging:
             with self._guard.uses.one():  # each thread says for itself that it uses the device
                 move(piece[0], piece[1], buffers)
 
-        for _ in self._pool.map(move_one, pieces):
-            pass  # raises what a thread raised, while others may go on
+        moves = [self._pool.submit(move_one, piece) for piece in pieces]
+        wait(moves)  # also where one failed: what the others read and write is the caller's again afterwards
+        for each in moves:
+            each.result()  # raises what a thread raised
 
     def _copy(self, source: Any, source_offset: int, target: Any, target_offset: int, size: int) -> None:
         encoder = self._device.create_command_encoder()

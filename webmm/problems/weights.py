@@ -130,7 +130,7 @@ class BlockWeights:
         places = np.arange(0, 32, self.bits, dtype=np.uint32)
         q = (words[:, :, None] >> places) & np.uint32(2**self.bits - 1)
         steps = q.reshape(*scales.shape, self.block).astype(np.float32) - zeros[:, :, None].astype(np.float32)
-        columns = (steps * scales[:, :, None]).reshape(self.shape[1], -1)
+        columns = (steps * scales[:, :, None]).reshape(self.shape[1], scales.shape[1] * self.block)
         return np.ascontiguousarray(columns[:, : self.shape[0]].T)
 
 
@@ -156,5 +156,6 @@ def quantize_blocks(w: ArrayLike, bits: int = 4, block: int = 32, *, symmetric: 
     padded[:, :k] = host.T
     q, scales, zeros = spread(padded.reshape(n, blocks, block), (2,), 0, 2**bits - 1, symmetric)
     places = np.arange(0, 32, bits, dtype=np.uint32)
-    words = np.bitwise_or.reduce(q.astype(np.uint32).reshape(n, -1, 32 // bits) << places, axis=-1)
+    per_word = q.astype(np.uint32).reshape(n, blocks * block * bits // 32, 32 // bits)
+    words = np.bitwise_or.reduce(per_word << places, axis=-1)
     return BlockWeights((k, n), bits, block, words, scales[:, :, 0], zeros[:, :, 0].astype(np.uint8))

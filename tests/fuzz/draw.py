@@ -1,0 +1,123 @@
+"""Drawing a problem from its seed, and telling whether what came back is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from poisoned import VIEWS, Operand, View, place
+
+from webmm import Device
+from webmm.dtypes import dtype_of
+
+GROUP = 20  # problems in a row that share what decides on the shader: drivers compile for tenths of a second
+SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129, 200)
+T = TypeVar("T")
+
+
+class Draw:
+    """What is drawn for one problem. The same seed draws the same, whatever else is drawn before it."""
+
+    def __init__(self, seed: int, device: Device) -> None:
+        self.seed, self.device = seed, device
+        self.words: list[str] = []
+        self.operands: list[tuple[str, Operand]] = []
+        self.written: Operand | None = None
+        self._rng, self._values = Random(seed), np.random.default_rng(seed)
+
+    def setting(self, name: str, choices: Sequence[T]) -> T:
+        """Return one of `choices`, the same for all problems of a group."""
+        chosen = Random(f"{self.seed // GROUP} {name}").choice(choices)
+        self.words.append(f"{name} {chosen}")
+        return chosen
+
+    def pick(self, name: str, choices: Sequence[T]) -> T:
+        """Return one of `choices`."""
+        chosen = self._rng.choice(choices)
+        self.words.append(f"{name} {chosen}")
+        return chosen
+
+    def size(self, name: str, most: int = SIZES[-1], empty: bool = True) -> int:
+        """Return a length: one of three in a group, and now and then none."""
+        choices = [n for n in SIZES if n <= most]
+        few = Random(f"{self.seed // GROUP} {name}").sample(choices, 3)
+        return self.pick(name, [*few * 13, 0] if empty else few)
+
+    def batch(self, most_axes: int = 2) -> tuple[int, ...]:
+        """Return the leading axes of a batch, most often none."""
+        axes = self.setting("batch axes", (0, 0, *range(1, most_axes + 1)))
+        return tuple(self.pick("batch", (1, 2, 3)) for _ in range(axes))
+
+    def dtype(self) -> Any:
+        """Return a type of floats that the device has."""
+        return self.setting("dtype", [d for d in ("float32", "float16", "bfloat16") if self.has(d)])
+
+    def has(self, dtype: str) -> bool:
+        """Tell whether the device has a type."""
+        return dtype_of(dtype).features <= self.device.capabilities.features
+
+    def values(self, shape: tuple[int, ...], dtype: str, special: bool = False) -> NDArray[Any]:
+        """Return whole numbers or fractions, as the group has them; with `special`, some NaN and infinities."""
+        kind = self.setting("values", ("whole", "normal", "normal"))
+        top = 4 if dtype == "float32" else 2
+        drawn = (
+            self._values.integers(-top, top + 1, shape).astype(np.float64)
+            if kind == "whole"
+            else self._values.standard_normal(shape)
+        )
+        if special and self._rng.random() < 0.1 and drawn.size:
+            self.words.append("special values")
+            drawn.flat[self._values.integers(0, drawn.size, 2)] = self._rng.sample((np.nan, np.inf, -np.inf), 2)
+        return drawn.astype(dtype_of(dtype).numpy)
+
+    def integers(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+        """Return any integers that a type has."""
+        info = np.iinfo(dtype)
+        return self._values.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+
+    def operand(
+        self,
+        name: str,
+        values: NDArray[Any],
+        on_host: bool = False,
+        views: Sequence[str] = VIEWS,
+        written: bool = False,
+    ) -> tuple[Any, NDArray[Any]]:
+        """Return `values` as an operand of a call, in poisoned surroundings, and what it holds in the end."""
+        kind = self.setting(f"{name} is", views)
+        poison = 165 if values.dtype == np.uint8 else -91 if values.dtype.kind in "iu" else np.nan
+        view = View.draw(kind, values.ndim, self._rng)
+        self.words.append(f"{values.shape} {values.dtype} {view}")
+        placed = place(values, view, poison, None if on_host else self.device)
+        if written:
+            self.written = placed
+        self.operands.append((name, placed))
+        return placed.given, placed.values
+
+    def strays(self) -> str:
+        """Tell which operands changed that must not, or around the one that is written."""
+        for name, operand in self.operands:
+            if changed := operand.changed(operand is self.written):
+                return f"{changed} elements {'around' if operand is self.written else 'of'} {name} changed"
+        return ""
+
+
+def wrong(got: Any, expected: NDArray[Any], allowed: Any, dtype: str) -> str:
+    """Tell how `got` differs from `expected` by more than `allowed`, in shape or in dtype; empty where it does not."""
+    result = np.asarray(got if isinstance(got, np.ndarray | np.generic) else got.numpy())
+    if result.shape != expected.shape or result.dtype != dtype_of(dtype).numpy:
+        return f"{result.dtype} of shape {result.shape}, not {dtype} of shape {expected.shape}"
+    actual = result.astype(np.float64)
+    with np.errstate(all="ignore"):
+        stored = expected.astype(result.dtype).astype(np.float64)
+        special = ~np.isfinite(stored)
+        same = (actual == stored) | (np.isnan(actual) & np.isnan(stored))
+        near = np.abs(actual - expected) <= allowed
+    bad = np.argwhere(~np.where(special, same, near))
+    if not len(bad):
+        return ""
+    at = tuple(map(int, bad[0]))
+    return f"{len(bad)} of {actual.size} wrong, first at {at}: {actual[at]!r}, not {float(expected[at])!r}"

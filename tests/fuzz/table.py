@@ -1,0 +1,297 @@
+"""The ops, a row each: what to call, what it means in float64, and by how much a result may be off.
+
+A row says on which devices of `DEVICES` an op takes every problem: widen it as the op does. What the rows' functions
+draw is what the public calls take; they return what came back, what is right, and the error that rounding explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from draw import Draw
+from numpy.typing import NDArray
+from poisoned import WRITABLE
+
+import webmm
+from webmm.cases.normalise import EXP_ERROR
+from webmm.dtypes import F32, dtype_of
+from webmm.epilogues import ACTIVATIONS
+from webmm.problems.gemm import gemm as gemm_problem
+from webmm.problems.reduce import OPERATIONS
+from webmm.problems.scheme import Scheme, reference
+from webmm.verify import bound, sum_bound
+
+# Limits by their names, and Device.memory.
+DEVICES: dict[str, Mapping[str, int]] = {
+    "plain": {},
+    "small bindings": {"max-storage-buffer-binding-size": 2**14},
+    "least workgroups": {  # that WebGPU guarantees
+        "max-compute-invocations-per-workgroup": 256,
+        "max-compute-workgroup-size-x": 256,
+        "max-compute-workgroup-storage-size": 2**14,
+    },
+    "little memory": {"memory": 2**15},
+}
+WIDE = ("plain", "plain", *DEVICES)
+NARROW = ("plain", "plain", "least workgroups", "little memory")
+ROUNDINGS = 6  # of alpha, bias, activation and residual, beside those of a sum
+STEEPEST = 1.13  # slope of an activation
+
+Result = tuple[Any, NDArray[Any], Any, str]  # what came back, what is right, the error allowed, and the dtype
+
+
+@dataclass(frozen=True)
+class Row:
+    """An op: its problems, and the devices on which it takes all of them."""
+
+    problem: Callable[[Draw], Result]
+    devices: tuple[str, ...] = NARROW
+
+
+def matmul(draw: Draw) -> Result:
+    dtype, on_host = draw.dtype(), draw.setting("operands on the host", (False, False, True))
+    out = draw.setting("out_dtype", [None, None, "float32", dtype])
+    activation = draw.setting("activation", (None, None, *ACTIVATIONS))
+    a_shape, b_shape, shape = _product_shapes(draw)
+    a, left = draw.operand("a", draw.values(a_shape, dtype, special=not activation), on_host)
+    b, right = draw.operand("b", draw.values(b_shape, dtype), on_host)
+    rows, columns = shape[-2:] if a.ndim > 1 < b.ndim else (a.shape[-2], 1) if a.ndim > 1 else (1, b.shape[-1])
+    columns = columns if b.ndim > 1 else 1
+    result, alpha = out or dtype, draw.setting("alpha", (1.0, 1.0, -0.5, 3.0))
+    settings: dict[str, Any] = {"alpha": alpha, "activation": activation, "out_dtype": out, "device": draw.device}
+    exact, scale = _product(left, right, alpha)
+    if (kind := draw.setting("bias", ("", "", "column", "row"))) and a.ndim > 1 < b.ndim:
+        settings["bias"], added = draw.operand(
+            "bias", draw.values((columns,) if kind == "column" else (rows, 1), dtype), on_host
+        )
+        exact, scale = exact + added.astype(np.float64), scale + np.abs(added.astype(np.float64))
+    if activation:
+        with np.errstate(all="ignore"):
+            exact = ACTIVATIONS[activation].reference(exact)
+    if draw.setting("residual", (False, False, True)):
+        settings["residual"], added = draw.operand("residual", draw.values(shape, result), on_host)
+        exact, scale = exact + added.astype(np.float64), scale + np.abs(added.astype(np.float64))
+    if on_host and shape and draw.setting("out", (False, True)):
+        settings["out"], _ = draw.operand("out", np.zeros(shape, dtype_of(result).numpy), True, WRITABLE, written=True)
+    got = webmm.matmul(a, b, **settings)
+    return got, exact, _allowed(a.shape[-1], scale, dtype, result, activation or ""), result
+
+
+def gemm(draw: Draw) -> Result:
+    dtype = draw.dtype()
+    out = draw.setting("dtype of c", ["float32", dtype])
+    batch = draw.batch()
+    m, n, k = (draw.size(name) for name in "mnk")
+    a, left = draw.operand("a", draw.values((*_broadcasting(draw, "a", batch), m, k), dtype, special=True))
+    b, right = draw.operand("b", draw.values((*_broadcasting(draw, "b", batch), k, n), dtype))
+    alpha, beta = draw.setting("alpha", (1.0, 1.0, -2.0)), draw.setting("beta", (0.0, 1.0, -0.5))
+    start = draw.values((*batch, m, n), out) if beta else np.full((*batch, m, n), np.nan, dtype_of(out).numpy)
+    c, before = draw.operand("c", start, views=WRITABLE, written=True)
+    exact, scale = _product(left, right, alpha)
+    if beta:
+        before = before.astype(np.float64)
+        exact, scale = exact + beta * before, scale + np.abs(beta * before)
+    got = webmm.gemm(a, b, c, alpha=alpha, beta=beta)
+    return got, np.broadcast_to(exact, c.shape), _allowed(k, scale, dtype, out), out
+
+
+def qmatmul(draw: Draw) -> Result:
+    kinds = [draw.setting(f"type of {name}", ("uint8", "int8")) for name in "ab"]
+    on_host = draw.setting("operands on the host", (False, False, True))
+    m, n, k = (draw.size(name) for name in "mnk")
+    a, left = draw.operand("a", draw.integers((m, k), kinds[0]), on_host)
+    b, right = draw.operand("b", draw.integers((k, n), kinds[1]), on_host)
+    scales, zeros = [], []
+    for name, length, kind in (("a", m, kinds[0]), ("b", n, kinds[1])):
+        size = length if draw.setting(f"scales of {name}", ("one", "vector")) == "vector" and length > 1 else None
+        scales.append(np.asarray(np.abs(draw.values((size or 1,), "float32")) + 0.1)[: size or 1])
+        size = length if draw.setting(f"zeros of {name}", ("one", "vector")) == "vector" and length > 1 else None
+        zeros.append(draw.integers((size or 1,), kind).astype(np.int32))
+    out = draw.setting("out_dtype", ("uint8", "int8", "int32", "float32"))
+    requantised = out in ("uint8", "int8")
+    scale_c = draw.setting("scale_c", (40.0, 1000.0)) if requantised else None
+    zero_c = draw.pick("zero_c", (0, 5, 100)) if requantised else None
+    bias = draw.integers((n,), "int16").astype(np.int32) if draw.setting("bias", (False, True)) else None
+    flat = [x.reshape(()) if x.size == 1 else x for x in (scales[0], zeros[0], scales[1], zeros[1])]
+    scheme = Scheme(*flat, scale_c, zero_c or 0, bias)
+    exact = reference(left, right, scheme, dtype_of(out))
+    got = webmm.qmatmul(a, b, *flat, scale_c, zero_c, bias=bias, out_dtype=out, device=draw.device)
+    return got, exact.astype(np.float64), 0.0, out
+
+
+def qmatmul_weights(draw: Draw) -> Result:
+    dtype, on_host = draw.dtype(), draw.setting("x on the host", (False, False, True))
+    out = draw.setting("out_dtype", [None, "float32", dtype])
+    bits, block = draw.setting("bits", (4, 8)), draw.setting("block", (32, 128))
+    k, n = draw.size("k"), draw.size("n")
+    shape = draw.setting("leading axes", (0, 1, 1, 2))
+    x, values = draw.operand("x", draw.values((*(draw.size("m", 40) for _ in range(shape)), k), dtype), on_host)
+    weights = webmm.quantize_blocks(draw.values((k, n), "float32"), bits, block)
+    exact, scale = _product(values, weights.dequantize(), 1.0)
+    resident = weights.to(draw.device) if draw.setting("weights on the device", (False, True)) else weights
+    got = webmm.qmatmul_weights(x, resident, out_dtype=out, device=draw.device)
+    return got, exact, _allowed(k, scale, dtype, out or dtype, whole=False), out or dtype
+
+
+def reduce(draw: Draw) -> Result:
+    dtype, on_host, op = draw.dtype(), draw.setting("x on the host", (False, True)), draw.setting("op", [*OPERATIONS])
+    empty = op in ("sum", "mean", "logsumexp")
+    x, values = _array(draw, dtype, on_host, special=op != "mean", empty=empty)
+    axis = draw.pick("axis", (None, *range(-x.ndim, x.ndim)))
+    if op != "argmax" and x.ndim > 1 and draw.setting("several axes", (False, False, True)):
+        axis = (0, x.ndim - 1)
+    keepdims = draw.setting("keepdims", (False, True))
+    out = "int32" if op == "argmax" else draw.setting("out_dtype", [dtype, "float32"])
+    wide = values.astype(np.float64)
+    over = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis % x.ndim,)
+    count = int(np.prod([x.shape[i] for i in over]))
+    with np.errstate(all="ignore"):
+        exact, unit = _reduced(wide, op, axis, keepdims, count)
+        allowed = sum_bound(count, dtype_of(out)) * unit if op not in ("max", "min", "argmax") else 0.0
+    got = webmm.reduce(x, op, axis, keepdims, out_dtype=None if op == "argmax" else out, device=draw.device)
+    return got, exact, allowed, out
+
+
+def softmax(draw: Draw) -> Result:
+    dtype, on_host = draw.dtype(), draw.setting("x on the host", (False, True))
+    x, values = _array(draw, dtype, on_host)
+    axis = draw.pick("axis", range(-x.ndim, x.ndim))
+    wide = values.astype(np.float64)
+    e = np.exp(wide - wide.max(axis, keepdims=True)) if wide.size else wide
+    exact = e / e.sum(axis, keepdims=True) if e.size else e
+    return webmm.softmax(x, axis, device=draw.device), exact, _off(exact, x.shape[axis], dtype, axis), dtype
+
+
+def layer_norm(draw: Draw) -> Result:
+    return _norm(draw, "layer_norm")
+
+
+def rms_norm(draw: Draw) -> Result:
+    return _norm(draw, "rms_norm")
+
+
+def gelu(draw: Draw) -> Result:
+    dtype, on_host = draw.dtype(), draw.setting("x on the host", (False, True))
+    x, values = _array(draw, dtype, on_host)
+    approximate, kind = draw.setting("approximate", (False, True)), dtype_of(dtype)
+    wide = values.astype(np.float64)
+    name = "gelu_tanh" if approximate else "gelu"
+    exact = ACTIVATIONS[name].reference(wide) if wide.size else wide
+    allowed = (EXP_ERROR + (kind.eps if kind != F32 else 0.0)) * (np.abs(wide) + kind.tiny / kind.eps)
+    return webmm.gelu(x, approximate, device=draw.device), exact, allowed, dtype
+
+
+OPS = {
+    "matmul": Row(matmul, WIDE),
+    "gemm": Row(gemm, WIDE),
+    "qmatmul": Row(qmatmul),
+    "qmatmul_weights": Row(qmatmul_weights),
+    "reduce": Row(reduce),
+    "softmax": Row(softmax),
+    "layer_norm": Row(layer_norm),
+    "rms_norm": Row(rms_norm),
+    "gelu": Row(gelu),
+}
+
+
+def _product_shapes(draw: Draw) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the shapes of a, b and a @ b, of vectors, matrices or batches of them that broadcast."""
+    m, n, k = (draw.size(name) for name in "mnk")
+    form = draw.setting("form", ("matrices", "matrices", "matrices", "row", "column", "vectors"))
+    if form == "vectors":
+        return (k,), (k,), ()
+    batch = draw.batch()
+    a, b = _broadcasting(draw, "a", batch), _broadcasting(draw, "b", batch)
+    whole = np.broadcast_shapes(a, b)
+    if form == "row":
+        return (k,), (*b, k, n), (*b, n)
+    if form == "column":
+        return (*a, m, k), (k,), (*a, m)
+    return (*a, m, k), (*b, k, n), (*whole, m, n)
+
+
+def _broadcasting(draw: Draw, name: str, batch: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a batch that broadcasts to `batch`."""
+    how = draw.setting(f"batch of {name}", ("whole", "whole", "ones", "none"))
+    return () if how == "none" else tuple(1 if how == "ones" else n for n in batch)
+
+
+def _product(a: NDArray[Any], b: NDArray[Any], alpha: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return alpha·a @ b and its scale, |alpha|·|a| @ |b|, in float64."""
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(all="ignore"):
+        return alpha * (left @ right), abs(alpha) * (np.abs(left) @ np.abs(right))
+
+
+def _allowed(
+    k: int, scale: NDArray[Any], dtype: str, out: str, activation: str = "", whole: bool = True
+) -> NDArray[Any]:
+    """Return the error of a product with what happens to it before it is stored."""
+    problem = gemm_problem(1, 1, k + ROUNDINGS, dtype=dtype_of(dtype))
+    share = bound(replace(problem, out_dtype=dtype_of(out)))
+    if activation and activation != "relu":
+        share = share * STEEPEST + EXP_ERROR
+    return np.asarray(share * (scale + dtype_of(out).tiny / (dtype_of(out).eps or 1)))
+
+
+def _array(
+    draw: Draw, dtype: str, on_host: bool, special: bool = False, empty: bool = True
+) -> tuple[Any, NDArray[Any]]:
+    """Return an operand of one to four axes."""
+    axes = draw.setting("axes", (1, 2, 2, 3, 4))
+    most = {1: 200, 2: 200, 3: 65, 4: 17}[axes]
+    return draw.operand(
+        "x", draw.values(tuple(draw.size(str(i), most, empty) for i in range(axes)), dtype, special), on_host
+    )
+
+
+def _reduced(
+    x: NDArray[Any], op: str, axis: Any, keepdims: bool, count: int
+) -> tuple[NDArray[Any], NDArray[Any] | float]:
+    """Return what NumPy makes of x, and what errors of it are multiples of."""
+    magnitudes = np.abs(x)
+    if op == "logsumexp":
+        most = x.max(axis, keepdims=True, initial=-np.inf)
+        shift = np.where(np.isfinite(most), most, 0)
+        total = np.log(np.exp(x - shift).sum(axis, keepdims=True)) + shift
+        exact = np.where(np.isfinite(most), total, most)
+        exact = exact if keepdims else exact.reshape(np.sum(x, axis).shape)
+        return np.asarray(exact), 8 + magnitudes.max(axis, keepdims=keepdims, initial=0)
+    if op == "argmax":
+        return np.asarray(x.argmax(axis, keepdims=keepdims)).astype(np.float64), 0.0
+    if op in ("max", "min"):
+        return np.asarray(getattr(x, op)(axis, keepdims=keepdims)), 0.0
+    total, scale = x.sum(axis, keepdims=keepdims), magnitudes.sum(axis, keepdims=keepdims) + 2.0**-126
+    return (np.asarray(total), scale) if op == "sum" else (np.asarray(total) / np.float64(count), scale / max(count, 1))
+
+
+def _off(y: NDArray[Any], length: int, dtype: str, axis: int = -1) -> NDArray[Any]:
+    """Return the error of normalised rows: two sums follow each other, and an exponential or a root."""
+    kind = dtype_of(dtype)
+    share = 2 * sum_bound(length) + EXP_ERROR + (kind.eps if kind != F32 else 0.0)
+    return np.asarray(share * (np.abs(y).max(axis, keepdims=True, initial=0) + kind.tiny))
+
+
+def _norm(draw: Draw, function: str) -> Result:
+    dtype, on_host = draw.dtype(), draw.setting("x on the host", (False, True))
+    x, values = _array(draw, dtype, on_host)
+    eps, wide, length = draw.setting("eps", (1e-5, 1e-2)), values.astype(np.float64), x.shape[-1]
+    settings: dict[str, Any] = {"eps": eps, "device": draw.device}
+    if not wide.size:
+        return getattr(webmm, function)(x, **settings), wide, 0.0, dtype
+    centred = wide - wide.mean(-1, keepdims=True) if function == "layer_norm" else wide
+    spread = np.sqrt((centred**2).mean(-1, keepdims=True) + eps)
+    exact = centred / spread
+    # A mean is off by a rounding of the largest element, which is then divided by the spread.
+    allowed = _off(exact, length, dtype) + sum_bound(length) * np.abs(wide).max(-1, keepdims=True) / spread
+    if draw.setting("weight", (False, True)):
+        settings["weight"], weight = draw.operand("weight", draw.values((length,), dtype), on_host)
+        exact, allowed = exact * weight.astype(np.float64), allowed * np.abs(weight.astype(np.float64))
+    if function == "layer_norm" and draw.setting("bias", (False, True)):
+        settings["bias"], bias = draw.operand("bias", draw.values((length,), dtype), on_host)
+        exact = exact + bias.astype(np.float64)
+        allowed = allowed + (F32.eps + dtype_of(dtype).eps) * np.abs(bias.astype(np.float64))
+    return getattr(webmm, function)(x, **settings), exact, allowed + dtype_of(dtype).tiny, dtype

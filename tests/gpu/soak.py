@@ -1,0 +1,239 @@
+"""A long run: eight threads, ever new shapes, ops and arrays, with closes, frees and exceptions in between.
+
+`make soak` takes ten minutes. Memory must be flat from half of the time on, and no call may take over a second but for
+compiling, which other threads wait for, too.
+"""
+
+import argparse
+import contextlib
+import gc
+import random
+import sys
+import threading
+import time
+from collections import deque
+from unittest import mock
+
+import numpy as np
+import psutil
+from faults import places
+
+import webmm
+from webmm import Device
+from webmm.choose import gemm as gemm_choices
+from webmm.errors import DeviceLostError, FreedArrayError, ProblemError
+from webmm.kernels.gemm.naive import Naive
+
+THREADS = 8
+SECONDS = 600
+PULSE = 0.05  # seconds
+LONGEST = 1.0  # seconds of a call
+GROWTH = 64 * 2**20  # bytes of host memory; what a round leaves behind adds up to more in ten minutes
+KEPT = 40  # arrays that all threads share
+HANGS = 60  # seconds after which every thread's place is told
+
+
+def length(rng):
+    """Return any odd length from 9 on: one shader serves all."""
+    return rng.randrange(9, 100, 2)
+
+
+class GaveUpError(Exception):
+    """What a caller's own function raises within a call."""
+
+
+def matmul(gpu, rng, kept):
+    m, n, k = (length(rng) for _ in range(3))
+    a, b = np.full((m, k), 2, np.float32), np.full((k, n), 3, np.float32)
+    got = webmm.matmul(a, b, device=gpu)
+    assert (got == 6 * k).all(), "matmul is wrong"
+
+
+def keep(gpu, rng, kept):
+    kept.append(gpu.array(np.ones((length(rng), length(rng)), np.float32)))
+
+
+def free(gpu, rng, kept):
+    kept[0].free()
+
+
+def reduce(gpu, rng, kept):
+    x = rng.choice(kept)
+    got = webmm.reduce(x, "sum", rng.choice((0, 1))).numpy()
+    assert got.sum() == x.size, "reduce is wrong"
+
+
+def softmax(gpu, rng, kept):
+    x = rng.choice(kept)
+    assert abs(float(webmm.softmax(x).numpy().sum()) - x.shape[0]) < 1e-2 * x.shape[0], "softmax is wrong"
+
+
+def gemm(gpu, rng, kept):
+    m, n, k = (length(rng) for _ in range(3))
+    a, b = gpu.array(np.ones((m, k), np.float32)), gpu.array(np.ones((k, n), np.float32))
+    with gpu.array(np.ones((m + 3, n + 5), np.float32)) as whole:
+        webmm.gemm(a, b, whole[1 : m + 1, 2 : n + 2], beta=1.0)
+        assert whole.numpy().sum() == whole.size + k * m * n, "gemm is wrong"
+
+
+def qmatmul(gpu, rng, kept):
+    m, n, k = (length(rng) for _ in range(3))
+    a, b = np.full((m, k), 5, np.uint8), np.full((k, n), 4, np.uint8)
+    assert (webmm.qmatmul(a, b, 1.0, 3, 1.0, 1, out_dtype="int32", device=gpu) == 6 * k).all(), "qmatmul is wrong"
+
+
+def much(gpu, rng, kept):
+    x = np.ones(rng.randrange(2**20, 2**21), np.float32)
+    assert gpu.array(x).numpy().sum() == x.size, "what came back is not what went"
+
+
+def refused(gpu, rng, kept):
+    with contextlib.suppress(ProblemError):
+        webmm.matmul(rng.choice(kept), np.ones((301, 2), np.float32))
+        raise AssertionError("it took operands that do not fit")
+
+
+def interrupted(gpu, rng, kept):
+    def progress(done, total):
+        raise GaveUpError
+
+    with contextlib.suppress(GaveUpError):
+        webmm.matmul(np.ones((70, 50), np.float32), np.ones((50, 60), np.float32), device=gpu, progress=progress)
+
+
+def closed(gpu, rng, kept):
+    """Close a device of its own while another thread uses it."""
+    other = Device(gpu.info.index)
+    x = other.array(np.ones(1000, np.float32))
+
+    def use():
+        with contextlib.suppress(DeviceLostError):
+            while True:
+                x.numpy()
+
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    other.close()
+    user.join(HANGS)
+    assert not user.is_alive(), "a thread hangs on a device that was closed"
+
+
+USES = (matmul, matmul, keep, keep, free, reduce, softmax, gemm, gemm, qmatmul, much, refused, interrupted)
+
+
+class Soak:
+    """The threads on one device, what they found, and how memory went."""
+
+    def __init__(self, seconds, longest):
+        self.gpu, self.seconds, self.most = Device(), seconds, longest
+        self.kept = deque([self.gpu.array(np.ones((9, 9), np.float32))], KEPT)
+        self.calls, self.wrong, self.longest = [0] * THREADS, [], (0.0, "")
+        self.compiling = self.stalled = 0.0  # seconds
+        self.ended = False
+        self.samples = []  # of (seconds, host memory without pipelines)
+        self.warm_up()
+        self.count_compiling()
+        self.start = time.monotonic()
+
+    def warm_up(self):
+        """Compile most of what there is to compile."""
+        rng = random.Random(0)
+        for use in (*USES, closed) * 3:
+            with contextlib.suppress(FreedArrayError):
+                use(self.gpu, rng, self.kept)
+
+    def excused(self):
+        """Return the seconds so far of compiling and of stalls: what a call takes meanwhile it may have waited for."""
+        return self.compiling + self.stalled
+
+    def count_compiling(self):
+        true = self.gpu.pipelines.compile
+
+        def compile(*args):
+            start = time.monotonic()
+            try:
+                return true(*args)
+            finally:
+                self.compiling += time.monotonic() - start
+
+        self.gpu.pipelines.compile = compile
+
+    def count_stalls(self):
+        """Count the seconds by which the machine wakes a thread up too late: it has other things to do."""
+        while not self.ended:
+            start = time.monotonic()
+            time.sleep(PULSE)
+            self.stalled += time.monotonic() - start - PULSE
+
+    def work(self, number):
+        rng = random.Random(number)
+        while time.monotonic() - self.start < self.seconds and not self.wrong:
+            use = closed if number == 0 and rng.random() < 0.05 else rng.choice(USES)
+            excused, start = self.excused(), time.monotonic()
+            try:
+                use(self.gpu, rng, self.kept)
+            except (FreedArrayError, IndexError):
+                pass  # another thread freed it
+            except BaseException as error:
+                self.wrong.append(f"{use.__name__}: {error!r}")
+            taken = time.monotonic() - start - (self.excused() - excused)
+            self.longest = max(self.longest, (taken, use.__name__))
+            self.calls[number] += 1
+
+    def run(self):
+        """Let the threads run, look at memory meanwhile, and return what is wrong."""
+        threads = [threading.Thread(target=self.work, args=(i,), daemon=True) for i in range(THREADS)]
+        threading.Thread(target=self.count_stalls, daemon=True).start()
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if time.monotonic() - self.start > self.seconds + HANGS:
+                return [f"threads hang\n{places()}"]
+            time.sleep(min(1.0, self.seconds / 20))
+            gc.collect()
+            self.samples.append((time.monotonic() - self.start, self.host_memory()))
+        self.ended = True
+        self.kept.clear()
+        gc.collect()
+        wrong = [*self.wrong, *self.judged()]
+        self.gpu.close()
+        return wrong
+
+    def host_memory(self):
+        return psutil.Process().memory_info().rss - self.gpu.memory_stats().pipeline_bytes
+
+    def judged(self):
+        stats = self.gpu.memory_stats()
+        halves = [[size for at, size in self.samples if (at > self.seconds / 2) == late] for late in (False, True)]
+        early, late = max(halves[0]), max(halves[1])
+        print(
+            f"{sum(self.calls):,} calls, the longest {self.longest[0]:.2f} s ({self.longest[1]}); host memory up to",
+            end=" ",
+        )
+        print(f"{early / 2**20:.0f} MiB in the first half, {late / 2**20:.0f} in the second; {stats}")
+        if late - early > GROWTH:
+            yield f"host memory grew from {early:,} to {late:,} bytes"
+        if stats.array_bytes:
+            yield f"{stats.array_bytes:,} bytes of arrays are left"
+        if self.longest[0] > self.most:
+            yield f"{self.longest[1]} took {self.longest[0]:.2f} s"
+
+
+def soak(seconds, longest=LONGEST):
+    """Return what is wrong after so many seconds, where no call may take over `longest`."""
+    # Drivers compile at the first dispatch, when everybody waits: for seconds, if kernels are as long as CPUs'.
+    with mock.patch.object(gemm_choices, "candidates", return_value=[Naive()]):
+        return Soak(seconds, longest).run()
+
+
+def main():
+    """Soak, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seconds", type=float, nargs="?", default=SECONDS)
+    wrong = soak(parser.parse_args().seconds)
+    print(*wrong, sep="\n")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
