@@ -63,7 +63,7 @@ class Array:
 
     The buffer lives as long as any array that shares it; `free()` gives it back at once, for all of them, and so does
     leaving a `with` block. Any use after that raises FreedArrayError; freeing twice is harmless. Strides and offset
-    count elements.
+    count elements. Long because it speaks the protocols of NumPy, of DLPack and of Python, a line or two each.
     """
 
     def __init__(
