@@ -32,6 +32,9 @@ with webmm.Device(engine="dawn") as gpu:
         assert "broken was refused by the engine" in str(error)
     shared = webmm.Device.from_wgpu(gpu.wgpu_device)
     assert shared.engine is gpu.engine
+with webmm.Device(engine="dawn", limits={"max-storage-buffer-binding-size": 2**16}) as small:
+    assert small.capabilities.limit("max-storage-buffer-binding-size") == 2**16
+    assert np.abs(webmm.matmul(big, big.T, device=small) - big @ big.T).max() < 1e-2
 with webmm.Device() as other:  # both engines in one process
     assert other.engine.name == "wgpu"
     assert np.abs(webmm.matmul(a, b, device=other) - a @ b).max() < 1e-4

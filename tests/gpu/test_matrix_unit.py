@@ -292,7 +292,7 @@ def test_their_fragments_are_found_by_multiplying(device, small, monkeypatch):
 
 def test_fragments_of_either_size_are_tried_with_subgroups_of_any(device, monkeypatch):
     before, squares = device.capabilities, frozenset(MatrixShape("f16", "f32", n, n, n) for n in (8, 16))
-    monkeypatch.setattr(type(device.engine), "matrix_units", next(iter(device.wgpu_device.features)))
+    monkeypatch.setattr(device.engine, "matrix_units", next(iter(device.wgpu_device.features)))
     monkeypatch.setattr(
         device,
         "run",

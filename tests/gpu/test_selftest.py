@@ -165,11 +165,11 @@ def test_right_shaders_pass(device, change):
             del device.download
 
 
-def test_the_dispatch_that_finishes_a_product_is_proven_too():
+def test_the_dispatch_that_finishes_a_product_is_proven_too(device):
     # Its partial sums are the same whatever is added to them.
     plain = gemm(64, 64, 64)
     biased = dataclasses.replace(plain, bias="column")
-    assert selftest._text(SplitK(splits=2), plain) != selftest._text(SplitK(splits=2), biased)
+    assert selftest._text(SplitK(splits=2), plain, device) != selftest._text(SplitK(splits=2), biased, device)
 
 
 def test_every_shader_has_a_small_problem_that_stands_in(device):

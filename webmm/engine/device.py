@@ -82,7 +82,7 @@ class Device:
             opened, no_matrix = self.engine.open(found, features, wanted.limits)
         except self.engine.refusals as error:
             raise WebmmError(f"{info} could not be opened: {error}") from error
-        self._use(opened, info, owned=True, no_matrix=no_matrix)
+        self._use(opened, info, True, no_matrix, limits)
 
     @classmethod
     def from_wgpu(cls, device: Any) -> Device:
@@ -97,7 +97,7 @@ class Device:
         self = cls.__new__(cls)
         self._prepare_to_open()
         self.engine = engine
-        self._use(device, describe(-1, device.adapter), owned=False)
+        self._use(device, describe(-1, device.adapter), False)
         return self
 
     def _prepare_to_open(self) -> None:
@@ -106,13 +106,15 @@ class Device:
         if self.settings.log:
             log.show(self.settings.log)
 
-    def _use(self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "") -> None:
+    def _use(
+        self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "", lower: Mapping[str, int] | None = None
+    ) -> None:
         self.wgpu_device, self.info, self._owned = device, info, owned
         self.guard = Guard(self.engine, device, info.name)
         if owned:
             self.guard.shield()
         forking.opened(self)
-        self.capabilities = capabilities(info, device, engine=self.engine)
+        self.capabilities = capabilities(info, device, lower, self.engine)  # Dawn grants no less than WebGPU's least
         self.launches = Launches(self)
         self.pipelines = Pipelines(self.guard, info.kind, self.launches.forget_pipeline)
         self.staging = Staging(self.guard)
