@@ -127,7 +127,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "large.npy": "of which texts have at most",
     },
     "explain": {
-        f"{LONG} 1 1": "not a valid integer",
+        f"{LONG} 1 1": "with numbers of at least 1",
         "1000000000000 1000000000000 1000000000000": "only a smaller one is explained",
         "1000000000000 1 1": "only a smaller one is explained",
         "8 8 8 --dtype ,": "is not a dtype",

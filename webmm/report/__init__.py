@@ -35,7 +35,6 @@ from webmm.problems.gemm import Gemm, gemm
 from webmm.records import Record
 
 TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
-MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
 SHOWN_LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",

@@ -11,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 
 from webmm import roofline, tuner
-from webmm.calls.parts import limits, parts
+from webmm.calls.parts import Part, limits, parts
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
 from webmm.choose import candidates, choose, refused, tuned
 from webmm.engine.device import Device
-from webmm.errors import WebmmError
+from webmm.errors import ProblemError, WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
@@ -24,6 +24,8 @@ from webmm.problems.gemm import Gemm
 from webmm.records import Record
 from webmm.report import TABLE_WIDTH, first_line
 from webmm.selftest import run as run_selftest
+
+MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
 
 
 def title(problem: Problem) -> str:
@@ -46,7 +48,7 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, wanted: str | None
     problem = op.problem(size, dtype, layout)
     with Device(wanted) as device:
         lines = [f"{title(problem)} on {device.info}"]
-        cut = parts(problem, limits(device)) if isinstance(problem, Gemm) else ()
+        cut = _cut(problem, device) if isinstance(problem, Gemm) else ()
         if len(cut) > 1:
             problem = cut[0].problem
             lines.append(f"too large for one dispatch: cut into {len(cut):,}, the first of them {title(problem)}")
@@ -62,6 +64,15 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, wanted: str | None
             if reason and stage not in map(type, ranked):
                 lines.append(f"    {stage.name} cannot: {reason}")
     return "\n".join(lines)
+
+
+def _cut(problem: Gemm, device: Device) -> tuple[Part, ...]:
+    """Return the dispatches of a product; raises ProblemError where they are too many to be listed."""
+    most = limits(device)
+    dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
+    if dispatches > MOST_DISPATCHES:
+        raise ProblemError(f"{problem} takes at least {dispatches:,.0f} dispatches; only a smaller one is explained")
+    return parts(problem, most)
 
 
 def tune(
