@@ -44,6 +44,11 @@ SHOWN_LIMITS = (
 )
 
 
+def plain() -> Console:
+    """Return a console for tables, in which text is what it says: reasons may hold what rich takes for markup."""
+    return Console(width=max(Console().width, TABLE_WIDTH), markup=False, highlight=False)
+
+
 def system(wanted: str | None) -> dict[str, Any]:
     """Return the adapters, and of the chosen one limits, features and which stages can run, as JSON types."""
     with Device(wanted) as device:
@@ -125,16 +130,16 @@ def run_bench(
     unless it is empty. Returns the records and the device's ceilings.
     """
     dtype = dtype_of(dtype).name
-    console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
+    console, status = plain(), Console(stderr=True)
     with Device(wanted) as device:
-        console.print(f"{device.info}", highlight=False)
+        console.print(f"{device.info}")
         ceiling = roofline.measure(device)
-        console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s", highlight=False)
+        console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s")
         sizes = sizes or op.default_sizes(ceiling, budget)
         any_problem = op.problem(sizes[0], dtype)
         made_for_it = (stage for stage in op.stages if stage().unsuited(any_problem) is None)
         kernels = kernels or [stage.on(device.capabilities) for stage in made_for_it]
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
 
@@ -150,7 +155,7 @@ def run_bench(
         console.print(ladder_table([record for record in results if record.size == size], op))
         for record in results:
             if record.size == size and record.status != "ok":
-                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}", highlight=False)
+                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}")
     if found:
         _show_profile(found, trace)
     return results, ceiling
@@ -177,7 +182,7 @@ def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: l
 
 
 def _show_profile(found: Profile, trace: str | None) -> None:
-    Console(width=max(Console().width, TABLE_WIDTH)).print(found.table())
+    plain().print(found.table())
     if trace:
         found.save(trace)
 
@@ -238,16 +243,16 @@ def run_debug(
     """
     with Device(wanted) as device:
         inspection = inspect(device, kernel, problem, *at)
-        console = Console(width=max(Console().width, TABLE_WIDTH))
+        console = plain()
     if shown is not None and (not inspection.steps[shown] or (shown.stop or 0) > len(inspection.steps)):
         raise ConfigError(f"there are no steps {shown.start}:{shown.stop} within 0:{len(inspection.steps)}")
     if as_json:
         console.print_json(data=inspection.to_json())
     else:
-        console.print(f"{kernel} for C[{at[0]}, {at[1]}] of {problem} on {device.info.name}", highlight=False)
+        console.print(f"{kernel} for C[{at[0]}, {at[1]}] of {problem} on {device.info.name}")
         console.print(inspection.table(shown))
         for note in inspection.notes():
-            console.print(note, markup=False, highlight=False)
+            console.print(note)
     return inspection
 
 

@@ -22,7 +22,7 @@ from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.records import Record
-from webmm.report import TABLE_WIDTH, first_line
+from webmm.report import first_line, plain
 from webmm.selftest import run as run_selftest
 
 MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
@@ -82,12 +82,12 @@ def tune(
 
     Prints what was found, and returns all outcomes.
     """
-    console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
+    console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []
     with Device(wanted) as device, tuner.Worker(wanted) as worker:
-        console.print(f"{device.info}", highlight=False)
+        console.print(f"{device.info}")
         sizes = sizes or op.default_sizes(roofline.measure(device), budget)
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
 
@@ -101,7 +101,7 @@ def tune(
                 share = budget / len(sizes)
                 found = tuner.tune(device, problem, share, worker=worker, first=[default], on_step=show)
                 outcomes += found
-                console.print(_verdict(found, default), highlight=False)
+                console.print(_verdict(found, default))
     return outcomes
 
 
