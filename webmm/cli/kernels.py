@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
-from webmm.cli.options import DTYPE, LAYOUT, OP, OP_DTYPE, WHICH, pair, parse_sizes, setting
+from webmm.cli.options import DTYPE, LAYOUT, OP, OP_DTYPE, on_device, pair, parse_sizes, setting
+
+if TYPE_CHECKING:
+    from webmm.report import Open
 
 
 @click.command()
@@ -48,7 +52,7 @@ def shader(
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
 @LAYOUT
 @DTYPE
-@click.option("--adapter", metavar="WHICH", default="cpu", show_default=True, help=WHICH)
+@on_device("cpu")
 @click.option("--json", "as_json", is_flag=True, help="Print all steps as JSON.")
 @click.pass_context
 def debug(
@@ -62,7 +66,7 @@ def debug(
     settings: tuple[str, ...],
     layout: str,
     dtype: str,
-    adapter: str,
+    open_device: Open,
     as_json: bool,
 ) -> None:
     """Show what KERNEL loads, shares and sums up for one element of an M×N×K product, beside NumPy's values.
@@ -76,7 +80,7 @@ def debug(
     at = pair(element, ",", "an element is ROW,COL")
     shown = None if steps is None else slice(None) if steps == ":" else slice(*pair(steps, ":", "steps are A:B"))
     stage = configure(kernel, dict(map(setting, settings)))
-    inspection = report.run_debug(adapter, stage, GemmOp().problem((m, n, k), dtype, layout), at, shown, as_json)
+    inspection = report.run_debug(open_device, stage, GemmOp().problem((m, n, k), dtype, layout), at, shown, as_json)
     ctx.exit(0 if inspection.right else 1)
 
 

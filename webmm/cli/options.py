@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from webmm.dtypes import BYTES, MATRIX_DTYPES, names
 from webmm.errors import ConfigError
 from webmm.text import whole
+
+if TYPE_CHECKING:
+    from webmm.engine.device import Device
 
 
 class Seconds(click.FloatRange):
@@ -23,8 +28,6 @@ class Seconds(click.FloatRange):
 
 OP_HELP = "gemm, quantized, weights, reduce, normalise or elementwise; a variant of one as in reduce:max."
 OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
-WHICH = "Index, kind (discrete, integrated, cpu), or part of a name."
-ADAPTER = click.option("--adapter", metavar="WHICH", help=WHICH)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
 DTYPE = click.option("--dtype", default="float32", show_default=True, help=f"Storage type: {names(MATRIX_DTYPES)}.")
 BUDGET = click.option("--budget", type=Seconds(1, 10**6), default=60, show_default=True, help="Seconds in all.")
@@ -36,6 +39,29 @@ PROFILE = click.option(
     help="Show where the time goes; with a name, write a trace for Perfetto, too.",
 )
 OP_DTYPE = click.option("--dtype", help=f"Storage type: {names(MATRIX_DTYPES)}; of quantized {names(BYTES)}.")
+
+
+def on_device(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command --adapter and --engine; it takes, as `open_device`, what opens the device that they name."""
+    which = "Index, kind (discrete, integrated, cpu), or part of a name."
+    engines = "wgpu, dawn or auto: dawn where it is installed and has matrix units."
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.option("--adapter", metavar="WHICH", default=default, show_default=True, help=which)
+        @click.option("--engine", metavar="NAME", help=engines)
+        @functools.wraps(command)
+        def run(adapter: str | None, engine: str | None, **options: Any) -> None:
+            command(open_device=functools.partial(_open, adapter, engine), **options)
+
+        return run
+
+    return decorate
+
+
+def _open(adapter: str | None, engine: str | None) -> Device:
+    from webmm.engine.device import Device
+
+    return Device(adapter, engine=engine)
 
 
 def parse_sizes(text: str, op: str = "gemm") -> list[tuple[int, int, int]]:

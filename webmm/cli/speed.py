@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from webmm.cli.options import (
-    ADAPTER,
     BUDGET,
     LAYOUT,
     OP,
     OP_DTYPE,
     PROFILE,
     check_outputs,
+    on_device,
     parse_kernels,
     parse_sizes,
     trace_file,
 )
 from webmm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from webmm.report import Open
 
 
 @click.command()
@@ -26,7 +30,7 @@ from webmm.errors import ConfigError
 @click.option("--sizes", help="Such as 256,1024,333x257x129 (M×N×K). Default: chosen to the device's speed.")
 @click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
 @OP_DTYPE
-@ADAPTER
+@on_device()
 @BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write records as CSV.")
@@ -37,7 +41,7 @@ def bench(
     sizes: str | None,
     kernels: str | None,
     dtype: str | None,
-    adapter: str | None,
+    open_device: Open,
     budget: float,
     json_file: Path | None,
     csv_file: Path | None,
@@ -58,7 +62,7 @@ def bench(
     wanted = parse_sizes(sizes, op) if sizes else None
     dtype = dtype or op_of(op).dtypes[0].name
     chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
-    results, ceiling = report.run_bench(adapter, op_of(op), chosen, wanted, dtype, budget, profile)
+    results, ceiling = report.run_bench(open_device, op_of(op), chosen, wanted, dtype, budget, profile)
     if json_file:
         records.save(json_file, records.to_json(results))
     if csv_file:
@@ -74,7 +78,7 @@ def bench(
 @click.option("--sizes", help="Such as 256,333x257x129 (M×N×K). Default: chosen to the device's speed.")
 @LAYOUT
 @OP_DTYPE
-@ADAPTER
+@on_device()
 @BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every outcome as JSON.")
 def tune(
@@ -82,7 +86,7 @@ def tune(
     sizes: str | None,
     layout: str,
     dtype: str | None,
-    adapter: str | None,
+    open_device: Open,
     budget: float,
     json_file: Path | None,
 ) -> None:
@@ -94,7 +98,7 @@ def tune(
 
     check_outputs([json_file] if json_file else [], None)
     wanted = parse_sizes(sizes, op) if sizes else None
-    outcomes = choice.tune(adapter, op_of(op), wanted, layout, dtype or op_of(op).dtypes[0].name, budget)
+    outcomes = choice.tune(open_device, op_of(op), wanted, layout, dtype or op_of(op).dtypes[0].name, budget)
     if json_file:
         records.save(json_file, records.to_json(outcomes))
     click.echo(f"{tuned.path()}: {tuned.add(outcomes)} tuned records taken")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
-from webmm.cli.options import ADAPTER
+from webmm.cli.options import on_device
 from webmm.text import printable
+
+if TYPE_CHECKING:
+    from webmm.report import Open
 
 
 @click.command()
-@ADAPTER
-def selftest(adapter: str | None) -> None:
+@on_device()
+def selftest(open_device: Open) -> None:
     """Compute small problems of every op by the kernels that would be chosen, and say whether the driver is right."""
     from webmm.report import choice
 
-    for line in choice.selftest(adapter):
+    for line in choice.selftest(open_device):
         click.echo(line)
 
 
@@ -31,9 +35,9 @@ def config(as_json: bool) -> None:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@ADAPTER
-def info(as_json: bool, adapter: str | None) -> None:
+@on_device()
+def info(as_json: bool, open_device: Open) -> None:
     """Show the adapters, what they offer, and which stages can run on the chosen one."""
     from webmm import report
 
-    click.echo(json.dumps(report.system(adapter), indent=1) if as_json else report.describe(adapter))
+    click.echo(json.dumps(report.system(open_device), indent=1) if as_json else report.describe(open_device))

@@ -18,7 +18,7 @@ from webmm import log
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
 from webmm.engine import forking, moves
-from webmm.engine.adapters import AdapterInfo, capabilities, choose_adapter, describe, engine_of, loaded
+from webmm.engine.adapters import AdapterInfo, capabilities, choose_engine, describe, loaded
 from webmm.engine.array import Array, Storage, host_array
 from webmm.engine.guard import Guard
 from webmm.engine.launch import Launch, Launches
@@ -59,10 +59,11 @@ class Device:
 
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
     setting `adapter`, or the most capable one. `limits` asks for lower limits than the adapter's, such as a browser's,
-    by their WebGPU names in kebab case. `engine` is wgpu, or dawn where the package wgpudawn is installed; by default
-    the setting `engine`. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that the
-    adapter does not reach. Closing it frees its arrays. It stays with its process: in one that is forked from it, every
-    use raises DeviceLostError, and opening another device NoAdapterError.
+    by their WebGPU names in kebab case. `engine` is wgpu, or dawn where the package wgpudawn is installed, or auto,
+    which takes Dawn for an adapter with matrix units; by default the setting `engine`. Raises NoAdapterError,
+    ConfigError, or UnsupportedError for a limit that the adapter does not reach. Closing it frees its arrays. It stays
+    with its process: in one that is forked from it, every use raises DeviceLostError, and opening another device
+    NoAdapterError.
     """
 
     def __init__(
@@ -73,8 +74,7 @@ class Device:
         engine: str | None = None,
     ) -> None:
         self._prepare_to_open()
-        self.engine = engine_of(engine or self.settings.engine)
-        info, found = choose_adapter(adapter, self.engine)
+        self.engine, info, found = choose_engine(engine or self.settings.engine, adapter)
         wanted = capabilities(info, found, limits or {}, self.engine)
         try:
             features = [f for f in self.engine.wanted if f in wanted.features]

@@ -22,7 +22,7 @@ from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.records import Record
-from webmm.report import first_line, plain
+from webmm.report import Open, first_line, plain
 from webmm.selftest import run as run_selftest
 
 MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
@@ -43,10 +43,10 @@ def what(record: Record) -> str:
     return f"{words}: {label_of(record)}, {known.rate(record):,.1f} {known.unit}"
 
 
-def explain(op: Op[Any], size: Size, layout: str, dtype: str, wanted: str | None) -> str:
+def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open) -> str:
     """Return the choice for a problem, its runners-up, and the stages that cannot compute it with their reasons."""
     problem = op.problem(size, dtype, layout)
-    with Device(wanted) as device:
+    with open_device() as device:
         lines = [f"{title(problem)} on {device.info}"]
         cut = _cut(problem, device) if isinstance(problem, Gemm) else ()
         if len(cut) > 1:
@@ -76,7 +76,7 @@ def _cut(problem: Gemm, device: Device) -> tuple[Part, ...]:
 
 
 def tune(
-    wanted: str | None, op: Op[Any], sizes: list[Size] | None, layout: str, dtype: str, budget: float
+    open_device: Open, op: Op[Any], sizes: list[Size] | None, layout: str, dtype: str, budget: float
 ) -> list[Record]:
     """Tune each size, those of a bench by default, within its share of `budget` seconds.
 
@@ -84,7 +84,7 @@ def tune(
     """
     console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []
-    with Device(wanted) as device, tuner.Worker(wanted) as worker:
+    with open_device() as device, tuner.Worker.like(device) as worker:
         console.print(f"{device.info}")
         sizes = sizes or op.default_sizes(roofline.measure(device), budget)
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
@@ -118,9 +118,9 @@ def _verdict(found: list[Record], default: Kernel[Any]) -> str:
     return f"{what(winner)}, {gain} ({tried})"
 
 
-def selftest(wanted: str | None) -> Iterator[str]:
+def selftest(open_device: Open) -> Iterator[str]:
     """Yield a line per shader that is tried, and one in the end; raises WebmmError where any computes wrongly."""
-    with Device(wanted) as device:
+    with open_device() as device:
         yield f"{device.info}"
         wrong, tried = 0, 0
         for problem, kernel, complaint in run_selftest(device):
