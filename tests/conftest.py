@@ -1,10 +1,11 @@
-"""What all tests share: a cache of their own, one Hypothesis profile with the same examples; templates to edit."""
+"""What all tests share: a cache of their own, one Hypothesis profile with the same examples; templates; drivers."""
 
 import atexit
 import importlib
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("webmm")
+
+
+@pytest.fixture(scope="session")
+def swiftshader():
+    """Return an environment with Chromium's software driver beside the others: Dawn refuses that of Mesa 22."""
+    icd = Path("/usr/lib/chromium/vk_swiftshader_icd.json")
+    assert icd.is_file(), f"Dawn is tested on Chromium's software driver, {icd}: tools/ensure-browser installs it"
+    others = [str(path) for path in Path("/usr/share/vulkan/icd.d").glob("*.json")]
+    return {**os.environ, "VK_DRIVER_FILES": ":".join([*others, str(icd)])}
 
 
 @pytest.fixture

@@ -90,7 +90,9 @@ class Settings:
     """The table: every setting with its type, default, and what it is for."""
 
     adapter: str = _setting(_text, "", "index, kind (discrete, integrated, cpu) or part of a name; empty: the best one")
-    engine: str = _setting(_text, "wgpu", "wgpu, or dawn, which needs wgpudawn and reaches matrix units")
+    engine: str = _setting(
+        _text, "wgpu", "wgpu; dawn, of the package wgpudawn, reaches matrix units; auto: dawn for those"
+    )
     cache_dir: Path = _setting(
         _folder, lambda: Path(platformdirs.user_cache_dir("webmm")), "folder of tuned records and self-tests"
     )

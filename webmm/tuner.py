@@ -79,10 +79,16 @@ class Job:
 class Worker:
     """A process that measures jobs; started when needed, killed and replaced when one hangs or takes it down."""
 
-    def __init__(self, adapter: str | None, command: Sequence[str] | None = None) -> None:
-        self._command = [*(command or (sys.executable, "-m", "webmm.tuner")), adapter or ""]
+    def __init__(self, adapter: str, command: Sequence[str] | None = None, *, engine: str = "") -> None:
+        self._command = [*(command or (sys.executable, "-m", "webmm.tuner")), adapter, engine]
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
+
+    @classmethod
+    def like(cls, device: Device) -> Worker:
+        """Return a worker that opens the same adapter by the same engine."""
+        info = device.info
+        return cls(str(info.index) if info.index >= 0 else info.name, engine=device.engine.name)
 
     def measure(self, job: Job, timeout: float) -> Record | tuple[str, str]:
         """Return the job's record, or (status, reason) where the process did not live to send one."""
@@ -284,7 +290,7 @@ def learn(problem: Problem, device: Device) -> None:
 
 def _learn(problem: Problem, device: Device, budget: float) -> None:
     log.tuning.info("%s %s %s: searching for %.0f s", problem, problem.layout, problem.dtype.name, budget)
-    with Worker(str(device.info.index) if device.info.index >= 0 else device.info.name) as worker:
+    with Worker.like(device) as worker:
         records = tune(device, problem, budget, worker=worker)
     tuned.add(records)
     best = tuned.fastest(records)
@@ -292,12 +298,12 @@ def _learn(problem: Problem, device: Device, budget: float) -> None:
     log.tuning.log(logging.INFO if best else logging.WARNING, "%s: %d candidates, %s", problem, len(records), words)
 
 
-def serve_jobs(adapter: str | None) -> None:
+def serve_jobs(adapter: str = "", engine: str = "") -> None:
     """Measure jobs from standard input, one JSON line each, and answer each with its record."""
-    device = Device(adapter or None)
+    device = Device(adapter or None, engine=engine or None)
     print("ready", flush=True)
     while _serve(device):
-        device = Device(adapter or None)
+        device = Device(adapter or None, engine=engine or None)
 
 
 def _serve(device: Device) -> bool:
@@ -321,4 +327,4 @@ def _serve(device: Device) -> bool:
 
 
 if __name__ == "__main__":
-    serve_jobs(sys.argv[1] if len(sys.argv) > 1 else None)
+    serve_jobs(*sys.argv[1:])

@@ -13,11 +13,19 @@ RED = "\x1b[31m"
 NESTED = "[" * 100_000
 SCHEMA = '{"schema": "webmm.records/1", "records": '
 
+ENGINES = {"--engine cuda": "choose from wgpu, dawn, auto"}
+
 # By command: arguments → words. A fifo that nobody writes to is there, files are made by `files()`, and a.npy is sound.
 ARGUMENTS: dict[str, dict[str, str]] = {
-    "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches"},
+    "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
     "config": {"x": "Usage"},
-    "info": {"--adapter ²": "there is 0:", f"--adapter {LONG}": "there is 0:", f"--adapter {RED}": r"'\x1b[31m'"},
+    "info": {
+        "--adapter ²": "there is 0:",
+        f"--adapter {LONG}": "there is 0:",
+        f"--adapter {RED}": r"'\x1b[31m'",
+        f"--engine {RED}": r"unknown engine '\x1b[31m'",
+        **ENGINES,
+    },
     "bench": {
         "--op nope": "choose from gemm",
         "--op reduce:sum:max": "unknown variant 'sum:max'",
@@ -44,6 +52,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--dtype int64": "cast to",
         "--dtype ,": "is not a dtype",
         "--adapter no-such-adapter": "there is 0:",
+        **{f"--sizes 8 {each}": words for each, words in ENGINES.items()},
         "--json missing/r.json --sizes 8": "no folder",
         "--csv missing/r.csv --sizes 8": "no folder",
         "--plot r.pdf --sizes 8": ".png or .svg",
@@ -80,6 +89,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive 3 3 3 --layout xy": "nn, nt, tn, tt",
         "naive 3 3 3 --dtype ,": "is not a dtype",
         "naive 3 3 3 --adapter no-such-adapter": "there is 0:",
+        **{f"naive 3 3 3 {each}": words for each, words in ENGINES.items()},
         "naive 100000 100000 100000": "elements of one buffer",
         "naive 1000000000000 1 1": "elements of one buffer",
         "pipelined 1 1 10000000": "inner steps",
@@ -91,6 +101,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy a.npy -o c.npy --profile=missing/trace.json": "no folder",
         "a.npy a.npy -o c.npy --kernel nope": "choose from naive",
         "a.npy a.npy -o c.npy --adapter ²": "there is 0:",
+        **{f"a.npy a.npy -o c.npy {each}": words for each, words in ENGINES.items()},
         "a.npy a.npy --output missing/c.npy": "no folder",
         f"{RED} a.npy -o c.npy": r"cannot read \x1b[31m",
         "fifo a.npy -o c.npy": "it is a pipe or a device",
@@ -110,6 +121,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--layout xy": "nn, nt, tn, tt",
         "--dtype ,": "is not a dtype",
         "--adapter no-such-adapter": "there is 0:",
+        **ENGINES,
+        "--op nope": "choose from gemm",
         "--budget nan": "no number of seconds",
         "--budget inf": "budget",
         "--json missing/r.json": "no folder",
@@ -127,11 +140,14 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "large.npy": "of which texts have at most",
     },
     "explain": {
-        f"{LONG} 1 1": "not a valid integer",
+        f"{LONG} 1 1": "with numbers of at least 1",
         "1000000000000 1000000000000 1000000000000": "only a smaller one is explained",
         "1000000000000 1 1": "only a smaller one is explained",
         "8 8 8 --dtype ,": "is not a dtype",
         "8 8 8 --adapter ²": "there is 0:",
+        "8 8 8 --op nope": "choose from gemm",
+        "8 8 8 --layout xy": "nn, nt, tn, tt",
+        **{f"8 8 8 {each}": words for each, words in ENGINES.items()},
     },
 }
 

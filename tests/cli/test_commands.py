@@ -7,16 +7,19 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tests.cli.conftest import Cli
+from webmm.bench import Bench
 from webmm.cases import OPS
-from webmm.cli import OP_HELP
+from webmm.cli import OP_HELP, main
 from webmm.kernels import KERNELS, LADDER
-from webmm.records import SCHEMA, from_json
+from webmm.records import SCHEMA, Record, from_json
 
 SMALL = ("--sizes", "64,33x17x29", "--budget", "250")  # more than they take on a busy machine
 
@@ -60,6 +63,17 @@ def test_bench_of_settings_and_float16(webmm: Cli, tmp_path: Path) -> None:
     assert records["tile_2d"].config["tm"] == 8
     assert records["tile_2d"].dtype == "float16"
     assert all(r.status == "ok" for r in records.values())
+
+
+def test_a_reason_is_printed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(self: Bench) -> Iterator[Record]:
+        yield Record(
+            "gemm", "naive", *(8, 8, 8, 1), *("?",) * 6, {}, status="runtime", reason="a [/x] of [red]the driver"
+        )
+
+    monkeypatch.setattr(Bench, "run", failed)
+    done = CliRunner().invoke(main, ["bench", "--sizes", "8", "--kernels", "naive"])
+    assert "naive: runtime: a [/x] of [red]the driver" in done.output
 
 
 def test_a_slow_case_is_left_out_and_says_so(webmm: Cli, tmp_path: Path) -> None:

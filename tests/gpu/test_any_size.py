@@ -286,12 +286,14 @@ def test_batches_over_a_buffer_but_not_over_memory(device):
     ],
     ids=str,
 )
-def test_files(device, tmp_path, monkeypatch, kernel, limit):
-    monkeypatch.setattr(report, "Device", lambda wanted: Device(device.info.index, limits={limit: 2**16}))
+def test_files(device, tmp_path, kernel, limit):
+    def narrow():
+        return Device(device.info.index, limits={limit: 2**16})
+
     a, b = whole(300, 300), whole(300, 4)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
-    said = report.multiply_files(tmp_path / "a.npy", tmp_path / "b.npy", tmp_path / "c.npy", kernel, None)
+    said = report.multiply_files(tmp_path / "a.npy", tmp_path / "b.npy", tmp_path / "c.npy", kernel, narrow)
     assert_array_equal(np.load(tmp_path / "c.npy"), a @ b)
     assert "c.npy: 300×4 float32, by " in said
     assert kernel is None or f"by {kernel} on" in said

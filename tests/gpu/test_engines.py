@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from webmm import Device
-from webmm.engine.adapters import engine_of
+from webmm.engine import adapters
+from webmm.engine.adapters import AdapterInfo, choose_engine, engine_of
+from webmm.engine.wgpu import WGPU
 from webmm.errors import ConfigError
 
 # In a process of its own: the adapters that a process finds are those of its environment.
@@ -53,6 +56,46 @@ def test_dawn_computes_what_numpy_does(swiftshader):
 def test_an_unknown_engine():
     with pytest.raises(ConfigError, match="unknown engine 'cuda'; choose from wgpu, dawn"):
         Device(engine="cuda")
+
+
+UNITS = {"wgpu": WGPU.matrix_units, "dawn": "units"}
+
+
+@pytest.mark.parametrize(
+    ("on_wgpu", "on_dawn", "wanted", "expected"),
+    [
+        (["A+"], ["A+"], None, "dawn 0"),
+        (["A+"], ["A"], None, "wgpu 0"),
+        (["A+"], ["B+"], None, "wgpu 0"),
+        (["A+"], None, None, "wgpu 0"),
+        (["A"], ["A+"], None, "wgpu 0"),  # nothing of Dawn is asked
+        (["B", "A+"], ["A+", "B"], 1, "dawn 0"),  # each engine has an order of its own
+        (["B", "A+"], ["A+", "B"], 0, "wgpu 0"),
+        (["A+", "A+"], ["A+", "A+"], 1, "dawn 1"),  # the second of two
+    ],
+)
+def test_auto_takes_dawn_for_matrix_units(monkeypatch, on_wgpu, on_dawn, wanted, expected):
+    monkeypatch.delenv("WEBMM_ADAPTER", raising=False)
+    dawn = SimpleNamespace(name="dawn", matrix_units="units", refuses="")
+
+    def listed(engine=WGPU):
+        return [
+            (
+                AdapterInfo(i, text.strip("+"), "", "discrete", "", ""),
+                SimpleNamespace(features={UNITS[engine.name]} if "+" in text else set()),
+            )
+            for i, text in enumerate(on_wgpu if engine is WGPU else on_dawn)
+        ]
+
+    def engine_of(name):
+        if on_dawn is None:
+            raise ConfigError("not installed")
+        return {"dawn": dawn, "wgpu": WGPU}[name]
+
+    monkeypatch.setattr(adapters, "adapters", listed)
+    monkeypatch.setattr(adapters, "engine_of", engine_of)
+    engine, info, _ = choose_engine("auto", wanted)
+    assert f"{engine.name} {info.index}" == expected
 
 
 def test_an_engine_that_is_not_installed(monkeypatch):

@@ -15,6 +15,7 @@ from webmm.cases import OPS
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
+from webmm.records import Record
 from webmm.report import choice
 
 BINDING = 2**14  # bytes: 64 × 64 float32
@@ -131,7 +132,7 @@ def test_long_dispatches_are_cut(device, monkeypatch):
 def test_explain_tells_of_the_parts(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(choice, "limits", lambda device: parts.Limits(2**27, 2.0**26))
-    told = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", None).splitlines()
+    told = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", Device).splitlines()
     assert told[1] == "too large for one dispatch: cut into 2, the first of them 512x1024x64 nn float32"
 
 
@@ -149,3 +150,15 @@ def test_the_rate_of_a_tuned_adapter_is_what_was_measured(device):
     assert parts.limits(device).flops == parts.ASSUMED_RATE[device.info.kind]
     h200 = dataclasses.replace(device.info, name="NVIDIA H200", kind="discrete")
     assert parts.measured_rate(h200.name) > 1e13
+
+
+def test_a_slow_or_foreign_record_does_not_lower_the_rate(device, monkeypatch):
+    gflops = {"gemm": 0.001, "reduce": 1e9}  # a tiny product, mostly overhead; and sums, which are no products
+    records = [
+        Record(op, "", 1, 1, 1, 1, "", "", device.info.name, "", "", "", {}, gflops=g) for op, g in gflops.items()
+    ]
+    monkeypatch.setattr(parts.tuned, "load", lambda: records)
+    parts.measured_rate.cache_clear()
+    assert parts.measured_rate(device.info.name) == 1e6
+    assert parts.limits(device).flops == parts.ASSUMED_RATE[device.info.kind] * parts.DISPATCH_SECONDS
+    parts.measured_rate.cache_clear()

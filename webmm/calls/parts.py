@@ -107,15 +107,15 @@ class Part:
 
 def limits(device: Device) -> Limits:
     """Return what one dispatch on `device` may do."""
-    rate = measured_rate(device.info.name) or ASSUMED_RATE[device.info.kind]
+    rate = max(measured_rate(device.info.name), ASSUMED_RATE[device.info.kind])
     return Limits(device.capabilities.limit("max-storage-buffer-binding-size"), rate * DISPATCH_SECONDS)
 
 
 @functools.cache
 def measured_rate(adapter: str) -> float:
-    """Return the highest rate in the tuned records of `adapter`, in operations/s; 0 where there is none."""
-    records = (*tuned.load(), *tuned.shipped())
-    return 1e9 * max((record.gflops or 0.0 for record in records if record.adapter == adapter), default=0.0)
+    """Return the highest rate of products of floats in the tuned records of `adapter`, in operations/s; 0 for none."""
+    products = (r for r in (*tuned.load(), *tuned.shipped()) if r.op == "gemm" and r.adapter == adapter)
+    return 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -21,6 +21,7 @@ _PREFERENCE = ("discrete", "integrated", "other", "cpu")
 
 DISPLAY = "WAYLAND_DISPLAY"
 ENGINES = ("wgpu", "dawn")
+AUTO = "auto"
 
 NO_ADAPTER = (
     "no GPU adapter found. Linux: install the GPU's Vulkan driver, or 'apt-get install mesa-vulkan-drivers' for a "
@@ -92,7 +93,7 @@ def describe(index: int, adapter: Any) -> AdapterInfo:
 def engine_of(name: str) -> Wgpu:
     """Return the engine called `name`, wgpu or dawn; raises ConfigError for another, and where it is not installed."""
     if name not in ENGINES:
-        raise ConfigError(f"unknown engine {name!r}; choose from {', '.join(ENGINES)}")
+        raise ConfigError(f"unknown engine {name!r}; choose from {', '.join((*ENGINES, AUTO))}")
     if name == WGPU.name:
         return WGPU
     try:
@@ -104,6 +105,14 @@ def engine_of(name: str) -> Wgpu:
     return engine
 
 
+def installed() -> list[Wgpu]:
+    """Return the engines that there are here; loads them."""
+    found = [WGPU]
+    with contextlib.suppress(ConfigError):
+        found.append(engine_of("dawn"))
+    return found
+
+
 def loaded() -> list[Wgpu]:
     """Return the engines that this process uses: another need not be loaded to know that nothing is of it."""
     return [WGPU, *([engine_of("dawn")] if "wgpudawn" in sys.modules else [])]
@@ -113,17 +122,46 @@ def choose_adapter(wanted: str | int | None = None, engine: Wgpu = WGPU) -> tupl
     """Return the adapter that `wanted` (or the setting `adapter`) names, or else the most capable kind.
 
     `wanted` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name, vendor, backend or driver.
-    Raises NoAdapterError where there is none at all, ConfigError where none matches.
+    Raises NoAdapterError where there is none at all, ConfigError where none matches or the engine refuses all.
     """
     found = adapters(engine)
     if not found:
+        refused = "; ".join(str(info) for info, _ in adapters()) if engine is not WGPU else ""
+        if refused:
+            raise ConfigError(f"{engine.name} accepts no adapter here, of {refused}: {engine.refuses}; or use wgpu")
         raise NoAdapterError(NO_ADAPTER)
     wanted = str(wanted) if wanted is not None else settings().adapter
     matching = [pair for pair in found if not wanted or pair[0].matches(wanted)]
     if not matching:
         names = "; ".join(f"{info.index}: {info}" for info, _ in found)
-        raise ConfigError(f"no adapter matches {wanted!r}; there is {names}")
+        refuses = f"; {engine.name} lists what it accepts: {engine.refuses}" if engine.refuses else ""
+        raise ConfigError(f"no adapter matches {wanted!r}; there is {names}{refuses}")
     return min(matching, key=lambda pair: _PREFERENCE.index(pair[0].kind))
+
+
+def choose_engine(name: str, wanted: str | int | None = None) -> tuple[Wgpu, AdapterInfo, Any]:
+    """Return the engine called `name` and the adapter of it that `wanted` names; see `engine_of`, `choose_adapter`.
+
+    `auto` chooses the adapter among wgpu's, and takes Dawn for it where it has matrix units that Dawn can use.
+    """
+    if name != AUTO:
+        engine = engine_of(name)
+        return engine, *choose_adapter(wanted, engine)
+    info, found = choose_adapter(wanted)
+    return reaches_more(info, found) or (WGPU, info, found)
+
+
+def reaches_more(info: AdapterInfo, found: Any) -> tuple[Wgpu, AdapterInfo, Any] | None:
+    """Return Dawn and its adapter for the same GPU as wgpu's `found`, where that has matrix units and Dawn them, too.
+
+    GPUs of one name are told apart by their order. Nothing of Dawn is loaded where the adapter has no matrix units.
+    """
+    if WGPU.matrix_units not in found.features or len(installed()) == 1:
+        return None
+    dawn = engine_of("dawn")
+    place = sum(other.name == info.name for other, _ in adapters()[: info.index])
+    twins = [(dawn, other, adapter) for other, adapter in adapters(dawn) if other.name == info.name]
+    return next((twin for twin in twins[place:] if dawn.matrix_units in twin[2].features), None)
 
 
 def capabilities(

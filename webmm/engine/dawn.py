@@ -5,8 +5,10 @@ It reaches matrix units, which wgpu-native does not enable. What differs from wg
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ class Dawn(Wgpu):
     name = "dawn"
     api: Any = wgpudawn
     dialect: Dialect = "tint"
+    refuses = "Mesa below 23, for one, is refused; update the driver"
     # Without implicit synchronisation a device may be used by one thread only.
     wanted = ("shader-f16", "subgroups", "timestamp-query", "implicit-device-synchronization")
 
@@ -39,7 +42,8 @@ class Dawn(Wgpu):
     def adapters(self) -> list[Any]:
         """Return every adapter, in the driver's order; each opens one device, so that they are fresh ones each time."""
         instance()
-        return list(wgpudawn.gpu.enumerate_adapters_sync())
+        with _silence():
+            return list(wgpudawn.gpu.enumerate_adapters_sync())
 
     def open(self, adapter: Any, features: Iterable[str], limits: Mapping[str, int]) -> tuple[Any, str]:
         """Return an open device, with matrix units where the adapter has them, and else why it has none."""
@@ -84,6 +88,23 @@ class Dawn(Wgpu):
         self.poll(device)
         promise = device._lost_promise
         return str(getattr(promise._value, "message", "") or "")
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep Dawn, which has no other way to tell, from writing to stderr about each adapter that it refuses."""
+    try:
+        stderr = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 @functools.cache

@@ -7,7 +7,6 @@ import math
 import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,11 @@ from webmm import log
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
 from webmm.engine import forking, moves
-from webmm.engine.adapters import AdapterInfo, capabilities, choose_adapter, describe, engine_of, loaded
+from webmm.engine.adapters import AdapterInfo, capabilities, choose_engine, describe, loaded
 from webmm.engine.array import Array, Storage, checked_shape, host_array
 from webmm.engine.guard import Guard
 from webmm.engine.launch import Launch, Launches
+from webmm.engine.memory import MemoryStats
 from webmm.engine.pipelines import Pipelines
 from webmm.engine.probe import matrix_shapes, subgroup_size
 from webmm.engine.transfer import Staging
@@ -38,21 +38,6 @@ MEMORY = {"discrete": 2**31, "integrated": 2**30, "other": 2**30, "cpu": 2**30} 
 NOTHING = nullcontext()
 
 
-@dataclass(frozen=True)
-class MemoryStats:
-    """What a device keeps: bytes of its arrays; prepared launches, each with its bind groups; pipelines, and scratch.
-
-    The bytes of pipelines are host memory, estimated from their texts; `pipeline_limit` is what they may take.
-    """
-
-    array_bytes: int
-    launches: int
-    pipelines: int
-    pipeline_bytes: int
-    pipeline_limit: int
-    scratch: int
-
-
 class Device:
     """An adapter opened for computing; safe to share between threads.
 
@@ -60,10 +45,10 @@ class Device:
 
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
     setting `adapter`, or the most capable one. `limits` asks for lower limits than the adapter's, such as a browser's,
-    by their WebGPU names in kebab case. `engine` is wgpu, or dawn where the package wgpudawn is installed; by default
-    the setting `engine`. Raises NoAdapterError, ConfigError, or UnsupportedError for a limit that is not reached.
-    Closing it frees its arrays. In a process that is forked from its own, every use raises DeviceLostError, and opening
-    another device NoAdapterError.
+    by their WebGPU names in kebab case. `engine` is wgpu, or dawn where the package wgpudawn is installed, or auto,
+    which takes Dawn for an adapter with matrix units; by default the setting `engine`. Raises NoAdapterError,
+    ConfigError, or UnsupportedError for a limit that is not reached. Closing it frees its arrays. In a process that is
+    forked from its own, every use raises DeviceLostError, and opening another device NoAdapterError.
     """
 
     def __init__(
@@ -74,8 +59,7 @@ class Device:
         engine: str | None = None,
     ) -> None:
         self._prepare_to_open()
-        self.engine = engine_of(engine or self.settings.engine)
-        info, found = choose_adapter(adapter, self.engine)
+        self.engine, info, found = choose_engine(engine or self.settings.engine, adapter)
         wanted = capabilities(info, found, limits or {}, self.engine)
         try:
             features = [f for f in self.engine.wanted if f in wanted.features]

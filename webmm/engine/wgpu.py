@@ -29,6 +29,7 @@ class Wgpu:
     name = "wgpu"
     api: Any = wgpu  # the module that has WebGPU's classes and flags
     dialect: Dialect = "naga"
+    refuses = ""  # which drivers it does not accept, though they work, and what to do
     wanted: tuple[str, ...] = ("shader-f16", "subgroup", "timestamp-query")  # used where an adapter has them
 
     def __init__(self) -> None:
@@ -43,8 +44,9 @@ class Wgpu:
 
     def version(self) -> str:
         """Return the engine with its version, as records name it."""
-        native = wgpu.backends.wgpu_native.lib_version_info
-        return f"wgpu-py {wgpu.__version__} (wgpu-native {'.'.join(map(str, native))})"
+        from wgpu.backends.wgpu_native import lib_version_info
+
+        return f"wgpu-py {wgpu.__version__} (wgpu-native {'.'.join(map(str, lib_version_info))})"
 
     # Adapters
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -22,10 +24,11 @@ from webmm.cases.base import Op, Size
 from webmm.choose import choose, run
 from webmm.debug import Inspection, inspect
 from webmm.dtypes import FLOATS, dtype_of
-from webmm.engine.adapters import adapters
+from webmm.engine.adapters import AdapterInfo, adapters, engine_of, installed, reaches_more
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
+from webmm.engine.wgpu import WGPU
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import KERNELS, label_of
@@ -34,8 +37,9 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.problems.gemm import Gemm, gemm
 from webmm.records import Record
 
+Open = Callable[[], Device]  # opens the device that a command is to use
 TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
-MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
+INDENT = 6 * " "
 SHOWN_LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -45,10 +49,17 @@ SHOWN_LIMITS = (
 )
 
 
-def system(wanted: str | None) -> dict[str, Any]:
-    """Return the adapters, and of the chosen one limits, features and which stages can run, as JSON types."""
-    with Device(wanted) as device:
-        chosen, offered, adapter_features = device.info, device.capabilities, device.wgpu_device.adapter.features
+def plain() -> Console:
+    """Return a console for tables, in which text is what it says: reasons may hold what rich takes for markup."""
+    return Console(width=max(Console().width, TABLE_WIDTH), markup=False, highlight=False)
+
+
+def system(open_device: Open) -> dict[str, Any]:
+    """Return every engine's adapters, and of the chosen one limits, features and which stages run, as JSON types."""
+    with open_device() as device:
+        chosen, offered, engine = device.info, device.capabilities, device.engine.name
+        adapter_features = device.wgpu_device.adapter.features
+        hint = elsewhere(device)
     stages = [
         {
             "kernel": stage.name,
@@ -60,27 +71,55 @@ def system(wanted: str | None) -> dict[str, Any]:
         for dtype in FLOATS
     ]
     return {
-        "adapters": [info.to_json() for info, _ in adapters()],
+        "engine": engine,
+        "engines": {each.name: each.version() for each in installed()},
+        "adapters": [
+            {"engine": each.name, **info.to_json(), "features": sorted(adapter.features)}
+            for each in installed()
+            for info, adapter in adapters(each)
+        ],
         "chosen": chosen.index,
         "limits": dict(offered.limits),
         "features": sorted(offered.features),
         "adapter_features": sorted(adapter_features),
         "matrix_units": [str(shape) for shape in sorted(offered.matrix_shapes)],
         "no_matrix_units": offered.no_matrix,
+        "elsewhere": hint,
         "stages": stages,
     }
 
 
-def describe(wanted: str | None) -> str:
+def elsewhere(device: Device) -> str:
+    """Say what another engine could do that this one cannot, and how to use it; empty where there is nothing."""
+    adapter = device.wgpu_device.adapter
+    if device.capabilities.matrix_shapes or device.engine is not WGPU or WGPU.matrix_units not in adapter.features:
+        return ""
+    how = "pip install 'webmm[dawn]'" if len(installed()) == 1 else "--engine dawn"
+    if how == "--engine dawn" and not reaches_more(device.info, adapter):
+        return ""
+    return f"this adapter has matrix units; Dawn reaches them: {how}"
+
+
+def describe(open_device: Open) -> str:
     """Return the same in words."""
-    data = system(wanted)
-    lines = ["Adapters"]
-    for info, _ in adapters():
-        lines.append(f" {'→' if info.index == data['chosen'] else ' '} {info.index}: {info}")
+    data = system(open_device)
+    lines = []
+    for engine, version in data["engines"].items():
+        lines.append(f"Adapters of {version}")
+        listed = [adapter for adapter in data["adapters"] if adapter["engine"] == engine]
+        for adapter in listed:
+            info = AdapterInfo(**{field.name: adapter[field.name] for field in fields(AdapterInfo)})
+            arrow = "→" if (engine, info.index) == (data["engine"], data["chosen"]) else " "
+            lines.append(f" {arrow} {info.index}: {info}")
+            lines += wrap(", ".join(adapter["features"]), TABLE_WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
+        if not listed:
+            lines.append(f"   none is accepted: {engine_of(engine).refuses}")
     lines.append("Limits")
     lines += [f"   {name:<40} {data['limits'][name]:>15,}" for name in SHOWN_LIMITS]
     lines.append(f"Features used: {', '.join(data['features']) or 'none'}")
     lines.append(f"Matrix units: {'; '.join(data['matrix_units']) or data['no_matrix_units'] or 'none'}")
+    if data["elsewhere"]:
+        lines.append(f"   {data['elsewhere']}")
     lines.append("Stages")
     for stage in data["stages"]:
         verdict = f"no: {stage['ineligible']}" if stage["ineligible"] else "yes"
@@ -112,7 +151,7 @@ def describe_settings() -> str:
 
 
 def run_bench(
-    wanted: str | None,
+    open_device: Open,
     op: Op[Any],
     kernels: list[Any] | None,
     sizes: list[Size] | None,
@@ -126,16 +165,16 @@ def run_bench(
     unless it is empty. Returns the records and the device's ceilings.
     """
     dtype = dtype_of(dtype).name
-    console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
-    with Device(wanted) as device:
-        console.print(f"{device.info}", highlight=False)
+    console, status = plain(), Console(stderr=True)
+    with open_device() as device:
+        console.print(f"{device.info}")
         ceiling = roofline.measure(device)
-        console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s", highlight=False)
+        console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s")
         sizes = sizes or op.default_sizes(ceiling, budget)
         any_problem = op.problem(sizes[0], dtype)
         made_for_it = (stage for stage in op.stages if stage().unsuited(any_problem) is None)
         kernels = kernels or [stage.on(device.capabilities) for stage in made_for_it]
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
 
@@ -151,7 +190,7 @@ def run_bench(
         console.print(ladder_table([record for record in results if record.size == size], op))
         for record in results:
             if record.size == size and record.status != "ok":
-                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}", highlight=False)
+                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}")
     if found:
         _show_profile(found, trace)
     return results, ceiling
@@ -178,7 +217,7 @@ def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: l
 
 
 def _show_profile(found: Profile, trace: str | None) -> None:
-    Console(width=max(Console().width, TABLE_WIDTH)).print(found.table())
+    plain().print(found.table())
     if trace:
         found.save(trace)
 
@@ -231,24 +270,24 @@ def _times(ratio: float) -> str:
 
 
 def run_debug(
-    wanted: str, kernel: GemmKernel, problem: Gemm, at: tuple[int, int], shown: slice | None, as_json: bool
+    open_device: Open, kernel: GemmKernel, problem: Gemm, at: tuple[int, int], shown: slice | None, as_json: bool
 ) -> Inspection:
     """Look inside `kernel` at element `at` of C, print what it held at the steps `shown`, and return it.
 
     Raises as `inspect()` does, and ConfigError where there are no such steps.
     """
-    with Device(wanted) as device:
+    with open_device() as device:
         inspection = inspect(device, kernel, problem, *at)
-        console = Console(width=max(Console().width, TABLE_WIDTH))
+        console = plain()
     if shown is not None and (not inspection.steps[shown] or (shown.stop or 0) > len(inspection.steps)):
         raise ConfigError(f"there are no steps {shown.start}:{shown.stop} within 0:{len(inspection.steps)}")
     if as_json:
         console.print_json(data=inspection.to_json())
     else:
-        console.print(f"{kernel} for C[{at[0]}, {at[1]}] of {problem} on {device.info.name}", highlight=False)
+        console.print(f"{kernel} for C[{at[0]}, {at[1]}] of {problem} on {device.info.name}")
         console.print(inspection.table(shown))
         for note in inspection.notes():
-            console.print(note, markup=False, highlight=False)
+            console.print(note)
     return inspection
 
 
@@ -257,7 +296,7 @@ def multiply_files(
     b_path: Path,
     output: Path,
     kernel: Kernel[Any] | None,
-    wanted: str | None,
+    open_device: Open,
     trace: str | None = None,
 ) -> str:
     """Write A·B of two .npy files to `output` and return a line about it.
@@ -272,7 +311,7 @@ def multiply_files(
     if a.shape[1] != b.shape[0]:
         raise ProblemError(f"{a_path} has {a.shape[1]} columns, {b_path} has {b.shape[0]} rows; they must be equal")
     used: dict[str, None] = {}
-    with Device(wanted) as device:
+    with open_device() as device:
 
         def compute(problem: Gemm, device: Device, *arrays: Array) -> None:
             chosen = kernel or choose(problem, device)

@@ -11,19 +11,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 
 from webmm import roofline, tuner
-from webmm.calls.parts import limits, parts
+from webmm.calls.parts import Part, limits, parts
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
 from webmm.choose import candidates, choose, refused, tuned
 from webmm.engine.device import Device
-from webmm.errors import WebmmError
+from webmm.errors import ProblemError, WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.records import Record
-from webmm.report import TABLE_WIDTH, first_line
+from webmm.report import Open, first_line, plain
 from webmm.selftest import run as run_selftest
+
+MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
 
 
 def title(problem: Problem) -> str:
@@ -41,12 +43,12 @@ def what(record: Record) -> str:
     return f"{words}: {label_of(record)}, {known.rate(record):,.1f} {known.unit}"
 
 
-def explain(op: Op[Any], size: Size, layout: str, dtype: str, wanted: str | None) -> str:
+def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open) -> str:
     """Return the choice for a problem, its runners-up, and the stages that cannot compute it with their reasons."""
     problem = op.problem(size, dtype, layout)
-    with Device(wanted) as device:
+    with open_device() as device:
         lines = [f"{title(problem)} on {device.info}"]
-        cut = parts(problem, limits(device)) if isinstance(problem, Gemm) else ()
+        cut = _cut(problem, device) if isinstance(problem, Gemm) else ()
         if len(cut) > 1:
             problem = cut[0].problem
             lines.append(f"too large for one dispatch: cut into {len(cut):,}, the first of them {title(problem)}")
@@ -64,19 +66,28 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, wanted: str | None
     return "\n".join(lines)
 
 
+def _cut(problem: Gemm, device: Device) -> tuple[Part, ...]:
+    """Return the dispatches of a product; raises ProblemError where they are too many to be listed."""
+    most = limits(device)
+    dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
+    if dispatches > MOST_DISPATCHES:
+        raise ProblemError(f"{problem} takes at least {dispatches:,.0f} dispatches; only a smaller one is explained")
+    return parts(problem, most)
+
+
 def tune(
-    wanted: str | None, op: Op[Any], sizes: list[Size] | None, layout: str, dtype: str, budget: float
+    open_device: Open, op: Op[Any], sizes: list[Size] | None, layout: str, dtype: str, budget: float
 ) -> list[Record]:
     """Tune each size, those of a bench by default, within its share of `budget` seconds.
 
     Prints what was found, and returns all outcomes.
     """
-    console, status = Console(width=max(Console().width, TABLE_WIDTH)), Console(stderr=True)
+    console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []
-    with Device(wanted) as device, tuner.Worker(wanted) as worker:
-        console.print(f"{device.info}", highlight=False)
+    with open_device() as device, tuner.Worker.like(device) as worker:
+        console.print(f"{device.info}")
         sizes = sizes or op.default_sizes(roofline.measure(device), budget)
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
 
@@ -90,7 +101,7 @@ def tune(
                 share = budget / len(sizes)
                 found = tuner.tune(device, problem, share, worker=worker, first=[default], on_step=show)
                 outcomes += found
-                console.print(_verdict(found, default), highlight=False)
+                console.print(_verdict(found, default))
     return outcomes
 
 
@@ -107,9 +118,9 @@ def _verdict(found: list[Record], default: Kernel[Any]) -> str:
     return f"{what(winner)}, {gain} ({tried})"
 
 
-def selftest(wanted: str | None) -> Iterator[str]:
+def selftest(open_device: Open) -> Iterator[str]:
     """Yield a line per shader that is tried, and one in the end; raises WebmmError where any computes wrongly."""
-    with Device(wanted) as device:
+    with open_device() as device:
         yield f"{device.info}"
         wrong, tried = 0, 0
         for problem, kernel, complaint in run_selftest(device):

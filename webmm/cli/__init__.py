@@ -1,0 +1,61 @@
+"""The `webmm` command: its subcommands, and how each of its failures is told."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+import click
+
+from webmm.cli import kernels, page, products, speed, system
+from webmm.cli.options import OP_HELP, parse_kernels, parse_sizes
+from webmm.errors import NoAdapterError, WebmmError
+from webmm.text import printable
+from webmm.version import __version__
+
+__all__ = ["OP_HELP", "main", "parse_kernels", "parse_sizes"]
+
+
+class Commands(click.Group):
+    """A group in which every expected failure is one line on stderr and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; report webmm's own errors without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except WebmmError as error:
+            click.echo(f"webmm: {printable(str(error))}", err=True)
+            ctx.exit(1 if isinstance(error, NoAdapterError) and ctx.invoked_subcommand == "info" else 2)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+            ctx.exit(1)
+        except OSError as error:
+            what = f"{error.filename or 'output'}: {error.strerror or error}"
+            click.echo(f"webmm: {printable(what)}", err=True)
+            ctx.exit(2)
+        except MemoryError as error:
+            click.echo(f"webmm: there is not enough memory: {error}", err=True)
+            ctx.exit(2)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="webmm")
+def main() -> None:
+    """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack "→", or bytes of a file's name
+        sys.stdout.reconfigure(errors="backslashreplace")
+    from webmm import config, log
+
+    log.show(config.settings().log)
+
+
+for _command in (
+    *(system.selftest, system.config, system.info),
+    *(speed.bench, speed.tune, speed.cache),
+    *(kernels.shader, kernels.debug, kernels.check),
+    *(products.run, products.explain),
+    *(page.bundle, page.serve),
+):
+    main.add_command(_command)

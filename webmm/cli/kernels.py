@@ -1,0 +1,110 @@
+"""Commands that look at kernels: their texts, whether they are valid, what they compute step by step."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from webmm.cli.options import DTYPE, LAYOUT, OP, OP_DTYPE, on_device, pair, parse_sizes, setting
+
+if TYPE_CHECKING:
+    from webmm.report import Open
+
+
+@click.command()
+@click.argument("kernel")
+@OP
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
+@click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
+@click.option("--size", "shape", default="1024", show_default=True, help="Specialise for N or MxNxK.")
+@LAYOUT
+@OP_DTYPE
+@click.option("--json", "as_json", is_flag=True, help="Print JSON with bindings, workgroup size, grid rule and limits.")
+def shader(
+    kernel: str,
+    op: str,
+    settings: tuple[str, ...],
+    dialect: str,
+    shape: str,
+    layout: str,
+    dtype: str | None,
+    as_json: bool,
+) -> None:
+    """Print exactly the WGSL that runs, ready for another WebGPU program."""
+    from webmm.cases import op_of
+    from webmm.kernels import configure
+    from webmm.render import render
+
+    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0].name, layout)
+    rendered = render(configure(kernel, dict(map(setting, settings)), op_of(op).name), problem, dialect)  # type: ignore[arg-type]
+    click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
+
+
+@click.command()
+@click.argument("kernel")
+@click.argument("m", type=click.IntRange(min=1))
+@click.argument("n", type=click.IntRange(min=1))
+@click.argument("k", type=click.IntRange(min=1))
+@click.option("--at", "element", default="0,0", show_default=True, metavar="ROW,COL", help="Which element of C.")
+@click.option("--steps", is_flag=False, flag_value=":", metavar="[A:B]", help="Show all inner steps, or A up to B.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
+@LAYOUT
+@DTYPE
+@on_device("cpu")
+@click.option("--json", "as_json", is_flag=True, help="Print all steps as JSON.")
+@click.pass_context
+def debug(
+    ctx: click.Context,
+    kernel: str,
+    m: int,
+    n: int,
+    k: int,
+    element: str,
+    steps: str | None,
+    settings: tuple[str, ...],
+    layout: str,
+    dtype: str,
+    open_device: Open,
+    as_json: bool,
+) -> None:
+    """Show what KERNEL loads, shares and sums up for one element of an M×N×K product, beside NumPy's values.
+
+    Exit code 1 says that a value is wrong.
+    """
+    from webmm import report
+    from webmm.cases.gemm import GemmOp
+    from webmm.kernels import configure
+
+    at = pair(element, ",", "an element is ROW,COL")
+    shown = None if steps is None else slice(None) if steps == ":" else slice(*pair(steps, ":", "steps are A:B"))
+    stage = configure(kernel, dict(map(setting, settings)))
+    inspection = report.run_debug(open_device, stage, GemmOp().problem((m, n, k), dtype, layout), at, shown, as_json)
+    ctx.exit(0 if inspection.right else 1)
+
+
+@click.command()
+def check() -> None:
+    """Validate every shader with naga-cli, which translates it to SPIR-V, MSL and HLSL, and with Tint."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from webmm import naga, tint
+    from webmm.check import inexpressible, texts
+
+    naga.find()  # or the error that says what to install
+    with ThreadPoolExecutor() as pool:  # each naga is a process, and Tint reads what it is given meanwhile
+        known = texts("naga")
+        translated = pool.map(naga.translate, *zip(*known.items(), strict=True))
+        browsers = texts("tint")
+        if tint.installed():
+            for wgsl, label in browsers.items():
+                tint.validate(wgsl, label)
+        list(translated)
+    click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
+    for kernel in inexpressible("naga"):
+        click.echo(f"{kernel.name} of {kernel.op} is rendered for Tint alone; naga: {kernel.not_in['naga']}")
+    if tint.installed():
+        click.echo(f"{len(browsers)} shaders are valid for browsers (Tint of wgpudawn {tint.version()})")
+    else:
+        click.echo(f"{len(browsers)} shaders for browsers were not validated: {tint.ABSENT}")

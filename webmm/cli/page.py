@@ -1,0 +1,37 @@
+"""Commands about the page: building and serving it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace what OUT holds, even if it is no page.")
+def bundle(out: Path, force: bool) -> None:
+    """Write the page with every shader that it may run to the folder OUT, ready for any static host."""
+    from webmm.page import bundle as page
+
+    summary = page.build(out, force=force)
+    weights = f"{summary.nbytes / 1e6:.1f} MB, of which {summary.first_load / 1e3:.0f} KB load at first"
+    click.echo(f"{out}: {summary.files:,} files with {summary.shaders:,} shaders, {weights}")
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
+def serve(folder: Path | None, port: int, browser: bool) -> None:
+    """Serve the page on this machine only; without FOLDER it is built for the occasion."""
+    from webmm.page import bundle as page
+    from webmm.page import serve as http
+
+    if folder:
+        http.serve(folder, port, browser)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        page.build(Path(temporary, "page"))
+        http.serve(Path(temporary, "page"), port, browser)

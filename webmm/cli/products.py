@@ -1,0 +1,59 @@
+"""Commands about products: of the user's own matrices, and which kernel computes one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PROFILE, check_outputs, on_device, parse_kernels, trace_file
+from webmm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from webmm.report import Open
+
+
+@click.command()
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Where to write the product.")
+@click.option("--force", is_flag=True, help="Overwrite an existing output.")
+@click.option("--kernel", "kernel_text", help="Such as blocked or pipelined:bm=128. Default: chosen by webmm.")
+@PROFILE
+@on_device()
+def run(
+    a: Path,
+    b: Path,
+    output: Path,
+    force: bool,
+    kernel_text: str | None,
+    profile: str | None,
+    open_device: Open,
+) -> None:
+    """Multiply the matrices in A.npy and B.npy."""
+    from webmm import report
+
+    if output.exists() and not force:
+        raise ConfigError(f"{output} exists; --force overwrites it")
+    check_outputs([output, *trace_file(profile)], None)
+    kernel = parse_kernels(kernel_text)[0] if kernel_text else None
+    click.echo(report.multiply_files(a, b, output, kernel, open_device, profile), err=True)
+
+
+@click.command()
+@click.argument("size", nargs=-1, required=True, metavar="M N K")
+@OP
+@LAYOUT
+@OP_DTYPE
+@on_device()
+def explain(size: tuple[str, ...], op: str, layout: str, dtype: str | None, open_device: Open) -> None:
+    """Say which kernel computes an M×N×K product here, which come next, and why others cannot.
+
+    With --op, a problem of another op, whose size is written as in a bench: 512 8192 or 512x8192 rows and columns.
+    """
+    from webmm.cases import op_of
+    from webmm.report import choice
+
+    known = op_of(op)
+    click.echo(choice.explain(known, known.parse("x".join(size)), layout, dtype or known.dtypes[0].name, open_device))

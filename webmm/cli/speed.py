@@ -1,0 +1,152 @@
+"""Commands about speed: measuring it, searching for more, and what is kept of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from webmm.cli.options import (
+    BUDGET,
+    LAYOUT,
+    OP,
+    OP_DTYPE,
+    PROFILE,
+    check_outputs,
+    on_device,
+    parse_kernels,
+    parse_sizes,
+    trace_file,
+)
+from webmm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from webmm.report import Open
+
+
+@click.command()
+@OP
+@click.option("--sizes", help="Such as 256,1024,333x257x129 (M×N×K). Default: chosen to the device's speed.")
+@click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
+@OP_DTYPE
+@on_device()
+@BUDGET
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write records as CSV.")
+@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the ladder and roofline (.png, .svg).")
+@PROFILE
+def bench(
+    op: str,
+    sizes: str | None,
+    kernels: str | None,
+    dtype: str | None,
+    open_device: Open,
+    budget: float,
+    json_file: Path | None,
+    csv_file: Path | None,
+    plot_file: Path | None,
+    profile: str | None,
+) -> None:
+    """Run the ladder: every stage, checked and timed, fastest first.
+
+    --profile shows, for one call of each size's fastest stage, how long upload, dispatches and readback take.
+    """
+    from webmm import records, report
+    from webmm.cases import op_of
+
+    outputs = [path for path in (json_file, csv_file, plot_file) if path]
+    check_outputs([*outputs, *trace_file(profile)], plot_file)
+    if plot_file and op != "gemm":
+        raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
+    wanted = parse_sizes(sizes, op) if sizes else None
+    dtype = dtype or op_of(op).dtypes[0].name
+    chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
+    results, ceiling = report.run_bench(open_device, op_of(op), chosen, wanted, dtype, budget, profile)
+    if json_file:
+        records.save(json_file, records.to_json(results))
+    if csv_file:
+        records.save(csv_file, records.to_csv(results))
+    if plot_file:
+        from webmm import plot
+
+        plot.save(plot_file, results, ceiling)
+
+
+@click.command()
+@OP
+@click.option("--sizes", help="Such as 256,333x257x129 (M×N×K). Default: chosen to the device's speed.")
+@LAYOUT
+@OP_DTYPE
+@on_device()
+@BUDGET
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every outcome as JSON.")
+def tune(
+    op: str,
+    sizes: str | None,
+    layout: str,
+    dtype: str | None,
+    open_device: Open,
+    budget: float,
+    json_file: Path | None,
+) -> None:
+    """Search for the fastest kernel of each size and remember it for matmul() and the other calls."""
+    from webmm import records
+    from webmm.cases import op_of
+    from webmm.choose import tuned
+    from webmm.report import choice
+
+    check_outputs([json_file] if json_file else [], None)
+    wanted = parse_sizes(sizes, op) if sizes else None
+    outcomes = choice.tune(open_device, op_of(op), wanted, layout, dtype or op_of(op).dtypes[0].name, budget)
+    if json_file:
+        records.save(json_file, records.to_json(outcomes))
+    click.echo(f"{tuned.path()}: {tuned.add(outcomes)} tuned records taken")
+
+
+@click.group()
+def cache() -> None:
+    """Show, clear, export or import what is known to be fast here."""
+
+
+@cache.command()
+def show() -> None:
+    """List the tuned records of this user."""
+    from webmm.choose import tuned
+    from webmm.report import choice
+
+    records = tuned.load()
+    click.echo(f"{tuned.path()}: {len(records)} tuned records")
+    for record in records:
+        click.echo(f"  {record.adapter}: {choice.what(record)}")
+
+
+@cache.command()
+def clear() -> None:
+    """Forget the tuned records of this user."""
+    from webmm.choose import tuned
+
+    click.echo(f"{tuned.path()}: {tuned.clear()} tuned records forgotten")
+
+
+@cache.command(name="export")
+@click.argument("file", type=click.Path(path_type=Path))
+def export_records(file: Path) -> None:
+    """Write the tuned records to FILE."""
+    from webmm import records
+    from webmm.choose import tuned
+
+    found = tuned.load()
+    records.save(file, records.to_json(found))
+    click.echo(f"{file}: {len(found)} tuned records")
+
+
+@cache.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path))
+def import_records(file: Path) -> None:
+    """Take the fastest kernel of each size from FILE: a bench's, the page's, or an exported one."""
+    from webmm import files, records
+    from webmm.choose import tuned
+
+    found = records.from_json(files.read_text(file), lambda complaint: click.echo(f"{file}: {complaint}", err=True))
+    click.echo(f"{tuned.path()}: {tuned.add(found)} tuned records taken")

@@ -1,0 +1,43 @@
+"""Commands about this machine: its settings, its adapters, and whether their drivers are right."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from webmm.cli.options import on_device
+from webmm.text import printable
+
+if TYPE_CHECKING:
+    from webmm.report import Open
+
+
+@click.command()
+@on_device()
+def selftest(open_device: Open) -> None:
+    """Compute small problems of every op by the kernels that would be chosen, and say whether the driver is right."""
+    from webmm.report import choice
+
+    for line in choice.selftest(open_device):
+        click.echo(line)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def config(as_json: bool) -> None:
+    """Show every setting, its value here, and where that comes from."""
+    from webmm import report
+
+    click.echo(json.dumps(report.settings(), indent=1) if as_json else printable(report.describe_settings()))
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@on_device()
+def info(as_json: bool, open_device: Open) -> None:
+    """Show the adapters, what they offer, and which stages can run on the chosen one."""
+    from webmm import report
+
+    click.echo(json.dumps(report.system(open_device), indent=1) if as_json else report.describe(open_device))
