@@ -2,10 +2,10 @@
 
     python bench/calls.py --engine wgpu,dawn bench/results/my-gpu-calls.json
 
-As many calls as a quarter of a second takes are queued, one wait ends them, and the time is divided by their number; the median
-of five such rounds counts. Beside it stands the kernel that such a call runs, timed alone by the device's clock, and
-PyTorch's eager call, timed as ours, where PyTorch has a CUDA device (TF32 off). Every result is checked once, on whole
-numbers. The records of calls have `kernel` "call" and `clock` "wall".
+As many calls as a quarter of a second takes are queued, one wait ends them, and the time is divided by their number;
+the median of five such rounds counts. Beside it stands the kernel that such a call runs, timed alone by the device's
+clock, and PyTorch's eager call, timed as ours, where PyTorch has a CUDA device (TF32 off). Every product is checked
+once, on whole numbers. The records of calls have `kernel` "call" and `clock` "wall".
 """
 
 from __future__ import annotations

@@ -100,3 +100,14 @@ def test_engines_are_kept_apart_and_the_page_serves_dawn():
     assert tuned.nearest(problem, there)[0][0] == SplitK(splits=4)
     assert tuned.covered(problem, HERE)
     assert not tuned.covered(problem, there), "a browser's driver goes by another name"
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_others_tuned_gives_way_to_matrix_units():
+    problem = OPS["gemm"].problem((4096, 4096, 4096), "float16")
+    mine = record_of(problem, Pipelined())
+    tuned.add([dataclasses.replace(mine, driver="another")])
+    assert tuned.nearest(problem, HERE)[0][0] == Pipelined()
+    assert tuned.nearest(problem, HERE, units=True) == []
+    tuned.add([mine])
+    assert tuned.nearest(problem, HERE, units=True)[0][0] == Pipelined(), "measured beside them"

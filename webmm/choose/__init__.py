@@ -40,13 +40,15 @@ def hand_in(failing: Failing, learn: Learn) -> None:
 
 def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[Kernel[Any], str]:
     """Return the kernels that are worth running for `problem` on `device`, best first, each with why it is there."""
-    ranked = [] if tune == "off" else tuned.nearest(problem, device)
     column = import_module(f"{__name__}.{problem.op}")
+    portable: list[Kernel[Any]] = list(column.candidates(problem, device))
     anywhere: Iterable[Kernel[Any]] = getattr(column, "ANYWHERE", ())
+    units = any(kernel.matrix_shape for kernel in portable)
+    ranked = [] if tune == "off" else tuned.nearest(problem, device, units)
     result: dict[Kernel[Any], str] = {}
     for kernel, why in (
         *ranked,
-        *((kernel, "portable default") for kernel in column.candidates(problem, device)),
+        *((kernel, "portable default") for kernel in portable),
         *((kernel, "runs anywhere") for kernel in anywhere),
     ):
         result.setdefault(kernel, why)
