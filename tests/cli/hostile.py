@@ -106,7 +106,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         f"{RED} a.npy -o c.npy": r"cannot read \x1b[31m",
         "fifo a.npy -o c.npy": "it is a pipe or a device",
         "a.npy /dev/zero -o c.npy": "it is a pipe or a device",
-        "large.npy large.npy -o c.npy": "elements of one buffer",
+        "large.npy large.npy -o c.npy": "there is not enough memory",
     },
     "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "holds other files"},
     "serve": {
