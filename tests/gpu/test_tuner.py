@@ -286,7 +286,7 @@ def test_a_search_in_which_nothing_runs_is_told_and_not_repeated(folder, monkeyp
     monkeypatch.setattr(
         tuner.Worker,
         "__init__",
-        lambda self, adapter: (
+        lambda self, *_, **__: (
             setattr(self, "_process", None) or setattr(self, "_command", [sys.executable, "-c", "raise SystemExit(3)"])
         ),
     )

@@ -430,9 +430,9 @@ def test_a_link_unpacks_to_so_much_only(open_page) -> None:
 def test_a_link_carries_a_run(page, open_page) -> None:
     record = page.evaluate(
         "async () => { const { toFragment } = await import('./records.js');"
-        " const kernel = webmm.engine.device.stage('naive');"
+        " const kernel = webmm.device.stage('naive');"
         " const p = { m: 8, n: 8, k: 8, dtype: 'float32' };"
-        " return toFragment([webmm.engine.device.record(kernel, p, { gflops: 1.5, median_us: 1, best_us: 1 })]); }"
+        " return toFragment([webmm.device.record(kernel, p, { gflops: 1.5, median_us: 1, best_us: 1 })]); }"
     )
     other = open_page(f"#run={record}")
     assert other.is_visible("#tune")
@@ -448,7 +448,7 @@ def test_a_lost_device_is_said_so(page) -> None:
     page.select_option("#ladder-size", "1024")
     page.click("#ladder-run")
     page.wait_for_selector(".bars [data-status=running]")
-    page.evaluate("webmm.engine.device.wgpu.destroy()")
+    page.evaluate("webmm.device.wgpu.destroy()")
     assert "the device was closed" in wait_text(page, "#banner", "gone")
     wait_text(page, "#ladder-message", "the GPU is gone")
     show(page, "multiply")
