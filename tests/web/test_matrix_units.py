@@ -101,7 +101,7 @@ OPEN = """
   const info = { description: "a GPU", vendor, subgroupMinSize, subgroupMaxSize, subgroupMatrixConfigs };
   const limits = new Proxy({}, { get: () => 2 ** 31 });
   const engine = { features: new Set(features), limits, lost: new Promise(() => {}) };
-  const device = new Device({}, { info }, engine, webmm.engine.device.bundle);
+  const device = new Device({}, { info }, engine, webmm.device.bundle);
   device.spelling = spelling;
   const stage = device.stage("matrix_unit");
   return problems.map(([m, n, k, dtype]) => {
