@@ -13,9 +13,8 @@ from typing import Any
 
 from webmm.errors import ConfigError
 from webmm.kernels.base import Kernel
+from webmm.problems import OPS
 from webmm.records import Record
-
-OPS = ("gemm", "quantized", "weights", "reduce", "normalise", "elementwise")
 
 
 def ladder(stages: Mapping[str, type[Kernel[Any]]]) -> Iterator[type[Kernel[Any]]]:
