@@ -9,14 +9,13 @@ from click.testing import CliRunner
 
 from webmm import check, cli, naga, tint
 from webmm.cases import OPS
-from webmm.epilogues import ACTIVATIONS
+from webmm.epilogues import ACTIVATIONS, BIASES, NUMBERS
 from webmm.errors import ConfigError, ShaderError
-from webmm.problems.gemm import BIASES
 
 VALID = "@compute @workgroup_size(1)\nfn main() {\n    var x = 1u;\n    x += 1u;\n}\n"
 EITHER = {False, True}
 EPILOGUES = {
-    "gemm": {"scaled": EITHER, "accumulate": EITHER, "bias": set(BIASES), "activation": {"", *ACTIVATIONS}},
+    "gemm": {"terms": {frozenset(), frozenset(NUMBERS)}, "bias": set(BIASES), "activation": {"", *ACTIVATIONS}},
     "quantized": {"bias": EITHER},
     "elementwise": {"activation": set(ACTIVATIONS)},
 }
