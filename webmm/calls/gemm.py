@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.calls.operands import Operandish, Temporaries, check_bias, number
 from webmm.calls.parts import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
+from webmm.calls.planned import planned
 from webmm.calls.slots import LEAST_MEMORY
 from webmm.calls.stream import Progress, kind_of, stream
 from webmm.config import Tune, tune_mode
@@ -27,6 +28,7 @@ from webmm.problems.gemm import Gemm
 Run = Callable[..., None]  # of a problem, a device and the arrays: queues a kernel that computes it
 
 
+@planned
 def matmul(
     a: Operandish,
     b: Operandish,
@@ -193,6 +195,7 @@ def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDAr
         return _on_host(device, a, b, _Settings(None, None, Epilogue(), None, run), None, None)
 
 
+@planned
 def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0) -> Array:
     """Set ``c ← alpha·a @ b + beta·c`` in place and return `c`; `c` may be a transposed or sliced view.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import wgpudawn
 from numpy.typing import NDArray
 from wgpudawn.backends.dawn import extras
 
-from webmm.engine.wgpu import Wgpu
+from webmm.engine.wgpu import Dispatch, Wgpu
 from webmm.kernels.base import MatrixShape
 from webmm.render import Dialect
 
@@ -61,6 +61,17 @@ class Dawn(Wgpu):
             MatrixShape(each["component_type"], each["result_component_type"], each["m"], each["n"], each["k"])
             for each in listed
         )
+
+    def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
+        """As wgpu's, by the package's own classes, which add little to the calls."""
+        encoder = device.create_command_encoder()
+        compute_pass = encoder.begin_compute_pass()
+        for pipeline, bind_group, grid in dispatches:
+            compute_pass.set_pipeline(pipeline)
+            compute_pass.set_bind_group(0, bind_group)
+            compute_pass.dispatch_workgroups(*grid)
+        compute_pass.end()
+        device.queue.submit([encoder.finish()])
 
     def mapped(self, device: Any, buffer: Any, mode: str, size: int) -> NDArray[np.uint8]:
         """As wgpu's; a mapping fails by itself where the device goes."""

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from webmm.kernels.base import MatrixShape
 from webmm.render import MATRIX_UNITS, SUBGROUPS, Dialect
+
+Dispatch = tuple[Any, Any, tuple[int, int, int]]  # a pipeline, its bind group, and the grid of workgroups
 
 ALIVE = 0.5  # seconds after which a wait makes sure that the device is still there
 
@@ -99,6 +101,36 @@ class Wgpu:
         """Tell whether the garbage collector, by destroying `x`, calls the engine."""
         return issubclass(type(x), (self.api.GPUObjectBase, self.api.GPUAdapter))
 
+    # Work
+
+    def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
+        """Queue dispatches, one after the other, in one pass of one submission; raises as an encoder of WebGPU's.
+
+        By the library's own functions: wgpu-py makes an object and a capture of errors of each call, which takes twice
+        as long as all the rest. Of dispatches of which the engine refuses one, none is queued.
+        """
+        lib, null = _library()
+        encoder = commands = compute_pass = null
+        try:
+            with _errors():
+                encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, null)
+                compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
+                for pipeline, bind_group, (x, y, z) in dispatches:
+                    lib.wgpuComputePassEncoderSetPipeline(compute_pass, pipeline._internal)
+                    lib.wgpuComputePassEncoderSetBindGroup(compute_pass, 0, bind_group._internal, 0, null)
+                    lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, x, y, z)
+                lib.wgpuComputePassEncoderEnd(compute_pass)
+                commands = lib.wgpuCommandEncoderFinish(encoder, null)
+            with _errors():
+                lib.wgpuQueueSubmit(device.queue._internal, 1, [commands])
+        finally:
+            if commands != null:
+                lib.wgpuCommandBufferRelease(commands)
+            if compute_pass != null:
+                lib.wgpuComputePassEncoderRelease(compute_pass)
+            if encoder != null:
+                lib.wgpuCommandEncoderRelease(encoder)
+
     # Waiting
 
     def poll(self, device: Any) -> None:
@@ -153,6 +185,31 @@ def _instance() -> None:
 
     with contextlib.suppress(RuntimeError):  # another user of wgpu in this process has made the instance; it serves
         set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
+
+
+@functools.cache
+def _library() -> tuple[Any, Any]:
+    """Return the functions of wgpu-native, and its null."""
+    from wgpu.backends.wgpu_native import ffi, lib
+
+    return lib, ffi.NULL
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """Raise, as wgpu-py does, what functions of wgpu-native complain of inside of the `with`."""
+    from wgpu.backends.wgpu_native._api import error_handler
+    from wgpu.backends.wgpu_native._helpers import ERROR_TYPES
+
+    error_handler.capture("webmm")
+    found = None
+    try:
+        yield
+    finally:
+        found = error_handler.release("webmm")
+    if found is not None:
+        kind, message = found
+        raise ERROR_TYPES.get(kind, wgpu.GPUError)(message)
 
 
 class _LastWords(logging.Filter):
