@@ -53,12 +53,12 @@ class Storage:
     def free(self) -> None:
         """Give the memory back; doing so again is harmless."""
         if self.block is not None:
-            self.device.give_back(self)
+            self.device.pool.give_back(self)
 
     def __del__(self) -> None:
         block = self.block
         if block is not None:
-            self.device.drop(block)
+            self.device.pool.drop(block)
 
 
 class Array:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import threading
-from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,19 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 from webmm import log
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
-from webmm.engine import forking, moves
+from webmm.engine import allocate, forking, moves
 from webmm.engine.adapters import AdapterInfo, capabilities, choose_engine, describe, loaded
-from webmm.engine.array import Array, Storage, checked_shape, host_array
+from webmm.engine.array import Array, checked_shape, host_array
 from webmm.engine.guard import Guard
 from webmm.engine.launch import Launch, Launches
 from webmm.engine.memory import MemoryStats
 from webmm.engine.pipelines import Pipelines
 from webmm.engine.plans import Plans
-from webmm.engine.pool import Block, Pool
+from webmm.engine.pool import Pool
 from webmm.engine.probe import matrix_shapes, subgroup_size
 from webmm.engine.submissions import Submissions
 from webmm.engine.transfer import Staging
-from webmm.errors import ConfigError, ProblemError, WebmmError
+from webmm.errors import ConfigError, WebmmError
 from webmm.kernels.base import Binding, Kernel
 from webmm.problems.base import Problem
 from webmm.render import Shader
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from webmm.engine.profiling import Profile
 
 MEMORY = {"discrete": 2**31, "integrated": 2**30, "other": 2**30, "cpu": 2**30}  # bytes; see Device.memory
-MAX_CONSTANTS = 256
-LARGE = 2**20  # bytes of a buffer for which a destructor looks whether the pool keeps too much
 NOTHING = nullcontext()
 
 
@@ -111,7 +107,7 @@ class Device:
         self.submissions = Submissions(self.guard, shared=not owned)
         self.pool = Pool(self.guard, self.capabilities, info.kind, self._destroying)
         self.plans = Plans(self)
-        self._constants: OrderedDict[Any, Array] = OrderedDict()  # what calls upload again and again
+        self.constants = allocate.Constants(self)
         self.choices: dict[
             tuple[Problem, str], Any
         ] = {}  # by problem and tune=; clear it and `plans` where better is known
@@ -162,39 +158,15 @@ class Device:
 
     def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new array of `shape` that holds anything, as NumPy's `empty()`; raises as `array()` does."""
-        return self._new(shape, dtype)[0]
+        return allocate.new(self, checked_shape(shape), dtype_of(dtype))[0]
 
     def zeros(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new array of zeros of `shape`; raises as `array()` does."""
-        array, fresh = self._new(shape, dtype)
-        if not fresh:
-            with self.using("clearing"), self.guard.lock:
-                encoder = self.wgpu_device.create_command_encoder()
-                encoder.clear_buffer(array.storage.buffer)
-                self.wgpu_device.queue.submit([encoder.finish()])
-        return array
+        return allocate.zeros(self, checked_shape(shape), dtype_of(dtype))
 
     def constant(self, host: NDArray[Any]) -> Array:
         """Return `host`, a small array, on the device, kept for the next call that needs it; nobody may write to it."""
-        key = (host.dtype.str, host.shape, host.tobytes())
-        if (found := self._constants.get(key)) is None:
-            found = self._constants[key] = self.array(host)
-            found._storage.constant = True
-            if len(self._constants) > MAX_CONSTANTS:
-                self._constants.popitem(last=False)
-        return found
-
-    def _new(self, shape: tuple[int, ...], dtype: DType | str) -> tuple[Array, bool]:
-        """Return a new array, and whether its buffer is a new one, of zeros."""
-        dtype = dtype_of(dtype)
-        shape = checked_shape(shape)
-        nbytes = math.prod(shape) * dtype.itemsize
-        with self.guard.using("allocating"), self.guard.lock:
-            block, fresh = self.pool.take(nbytes)
-        storage = Storage(self, block, nbytes)
-        if recording := self.plans.current():
-            recording.made(storage)
-        return Array(storage, shape, dtype), fresh
+        return self.constants.get(host)
 
     def wrap(self, buffer: Any, shape: tuple[int, ...], dtype: DType | str = "float32", offset: int = 0) -> Array:
         """Return an array over a `wgpu.GPUBuffer` of this device, row-major from element `offset` on, without a copy.
@@ -203,18 +175,7 @@ class Device:
         STORAGE, and COPY_SRC where the array is read back. Raises ProblemError where it has not, where it belongs to
         another device or is too small.
         """
-        dtype = dtype_of(dtype)
-        if not self.engine.is_buffer(buffer, self.wgpu_device):
-            raise ProblemError("wrap() takes a wgpu.GPUBuffer of this very device; share one with Device.from_wgpu()")
-        if not buffer.usage & self.engine.buffer_usage.STORAGE:
-            raise ProblemError("the buffer was created without the usage STORAGE, which kernels need")
-        shape = checked_shape(shape)
-        end = (offset + math.prod(shape)) * dtype.itemsize
-        if offset < 0 or end > buffer.size:
-            what = f"{dtype.name} of shape {shape} from element {offset:,} on"
-            raise ProblemError(f"{what} reach to byte {end:,}; the buffer has {buffer.size:,}")
-        self.submissions.shared = True  # its owner may use it any time, by queues of their own
-        return Array(Storage(self, Block(buffer, buffer.size, owned=False), buffer.size), shape, dtype, offset=offset)
+        return allocate.wrap(self, buffer, shape, dtype_of(dtype), offset)
 
     def download(self, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the contents of `array` in host memory, in `out` where given; of a view only its span is moved.
@@ -299,38 +260,10 @@ class Device:
 
     # Lifetime
 
-    def give_back(self, storage: Storage) -> None:
-        """Take the buffer of `storage` back, unless that has happened; idle buffers over the pool's bound go."""
-        if self.guard.abandoned:
-            return
-        with self.guard.uses.one(), self.guard.lock:
-            block, storage.block = storage.block, None
-            if block is not None:
-                self.pool.give(block)
-            self._tidy()
-
-    def drop(self, block: Block) -> None:
-        """Take a buffer back from a destructor, which may run anywhere, and so waits for nobody."""
-        self.pool.returned.append(block)
-        if block.size < LARGE or self.guard.abandoned:
-            return
-        lock = self.guard.lock
-        if lock.acquire(blocking=False):
-            try:
-                with self.guard.uses.one():
-                    self._tidy()
-            finally:
-                lock.release()
-
     def trim(self) -> None:
         """Destroy the buffers that nobody uses and that are kept for later arrays."""
         with self.guard.uses.one(), self.guard.lock:
             self.pool.trim()
-
-    def _tidy(self) -> None:
-        self.pool.collect()
-        if self.pool.idle_bytes > self.pool.most and not self.guard.lost:
-            self.pool.trim(self.pool.most)
 
     def _destroying(self, launches: set[Any]) -> None:
         """Prepare for the end of a buffer: work that needs it must have been submitted."""

@@ -21,6 +21,7 @@ class Guard:
         self.lost = ""  # why the device is gone, if it is
         self.abandoned = False  # to the process that this one was forked from
         self.lock = threading.RLock()  # held while work is encoded and submitted, and by whoever destroys a buffer
+        self.encoding = False  # whether the thread that holds the lock is about to submit what needs its buffers
         self.uses = Uses()
         self._destroyed = False
 

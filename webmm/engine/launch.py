@@ -37,7 +37,7 @@ Key = tuple[int, ...]  # the token of a kernel and its problem, and the uids of 
 class Launch:
     """A dispatch made ready: pipeline, bind group and grid, and the dispatches that must come before it.
 
-    `seconds` is how long it takes at most.
+    `seconds` is how long it takes at least.
     """
 
     pipeline: Any

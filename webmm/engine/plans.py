@@ -148,7 +148,7 @@ class Plan:
         except WebmmError:
             for n, (constant, _, _) in enumerate(self._others, first):
                 if constant is None and (block := blocks[n]) is not None:
-                    device.drop(block)
+                    device.pool.drop(block)
             return None
 
     def _returned(self, arrays: Sequence[Array], block: Block | None) -> Array:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webmm.engine.guard import Guard
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels.base import Capabilities
 
+if TYPE_CHECKING:
+    from webmm.engine.array import Storage
+
 MOST = {"discrete": 2**31, "integrated": 2**28, "other": 2**28, "cpu": 2**28}  # bytes that are kept for later
 STEPS = 8  # sizes per power of two
+LARGE = 2**20  # bytes of a buffer for which a destructor looks whether too much is kept
 EXACT = 2**12  # bytes up to which sizes are multiples of 16
 TURNS, SMALL = 4, 2**24  # so many buffers of up to so many bytes take turns: neighbouring results then do not wait
 _uids = itertools.count()
@@ -38,7 +42,8 @@ class Block:
 
 
 class Pool:
-    """The buffers of one device; whoever calls holds its lock, and is within a use where memory is made or destroyed.
+    """The buffers of one device; whoever calls it holds the lock, within a use where memory is made or destroyed.
+    `give_back()` and `drop()` see to that themselves.
 
     `destroying` is called before a buffer goes, with the keys of its launches: work that needs it must be submitted.
     """
@@ -117,6 +122,33 @@ class Pool:
             idle = self._idle[size] = deque()
         idle.append(block)
 
+    def give_back(self, storage: Storage) -> None:
+        """Take the buffer of `storage` back, unless that has happened; idle buffers over the bound go."""
+        if self._guard.abandoned:
+            return
+        with self._guard.uses.one(), self._guard.lock:
+            block, storage.block = storage.block, None
+            if block is not None:
+                self.give(block)
+            self._tidy()
+
+    def drop(self, block: Block) -> None:
+        """Take a buffer back from a destructor, which may run anywhere, and so waits for nobody."""
+        self.returned.append(block)
+        if block.size < LARGE or self._guard.abandoned:
+            return
+        if self._guard.lock.acquire(blocking=False):
+            try:
+                with self._guard.uses.one():
+                    self._tidy()
+            finally:
+                self._guard.lock.release()
+
+    def _tidy(self) -> None:
+        self.collect()
+        if self.idle_bytes > self.most and not self._guard.lost:
+            self.trim(self.most)
+
     def collect(self) -> None:
         """Take back what destructors returned."""
         while self.returned:
@@ -125,10 +157,10 @@ class Pool:
     def trim(self, most: int = 0) -> None:
         """Destroy idle buffers, those of the longest unused sizes first, until at most so many bytes are kept."""
         self.collect()
-        while self.idle_bytes > most:
+        while self.idle_bytes > most and not self._guard.encoding:  # a destructor may come here at any moment
             size, idle = next(iter(self._idle.items()))
             if not idle:
-                del self._idle[size]
+                self._idle.pop(size, None)
                 continue
             block = idle.popleft()
             self.idle_bytes -= size

@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from webmm.engine.launch import Launch
 
 PAUSE = 1e-4  # seconds between two calls, above which the device is taken to have nothing to do
-MOST = 8  # launches to a submission
+MOST = 16  # launches to a submission
 BUSY = 1e-3  # seconds of work to a submission, by `seconds()`
 TICK = 5e-4  # seconds between two looks of the thread, and the age at which it submits
 IDLE = 20  # looks without work after which the thread sleeps until it is woken
-# Operations and bytes per second that devices of a kind reach at least: work is taken to last longer, and goes earlier.
-RATES = {"cpu": (2e10, 5e9), "integrated": (5e11, 3e10), "other": (5e11, 3e10), "discrete": (4e12, 4e11)}
+# Operations and bytes per second that devices of a kind may reach. Where one is slower, more of its work shares a
+# submission, which does no harm: it is busy with the one before.
+RATES = {"cpu": (1e11, 2e10), "integrated": (4e12, 1e11), "other": (4e12, 1e11), "discrete": (4e13, 2e12)}
 
 
 def seconds(kind: str, operations: int, moved: int) -> float:
-    """Return how long a device of this kind takes at most for so many operations and bytes."""
+    """Return how long a device of this kind takes at least for so many operations and bytes."""
     rate, bandwidth = RATES[kind]
     return operations / rate + moved / bandwidth
 
@@ -80,12 +81,15 @@ class Submissions:
             pending, self.pending, self._seconds = self.pending, [], 0.0
             if not pending:
                 return
+            self._guard.encoding = True
             try:
                 self._submit(pending)
             except self._guard.engine.errors as error:
                 if self._guard.find_lost("submitting", error):
                     raise
                 self._one_by_one(pending)
+            finally:
+                self._guard.encoding = False
             self._last = time.perf_counter()
             written = pending[-1][2]
             if last and (refused := next((block.refused for block in written if block.refused), None)):

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,27 +109,31 @@ class Wgpu:
         By the library's own functions: wgpu-py makes an object and a capture of errors of each call, which takes twice
         as long as all the rest. Of dispatches of which the engine refuses one, none is queued.
         """
-        lib, null = _library()
-        encoder = commands = compute_pass = null
+        native = _native()
+        lib, null = native.lib, native.null
+        encoder = compute_pass = commands = null
+        native.capture()
         try:
-            with _errors():
-                encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, null)
-                compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
-                for pipeline, bind_group, (x, y, z) in dispatches:
-                    lib.wgpuComputePassEncoderSetPipeline(compute_pass, pipeline._internal)
-                    lib.wgpuComputePassEncoderSetBindGroup(compute_pass, 0, bind_group._internal, 0, null)
-                    lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, x, y, z)
-                lib.wgpuComputePassEncoderEnd(compute_pass)
-                commands = lib.wgpuCommandEncoderFinish(encoder, null)
-            with _errors():
+            encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, null)
+            compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
+            last = None
+            for pipeline, bind_group, (x, y, z) in dispatches:
+                if pipeline is not last:
+                    native.set_pipeline(compute_pass, pipeline._internal)
+                    last = pipeline
+                native.set_bind_group(compute_pass, 0, bind_group._internal, 0, null)
+                native.dispatch(compute_pass, x, y, z)
+            lib.wgpuComputePassEncoderEnd(compute_pass)
+            commands = lib.wgpuCommandEncoderFinish(encoder, null)
+            if not native.complained():
                 lib.wgpuQueueSubmit(device.queue._internal, 1, [commands])
         finally:
-            if commands != null:
-                lib.wgpuCommandBufferRelease(commands)
-            if compute_pass != null:
-                lib.wgpuComputePassEncoderRelease(compute_pass)
-            if encoder != null:
-                lib.wgpuCommandEncoderRelease(encoder)
+            error = native.release()
+            for release, each in zip(native.releases, (commands, compute_pass, encoder), strict=True):
+                if each != null:
+                    release(each)
+        if error is not None:
+            raise error
 
     # Waiting
 
@@ -187,29 +191,35 @@ def _instance() -> None:
         set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
 
 
-@functools.cache
-def _library() -> tuple[Any, Any]:
-    """Return the functions of wgpu-native, and its null."""
-    from wgpu.backends.wgpu_native import ffi, lib
+class _Native:
+    """The functions of wgpu-native that `submit()` calls, and wgpu-py's own way to hear what they complain of."""
 
-    return lib, ffi.NULL
+    def __init__(self) -> None:
+        from wgpu.backends.wgpu_native import ffi, lib
+        from wgpu.backends.wgpu_native._api import error_handler
+        from wgpu.backends.wgpu_native._helpers import ERROR_TYPES
+
+        self.lib, self.null, self._handler, self._types = lib, ffi.NULL, error_handler, ERROR_TYPES
+        self.set_pipeline = lib.wgpuComputePassEncoderSetPipeline
+        self.set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
+        self.dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
+        self.releases = lib.wgpuCommandBufferRelease, lib.wgpuComputePassEncoderRelease, lib.wgpuCommandEncoderRelease
+
+    def capture(self) -> None:
+        """Keep what this thread's calls complain of, from now on."""
+        self._handler.capture("webmm")
+
+    def complained(self) -> bool:
+        """Tell whether there was anything so far."""
+        return self._handler._per_thread_data.stack[-1].message is not None
+
+    def release(self) -> Exception | None:
+        """End it; return the error."""
+        found = self._handler.release("webmm")
+        return None if found is None else self._types.get(found[0], wgpu.GPUError)(found[1])
 
 
-@contextlib.contextmanager
-def _errors() -> Iterator[None]:
-    """Raise, as wgpu-py does, what functions of wgpu-native complain of inside of the `with`."""
-    from wgpu.backends.wgpu_native._api import error_handler
-    from wgpu.backends.wgpu_native._helpers import ERROR_TYPES
-
-    error_handler.capture("webmm")
-    found = None
-    try:
-        yield
-    finally:
-        found = error_handler.release("webmm")
-    if found is not None:
-        kind, message = found
-        raise ERROR_TYPES.get(kind, wgpu.GPUError)(message)
+_native = functools.cache(_Native)
 
 
 class _LastWords(logging.Filter):
