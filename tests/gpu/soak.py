@@ -200,7 +200,8 @@ class Soak:
         return wrong
 
     def host_memory(self):
-        return psutil.Process().memory_info().rss - self.gpu.memory_stats().pipeline_bytes
+        stats = self.gpu.memory_stats()  # the memory of a CPU adapter is the host's
+        return psutil.Process().memory_info().rss - stats.pipeline_bytes - stats.pool_bytes
 
     def judged(self):
         stats = self.gpu.memory_stats()

@@ -132,7 +132,8 @@ class Array:
     @property
     def contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        return self.strides == dense_strides(self.shape)
+        axes = zip(self.shape, self.strides, dense_strides(self.shape), strict=True)
+        return all(length == 1 or stride == dense for length, stride, dense in axes)
 
     # Views
 

@@ -26,7 +26,7 @@ from webmm.render import params_bytes, render
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
-MAX_LAUNCHES = 1024  # prepared launches kept per device: results take turns in several buffers
+MAX_LAUNCHES = 512  # prepared launches kept per device: results take turns in several buffers
 MAX_TOKENS = 4096  # and numbers of kernels with their problems
 MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by all launches
 

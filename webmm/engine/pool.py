@@ -18,7 +18,7 @@ from webmm.kernels.base import Capabilities
 if TYPE_CHECKING:
     from webmm.engine.array import Storage
 
-MOST = {"discrete": 2**31, "integrated": 2**28, "other": 2**28, "cpu": 2**28}  # bytes that are kept for later
+MOST = {"discrete": 2**31, "integrated": 2**28, "other": 2**28, "cpu": 2**27}  # bytes that are kept for later
 STEPS = 8  # sizes per power of two
 LARGE = 2**20  # bytes of a buffer for which a destructor looks whether too much is kept
 EXACT = 2**12  # bytes up to which sizes are multiples of 16
@@ -54,6 +54,9 @@ class Pool:
         self._guard, self._capabilities, self._destroying = guard, capabilities, destroying
         self._idle: OrderedDict[int, deque[Block]] = OrderedDict()  # by size
         self.returned: deque[Block] = deque()  # by destructors, which take no lock
+        # Were they in garbage with their storages only, the collector would finalise both, and a buffer with its device
+        # still there would come back empty.
+        self._lent: set[Block] = set()
         self.most = MOST[kind]
         self.idle_bytes = 0
         self.lent_bytes = 0
@@ -78,7 +81,9 @@ class Pool:
         self._idle.move_to_end(size)
         self.idle_bytes -= size
         self.lent_bytes += size
-        return idle.popleft()
+        block = idle.popleft()
+        self._lent.add(block)
+        return block
 
     def take(self, nbytes: int) -> tuple[Block, bool]:
         """Return a buffer for so many bytes, and whether it is a new one, of zeros.
@@ -101,7 +106,9 @@ class Pool:
             self.trim()
             buffer = self._make(size)
         self.lent_bytes += size
-        return Block(buffer, size), True
+        block = Block(buffer, size)
+        self._lent.add(block)
+        return block, True
 
     def _make(self, size: int) -> Any:
         usage = self._guard.engine.buffer_usage
@@ -115,6 +122,7 @@ class Pool:
         if not block.owned:
             self._destroying(block.launches)
             return
+        self._lent.discard(block)
         self.lent_bytes -= size
         self.idle_bytes += size
         idle = self._idle.get(size)
@@ -170,5 +178,6 @@ class Pool:
     def clear(self) -> None:
         """Let everything go with the device."""
         self._idle.clear()
+        self._lent.clear()
         self.returned.clear()
         self.idle_bytes = 0
