@@ -39,14 +39,14 @@ class Guard:
                 yield
             except self.engine.out_of_memory as error:
                 words = f"{doing}: the device is out of memory; free arrays or use smaller ones"
-                raise MemoryLimitError(words) from error
+                raise MemoryLimitError(words) from _bare(error)
             except WebmmError:
                 raise
             except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
                 if self.find_lost(doing, error):
-                    raise DeviceLostError(f"{doing}: {self.lost}") from error
+                    raise DeviceLostError(f"{doing}: {self.lost}") from _bare(error)
                 if isinstance(error, self.engine.errors):
-                    raise WebmmError(f"{doing}: {error}") from error
+                    raise WebmmError(f"{doing}: {error}") from _bare(error)
                 raise
 
     def find_lost(self, doing: str, error: Exception) -> bool:
@@ -81,3 +81,11 @@ class Guard:
         """Leave the device and all that is on it to the process that this one was forked from."""
         self.lost = f"the device on {self.name} belongs to the process that this one was forked from; {forking.ADVICE}"
         self.abandoned, self.uses = True, Uses()
+
+
+def _bare(error: Exception) -> Exception:
+    """Return an error of the engine without its frames.
+
+    They stand in a cycle with memoryviews that C borrows, and Python 3.11 ends the process where it collects those.
+    """
+    return error.with_traceback(None)
