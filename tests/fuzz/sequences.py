@@ -132,7 +132,7 @@ class Sequence:
 
     def zeros(self) -> None:
         shape = self.shape()
-        self.live.append(Pair(self.device.empty(shape, self.dtype), np.zeros(shape)))
+        self.live.append(Pair(self.device.zeros(shape, self.dtype), np.zeros(shape)))
 
     def view(self) -> None:
         if self.live:

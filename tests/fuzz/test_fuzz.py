@@ -132,13 +132,13 @@ def test_what_one_call_does_to_another_is_found(op, fault, monkeypatch):
 
 
 def test_what_is_handed_out_as_zeros_and_is_none_is_found(monkeypatch):
-    empty = webmm.Device.empty
+    zeros = webmm.Device.zeros
 
     def dirty(device, shape, dtype="float32"):
-        made = empty(device, shape, dtype)
+        made = zeros(device, shape, dtype)
         if made.size:
             device.upload(np.full(shape, 5.0), made)
         return made
 
-    monkeypatch.setattr(webmm.Device, "empty", dirty)
+    monkeypatch.setattr(webmm.Device, "zeros", dirty)
     assert any("(5.0), not 0.0" in check(seed) for seed in of("sequence"))

@@ -22,11 +22,12 @@ POINTS = {
     "encode": ("GPUDevice", "create_command_encoder"),
     "write": ("GPUQueue", "write_buffer"),
     "submit": ("GPUQueue", "submit"),
+    "dispatch": ("", "submit"),  # by the engine's own method
     "map": ("GPUBuffer", "map_async"),
     "wait": ("GPUDevice", "_poll_wait"),
 }
 # wgpu-native itself ends the process where a device is gone that these need: it is lost right after them instead.
-ENDS_THE_PROCESS = {"wgpu": ("submit", "write"), "dawn": ()}
+ENDS_THE_PROCESS = {"wgpu": ("submit", "write", "dispatch"), "dawn": ()}
 KINDS = ("out of memory", "refused", "late", "lost")
 LATE = 0.05  # seconds
 HANGS = 60  # seconds after which a call is taken to wait for ever
@@ -37,7 +38,7 @@ class Fault:
 
     def __init__(self, monkeypatch, engine, point, kind=None, nth=0):
         self.api, self.errors, self.kind = importlib.import_module(MODULES[engine]), engine_of(engine).api, kind
-        owner, name = getattr(self.api, POINTS[point][0]), POINTS[point][1]
+        owner, name = getattr(self.api, POINTS[point][0], type(engine_of(engine))), POINTS[point][1]
         true, count = getattr(owner, name), itertools.count(1)
         self.uses, self.happened = 0, False
 
@@ -46,10 +47,11 @@ class Fault:
             if use != nth:
                 return true(target, *args, **kwargs)
             self.happened = True
+            subject = args[0] if point == "dispatch" else target
             if kind == "lost" and point in ENDS_THE_PROCESS[engine]:
                 true(target, *args, **kwargs)
-                return self.happen(target)
-            self.happen(target)
+                return self.happen(subject)
+            self.happen(subject)
             return true(target, *args, **kwargs)
 
         monkeypatch.setattr(owner, name, call)

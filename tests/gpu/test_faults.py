@@ -9,9 +9,6 @@ import pytest
 from faulty import CALLS
 
 FAULTY = Path(__file__).with_name("faulty.py")
-# Where a device goes while it is written to, Python 3.11 dies of what wgpudawn's error leaves to the garbage collector:
-# a memoryview that C borrows, in a cycle with the frame that raised.
-DIES = ("matmul into out", "rms_norm")
 
 
 def try_all(engine, call, environment):
@@ -27,6 +24,6 @@ def test_every_fault(call):
     assert try_all("wgpu", call, os.environ) > 20
 
 
-@pytest.mark.parametrize("call", [pytest.param(c, marks=[pytest.mark.xfail(strict=True)] * (c in DIES)) for c in CALLS])
+@pytest.mark.parametrize("call", CALLS)
 def test_some_faults_under_dawn(call, swiftshader):
     assert try_all("dawn", call, swiftshader) >= 4

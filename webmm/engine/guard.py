@@ -42,9 +42,9 @@ class Guard:
                 raise
             except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
                 if not isinstance(error, self.engine.out_of_memory) and self.find_lost(doing, error):
-                    raise DeviceLostError(f"{doing}: {self.lost}") from error
+                    raise DeviceLostError(f"{doing}: {self.lost}") from _bare(error)
                 if isinstance(error, self.engine.errors):
-                    raise self.error(doing, error) from error
+                    raise self.error(doing, error) from _bare(error)
                 raise
 
     def error(self, doing: str, error: Exception) -> WebmmError:
@@ -85,3 +85,11 @@ class Guard:
         """Leave the device and all that is on it to the process that this one was forked from."""
         self.lost = f"the device on {self.name} belongs to the process that this one was forked from; {forking.ADVICE}"
         self.abandoned, self.uses = True, Uses()
+
+
+def _bare(error: Exception) -> Exception:
+    """Return an error of the engine without its frames.
+
+    They stand in a cycle with memoryviews that C borrows, and Python 3.11 ends the process where it collects those.
+    """
+    return error.with_traceback(None)
