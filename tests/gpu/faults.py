@@ -9,6 +9,8 @@ import time
 import wgpu
 from wgpu.backends.wgpu_native import _api
 
+from webmm.engine.wgpu import Wgpu
+
 # What an engine is asked for, and by which call.
 POINTS = {
     "allocate": (_api.GPUDevice, "create_buffer"),
@@ -20,11 +22,13 @@ POINTS = {
     "encode": (_api.GPUDevice, "create_command_encoder"),
     "write": (_api.GPUQueue, "write_buffer"),
     "submit": (_api.GPUQueue, "submit"),
-    "map": (_api.GPUBuffer, "map_async"),
+    "copy": (Wgpu, "copy"),
+    "map": (Wgpu, "map"),
+    "read": (Wgpu, "data"),
     "wait": (_api.GPUDevice, "_poll_wait"),
 }
 # wgpu-native itself ends the process where a device is gone that these need: it is lost right after them instead.
-ENDS_THE_PROCESS = ("submit", "write")
+ENDS_THE_PROCESS = ("submit", "write", "copy")
 LATE = 0.05  # seconds
 HANGS = 60  # seconds after which a call is taken to wait for ever
 
@@ -62,10 +66,11 @@ class Fault:
             if use != nth:
                 return true(target, *args, **kwargs)
             self.happened = True
+            of = args[0] if isinstance(target, Wgpu) else target  # the engine's own calls name a device or a buffer
             if kind == "lost" and point in ENDS_THE_PROCESS:
                 true(target, *args, **kwargs)
-                return _lost(target)
-            KINDS[kind](target)
+                return _lost(of)
+            KINDS[kind](of)
             return true(target, *args, **kwargs)
 
         monkeypatch.setattr(owner, name, call)

@@ -11,12 +11,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import wgpudawn
-from numpy.typing import NDArray
-from wgpudawn.backends.dawn import extras
+from wgpudawn.backends.dawn import _api, extras
+from wgpudawn.backends.dawn._ffi import CALLBACK_MODE, c_callback, callbacks
 
-from webmm.engine.wgpu import Wgpu
+from webmm.engine.wgpu import Mapped, Native, Wgpu
 from webmm.kernels.base import MatrixShape
 from webmm.render import Dialect
 
@@ -62,13 +61,26 @@ class Dawn(Wgpu):
             for each in listed
         )
 
-    def mapped(self, device: Any, buffer: Any, mode: str, size: int) -> NDArray[np.uint8]:
-        """As wgpu's; a mapping fails by itself where the device goes."""
-        buffer.map_async(mode, 0, size).sync_wait()
-        if mode == "WRITE":
-            return np.frombuffer(buffer._experimental_get_mapped_range(0, size), np.uint8)
-        # That range holds other bytes in a buffer that is mapped for reading.
-        return np.frombuffer(buffer.read_mapped(0, size, copy=False), np.uint8)
+    @functools.cached_property
+    def native(self) -> Native:
+        """The functions behind wgpudawn's own."""
+        return Native(_api.lib, _api.libf, _api.ffi)
+
+    def _tells(self, mapped: Mapped) -> Any:
+        """As wgpu's, by the package's one callback, which knows whom to tell."""
+
+        def tell(status: int, *more: Any) -> None:
+            del more
+            mapped.status = status
+
+        told = {"mode": CALLBACK_MODE, "callback": c_callback("WGPUBufferMapCallback")}
+        return self.native.ffi.new("WGPUBufferMapCallbackInfo *", told | {"userdata1": callbacks.register(tell)})
+
+    def _look(self, device: Any, mapped: Mapped) -> None:
+        """As wgpu's, for this mapping alone."""
+        del device
+        wait = self.native.ffi.new("WGPUFutureWaitInfo *", {"future": mapped.future})
+        self.native.checked.wgpuInstanceWaitAny(_api.get_wgpu_instance(), 1, wait, 0)
 
     def timestamp_period(self, device: Any) -> float:
         """Return 1: Dawn converts ticks to nanoseconds."""

@@ -1,17 +1,15 @@
 """Moving data through mapped staging buffers that are made once and reused.
 
-Data goes in chunks, each in a thread of its own, so that the device copies one while the host copies others; a fresh
-result is also paged in faster by several threads than by one. On an H200, 256 MiB go up at 18 GB/s and come down at 21
-with eight threads, at 16 and 12 with four, and at 9 and 4 with one; chunks of 4 to 32 MiB differ by little.
+Data goes in chunks. The calling thread alone talks to the device, while others copy between the caller's memory and the
+staging buffers: a fresh result is paged in faster by several threads than by one.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,12 +18,14 @@ from numpy.typing import NDArray
 
 from webmm.engine.array import Storage
 from webmm.engine.guard import Guard
+from webmm.engine.wgpu import Mapped
 from webmm.errors import FreedArrayError
 
 CHUNK = 8 * 2**20  # bytes of a staging buffer
-LEAST = 2**20  # bytes of a chunk of data that would not fill all buffers
-THREADS = min(8, os.cpu_count() or 1)
-DEPTH = max(4, THREADS)  # staging buffers each way
+SMALL = 2**16  # bytes of one for data that no thread but the caller's copies
+LEAST = 2**19  # bytes of a chunk of data that would not fill all buffers
+THREADS = min(16, os.cpu_count() or 1)
+DEPTH = max(4, THREADS)  # staging buffers that a transfer takes; there are twice as many each way, for two at once
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
 
 
@@ -43,8 +43,10 @@ class Staging:
         self._guard, self._device, self._engine, self._lock = guard, device, guard.engine, guard.lock
         self._chunk, self._depth = min(chunk, device.limits["max-buffer-size"] // 4 * 4), depth
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
-        self._writing = _Ring(device, self._chunk, usage.MAP_WRITE | usage.COPY_SRC)
-        self._reading = _Ring(device, self._chunk, usage.MAP_READ | usage.COPY_DST)
+        self._writing = _Ring(device, self._chunk, usage.MAP_WRITE | usage.COPY_SRC, 2 * depth)
+        self._reading, self._reading_little = (
+            _Ring(device, size, usage.MAP_READ | usage.COPY_DST, 2 * depth) for size in (self._chunk, SMALL)
+        )
 
     def close(self) -> None:
         """Let the threads go, which have nothing to do any more; the buffers go with the device."""
@@ -63,19 +65,30 @@ class Staging:
             with self._lock:
                 self._device.queue.write_buffer(_living(target), offset, flat)
             return
+        pieces = self._cut(data, dtype.itemsize)
+        with self._writing.lent(min(len(pieces), self._depth)) as buffers, _Copies(self._guard, self._pool) as copies:
+            filling: dict[int, tuple[Mapped, int, int]] = {}
 
-        def move(piece: NDArray[Any], start: int, buffers: int) -> None:
-            nbytes = piece.size * dtype.itemsize
-            size = _round4(nbytes)
-            with self._writing.buffer(buffers) as buffer:
-                mapped = self._engine.mapped(self._device, buffer, "WRITE", size)
-                np.copyto(mapped[:nbytes].view(dtype).reshape(piece.shape), piece, casting="unsafe")
-                mapped[nbytes:] = 0
-                buffer.unmap()
+            def send(turn: int) -> None:
+                """Queue the copy to the device of what a buffer is filled with."""
+                if turn not in filling:
+                    return
+                mapped, start, size = filling.pop(turn)
+                copies.wait(turn)
+                self._engine.unmap(mapped)
                 with self._lock:
-                    self._copy(buffer, 0, _living(target), offset + start, size)
+                    self._engine.copy(self._device, mapped.buffer, 0, _living(target), offset + start, size)
 
-        self._each_piece(data, dtype.itemsize, move)
+            for i, (piece, start) in enumerate(pieces):
+                turn, nbytes = i % len(buffers), piece.size * dtype.itemsize
+                send(turn)
+                mapped = self._engine.map(buffers[turn], "WRITE", size := _round4(nbytes))
+                filling[turn] = mapped, start, size
+                host = self._engine.data(self._device, mapped)
+                host[nbytes:] = 0
+                copies.begin(turn, host[:nbytes].view(dtype).reshape(piece.shape), piece, alone=len(pieces) == 1)
+            for i in range(len(pieces), len(pieces) + len(buffers)):
+                send(i % len(buffers))
 
     def download(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
         """Copy elements of `dtype` from byte `offset` of the buffer of `source` on to `data`, in row-major order.
@@ -87,41 +100,74 @@ class Staging:
             self.download(source, offset, dtype, whole)
             np.copyto(data, whole, casting="unsafe")
             return
+        pieces = self._cut(data, dtype.itemsize)
+        ring = self._reading_little if data.size * dtype.itemsize <= SMALL else self._reading
+        with ring.lent(min(len(pieces), self._depth)) as buffers, _Copies(self._guard, self._pool) as copies:
+            coming: dict[int, Mapped] = {}
 
-        def move(piece: NDArray[Any], start: int, buffers: int) -> None:
-            nbytes = piece.size * dtype.itemsize
-            size = _round4(nbytes)
-            with self._reading.buffer(buffers) as buffer:
+            def ask(i: int) -> None:
+                """Queue the copy from the device of piece `i`, to a buffer whose data is gone from it."""
+                turn, (piece, start) = i % len(buffers), pieces[i]
+                if turn in coming:
+                    copies.wait(turn)
+                    self._engine.unmap(coming.pop(turn))
+                size = _round4(piece.size * dtype.itemsize)
                 with self._lock:
-                    self._copy(_living(source), offset + start, buffer, 0, size)
-                mapped = self._engine.mapped(self._device, buffer, "READ", size)
-                np.copyto(piece, mapped[:nbytes].view(dtype).reshape(piece.shape), casting="unsafe")
-                buffer.unmap()
+                    self._engine.copy(self._device, _living(source), offset + start, buffers[turn], 0, size)
+                coming[turn] = self._engine.map(buffers[turn], "READ", size)
 
-        self._each_piece(data, dtype.itemsize, move)
+            ahead = len(buffers) // 2  # half of the buffers are on their way while the others are copied from
+            for i in range(min(ahead, len(pieces))):
+                ask(i)
+            for i, (piece, _) in enumerate(pieces):
+                if i + ahead < len(pieces):
+                    ask(i + ahead)
+                turn, nbytes = i % len(buffers), piece.size * dtype.itemsize
+                host = self._engine.data(self._device, coming[turn])
+                copies.begin(turn, piece, host[:nbytes].view(dtype).reshape(piece.shape), alone=len(pieces) == 1)
+            for turn, mapped in coming.items():
+                copies.wait(turn)
+                self._engine.unmap(mapped)
 
-    def _each_piece(self, data: NDArray[Any], itemsize: int, move: Callable[[NDArray[Any], int, int], None]) -> None:
-        """Call move(piece, first byte, buffers to use) for pieces of `data`, in several threads where there are any."""
-        most = min(self._chunk, max(LEAST, _round4(-(-data.size * itemsize // self._depth))))
-        pieces = list(_pieces(data.reshape(-1) if data.flags.c_contiguous else data, itemsize, most))
-        if len(pieces) == 1:
-            move(pieces[0][0], pieces[0][1], 1)
-            return
-        buffers = min(self._depth, len(pieces))
+    def _cut(self, data: NDArray[Any], itemsize: int) -> list[tuple[NDArray[Any], int]]:
+        """Return the pieces that fit a staging buffer, of data to move, each with its first byte."""
+        nbytes = data.size * itemsize
+        most = min(self._chunk, max(LEAST, _round4(-(-nbytes // self._depth))))
+        flat = data.reshape(-1) if data.flags.c_contiguous else data
+        return [(flat, 0)] if nbytes <= most else list(_pieces(flat, itemsize, most))
 
-        def move_one(piece: tuple[NDArray[Any], int]) -> None:
-            with self._guard.uses.one():  # each thread says for itself that it uses the device
-                move(piece[0], piece[1], buffers)
 
-        moves = [self._pool.submit(move_one, piece) for piece in pieces]
-        wait(moves)  # also where one failed: what the others read and write is the caller's again afterwards
-        for each in moves:
-            each.result()  # raises what a thread raised
+class _Copies:
+    """Copies within host memory that threads make for the caller, one at a time for each turn.
 
-    def _copy(self, source: Any, source_offset: int, target: Any, target_offset: int, size: int) -> None:
-        encoder = self._device.create_command_encoder()
-        encoder.copy_buffer_to_buffer(source, source_offset, target, target_offset, size)
-        self._device.queue.submit([encoder.finish()])
+    It ends when all have ended, also where one failed: what they read and write is the caller's again afterwards.
+    """
+
+    def __init__(self, guard: Guard, pool: ThreadPoolExecutor) -> None:
+        self._guard, self._pool = guard, pool
+        self._under_way: dict[int, Future[None]] = {}
+
+    def begin(self, turn: int, target: NDArray[Any], source: NDArray[Any], alone: bool) -> None:
+        """Copy in a thread of the pool, or at once where nothing else is to be done meanwhile."""
+        if alone:
+            np.copyto(target, source, casting="unsafe")
+        else:
+            self._under_way[turn] = self._pool.submit(self._copy, target, source)
+
+    def wait(self, turn: int) -> None:
+        """Wait for the copy of that turn, if there is one; raises what it raised."""
+        if future := self._under_way.pop(turn, None):
+            future.result()
+
+    def _copy(self, target: NDArray[Any], source: NDArray[Any]) -> None:
+        with self._guard.uses.one():  # each thread says for itself that it uses the device
+            np.copyto(target, source, casting="unsafe")
+
+    def __enter__(self) -> _Copies:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wait(self._under_way.values())
 
 
 def _living(storage: Storage) -> Any:
@@ -132,36 +178,33 @@ def _living(storage: Storage) -> Any:
 
 
 class _Ring:
-    """Equal buffers that are used in turn, the longest unused first."""
+    """Equal buffers, at most `most`, that transfers borrow."""
 
-    def __init__(self, device: Any, size: int, usage: int) -> None:
-        self._device, self._size, self._usage = device, size, usage
-        self._free: deque[Any] = deque()
-        self._made = 0
+    def __init__(self, device: Any, size: int, usage: int, most: int) -> None:
+        self._device, self._size, self._usage, self._left = device, size, usage, most
+        self._free: list[Any] = []
         self._change = threading.Condition()
 
     @contextmanager
-    def buffer(self, at_most: int) -> Iterator[Any]:
-        """Lend a buffer, a new one where there are fewer than `at_most`; one that failed in use is not used again."""
-        buffer = None
+    def lent(self, count: int) -> Iterator[list[Any]]:
+        """Lend up to `count` buffers, as soon as there is one; those that failed in use are not used again."""
         with self._change:
-            self._change.wait_for(lambda: self._free or self._made < at_most)
-            if self._made < at_most:
-                self._made += 1
-            else:
-                buffer = self._free.popleft()
+            self._change.wait_for(lambda: self._free or self._left)
+            buffers = [self._free.pop() for _ in range(min(count, len(self._free)))]
+            new = min(count - len(buffers), self._left)
+            self._left -= new
+        lent = len(buffers) + new
         try:
-            if buffer is None:
-                buffer = self._device.create_buffer(size=self._size, usage=self._usage)
-            yield buffer
+            buffers += [self._device.create_buffer(size=self._size, usage=self._usage) for _ in range(new)]
+            yield buffers
         except BaseException:
             with self._change:
-                self._made -= 1
+                self._left += lent
                 self._change.notify_all()
             raise
         with self._change:
-            self._free.append(buffer)
-            self._change.notify_all()  # all: one of them may make a buffer of its own and leave this one to another
+            self._free += buffers
+            self._change.notify_all()
 
 
 def _round4(size: int) -> int:
