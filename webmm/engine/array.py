@@ -120,7 +120,10 @@ class Array:
     @property
     def contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        return self.strides == dense_strides(self.shape)
+        dense = dense_strides(self.shape)
+        return self.strides == dense or all(
+            length == 1 or mine == step for length, mine, step in zip(self.shape, self.strides, dense, strict=True)
+        )
 
     # Views
 

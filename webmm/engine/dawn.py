@@ -95,6 +95,11 @@ class Dawn(Wgpu):
             return "lost" in str(error).lower()
         return False
 
+    def _destroyed(self, device: Any) -> bool:
+        """Return False: Dawn refuses whatever a device that was destroyed is asked for."""
+        del device
+        return False
+
     def last_words(self, device: Any) -> str:
         """Return what the driver had to say when it gave `device` up; empty where it said nothing."""
         self.poll(device)

@@ -23,7 +23,7 @@ from webmm.errors import FreedArrayError
 
 CHUNK = 8 * 2**20  # bytes of a staging buffer
 SMALL = 2**16  # bytes of one for data that no thread but the caller's copies
-LEAST = 2**19  # bytes of a chunk of data that would not fill all buffers
+LEAST = 2**20  # bytes of a chunk of data that would not fill all buffers
 THREADS = min(16, os.cpu_count() or 1)
 DEPTH = max(4, THREADS)  # staging buffers that a transfer takes; there are twice as many each way, for two at once
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
@@ -42,10 +42,11 @@ class Staging:
         device, usage = guard.device, guard.engine.buffer_usage
         self._guard, self._device, self._engine, self._lock = guard, device, guard.engine, guard.lock
         self._chunk, self._depth = min(chunk, device.limits["max-buffer-size"] // 4 * 4), depth
+        self._small = min(SMALL, self._chunk)
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
         self._writing = _Ring(device, self._chunk, usage.MAP_WRITE | usage.COPY_SRC, 2 * depth)
         self._reading, self._reading_little = (
-            _Ring(device, size, usage.MAP_READ | usage.COPY_DST, 2 * depth) for size in (self._chunk, SMALL)
+            _Ring(device, size, usage.MAP_READ | usage.COPY_DST, 2 * depth) for size in (self._chunk, self._small)
         )
 
     def close(self) -> None:
@@ -66,7 +67,7 @@ class Staging:
                 self._device.queue.write_buffer(_living(target), offset, flat)
             return
         pieces = self._cut(data, dtype.itemsize)
-        with self._writing.lent(min(len(pieces), self._depth)) as buffers, _Copies(self._guard, self._pool) as copies:
+        with self._writing.lent(min(len(pieces), self._depth)) as buffers, self._copies(pieces) as copies:
             filling: dict[int, tuple[Mapped, int, int]] = {}
 
             def send(turn: int) -> None:
@@ -86,7 +87,7 @@ class Staging:
                 filling[turn] = mapped, start, size
                 host = self._engine.data(self._device, mapped)
                 host[nbytes:] = 0
-                copies.begin(turn, host[:nbytes].view(dtype).reshape(piece.shape), piece, alone=len(pieces) == 1)
+                copies.begin(turn, host[:nbytes].view(dtype).reshape(piece.shape), piece)
             for i in range(len(pieces), len(pieces) + len(buffers)):
                 send(i % len(buffers))
 
@@ -100,9 +101,11 @@ class Staging:
             self.download(source, offset, dtype, whole)
             np.copyto(data, whole, casting="unsafe")
             return
+        if data.size * dtype.itemsize <= self._small:
+            self._download_little(source, offset, dtype, data)
+            return
         pieces = self._cut(data, dtype.itemsize)
-        ring = self._reading_little if data.size * dtype.itemsize <= SMALL else self._reading
-        with ring.lent(min(len(pieces), self._depth)) as buffers, _Copies(self._guard, self._pool) as copies:
+        with self._reading.lent(min(len(pieces), self._depth)) as buffers, self._copies(pieces) as copies:
             coming: dict[int, Mapped] = {}
 
             def ask(i: int) -> None:
@@ -124,10 +127,25 @@ class Staging:
                     ask(i + ahead)
                 turn, nbytes = i % len(buffers), piece.size * dtype.itemsize
                 host = self._engine.data(self._device, coming[turn])
-                copies.begin(turn, piece, host[:nbytes].view(dtype).reshape(piece.shape), alone=len(pieces) == 1)
+                copies.begin(turn, piece, host[:nbytes].view(dtype).reshape(piece.shape))
             for turn, mapped in coming.items():
                 copies.wait(turn)
                 self._engine.unmap(mapped)
+
+    def _download_little(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
+        """As `download()`, without threads or turns, whose cost is that of a small transfer."""
+        nbytes = data.size * dtype.itemsize
+        with self._reading_little.lent(1) as (buffer,):
+            with self._lock:
+                self._engine.copy(self._device, _living(source), offset, buffer, 0, size := _round4(nbytes))
+            mapped = self._engine.map(buffer, "READ", size)
+            host = self._engine.data(self._device, mapped)
+            np.copyto(data, host[:nbytes].view(dtype).reshape(data.shape), casting="unsafe")
+            self._engine.unmap(mapped)
+
+    def _copies(self, pieces: list[Any]) -> _Copies:
+        """Return who copies: threads, but the caller where nothing else is to be done meanwhile."""
+        return _Copies(self._guard, self._pool if len(pieces) > 1 else None)
 
     def _cut(self, data: NDArray[Any], itemsize: int) -> list[tuple[NDArray[Any], int]]:
         """Return the pieces that fit a staging buffer, of data to move, each with its first byte."""
@@ -138,21 +156,21 @@ class Staging:
 
 
 class _Copies:
-    """Copies within host memory that threads make for the caller, one at a time for each turn.
+    """Copies within host memory that threads make for the caller, one at a time for each turn; without a pool it does.
 
     It ends when all have ended, also where one failed: what they read and write is the caller's again afterwards.
     """
 
-    def __init__(self, guard: Guard, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, guard: Guard, pool: ThreadPoolExecutor | None) -> None:
         self._guard, self._pool = guard, pool
         self._under_way: dict[int, Future[None]] = {}
 
-    def begin(self, turn: int, target: NDArray[Any], source: NDArray[Any], alone: bool) -> None:
-        """Copy in a thread of the pool, or at once where nothing else is to be done meanwhile."""
-        if alone:
-            np.copyto(target, source, casting="unsafe")
-        else:
+    def begin(self, turn: int, target: NDArray[Any], source: NDArray[Any]) -> None:
+        """Copy in a thread of the pool, or at once."""
+        if self._pool:
             self._under_way[turn] = self._pool.submit(self._copy, target, source)
+        else:
+            np.copyto(target, source, casting="unsafe")
 
     def wait(self, turn: int) -> None:
         """Wait for the copy of that turn, if there is one; raises what it raised."""

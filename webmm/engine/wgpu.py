@@ -179,7 +179,7 @@ class Wgpu:
             if now > start + SPIN:
                 time.sleep(min((now - start) / 8, LONGEST))
             self._look(device, mapped)
-        if mapped.status != MAPPED:
+        if mapped.status != MAPPED or self._destroyed(device):  # to ask for its memory would then end the process
             raise self.api.GPUError(f"a buffer could not be mapped (status {mapped.status})")
         lib, _, ffi = self.native
         get = lib.wgpuBufferGetConstMappedRange if mapped.mode == "READ" else lib.wgpuBufferGetMappedRange
@@ -221,13 +221,17 @@ class Wgpu:
 
     def gone(self, device: Any) -> bool:
         """Tell whether `device` was lost or destroyed."""
-        poller = device._poller
-        gone = poller is None or poller._shutdown  # destroyed, or about to be
+        gone = self._destroyed(device)
         try:
             device.create_command_encoder().finish()
         except wgpu.GPUError as alive:
             gone = gone or "lost" in str(alive).lower()
-        return bool(gone)
+        return gone
+
+    def _destroyed(self, device: Any) -> bool:
+        """Tell whether `device` was destroyed, or is about to be."""
+        poller = device._poller
+        return poller is None or bool(poller._shutdown)
 
     def last_words(self, device: Any) -> str:
         """Return what the driver had to say when it gave `device` up; empty where it said nothing."""
