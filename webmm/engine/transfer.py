@@ -1,14 +1,17 @@
 """Moving data through mapped staging buffers that are made once and reused.
 
-Data goes in chunks. The calling thread alone talks to the device, while others copy between the caller's memory and the
-staging buffers: a fresh result is paged in faster by several threads than by one.
+Data goes in chunks. The calling thread alone talks to the device; others copy between the caller's memory and the
+staging buffers meanwhile, several at one chunk where there are few: one thread copies 11 GB/s, or 4 to memory that is
+new to the process. On an H200 512 MiB go up at 30 GB/s and come down at 29, to new memory at 17.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
@@ -23,8 +26,9 @@ from webmm.errors import FreedArrayError
 
 CHUNK = 8 * 2**20  # bytes of a staging buffer
 SMALL = 2**16  # bytes of one for data that no thread but the caller's copies
-LEAST = 2**20  # bytes of a chunk of data that would not fill all buffers
+LEAST = 2**20  # bytes of a copy that is worth a thread
 THREADS = min(16, os.cpu_count() or 1)
+WRITERS = 4  # of them that fill staging buffers: writing through the bus is not faster with more
 DEPTH = max(4, THREADS)  # staging buffers that a transfer takes; there are twice as many each way, for two at once
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
 
@@ -39,14 +43,14 @@ class Staging:
         threads: int = THREADS,
         depth: int = DEPTH,
     ) -> None:
-        device, usage = guard.device, guard.engine.buffer_usage
-        self._guard, self._device, self._engine, self._lock = guard, device, guard.engine, guard.lock
-        self._chunk, self._depth = min(chunk, device.limits["max-buffer-size"] // 4 * 4), depth
+        self._guard, self._device, self._engine, self._lock = guard, guard.device, guard.engine, guard.lock
+        self._chunk = min(chunk, guard.device.limits["max-buffer-size"] // 4 * 4)
         self._small = min(SMALL, self._chunk)
+        self._threads, self._depth = threads, depth
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
-        self._writing = _Ring(device, self._chunk, usage.MAP_WRITE | usage.COPY_SRC, 2 * depth)
+        self._writing = _Ring(2 * depth, self._new_to_write, self._is_ready)
         self._reading, self._reading_little = (
-            _Ring(device, size, usage.MAP_READ | usage.COPY_DST, 2 * depth) for size in (self._chunk, self._small)
+            _Ring(2 * depth, functools.partial(self._new_to_read, size)) for size in (self._chunk, self._small)
         )
 
     def close(self) -> None:
@@ -67,26 +71,28 @@ class Staging:
                 self._device.queue.write_buffer(_living(target), offset, flat)
             return
         pieces = self._cut(data, dtype.itemsize)
-        with self._writing.lent(min(len(pieces), self._depth)) as buffers, self._copies(pieces) as copies:
-            filling: dict[int, tuple[Mapped, int, int]] = {}
+        threads = max(1, min(WRITERS, self._threads) // len(pieces))
+        with self._writing.lent(min(len(pieces), self._depth)) as buffers, self._copies(threads) as copies:
+            filled: dict[int, tuple[int, int]] = {}
 
             def send(turn: int) -> None:
-                """Queue the copy to the device of what a buffer is filled with."""
-                if turn not in filling:
+                """Queue the copy to the device of what a buffer is filled with, and ask for the buffer again."""
+                if turn not in filled:
                     return
-                mapped, start, size = filling.pop(turn)
                 copies.wait(turn)
-                self._engine.unmap(mapped)
+                start, size = filled.pop(turn)
+                buffer = buffers[turn].buffer
+                self._engine.unmap(buffers[turn])
                 with self._lock:
-                    self._engine.copy(self._device, mapped.buffer, 0, _living(target), offset + start, size)
+                    self._engine.copy(self._device, buffer, 0, _living(target), offset + start, size)
+                buffers[turn] = self._engine.map(buffer, "WRITE", self._chunk)
 
             for i, (piece, start) in enumerate(pieces):
                 turn, nbytes = i % len(buffers), piece.size * dtype.itemsize
                 send(turn)
-                mapped = self._engine.map(buffers[turn], "WRITE", size := _round4(nbytes))
-                filling[turn] = mapped, start, size
-                host = self._engine.data(self._device, mapped)
-                host[nbytes:] = 0
+                filled[turn] = start, (size := _round4(nbytes))
+                host = self._engine.data(self._device, buffers[turn])
+                host[nbytes:size] = 0
                 copies.begin(turn, host[:nbytes].view(dtype).reshape(piece.shape), piece)
             for i in range(len(pieces), len(pieces) + len(buffers)):
                 send(i % len(buffers))
@@ -105,7 +111,8 @@ class Staging:
             self._download_little(source, offset, dtype, data)
             return
         pieces = self._cut(data, dtype.itemsize)
-        with self._reading.lent(min(len(pieces), self._depth)) as buffers, self._copies(pieces) as copies:
+        threads = max(1, self._threads // len(pieces))
+        with self._reading.lent(min(len(pieces), self._depth)) as buffers, self._copies(threads) as copies:
             coming: dict[int, Mapped] = {}
 
             def ask(i: int) -> None:
@@ -119,8 +126,8 @@ class Staging:
                     self._engine.copy(self._device, _living(source), offset + start, buffers[turn], 0, size)
                 coming[turn] = self._engine.map(buffers[turn], "READ", size)
 
-            ahead = len(buffers) // 2  # half of the buffers are on their way while the others are copied from
-            for i in range(min(ahead, len(pieces))):
+            ahead = len(buffers) // 4  # of the buffers are on their way while the others are copied from
+            for i in range(ahead):
                 ask(i)
             for i, (piece, _) in enumerate(pieces):
                 if i + ahead < len(pieces):
@@ -133,7 +140,7 @@ class Staging:
                 self._engine.unmap(mapped)
 
     def _download_little(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
-        """As `download()`, without threads or turns, whose cost is that of a small transfer."""
+        """As `download()`, without threads or turns, which would take as long as so small a transfer."""
         nbytes = data.size * dtype.itemsize
         with self._reading_little.lent(1) as (buffer,):
             with self._lock:
@@ -143,39 +150,52 @@ class Staging:
             np.copyto(data, host[:nbytes].view(dtype).reshape(data.shape), casting="unsafe")
             self._engine.unmap(mapped)
 
-    def _copies(self, pieces: list[Any]) -> _Copies:
-        """Return who copies: threads, but the caller where nothing else is to be done meanwhile."""
-        return _Copies(self._guard, self._pool if len(pieces) > 1 else None)
-
     def _cut(self, data: NDArray[Any], itemsize: int) -> list[tuple[NDArray[Any], int]]:
         """Return the pieces that fit a staging buffer, of data to move, each with its first byte."""
-        nbytes = data.size * itemsize
-        most = min(self._chunk, max(LEAST, _round4(-(-nbytes // self._depth))))
         flat = data.reshape(-1) if data.flags.c_contiguous else data
-        return [(flat, 0)] if nbytes <= most else list(_pieces(flat, itemsize, most))
+        return list(_pieces(flat, itemsize, self._chunk))
+
+    def _copies(self, threads: int) -> _Copies:
+        return _Copies(self._guard, self._pool, threads)
+
+    def _new_to_read(self, size: int) -> Any:
+        usage = self._engine.buffer_usage
+        return self._device.create_buffer(size=size, usage=usage.MAP_READ | usage.COPY_DST)
+
+    def _new_to_write(self) -> Mapped:
+        usage = self._engine.buffer_usage
+        buffer = self._device.create_buffer(size=self._chunk, usage=usage.MAP_WRITE | usage.COPY_SRC)
+        return self._engine.map(buffer, "WRITE", self._chunk)
+
+    def _is_ready(self, mapped: Mapped) -> bool:
+        return self._engine.ready(self._device, mapped)
 
 
 class _Copies:
-    """Copies within host memory that threads make for the caller, one at a time for each turn; without a pool it does.
+    """Copies within host memory for each turn, one after the other, each by up to so many threads of a pool.
 
     It ends when all have ended, also where one failed: what they read and write is the caller's again afterwards.
     """
 
-    def __init__(self, guard: Guard, pool: ThreadPoolExecutor | None) -> None:
-        self._guard, self._pool = guard, pool
-        self._under_way: dict[int, Future[None]] = {}
+    def __init__(self, guard: Guard, pool: ThreadPoolExecutor, threads: int) -> None:
+        self._guard, self._pool, self._threads = guard, pool, threads
+        self._under_way: dict[int, list[Future[None]]] = {}
 
     def begin(self, turn: int, target: NDArray[Any], source: NDArray[Any]) -> None:
-        """Copy in a thread of the pool, or at once."""
-        if self._pool:
-            self._under_way[turn] = self._pool.submit(self._copy, target, source)
-        else:
+        """Begin to copy; a copy alone that is not worth a thread is made at once."""
+        threads = min(self._threads, target.nbytes // LEAST)
+        if threads == 0:
             np.copyto(target, source, casting="unsafe")
+            return
+        step = -(-len(target) // threads)
+        parts = (slice(start, start + step) for start in range(0, len(target), step))
+        self._under_way[turn] = [self._pool.submit(self._copy, target[part], source[part]) for part in parts]
 
     def wait(self, turn: int) -> None:
         """Wait for the copy of that turn, if there is one; raises what it raised."""
-        if future := self._under_way.pop(turn, None):
+        for future in self._under_way.get(turn, ()):
             future.result()
+        self._under_way.pop(turn, None)
 
     def _copy(self, target: NDArray[Any], source: NDArray[Any]) -> None:
         with self._guard.uses.one():  # each thread says for itself that it uses the device
@@ -185,7 +205,7 @@ class _Copies:
         return self
 
     def __exit__(self, *_: object) -> None:
-        wait(self._under_way.values())
+        wait([future for futures in self._under_way.values() for future in futures])
 
 
 def _living(storage: Storage) -> Any:
@@ -196,32 +216,33 @@ def _living(storage: Storage) -> Any:
 
 
 class _Ring:
-    """Equal buffers, at most `most`, that transfers borrow."""
+    """What transfers borrow, at most `most` equal things: made where all that are there are lent or not ready yet."""
 
-    def __init__(self, device: Any, size: int, usage: int, most: int) -> None:
-        self._device, self._size, self._usage, self._left = device, size, usage, most
-        self._free: list[Any] = []
+    def __init__(self, most: int, make: Callable[[], Any], ready: Callable[[Any], bool] = lambda _: True) -> None:
+        self._left, self._make, self._ready = most, make, ready
+        self._free: deque[Any] = deque()  # the longest unused first
         self._change = threading.Condition()
 
     @contextmanager
     def lent(self, count: int) -> Iterator[list[Any]]:
-        """Lend up to `count` buffers, as soon as there is one; those that failed in use are not used again."""
+        """Lend up to `count` things, as soon as there is one; those that failed in use are not used again."""
         with self._change:
             self._change.wait_for(lambda: self._free or self._left)
-            buffers = [self._free.pop() for _ in range(min(count, len(self._free)))]
-            new = min(count - len(buffers), self._left)
+            ready = next((i for i, thing in enumerate(self._free) if not self._ready(thing)), len(self._free))
+            new = min(max(0, count - ready), self._left)
+            lent = [self._free.popleft() for _ in range(min(count - new, len(self._free)))]
             self._left -= new
-        lent = len(buffers) + new
+        size = len(lent) + new
         try:
-            buffers += [self._device.create_buffer(size=self._size, usage=self._usage) for _ in range(new)]
-            yield buffers
+            lent += [self._make() for _ in range(new)]
+            yield lent
         except BaseException:
             with self._change:
-                self._left += lent
+                self._left += size
                 self._change.notify_all()
             raise
         with self._change:
-            self._free += buffers
+            self._free += lent
             self._change.notify_all()
 
 

@@ -164,21 +164,25 @@ class Wgpu:
         mapped.future = checked.wgpuBufferMapAsync(buffer._internal, flag, 0, size, self._tells(mapped)[0])
         return mapped
 
+    def ready(self, device: Any, mapped: Mapped) -> bool:
+        """Tell whether `data()` would not wait."""
+        if not mapped.status:
+            self._look(device, mapped)
+        return bool(mapped.status)
+
     def data(self, device: Any, mapped: Mapped) -> NDArray[np.uint8]:
         """Wait for the bytes and return them; they are there until `unmap()`.
 
         Raises an error of the engine where the device is gone.
         """
         start = alive = time.perf_counter()
-        self._look(device, mapped)
-        while not mapped.status:
+        while not self.ready(device, mapped):
             now = time.perf_counter()
             if now > alive + ALIVE:  # a device that is gone may never say so
                 device.create_command_encoder().finish()  # raises then
                 alive = now
             if now > start + SPIN:
                 time.sleep(min((now - start) / 8, LONGEST))
-            self._look(device, mapped)
         if mapped.status != MAPPED or self._destroyed(device):  # to ask for its memory would then end the process
             raise self.api.GPUError(f"a buffer could not be mapped (status {mapped.status})")
         lib, _, ffi = self.native
@@ -247,11 +251,11 @@ _numbers = itertools.count(1)
 @functools.cache
 def _callback() -> Any:
     """Return the C function that wgpu-native calls with the status of a mapping; it is there as long as the process."""
-    ffi = WGPU.native.ffi
+    ffi, under_way = WGPU.native.ffi, _under_way  # the module's names go before the last devices of a process do
 
     def tell(status: int, message: Any, number: Any, more: Any) -> None:
         del message, more
-        _under_way.pop(int(ffi.cast("uintptr_t", number))).status = status
+        under_way.pop(int(ffi.cast("uintptr_t", number))).status = status
 
     return ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", tell)
 
