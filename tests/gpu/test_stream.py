@@ -1,6 +1,8 @@
 """Products of NumPy arrays and memory maps in less device memory than they take."""
 
 import itertools
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,27 +181,61 @@ def test_what_takes_long_is_moved_once_and_while_the_device_multiplies():
     assert strip_of(shape, 4, 4) * inner * 4 <= 2**24
 
 
-def test_moving_and_multiplying_take_turns(device, monkeypatch):
-    """No panel comes whole while the device has nothing to do: its parts come between the strips of the one before."""
+@pytest.fixture
+def as_gpu(device, monkeypatch):
+    """The device as one that multiplies while the host moves data, however little."""
+    monkeypatch.setattr(device, "info", replace(device.info, kind="discrete"))
     monkeypatch.setattr("webmm.calls.gemm.OVERLAP", 0)
+    return device
+
+
+def test_moving_and_multiplying_take_turns(as_gpu, monkeypatch):
+    """No panel comes whole while the device has nothing to do: its parts come between the strips of the one before."""
     monkeypatch.setattr(stream, "SLICE", 256)
     monkeypatch.setattr(stream, "LEAST_STRIP", 64)
     monkeypatch.setattr(stream, "STRIP", 2**16)
     a, b, events, upload, run = whole(512, 512), whole(512, 256), [], Device.upload, Device.run
     monkeypatch.setattr(Device, "upload", lambda *args: (events.append(args[1].nbytes), upload(*args))[1])
     monkeypatch.setattr(Device, "run", lambda *args: (events.append("run"), run(*args))[1])
-    np.testing.assert_array_equal(webmm.matmul(a, b, device=device), a.astype(np.float64) @ b)
+    np.testing.assert_array_equal(webmm.matmul(a, b, device=as_gpu), a.astype(np.float64) @ b)
     ran = [i for i, event in enumerate(events) if event == "run"]
     between = [sum(events[i + 1 : j]) for i, j in itertools.pairwise(ran)]
     assert sum(e for e in events if e != "run") == a.nbytes + b.nbytes, "something was moved twice"
     assert max(between) < b.nbytes // 2, "a panel came whole"
 
 
-def test_out_that_is_an_operand(device, monkeypatch):
+def test_paging_in_comes_before_what_is_written(as_gpu, monkeypatch):
+    monkeypatch.setattr(stream, "SLICE", 64)
+    monkeypatch.setattr(stream, "LEAST_STRIP", 64)
+    monkeypatch.setattr(stream, "STRIP", 2**14)
+    touched = []
+
+    def late(strip):
+        time.sleep(2)
+        strip[...] = -1
+        touched.append(strip.shape)
+
+    monkeypatch.setattr(stream, "_touch", late)
+    a, b, out = whole(256, 256), whole(256, 192), np.full((256, 192), 7, np.float32)
+    webmm.matmul(a, b, out=out, device=as_gpu)  # and compiles what takes longer than it is late
+    assert not touched, "somebody else's array was written to"
+    np.testing.assert_array_equal(webmm.matmul(a, b, device=as_gpu), a.astype(np.float64) @ b)
+    assert touched == [(64, 192)] * 4
+
+
+def test_out_that_is_an_operand(as_gpu):
     a = whole(64, 64)
     expected = a @ a
-    monkeypatch.setattr("webmm.calls.gemm.OVERLAP", 0)
-    assert np.array_equal(webmm.matmul(a, a, out=a, device=device), expected)
+    assert np.array_equal(webmm.matmul(a, a, out=a, device=as_gpu), expected)
+
+
+@pytest.mark.parametrize("out", ["float32", "float16"])
+def test_batches_are_moved_in_groups(as_gpu, monkeypatch, out):
+    monkeypatch.setattr(stream, "TOGETHER", 2**14)
+    a, b, heard = whole(7, 20, 30), whole(7, 30, 20), []
+    got = webmm.matmul(a, b, out_dtype=out, device=as_gpu, progress=lambda done, total: heard.append((done, total)))
+    np.testing.assert_array_equal(got, a.astype(np.float64) @ b)
+    assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_large_tiles_have_high_intensity():

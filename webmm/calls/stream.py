@@ -28,13 +28,11 @@ from webmm.engine.device import Device
 LEAST_INNER = 256  # below it, reading and writing the tile of C takes longer than multiplying
 SLICE = 1024  # of k: so long, this takes a twentieth of the time on a large GPU
 SLICES = 8  # of k: nothing is multiplied before the first of them has come
-STRIP = (
-    2**24
-)  # bytes of A in a strip: what the staging buffers hold, so that the host copies it while others are worked at
-LEAVING = 2**27  # and bytes of C
+STRIP = 2**24  # bytes of A in a strip: far less than staging buffers hold, so that the host copies ahead of the device
+LEAVING = 2**27  # bytes of C in a strip: it leaves when it is whole
 LEAST_STRIP = 512  # rows that keep a large GPU busy
 TOGETHER = 2**26  # bytes of small matrices in a step
-OVERLAP = 2**25  # bytes that take so long to move that it pays to multiply meanwhile
+OVERLAP = 2**25  # bytes that take so long to move that a GPU had better multiply meanwhile
 PAGE = 4096  # bytes
 TOUCHING = 4  # threads that page a result in
 Progress = Callable[[int, int], object]
@@ -62,9 +60,9 @@ def tile_shape(
     """Return (rows, columns, inner) of tiles that take at most `memory` bytes in all and `largest` bytes each.
 
     All of C, or two tiles of it, and with `beside` a sum in float32 take up to three quarters, two panels of A and of B
-    the rest.
+    the rest. Where k that is cut takes a sum, it is cut for want of room only.
     """
-    rows, columns, inner = m, n, min(k, max(SLICE, _grains(k, SLICES)))
+    rows, columns, inner = m, n, k if beside else min(k, max(SLICE, _grains(k, SLICES)))
 
     def too_large() -> bool:
         c, tiles = rows * columns, 1 if (rows, columns) == (m, n) else 2
