@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import wgpudawn
 from wgpudawn.backends.dawn import _api, extras
 from wgpudawn.backends.dawn._ffi import CALLBACK_MODE, c_callback, callbacks
 
-from webmm.engine.wgpu import Mapped, Native, Wgpu
+from webmm.engine.wgpu import Dispatch, Functions, Mapped, Wgpu
 from webmm.kernels.base import MatrixShape
 from webmm.render import Dialect
 
@@ -62,9 +62,9 @@ class Dawn(Wgpu):
         )
 
     @functools.cached_property
-    def native(self) -> Native:
+    def functions(self) -> Functions:
         """The functions behind wgpudawn's own."""
-        return Native(_api.lib, _api.libf, _api.ffi)
+        return Functions(_api.lib, _api.libf, _api.ffi)
 
     def _tells(self, mapped: Mapped) -> Any:
         """As wgpu's, by the package's one callback, which knows whom to tell."""
@@ -74,13 +74,24 @@ class Dawn(Wgpu):
             mapped.status = status
 
         told = {"mode": CALLBACK_MODE, "callback": c_callback("WGPUBufferMapCallback")}
-        return self.native.ffi.new("WGPUBufferMapCallbackInfo *", told | {"userdata1": callbacks.register(tell)})
+        return self.functions.ffi.new("WGPUBufferMapCallbackInfo *", told | {"userdata1": callbacks.register(tell)})
 
     def _look(self, device: Any, mapped: Mapped) -> None:
         """As wgpu's, for this mapping alone."""
         del device
-        wait = self.native.ffi.new("WGPUFutureWaitInfo *", {"future": mapped.future})
-        self.native.checked.wgpuInstanceWaitAny(_api.get_wgpu_instance(), 1, wait, 0)
+        wait = self.functions.ffi.new("WGPUFutureWaitInfo *", {"future": mapped.future})
+        self.functions.checked.wgpuInstanceWaitAny(_api.get_wgpu_instance(), 1, wait, 0)
+
+    def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
+        """As wgpu's, by the package's own classes, which add little to the calls."""
+        encoder = device.create_command_encoder()
+        compute_pass = encoder.begin_compute_pass()
+        for pipeline, bind_group, grid in dispatches:
+            compute_pass.set_pipeline(pipeline)
+            compute_pass.set_bind_group(0, bind_group)
+            compute_pass.dispatch_workgroups(*grid)
+        compute_pass.end()
+        device.queue.submit([encoder.finish()])
 
     def timestamp_period(self, device: Any) -> float:
         """Return 1: Dawn converts ticks to nanoseconds."""

@@ -12,7 +12,7 @@ import itertools
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +22,15 @@ from numpy.typing import NDArray
 from webmm.kernels.base import MatrixShape
 from webmm.render import MATRIX_UNITS, SUBGROUPS, Dialect
 
+Dispatch = tuple[Any, Any, tuple[int, int, int]]  # a pipeline, its bind group, and the grid of workgroups
+
 ALIVE = 0.5  # seconds after which a wait makes sure that the device is still there
 SPIN = 2e-4  # seconds for which a wait only looks; then it sleeps in between, for an eighth of what it has waited
 LONGEST = 1e-3  # seconds of such a sleep
 MAPPED = 1  # WebGPU's status of success
 
 
-class Native(NamedTuple):
+class Functions(NamedTuple):
     """The functions of WebGPU's C API: bare, with errors raised as exceptions, and cffi for their arguments."""
 
     lib: Any
@@ -122,6 +124,40 @@ class Wgpu:
         """Tell whether the garbage collector, by destroying `x`, calls the engine."""
         return issubclass(type(x), (self.api.GPUObjectBase, self.api.GPUAdapter))
 
+    # Work
+
+    def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
+        """Queue dispatches, one after the other, in one pass of one submission; raises as an encoder of WebGPU's.
+
+        By the library's own functions: wgpu-py makes an object and a capture of errors of each call, which takes twice
+        as long as all the rest. Of dispatches of which the engine refuses one, none is queued.
+        """
+        native = _native()
+        lib, null = native.lib, native.null
+        encoder = compute_pass = commands = null
+        native.capture()
+        try:
+            encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, null)
+            compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
+            last = None
+            for pipeline, bind_group, (x, y, z) in dispatches:
+                if pipeline is not last:
+                    native.set_pipeline(compute_pass, pipeline._internal)
+                    last = pipeline
+                native.set_bind_group(compute_pass, 0, bind_group._internal, 0, null)
+                native.dispatch(compute_pass, x, y, z)
+            lib.wgpuComputePassEncoderEnd(compute_pass)
+            commands = lib.wgpuCommandEncoderFinish(encoder, null)
+            if not native.complained():
+                lib.wgpuQueueSubmit(device.queue._internal, 1, [commands])
+        finally:
+            error = native.release()
+            for release, each in zip(native.releases, (commands, compute_pass, encoder), strict=True):
+                if each != null:
+                    release(each)
+        if error is not None:
+            raise error
+
     # Waiting
 
     def poll(self, device: Any) -> None:
@@ -136,15 +172,15 @@ class Wgpu:
     # place of waiting for it: while a thread waits, as wgpu-py's own does for a mapping, wgpu lets no other one submit.
 
     @functools.cached_property
-    def native(self) -> Native:
+    def functions(self) -> Functions:
         """The functions behind wgpu-py's own."""
         from wgpu.backends.wgpu_native import _api
 
-        return Native(_api.lib, _api.libf, _api.ffi)
+        return Functions(_api.lib, _api.libf, _api.ffi)
 
     def copy(self, device: Any, source: Any, start: int, target: Any, offset: int, size: int) -> None:
         """Queue a copy of `size` bytes from byte `start` of one buffer to byte `offset` of another."""
-        lib, checked, ffi = self.native
+        lib, checked, ffi = self.functions
         encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
         try:
             lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source._internal, start, target._internal, offset, size)
@@ -158,7 +194,7 @@ class Wgpu:
 
     def map(self, buffer: Any, mode: str, size: int) -> Mapped:
         """Ask for the first `size` bytes of `buffer`, for READ or WRITE, once the device is done with them."""
-        lib, checked, _ = self.native
+        lib, checked, _ = self.functions
         mapped = Mapped(buffer, mode, size)
         flag = lib.WGPUMapMode_Read if mode == "READ" else lib.WGPUMapMode_Write
         mapped.future = checked.wgpuBufferMapAsync(buffer._internal, flag, 0, size, self._tells(mapped)[0])
@@ -185,7 +221,7 @@ class Wgpu:
                 time.sleep(min((now - start) / 8, LONGEST))
         if mapped.status != MAPPED or self._destroyed(device):  # to ask for its memory would then end the process
             raise self.api.GPUError(f"a buffer could not be mapped (status {mapped.status})")
-        lib, _, ffi = self.native
+        lib, _, ffi = self.functions
         get = lib.wgpuBufferGetConstMappedRange if mapped.mode == "READ" else lib.wgpuBufferGetMappedRange
         pointer = get(mapped.buffer._internal, 0, mapped.size)
         if pointer == ffi.NULL:
@@ -194,26 +230,20 @@ class Wgpu:
 
     def unmap(self, mapped: Mapped) -> None:
         """Give the bytes back to the device."""
-        self.native.lib.wgpuBufferUnmap(mapped.buffer._internal)
+        self.functions.lib.wgpuBufferUnmap(mapped.buffer._internal)
 
     def _tells(self, mapped: Mapped) -> Any:
         """Return what makes the engine set the status of `mapped`."""
         number = next(_numbers)
         _under_way[number] = mapped
-        lib, _, ffi = self.native
-        return ffi.new(
-            "WGPUBufferMapCallbackInfo *",
-            {
-                "mode": lib.WGPUCallbackMode_AllowProcessEvents,
-                "callback": _callback(),
-                "userdata1": ffi.cast("void *", number),
-            },
-        )
+        lib, _, ffi = self.functions
+        told = {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _callback()}
+        return ffi.new("WGPUBufferMapCallbackInfo *", told | {"userdata1": ffi.cast("void *", number)})
 
     def _look(self, device: Any, mapped: Mapped) -> None:
         """Let the engine set the status, if it can by now."""
         del mapped
-        self.native.lib.wgpuDevicePoll(device._internal, False, self.native.ffi.NULL)
+        self.functions.lib.wgpuDevicePoll(device._internal, False, self.functions.ffi.NULL)
 
     def timestamp_period(self, device: Any) -> float:
         """Return the nanoseconds of a tick of the device's clock."""
@@ -251,7 +281,7 @@ _numbers = itertools.count(1)
 @functools.cache
 def _callback() -> Any:
     """Return the C function that wgpu-native calls with the status of a mapping; it is there as long as the process."""
-    ffi, under_way = WGPU.native.ffi, _under_way  # the module's names go before the last devices of a process do
+    ffi, under_way = WGPU.functions.ffi, _under_way  # the module's names go before the last devices of a process do
 
     def tell(status: int, message: Any, number: Any, more: Any) -> None:
         del message, more
@@ -267,6 +297,37 @@ def _instance() -> None:
 
     with contextlib.suppress(RuntimeError):  # another user of wgpu in this process has made the instance; it serves
         set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
+
+
+class _Native:
+    """The functions of wgpu-native that `submit()` calls, and wgpu-py's own way to hear what they complain of."""
+
+    def __init__(self) -> None:
+        from wgpu.backends.wgpu_native import ffi, lib
+        from wgpu.backends.wgpu_native._api import error_handler
+        from wgpu.backends.wgpu_native._helpers import ERROR_TYPES
+
+        self.lib, self.null, self._handler, self._types = lib, ffi.NULL, error_handler, ERROR_TYPES
+        self.set_pipeline = lib.wgpuComputePassEncoderSetPipeline
+        self.set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
+        self.dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
+        self.releases = lib.wgpuCommandBufferRelease, lib.wgpuComputePassEncoderRelease, lib.wgpuCommandEncoderRelease
+
+    def capture(self) -> None:
+        """Keep what this thread's calls complain of, from now on."""
+        self._handler.capture("webmm")
+
+    def complained(self) -> bool:
+        """Tell whether there was anything so far."""
+        return self._handler._per_thread_data.stack[-1].message is not None
+
+    def release(self) -> Exception | None:
+        """End it; return the error."""
+        found = self._handler.release("webmm")
+        return None if found is None else self._types.get(found[0], wgpu.GPUError)(found[1])
+
+
+_native = functools.cache(_Native)
 
 
 class _LastWords(logging.Filter):

@@ -208,7 +208,7 @@ def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: l
     with profile(device) as found:
         for kernel, problem, inputs in calls:
             arrays = {
-                e.name: device.empty((e.end,), e.dtype) if e.written else device.array(inputs[e.name])
+                e.name: device.zeros((e.end,), e.dtype) if e.written else device.array(inputs[e.name])
                 for e in problem.buffers()
             }
             device.run(kernel, problem, *arrays.values())
