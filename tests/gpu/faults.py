@@ -8,10 +8,11 @@ import threading
 import time
 
 from webmm.engine.adapters import engine_of
+from webmm.engine.wgpu import Wgpu
 
 # Where the engines' packages, which have the same API, define its classes.
 MODULES = {"wgpu": "wgpu.backends.wgpu_native._api", "dawn": "wgpudawn.backends.dawn._api"}
-# What an engine is asked for, and by which call.
+# What an engine is asked for, and by which call: of its package, or of webmm's own class for it.
 POINTS = {
     "allocate": ("GPUDevice", "create_buffer"),
     "allocate a texture": ("GPUDevice", "create_texture"),
@@ -22,12 +23,14 @@ POINTS = {
     "encode": ("GPUDevice", "create_command_encoder"),
     "write": ("GPUQueue", "write_buffer"),
     "submit": ("GPUQueue", "submit"),
-    "dispatch": ("", "submit"),  # by the engine's own method
-    "map": ("GPUBuffer", "map_async"),
+    "dispatch": ("", "submit"),  # by the engine's own methods
+    "copy": ("", "copy"),
+    "map": ("", "map"),
+    "read": ("", "data"),
     "wait": ("GPUDevice", "_poll_wait"),
 }
 # wgpu-native itself ends the process where a device is gone that these need: it is lost right after them instead.
-ENDS_THE_PROCESS = {"wgpu": ("submit", "write", "dispatch"), "dawn": ()}
+ENDS_THE_PROCESS = {"wgpu": ("submit", "write", "dispatch", "copy"), "dawn": ()}
 KINDS = ("out of memory", "refused", "late", "lost")
 LATE = 0.05  # seconds
 HANGS = 60  # seconds after which a call is taken to wait for ever
@@ -47,11 +50,11 @@ class Fault:
             if use != nth:
                 return true(target, *args, **kwargs)
             self.happened = True
-            subject = args[0] if point == "dispatch" else target
+            of = args[0] if isinstance(target, Wgpu) else target  # the engine's own calls name a device or a buffer
             if kind == "lost" and point in ENDS_THE_PROCESS[engine]:
                 true(target, *args, **kwargs)
-                return self.happen(subject)
-            self.happen(subject)
+                return self.happen(of)
+            self.happen(of)
             return true(target, *args, **kwargs)
 
         monkeypatch.setattr(owner, name, call)

@@ -101,6 +101,23 @@ def test_round_trip_of_several_chunks(device):
         assert backwards.numpy().tobytes() == data[::-1].tobytes()
 
 
+def test_little_data_is_moved_by_the_calling_thread(device, monkeypatch):
+    monkeypatch.setattr(device.staging._pool, "submit", lambda *_: 1 / 0)
+    data = np.arange(100, dtype=np.float32)
+    with device.array(data) as array:
+        assert np.array_equal(array.numpy(), data)
+        assert array[5:6].numpy() == [5]
+
+
+def test_no_thread_of_the_engine_waits_for_a_transfer(device, monkeypatch):
+    # While wgpu-py's does, nobody else can submit. Dawn has none.
+    if poller := getattr(device.wgpu_device, "_poller", None):
+        monkeypatch.setattr(poller, "get_token", lambda: 1 / 0)
+    with device.array(np.ones(4 * LEAST, np.float32)) as array:
+        assert array.numpy().all()
+        assert array[:3].numpy().all()
+
+
 def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
     staging = Staging(device.guard, chunk=2**16, threads=5, depth=3)
     data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)

@@ -16,7 +16,7 @@ from webmm.calls.operands import Operandish, Temporaries, check_bias, number
 from webmm.calls.parts import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
 from webmm.calls.planned import planned
 from webmm.calls.slots import LEAST_MEMORY
-from webmm.calls.stream import Progress, kind_of, stream
+from webmm.calls.stream import OVERLAP, Progress, Stream, kind_of
 from webmm.config import Tune, tune_mode
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.array import Array, element_of, host_array
@@ -132,7 +132,7 @@ def _on_host(
     out: NDArray[Any] | None,
     progress: Progress | None,
 ) -> NDArray[Any]:
-    """Multiply NumPy arrays: at once where there is room, else in tiles, and in smaller ones where those do not fit."""
+    """Multiply NumPy arrays: small ones at once, else in tiles, and in smaller ones where those do not fit."""
     dtype, _ = dtype_of(a.dtype), dtype_of(b.dtype)
     shape = _result_shape(a, b)
     out_dtype = dtype_of(settings.out_dtype) if settings.out_dtype is not None else dtype
@@ -140,7 +140,11 @@ def _on_host(
         raise ProblemError(f"out is {out.dtype} of shape {out.shape}; the result is {out_dtype.name} of shape {shape}")
     sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
     memory = device.memory
-    if sum(sizes) <= memory and max(sizes) <= device.capabilities.limit("max-buffer-size"):
+    given = [x for x in (a, b, settings.bias, settings.residual) if isinstance(x, np.ndarray)]
+    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # and read first
+    if sum(sizes) <= (memory if aliased else min(memory, OVERLAP)) and max(sizes) <= device.capabilities.limit(
+        "max-buffer-size"
+    ):
         try:
             with _on_device(device, a, b, settings) as c:
                 result = device.download(c, out)
@@ -149,10 +153,11 @@ def _on_host(
             return result
         except MemoryLimitError:
             memory = sum(sizes) // 2
+    fresh = out is None
     result = np.empty(shape, out_dtype.numpy) if out is None else out
     while True:
         try:
-            _in_tiles(device, a, b, result, settings, memory, progress)
+            _in_tiles(device, a, b, result, settings, memory, progress, fresh)
             return result
         except MemoryLimitError:
             if memory < LEAST_MEMORY:
@@ -168,6 +173,7 @@ def _in_tiles(
     settings: _Settings,
     memory: int,
     progress: Progress | None,
+    fresh: bool,
 ) -> None:
     bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
     if residual is not None and residual.shape != c.shape:
@@ -193,17 +199,15 @@ def _in_tiles(
         _multiply(temporary, x, y, z, added, epilogue, settings.run)
 
     with Temporaries(device) as temporary:
-        stream(
-            device,
-            multiply,
-            *(left, right, into),
-            (dtype_of(a.dtype), dtype_of(c.dtype)),
+        Stream(
+            *(device, multiply, left, right, into),
+            *(dtype_of(a.dtype), dtype_of(c.dtype)),
             bias=bias,
             residual=None if residual is None else residual.reshape(into.shape),
             needs_whole_sum=settings.epilogue.needs_whole_sum,
-            memory=memory,
             progress=progress,
-        )
+            fresh=fresh,
+        ).run(memory)
 
 
 def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDArray[Any]:
