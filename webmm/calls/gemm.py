@@ -74,7 +74,8 @@ def matmul(
     mode = tune_mode(tune or device.settings.tune)
     epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
     run = partial(choose.run, tune=mode)
-    settings = _Settings(bias, residual, epilogue, out_dtype, run)
+    same = partial(matmul, activation=activation, residual=residual, alpha=alpha, out_dtype=out_dtype, tune=mode)
+    settings = _Settings(bias, residual, epilogue, out_dtype, run, same)
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings, out if isinstance(out, Array) else None)
@@ -92,6 +93,7 @@ class _Settings:
     epilogue: Epilogue  # but for these two
     out_dtype: DTypeLike | None
     run: Run
+    same: Callable[..., Array] | None = None  # of arrays on the device and a bias: the call, which may be planned
 
 
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings, into: Array | None = None) -> Array:
@@ -110,6 +112,15 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
         epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
         _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings.run)
         return c.reshape(*shape) if into is None else into
+
+
+def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: _Settings) -> Array:
+    """Bring NumPy arrays to the device and return their product there."""
+    if settings.same is None:
+        return _on_device(device, a, b, settings)
+    with Temporaries(device) as temporary:
+        bias = None if settings.bias is None else temporary.array(settings.bias)
+        return settings.same(temporary.array(a), temporary.array(b), bias=bias)
 
 
 def _checked_out(out: Array, shape: tuple[int, ...], dtype: DType, a: Array, b: Array) -> Array:
@@ -146,7 +157,7 @@ def _on_host(
         "max-buffer-size"
     ):
         try:
-            with _on_device(device, a, b, settings) as c:
+            with _uploaded(device, a, b, settings) as c:
                 result = device.download(c, out)
             if progress:
                 progress(1, 1)
