@@ -79,7 +79,16 @@ def matmul(
         if resident:
             return _on_device(device, a, b, settings, out if isinstance(out, Array) else None)
         into = out if isinstance(out, np.ndarray) else None
-        result = _on_host(device, host_array(a), host_array(b), settings, into, progress)
+        product = partial(  # the call itself, which repeats by a plan
+            matmul,
+            bias=bias,
+            activation=activation,
+            residual=residual,
+            alpha=alpha,
+            out_dtype=out_dtype,
+            tune=tune,
+        )
+        result = _on_host(device, host_array(a), host_array(b), settings, into, progress, product)
         return result[()] if out is None else out  # a number where no axis is left
 
 
@@ -131,8 +140,11 @@ def _on_host(
     settings: _Settings,
     out: NDArray[Any] | None,
     progress: Progress | None,
+    product: Callable[[Array, Array], Array],
 ) -> NDArray[Any]:
-    """Multiply NumPy arrays: small ones at once, else in tiles, and in smaller ones where those do not fit."""
+    """Multiply NumPy arrays: small ones at once, by `product` on the device, else in tiles, and in ever smaller ones
+    where those do not fit.
+    """
     dtype, _ = dtype_of(a.dtype), dtype_of(b.dtype)
     shape = _result_shape(a, b)
     out_dtype = dtype_of(settings.out_dtype) if settings.out_dtype is not None else dtype
@@ -141,12 +153,12 @@ def _on_host(
     sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
     memory = device.memory
     given = [x for x in (a, b, settings.bias, settings.residual) if isinstance(x, np.ndarray)]
-    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # and read first
-    if sum(sizes) <= (memory if aliased else min(memory, OVERLAP)) and max(sizes) <= device.capabilities.limit(
-        "max-buffer-size"
-    ):
+    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # to be written when all is read
+    # The cores of a CPU adapter are those that would move data meanwhile.
+    at_once = memory if aliased or device.info.kind == "cpu" else min(memory, OVERLAP)
+    if sum(sizes) <= at_once and max(sizes) <= device.capabilities.limit("max-buffer-size"):
         try:
-            with _on_device(device, a, b, settings) as c:
+            with Temporaries(device) as temporary, product(temporary.array(a), temporary.array(b)) as c:
                 result = device.download(c, out)
             if progress:
                 progress(1, 1)
@@ -213,7 +225,8 @@ def _in_tiles(
 def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDArray[Any]:
     """Return `matmul(a, b)` of NumPy arrays, each part of it queued by `run(problem, device, *arrays)`."""
     with device.span("matmul", "call"):
-        return _on_host(device, a, b, _Settings(None, None, Epilogue(), None, run), None, None)
+        settings = _Settings(None, None, Epilogue(), None, run)
+        return _on_host(device, a, b, settings, None, None, lambda x, y: _on_device(device, x, y, settings))
 
 
 @planned
