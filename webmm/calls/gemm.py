@@ -116,7 +116,7 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
 
 def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: _Settings) -> Array:
     """Bring NumPy arrays to the device and return their product there."""
-    if settings.same is None:
+    if settings.same is None or device.profile is not None:
         return _on_device(device, a, b, settings)
     with Temporaries(device) as temporary:
         bias = None if settings.bias is None else temporary.array(settings.bias)
