@@ -286,7 +286,8 @@ def _multiply(
     device, most = temporary.device, limits(temporary.device)
     for problem in problems(template, batch_axes(a, b, c)):
         for part in parts(problem, most):
-            into = temporary.sum(part.problem.m * part.problem.n) if part.to_sum else c
-            added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
+            size, sums = part.problem.m * part.problem.n, problem.dtype.sums
+            into = temporary.sum(size, sums) if part.to_sum else c
+            added = temporary.sum(size, sums) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
             run(part.problem, device, a, b, into, *more)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webmm.choose import tuned
-from webmm.dtypes import F32
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.epilogues import OF_WHOLE_SUMS
@@ -98,7 +97,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Part:
-    """A dispatch: its problem, and whether a sum in float32 beside C takes the place of C, or of the bias."""
+    """A dispatch: its problem, and whether a sum beside C takes the place of C, or of the bias."""
 
     problem: Gemm
     to_sum: bool = False
@@ -137,7 +136,7 @@ def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
     first, *between, last = pieces
     if not _needs_sum(problem):
         return (Part(first), *(Part(replace(p, beta=1.0, bias="")) for p in (*between, last)))
-    beside = functools.partial(replace, out_dtype=F32, c=Operand(problem.n), **OF_WHOLE_SUMS)
+    beside = functools.partial(replace, out_dtype=problem.dtype.sums, c=Operand(problem.n), **OF_WHOLE_SUMS)
     return (
         Part(beside(first, beta=0.0), to_sum=True),
         *(Part(beside(p, beta=1.0, bias=""), to_sum=True) for p in between),
@@ -146,7 +145,7 @@ def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
 
 
 def _needs_sum(problem: Gemm) -> bool:
-    return problem.needs_whole_sum or problem.out_dtype != F32
+    return problem.needs_whole_sum or problem.out_dtype != problem.dtype.sums
 
 
 def _axis_to_cut(p: Gemm, most: Limits) -> str:
@@ -171,8 +170,9 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
     if axes == {"k"}:
         if p.batch > 1:
             return "batch"
-        if _needs_sum(p) and p.m * p.n * F32.itemsize > most.binding:
-            return "m" if p.n * F32.itemsize <= most.binding else "n"
+        sums = p.dtype.sums.itemsize
+        if _needs_sum(p) and p.m * p.n * sums > most.binding:
+            return "m" if p.n * sums <= most.binding else "n"
     return min(axes, key=("batch", "m", "n", "k").index, default="")
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from webmm.calls.parts import halved
 from webmm.calls.slots import Slots
-from webmm.dtypes import F32, DType
+from webmm.dtypes import DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 
@@ -41,17 +41,17 @@ class Tile:
 
 
 def tile_shape(
-    m: int, n: int, k: int, itemsize: int, out_itemsize: int, memory: int, largest: int
+    m: int, n: int, k: int, itemsize: int, out_itemsize: int, memory: int, largest: int, sum_itemsize: int = 4
 ) -> tuple[int, int, int]:
     """Return (rows, columns, inner) of tiles that take at most `memory` bytes in all and `largest` bytes each.
 
-    Two tiles of C and a sum in float32 take up to three quarters, two panels each of A and B the rest.
+    Two tiles of C and a sum take up to three quarters, two panels each of A and B the rest.
     """
     rows, columns, inner = m, n, k
 
     def too_large() -> bool:
         c = rows * columns
-        return c * (2 * out_itemsize + F32.itemsize) > memory * 3 // 4 or c * F32.itemsize > largest
+        return c * (2 * out_itemsize + sum_itemsize) > memory * 3 // 4 or c * sum_itemsize > largest
 
     def too_long() -> bool:
         panels = (rows + columns) * inner * itemsize
@@ -130,18 +130,19 @@ def stream(
 ) -> None:
     """Compute C, (…, m, n), from A, (…, m, k), and B, (…, k, n), of equal numbers of axes, in `memory` bytes.
 
-    `dtypes` are those of the operands and of C. Where k is cut and C cannot take sums, which are float32 and come
-    before what the epilogue does to whole ones, they are kept beside it. On an error, part of C may have been written.
+    `dtypes` are those of the operands and of C. Where k is cut and C cannot take sums, which are of a type of their own
+    and come before what the epilogue does to whole ones, they are kept beside it. On an error,
+    part of C may have been written.
     """
     dtype, out = dtypes
     sizes = (a.shape[-2], b.shape[-1], a.shape[-1])
     m, n, k = sizes
     parts_of_one = (m * k * dtype.itemsize, k * n * dtype.itemsize, m * n * out.itemsize)
     largest = min(map(device.capabilities.limit, ("max-storage-buffer-binding-size", "max-buffer-size")))
-    shape = tile_shape(*sizes, dtype.itemsize, out.itemsize, memory, largest)
+    shape = tile_shape(*sizes, dtype.itemsize, out.itemsize, memory, largest, dtype.sums.itemsize)
     together = min(memory // 2 // sum(parts_of_one), largest // max(parts_of_one))
     steps = tiles(c.shape[:-2], sizes, shape, max(1, together))
-    beside = shape[2] < k and (needs_whole_sum or out != F32)
+    beside = shape[2] < k and (needs_whole_sum or out != dtype.sums)
     slots, leaving = Slots(device), dict[int, Future[Any]]()
     pool = ThreadPoolExecutor(1, "webmm-stream")
     try:
@@ -157,7 +158,7 @@ def stream(
                 )
                 if residual is not None:
                     device.upload(part(residual, tile, tile.rows, tile.columns), into)
-                total = slots.take("sum", 0, host.shape, F32) if beside else into
+                total = slots.take("sum", 0, host.shape, dtype.sums) if beside else into
             x = _load(slots, "a", part(a, tile, tile.rows, tile.inner), dtype)
             y = _load(slots, "b", part(b, tile, tile.inner, tile.columns), dtype)
             start = 0.0 if residual is None else 1.0  # how much of what C holds is added
