@@ -67,11 +67,8 @@ F32 = DType("float32", "f32", 4, 2.0**-23, 2.0**-149)
 F16 = DType("float16", "f16", 2, 2.0**-10, 2.0**-24, frozenset({"shader-f16"}))
 BF16 = DType("bfloat16", "bf16", 2, 2.0**-7, 2.0**-133, packed=True, package="ml_dtypes")
 F64 = DType("float64", "f64", 8, 2.0**-52, 2.0**-1074, frozenset({"shader-f64"}), extension=False)
-MATRIX_DTYPES = (
-    F32,
-    F16,
-    BF16,
-)  # without F64, which products alone compute with: of products of floats, reductions, normalisations and activations
+# Of reductions, normalisations, activations, and of products, which take F64, too.
+MATRIX_DTYPES = (F32, F16, BF16)
 FLOATS = tuple(dtype for dtype in MATRIX_DTYPES if not dtype.packed)  # that WGSL has itself
 
 # Integers lie in buffers as NumPy stores them; shaders read those of eight bits four to a u32.

@@ -283,7 +283,7 @@ def _multiply(
         bias_offset=bias.offset if bias is not None else 0,
         **{**vars(epilogue), "bias": kind},
     )
-    device, most = temporary.device, limits(temporary.device)
+    device, most = temporary.device, limits(temporary.device, a.element)
     for problem in problems(template, batch_axes(a, b, c)):
         for part in parts(problem, most):
             size, sums = part.problem.m * part.problem.n, problem.dtype.sums

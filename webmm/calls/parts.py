@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webmm.choose import tuned
+from webmm.dtypes import F32, F64, DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.epilogues import OF_WHOLE_SUMS
@@ -84,6 +85,9 @@ def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
 ASSUMED_RATE = {"cpu": 2.0**35, "integrated": 2.0**37, "other": 2.0**37, "discrete": 2.0**41}
 DISPATCH_SECONDS = 1.0
 AXES = (("m", "k"), ("k", "n"), ("m", "n"))  # of A, B and C
+# Of float64: GPUs made for games have a unit for it to 64 of float32; in slices a product takes 37 of integers, and what
+# these keep is at most four times as long as an operand, and twice as long as a result.
+SLOWER, SLOWER_IN_SLICES, ROOM_FOR_SLICES = 64, 256, 4
 GRAIN = 64  # cuts are at multiples of it where sizes allow: aligned operands and whole tiles stay what they are
 
 
@@ -104,10 +108,15 @@ class Part:
     from_sum: bool = False
 
 
-def limits(device: Device) -> Limits:
-    """Return what one dispatch on `device` may do."""
-    rate = max(measured_rate(device.info.name), ASSUMED_RATE[device.info.kind])
-    return Limits(device.capabilities.limit("max-storage-buffer-binding-size"), rate * DISPATCH_SECONDS)
+def limits(device: Device, dtype: DType = F32) -> Limits:
+    """Return what one dispatch on `device` may do to products of `dtype`."""
+    rate = max(measured_rate(device.info.name), ASSUMED_RATE[device.info.kind]) * DISPATCH_SECONDS
+    binding = device.capabilities.limit("max-storage-buffer-binding-size")
+    if dtype != F64:
+        return Limits(binding, rate)
+    if F64.features <= device.capabilities.features:
+        return Limits(binding, rate / SLOWER)
+    return Limits(binding // ROOM_FOR_SLICES, rate / SLOWER_IN_SLICES)
 
 
 @functools.cache

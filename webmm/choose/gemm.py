@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from webmm.dtypes import F16
+from webmm.dtypes import F16, F64
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmKernel
@@ -16,6 +16,7 @@ from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.split_k import SPLITS, SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problems.gemm import Gemm
@@ -52,6 +53,8 @@ ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # the last for a
 
 def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
     """Return the kernels that are worth running for `problem` on `device`, best first."""
+    if problem.dtype == F64 and not problem.features <= device.capabilities.features:
+        return [Slices(), Software()]
     if device.info.kind == "cpu":
         lanes = device.capabilities.subgroup_size
         # SwiftShader, which has four lanes, takes minutes and gigabytes to compile their boundary checks.
