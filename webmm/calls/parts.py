@@ -85,7 +85,7 @@ def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
 ASSUMED_RATE = {"cpu": 2.0**35, "integrated": 2.0**37, "other": 2.0**37, "discrete": 2.0**41}
 DISPATCH_SECONDS = 1.0
 AXES = (("m", "k"), ("k", "n"), ("m", "n"))  # of A, B and C
-# Of float64: GPUs made for games have a unit for it to 64 of float32; in slices a product takes 37 of integers, and what
+# Of float64: GPUs made for games have a unit for it to 64 of float32; in slices a product takes 37 of integers; what
 # these keep is at most four times as long as an operand, and twice as long as a result.
 SLOWER, SLOWER_IN_SLICES, ROOM_FOR_SLICES = 64, 256, 4
 GRAIN = 64  # cuts are at multiples of it where sizes allow: aligned operands and whole tiles stay what they are
