@@ -125,7 +125,7 @@ def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, 
         raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
     if why := kernel.not_in.get(dialect):
         raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
-    if dialect == "tint" and F64.features <= features(kernel, problem):
+    if not expressible(kernel, problem, dialect):
         raise ConfigError(f"{kernel.name} of float64 cannot be written for {dialect}: it has no f64")
     if reason := kernel.invalid() or kernel.unsuited(problem):
         raise ConfigError(f"{kernel.name}: {reason}")
@@ -159,6 +159,11 @@ def _render(kernel: Kernel[Any], spec: Any, stored: frozenset[str], dialect: Dia
     needed = stored | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     needed |= {MATRIX_UNITS[dialect]} if kernel.matrix_shape else set()
     return Shader(kernel, dialect, tidy(text), bindings, needed)
+
+
+def expressible(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> bool:
+    """Tell whether a dialect has the types that `kernel` computes `problem` in: f64 is naga's alone."""
+    return dialect == "naga" or not F64.features <= features(kernel, problem)
 
 
 def _in_f64(text: str) -> str:

@@ -1,14 +1,13 @@
 // slice_{{ kernel.side }}: the {{ "rows of A" if kernel.side == "a" else "columns of B" }}, each cut into {{ kernel.slices }} slices of 7 bits.
 //
-// Storage: {{ kernel.side }} of doubles, two words each; slices (batch, slice, line, k), bytes, four to a u32, zero beyond the
-// end of k; lines (batch, line): the largest exponent, as doubles store it, and the last slice that is not all zero,
+// Storage: {{ kernel.side }} of doubles, two words each; slices (batch, line, slice, k), bytes, four to a u32, {{ "the first slice first" if kernel.side == "a" else "the last slice first" }};
+// k is filled up with zeros to a multiple of STEP words; lines (batch, line): the largest exponent, as doubles store it, and the last slice that is not all zero,
 // {{ kernel.inexact }} where bits are left over.
 // A line is taken to a power of two above its largest element; digits are cut off it towards zero, and bear its sign.
 // Shapes: any. Workgroup memory: 4 words per invocation.
 {% include "common/header.wgsl" %}
 
 {% set x = kernel.side %}
-{% set along_k = s.trans_a != (x == "b") if x == "a" else s.trans_b %}
 {% set length = "params.m" if x == "a" else "params.n" %}
 {% set along_k = (not s.trans_a) if x == "a" else s.trans_b %}
 const LINES: u32 = 16u; // of a workgroup,
@@ -52,9 +51,10 @@ fn main(
     let sharer = lane / LINES;
 {% endif %}
     let line = (workgroup.x + workgroup.y * grid.x) * LINES + local_line;
-    let words = (params.k + 3u) / 4u;
+    let words = (params.k + 4u * STEP - 1u) / (4u * STEP) * STEP;
     let base = params.{{ x }}_offset + workgroup.z * params.{{ x }}_batch_stride + line{{ " * params.ld" ~ x if along_k }};
-    let reach = select(0u, params.k, line < {{ length }}); // what is beyond the last line has no elements
+    let inside = line < {{ length }}; // what is beyond the last line has no elements
+    let reach = select(0u, params.k, inside);
     var highest = 0u;
     for (var k = sharer; k < reach; k += SHARERS) {
         highest = max(highest, {{ x }}[base + k{{ "" if along_k else " * params.ld" ~ x }}].y & 0x7fffffffu);
@@ -66,7 +66,7 @@ fn main(
     }
     let field = max(highest >> 20u, 1u);
     var digits = vec3u();
-    for (var word = sharer; word * 4u < reach; word += SHARERS) {
+    for (var word = sharer; word < select(0u, words, inside); word += SHARERS) {
         var packed = array<u32, {{ kernel.slices }}>(); // said, as naga else keeps what the last round left
         for (var i = 0u; i < 4u; i++) {
             let k = word * 4u + i;
@@ -81,15 +81,15 @@ fn main(
 {% endfor %}
             }
         }
-        let place = (workgroup.z * {{ kernel.slices }}u * {{ length }} + line) * words + word;
+        let place = (workgroup.z * {{ length }} + line) * {{ kernel.slices }}u * words + word;
 {% for slice in range(kernel.slices) %}
-        {{ x }}_slices[place + {{ slice }}u * {{ length }} * words] = packed[{{ slice }}];
+        {{ x }}_slices[place + {{ slice if x == "a" else kernel.slices - 1 - slice }}u * words] = packed[{{ slice }}];
 {% endfor %}
     }
     workgroupBarrier(); // everyone has read the largest
     found[local_line][sharer] = vec4u(highest, digits);
     workgroupBarrier(); // every invocation's digits are there
-    if (sharer == 0u && line < {{ length }}) {
+    if (sharer == 0u && inside) {
         for (var i = 0u; i < SHARERS; i++) {
             digits |= found[local_line][i].yzw;
         }

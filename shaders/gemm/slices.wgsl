@@ -1,16 +1,17 @@
 // slices: C = A·B in float64 by exact products of 8-bit integers (Ozaki's scheme), TM × TN elements per invocation.
 //
-// Storage: slices (batch, slice, line, k) as slice.wgsl leaves them; wide (batch, row, column): the sum in units of 2⁻⁶³
+// Storage: slices (batch, line, slice, k) as slice.wgsl leaves them; wide (batch, row, column): the sum in units of 2⁻⁶³
 // times the powers of two of its row and its column, three words in two's complement, and Σ|a||b| of the first slices
 // in units of 2⁻¹⁴, from which the next dispatch (from_slices) tells whether the sum is good enough.
-// What slices s and t weigh depends on s + t alone: pairs of equal weight are added up in i32, CHUNK words of k at a time
-// so that it cannot overflow, and then go to the sum in storage. Pairs beyond the weight of the last slice are left out.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
+// What slices s and t weigh depends on s + t alone: pairs of equal weight are one product, as long as all of them, whose sums in
+// i32 go to the sum in storage before they can overflow. Pairs beyond the weight of the last slice are left out. The next
+// tile is on its way, in registers, while this one is multiplied.
+// Shapes: any. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
-{% set loads = {"a": kernel.bm * kernel.bk // kernel.invocations, "b": kernel.bn * kernel.bk // kernel.invocations} %}
-const CHUNK: u32 = {{ kernel.chunk }}u; // words: {{ kernel.slices }} pairs · 4 · CHUNK · 127² < 2³¹
+{% set loads = {"a": kernel.bm * kernel.bk // 4 // kernel.invocations, "b": kernel.bn * kernel.bk // 4 // kernel.invocations} %}
+const CHUNK: u32 = {{ kernel.chunk }}u; // words: 4 · CHUNK · 127² < 2³¹
 const WX = BN / TN;
 const WY = BM / TM;
 const KEPT: u32 = {{ kernel.slices }}u;
@@ -19,18 +20,9 @@ const KEPT: u32 = {{ kernel.slices }}u;
 var<workgroup> {{ x }}_tile: array<array<array<u32, 4>, {{ size }} / 4u>, BK>; // [word][line/4][line%4]
 {% endfor %}
 
-{% for x, length in (("a", "m"), ("b", "n")) %}
-fn load_{{ x }}(base: u32, line: u32, word: u32, words: u32) -> u32 {
-    if (line >= params.{{ length }} || word >= words) {
-        return 0u;
-    }
-    return {{ x }}_slices[base + line * words + word];
-}
-
-{% endfor %}
-// Four bytes without their signs; none is -128.
-fn magnitudes(x: u32) -> u32 {
-    let negative = (x >> 7u) & 0x01010101u;
+// Bytes without their signs; none is -128.
+fn magnitudes(x: vec4u) -> vec4u {
+    let negative = (x >> vec4u(7u)) & vec4u(0x01010101u);
     return (x ^ (negative * 255u)) + negative;
 }
 
@@ -78,55 +70,75 @@ fn main(
 {{ matrix.tile_origin("BM", "BN") }}
     let lx = lane % WX;
     let ly = lane / WX;
-    let words = (params.k + 3u) / 4u;
-    let a_z = select(workgroup.z, 0u, params.a_batch_stride == 0u);
-    let b_z = select(workgroup.z, 0u, params.b_batch_stride == 0u);
+    let words = (params.k + 4u * BK - 1u) / (4u * BK) * BK; // of a line of a slice
+{% for x, at, length in (("a", "row", "m"), ("b", "col", "n")) %}
+    let {{ x }}_z = select(workgroup.z, 0u, params.{{ x }}_batch_stride == 0u);
+{% for i in range(loads[x]) %}
+    let {{ x }}_line{{ i }} = (lane + {{ i * kernel.invocations }}u) / (BK / 4u);
+    let {{ x }}_word{{ i }} = (lane + {{ i * kernel.invocations }}u) % (BK / 4u) * 4u;
+    // Lines beyond the last read it: nothing that comes of them is stored.
+    let {{ x }}_start{{ i }} = ({{ x }}_z * params.{{ length }} + min({{ at }}0 + {{ x }}_line{{ i }}, params.{{ length }} - 1u)) * KEPT * words + {{ x }}_word{{ i }};
+    var {{ x }}_next{{ i }}: vec4u;
+{% endfor %}
+{% endfor %}
+{% macro fetch(k0) %}
+{% for x in "ab" %}
+{% for i in range(loads[x]) %}
+                {{ x }}_next{{ i }} = {{ x }}_slices[({{ x }}_start{{ i }} + {{ "first + " if x == "b" }}{{ k0 }}) / 4u];
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+{% macro put() %}
+{% for x in "ab" %}
+{% for i in range(loads[x]) %}
+                {{ x }}_next{{ i }} = select({{ x }}_next{{ i }}, magnitudes({{ x }}_next{{ i }}), vec4<bool>(step == 0u));
+{% for j in range(4) %}
+                {{ x }}_tile[{{ x }}_word{{ i }} + {{ j }}u][{{ x }}_line{{ i }} / 4u][{{ x }}_line{{ i }} % 4u] = {{ x }}_next{{ i }}[{{ j }}];
+{% endfor %}
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+{% macro multiplied() %}
+{% for kk in range(kernel.bk) %}
+                {
+{% for i in range(kernel.tm // 4) %}
+                    let a{{ i }} = a_tile[{{ kk }}][ly + {{ i }}u * WY];
+{% endfor %}
+{% for j in range(kernel.tn // 4) %}
+                    let b{{ j }} = b_tile[{{ kk }}][lx + {{ j }}u * WX];
+{% endfor %}
+{% for r in range(kernel.tm) %}
+{% for j in range(kernel.tn // 4) %}
+                    acc_{{ r }}_{{ j }} += vec4i({% for c in range(4) %}dot4I8Packed(a{{ r // 4 }}[{{ r % 4 }}], b{{ j }}[{{ c }}]){{ ", " if c < 3 }}{% endfor %});
+{% endfor %}
+{% endfor %}
+                }
+{% endfor %}
+{% endmacro %}
     // Weight 0 stands for the magnitudes of the first slices; then come s + t = KEPT + 1 down to 2.
     for (var step = 0u; step <= KEPT; step++) {
         let weight = select(KEPT + 2u - step, 0u, step == 0u);
         let pairs = select(weight - 1u, 1u, step == 0u);
-        for (var chunk = 0u; chunk < words; chunk += CHUNK) {
+        let first = (KEPT - pairs) * words; // of B: its slices lie in the other order, and so beside their partners
+        for (var chunk = 0u; chunk < pairs * words; chunk += CHUNK) {
+            let end = min(pairs * words, chunk + CHUNK);
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
             var acc_{{ r }}_{{ j }} = vec4i();
 {% endfor %}
 {% endfor %}
-            for (var pair = 0u; pair < pairs; pair++) {
-                let a_base = (a_z * KEPT + pair) * params.m * words;
-                let b_base = (b_z * KEPT + pairs - 1u - pair) * params.n * words;
-                for (var k0 = chunk; k0 < min(words, chunk + CHUNK); k0 += BK) {
-{% for x, origin in (("a", "row0"), ("b", "col0")) %}
-{% for i in range(loads[x]) %}
-                    {
-                        let at = lane + {{ i * kernel.invocations }}u;
-                        let line = at / BK;
-                        var word = load_{{ x }}({{ x }}_base, {{ origin }} + line, k0 + at % BK, words);
-                        if (step == 0u) {
-                            word = magnitudes(word);
-                        }
-                        {{ x }}_tile[at % BK][line / 4u][line % 4u] = word;
-                    }
-{% endfor %}
-{% endfor %}
-                    workgroupBarrier(); // the tiles are complete before anyone reads them
-{% for kk in range(kernel.bk) %}
-                    {
-{% for i in range(kernel.tm // 4) %}
-                        let a{{ i }} = a_tile[{{ kk }}][ly + {{ i }}u * WY];
-{% endfor %}
-{% for j in range(kernel.tn // 4) %}
-                        let b{{ j }} = b_tile[{{ kk }}][lx + {{ j }}u * WX];
-{% endfor %}
-{% for r in range(kernel.tm) %}
-{% for j in range(kernel.tn // 4) %}
-                        acc_{{ r }}_{{ j }} += vec4i({% for c in range(4) %}dot4I8Packed(a{{ r // 4 }}[{{ r % 4 }}], b{{ j }}[{{ c }}]){{ ", " if c < 3 }}{% endfor %});
-{% endfor %}
-{% endfor %}
-                    }
-{% endfor %}
-                    workgroupBarrier(); // everyone is done with the tiles before they are overwritten
-                }
+{{ fetch("chunk") }}
+{{ put() }}
+            workgroupBarrier(); // the first tiles are complete before anyone reads them
+            for (var k0 = chunk + BK; k0 < end; k0 += BK) {
+{{ fetch("k0") }}
+{{ multiplied() }}
+                workgroupBarrier(); // everyone is done with the tiles before they are overwritten
+{{ put() }}
+                workgroupBarrier(); // the tiles are complete before anyone reads them
             }
+{{ multiplied() }}
+            workgroupBarrier(); // everyone is done with the tiles before the next begin
             let fresh = step == 0u && chunk == 0u;
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}

@@ -54,13 +54,24 @@ ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # the last for a
 def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
     """Return the kernels that are worth running for `problem` on `device`, best first."""
     if problem.dtype == F64 and not problem.features <= device.capabilities.features:
-        return [Slices(), Software()]
+        return made_of_integers(problem, device.info.kind)
     if device.info.kind == "cpu":
         lanes = device.capabilities.subgroup_size
         # SwiftShader, which has four lanes, takes minutes and gigabytes to compile their boundary checks.
         made = [k for k in made_for_cpus(problem, lanes) if lanes > 4 or not _ragged(k, problem)]
         return [*made, *CPU]
     return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem), *GPU]
+
+
+# float64 by integers. Of few terms, slices seldom show enough; small tiles compile in less time.
+LEAST_TERMS = 32
+LARGE_SLICES = Slices(bm=64, bn=64, tm=8, tn=8)
+
+
+def made_of_integers(problem: Gemm, kind: str) -> list[GemmKernel]:
+    """Return the kernels of float64 for devices that have none, best first."""
+    sliced = [Slices()] if kind == "cpu" else [LARGE_SLICES, Slices()]
+    return [Software()] if problem.k < LEAST_TERMS else [*sliced, Software()]
 
 
 def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKernel]:

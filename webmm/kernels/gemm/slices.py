@@ -17,16 +17,16 @@ from webmm.problems.gemm import Gemm
 
 SLICES = 8  # of 7 bits each: 56, of the 53 that a double has
 INEXACT = 99  # in place of a line's last slice, where even more would not hold all of it
-CHUNK = 2048  # words of four k that pairs of slices add up in i32: 8 · 4 · 2048 · 127² < 2³¹
+CHUNK = 16384  # words of four products that are added up in i32: 4 · 16384 · 127² < 2³¹
 # Of Σ|a||b| by the first slices, in units of 2⁻¹⁴: what is left out is at most k·9.1·2⁻⁵⁶ of the lines' powers of two,
 # and half of k·2⁻⁵² is allowed where k = 1, after the rounding of the result: 9.1/16·2·2¹⁴ = 18,637.
 ENOUGH = 20480
 LINES = 16  # cut by a workgroup
 
-PAIRS, WORDS = "array<vec2u>", "array<u32>"
+PAIRS = "array<vec2u>"
 TYPES = {  # of the bindings
     **dict.fromkeys(("a", "b", "c", "bias", "a_lines", "b_lines"), PAIRS),
-    **dict.fromkeys(("a_slices", "b_slices"), WORDS),
+    **dict.fromkeys(("a_slices", "b_slices"), "array<vec4u>"),
     "wide": "array<vec4u>",
 }
 
@@ -76,7 +76,9 @@ class DoubleKernel(GemmKernel):
         """Yield `binds` in that order."""
         names = (name for name in self.binds if name != "bias" or spec.bias)
         for number, name in enumerate(names, 1):
-            yield Binding(number, name, "storage" if name in self.fills else "read-only-storage", TYPES[name])
+            written = name in self.fills
+            wgsl = "array<u32>" if written and name.endswith("slices") else TYPES[name]  # word by word
+            yield Binding(number, name, "storage" if written else "read-only-storage", wgsl)
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class Slice(DoubleKernel):
     inexact: ClassVar[int] = INEXACT
 
     side: str = tunable("a", ("a", "b"), "which operand")
+    step: int = tunable(8, (4, 8, 16), "words of which lines of slices are multiples")
 
     @property
     def binds(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -145,12 +148,12 @@ class Slice(DoubleKernel):
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often the loops run, twice over k."""
-        return ceil_div(problem.k, LINES) + 6 * ceil_div(problem.k, 4 * LINES) + 3 * LINES
+        return ceil_div(problem.k, LINES) + 6 * (ceil_div(problem.k, 4 * LINES) + self.step) + 3 * LINES
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
         """A byte per element and slice, k in whole words; two words per line."""
         lines, batch = self.lines(problem)
-        nbytes = 4 * ceil_div(problem.k, 4) * SLICES * lines * batch
+        nbytes = 4 * self.step * ceil_div(problem.k, 4 * self.step) * SLICES * lines * batch
         return Scratch(f"{self.side}_slices", nbytes), Scratch(f"{self.side}_lines", 8 * lines * batch)
 
 
@@ -186,8 +189,8 @@ class Slices(DoubleKernel):
     slices: ClassVar[int] = SLICES
     chunk: ClassVar[int] = CHUNK
 
-    bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
-    bn: int = tunable(64, (32, 64, 128), "columns of C per workgroup")
+    bm: int = tunable(32, (32, 64, 128), "rows of C per workgroup")
+    bn: int = tunable(32, (32, 64, 128), "columns of C per workgroup")
     bk: int = tunable(8, (4, 8, 16), "words of four inner elements per step")
     tm: int = tunable(4, (4, 8), "rows of C per invocation")
     tn: int = tunable(4, (4, 8), "columns of C per invocation")
@@ -215,7 +218,7 @@ class Slices(DoubleKernel):
     @property
     def before(self) -> tuple[Kernel[Gemm], ...]:
         """Both operands are cut into slices."""
-        return Slice("a"), Slice("b")
+        return Slice("a", self.bk), Slice("b", self.bk)
 
     @property
     def after(self) -> tuple[Kernel[Gemm], ...]:
@@ -224,22 +227,19 @@ class Slices(DoubleKernel):
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
         """The slices, and four words per element of C."""
-        cut = (left for kernel in (Slice("a"), Slice("b")) for left in kernel.scratch(problem))
+        cut = (left for kernel in self.before for left in kernel.scratch(problem))
         return (*cut, Scratch("wide", 16 * problem.m * problem.n * problem.batch))
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often loops run: over k for each pair of slices that counts, and once more."""
-        pairs = SLICES * (SLICES + 1) // 2 + 1
-        chunks = ceil_div(ceil_div(problem.k, 4), CHUNK)
-        return pairs * (ceil_div(problem.k, self.inner_step) + chunks) + (SLICES + 1) * (chunks + 1)
+        pairs, steps = SLICES * (SLICES + 1) // 2 + 1, ceil_div(problem.k, self.inner_step)
+        return pairs * steps + (SLICES + 1) * (2 + 2 * ceil_div(SLICES * steps * self.bk, CHUNK))
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole fragments, and the same number of loads for every invocation."""
         for name, size, part in (("bm", self.bm, self.tm), ("bn", self.bn, self.tn)):
             yield size % part == 0, f"{name} = {size} must be a multiple of {part}"
             yield part % 4 == 0, f"fragments are of four, not {part}"
-            yield (
-                size * self.bk % self.invocations == 0,
-                f"{self.invocations} invocations cannot share {size}×{self.bk}",
-            )
+            vectors = size * self.bk // 4
+            yield vectors % self.invocations == 0, f"{self.invocations} invocations cannot share {vectors} vec4"
         yield CHUNK % self.bk == 0, f"{CHUNK} words must be a multiple of bk = {self.bk}"
