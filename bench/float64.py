@@ -22,10 +22,11 @@ import numpy as np
 import webmm
 from webmm.dtypes import F64
 from webmm.errors import WebmmError
-from webmm.kernels.base import Kernel
+from webmm.kernels.base import Capabilities, Kernel
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.slices import Slices, Software
+from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.problems.gemm import gemm
 
 WARM = 0.5  # seconds
@@ -60,8 +61,9 @@ def judge(a: Any, b: Any) -> Callable[[Any], float]:
     return lambda got: float((abs(got[rows] - expected) / allowed).max())
 
 
-def ways(native: bool, kind: str, size: int) -> Iterator[Kernel[Any]]:
+def ways(capabilities: Capabilities, kind: str, size: int) -> Iterator[Kernel[Any]]:
     """Yield the kernels to time."""
+    native = F64.features <= capabilities.features
     if native and kind == "cpu":
         yield from (CpuLanes(tm=16), CpuLanes())
     elif native:
@@ -70,6 +72,9 @@ def ways(native: bool, kind: str, size: int) -> Iterator[Kernel[Any]]:
         yield Slices()
     else:
         yield from (Slices(*tiles) for tiles in SLICE_TILES)
+        if capabilities.matrix_shapes:
+            unit = SlicesUnit.on(capabilities)
+            yield from (dataclasses.replace(unit, **tiles) for tiles in UNIT_TILES)
     if size <= 1024:
         yield Software()
 
@@ -87,6 +92,7 @@ TILES: tuple[dict[str, Any], ...] = (
     {"bm": 128, "bn": 64, "bk": 8},
     {"bn": 64, "tn": 4, "unroll": 4},
 )
+UNIT_TILES: tuple[dict[str, Any], ...] = ({}, {"sn": 32}, {"bm": 64, "bn": 64, "sm": 32, "sn": 32})
 SLICE_TILES = ((64, 64, 8, 8, 8), (128, 128, 8, 8, 8), (64, 128, 8, 8, 8), (128, 64, 16, 8, 8), (64, 64, 8, 8, 4))
 
 
@@ -121,9 +127,9 @@ def main() -> None:
         print(json.dumps(rows[-1]), flush=True)
 
     with webmm.Device(options.adapter, engine=options.engine) as device:
-        problem, native = gemm(n, n, n, dtype=F64), F64.features <= device.capabilities.features
+        problem = gemm(n, n, n, dtype=F64)
         x, y, c = device.array(a), device.array(b), device.empty((n, n), F64)
-        for kernel in ways(native, device.info.kind, n):
+        for kernel in ways(device.capabilities, device.info.kind, n):
             try:
                 taken = seconds(lambda k=kernel: device.run(k, problem, x, y, c), device.synchronize)  # type: ignore[misc]
             except WebmmError as refused:

@@ -8,59 +8,18 @@
 // tile is on its way, in registers, while this one is multiplied.
 // Shapes: any. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/slices.wgsl" as slices with context %}
 {% include "common/header.wgsl" %}
 
 {% set loads = {"a": kernel.bm * kernel.bk // 4 // kernel.invocations, "b": kernel.bn * kernel.bk // 4 // kernel.invocations} %}
-const CHUNK: u32 = {{ kernel.chunk }}u; // words: 4 · CHUNK · 127² < 2³¹
 const WX = BN / TN;
 const WY = BM / TM;
-const KEPT: u32 = {{ kernel.slices }}u;
 
 {% for x, size in (("a", "BM"), ("b", "BN")) %}
 var<workgroup> {{ x }}_tile: array<array<array<u32, 4>, {{ size }} / 4u>, BK>; // [word][line/4][line%4]
 {% endfor %}
 
-// Bytes without their signs; none is -128.
-fn magnitudes(x: vec4u) -> vec4u {
-    let negative = (x >> vec4u(7u)) & vec4u(0x01010101u);
-    return (x ^ (negative * 255u)) + negative;
-}
-
-// sum + x·2^shift, of 96 bits
-fn added(sum: vec3u, x: i32, shift: u32) -> vec3u {
-    let fill = u32(x >> 31u);
-    var v = vec3u(u32(x), fill, fill);
-    if (shift >= 32u) {
-        v = vec3u(0u, v.xy);
-    }
-    let n = shift % 32u;
-    if (n > 0u) {
-        v = (v << vec3u(n)) | (vec3u(0u, v.xy) >> vec3u(32u - n));
-    }
-    var s = sum + v;
-    let carry = select(vec2u(0u), vec2u(1u), s.xy < v.xy);
-    s.y += carry.x;
-    s.z += carry.y + select(0u, 1u, s.y < carry.x);
-    return s;
-}
-
-fn keep(z: u32, row: u32, col: u32, value: i32, weight: u32, fresh: bool) {
-    if (row >= params.m || col >= params.n) {
-        return;
-    }
-    let place = (z * params.m + row) * params.n + col;
-    var w = vec4u();
-    if (!fresh) {
-        w = wide[place];
-    }
-    if (weight == 0u) {
-        w.w = min(w.w + u32(value), 0x40000000u);
-    } else {
-        w = vec4u(added(w.xyz, value, 7u * (KEPT + 1u - weight)), w.w);
-    }
-    wide[place] = w;
-}
-
+{{ slices.sums() }}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -115,13 +74,7 @@ fn main(
                 }
 {% endfor %}
 {% endmacro %}
-    // Weight 0 stands for the magnitudes of the first slices; then come s + t = KEPT + 1 down to 2.
-    for (var step = 0u; step <= KEPT; step++) {
-        let weight = select(KEPT + 2u - step, 0u, step == 0u);
-        let pairs = select(weight - 1u, 1u, step == 0u);
-        let first = (KEPT - pairs) * words; // of B: its slices lie in the other order, and so beside their partners
-        for (var chunk = 0u; chunk < pairs * words; chunk += CHUNK) {
-            let end = min(pairs * words, chunk + CHUNK);
+{% call slices.weights() %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
             var acc_{{ r }}_{{ j }} = vec4i();
@@ -139,7 +92,6 @@ fn main(
             }
 {{ multiplied() }}
             workgroupBarrier(); // everyone is done with the tiles before the next begin
-            let fresh = step == 0u && chunk == 0u;
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
 {% for c in range(4) %}
@@ -147,6 +99,5 @@ fn main(
 {% endfor %}
 {% endfor %}
 {% endfor %}
-        }
-    }
+{% endcall %}
 }

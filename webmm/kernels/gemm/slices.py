@@ -108,7 +108,7 @@ class Slice(DoubleKernel):
 
     name = "slice"
     summary = "an operand of float64 cut into slices"
-    slices: ClassVar[int] = SLICES
+    kept: ClassVar[int] = SLICES
     inexact: ClassVar[int] = INEXACT
 
     side: str = tunable("a", ("a", "b"), "which operand")
@@ -164,7 +164,7 @@ class FromSlices(DoubleKernel):
     name = "from_slices"
     summary = "sums of slices rounded to float64"
     binds = ("a", "b", "wide", "a_lines", "b_lines", "c", "bias")
-    slices: ClassVar[int] = SLICES
+    kept: ClassVar[int] = SLICES
     enough: ClassVar[int] = ENOUGH
 
     @property
@@ -186,8 +186,8 @@ class Slices(DoubleKernel):
     summary = "float64 by exact products of slices"
     binds = ("a_slices", "b_slices", "wide")
     fills = ("wide",)
-    slices: ClassVar[int] = SLICES
-    chunk: ClassVar[int] = CHUNK
+    kept: ClassVar[int] = SLICES
+    most: ClassVar[int] = CHUNK
 
     bm: int = tunable(32, (32, 64, 128), "rows of C per workgroup")
     bn: int = tunable(32, (32, 64, 128), "columns of C per workgroup")
