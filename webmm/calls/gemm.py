@@ -43,11 +43,13 @@ def matmul(
 ) -> Any:
     """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
 
-    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, one of `webmm.dtypes.MATRIX_DTYPES`; batches broadcast, and
-    1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage. `bias` has shape
-    (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it; `activation` is
-    one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before the result is
-    stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands' type.
+    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, float64 or one of `webmm.dtypes.MATRIX_DTYPES`; batches
+    broadcast, and 1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage, but
+    for float64, whose sums and results are float64 on any device, without activations (docs/float64.md). `bias` has
+    shape (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it;
+    `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before
+    the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands'
+    type.
 
     NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
     they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the

@@ -20,6 +20,7 @@ from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.slices import Slices, Software
+from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import Operand, transposes
@@ -154,7 +155,7 @@ class GemmOp(Op[Gemm]):
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
         """Yield each stage on the examples; then in float64, with what computes it where no engine has it."""
         yield from super().shaders()
-        for kernel in (*(stage() for stage in self.stages), Software(), Slices()):
+        for kernel in (*(stage() for stage in self.stages), Software(), Slices(), SlicesUnit()):
             for a, b, shape in (*(("n", "n", s) for s in SHAPES.values()), ("t", "t", SHAPES["ragged"])):
                 problem = gemm(*shape, dtype=F64, transpose_a=a == "t", transpose_b=b == "t")
                 if kernel.unsuited(problem) is None:
