@@ -127,6 +127,8 @@ def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, 
         raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
     if not expressible(kernel, problem, dialect):
         raise ConfigError(f"{kernel.name} of float64 cannot be written for {dialect}: it has no f64")
+    if debug and problem.dtype == F64:
+        raise ConfigError("what a debug shader records is float32; take operands of a shorter type")
     if reason := kernel.invalid() or kernel.unsuited(problem):
         raise ConfigError(f"{kernel.name}: {reason}")
     return _render(kernel, kernel.specialise(problem), features(kernel, problem), dialect, debug)

@@ -15,13 +15,13 @@ const ENOUGH: u32 = {{ kernel.enough }}u;
 {{ double.arithmetic() }}
 {{ double.dot() }}
 {{ double.store() }}
-@compute @workgroup_size(16, 8)
+@compute @workgroup_size({{ kernel.workgroup_size[0] }}, {{ kernel.workgroup_size[1] }})
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_id) local: vec3u,
 ) {
-{{ matrix.tile_origin("8u", "16u") }}
+{{ matrix.tile_origin("%du" % kernel.grid.tile_m, "%du" % kernel.grid.tile_n) }}
     let row = row0 + local.y;
     let col = col0 + local.x;
     if (row >= params.m || col >= params.n) {

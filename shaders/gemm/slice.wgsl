@@ -10,8 +10,8 @@
 {% set x = kernel.side %}
 {% set length = "params.m" if x == "a" else "params.n" %}
 {% set along_k = (not s.trans_a) if x == "a" else s.trans_b %}
-const LINES: u32 = 16u; // of a workgroup,
-const SHARERS: u32 = 16u; // invocations for each
+const LINES: u32 = {{ kernel.at_once }}u; // of a workgroup,
+const SHARERS: u32 = LINES; // invocations for each
 
 var<workgroup> found: array<array<vec4u, SHARERS>, LINES>; // largest high word; or of all digits, high and low; bits left
 

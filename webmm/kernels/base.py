@@ -286,7 +286,7 @@ class Kernel(ABC, Generic[P]):
         binding, reach = max(e.nbytes for e in extents), max(e.end - e.first for e in extents)
         if reach > INDEX_LIMIT:
             return f"indexes {reach:,} elements of one buffer, shaders at most {INDEX_LIMIT:,}"
-        doubled = problem.dtype.sums.itemsize // F32.itemsize  # tiles hold what is summed
+        doubled = 1 if self.words else problem.dtype.sums.itemsize // F32.itemsize  # tiles hold what is summed
         needs = [
             (self.invocations, "max-compute-invocations-per-workgroup", "invocations per workgroup"),
             (x, "max-compute-workgroup-size-x", "invocations along x"),

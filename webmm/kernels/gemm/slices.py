@@ -65,7 +65,6 @@ class DoubleKernel(GemmKernel):
 
     params = DoubleParams
     words = True
-    writes: ClassVar[str] = "c"
     fills: ClassVar[tuple[str, ...]] = ("c",)
 
     def unsuited(self, problem: Gemm) -> str | None:
@@ -110,6 +109,7 @@ class Slice(DoubleKernel):
     summary = "an operand of float64 cut into slices"
     kept: ClassVar[int] = SLICES
     inexact: ClassVar[int] = INEXACT
+    at_once: ClassVar[int] = LINES
 
     side: str = tunable("a", ("a", "b"), "which operand")
     step: int = tunable(8, (4, 8, 16), "words of which lines of slices are multiples")

@@ -39,6 +39,11 @@ def test_integers_need_nothing_of_float64(kernel):
         assert "shader-f64" not in shader.features
 
 
+def test_a_debug_shader_records_float32():
+    with pytest.raises(ConfigError, match="what a debug shader records is float32"):
+        render(LADDER[0](), PROBLEM, debug=True)
+
+
 def test_the_numbers_of_an_epilogue_keep_all_their_bits():
     scaled = replace(gemm(2, 3, 4, dtype="float64"), alpha=0.1)
     where = {m.name: m for m in layout(GemmParams, "f64").members}["alpha"]
