@@ -59,8 +59,8 @@ def tile_shape(
 ) -> tuple[int, int, int]:
     """Return (rows, columns, inner) of tiles that take at most `memory` bytes in all and `largest` bytes each.
 
-    All of C, or two tiles of it, and with `beside` a sum, of float32 or of their own longer type, take up to three quarters, two panels of A and of B
-    the rest. Where k that is cut takes a sum, it is cut for want of room only.
+    All of C, or two tiles of it, and with `beside` a sum, of float32 or the operands' longer type, take up to three
+    quarters, two panels of A and of B the rest. Where k that is cut takes a sum, it is cut for want of room only.
     """
     sums = max(itemsize, F32.itemsize)
     rows, columns, inner = m, n, k if beside else min(k, max(SLICE, _grains(k, SLICES)))
@@ -194,9 +194,9 @@ def _touch(fresh: NDArray[Any]) -> None:
 class Stream:
     """A product of NumPy arrays A, (…, m, k), and B, (…, k, n), of equal numbers of axes, into C, (…, m, n).
 
-    `dtype` is that of the operands. Where k is cut and C cannot take sums, which are float32, or float64 as the operands, and
-    come before what the epilogue does to whole ones, they are kept beside it. C is `fresh` where it is dense and nothing was written to it
-    yet: then it is paged in meanwhile.
+    `dtype` is that of the operands. Where k is cut and C cannot take sums, which are float32, or float64 as the
+    operands, and come before what the epilogue does to whole ones, they are kept beside it. C is `fresh` where it is
+    dense and nothing was written to it yet: then it is paged in meanwhile.
     """
 
     device: Device
