@@ -249,7 +249,7 @@ ERRORS = {
     "inner sizes": (lambda a: webmm.matmul(a, a[:2]), "inner sizes 4 and 2 differ"),
     "batches": (lambda a: webmm.matmul(np.ones((2, 4, 4), "f4"), np.ones((3, 4, 4), "f4")), "do not broadcast"),
     "dtypes differ": (lambda a: webmm.matmul(a, a.astype(np.float16)), "cast one"),
-    "float64": (lambda a: webmm.matmul(a.astype(float), a.astype(float)), "cast to"),
+    "complex": (lambda a: webmm.matmul(a.astype(complex), a.astype(complex)), "cast to"),
     "objects": (lambda a: webmm.matmul(a.astype(object), a.astype(object)), "cast to"),
     "strings": (lambda a: webmm.matmul([["x"]], [["y"]]), "cast to"),
     "a number": (lambda a: webmm.matmul(a, np.float32(2)), "alpha="),

@@ -45,11 +45,13 @@ def matmul(
 ) -> Any:
     """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
 
-    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, one of `webmm.dtypes.MATRIX_DTYPES`; batches broadcast, and
-    1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage. `bias` has shape
-    (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it; `activation` is
-    one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before the result is
-    stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands' type.
+    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, float64 or one of `webmm.dtypes.MATRIX_DTYPES`; batches
+    broadcast, and 1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage, but
+    for float64, whose sums and results are float64 on any device, without activations (docs/float64.md). `bias` has
+    shape (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it;
+    `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before
+    the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands'
+    type.
 
     NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
     they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
@@ -318,10 +320,11 @@ def _multiply(
         bias_offset=bias.offset if bias is not None else 0,
         **{**vars(epilogue), "bias": kind},
     )
-    device, most = temporary.device, limits(temporary.device)
+    device, most = temporary.device, limits(temporary.device, a.element)
     for problem in problems(template, batch_axes(a, b, c)):
         for part in parts(problem, most):
-            into = temporary.sum(part.problem.m * part.problem.n) if part.to_sum else c
-            added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
+            size, sums = part.problem.m * part.problem.n, problem.dtype.sums
+            into = temporary.sum(size, sums) if part.to_sum else c
+            added = temporary.sum(size, sums) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
             run(part.problem, device, a, b, into, *more)
