@@ -126,7 +126,7 @@ def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, 
         raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
     if reason := kernel.invalid() or kernel.unsuited(problem):
         raise ConfigError(f"{kernel.name}: {reason}")
-    return _render(kernel, kernel.specialise(problem), problem.features, dialect, debug)
+    return _render(kernel, kernel.specialise(problem), problem.features | kernel.features, dialect, debug)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -19,7 +19,7 @@ from webmm.engine.device import Device
 from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.gemm.base import GemmKernel
-from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.gemm import PRECISIONS, Gemm, gemm
 from webmm.problems.product import Operand, transposes
 from webmm.roofline import Roofline
 from webmm.verify import Checker, bound
@@ -76,6 +76,7 @@ class GemmOp(Op[Gemm]):
     """C = A·B."""
 
     name = "gemm"
+    variants = ("", "high")  # the precision, where it is not the highest
     tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond what loops may run
         ((64, 64, 64), "nn"),
         ((65, 67, 63), "nn"),
@@ -93,12 +94,12 @@ class GemmOp(Op[Gemm]):
 
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> Gemm:
         """Return the dense product of that size; t in `layout` says that A or B is transposed."""
-        return gemm(*size, dtype=dtype, **transposes(layout))
+        return gemm(*size, dtype=dtype, precision=self.variant or PRECISIONS[0], **transposes(layout))
 
     def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> Gemm:
         """Return the plain product of a batch of dense matrices."""
         *size, batch = sizes
-        return gemm(*size, dtype=dtype, batch=batch, **transposes(layout))
+        return gemm(*size, dtype=dtype, batch=batch, precision=self.variant or PRECISIONS[0], **transposes(layout))
 
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with its matrices."""

@@ -149,6 +149,7 @@ class Kernel(ABC, Generic[P]):
     ]  # a stage says after which one of its op it comes, "" for the first; mere parts of one do not
     params: ClassVar[type[Params]]
     not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, and why
+    features: ClassVar[frozenset[str]] = frozenset()  # WebGPU features besides those of what a problem stores
 
     @property
     def template(self) -> str:
@@ -270,7 +271,7 @@ class Kernel(ABC, Generic[P]):
         """Return why this kernel cannot compute `problem` on `device`, or None if it can."""
         if reason := self.invalid() or self.unsuited(problem):
             return reason
-        missing = sorted(problem.features - device.features)
+        missing = sorted((problem.features | self.features) - device.features)
         if missing:
             return f"needs the feature {', '.join(missing)}, which {device.name} does not have"
         if self.matrix_shape and (reason := device.lacks(self.matrix_shape)):
