@@ -1,10 +1,14 @@
-"""How fast matrices move between NumPy and a device, in GB/s of host time until the data is usable.
+"""What moving data costs, by the wall clock until the data is usable: alone, and around products of NumPy arrays.
 
-    python bench/transfers.py [--json FILE] [--variants] [--adapter NAME] [--sizes MIB,MIB,...] [--product N]
+    python bench/transfers.py [--json FILE] [--adapter NAME[,NAME...]] [--engine NAME] [--sizes MIB,...]
+        [--products N,...] [--variants]
 
-Each figure is the median of several transfers in a row, each into a fresh array on the other side, as `device.array()`
-and `numpy()` do it. `--variants` tries several chunk sizes, threads and numbers of staging buffers. `--product` times
-N × N × N products from NumPy to NumPy as well: with all of it on the device, and in half the memory of one operand.
+Rates are medians of several transfers in a row into a fresh array on the other side, as `device.array()` and `numpy()`
+do it. One element is read back after a product of 64³, and without one. A product of order N goes from NumPy to NumPy;
+beside it stand what moving its operands and its result takes by itself, the product of resident operands, and PyTorch
+through CUDA (pageable, TF32 off) where that is installed. `--variants` tries chunk sizes, threads and numbers of
+staging buffers. Several adapters, such as 0,1, are also used at once, by a thread each, with the rows of a product
+divided.
 """
 
 from __future__ import annotations
@@ -13,89 +17,164 @@ import argparse
 import itertools
 import json
 import statistics
+import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import peers
 
 import webmm
 from webmm import Device
 from webmm.engine.transfer import CHUNK, DEPTH, THREADS, Staging
 
 SIZES = (1, 16, 256, 1024)  # MiB
-CHUNKS = (4, 8, 16, 32)  # MiB
-WORKERS = ((1, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16))  # threads, staging buffers
+PRODUCTS = (64, 1024, 4096, 8192, 16384)
+CHUNKS = (4, 8, 16)  # MiB
+WORKERS = ((4, 8), (8, 8), (8, 16), (16, 16), (16, 32))  # threads, staging buffers
+SECONDS = 1.5  # of repeating what is timed, at most
 
 
 def main() -> None:
-    """Print the table, and write it as JSON where asked to."""
+    """Print what is measured, and write it as JSON where asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--adapter")
+    parser.add_argument("--engine")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--products", default=",".join(map(str, PRODUCTS)))
     parser.add_argument("--variants", action="store_true")
-    parser.add_argument("--product", metavar="N", type=int)
     options = parser.parse_args()
-    ours = (CHUNK // 2**20, (THREADS, DEPTH))
-    settings = list(itertools.product(CHUNKS, WORKERS)) if options.variants else [ours]
+    names = options.adapter.split(",") if options.adapter else [None]
+    devices = [Device(int(name) if name and name.isdigit() else name, engine=options.engine) for name in names]
+    first = devices[0]
+    print(first.info, flush=True)
+    found: dict[str, Any] = {"adapter": first.info.to_json(), "engine": first.engine.version(), "devices": len(devices)}
+    found["rates"] = rates(devices, [int(size) for size in options.sizes.split(",") if size], options.variants)
+    found["read_us"] = reading(first)
+    found["products"] = [
+        row
+        for n in map(int, filter(None, options.products.split(",")))
+        for row in (product(n, devices[:1]), *([product(n, devices)] if len(devices) > 1 else []))
+    ]
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(found, file, indent=1)
+    for device in devices:
+        device.close()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return the median of as many repetitions as fit the time, three to fifty, after one that warms up."""
+    work()
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < SECONDS and len(times) < 50):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def at_once(work: Callable[[int, Device], object], devices: Sequence[Device]) -> None:
+    """Call work(i, device) for each device, in a thread of its own where there are several."""
+    if len(devices) == 1:
+        work(0, devices[0])
+        return
+    threads = [threading.Thread(target=work, args=each) for each in enumerate(devices)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def rates(devices: list[Device], sizes: list[int], variants: bool) -> list[dict[str, Any]]:
+    """Return the rates of transfers to and from one device, and all of them at once, in GB/s of all."""
+    settings = list(itertools.product(CHUNKS, WORKERS)) if variants else [(CHUNK // 2**20, (THREADS, DEPTH))]
     rows = []
-    with Device(options.adapter) as device:
-        print(f"{device.info}\n{'MiB':>5} {'chunk MiB':>9} {'threads':>7} {'buffers':>7} {'up':>6} {'down':>6}  GB/s")
-        for chunk, (threads, depth) in settings:
+    print("devices   MiB chunk threads buffers     up   down  GB/s")
+    for (chunk, (threads, depth)), used in itertools.product(settings, {1, len(devices)}):
+        for device in devices[:used]:
             device.staging = Staging(device.guard, chunk * 2**20, threads, depth)
-            for size in map(int, options.sizes.split(",")):
-                up, down = measure(device, size)
-                print(f"{size:5} {chunk:9} {threads:7} {depth:7} {up:6.2f} {down:6.2f}", flush=True)
-                keys = ("mib", "chunk_mib", "threads", "buffers", "upload_gb_s", "download_gb_s")
-                rows.append(dict(zip(keys, (size, chunk, threads, depth, round(up, 2), round(down, 2)), strict=True)))
-        products = product(device, options.product) if options.product else {}
-        if options.json:
-            write(options.json, device, rows, products)
+        for mib in sizes:
+            up, down = rate(devices[:used], mib)
+            print(f"{used:7} {mib:5} {chunk:5} {threads:7} {depth:7} {up:6.2f} {down:6.2f}", flush=True)
+            keys = ("devices", "mib", "chunk_mib", "threads", "buffers", "upload_gb_s", "download_gb_s")
+            rows.append(dict(zip(keys, (used, mib, chunk, threads, depth, round(up, 2), round(down, 2)), strict=True)))
+    return rows
 
 
-def measure(device: Device, mib: int) -> tuple[float, float]:
-    """Return (upload, download) in GB/s of arrays of `mib` MiB."""
+def rate(devices: list[Device], mib: int) -> tuple[float, float]:
+    """Return (upload, download) in GB/s, of arrays of `mib` MiB for each of the devices at once."""
     data = np.random.default_rng(0).integers(0, 2**32, mib * 2**18, np.uint32).view(np.float32)
-    repeats = max(3, min(20, 1024 // mib))
-    up, down = [], []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        array = device.array(data)
+    arrays = [device.array(data) for device in devices]
+    back: dict[int, Any] = {}
+
+    def up(i: int, device: Device) -> None:
+        device.upload(data, arrays[i])
         device.synchronize()
-        up.append(time.perf_counter() - start)
-        start = time.perf_counter()
-        back = array.numpy()
-        down.append(time.perf_counter() - start)
+
+    def down(i: int, device: Device) -> None:
+        back[i] = device.download(arrays[i])
+
+    times = [seconds(lambda work=work: at_once(work, devices)) for work in (up, down)]  # type: ignore[misc]
+    assert all(np.array_equal(x.view(np.uint32), data.view(np.uint32)) for x in back.values())
+    for array in arrays:
         array.free()
-    assert np.array_equal(back.view(np.uint32), data.view(np.uint32))
-    first = 1  # makes the staging buffers
-    return tuple(data.nbytes / statistics.median(times[first:]) / 1e9 for times in (up, down))  # type: ignore[return-value]
+    return tuple(len(devices) * data.nbytes / taken / 1e9 for taken in times)  # type: ignore[return-value]
 
 
-def product(device: Device, n: int) -> dict[str, float]:
-    """Return the seconds of a product of order n, whole and streamed, by the bytes that the device may spend."""
+def reading(device: Device) -> dict[str, float]:
+    """Return the µs until one element is read: alone, and after a product of 64³."""
+    a, b, c = (device.array(np.ones((64, 64), np.float32)) for _ in range(3))
+    found = {
+        "alone": round(1e6 * seconds(lambda: c[:1, :1].numpy()), 1),
+        "after gemm 64³": round(1e6 * seconds(lambda: webmm.gemm(a, b, c)[:1, :1].numpy()), 1),
+        "after A @ B 64³": round(1e6 * seconds(lambda: (a @ b)[:1, :1].numpy()), 1),
+        "gemm 64³ queued": round(1e6 * seconds(lambda: webmm.gemm(a, b, c)), 1),
+    }
+    print(f"one element, µs: {found}", flush=True)
+    return found
+
+
+def product(n: int, devices: list[Device]) -> dict[str, Any]:
+    """Return the milliseconds of a product of order n, from NumPy to NumPy, and of what it is made of."""
     rng = np.random.default_rng(0)
-    a, b = (rng.random((n, n), np.float32) for _ in range(2))
-    out = np.empty((n, n), np.float32)
-    expected = a[:1].astype(np.float64) @ b
-    seconds = {}
-    for words, memory in (("whole", 16 * n * n), ("streamed", 2 * n * n)):
-        device.memory = memory
-        times = []
-        for _ in range(5):
-            start = time.perf_counter()
-            webmm.matmul(a, b, device=device, out=out)
-            times.append(time.perf_counter() - start)
-        assert np.allclose(out[:1], expected, rtol=1e-4)
-        seconds[words] = round(statistics.median(times[1:]), 4)
-        print(f"{n}³ from NumPy to NumPy, {words}: {seconds[words]} s", flush=True)
-    return {"n": n, **seconds}
+    a, b = (rng.integers(-2, 3, (n, n)).astype(np.float32) for _ in range(2))
+    strip = -(-n // len(devices))
+    parts: dict[int, Any] = {}
+
+    def multiply(i: int, device: Device) -> None:
+        parts[i] = webmm.matmul(a[i * strip : (i + 1) * strip], b, device=device)
+
+    row: dict[str, Any] = {"n": n, "devices": len(devices)}
+    row["webmm"] = seconds(lambda: at_once(multiply, devices))
+    assert np.array_equal(parts[0][:2], a[:2] @ b)
+    if len(devices) == 1:
+        (device,) = devices
+        x, y, z = (device.array(each) for each in (a, b, a))
+        row["moving"] = sum(seconds(lambda x=x: (device.upload(a, x), device.synchronize())) for x in (x, y))  # type: ignore[misc]
+        row["moving"] += seconds(z.numpy)
+        row["multiplying"] = seconds(lambda: (webmm.gemm(x, y, z), device.synchronize()))
+        for array in (x, y, z):
+            array.free()
+        row["torch"] = in_pytorch(a, b)
+    row = {key: round(1e3 * value, 3) if isinstance(value, float) else value for key, value in row.items()}
+    print(f"NumPy to NumPy, ms: {row}", flush=True)
+    return row
 
 
-def write(path: str, device: Device, rows: list[dict[str, Any]], products: dict[str, float]) -> None:
-    """Write the tables with what they were measured on."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"adapter": device.info.to_json(), "rows": rows, "product_seconds": products}, file, indent=1)
+def in_pytorch(a: Any, b: Any) -> float | None:
+    """Return the seconds of the same product in PyTorch through CUDA; None where there is none."""
+    if not peers.available():
+        return None
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    left, right = (torch.from_numpy(x) for x in (a, b))
+    taken = seconds(lambda: (left.cuda() @ right.cuda()).cpu().numpy())
+    torch.cuda.empty_cache()
+    return taken
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm import roofline
+from webmm import choose, roofline
+from webmm.calls.gemm import matmul
 from webmm.cases import OPS, op_of
 from webmm.cases.base import Case, Op, Size
 from webmm.engine import timing
@@ -133,6 +134,13 @@ class Bench:
         timed = timing.time_call(case.numpy)
         error = case.numpy_error(case.numpy())
         return record_of(self.device, case.problem, None, timed=timed, max_error=error, bound=case.bound)
+
+
+def time_product(device: Device, problem: Problem) -> tuple[timing.Timing, Kernel[Any]]:
+    """Time what a user calls, `A @ B` on arrays of the device, by the wall clock; return also the kernel it takes."""
+    m, n, k = problem.sizes[:3]
+    with device.zeros((m, k), problem.dtype) as a, device.zeros((k, n), problem.dtype) as b:
+        return timing.time_calls(device, lambda: matmul(a, b)), choose.choose(problem, device)
 
 
 def _arrays(device: Device, case: Case[Any]) -> list[Array]:

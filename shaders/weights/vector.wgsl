@@ -36,7 +36,11 @@ fn main(
 {% set col, at = "min(col0 + %du, params.n - 1u)" % c if s.edge_n else "(col0 + %du)" % c, "%d_%d" % (u, c) %}
         let i_{{ at }} = {{ col }} * params.ldb + k_{{ u }};
         let word_{{ at }} = b[i_{{ at }} / PER_WORD];
+{% if u %}
+        let scale_{{ at }} = select(0.0, scales[i_{{ at }} / BLOCK], k_{{ u }} < params.k); // A is zero there, but 0·NaN is not
+{% else %}
         let scale_{{ at }} = scales[i_{{ at }} / BLOCK];
+{% endif %}
         let zero_{{ at }} = zero_of(i_{{ at }} / BLOCK);
 {% endfor %}
 {% endfor %}

@@ -56,6 +56,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--json missing/r.json --sizes 8": "no folder",
         "--csv missing/r.csv --sizes 8": "no folder",
         "--plot r.pdf --sizes 8": ".png or .svg",
+        "--plot missing/r.png --sizes 8": "no folder",
         "--profile=t.txt": "a trace is .json",
         "--budget 0": "budget",
         "--budget nan": "no number of seconds",
@@ -164,6 +165,22 @@ SETTINGS: dict[str, dict[str, str]] = {
     "selftest": {"2": "on or off", "{}": "on or off"},
     "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "takes text"},
     "naga": {"1.5": "takes text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "takes no NUL"},
+}
+
+# By module of the page, and what of it takes something in: the tests of tests/web/test_page.py that hand it the worst.
+PAGE: dict[str, tuple[str, ...]] = {
+    "main.js localStorage.getItem": ("test_what_cannot_be_read_of_earlier_visits_is_forgotten",) * 2,
+    "main.js location.hash": (
+        *("test_names_that_no_panel_has",) * 2,
+        *("test_a_link_unpacks_to_so_much_only", "test_a_link_carries_a_run"),
+    ),
+    "panels/multiply.js .files": ("test_malformed_files_are_refused_in_words",) * 2,  # chosen and dropped
+    'panels/multiply.js type: "file"': ("test_malformed_files_are_refused_in_words",),
+    'panels/multiply.js type: "number"': ("test_sizes_that_do_not_fit",) * 2,
+    'panels/multiply.js h("textarea"': ("test_sizes_that_do_not_fit",),
+    "panels/tune.js .files": ("test_tune_refuses_what_it_cannot_read",),
+    'panels/tune.js type: "file"': ("test_tune_refuses_what_it_cannot_read",),
+    'panels/tune.js type: "number"': ("test_tune_takes_whole_numbers_only",),  # one function makes them all
 }
 
 HEADER = "{{'descr': {}, 'fortran_order': False, 'shape': {}, }}\n"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import struct
 import subprocess
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,41 @@ def test_every_command_and_option_has_a_row() -> None:
         for param in command.params:
             if isinstance(param, click.Option) and not param.is_flag and param.name != "help":
                 assert any(option in tried for option in param.opts), (name, param.opts)
+
+
+PATHS = {"missing", "fifo", ".", "/dev/zero"}  # and what lies in a folder that is missing
+
+
+def test_every_file_has_a_row() -> None:
+    """An argument or option that names a file is tried with one that is none, or that is not there."""
+    for name, command in commands():
+        files = {param.name for param in command.params if isinstance(param.type, click.Path) and param.name}
+        tried = [
+            command.make_parser(click.Context(command)).parse_args(row.split())[0]
+            for row in hostile.ARGUMENTS[name]
+            if files and row
+        ]
+        for param in files:
+            values = {str(row.get(param)) for row in tried}
+            assert any(value in PATHS or value.startswith("missing") for value in values), (name, param, values)
+
+
+ENTRANCE = re.compile(
+    r"(?:local|session)Storage\.getItem|\.files\b|location\.(?:hash|search)|document\.cookie|clipboard\.read"
+    r'|h\("textarea"|type: "(?:file|number|text|search|url)"|contentEditable'
+)
+
+
+def test_every_entrance_of_the_page_has_a_test() -> None:
+    web = Path(__file__).parents[2] / "web"
+    found = Counter(
+        f"{path.relative_to(web)} {entrance}"
+        for path in (*web.glob("*.js"), *web.glob("panels/*.js"))
+        for entrance in ENTRANCE.findall(path.read_text())
+    )
+    assert found == {entrance: len(tests) for entrance, tests in hostile.PAGE.items()}
+    tests = (web.parent / "tests" / "web" / "test_page.py").read_text()
+    assert not [name for names in hostile.PAGE.values() for name in names if f"def {name}(" not in tests]
 
 
 def test_every_setting_has_a_row() -> None:

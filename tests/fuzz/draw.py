@@ -53,7 +53,11 @@ class Draw:
 
     def dtype(self) -> Any:
         """Return a type of floats that the device has."""
-        return self.setting("dtype", [d for d in ("float32", "float16", "bfloat16") if self.has(d)])
+        return self.setting("dtype", self.floats())
+
+    def floats(self) -> list[str]:
+        """Return the types of floats that the device has."""
+        return [name for name in ("float32", "float16", "bfloat16") if self.has(name)]
 
     def has(self, dtype: str) -> bool:
         """Tell whether the device has a type."""
@@ -77,6 +81,10 @@ class Draw:
         """Return any integers that a type has."""
         info = np.iinfo(dtype)
         return self._values.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+
+    def whole(self, shape: tuple[int, ...], most: int) -> NDArray[np.float32]:
+        """Return whole numbers of at most `most`."""
+        return self._values.integers(-most, most, shape, endpoint=True).astype(np.float32)
 
     def operand(
         self,

@@ -1,4 +1,4 @@
-"""Random problems of every op against float64 NumPy: `make fuzz N=30000 SEED=0`. The same seed is the same problem."""
+"""Random problems of every op, and calls in a row, against float64 NumPy: `make fuzz N=30000`; a seed is a problem."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import time
 import traceback
 
 from draw import GROUP, Draw, wrong
-from table import DEVICES, OPS
+from sequences import Sequence
+from table import ALL, DEVICES, OPS
 
 from webmm import Device
 
+KINDS = [*OPS, "sequence"]  # of problems
 STUCK = 300  # seconds after which a problem is taken to hang; compiling takes a busy machine many
 
 
@@ -30,17 +32,21 @@ def opened(name: str) -> Device:
     return device
 
 
+def kind_of(seed: int) -> str:
+    """Return the op of the problem of this seed, or that it is a sequence of them."""
+    return KINDS[seed // GROUP % len(KINDS)]
+
+
 def check(seed: int) -> str:
     """Return what is wrong with the result of the problem of this seed, empty where it is right."""
-    op = list(OPS)[seed // GROUP % len(OPS)]
+    kind = kind_of(seed)
     draw = Draw(seed, opened("plain"))
-    draw.device = opened(draw.setting("device", OPS[op].devices))
+    draw.device = opened(draw.setting("device", OPS[kind].devices if kind in OPS else ALL))
     try:
-        got, expected, allowed, dtype = OPS[op].problem(draw)
-        problem = wrong(got, expected, allowed, dtype) or draw.strays()
+        problem = Sequence(draw).run() if kind not in OPS else wrong(*OPS[kind].problem(draw)) or draw.strays()
     except Exception:
         problem = traceback.format_exc()
-    return f"seed {seed}: {op}: {problem}\n  {'; '.join(draw.words)}" if problem else ""
+    return f"seed {seed}: {kind}: {problem}\n  {'; '.join(draw.words)}" if problem else ""
 
 
 def main() -> int:

@@ -51,29 +51,31 @@ class Row:
 
 
 def matmul(draw: Draw) -> Result:
-    dtype, on_host = draw.dtype(), draw.setting("operands on the host", (False, False, True))
-    out = draw.setting("out_dtype", [None, None, "float32", dtype])
+    dtype, (on_host, b_on_host) = draw.dtype(), _sides(draw)
+    out = draw.setting("out_dtype", [None, None, *draw.floats()])
     activation = draw.setting("activation", (None, None, *ACTIVATIONS))
     a_shape, b_shape, shape = _product_shapes(draw)
     a, left = draw.operand("a", draw.values(a_shape, dtype, special=not activation), on_host)
-    b, right = draw.operand("b", draw.values(b_shape, dtype), on_host)
+    b, right = draw.operand("b", draw.values(b_shape, dtype), b_on_host)
     rows, columns = shape[-2:] if a.ndim > 1 < b.ndim else (a.shape[-2], 1) if a.ndim > 1 else (1, b.shape[-1])
     columns = columns if b.ndim > 1 else 1
     result, alpha = out or dtype, draw.setting("alpha", (1.0, 1.0, -0.5, 3.0))
     settings: dict[str, Any] = {"alpha": alpha, "activation": activation, "out_dtype": out, "device": draw.device}
     exact, scale = _product(left, right, alpha)
     if (kind := draw.setting("bias", ("", "", "column", "row"))) and a.ndim > 1 < b.ndim:
-        settings["bias"], added = draw.operand(
-            "bias", draw.values((columns,) if kind == "column" else (rows, 1), dtype), on_host
+        of = draw.setting("type of bias", (dtype, "float32"))
+        settings["bias"], given = draw.operand(
+            "bias", draw.values((columns,) if kind == "column" else (rows, 1), of), on_host
         )
-        exact, scale = exact + added.astype(np.float64), scale + np.abs(added.astype(np.float64))
+        added = given.astype(dtype_of(dtype).numpy).astype(np.float64)
+        exact, scale = exact + added, scale + np.abs(added)
     if activation:
         with np.errstate(all="ignore"):
             exact = ACTIVATIONS[activation].reference(exact)
     if draw.setting("residual", (False, False, True)):
         settings["residual"], added = draw.operand("residual", draw.values(shape, result), on_host)
         exact, scale = exact + added.astype(np.float64), scale + np.abs(added.astype(np.float64))
-    if on_host and shape and draw.setting("out", (False, True)):
+    if on_host and b_on_host and shape and draw.setting("out", (False, True)):
         settings["out"], _ = draw.operand("out", np.zeros(shape, dtype_of(result).numpy), True, WRITABLE, written=True)
     got = webmm.matmul(a, b, **settings)
     return got, exact, _allowed(a.shape[-1], scale, dtype, result, activation or ""), result
@@ -81,7 +83,7 @@ def matmul(draw: Draw) -> Result:
 
 def gemm(draw: Draw) -> Result:
     dtype = draw.dtype()
-    out = draw.setting("dtype of c", ["float32", dtype])
+    out = draw.setting("dtype of c", draw.floats())
     batch = draw.batch()
     m, n, k = (draw.size(name) for name in "mnk")
     a, left = draw.operand("a", draw.values((*_broadcasting(draw, "a", batch), m, k), dtype, special=True))
@@ -98,37 +100,61 @@ def gemm(draw: Draw) -> Result:
 
 
 def qmatmul(draw: Draw) -> Result:
-    kinds = [draw.setting(f"type of {name}", ("uint8", "int8")) for name in "ab"]
-    on_host = draw.setting("operands on the host", (False, False, True))
+    kinds, on_host = [draw.setting(f"type of {name}", ("uint8", "int8")) for name in "ab"], _sides(draw)
     m, n, k = (draw.size(name) for name in "mnk")
-    a, left = draw.operand("a", draw.integers((m, k), kinds[0]), on_host)
-    b, right = draw.operand("b", draw.integers((k, n), kinds[1]), on_host)
-    scales, zeros = [], []
-    for name, length, kind in (("a", m, kinds[0]), ("b", n, kinds[1])):
-        size = length if draw.setting(f"scales of {name}", ("one", "vector")) == "vector" and length > 1 else None
-        scales.append(np.asarray(np.abs(draw.values((size or 1,), "float32")) + 0.1)[: size or 1])
-        size = length if draw.setting(f"zeros of {name}", ("one", "vector")) == "vector" and length > 1 else None
-        zeros.append(draw.integers((size or 1,), kind).astype(np.int32))
-    out = draw.setting("out_dtype", ("uint8", "int8", "int32", "float32"))
-    requantised = out in ("uint8", "int8")
+    batch = draw.batch()
+    batches = [_broadcasting(draw, name, batch) for name in "ab"]
+    a, left = draw.operand("a", draw.integers((*batches[0], m, k), kinds[0]), on_host[0])
+    b, right = draw.operand("b", draw.integers((*batches[1], k, n), kinds[1]), on_host[1])
+    given: list[NDArray[Any]] = []
+    for name, each, matrix, kind in zip("ab", batches, ((m, 1), (1, n)), kinds, strict=True):
+        forms = ("one", "vector", "matrix", *["batch"] * bool(each))
+        shapes = [
+            {"one": (), "vector": (max(matrix),), "matrix": matrix, "batch": (*each, *matrix)}[
+                draw.setting(f"{what} of {name}", forms) if max(matrix) > 1 else "one"
+            ]
+            for what in ("scales", "zeros")
+        ]
+        given.append(np.abs(draw.values(shapes[0], "float32")) + np.float32(0.1))
+        given.append(draw.integers(shapes[1], kind).astype(np.int32))
+    out = draw.setting("out_dtype", ("uint8", "int8", "int32", "float32", None))
+    requantised = out in ("uint8", "int8") or (out is None and draw.setting("requantised", (False, True)))
     scale_c = draw.setting("scale_c", (40.0, 1000.0)) if requantised else None
-    zero_c = draw.pick("zero_c", (0, 5, 100)) if requantised else None
+    zero_c = draw.pick("zero_c", (None, 0, 5, 100)) if requantised else None
     bias = draw.integers((n,), "int16").astype(np.int32) if draw.setting("bias", (False, True)) else None
-    flat = [x.reshape(()) if x.size == 1 else x for x in (scales[0], zeros[0], scales[1], zeros[1])]
-    scheme = Scheme(*flat, scale_c, zero_c or 0, bias)
-    exact = reference(left, right, scheme, dtype_of(out))
-    got = webmm.qmatmul(a, b, *flat, scale_c, zero_c, bias=bias, out_dtype=out, device=draw.device)
-    return got, exact.astype(np.float64), 0.0, out
+    result = out or (kinds[0] if requantised else "float32")
+    whole = np.broadcast_shapes(*batches)
+    exact = np.empty((*whole, m, n), dtype_of(result).numpy)
+    for index in np.ndindex(*whole):
+        x, y = (_matrix(each, whole, index) for each in (left, right))
+        terms = (_matrix(each, whole, index) for each in given)
+        scheme = Scheme(*(x.reshape(-1) if x.size != 1 else x.reshape(()) for x in terms), scale_c, zero_c or 0, bias)
+        exact[index] = reference(x, y, scheme, dtype_of(result))
+    got = webmm.qmatmul(a, b, *given, scale_c, zero_c, bias=bias, out_dtype=out, device=draw.device)
+    return got, exact.astype(np.float64), 0.0, result
+
+
+def dequantize(draw: Draw) -> Result:
+    """What `quantize()` keeps of an array, which is within half a step of it."""
+    dtype = draw.setting("dtype", ("uint8", "int8"))
+    x = draw.values(tuple(draw.size(str(i), 65) for i in range(draw.setting("axes", (1, 2, 3)))), "float32")
+    axis = draw.pick("axis", (None, *range(-x.ndim, x.ndim)))
+    q, scale, zero = webmm.quantize(x, dtype, axis, draw.setting("symmetric", (False, True)))
+    steps = scale if axis is None else np.moveaxis(scale.reshape(-1, *(1,) * (x.ndim - 1)), 0, axis)
+    assert q.dtype == dtype
+    allowed = np.broadcast_to(steps.astype(np.float64), x.shape) * 0.5 + 2 * F32.eps * np.abs(x)
+    return webmm.dequantize(q, scale, zero, axis), x.astype(np.float64), allowed, "float32"
 
 
 def qmatmul_weights(draw: Draw) -> Result:
     dtype, on_host = draw.dtype(), draw.setting("x on the host", (False, False, True))
-    out = draw.setting("out_dtype", [None, "float32", dtype])
+    out = draw.setting("out_dtype", [None, *draw.floats()])
     bits, block = draw.setting("bits", (4, 8)), draw.setting("block", (32, 128))
     k, n = draw.size("k"), draw.size("n")
     shape = draw.setting("leading axes", (0, 1, 1, 2))
     x, values = draw.operand("x", draw.values((*(draw.size("m", 40) for _ in range(shape)), k), dtype), on_host)
-    weights = webmm.quantize_blocks(draw.values((k, n), "float32"), bits, block)
+    symmetric = draw.setting("symmetric", (False, True))
+    weights = webmm.quantize_blocks(draw.values((k, n), "float32"), bits, block, symmetric=symmetric)
     exact, scale = _product(values, weights.dequantize(), 1.0)
     resident = weights.to(draw.device) if draw.setting("weights on the device", (False, True)) else weights
     got = webmm.qmatmul_weights(x, resident, out_dtype=out, device=draw.device)
@@ -141,15 +167,17 @@ def reduce(draw: Draw) -> Result:
     x, values = _array(draw, dtype, on_host, special=op != "mean", empty=empty)
     axis = draw.pick("axis", (None, *range(-x.ndim, x.ndim)))
     if op != "argmax" and x.ndim > 1 and draw.setting("several axes", (False, False, True)):
-        axis = (0, x.ndim - 1)
+        axis = draw.pick("axes", ((0, -1), (-1, -2), tuple(range(x.ndim)), (x.ndim - 1,)))
     keepdims = draw.setting("keepdims", (False, True))
-    out = "int32" if op == "argmax" else draw.setting("out_dtype", [dtype, "float32"])
+    out = "int32" if op == "argmax" else draw.setting("out_dtype", draw.floats())
     wide = values.astype(np.float64)
     over = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis % x.ndim,)
     count = int(np.prod([x.shape[i] for i in over]))
     with np.errstate(all="ignore"):
         exact, unit = _reduced(wide, op, axis, keepdims, count)
-        allowed = sum_bound(count, dtype_of(out)) * unit if op not in ("max", "min", "argmax") else 0.0
+        allowed = sum_bound(count, dtype_of(out)) * unit
+        if op in ("max", "min", "argmax"):
+            allowed = 0.0 if out in (dtype, "float32", "int32") else _rounding(exact, out)
     got = webmm.reduce(x, op, axis, keepdims, out_dtype=None if op == "argmax" else out, device=draw.device)
     return got, exact, allowed, out
 
@@ -188,6 +216,7 @@ OPS = {
     "gemm": Row(gemm),
     "qmatmul": Row(qmatmul),
     "qmatmul_weights": Row(qmatmul_weights),
+    "dequantize": Row(dequantize, ("plain",)),
     "reduce": Row(reduce),
     "softmax": Row(softmax),
     "layer_norm": Row(layer_norm),
@@ -216,6 +245,21 @@ def _broadcasting(draw: Draw, name: str, batch: tuple[int, ...]) -> tuple[int, .
     """Return a batch that broadcasts to `batch`."""
     how = draw.setting(f"batch of {name}", ("whole", "whole", "ones", "none"))
     return () if how == "none" else tuple(1 if how == "ones" else n for n in batch)
+
+
+def _sides(draw: Draw) -> tuple[bool, bool]:
+    """Return whether a and what is added lie on the host, and whether b does: the result does where both do."""
+    return draw.setting("on the host", ((False, False), (False, False), (True, True), (True, True), (True, False)))
+
+
+def _matrix(x: NDArray[Any], batch: tuple[int, ...], index: tuple[int, ...]) -> NDArray[Any]:
+    """Return the matrix of `x` at `index` of the batch; where it has none, it is the same for all."""
+    return x if x.ndim <= 2 else np.asarray(np.broadcast_to(x, (*batch, *x.shape[-2:]))[index])
+
+
+def _rounding(exact: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return by how much one rounding to `dtype` is off."""
+    return np.asarray(dtype_of(dtype).eps * np.abs(exact) + dtype_of(dtype).tiny)
 
 
 def _product(a: NDArray[Any], b: NDArray[Any], alpha: float) -> tuple[NDArray[Any], NDArray[Any]]:

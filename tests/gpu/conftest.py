@@ -2,15 +2,35 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from webmm import Device
+from webmm.engine.pool import Pool
+
+# Tests of these files get arrays full of NaN: nothing may depend on what a new buffer holds.
+POISONED = {"test_random", "test_shapes", "test_weights", "test_quantized", "test_reduce", "test_special_values"}
 
 
 @pytest.fixture(scope="session")
 def device():
     with Device() as device:
         yield device
+
+
+@pytest.fixture(autouse=True)
+def poisoned(request, monkeypatch):
+    if request.module.__name__.rpartition(".")[2] not in POISONED:
+        return
+    take = Pool.take
+
+    def full_of_nan(pool, nbytes):
+        block, _ = take(pool, nbytes)
+        with pool._guard.using("filling"):
+            pool._guard.device.queue.write_buffer(block.buffer, 0, np.full(block.size, 0xFF, np.uint8))
+        return block, False
+
+    monkeypatch.setattr(Pool, "take", full_of_nan)
 
 
 @pytest.hookimpl(wrapper=True)

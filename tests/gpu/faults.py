@@ -1,59 +1,47 @@
-"""Faults on purpose: the n-th use of a call of wgpu-py fails, is late, or loses the device; and who hangs, where."""
+"""Faults on purpose: the n-th use of an engine's call fails, is late, or loses the device; and who hangs, where."""
 
 import faulthandler
+import importlib
 import itertools
 import tempfile
 import threading
 import time
 
-import wgpu
-from wgpu.backends.wgpu_native import _api
+from webmm.engine.adapters import engine_of
+from webmm.engine.wgpu import Wgpu
 
-# What an engine is asked for, and by which call.
+# Where the engines' packages, which have the same API, define its classes.
+MODULES = {"wgpu": "wgpu.backends.wgpu_native._api", "dawn": "wgpudawn.backends.dawn._api"}
+# What an engine is asked for, and by which call: of its package, or of webmm's own class for it.
 POINTS = {
-    "allocate": (_api.GPUDevice, "create_buffer"),
-    "allocate a texture": (_api.GPUDevice, "create_texture"),
-    "fill a uniform": (_api.GPUDevice, "create_buffer_with_data"),
-    "read a shader": (_api.GPUDevice, "create_shader_module"),
-    "compile": (_api.GPUDevice, "create_compute_pipeline"),
-    "bind": (_api.GPUDevice, "create_bind_group"),
-    "encode": (_api.GPUDevice, "create_command_encoder"),
-    "write": (_api.GPUQueue, "write_buffer"),
-    "submit": (_api.GPUQueue, "submit"),
-    "map": (_api.GPUBuffer, "map_async"),
-    "wait": (_api.GPUDevice, "_poll_wait"),
+    "allocate": ("GPUDevice", "create_buffer"),
+    "allocate a texture": ("GPUDevice", "create_texture"),
+    "fill a uniform": ("GPUDevice", "create_buffer_with_data"),
+    "read a shader": ("GPUDevice", "create_shader_module"),
+    "compile": ("GPUDevice", "create_compute_pipeline"),
+    "bind": ("GPUDevice", "create_bind_group"),
+    "encode": ("GPUDevice", "create_command_encoder"),
+    "write": ("GPUQueue", "write_buffer"),
+    "submit": ("GPUQueue", "submit"),
+    "dispatch": ("", "submit"),  # by the engine's own methods
+    "copy": ("", "copy"),
+    "map": ("", "map"),
+    "read": ("", "data"),
+    "wait": ("GPUDevice", "_poll_wait"),
 }
 # wgpu-native itself ends the process where a device is gone that these need: it is lost right after them instead.
-ENDS_THE_PROCESS = ("submit", "write")
+ENDS_THE_PROCESS = {"wgpu": ("submit", "write", "dispatch", "copy"), "dawn": ()}
+KINDS = ("out of memory", "refused", "late", "lost")
 LATE = 0.05  # seconds
 HANGS = 60  # seconds after which a call is taken to wait for ever
 
 
-def _full(target):
-    raise wgpu.GPUOutOfMemoryError("out of memory on purpose")
-
-
-def _refused(target):
-    raise wgpu.GPUValidationError("invalid on purpose")
-
-
-def _late(target):
-    time.sleep(LATE)
-
-
-def _lost(target):
-    device = target if isinstance(target, _api.GPUDevice) else target._device
-    _api.GPUDevice.destroy(device)  # as a driver would: the device's own destroy() waits for this use
-
-
-KINDS = {"out of memory": _full, "refused": _refused, "late": _late, "lost": _lost}
-
-
 class Fault:
-    """Stands in for the call of a point: it counts the uses, and at the `nth` does what its kind says."""
+    """Stands in for an engine's call of a point: it counts the uses, and at the `nth` does what its kind says."""
 
-    def __init__(self, monkeypatch, point, kind=None, nth=0):
-        owner, name = POINTS[point]
+    def __init__(self, monkeypatch, engine, point, kind=None, nth=0):
+        self.api, self.errors, self.kind = importlib.import_module(MODULES[engine]), engine_of(engine).api, kind
+        owner, name = getattr(self.api, POINTS[point][0], type(engine_of(engine))), POINTS[point][1]
         true, count = getattr(owner, name), itertools.count(1)
         self.uses, self.happened = 0, False
 
@@ -62,13 +50,26 @@ class Fault:
             if use != nth:
                 return true(target, *args, **kwargs)
             self.happened = True
-            if kind == "lost" and point in ENDS_THE_PROCESS:
+            of = args[0] if isinstance(target, Wgpu) else target  # the engine's own calls name a device or a buffer
+            if kind == "lost" and point in ENDS_THE_PROCESS[engine]:
                 true(target, *args, **kwargs)
-                return _lost(target)
-            KINDS[kind](target)
+                return self.happen(of)
+            self.happen(of)
             return true(target, *args, **kwargs)
 
         monkeypatch.setattr(owner, name, call)
+
+    def happen(self, target):
+        """Raise, wait, or lose the device that `target` is or belongs to."""
+        if self.kind == "out of memory":
+            raise self.errors.GPUOutOfMemoryError("out of memory on purpose")
+        if self.kind == "refused":
+            raise self.errors.GPUValidationError("invalid on purpose")
+        if self.kind == "late":
+            time.sleep(LATE)
+        else:
+            device = target if isinstance(target, self.api.GPUDevice) else target._device
+            self.api.GPUDevice.destroy(device)  # as a driver would: the device's own destroy() waits for this use
 
 
 def watched(work, words):

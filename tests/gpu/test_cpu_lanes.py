@@ -119,7 +119,7 @@ def test_launches_share_their_textures(device):
             device.launch(kernel, gemm(1, n, 1), a, b, c)
         assert len(device.launches.scratch) <= MAX_SCRATCH
         # Nothing keeps the memory of those that went.
-        bound = {left for used, p, *_ in device.launches.kept for left in used.scratch(p)}
+        bound = {left for each in device.launches.kept.values() for left in each.kernel.scratch(each.problem)}
         assert bound <= set(device.launches.scratch)
 
 

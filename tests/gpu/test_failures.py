@@ -9,6 +9,7 @@ import pytest
 import webmm
 from webmm import Device, choose
 from webmm.engine.device import default_device
+from webmm.engine.wgpu import Mapped, Wgpu
 from webmm.errors import DeviceLostError, MemoryLimitError, ShaderError, WebmmError
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.tile_2d import Tile2D
@@ -67,19 +68,18 @@ def test_a_device_that_is_lost_where_staging_buffers_are_waiting():
 
 
 def test_a_wait_for_a_device_that_is_gone_ends(monkeypatch):
-    """A buffer that was being mapped when the device went may never be; wgpu-py would wait for it."""
-    from wgpu.backends.wgpu_native import _api
+    """A buffer that was being mapped when the device went may never be."""
 
-    def never(buffer, *args):
-        _api.GPUDevice.destroy(buffer._device)  # as a driver would: the device's own destroy() waits for this use
-        return _api.GPUPromise("never", None)
+    def never(engine, buffer, mode, size):
+        type(buffer._device).destroy(buffer._device)  # as a driver would: the device's own destroy() waits for this use
+        return Mapped(buffer, mode, size)
 
     errors = []
 
     def work():
         with Device() as gpu:
             x = gpu.array(ONES)
-            monkeypatch.setattr(_api.GPUBuffer, "map_async", never)
+            monkeypatch.setattr(Wgpu, "map", never)
             try:
                 x.numpy()
             except DeviceLostError as error:
@@ -118,7 +118,7 @@ def test_a_closed_device_is_gone_and_says_so():
 
 
 def test_other_errors_of_the_engine_are_no_losses(device):
-    encoder, buffer = device.wgpu_device.create_command_encoder(), device.buffer(64)
+    encoder, buffer = device.wgpu_device.create_command_encoder(), device.empty((16,)).storage.buffer
     encoder.copy_buffer_to_buffer(buffer, 0, buffer, 0, 64)
     with pytest.raises(WebmmError) as error, device.using("copying"):
         encoder.finish()
@@ -146,7 +146,7 @@ def test_without_room_for_its_own_scratch_another_kernel_takes_over(monkeypatch)
 def test_without_room_for_the_result_nothing_is_written(monkeypatch):
     with Device() as gpu:
         x, c = gpu.array(ONES), gpu.array(ONES * 3)
-        monkeypatch.setattr(gpu, "launch", lambda *_: (_ for _ in ()).throw(MemoryLimitError("full")))
+        monkeypatch.setattr(gpu.launches, "get", lambda *_: (_ for _ in ()).throw(MemoryLimitError("full")))
         with pytest.raises(MemoryLimitError):
             webmm.gemm(x, x, c)
         monkeypatch.undo()

@@ -1,13 +1,16 @@
 """Products of NumPy arrays and memory maps in less device memory than they take."""
 
 import itertools
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import webmm
 from webmm import Device, choose
-from webmm.calls.stream import tile_shape, tiles
+from webmm.calls import stream
+from webmm.calls.stream import steps, strip_of, tile_shape
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import MemoryLimitError, ProblemError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
@@ -49,15 +52,19 @@ SHAPES = [
 
 @pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
 @pytest.mark.parametrize("order", ["C", "T"])
-def test_shapes(small, left, right, order):
+@pytest.mark.parametrize("strips", [False, True])
+def test_shapes(small, left, right, order, strips, monkeypatch):
+    if strips:  # as long products have them
+        monkeypatch.setattr(stream, "LEAST_STRIP", 8)
+        monkeypatch.setattr(stream, "STRIP", 2**10)
     a, b = whole(*left), whole(*right)
     if order == "T":
         a, b = (np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.ndim > 1 else x for x in (a, b))
-    steps = []
-    got = webmm.matmul(a, b, device=small, progress=lambda done, total: steps.append((done, total)))
+    heard = []
+    got = webmm.matmul(a, b, device=small, progress=lambda done, total: heard.append((done, total)))
     np.testing.assert_array_equal(got, a.astype(np.float64) @ b)
-    assert len(steps) > 1
-    assert steps == [(i, len(steps)) for i in range(1, len(steps) + 1)]
+    assert len(heard) > 1
+    assert heard == [(i, len(heard)) for i in range(1, len(heard) + 1)]
 
 
 def test_memory_maps(small, tmp_path):
@@ -142,24 +149,93 @@ def test_bad_input_of_a_stream(small):
     )
 
 
-def test_tiles_cover_everything_once_within_memory():
-    for sizes, memory, largest in itertools.product(
-        [(5, 7, 9), (1000, 1000, 1000), (1, 1, 10**6), (10**6, 3, 50), (129, 70_000, 65)],
-        [2**12, 2**20],
+def test_steps_cover_everything_once_within_memory():
+    for sizes, memory, largest, beside in itertools.product(
+        [(5, 7, 9), (1000, 1000, 1000), (1, 1, 10**6), (10**6, 3, 50), (129, 70_000, 65), (4000, 4000, 3000)],
+        [2**12, 2**20, 2**28],
         [2**11, 2**30],
+        [False, True],
     ):
-        rows, columns, inner = shape = tile_shape(*sizes, 4, 4, memory, largest)
-        assert rows * columns * 12 <= memory * 3 // 4
+        rows, columns, inner = shape = tile_shape(*sizes, 4, 4, memory, largest, beside)
+        slots = (1 if (rows, columns) == sizes[:2] else 2) + beside
+        assert rows * columns * 4 * slots <= memory * 3 // 4
         assert (rows + columns) * inner * 8 <= memory // 4
         assert max(rows * columns, rows * inner, columns * inner) * 4 <= largest
         if np.prod([-(-size // step) for size, step in zip(sizes, shape, strict=True)]) > 5000:
             continue
-        found = tiles((2, 3), sizes, shape, 2)
+        found = steps((2, 3), sizes, shape, strip_of(shape, 4, 4), 2)
         work = sum(
-            np.prod([s.stop - s.start for s in (*tile.batch, tile.rows, tile.columns, tile.inner)]) for tile in found
+            np.prod([s.stop - s.start for s in (*step.batch, step.rows, step.columns, step.inner)]) for step in found
         )
         assert work == 6 * np.prod(sizes)
-        assert len({str(tile) for tile in found}) == len(found)
+        assert len({str(step) for step in found}) == len(found)
+        assert all(step.tile.start <= step.rows.start < step.rows.stop <= step.tile.stop for step in found)
+
+
+def test_what_takes_long_is_moved_once_and_while_the_device_multiplies():
+    # 16384³ in 2 GiB: C is one tile, and neither a panel nor a strip is large.
+    sizes = (16384, 16384, 16384)
+    rows, columns, inner = shape = tile_shape(*sizes, 4, 4, 2**31, 2**31 - 4, beside=False)
+    assert (rows, columns) == sizes[:2]
+    assert 1024 <= inner <= 16384 / 8
+    assert strip_of(shape, 4, 4) * inner * 4 <= 2**24
+
+
+@pytest.fixture
+def as_gpu(device, monkeypatch):
+    """The device as one that multiplies while the host moves data, however little."""
+    monkeypatch.setattr(device, "info", replace(device.info, kind="discrete"))
+    monkeypatch.setattr("webmm.calls.gemm.OVERLAP", 0)
+    return device
+
+
+def test_moving_and_multiplying_take_turns(as_gpu, monkeypatch):
+    """No panel comes whole while the device has nothing to do: its parts come between the strips of the one before."""
+    monkeypatch.setattr(stream, "SLICE", 256)
+    monkeypatch.setattr(stream, "LEAST_STRIP", 64)
+    monkeypatch.setattr(stream, "STRIP", 2**16)
+    a, b, events, upload, run = whole(512, 512), whole(512, 256), [], Device.upload, Device.run
+    monkeypatch.setattr(Device, "upload", lambda *args: (events.append(args[1].nbytes), upload(*args))[1])
+    monkeypatch.setattr(Device, "run", lambda *args: (events.append("run"), run(*args))[1])
+    np.testing.assert_array_equal(webmm.matmul(a, b, device=as_gpu), a.astype(np.float64) @ b)
+    ran = [i for i, event in enumerate(events) if event == "run"]
+    between = [sum(events[i + 1 : j]) for i, j in itertools.pairwise(ran)]
+    assert sum(e for e in events if e != "run") == a.nbytes + b.nbytes, "something was moved twice"
+    assert max(between) < b.nbytes // 2, "a panel came whole"
+
+
+def test_paging_in_comes_before_what_is_written(as_gpu, monkeypatch):
+    monkeypatch.setattr(stream, "SLICE", 64)
+    monkeypatch.setattr(stream, "LEAST_STRIP", 64)
+    monkeypatch.setattr(stream, "STRIP", 2**14)
+    touched = []
+
+    def late(strip):
+        time.sleep(2)
+        strip[...] = -1
+        touched.append(strip.shape)
+
+    monkeypatch.setattr(stream, "_touch", late)
+    a, b, out = whole(256, 256), whole(256, 192), np.full((256, 192), 7, np.float32)
+    webmm.matmul(a, b, out=out, device=as_gpu)  # and compiles what takes longer than it is late
+    assert not touched, "somebody else's array was written to"
+    np.testing.assert_array_equal(webmm.matmul(a, b, device=as_gpu), a.astype(np.float64) @ b)
+    assert touched == [(64, 192)] * 4
+
+
+def test_out_that_is_an_operand(as_gpu):
+    a = whole(64, 64)
+    expected = a @ a
+    assert np.array_equal(webmm.matmul(a, a, out=a, device=as_gpu), expected)
+
+
+@pytest.mark.parametrize("out", ["float32", "float16"])
+def test_batches_are_moved_in_groups(as_gpu, monkeypatch, out):
+    monkeypatch.setattr(stream, "TOGETHER", 2**14)
+    a, b, heard = whole(7, 20, 30), whole(7, 30, 20), []
+    got = webmm.matmul(a, b, out_dtype=out, device=as_gpu, progress=lambda done, total: heard.append((done, total)))
+    np.testing.assert_array_equal(got, a.astype(np.float64) @ b)
+    assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_large_tiles_have_high_intensity():

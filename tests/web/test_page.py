@@ -375,6 +375,23 @@ def test_tune_refuses_what_it_cannot_read(page) -> None:
     wait_text(page, "#tune-message", "whole numbers")
 
 
+def test_tune_takes_whole_numbers_only(page) -> None:
+    show(page, "tune")
+    for field in ("m", "n", "k", "budget"):
+        good = page.input_value(f"#tune-{field}")
+        for bad in ("0", "-1", "1.5", "", "1e300"):
+            page.fill(f"#tune-{field}", bad)
+            page.click("#tune-run")
+            wait_text(page, "#tune-message", "whole numbers of at least 1")
+        page.fill(f"#tune-{field}", good)
+
+
+def test_names_that_no_panel_has(open_page) -> None:
+    for name in ("constructor", "__proto__", "%00", "%", 'a"]<b>'):
+        page = open_page(f"#{name}")
+        assert page.locator("[role=tab][aria-selected=true]").count() == 1, name
+
+
 def test_names_that_every_object_has_are_only_names(page) -> None:
     show(page, "tune")
     named = {**SOUND, "op": "constructor", "config": {"toString": 1, "bm": 8}}

@@ -8,11 +8,13 @@ from typing import Any
 from webmm import choose
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import Labelled, in_pieces
+from webmm.calls.planned import planned
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.problems.elementwise import Elementwise
 
 
+@planned
 def gelu(x: Operandish, approximate: bool = False, *, device: Device | None = None) -> Any:
     """Return x·Φ(x) of each element, by the error function or, `approximate`, by tanh; as `reduce()` otherwise."""
     name = "gelu_tanh" if approximate else "gelu"

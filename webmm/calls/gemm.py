@@ -14,11 +14,12 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.calls.operands import Operandish, Temporaries, check_bias, number
 from webmm.calls.parts import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
+from webmm.calls.planned import planned
 from webmm.calls.slots import LEAST_MEMORY
-from webmm.calls.stream import Progress, kind_of, stream
+from webmm.calls.stream import OVERLAP, Progress, Stream, kind_of
 from webmm.choose.gemm import attainable
 from webmm.config import Precision, Tune, precision_mode, tune_mode
-from webmm.dtypes import dtype_of
+from webmm.dtypes import DType, dtype_of
 from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
 from webmm.epilogues import OF_WHOLE_SUMS, Epilogue
@@ -28,6 +29,7 @@ from webmm.problems.gemm import Gemm
 Run = Callable[..., None]  # of a problem, a device and the arrays: queues a kernel that computes it
 
 
+@planned
 def matmul(
     a: Operandish,
     b: Operandish,
@@ -37,7 +39,7 @@ def matmul(
     residual: Operandish | None = None,
     alpha: float = 1.0,
     out_dtype: DTypeLike | None = None,
-    out: NDArray[Any] | None = None,
+    out: NDArray[Any] | Array | None = None,
     device: Device | None = None,
     tune: Tune | None = None,
     precision: Precision | None = None,
@@ -53,7 +55,7 @@ def matmul(
 
     NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
     they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
-    result is one, on the same device.
+    result is one, on the same device, or `out`, an `Array` of the result's shape that shares no buffer with an operand.
     Transposed and sliced `Array`s are read where they lie; only those without a unit stride in either matrix axis, or
     with a negative one, are copied through the host first. `device` defaults to the operands' or to the most capable
     adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "auto" to tune shapes that
@@ -64,23 +66,24 @@ def matmul(
     Raises ProblemError for operands that do not fit together or a dtype that is not supported, UnsupportedError where
     the device cannot hold them, MemoryLimitError where it has no room, and NoAdapterError where there is no device.
     """
-    given = [a, b, *(x for x in (bias, residual) if x is not None)]
+    given = [a, b, *(x for x in (bias, residual, out) if x is not None)]
     resident = [x for x in given if isinstance(x, Array)]
-    if out is not None and (resident or not isinstance(out, np.ndarray)):
-        raise ProblemError("out= is a NumPy array for a product of NumPy arrays; write into an Array with gemm()")
-    if out is not None and not out.flags.writeable:
+    if out is not None and not isinstance(out, Array if resident else np.ndarray):
+        raise ProblemError("out= is a NumPy array for a product of NumPy arrays, an Array where an operand is one")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ProblemError("out is read-only; take an array that can be written to")
     device = device or (resident[0].device if resident else default_device())
     if out is not None and out_dtype is None:
-        out_dtype = out.dtype
+        out_dtype = element_of(out).name
     mode = tune_mode(tune or device.settings.tune)
     epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
     run = partial(choose.run, tune=mode)
     settings = _Settings(bias, residual, epilogue, out_dtype, run, precision)
     with device.span("matmul", "call"):
         if resident:
-            return _on_device(device, a, b, settings)
-        result = _on_host(device, host_array(a), host_array(b), settings, out, progress)
+            return _on_device(device, a, b, settings, out if isinstance(out, Array) else None)
+        into = out if isinstance(out, np.ndarray) else None
+        result = _on_host(device, host_array(a), host_array(b), settings, into, progress)
         return result[()] if out is None else out  # a number where no axis is left
 
 
@@ -96,18 +99,34 @@ class _Settings:
     precision: Precision | None = None  # the device's where None
 
 
-def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings) -> Array:
+def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings, into: Array | None = None) -> Array:
     with Temporaries(device) as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = _result_shape(left, right)
         out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.element
-        c = device.empty(_matrix_shape(left, right), out)
+        c = (
+            device.empty(_matrix_shape(left, right), out)
+            if into is None
+            else _checked_out(into, shape, out, left, right)
+        )
         if settings.residual is not None:
             _fill(c, settings.residual, shape)
         bias, beta = temporary.bias(settings.bias, c, left.element), 0.0 if settings.residual is None else 1.0
         epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
         _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings)
-        return c.reshape(*shape)
+        return c.reshape(*shape) if into is None else into
+
+
+def _checked_out(out: Array, shape: tuple[int, ...], dtype: DType, a: Array, b: Array) -> Array:
+    """Return `out` with the axes that 1-D operands drop; raises ProblemError where the result does not fit it."""
+    if out.shape != shape or out.element != dtype:
+        raise ProblemError(
+            f"out is {out.element.name} of shape {out.shape}; the result is {dtype.name} of shape {shape}"
+        )
+    if any(length > 1 and not stride for length, stride in zip(out.shape, out.strides, strict=True)):
+        raise ProblemError("out repeats its elements, of which each would get several results")
+    column = out if b.ndim > 1 else out[..., None]
+    return column if a.ndim > 1 else column[..., None, :]
 
 
 def _on_host(
@@ -118,7 +137,7 @@ def _on_host(
     out: NDArray[Any] | None,
     progress: Progress | None,
 ) -> NDArray[Any]:
-    """Multiply NumPy arrays: at once where there is room, else in tiles, and in smaller ones where those do not fit."""
+    """Multiply NumPy arrays: small ones at once, else in tiles, and in smaller ones where those do not fit."""
     dtype, _ = dtype_of(a.dtype), dtype_of(b.dtype)
     shape = _result_shape(a, b)
     out_dtype = dtype_of(settings.out_dtype) if settings.out_dtype is not None else dtype
@@ -126,7 +145,11 @@ def _on_host(
         raise ProblemError(f"out is {out.dtype} of shape {out.shape}; the result is {out_dtype.name} of shape {shape}")
     sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
     memory = device.memory
-    if sum(sizes) <= memory and max(sizes) <= device.capabilities.limit("max-buffer-size"):
+    given = [x for x in (a, b, settings.bias, settings.residual) if isinstance(x, np.ndarray)]
+    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # and read first
+    if sum(sizes) <= (memory if aliased else min(memory, OVERLAP)) and max(sizes) <= device.capabilities.limit(
+        "max-buffer-size"
+    ):
         try:
             with _on_device(device, a, b, settings) as c:
                 result = device.download(c, out)
@@ -135,10 +158,11 @@ def _on_host(
             return result
         except MemoryLimitError:
             memory = sum(sizes) // 2
+    fresh = out is None
     result = np.empty(shape, out_dtype.numpy) if out is None else out
     while True:
         try:
-            _in_tiles(device, a, b, result, settings, memory, progress)
+            _in_tiles(device, a, b, result, settings, memory, progress, fresh)
             return result
         except MemoryLimitError:
             if memory < LEAST_MEMORY:
@@ -154,6 +178,7 @@ def _in_tiles(
     settings: _Settings,
     memory: int,
     progress: Progress | None,
+    fresh: bool,
 ) -> None:
     bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
     if residual is not None and residual.shape != c.shape:
@@ -179,17 +204,15 @@ def _in_tiles(
         _multiply(temporary, x, y, z, added, epilogue, settings)
 
     with Temporaries(device) as temporary:
-        stream(
-            device,
-            multiply,
-            *(left, right, into),
-            (dtype_of(a.dtype), dtype_of(c.dtype)),
+        Stream(
+            *(device, multiply, left, right, into),
+            *(dtype_of(a.dtype), dtype_of(c.dtype)),
             bias=bias,
             residual=None if residual is None else residual.reshape(into.shape),
             needs_whole_sum=settings.epilogue.needs_whole_sum,
-            memory=memory,
             progress=progress,
-        )
+            fresh=fresh,
+        ).run(memory)
 
 
 def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDArray[Any]:
@@ -198,6 +221,7 @@ def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDAr
         return _on_host(device, a, b, _Settings(None, None, Epilogue(), None, run), None, None)
 
 
+@planned
 def gemm(
     a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0, precision: Precision | None = None
 ) -> Array:

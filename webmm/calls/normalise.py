@@ -9,6 +9,7 @@ from webmm import choose
 from webmm.calls.axes import as_ikj, axes_of, span_of
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.pieces import Labelled, in_pieces
+from webmm.calls.planned import planned
 from webmm.dtypes import DType
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
@@ -17,11 +18,13 @@ from webmm.problems.base import check_floats
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
 
 
+@planned
 def softmax(x: Operandish, axis: int = -1, *, device: Device | None = None) -> Any:
     """Return exp(x) / Σ exp(x) along `axis`, without overflow; shapes, types and errors as in `reduce()`."""
     return _normalise(x, "softmax", axis, None, None, 0.0, device)
 
 
+@planned
 def layer_norm(
     x: Operandish,
     weight: Operandish | None = None,
@@ -38,6 +41,7 @@ def layer_norm(
     return _normalise(x, "layer_norm", -1, weight, bias, eps, device)
 
 
+@planned
 def rms_norm(
     x: Operandish, weight: Operandish | None = None, eps: float = 1e-5, *, device: Device | None = None
 ) -> Any:

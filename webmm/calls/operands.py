@@ -51,10 +51,10 @@ class Temporaries:
         return host
 
     def result(self, shape: tuple[int, ...], dtype: DType, *operands: Data) -> Data:
-        """Return an array for the result: on the device where any operand is, else of NumPy's; both of zeros."""
+        """Return an array for the result: on the device where any operand is, else of NumPy's."""
         if any(isinstance(x, Array) for x in operands):
             return self.device.empty(shape, dtype)
-        return np.zeros(shape, dtype.numpy)
+        return np.empty(shape, dtype.numpy)
 
     def array(self, x: Operandish, dtype: DType | None = None) -> Array:
         """Return `x` on the device; a transposed NumPy array is uploaded as it lies."""
@@ -73,7 +73,7 @@ class Temporaries:
 
     def no_terms(self, a: Array, b: Array) -> tuple[Array, Array]:
         """Return operands whose product is that of `a` and `b`, which have no inner elements: one of zeros each."""
-        zero = self._own(self.device.empty((1,), a.element))
+        zero = self._own(self.device.zeros((1,), a.element))
         return zero.broadcast_to((*a.shape[:-1], 1)), zero.broadcast_to((*b.shape[:-2], 1, b.shape[-1]))
 
     def bias(self, bias: Operandish | None, c: Array, dtype: DType) -> Array | None:

@@ -14,6 +14,7 @@ from webmm import choose
 from webmm.calls.operands import Operandish, Temporaries, opened, readable, returned, rows_of
 from webmm.calls.parts import broadcast_shape, matrix_operand
 from webmm.calls.pieces import Data, Labelled, in_pieces, starts_of
+from webmm.calls.planned import planned
 from webmm.dtypes import BYTES, F32, I32, DType, dtype_of
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
@@ -22,7 +23,10 @@ from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
 from webmm.problems.scheme import Scheme, checked_bias, checked_scale, checked_zero, reference
 
+CONSTANT = 2**17  # bytes of scales and zero points up to which they are kept on the device from call to call
 
+
+@planned
 def qmatmul(
     a_q: Operandish,
     b_q: Operandish,
@@ -103,6 +107,9 @@ def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data)
         m = a.shape[0]
     batch = string.ascii_uppercase[: c.ndim - 2]
     template, terms = describe(m, n, k, (dtypes[0], Operand(k)), (dtypes[1], Operand(n)), scheme, out)
+    given = [
+        temporary.device.constant(term) if isinstance(c, Array) and term.nbytes <= CONSTANT else term for term in terms
+    ]
 
     def compute(a: Array, b: Array, *others: Array) -> None:
         *terms, c = others
@@ -121,7 +128,7 @@ def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data)
         [
             _labelled(readable(a), batch, "mk"),
             _labelled(readable(b), batch, "kn"),
-            *(Labelled(each, axes, anywhere=False) for each, axes in zip(terms, rows_and_columns, strict=True)),
+            *(Labelled(each, axes, anywhere=False) for each, axes in zip(given, rows_and_columns, strict=True)),
         ],
         Labelled(c, batch + "mn", anywhere=False),
         "mn",

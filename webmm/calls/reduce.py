@@ -12,6 +12,7 @@ from webmm import choose
 from webmm.calls.axes import Axes, axes_of, each_as_ikj, span_of
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import Data, Labelled, in_pieces, most_at_once
+from webmm.calls.planned import planned
 from webmm.dtypes import F32, I32, DType, dtype_of
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
@@ -20,6 +21,7 @@ from webmm.problems.base import check_floats
 from webmm.problems.reduce import OPERATIONS, Operation, Reduction, operation_of
 
 
+@planned
 def reduce(
     x: Operandish,
     op: str,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.calls.parts import GRAIN
 from webmm.dtypes import DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
@@ -41,21 +43,42 @@ class Slots:
 
     def load(self, name: str, key: Any, data: NDArray[Any] | Array, dtype: DType) -> Array:
         """Return `data` on the device, dense; where a slot holds what `key` stands for already, nothing is moved."""
+        array, parts = self.begin(name, key, data, dtype)
+        for _ in parts:
+            pass
+        return array
+
+    def begin(
+        self, name: str, key: Any, data: NDArray[Any] | Array, dtype: DType, parts: int = 1
+    ) -> tuple[Array, Iterator[None]]:
+        """As `load()`, with what is still to be moved: some `parts`, one whenever the iterator is advanced."""
         for turn in (0, 1):
             held = self._held.get((name, turn))
             if held is not None and held[0] == key:
                 self._turn[name] = turn
-                return held[1]  # type: ignore[no-any-return]
+                return held[1], iter(())
         turn, host = self.turn(name), np.asarray(data)
         # A transposed array is uploaded as it lies.
         swapped = host.ndim > 1 and abs(host.strides[-2]) < abs(host.strides[-1])
         lying = host.swapaxes(-1, -2) if swapped else host
         self._held.pop((name, turn), None)
         array = self.take(name, turn, lying.shape, dtype)
-        self.device.upload(lying, array)
-        array = array.mT if swapped else array
-        self._held[name, turn] = (key, array)
-        return array
+        shown = array.mT if swapped else array
+
+        def move() -> Iterator[None]:
+            rows = lying.shape[-2] if lying.ndim > 1 and math.prod(lying.shape[:-2]) == 1 else 0
+            step = -(-rows // (parts * GRAIN)) * GRAIN  # whole words, which uploads need
+            for start in range(0, rows, step) if 0 < step < rows else ():
+                part = np.s_[..., start : start + step, :]
+                self.device.upload(lying[part], array[part])
+                if start + step < rows:
+                    yield
+            if not 0 < step < rows:
+                self.device.upload(lying, array)
+            self._held[name, turn] = (key, shown)
+            yield
+
+        return shown, move()
 
     def free(self) -> None:
         """Give everything back."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm import choose
 from webmm.calls.operands import Operandish, opened, readable, returned, rows_of
 from webmm.calls.parts import matrix_operand
 from webmm.calls.pieces import Labelled, in_pieces, starts_of
+from webmm.calls.planned import planned
 from webmm.dtypes import dtype_of
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
@@ -18,6 +20,7 @@ from webmm.problems.base import check_floats
 from webmm.problems.weights import BlockWeights, WeightOnly
 
 
+@planned
 def qmatmul_weights(
     x: Operandish,
     weights: BlockWeights,
@@ -43,8 +46,8 @@ def qmatmul_weights(
         out = dtype if out_dtype is None else dtype_of(out_dtype)
         check_floats("products of floats", dtype, out)
         c = temporary.result((*a.shape[:-1], n), out, a)
-        if 0 in (*a.shape, n):
-            return returned(c)
+        if 0 in (*a.shape, n):  # nothing to sum, or nothing to store
+            return temporary.device.zeros(c.shape, out) if isinstance(c, Array) else returned(np.zeros_like(c))
 
         def compute(rows: Array, words: Array, scales: Array, zeros: Array, c: Array) -> None:
             where = matrix_operand(rows)

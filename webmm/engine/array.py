@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import operator
-import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,13 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from webmm.dtypes import DType, dtype_of
+from webmm.engine.pool import Block
 from webmm.errors import FreedArrayError, ProblemError
 
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
 DLPACK_CPU = (1, 0)  # kDLCPU and its number
-_uids = itertools.count()
 _matmul: Callable[[Any, Any], Array]
 
 
@@ -31,31 +30,35 @@ def hand_in(matmul: Callable[[Any, Any], Array]) -> None:
 
 
 class Storage:
-    """One GPU buffer and what was prepared for it; freed once, by hand or by the garbage collector."""
+    """What owns a GPU buffer for as long as there are arrays over it, and then gives it back to the device's pool."""
 
-    def __init__(self, device: Device, buffer: Any, nbytes: int, owned: bool = True) -> None:
-        self.uid = next(_uids)
+    __slots__ = ("__weakref__", "block", "constant", "device", "nbytes")
+
+    def __init__(self, device: Device, block: Block, nbytes: int) -> None:
         self.device = device
-        self.nbytes = nbytes  # of data: the buffer is rounded up
-        self.launches: set[Any] = set()  # keys of prepared launches that bind this buffer
-        self._buffer = buffer
-        self._release = weakref.finalize(self, device.release, buffer if owned else None, self.launches)
-        self._release.atexit = False
+        self.block: Block | None = block
+        self.nbytes = nbytes  # of data: the buffer may be larger
+        self.constant = False  # whether calls share it, and nobody writes to it: see `Device.constant()`
 
     @property
     def alive(self) -> bool:
         """Whether the buffer is still there."""
-        return self._buffer is not None
+        return self.block is not None
 
     @property
     def buffer(self) -> Any:
         """The wgpu buffer, None once it is freed."""
-        return self._buffer
+        return self.block and self.block.buffer
 
     def free(self) -> None:
         """Give the memory back; doing so again is harmless."""
-        self._buffer = None
-        self._release()
+        if self.block is not None:
+            self.device.pool.give_back(self)
+
+    def __del__(self) -> None:
+        block = self.block
+        if block is not None:
+            self.device.pool.drop(block)
 
 
 class Array:
@@ -87,10 +90,19 @@ class Array:
 
     @property
     def storage(self) -> Storage:
-        """The buffer behind the array; raises FreedArrayError after `free()`."""
-        if not self._storage.alive:
+        """The buffer behind the array; raises FreedArrayError after `free()`, and what its result failed with."""
+        block = self._storage.block
+        if block is None:
             raise FreedArrayError(f"this {'x'.join(map(str, self.shape))} {self.element.name} array was freed")
+        if block.refused is not None:
+            raise block.refused
         return self._storage
+
+    @functools.cached_property
+    def signature(self) -> Any:
+        """What a call's way depends on: shape, strides, offset, dtype, and the size of the buffer; it can be hashed."""
+        block = self._storage.block
+        return self.shape, self.strides, self.offset, self.element.name, block and block.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -120,7 +132,8 @@ class Array:
     @property
     def contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        return self.strides == dense_strides(self.shape)
+        axes = zip(self.shape, self.strides, dense_strides(self.shape), strict=True)
+        return all(length == 1 or stride == dense for length, stride, dense in axes)
 
     # Views
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import wgpudawn
-from numpy.typing import NDArray
-from wgpudawn.backends.dawn import extras
+from wgpudawn.backends.dawn import _api, extras
+from wgpudawn.backends.dawn._ffi import CALLBACK_MODE, c_callback, callbacks
 
-from webmm.engine.wgpu import Wgpu
+from webmm.engine.wgpu import Dispatch, Functions, Mapped, Wgpu
 from webmm.kernels.base import MatrixShape
 from webmm.render import Dialect
 
@@ -62,13 +61,37 @@ class Dawn(Wgpu):
             for each in listed
         )
 
-    def mapped(self, device: Any, buffer: Any, mode: str, size: int) -> NDArray[np.uint8]:
-        """As wgpu's; a mapping fails by itself where the device goes."""
-        buffer.map_async(mode, 0, size).sync_wait()
-        if mode == "WRITE":
-            return np.frombuffer(buffer._experimental_get_mapped_range(0, size), np.uint8)
-        # That range holds other bytes in a buffer that is mapped for reading.
-        return np.frombuffer(buffer.read_mapped(0, size, copy=False), np.uint8)
+    @functools.cached_property
+    def functions(self) -> Functions:
+        """The functions behind wgpudawn's own."""
+        return Functions(_api.lib, _api.libf, _api.ffi)
+
+    def _tells(self, mapped: Mapped) -> Any:
+        """As wgpu's, by the package's one callback, which knows whom to tell."""
+
+        def tell(status: int, *more: Any) -> None:
+            del more
+            mapped.status = status
+
+        told = {"mode": CALLBACK_MODE, "callback": c_callback("WGPUBufferMapCallback")}
+        return self.functions.ffi.new("WGPUBufferMapCallbackInfo *", told | {"userdata1": callbacks.register(tell)})
+
+    def _look(self, device: Any, mapped: Mapped) -> None:
+        """As wgpu's, for this mapping alone."""
+        del device
+        wait = self.functions.ffi.new("WGPUFutureWaitInfo *", {"future": mapped.future})
+        self.functions.checked.wgpuInstanceWaitAny(_api.get_wgpu_instance(), 1, wait, 0)
+
+    def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
+        """As wgpu's, by the package's own classes, which add little to the calls."""
+        encoder = device.create_command_encoder()
+        compute_pass = encoder.begin_compute_pass()
+        for pipeline, bind_group, grid in dispatches:
+            compute_pass.set_pipeline(pipeline)
+            compute_pass.set_bind_group(0, bind_group)
+            compute_pass.dispatch_workgroups(*grid)
+        compute_pass.end()
+        device.queue.submit([encoder.finish()])
 
     def timestamp_period(self, device: Any) -> float:
         """Return 1: Dawn converts ticks to nanoseconds."""
@@ -81,6 +104,11 @@ class Dawn(Wgpu):
             device.create_command_encoder().finish()
         except wgpudawn.GPUError as error:
             return "lost" in str(error).lower()
+        return False
+
+    def _destroyed(self, device: Any) -> bool:
+        """Return False: Dawn refuses whatever a device that was destroyed is asked for."""
+        del device
         return False
 
     def last_words(self, device: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
@@ -15,16 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 from webmm import log
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
-from webmm.engine import forking, moves
+from webmm.engine import allocate, forking, moves
 from webmm.engine.adapters import AdapterInfo, capabilities, choose_engine, describe, loaded
-from webmm.engine.array import Array, Storage, checked_shape, host_array
+from webmm.engine.array import Array, checked_shape, host_array
 from webmm.engine.guard import Guard
 from webmm.engine.launch import Launch, Launches
 from webmm.engine.memory import MemoryStats
 from webmm.engine.pipelines import Pipelines
+from webmm.engine.plans import Plans
+from webmm.engine.pool import Pool
 from webmm.engine.probe import matrix_shapes, subgroup_size
+from webmm.engine.submissions import Submissions
 from webmm.engine.transfer import Staging
-from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
+from webmm.errors import ConfigError, WebmmError
 from webmm.kernels.base import Binding, Kernel
 from webmm.problems.base import Problem
 from webmm.render import Shader
@@ -102,8 +104,13 @@ class Device:
         self.launches = Launches(self)
         self.pipelines = Pipelines(self.guard, info.kind, self.launches.forget_pipeline)
         self.staging = Staging(self.guard)
-        self._array_bytes = 0
-        self.choices: dict[tuple[Problem, str], Any] = {}  # for a problem, by tune=; clear it where better is known
+        self.submissions = Submissions(self.guard, shared=not owned)
+        self.pool = Pool(self.guard, self.capabilities, info.kind, self._destroying)
+        self.plans = Plans(self)
+        self.constants = allocate.Constants(self)
+        self.choices: dict[
+            tuple[Problem, str], Any
+        ] = {}  # by problem and tune=; clear it and `plans` where better is known
         self.learned: set[Any] = set()  # buckets of shapes that were tuned, with or without success
         self.verdicts: dict[str, str] | None = None  # of webmm.selftest, when they are first needed
         self.memory = MEMORY[info.kind]  # bytes of it that a product of NumPy arrays takes; larger ones are streamed
@@ -150,11 +157,16 @@ class Device:
         moves.assign(self, target, data)
 
     def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
+        """Return a new array of `shape` that holds anything, as NumPy's `empty()`; raises as `array()` does."""
+        return allocate.new(self, checked_shape(shape), dtype_of(dtype))[0]
+
+    def zeros(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new array of zeros of `shape`; raises as `array()` does."""
-        dtype = dtype_of(dtype)
-        shape = checked_shape(shape)
-        nbytes = math.prod(shape) * dtype.itemsize
-        return Array(Storage(self, self.buffer(nbytes), nbytes), shape, dtype)
+        return allocate.zeros(self, checked_shape(shape), dtype_of(dtype))
+
+    def constant(self, host: NDArray[Any]) -> Array:
+        """Return `host`, a small array, on the device, kept for the next call that needs it; nobody may write to it."""
+        return self.constants.get(host)
 
     def wrap(self, buffer: Any, shape: tuple[int, ...], dtype: DType | str = "float32", offset: int = 0) -> Array:
         """Return an array over a `wgpu.GPUBuffer` of this device, row-major from element `offset` on, without a copy.
@@ -163,17 +175,7 @@ class Device:
         STORAGE, and COPY_SRC where the array is read back. Raises ProblemError where it has not, where it belongs to
         another device or is too small.
         """
-        dtype = dtype_of(dtype)
-        if not self.engine.is_buffer(buffer, self.wgpu_device):
-            raise ProblemError("wrap() takes a wgpu.GPUBuffer of this very device; share one with Device.from_wgpu()")
-        if not buffer.usage & self.engine.buffer_usage.STORAGE:
-            raise ProblemError("the buffer was created without the usage STORAGE, which kernels need")
-        shape = checked_shape(shape)
-        end = (offset + math.prod(shape)) * dtype.itemsize
-        if offset < 0 or end > buffer.size:
-            what = f"{dtype.name} of shape {shape} from element {offset:,} on"
-            raise ProblemError(f"{what} reach to byte {end:,}; the buffer has {buffer.size:,}")
-        return Array(Storage(self, buffer, buffer.size, owned=False), shape, dtype, offset=offset)
+        return allocate.wrap(self, buffer, shape, dtype_of(dtype), offset)
 
     def download(self, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the contents of `array` in host memory, in `out` where given; of a view only its span is moved.
@@ -181,20 +183,6 @@ class Device:
         `out` has the array's shape, any strides, and a dtype to convert to; else ProblemError is raised.
         """
         return moves.download(self, array, out)
-
-    def buffer(self, nbytes: int) -> Any:
-        """Return a new wgpu buffer of zeros for kernels, rounded up to whole vec4; raises as `array()` does."""
-        size = max(16, -(-nbytes // 16) * 16)
-        limit = self.capabilities.limit("max-buffer-size")
-        if size > limit:
-            raise UnsupportedError(
-                f"the array needs {size:,} bytes, {self.capabilities.name} allows {limit:,} (max-buffer-size)"
-            )
-        usage = self.engine.buffer_usage
-        with self.using(f"allocating {size:,} bytes"), self.guard.lock:
-            made = self.wgpu_device.create_buffer(size=size, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
-            self._array_bytes += size
-            return made
 
     # Dispatch
 
@@ -217,12 +205,12 @@ class Device:
         UnsupportedError where the kernel cannot run here, ShaderError where the engine refuses it, and ProblemError for
         arrays that are too small or of another dtype or device.
         """
-        with self.using(f"preparing {kernel.name}"), self.guard.lock:
+        with self.guard.using(f"preparing {kernel.name}"), self.guard.lock:
             return self.launches.get(kernel, problem, arrays, debug)
 
     def bind(self, pipeline: Any, resources: list[Any]) -> Any:
         """Return a wgpu bind group of buffers, (buffer, offset, size) in bytes, and texture views, numbered from 0."""
-        with self.using("binding"):
+        with self.guard.using("binding"):
             return self.wgpu_device.create_bind_group(
                 layout=pipeline.get_bind_group_layout(0),
                 entries=[{"binding": i, "resource": self._resource(x)} for i, x in enumerate(resources)],
@@ -234,9 +222,21 @@ class Device:
         return dict(zip(("buffer", "offset", "size"), x if isinstance(x, tuple) else (x, 0, x.size), strict=True))
 
     def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
-        """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does."""
-        with self.using(f"running {kernel.name}"), self.guard.lock:
+        """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does.
+
+        Calls that follow each other closely share a submission: see `flush()`.
+        """
+        with self.guard.using(f"running {kernel.name}"), self.guard.lock:
             self.launches.run(kernel, problem, arrays)
+        if recording := self.plans.current():
+            recording.ran(self.launches.token(kernel, problem), kernel, problem, arrays)
+
+    def flush(self) -> None:
+        """Submit what was queued and waits for company, which reading and waiting do by themselves; see docs.
+
+        It takes a millisecond at most to be submitted anyway.
+        """
+        self.submissions.flush()
 
     def span(self, name: str, kind: str, **amounts: int) -> AbstractContextManager[None]:
         """Return a context whose time a profile of this device records; without one it does nothing."""
@@ -245,8 +245,12 @@ class Device:
     def using(self, doing: str) -> AbstractContextManager[None]:
         """Return a context for work with `wgpu_device` itself: no other thread closes it, and errors are webmm's.
 
-        Raises DeviceLostError where the device is gone; `doing` says in errors what was being done.
+        What was queued before is submitted first. Raises DeviceLostError where the device is gone; `doing` says in
+        errors what was being done.
         """
+        self.submissions.flush()
+        if recording := self.plans.current():
+            recording.complete = False
         return self.guard.using(doing)
 
     def synchronize(self) -> None:
@@ -256,23 +260,24 @@ class Device:
 
     # Lifetime
 
-    def release(self, buffer: Any, launches: set[Any]) -> None:
-        """Destroy a wgpu buffer, unless it is None, and drop the prepared launches that bind it, by their keys.
-
-        The lock keeps it from happening while work that needs the buffer is submitted: that would end the process.
-        """
-        if self.guard.abandoned:
-            return
+    def trim(self) -> None:
+        """Destroy the buffers that nobody uses and that are kept for later arrays."""
         with self.guard.uses.one(), self.guard.lock:
-            self.launches.forget(launches)
-            if buffer is not None:
-                self._array_bytes -= buffer.size
-                buffer.destroy()
+            self.pool.trim()
+
+    def _destroying(self, launches: set[Any]) -> None:
+        """Prepare for the end of a buffer: work that needs it must have been submitted."""
+        self.submissions.flush()
+        self.launches.forget(launches)
 
     def memory_stats(self) -> MemoryStats:
         """Return what the device keeps at the moment."""
+        with self.guard.lock:
+            self.pool.collect()
         return MemoryStats(
-            array_bytes=self._array_bytes,
+            array_bytes=self.pool.lent_bytes,
+            pool_bytes=self.pool.idle_bytes,
+            pool_limit=self.pool.most,
             launches=len(self.launches.kept),
             pipelines=len(self.pipelines),
             pipeline_bytes=self.pipelines.nbytes,
@@ -295,6 +300,9 @@ class Device:
     def _destroy(self) -> None:
         with self.guard.lock:
             self.staging.close()
+            self.submissions.close()
+            self.plans.clear()
+            self.pool.clear()
             self.launches.clear()
             self.pipelines.clear()
             if self._owned:

@@ -21,6 +21,7 @@ class Guard:
         self.lost = ""  # why the device is gone, if it is
         self.abandoned = False  # to the process that this one was forked from
         self.lock = threading.RLock()  # held while work is encoded and submitted, and by whoever destroys a buffer
+        self.encoding = False  # whether the thread that holds the lock is about to submit what needs its buffers
         self.uses = Uses()
         self._destroyed = False
 
@@ -37,17 +38,20 @@ class Guard:
                 raise DeviceLostError(f"{doing}: {self.lost}")
             try:
                 yield
-            except self.engine.out_of_memory as error:
-                words = f"{doing}: the device is out of memory; free arrays or use smaller ones"
-                raise MemoryLimitError(words) from error
             except WebmmError:
                 raise
             except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
-                if self.find_lost(doing, error):
-                    raise DeviceLostError(f"{doing}: {self.lost}") from error
+                if not isinstance(error, self.engine.out_of_memory) and self.find_lost(doing, error):
+                    raise DeviceLostError(f"{doing}: {self.lost}") from _bare(error)
                 if isinstance(error, self.engine.errors):
-                    raise WebmmError(f"{doing}: {error}") from error
+                    raise self.error(doing, error) from _bare(error)
                 raise
+
+    def error(self, doing: str, error: Exception) -> WebmmError:
+        """Return webmm's error for one of the engine's."""
+        if isinstance(error, self.engine.out_of_memory):
+            return MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones")
+        return WebmmError(f"{doing}: {error}")
 
     def find_lost(self, doing: str, error: Exception) -> bool:
         """Find out whether the device is gone, and keep what there is to say about it."""
@@ -81,3 +85,11 @@ class Guard:
         """Leave the device and all that is on it to the process that this one was forked from."""
         self.lost = f"the device on {self.name} belongs to the process that this one was forked from; {forking.ADVICE}"
         self.abandoned, self.uses = True, Uses()
+
+
+def _bare(error: Exception) -> Exception:
+    """Return an error of the engine without its frames.
+
+    They stand in a cycle with memoryviews that C borrows, and Python 3.11 ends the process where it collects those.
+    """
+    return error.with_traceback(None)

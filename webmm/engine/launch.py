@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import logging
 import time
 from collections import OrderedDict
@@ -12,7 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from webmm import log
-from webmm.engine.array import Array, Storage
+from webmm.engine.array import Array
+from webmm.engine.pool import Block
+from webmm.engine.submissions import seconds
+from webmm.engine.wgpu import Dispatch
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT, Kernel, Scratch, Texture
 from webmm.problems.base import Problem
@@ -21,22 +26,26 @@ from webmm.render import params_bytes, render
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
-MAX_LAUNCHES = 256  # prepared launches kept per device
+MAX_LAUNCHES = 512  # prepared launches kept per device: results take turns in several buffers
+MAX_TOKENS = 4096  # and numbers of kernels with their problems
 MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by all launches
 
-Key = tuple[Any, ...]
-Prepared = tuple["Launch", list[set[Any]]]  # a launch, and the sets of keys of the buffers that it binds
+Key = tuple[int, ...]  # the token of a kernel and its problem, and the uids of the buffers
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A dispatch made ready: pipeline, bind group and grid, and the dispatches that must come before it."""
+    """A dispatch made ready: pipeline, bind group and grid, and the dispatches that must come before it.
+
+    `seconds` is how long it takes at least.
+    """
 
     pipeline: Any
     bind_group: Any
     grid: tuple[int, int, int]
     before: tuple[Launch, ...] = ()
     label: str = ""
+    seconds: float = 0.0
 
     @property
     def name(self) -> str:
@@ -49,13 +58,27 @@ class Launch:
             yield from launch.steps()
         yield dataclasses.replace(self, before=())
 
+    @functools.cached_property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """The dispatches in order, as `Wgpu.submit()` takes them."""
+        return tuple((step.pipeline, step.bind_group, step.grid) for step in self.steps())
+
     def encode(self, compute_pass: Any) -> None:
         """Record the dispatches into a wgpu compute pass, which runs one after the other where one needs the other."""
-        for launch in self.before:
-            launch.encode(compute_pass)
-        compute_pass.set_pipeline(self.pipeline)
-        compute_pass.set_bind_group(0, self.bind_group)
-        compute_pass.dispatch_workgroups(*self.grid)
+        for pipeline, bind_group, grid in self.dispatches:
+            compute_pass.set_pipeline(pipeline)
+            compute_pass.set_bind_group(0, bind_group)
+            compute_pass.dispatch_workgroups(*grid)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A launch that is kept, with what it was made of."""
+
+    launch: Launch
+    kernel: Kernel[Any]
+    problem: Problem
+    blocks: tuple[Block, ...]
 
 
 class Launches:
@@ -69,23 +92,40 @@ class Launches:
         self.kept: OrderedDict[Key, Prepared] = OrderedDict()
         self.uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self.scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
+        self._tokens: dict[tuple[Kernel[Any], Problem], int] = {}
+        self._next = itertools.count()
+
+    def token(self, kernel: Kernel[Any], problem: Problem) -> int:
+        """Return a number for them: to hash both takes longer than all else that a repeated call does."""
+        key = (kernel, problem)
+        if (found := self._tokens.get(key)) is None:
+            if len(self._tokens) >= MAX_TOKENS:
+                self._tokens.clear()  # launches and plans with older numbers stay good
+            found = self._tokens[key] = next(self._next)
+        return found
 
     def get(self, kernel: Kernel[Any], problem: Problem, arrays: tuple[Array, ...], debug: Array | None) -> Launch:
         """Return what `Device.launch()` does."""
-        storages = tuple(array.storage for array in (arrays if debug is None else (*arrays, debug)))
-        key = (kernel, problem, *(storage.uid for storage in storages))
+        blocks = tuple(array.storage.block for array in (arrays if debug is None else (*arrays, debug)))
+        token = self.token(kernel, problem)
+        key = (token, *(block.uid for block in blocks if block))
         found = self.kept.get(key)
         if found is not None:
             self.kept.move_to_end(key)
-            return found[0]
+            return found.launch
         self._check_arrays(problem, arrays)
         if reason := kernel.check(problem, self._device.capabilities):
             raise UnsupportedError(f"{kernel.name}: {reason}")
+        return self.prepare(token, kernel, problem, tuple(block for block in blocks if block))
+
+    def prepare(self, token: int, kernel: Kernel[Any], problem: Problem, blocks: tuple[Block, ...]) -> Launch:
+        """Make `kernel` ready to compute `problem` in these buffers, which were checked, and keep it."""
         with self._device.span(kernel.name, "prepare"):
-            launch = self._prepare(kernel, problem, storages)
-        self.kept[key] = launch, [storage.launches for storage in storages]
-        for storage in storages:
-            storage.launches.add(key)
+            launch = self._prepare(kernel, problem, blocks)
+        key = (token, *(block.uid for block in blocks))
+        self.kept[key] = Prepared(launch, kernel, problem, blocks)
+        for block in blocks:
+            block.launches.add(key)
         if len(self.kept) > MAX_LAUNCHES:
             self._drop(next(iter(self.kept)))
         return launch
@@ -94,15 +134,16 @@ class Launches:
         """Do what `Device.run()` does."""
         device = self._device
         with _logged(device, kernel, problem):
-            launch = device.launch(kernel, problem, *arrays)
+            launch = self.get(kernel, problem, arrays, None)
             if device.profile is not None:
                 device.profile.run(launch, f"{problem.op} {problem}", problem.flops)
                 return
-            encoder = device.wgpu_device.create_command_encoder()
-            compute_pass = encoder.begin_compute_pass()
-            launch.encode(compute_pass)
-            compute_pass.end()
-            device.wgpu_device.queue.submit([encoder.finish()])
+            written = [extent.written for extent in problem.buffers()]
+            blocks = tuple(array.storage.block for array in arrays)
+            assert all(blocks), "arrays that were freed have no launch"
+            queued = (launch, blocks, tuple(itertools.compress(blocks, written)))
+            if device.submissions.add(queued):  # type: ignore[arg-type]
+                device.submissions.flush(last=True)
 
     def forget(self, keys: set[Key]) -> None:
         """Drop the launches with these keys, which go from the set, too."""
@@ -113,7 +154,7 @@ class Launches:
 
     def forget_pipeline(self, pipeline: Any) -> None:
         """Drop the launches that run `pipeline`, which would keep it."""
-        for key in [k for k, (launch, _) in self.kept.items() if any(s.pipeline is pipeline for s in launch.steps())]:
+        for key in [k for k, p in self.kept.items() if any(step[0] is pipeline for step in p.launch.dispatches)]:
             self._drop(key)
 
     def clear(self) -> None:
@@ -124,26 +165,27 @@ class Launches:
 
     def _drop(self, key: Key) -> None:
         """Forget a launch, and take its key from the buffers that it bound, which may outlive many."""
-        for keys in self.kept.pop(key)[1]:
-            keys.discard(key)
+        for block in self.kept.pop(key).blocks:
+            block.launches.discard(key)
 
-    def _prepare(self, kernel: Kernel[Any], problem: Problem, storages: tuple[Storage, ...]) -> Launch:
+    def _prepare(self, kernel: Kernel[Any], problem: Problem, blocks: tuple[Block, ...]) -> Launch:
         extents, firsts = problem.buffers(), []
         resources: dict[str, Any] = {}
         most = min(self._device.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
-        for extent, storage in zip(extents, storages, strict=False):
-            size = storage.buffer.size
+        taken = seconds(self._device.info.kind, problem.flops, problem.bytes)
+        for extent, block in zip(extents, blocks, strict=False):
+            size = block.buffer.size
             whole = size <= most and not (extent.windowed and extent.first)
             offset, nbytes = (0, size) if whole else (extent.offset, min(extent.nbytes, size - extent.offset))
-            resources[extent.name] = (storage.buffer, offset, nbytes)
+            resources[extent.name] = (block.buffer, offset, nbytes)
             firsts.append(0 if whole else extent.first)
         problem = problem.within(tuple(firsts))
-        if len(storages) > len(extents):
-            debug = storages[-1].buffer
+        if len(blocks) > len(extents):
+            debug = blocks[-1].buffer
             resources["debug"] = (debug, 0, debug.size)
         resources |= {left.name: self.left(left) for left in kernel.scratch(problem)}
         *before, launch = (self._dispatch(step, problem, resources) for step in kernel.dispatches)
-        return dataclasses.replace(launch, before=tuple(before)) if before else launch
+        return dataclasses.replace(launch, before=tuple(before), seconds=taken)
 
     def _dispatch(self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any]) -> Launch:
         shader = render(kernel, problem, self._device.engine.dialect, debug="debug" in resources)
@@ -155,17 +197,19 @@ class Launches:
     def left(self, left: Texture | Scratch) -> Any:
         """Return a buffer or a view of a texture like this; launches share it: each fills it before it reads it."""
         if left not in self.scratch:
-            with self._device.using(f"allocating {left}"):
-                made = self._texture(left) if isinstance(left, Texture) else self._device.buffer(left.nbytes)
+            with self._device.guard.using(f"allocating {left}"):
+                made = self._texture(left) if isinstance(left, Texture) else self._buffer(left.nbytes)
                 self.scratch[left] = made
             if len(self.scratch) > MAX_SCRATCH:
                 evicted, _ = self.scratch.popitem(last=False)
-                for key in [
-                    key for key in self.kept if evicted in key[0].scratch(key[1])
-                ]:  # they would keep its memory
-                    self._drop(key)
+                for key in [key for key, p in self.kept.items() if evicted in p.kernel.scratch(p.problem)]:
+                    self._drop(key)  # they would keep its memory
         self.scratch.move_to_end(left)
         return self.scratch[left]
+
+    def _buffer(self, nbytes: int) -> Any:
+        size = max(16, -(-nbytes // 16) * 16)
+        return self._device.wgpu_device.create_buffer(size=size, usage=self._device.engine.buffer_usage.STORAGE)
 
     def _texture(self, texture: Texture) -> Any:
         created = self._device.wgpu_device.create_texture(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,16 +17,18 @@ from webmm.errors import ProblemError
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
+DOING = {"upload": "uploading", "download": "downloading", "copy": "copying"}
+
 
 def upload(device: Device, host: NDArray[Any], target: Array) -> None:
     """Do what `Device.upload()` does."""
-    if host.size != target.size:
+    if host.size != math.prod(target.shape):
         raise ProblemError(f"{host.size:,} elements cannot fill an array of shape {target.shape}")
-    start, nbytes = target.offset * target.element.itemsize, target.nbytes
+    start, nbytes = target.offset * target.element.itemsize, host.size * target.element.itemsize
     if not target.contiguous or start % 4 or (nbytes % 4 and start + nbytes < target.storage.nbytes):
         raise ProblemError("only a contiguous array of whole words of four bytes can be written to")
-    if target.size:
-        with device.using("uploading"), device.span("upload", "upload", bytes=nbytes):
+    if nbytes:
+        with _moving(device, "upload", nbytes):
             device.staging.upload(host, target.element.numpy, target.storage, start)
 
 
@@ -50,7 +55,7 @@ def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> N
         out = np.empty(array.shape, dtype)
     elif out.shape != array.shape:
         raise ProblemError(f"out has shape {out.shape}, the array {array.shape}")
-    if not array.size:
+    if not math.prod(array.shape):
         return out
     if not buffer.usage & device.engine.buffer_usage.COPY_SRC:
         raise ProblemError("the wrapped buffer was created without the usage COPY_SRC, which reading it back needs")
@@ -59,7 +64,7 @@ def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> N
     skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
     direct = array.contiguous and not skipped
     span = out if direct else np.empty(sum(abs(r) for r in reach) + 1 + skipped, dtype)
-    with device.using("downloading"), device.span("download", "download", bytes=span.size * dtype.itemsize):
+    with _moving(device, "download", span.size * dtype.itemsize):
         device.staging.download(array.storage, (first - skipped) * dtype.itemsize, dtype, span)
     if not direct:
         start = span[array.offset - first + skipped :]
@@ -70,11 +75,16 @@ def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> N
 
 def _copy(device: Device, source: Array, target: Array) -> None:
     nbytes = -(-source.nbytes // 4) * 4
-    with device.using("copying"), device.guard.lock, device.span("copy", "copy", bytes=nbytes):
-        encoder = device.wgpu_device.create_command_encoder()
+    with _moving(device, "copy", nbytes), device.guard.lock:
         start = source.offset * source.element.itemsize
-        encoder.copy_buffer_to_buffer(source.storage.buffer, start, target.storage.buffer, 0, nbytes)
-        device.wgpu_device.queue.submit([encoder.finish()])
+        device.engine.copy(device.wgpu_device, source.storage.buffer, start, target.storage.buffer, 0, nbytes)
+
+
+@contextmanager
+def _moving(device: Device, how: str, nbytes: int) -> Iterator[None]:
+    """Guard an upload, a download or a copy, and tell the profile of it: all data that is moved comes through here."""
+    with device.using(DOING[how]), device.span(how, how, bytes=nbytes):
+        yield
 
 
 def _can_copy(array: Array, target: Array) -> bool:

@@ -100,6 +100,25 @@ def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP, sample
     return Timing.of(times, clock(device))
 
 
+def time_calls(device: Device, call: Callable[[], object], warm_up: float = WARM_UP) -> Timing:
+    """Time a call that queues its work, by the wall clock: many of them and one wait, divided by their number."""
+
+    def queue(count: int) -> None:
+        for _ in range(count):
+            call()
+        device.synchronize()
+
+    queue(1)
+    estimate = spent = _wall(lambda: queue(1))
+    while spent < warm_up:
+        count = max(1, min(1000, int(BATCH_TIME / estimate)))
+        elapsed = _wall(functools.partial(queue, count))
+        estimate, spent = elapsed / count, spent + elapsed
+    count = max(1, int(BATCH_TIME / estimate))
+    times = [_wall(lambda: queue(count)) / count for _ in range(sample_count(estimate * count))]
+    return Timing.of(times, "wall")
+
+
 def submit(device: Device, launch: Launch, count: int = 1) -> None:
     """Run `launch` `count` times and wait until that is done."""
     with device.using("timing"):

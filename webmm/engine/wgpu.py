@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import wgpu
@@ -20,7 +22,30 @@ from numpy.typing import NDArray
 from webmm.kernels.base import MatrixShape
 from webmm.render import MATRIX_UNITS, SUBGROUPS, Dialect
 
+Dispatch = tuple[Any, Any, tuple[int, int, int]]  # a pipeline, its bind group, and the grid of workgroups
+
 ALIVE = 0.5  # seconds after which a wait makes sure that the device is still there
+SPIN = 2e-4  # seconds for which a wait only looks; then it sleeps in between, for an eighth of what it has waited
+LONGEST = 1e-3  # seconds of such a sleep
+MAPPED = 1  # WebGPU's status of success
+
+
+class Functions(NamedTuple):
+    """The functions of WebGPU's C API: bare, with errors raised as exceptions, and cffi for their arguments."""
+
+    lib: Any
+    checked: Any
+    ffi: Any
+
+
+class Mapped:
+    """The first bytes of a buffer on their way into host memory; `status` is 0 until the engine says how it went."""
+
+    __slots__ = ("buffer", "future", "mode", "size", "status")
+
+    def __init__(self, buffer: Any, mode: str, size: int) -> None:
+        self.buffer, self.mode, self.size, self.status = buffer, mode, size, 0
+        self.future: Any = None
 
 
 class Wgpu:
@@ -99,6 +124,40 @@ class Wgpu:
         """Tell whether the garbage collector, by destroying `x`, calls the engine."""
         return issubclass(type(x), (self.api.GPUObjectBase, self.api.GPUAdapter))
 
+    # Work
+
+    def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
+        """Queue dispatches, one after the other, in one pass of one submission; raises as an encoder of WebGPU's.
+
+        By the library's own functions: wgpu-py makes an object and a capture of errors of each call, which takes twice
+        as long as all the rest. Of dispatches of which the engine refuses one, none is queued.
+        """
+        native = _native()
+        lib, null = native.lib, native.null
+        encoder = compute_pass = commands = null
+        native.capture()
+        try:
+            encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, null)
+            compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
+            last = None
+            for pipeline, bind_group, (x, y, z) in dispatches:
+                if pipeline is not last:
+                    native.set_pipeline(compute_pass, pipeline._internal)
+                    last = pipeline
+                native.set_bind_group(compute_pass, 0, bind_group._internal, 0, null)
+                native.dispatch(compute_pass, x, y, z)
+            lib.wgpuComputePassEncoderEnd(compute_pass)
+            commands = lib.wgpuCommandEncoderFinish(encoder, null)
+            if not native.complained():
+                lib.wgpuQueueSubmit(device.queue._internal, 1, [commands])
+        finally:
+            error = native.release()
+            for release, each in zip(native.releases, (commands, compute_pass, encoder), strict=True):
+                if each != null:
+                    release(each)
+        if error is not None:
+            raise error
+
     # Waiting
 
     def poll(self, device: Any) -> None:
@@ -109,18 +168,82 @@ class Wgpu:
         """Wait until everything that was queued on `device` is done."""
         device._poll_wait()
 
-    def mapped(self, device: Any, buffer: Any, mode: str, size: int) -> NDArray[np.uint8]:
-        """Map the first `size` bytes of `buffer` once the device is done with it: `mode` is READ or WRITE.
+    # Moving data. By the engine's own functions, which cost half of wgpu-py's, and looking whether data is there in
+    # place of waiting for it: while a thread waits, as wgpu-py's own does for a mapping, wgpu lets no other one submit.
 
-        The array is valid until the buffer is unmapped. Raises an error of the engine where the device is gone.
+    @functools.cached_property
+    def functions(self) -> Functions:
+        """The functions behind wgpu-py's own."""
+        from wgpu.backends.wgpu_native import _api
+
+        return Functions(_api.lib, _api.libf, _api.ffi)
+
+    def copy(self, device: Any, source: Any, start: int, target: Any, offset: int, size: int) -> None:
+        """Queue a copy of `size` bytes from byte `start` of one buffer to byte `offset` of another."""
+        lib, checked, ffi = self.functions
+        encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
+        try:
+            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source._internal, start, target._internal, offset, size)
+            commands = checked.wgpuCommandEncoderFinish(encoder, ffi.NULL)
+        finally:
+            lib.wgpuCommandEncoderRelease(encoder)
+        try:
+            checked.wgpuQueueSubmit(device.queue._internal, 1, ffi.new("WGPUCommandBuffer[1]", [commands]))
+        finally:
+            lib.wgpuCommandBufferRelease(commands)
+
+    def map(self, buffer: Any, mode: str, size: int) -> Mapped:
+        """Ask for the first `size` bytes of `buffer`, for READ or WRITE, once the device is done with them."""
+        lib, checked, _ = self.functions
+        mapped = Mapped(buffer, mode, size)
+        flag = lib.WGPUMapMode_Read if mode == "READ" else lib.WGPUMapMode_Write
+        mapped.future = checked.wgpuBufferMapAsync(buffer._internal, flag, 0, size, self._tells(mapped)[0])
+        return mapped
+
+    def ready(self, device: Any, mapped: Mapped) -> bool:
+        """Tell whether `data()` would not wait."""
+        if not mapped.status:
+            self._look(device, mapped)
+        return bool(mapped.status)
+
+    def data(self, device: Any, mapped: Mapped) -> NDArray[np.uint8]:
+        """Wait for the bytes and return them; they are there until `unmap()`.
+
+        Raises an error of the engine where the device is gone.
         """
-        mapping = buffer.map_async(mode if mode == "WRITE" else "READ_NOSYNC", 0, size)
-        self.poll(device)  # maps an idle buffer at once; wgpu's own thread would wait for the queue first
-        while not mapping._thread_event.wait(ALIVE):  # sync_wait() would wait for ever where the device is gone
-            self.poll(device)
-            device.create_command_encoder().finish()  # raises then
-        mapping.sync_wait()
-        return np.frombuffer(buffer._experimental_get_mapped_range(0, size), np.uint8)
+        start = alive = time.perf_counter()
+        while not self.ready(device, mapped):
+            now = time.perf_counter()
+            if now > alive + ALIVE:  # a device that is gone may never say so
+                device.create_command_encoder().finish()  # raises then
+                alive = now
+            if now > start + SPIN:
+                time.sleep(min((now - start) / 8, LONGEST))
+        if mapped.status != MAPPED or self._destroyed(device):  # to ask for its memory would then end the process
+            raise self.api.GPUError(f"a buffer could not be mapped (status {mapped.status})")
+        lib, _, ffi = self.functions
+        get = lib.wgpuBufferGetConstMappedRange if mapped.mode == "READ" else lib.wgpuBufferGetMappedRange
+        pointer = get(mapped.buffer._internal, 0, mapped.size)
+        if pointer == ffi.NULL:
+            raise self.api.GPUError("a mapped buffer has no memory")
+        return np.frombuffer(ffi.buffer(pointer, mapped.size), np.uint8)
+
+    def unmap(self, mapped: Mapped) -> None:
+        """Give the bytes back to the device."""
+        self.functions.lib.wgpuBufferUnmap(mapped.buffer._internal)
+
+    def _tells(self, mapped: Mapped) -> Any:
+        """Return what makes the engine set the status of `mapped`."""
+        number = next(_numbers)
+        _under_way[number] = mapped
+        lib, _, ffi = self.functions
+        told = {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _callback()}
+        return ffi.new("WGPUBufferMapCallbackInfo *", told | {"userdata1": ffi.cast("void *", number)})
+
+    def _look(self, device: Any, mapped: Mapped) -> None:
+        """Let the engine set the status, if it can by now."""
+        del mapped
+        self.functions.lib.wgpuDevicePoll(device._internal, False, self.functions.ffi.NULL)
 
     def timestamp_period(self, device: Any) -> float:
         """Return the nanoseconds of a tick of the device's clock."""
@@ -132,18 +255,39 @@ class Wgpu:
 
     def gone(self, device: Any) -> bool:
         """Tell whether `device` was lost or destroyed."""
-        poller = device._poller
-        gone = poller is None or poller._shutdown  # destroyed, or about to be
+        gone = self._destroyed(device)
         try:
             device.create_command_encoder().finish()
         except wgpu.GPUError as alive:
             gone = gone or "lost" in str(alive).lower()
-        return bool(gone)
+        return gone
+
+    def _destroyed(self, device: Any) -> bool:
+        """Tell whether `device` was destroyed, or is about to be."""
+        poller = device._poller
+        return poller is None or bool(poller._shutdown)
 
     def last_words(self, device: Any) -> str:
         """Return what the driver had to say when it gave `device` up; empty where it said nothing."""
         self.poll(device)
         return _last_words.text
+
+
+# What is being mapped, by the number that the engine gives its callback: which may come when nobody waits any more.
+_under_way: dict[int, Mapped] = {}
+_numbers = itertools.count(1)
+
+
+@functools.cache
+def _callback() -> Any:
+    """Return the C function that wgpu-native calls with the status of a mapping; it is there as long as the process."""
+    ffi, under_way = WGPU.functions.ffi, _under_way  # the module's names go before the last devices of a process do
+
+    def tell(status: int, message: Any, number: Any, more: Any) -> None:
+        del message, more
+        under_way.pop(int(ffi.cast("uintptr_t", number))).status = status
+
+    return ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", tell)
 
 
 @functools.cache
@@ -153,6 +297,37 @@ def _instance() -> None:
 
     with contextlib.suppress(RuntimeError):  # another user of wgpu in this process has made the instance; it serves
         set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
+
+
+class _Native:
+    """The functions of wgpu-native that `submit()` calls, and wgpu-py's own way to hear what they complain of."""
+
+    def __init__(self) -> None:
+        from wgpu.backends.wgpu_native import ffi, lib
+        from wgpu.backends.wgpu_native._api import error_handler
+        from wgpu.backends.wgpu_native._helpers import ERROR_TYPES
+
+        self.lib, self.null, self._handler, self._types = lib, ffi.NULL, error_handler, ERROR_TYPES
+        self.set_pipeline = lib.wgpuComputePassEncoderSetPipeline
+        self.set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
+        self.dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
+        self.releases = lib.wgpuCommandBufferRelease, lib.wgpuComputePassEncoderRelease, lib.wgpuCommandEncoderRelease
+
+    def capture(self) -> None:
+        """Keep what this thread's calls complain of, from now on."""
+        self._handler.capture("webmm")
+
+    def complained(self) -> bool:
+        """Tell whether there was anything so far."""
+        return self._handler._per_thread_data.stack[-1].message is not None
+
+    def release(self) -> Exception | None:
+        """End it; return the error."""
+        found = self._handler.release("webmm")
+        return None if found is None else self._types.get(found[0], wgpu.GPUError)(found[1])
+
+
+_native = functools.cache(_Native)
 
 
 class _LastWords(logging.Filter):

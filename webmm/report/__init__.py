@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import fields
 from pathlib import Path
 from textwrap import wrap
@@ -18,7 +18,7 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from webmm import config, roofline
-from webmm.bench import CPU_STAGE, Bench, Progress, relative
+from webmm.bench import CPU_STAGE, Bench, Progress, relative, time_product
 from webmm.calls.gemm import multiply
 from webmm.cases.base import Op, Size
 from webmm.choose import choose, run
@@ -29,7 +29,7 @@ from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
 from webmm.engine.wgpu import WGPU
-from webmm.errors import ConfigError, ProblemError, UnsupportedError
+from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import KERNELS, label_of
 from webmm.kernels.base import Kernel
@@ -186,14 +186,30 @@ def run_bench(
         if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
             raise UnsupportedError("; ".join({f"{label_of(r)}: {r.reason}" for r in results if r.reason}))
         found = None if trace is None else _profile_fastest(device, op, kernels, results)
+        calls = _calls(device, op, results)
     for size in dict.fromkeys(record.size for record in results):
         console.print(ladder_table([record for record in results if record.size == size], op))
         for record in results:
             if record.size == size and record.status != "ok":
                 console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}")
+        if words := calls.get(size):
+            console.print(f"  {words}\n")
     if found:
         _show_profile(found, trace)
     return results, ceiling
+
+
+def _calls(device: Device, op: Op[Any], results: list[Record]) -> dict[str, str]:
+    """Return for each size what a user's call takes by the wall clock, in words; of products of floats only."""
+    measured = {r.size: r for r in results if r.median_us and r.kernel != CPU_STAGE and op.name == "gemm"}
+    words = {}
+    for size, r in measured.items():
+        problem = op.problem((r.m, r.n, r.k), r.dtype)
+        with suppress(WebmmError):  # the ladder says what there is no room for
+            timed, kernel = time_product(device, problem)
+            rate = problem.flops / timed.median_us / 1e3
+            words[size] = f"A @ B, as a user calls it: {duration(timed.median_us)}, {rate:,.1f} {op.unit}, by {kernel}"
+    return words
 
 
 def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: list[Record]) -> Profile:
@@ -208,7 +224,7 @@ def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: l
     with profile(device) as found:
         for kernel, problem, inputs in calls:
             arrays = {
-                e.name: device.empty((e.end,), e.dtype) if e.written else device.array(inputs[e.name])
+                e.name: device.zeros((e.end,), e.dtype) if e.written else device.array(inputs[e.name])
                 for e in problem.buffers()
             }
             device.run(kernel, problem, *arrays.values())

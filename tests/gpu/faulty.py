@@ -1,0 +1,181 @@
+"""Every call under faults: `python tests/gpu/faulty.py wgpu matmul` tries the points, kinds and uses of one call.
+
+Each call in a process of its own: lavapipe keeps 4 MB of every device that was lost.
+"""
+
+import argparse
+import gc
+import os
+import resource
+import traceback
+
+import numpy as np
+import pytest
+from faults import KINDS, POINTS, Fault, watched
+
+import webmm
+from webmm import Device, log
+from webmm.choose import gemm
+from webmm.errors import DeviceLostError, MemoryLimitError, WebmmError
+from webmm.kernels.gemm.cpu_texture import CpuTexture
+from webmm.kernels.gemm.naive import Naive
+
+RNG = np.random.default_rng(0)
+A, B, C = (RNG.integers(-3, 4, (24, 24)).astype(np.float32) for _ in range(3))
+BIAS = RNG.integers(-3, 4, 24).astype(np.float32)
+BYTES = RNG.integers(0, 256, (24, 24)).astype(np.uint8)
+MUCH = RNG.standard_normal((1200, 1000)).astype(np.float32)  # in several pieces, each moved by a thread of its own
+WEIGHTS = webmm.quantize_blocks(B)
+
+
+class Scene:
+    """The operands of the calls, on a device and on the host."""
+
+    def __init__(self, gpu):
+        self.gpu, self.out = gpu, np.full((24, 24), -77, np.float32)
+        self.given = {"a": A, "b": B, "bias": BIAS, "bytes": BYTES}
+        self.a, self.b, self.bias, self.bytes = map(gpu.array, self.given.values())
+        self.wide = gpu.array(np.full((40, 30), -77, np.float32))
+        self.c = self.wide[8:32, 3:27]
+        gpu.assign(self.wide, np.pad(C, ((8, 8), (3, 3)), constant_values=-77))
+        self.weights = WEIGHTS.to(gpu)
+
+
+def streamed(scene):
+    memory, scene.gpu.memory = scene.gpu.memory, 2**12
+    try:
+        return webmm.matmul(A, B, bias=BIAS, device=scene.gpu)
+    finally:
+        scene.gpu.memory = memory
+
+
+def waited(scene):
+    y = webmm.gelu(scene.a)
+    scene.gpu.synchronize()
+    return y
+
+
+CALLS = {
+    "matmul": lambda s: s.a @ s.b,
+    "matmul with scratch": lambda s: s.a @ s.b,
+    "matmul of NumPy arrays": lambda s: webmm.matmul(A, B, device=s.gpu),
+    "matmul with all": lambda s: webmm.matmul(s.a, s.b, bias=s.bias, activation="relu", residual=C, alpha=2.0),
+    "matmul into out": lambda s: webmm.matmul(A, B, out=s.out, device=s.gpu),
+    "streamed": streamed,
+    "gemm": lambda s: webmm.gemm(s.a, s.b, s.c, beta=1.0),
+    "qmatmul": lambda s: webmm.qmatmul(s.bytes, BYTES, 1.0, 3, 0.5, 7),
+    "qmatmul_weights": lambda s: webmm.qmatmul_weights(s.a, s.weights),
+    "reduce": lambda s: webmm.reduce(s.a, "sum", 1),
+    "softmax": lambda s: webmm.softmax(s.a[:, ::2]),
+    "layer_norm": lambda s: webmm.layer_norm(s.a, s.bias, s.bias),
+    "rms_norm": lambda s: webmm.rms_norm(A, BIAS, device=s.gpu),
+    "gelu": lambda s: webmm.gelu(s.a),
+    "wait": waited,
+    "assign": lambda s: s.gpu.assign(s.wide, s.wide.numpy()) or s.a,
+    "much": lambda s: s.gpu.array(MUCH),
+}
+# wgpu-native ends the process where a device is destroyed, which is how one is lost here, while another thread maps.
+MOVED_BY_THREADS = {"wgpu": ("streamed", "much"), "dawn": ()}
+MOST_MEMORY = 2 * 10**9  # bytes of the process
+RAISED = {"out of memory": MemoryLimitError, "refused": WebmmError, "lost": DeviceLostError}
+
+
+def fetch(call, scene):
+    return np.asarray(CALLS[call](scene))
+
+
+def faults(engine, call, uses):
+    """Yield (point, kind, nth): the first use, the second and the last; of what takes long, fewer.
+
+    Under Dawn, whose drivers take longer, a call has one fault at each point; the calls together have every kind there.
+    """
+    for i, (point, count) in enumerate(uses.items()):
+        for kind in KINDS:
+            some = {"late": {1}, "lost": {1, count}}.get(kind, {1, 2, count})
+            if engine == "dawn":
+                some = {count} if kind == KINDS[(i + list(CALLS).index(call)) % len(KINDS)] else set()
+            if not (kind == "lost" and call in MOVED_BY_THREADS[engine]):
+                yield from ((point, kind, nth) for nth in sorted(some & set(range(1, count + 1))))
+
+
+def try_all(engine, call, monkeypatch):
+    """See that the call ends as documented under each fault, and return how many there were."""
+    # Every fault opens a device, and compiles: the kernel that compiles fastest, and one that keeps scratch memory.
+    kernels = [CpuTexture(lanes=4, tm=1, tn=4)] * (call == "matmul with scratch") + [Naive()]
+    monkeypatch.setattr(gemm, "candidates", lambda problem, device: kernels)
+    monkeypatch.setattr(log.choice, "disabled", True)  # every error would be told, of which there are many
+    with Device(engine=engine) as gpu:  # the self-test comes with the first call
+        right = fetch(call, Scene(gpu))
+    with Device(engine=engine) as gpu:
+        scene = Scene(gpu)
+        with monkeypatch.context() as patch:
+            counted = {point: Fault(patch, engine, point) for point in POINTS}
+            fetch(call, scene)
+        kept = kept_bytes(gpu)
+    tried = list(faults(engine, call, {point: each.uses for point, each in counted.items()}))
+    for point, kind, nth in tried:
+        check(engine, call, point, kind, nth, right, kept, monkeypatch)
+        if kind == "lost":
+            gc.collect()  # what is wrong with what the engine's error leaves behind shows now, not at some later call
+    return len(tried)
+
+
+def check(engine, call, point, kind, nth, right, kept, monkeypatch):
+    """See that the call ends as documented, leaves nothing half written or kept, and is right when it comes again."""
+    words = f"{call}: {kind} at use {nth} to {point}"
+    gpu = Device(engine=engine)  # not as a context: where a thread hangs, closing it would wait for that, too
+    scene = Scene(gpu)
+    with monkeypatch.context() as patch:
+        fault = Fault(patch, engine, point, kind, nth)
+        got = watched(lambda: fetch(call, scene), words)
+    assert fault.happened, words
+    if isinstance(got, Exception):
+        assert kind != "late", f"{words}: {got!r}"
+        assert isinstance(got, RAISED[kind]), f"{words}: {got!r}"
+    else:
+        assert np.array_equal(got, right), words
+    assert bool(gpu.lost) == (kind == "lost"), words
+    if not gpu.lost:
+        del got
+        assert kept_bytes(gpu) <= kept, f"{words}: memory is kept"
+        unharmed(scene, call, right, words)
+        again = watched(lambda: fetch(call, Scene(gpu)), f"{words}, and again")
+        assert np.array_equal(again, right), f"{words}, and again: {again!r}"
+    gpu.close()
+
+
+def kept_bytes(gpu):
+    gc.collect()
+    return gpu.memory_stats().array_bytes
+
+
+def unharmed(scene, call, right, words):
+    """See that operands are what they were, and results whole or not begun."""
+    for name, host in scene.given.items():
+        assert np.array_equal(getattr(scene, name).numpy(), host), f"{words}: {name} changed"
+    wide = scene.wide.numpy()
+    assert any(np.array_equal(wide[8:32, 3:27], c) for c in (C, *[right] * (call == "gemm"))), f"{words}: c"
+    wide[8:32, 3:27] = -77
+    assert (wide == -77).all(), f"{words}: around c"
+    assert (scene.out == -77).all() or (call == "matmul into out" and np.array_equal(scene.out, right)), f"{words}: out"
+
+
+def main():
+    """Try a call, and tell how many faults it had, or what was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine")
+    parser.add_argument("call", choices=CALLS)
+    options = parser.parse_args()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        count = try_all(options.engine, options.call, monkeypatch)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert memory < MOST_MEMORY, f"the process took {memory:,} bytes"
+    print(count, "faults", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AssertionError:
+        traceback.print_exc()
+        os._exit(1)  # whatever hangs would keep the process from ending

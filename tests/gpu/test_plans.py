@@ -1,0 +1,173 @@
+"""A call that was made before is a look-up, and as right as the first, however its operands lie."""
+
+import numpy as np
+import pytest
+
+import webmm
+from webmm import Device, choose
+from webmm.errors import DeviceLostError, FreedArrayError, ProblemError
+
+RNG = np.random.default_rng(4)
+
+
+def numbers(*shape):
+    return RNG.integers(-3, 4, shape).astype(np.float32)
+
+
+WEIGHTS = webmm.quantize_blocks(numbers(24, 20))
+CALLS = {
+    "product": lambda d, x, y: x @ y,
+    "bias and gelu": lambda d, x, y: webmm.matmul(x, y, bias=y[0], activation="gelu"),
+    "alpha": lambda d, x, y: webmm.matmul(x, y.T, alpha=2.5, out_dtype="float32"),
+    "residual": lambda d, x, y: webmm.matmul(x, y, residual=x),
+    "out": lambda d, x, y: webmm.matmul(x, y, out=d.zeros((24, 24))),
+    "gemm": lambda d, x, y: webmm.gemm(x, y, d.array(np.ones((24, 24), np.float32)), beta=2.0),
+    "batch": lambda d, x, y: x.reshape(4, 6, 24) @ y,
+    "vector": lambda d, x, y: x[3] @ y,
+    "qmatmul": lambda d, x, y: webmm.qmatmul(
+        d.array(np.abs(x.numpy()).astype(np.uint8)), d.array(np.abs(y.numpy()).astype(np.uint8)), 0.5, 3, 2.0, 1
+    ),
+    "qmatmul by row": lambda d, x, y: webmm.qmatmul(
+        d.array(np.abs(x.numpy()).astype(np.uint8)),
+        d.array(np.abs(y.numpy()).astype(np.uint8)),
+        *(np.full(24, 0.5, np.float32), np.full(24, 3), 2.0, 1),
+    ),
+    "weights": lambda d, x, y: webmm.qmatmul_weights(x, WEIGHTS.to(d)),
+    "sum": lambda d, x, y: webmm.reduce(x, "sum", 1),
+    "argmax": lambda d, x, y: webmm.reduce(x, "argmax", 0, keepdims=True),
+    "softmax": lambda d, x, y: webmm.softmax(x, axis=0),
+    "layer norm": lambda d, x, y: webmm.layer_norm(x, d.array(y.numpy()[1]), d.array(y.numpy()[2])),
+    "gelu": lambda d, x, y: webmm.gelu(x),
+}
+
+
+@pytest.fixture
+def gpu():
+    with Device() as device:
+        yield device
+
+
+def unplanned(call, *args):
+    """Return what a call does on a device that has never seen it."""
+    with Device() as fresh:
+        return CALLS[call](fresh, *map(fresh.array, args)).numpy()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_is_repeated_is_as_right_as_the_first(call, gpu):
+    pairs = [(numbers(24, 24), numbers(24, 24)) for _ in range(4)]
+    results = [CALLS[call](gpu, gpu.array(x), gpu.array(y)) for x, y in pairs]
+    assert len({id(result.storage) for result in results}) == 4, "each has a result of its own"
+    for result, (x, y) in zip(results, pairs, strict=True):
+        assert np.array_equal(result.numpy(), unplanned(call, x, y))
+
+
+@pytest.mark.parametrize("call", [name for name in CALLS if name != "residual"])  # which copies, by the engine
+def test_a_call_that_is_repeated_chooses_nothing(call, gpu, monkeypatch):
+    x, y = gpu.array(numbers(24, 24)), gpu.array(numbers(24, 24))
+    for _ in range(2):  # the self-test comes with the first
+        first = CALLS[call](gpu, x, y).numpy()
+    monkeypatch.setattr(choose, "run", lambda *_, **__: pytest.fail("it was planned before"))
+    assert np.array_equal(CALLS[call](gpu, x, y).numpy(), first)
+
+
+def test_how_operands_lie_is_part_of_the_plan(gpu):
+    wide = numbers(40, 40)
+    whole = gpu.array(wide)
+    views = [
+        lambda x: x[:16, :16],
+        lambda x: x[:16, :16].T,
+        lambda x: x[3:19, 5:21],
+        lambda x: x[4:20, 5:21],
+        lambda x: x[:32:2, :16],
+        lambda x: x[:16, 16:32],
+    ]
+    for _ in range(2):
+        for left in views:
+            for right in views:
+                assert np.array_equal((left(whole) @ right(whole)).numpy(), left(wide) @ right(wide))
+    dense = gpu.array(wide[:16, :16])
+    assert np.array_equal((dense @ whole[:16, :16]).numpy(), wide[:16, :16] @ wide[:16, :16])
+
+
+def test_operands_that_share_a_buffer_are_another_call(gpu):
+    x, y = numbers(12, 12), numbers(12, 12)
+    a, b, c = gpu.array(x), gpu.array(y), gpu.zeros((12, 12))
+    for _ in range(2):
+        assert np.array_equal((a @ b).numpy(), x @ y)
+        assert np.array_equal((a @ a).numpy(), x @ x)
+        assert np.array_equal((b @ a).numpy(), y @ x)
+        assert np.array_equal(webmm.gemm(a, b, c).numpy(), x @ y)
+        with pytest.raises(ProblemError, match="shares its buffer"):
+            webmm.gemm(a, b, a)
+
+
+def test_settings_are_part_of_the_plan(gpu):
+    x, y = numbers(12, 12), numbers(12, 12)
+    a, b = gpu.array(x), gpu.array(y)
+    for _ in range(2):
+        assert np.array_equal(webmm.matmul(a, b, alpha=2.0).numpy(), 2 * (x @ y))
+        assert np.array_equal(webmm.matmul(a, b, alpha=3.0).numpy(), 3 * (x @ y))
+        assert np.array_equal(webmm.matmul(a, b, activation="relu").numpy(), np.maximum(x @ y, 0))
+        assert webmm.matmul(a, b, out_dtype="float16").dtype == np.float16
+        assert webmm.reduce(a, "sum", 0).shape == (12,)
+        assert webmm.reduce(a, "sum", 0, True).shape == (1, 12)
+        with pytest.raises(ProblemError):
+            webmm.matmul(a, b, activation="tan")
+        with pytest.raises(ProblemError):
+            webmm.reduce(a, "sum", 2)
+
+
+def test_what_went_wrong_the_first_time_does_so_again(gpu):
+    x = numbers(12, 12)
+    a, b = gpu.array(x), gpu.array(x)
+    assert np.array_equal((a @ b).numpy(), x @ x)
+    with Device() as other, pytest.raises(ProblemError, match="different devices"):
+        _ = a @ other.array(x)
+    b.free()
+    with pytest.raises(FreedArrayError):
+        _ = a @ b
+    c = gpu.array(x)
+    assert np.array_equal((a @ c).numpy(), x @ x)
+    gpu.close()
+    with pytest.raises(DeviceLostError):
+        _ = a @ c
+
+
+def test_a_profile_sees_what_is_repeated(gpu):
+    a = gpu.array(numbers(12, 12))
+    for _ in range(3):
+        _ = a @ a
+    with webmm.profile(gpu) as found:
+        _ = a @ a
+    assert [event.kind for event in found.events].count("dispatch") == 1
+    assert np.array_equal((a @ a).numpy(), a.numpy() @ a.numpy())
+
+
+def test_what_a_call_uploads_is_uploaded_each_time(gpu):
+    a, bias = gpu.array(numbers(12, 12)), np.zeros(12, np.float32)
+    for value in (1.0, 2.0, 3.0):
+        bias[:] = value
+        assert np.array_equal(webmm.matmul(a, a, bias=bias).numpy(), a.numpy() @ a.numpy() + value)
+
+
+def test_plans_are_bounded(gpu, monkeypatch):
+    monkeypatch.setattr("webmm.engine.plans.MAX_PLANS", 5)
+    a = gpu.array(numbers(30, 30))
+    for n in range(1, 20):
+        assert np.array_equal((a[:n] @ a).numpy(), a.numpy()[:n] @ a.numpy())
+        assert len(gpu.plans.kept) <= 5
+
+
+def test_a_plan_goes_on_when_its_launch_or_buffer_is_gone(gpu):
+    x = numbers(12, 12)
+    a = gpu.array(x)
+    for _ in range(3):
+        _ = a @ a
+    gpu.launches.clear()
+    assert np.array_equal((a @ a).numpy(), x @ x)
+    gpu.trim()
+    assert np.array_equal((a @ a).numpy(), x @ x)
+    gpu.pipelines.most = 1
+    _ = webmm.gelu(a)
+    assert np.array_equal((a @ a).numpy(), x @ x)

@@ -1,0 +1,172 @@
+"""Buffers are used again, never while somebody needs what is in them, and only so many are kept."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import webmm
+from webmm import Device
+from webmm.engine.pool import TURNS
+from webmm.errors import MemoryLimitError, UnsupportedError
+
+RNG = np.random.default_rng(3)
+A, B = (RNG.integers(-3, 4, (40, 40)).astype(np.float32) for _ in range(2))
+
+
+@pytest.fixture
+def gpu():
+    with Device() as device:
+        yield device
+
+
+def uid(array):
+    return array.storage.block.uid
+
+
+def test_freed_buffers_come_back_in_turn(gpu):
+    arrays = [gpu.empty((1000,)) for _ in range(TURNS)]
+    first = [uid(array) for array in arrays]
+    assert len(set(first)) == TURNS
+    arrays[0].free()
+    assert uid(gpu.empty((1000,))) not in first, "too few are idle: neighbours must not wait"
+    del arrays
+    gc.collect()
+    assert uid(gpu.empty((1000,))) in first
+    assert gpu.memory_stats().pool_bytes
+
+
+def test_a_buffer_in_use_is_nobody_elses(gpu):
+    views = [gpu.empty((8, 4))[2:, 1] for _ in range(20)]  # of each, a view is all that is left
+    gc.collect()
+    assert len({uid(view) for view in [*views, *(gpu.empty((8, 4)) for _ in range(20))]}) >= 20
+    kept = {uid(view) for view in views}
+    assert not kept & {uid(gpu.empty((8, 4))) for _ in range(50)}
+
+
+def test_zeros_are_zeros_wherever_they_come_from(gpu):
+    for _ in range(3 * TURNS):
+        gpu.array(np.full(500, np.nan, np.float32)).free()
+    assert not gpu.zeros((500,)).numpy().any()
+    # so is a product over no elements
+    assert not webmm.matmul(gpu.empty((20, 0)), gpu.empty((0, 25))).numpy().any()
+
+
+def test_a_result_may_go_while_its_product_is_queued(gpu):
+    a, b = gpu.array(A), gpu.array(B)
+    for _ in range(10):
+        x = a @ b
+        y = x @ b
+        del x  # its buffer is idle now, before y was computed
+        others = [gpu.array(np.full((40, 40), i, np.float32)) for i in range(2 * TURNS)]
+        assert np.array_equal(y.numpy(), A @ B @ B)
+        assert [int(other.numpy()[0, 0]) for other in others] == list(range(2 * TURNS))
+        del others
+
+
+def test_what_is_freed_by_hand_while_it_is_queued_is_read_first(gpu):
+    b = gpu.array(B)
+    for i in range(10):
+        a = gpu.array(A * i)
+        results = [a @ b for _ in range(3)]
+        a.free()
+        filled = [gpu.array(np.full((40, 40), np.nan, np.float32)) for _ in range(2 * TURNS)]
+        assert all(np.array_equal(c.numpy(), A @ B * i) for c in results)
+        del filled
+
+
+def test_a_buffer_comes_back_whole_out_of_a_garbage_cycle(gpu):
+    for _ in range(2 * TURNS):
+        cycle = [gpu.empty((100,))]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()  # which finalises all that is in the cycle
+    for value in range(2 * TURNS):
+        assert gpu.array(np.full(100, value, np.float32)).numpy()[50] == value
+
+
+def test_every_order_of_dropping_is_right(gpu):
+    a, b = gpu.array(A), gpu.array(B)
+    order = np.random.default_rng(5)
+    held = []
+    for step in range(400):
+        held.append((step % 7, webmm.matmul(a, b, alpha=float(step % 7))))
+        while len(held) > order.integers(1, 12):
+            factor, c = held.pop(order.integers(len(held)))
+            assert step % 5 or np.array_equal(c.numpy(), A @ B * factor)
+            del c
+
+
+def test_threads_share_the_pool(gpu):
+    a, b = gpu.array(A), gpu.array(B)
+    failures = []
+
+    def work(factor):
+        try:
+            for _ in range(60):
+                c = webmm.matmul(a, b, alpha=factor)
+                d = webmm.gelu(c)
+                del d
+                assert np.array_equal(c.numpy(), A @ B * factor)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(float(i),)) for i in range(1, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not failures, failures[0]
+
+
+def test_so_much_is_kept_and_no_more(gpu):
+    gpu.pool.most = 3 * 2**20
+    for size in (2**18, 2**18 + 2**17, 2**19):  # elements: 1, 1.5 and 2 MiB
+        gpu.empty((size,)).free()
+    stats = gpu.memory_stats()
+    assert stats.pool_bytes <= stats.pool_limit == 3 * 2**20
+    assert uid(gpu.empty((2**19,))) >= 0
+    gpu.empty((2**22,))  # left to the collector, which looks after large ones
+    gc.collect()
+    assert gpu.memory_stats().pool_bytes <= 3 * 2**20
+    gpu.trim()
+    assert gpu.memory_stats().pool_bytes == 0
+
+
+def test_what_is_idle_goes_before_memory_is_short(gpu, monkeypatch):
+    gpu.empty((2**18,)).free()
+    make, refused = gpu.pool._make, []
+
+    def short(size):
+        if not refused:
+            refused.append(size)
+            raise MemoryLimitError("full")
+        return make(size)
+
+    monkeypatch.setattr(gpu.pool, "_make", short)
+    with gpu.empty((2**19,)) as x:
+        assert refused
+        assert x.size == 2**19
+        assert gpu.memory_stats().pool_bytes == 0
+    refused.clear()
+    gpu.trim()
+    with pytest.raises(MemoryLimitError):
+        gpu.empty((2**19,))
+
+
+def test_sizes_are_in_steps_but_within_the_limits(gpu):
+    assert [gpu.pool.size(n) for n in (0, 1, 17, 4096)] == [16, 16, 32, 4096]
+    assert gpu.pool.size(2**20 + 1) == 2**20 + 2**17
+    most = gpu.capabilities.limit("max-storage-buffer-binding-size")
+    assert gpu.pool.size(most - 100) <= most
+    with pytest.raises(UnsupportedError, match="max-buffer-size"):
+        gpu.empty((gpu.capabilities.limit("max-buffer-size") // 4 + 8,))
+
+
+def test_a_wrapped_buffer_is_never_lent_to_others(gpu):
+    usage = gpu.engine.buffer_usage
+    buffer = gpu.wgpu_device.create_buffer(size=64, usage=usage.STORAGE | usage.COPY_SRC)
+    for _ in range(2 * TURNS):
+        gpu.wrap(buffer, (16,)).free()
+    assert all(gpu.empty((16,)).storage.buffer is not buffer for _ in range(3 * TURNS))

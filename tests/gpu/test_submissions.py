@@ -1,0 +1,238 @@
+"""Calls share submissions; nobody sees less of what was queued, and an error stays with the call that it belongs to."""
+
+import gc
+import subprocess
+import sys
+import time
+import weakref
+
+import numpy as np
+import pytest
+import wgpu
+
+import webmm
+from webmm import Device
+from webmm.engine.submissions import MOST
+from webmm.errors import WebmmError
+
+RNG = np.random.default_rng(6)
+A, B = (RNG.integers(-2, 3, (20, 20)).astype(np.float32) for _ in range(2))
+
+
+@pytest.fixture
+def gpu():
+    with Device() as device:
+        yield device
+
+
+def collect(gpu, monkeypatch):
+    """Have every call wait for company, as on a machine that is fast enough, and no thread submit it."""
+    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+    monkeypatch.setattr("webmm.engine.submissions.BUSY", 1e9)
+    monkeypatch.setattr(gpu.submissions, "_rouse", lambda: None)
+
+
+def test_calls_that_follow_each_other_share_submissions(gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    _ = a @ b
+    collect(gpu, monkeypatch)
+    gpu.synchronize()
+    before = gpu.submissions.count
+    results = [webmm.matmul(a, b, alpha=float(i)) for i in range(3 * MOST)]
+    assert gpu.submissions.count - before == 3
+    assert all(np.array_equal(c.numpy(), i * (A @ B)) for i, c in enumerate(results))
+
+
+READERS = {
+    "numpy": lambda gpu, c: c.numpy(),
+    "a view": lambda gpu, c: c[:, 3:].numpy()[0, 0] and c.numpy(),
+    "download": lambda gpu, c: gpu.download(c, np.empty((20, 20), np.float32)),
+    "dlpack": lambda gpu, c: np.from_dlpack(c),
+    "asarray": lambda gpu, c: np.asarray(c),
+    "copied": lambda gpu, c: _assigned(gpu, c).numpy(),
+    "synchronized": lambda gpu, c: gpu.synchronize() or _raw(gpu, c),
+    "flushed": lambda gpu, c: gpu.flush() or _raw(gpu, c),
+    "within using": lambda gpu, c: _in_using(gpu, c),
+}
+
+
+def _assigned(gpu, c):
+    target = gpu.empty(c.shape)
+    gpu.assign(target, c)
+    return target
+
+
+def _raw(gpu, c):
+    assert not gpu.submissions.pending
+    data = gpu.wgpu_device.queue.read_buffer(c.storage.buffer, 0, c.nbytes)
+    return np.frombuffer(data, np.float32).reshape(c.shape)
+
+
+def _in_using(gpu, c):
+    with gpu.using("reading"):
+        return _raw(gpu, c)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_nobody_reads_before_what_was_queued_is_submitted(reader, gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    _ = a @ b
+    collect(gpu, monkeypatch)
+    for factor in (2.0, 3.0, 4.0):
+        c = webmm.matmul(a, b, alpha=factor)
+        assert gpu.submissions.pending
+        assert np.array_equal(READERS[reader](gpu, c), factor * (A @ B))
+
+
+def test_an_upload_comes_after_what_was_queued(gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    _ = a @ b
+    collect(gpu, monkeypatch)
+    c = a @ b
+    gpu.upload(B, a)
+    assert np.array_equal((a @ b).numpy(), B @ B)
+    assert np.array_equal(c.numpy(), A @ B)
+
+
+def test_the_first_call_after_a_pause_does_not_wait(gpu):
+    a, b = gpu.array(A), gpu.array(B)
+    for _ in range(2):
+        _ = a @ b
+    gpu.synchronize()
+    time.sleep(0.01)
+    _ = a @ b
+    assert not gpu.submissions.pending
+
+
+def test_what_nobody_reads_is_submitted_all_the_same(gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    _ = a @ b
+    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+    for pause in (0.0, 0.1):  # also when the thread has gone to sleep
+        time.sleep(pause)
+        _ = a @ b
+        assert gpu.submissions.pending
+        until = time.perf_counter() + 5
+        while gpu.submissions.pending and time.perf_counter() < until:
+            time.sleep(0.001)
+        assert not gpu.submissions.pending
+
+
+def test_on_somebody_elses_device_every_call_is_submitted_at_once():
+    with Device() as gpu:
+        shared = Device.from_wgpu(gpu.wgpu_device)
+        a, b = shared.array(A), shared.array(B)
+        for _ in range(3):
+            before = shared.submissions.count
+            c = a @ b
+            assert shared.submissions.count == before + 1
+            assert np.array_equal(_raw(shared, c), A @ B)
+        shared.close()
+
+
+def test_with_a_wrapped_buffer_too(gpu):
+    usage = gpu.engine.buffer_usage
+    buffer = gpu.wgpu_device.create_buffer(size=1600, usage=usage.STORAGE | usage.COPY_SRC)
+    a, c = gpu.array(A), gpu.wrap(buffer, (20, 20))
+    for factor in (1.0, 2.0, 3.0):
+        webmm.gemm(a, a, c, alpha=factor)
+        assert np.array_equal(_raw(gpu, c), factor * (A @ A))
+
+
+def refusing(gpu, monkeypatch, pipelines):
+    """Have the engine refuse submissions with a dispatch of one of these pipelines."""
+    submit = gpu.engine.submit
+
+    def refuse(device, dispatches):
+        if any(pipeline in pipelines for pipeline, _, _ in dispatches):
+            raise wgpu.GPUValidationError("refused on purpose")
+        submit(device, dispatches)
+
+    monkeypatch.setattr(gpu.engine, "submit", refuse)
+
+
+def test_a_refused_call_takes_no_other_along(gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    good = a @ b
+    gelu = webmm.gelu(a)
+    (pipeline,) = {p for key in gelu.storage.block.launches for p, *_ in gpu.launches.kept[key].launch.dispatches}
+    collect(gpu, monkeypatch)
+    refusing(gpu, monkeypatch, [pipeline])
+    first = a @ b
+    bad = webmm.gelu(first)
+    dependent = bad @ b
+    later = first @ b
+    gpu.synchronize()
+    assert np.array_equal(first.numpy(), A @ B)
+    assert np.array_equal(later.numpy(), A @ B @ B)
+    assert np.array_equal(good.numpy(), A @ B)
+    for result in (bad, dependent):
+        for use in (lambda x: x.numpy(), lambda x: x @ b, webmm.gelu, lambda x: x[0].numpy()):
+            with pytest.raises(WebmmError, match="refused on purpose"):
+                use(result)
+    del bad, dependent
+    monkeypatch.undo()
+    assert np.array_equal((a @ b).numpy(), A @ B)
+    assert all(np.isfinite(webmm.gelu(a).numpy()).all() for _ in range(10)), "a buffer is not refused for ever"
+
+
+def test_a_call_that_is_submitted_at_once_raises_its_own_error(gpu, monkeypatch):
+    a = gpu.array(A)
+    _ = webmm.gelu(a)
+    gpu.submissions.shared = True
+    launches = [p.launch for p in gpu.launches.kept.values()]
+    refusing(gpu, monkeypatch, [p for launch in launches for p, *_ in launch.dispatches])
+    for _ in range(2):
+        with pytest.raises(WebmmError, match="refused on purpose"):
+            webmm.gelu(a)
+    monkeypatch.undo()
+    assert np.isfinite(webmm.gelu(a).numpy()).all()
+
+
+def test_the_engine_itself_refuses_a_bad_dispatch(gpu):
+    a, b = gpu.array(A), gpu.array(B)
+    c = a @ b
+    (key,) = c.storage.block.launches
+    ((pipeline, group, _),) = gpu.launches.kept[key].launch.dispatches
+    with pytest.raises(wgpu.GPUError, match="65536"):
+        gpu.engine.submit(gpu.wgpu_device, [(pipeline, group, (1, 1, 1)), (pipeline, group, (65536, 1, 1))])
+    assert np.array_equal((a @ b).numpy(), A @ B)
+
+
+def test_closing_with_work_that_waits_is_harmless(monkeypatch):
+    for _ in range(5):
+        gpu = Device()
+        collect(gpu, monkeypatch)
+        a = gpu.array(A)
+        for _ in range(3):
+            _ = a @ a
+        gpu.close()
+        monkeypatch.undo()
+
+
+def test_a_device_that_nobody_holds_goes_with_its_thread(monkeypatch):
+    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+    gpu = Device()
+    a = gpu.array(A)
+    for _ in range(3):
+        _ = a @ a
+    thread, gone = gpu.submissions.thread, weakref.ref(gpu)
+    assert thread
+    del gpu, a, _
+    until = time.perf_counter() + 10
+    while (gone() or thread.is_alive()) and time.perf_counter() < until:
+        gc.collect()
+        time.sleep(0.01)
+    assert gone() is None
+    assert not thread.is_alive()
+
+
+def test_a_program_may_end_with_work_that_waits():
+    code = """
+import numpy as np, webmm
+a = webmm.Device().array(np.ones((64, 64), np.float32))
+for _ in range(20):
+    b = a @ a
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

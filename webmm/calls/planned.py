@@ -1,0 +1,74 @@
+"""Calls on resident arrays, which repeat: the second of a kind is a look-up; see `webmm.engine.plans`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from webmm.dtypes import DType
+from webmm.engine.array import Array
+from webmm.engine.device import Device
+from webmm.problems.weights import BlockWeights
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PLAIN = (type(None), bool, int, float, str, bytes, tuple, type, np.dtype, np.generic, DType, Device)  # in keys
+SMALL = 2**14  # bytes of a NumPy array up to which its contents are part of the key
+
+
+def planned(call: Callable[P, R]) -> Callable[P, R]:
+    """Return `call`, which queues what it did before where all its arrays are `Array`s that lie as those did then."""
+    name = call.__name__
+
+    @wraps(call)
+    def repeated(*args: P.args, **kwargs: P.kwargs) -> R:
+        arrays: list[Array] = []
+        key: list[Any] = [name]
+        for x in args:
+            if type(x) is Array:
+                arrays.append(x)
+                key.append(x.signature)
+            else:
+                _describe(x, key, arrays)
+        for word, x in kwargs.items():
+            key.append(word)
+            _describe(x, key, arrays)
+        if not arrays:
+            return call(*args, **kwargs)
+        if len(arrays) > 1:
+            storages = [x._storage for x in arrays]
+            if len(set(storages)) < len(storages):
+                key.append(tuple(map(storages.index, storages)))
+        plans = arrays[0]._storage.device.plans
+        signature = tuple(key)
+        try:
+            plan = plans.kept.get(signature)
+        except TypeError:  # something among them cannot be hashed
+            return call(*args, **kwargs)
+        if plan is None:
+            again = partial(call, *args, **kwargs)
+            return plans.record(signature, arrays, again) if all(isinstance(x, PLAIN) for x in key) else again()
+        if plans.current() is None and (result := plan.run(arrays)) is not None:
+            return result  # type: ignore[return-value]
+        return call(*args, **kwargs)
+
+    return repeated
+
+
+def _describe(x: Any, key: list[Any], arrays: list[Array]) -> None:
+    """Add to `key` what a call's way depends on of an argument, and to `arrays` those that it holds."""
+    kind = type(x)
+    if kind is Array:
+        arrays.append(x)
+        key.append(x.signature)
+    elif kind is BlockWeights and type(x.words) is Array:
+        key += (x.shape, x.bits, x.block)
+        for part in x.parts:
+            _describe(part, key, arrays)
+    elif kind is np.ndarray and x.nbytes <= SMALL and not x.dtype.hasobject:
+        key += (kind, x.dtype, x.shape, x.tobytes())
+    else:
+        key += (kind, x)  # 1, 1.0 and True are equal

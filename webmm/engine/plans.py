@@ -1,0 +1,197 @@
+"""Calls that were made before: what one did – the arrays that it made, the dispatches that it queued – is done again.
+
+What a call does depends on its arguments and on how its arrays lie, not on what is in them or where. So the first call
+of a kind is recorded; the next of the same key, see `webmm.calls.planned`, take buffers, find the launches of these,
+and queue them. Whatever is out of the ordinary – a freed array, a lost device, a profile – is left to the call itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
+from webmm import log
+from webmm.engine.array import Array, Storage
+from webmm.engine.pool import Block
+from webmm.errors import WebmmError
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
+
+if TYPE_CHECKING:
+    from webmm.engine.device import Device
+
+MAX_PLANS = 1024  # kept per device
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A dispatch: which kernel computes which problem, and the numbers of the buffers, all and those it writes."""
+
+    token: int
+    kernel: Kernel[Any]
+    problem: Problem
+    numbers: tuple[int, ...]
+    written: tuple[int, ...]
+
+
+class Recording:
+    """What a call does: buffers are numbered, those of its operands first, then those that it makes."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.storages: dict[Storage, int] = {}
+        for array in arrays:
+            self.storages.setdefault(array._storage, len(self.storages))
+        self.operands = tuple(self.storages)
+        self.constants: set[Storage] = set()
+        self.steps: list[Step] = []
+        self.complete = True  # whether doing that again is all that the call does
+
+    def made(self, storage: Storage) -> None:
+        """Note an array that the call makes."""
+        self.storages[storage] = len(self.storages)
+
+    def ran(self, token: int, kernel: Kernel[Any], problem: Problem, arrays: Sequence[Array]) -> None:
+        """Note a dispatch."""
+        for storage in (array._storage for array in arrays):
+            if storage.constant and storage not in self.storages:
+                self.storages[storage] = len(self.storages)
+                self.constants.add(storage)
+        numbers = tuple(self.storages.get(array._storage, -1) for array in arrays)
+        written = tuple(compress(numbers, (extent.written for extent in problem.buffers())))
+        self.steps.append(Step(token, kernel, problem, numbers, written))
+        self.complete = self.complete and -1 not in numbers  # memory that neither came nor was made
+
+
+class Plan:
+    """How to do a call again on other arrays that lie alike."""
+
+    def __init__(self, device: Device, recording: Recording, arrays: Sequence[Array], result: Array) -> None:
+        self._device, self._steps = device, recording.steps
+        self._firsts = [next(i for i, x in enumerate(arrays) if x._storage is s) for s in recording.operands]
+        others = [
+            (storage, 0) if storage in recording.constants else (None, storage.nbytes)
+            for storage in list(recording.storages)[len(self._firsts) :]
+        ]
+        self._others = [(constant, nbytes, device.pool.size(nbytes)) for constant, nbytes in others]
+        self._result = recording.storages[result._storage]
+        made = [n for n, (constant, _) in enumerate(others, len(self._firsts)) if constant is None]
+        self._temporary = [n for n in made if n != self._result]
+        self._same = next((i for i, x in enumerate(arrays) if x is result), None)
+        self._like = result.shape, result.element, result.strides, result.offset
+        self._signature = result.signature
+
+    def run(self, arrays: Sequence[Array]) -> Array | None:
+        """Queue the call's dispatches; return its result, or None where the call itself must see to it."""
+        device = self._device
+        guard, pool = device.guard, device.pool
+        if guard.lost or device.profile is not None or log.profile.isEnabledFor(logging.DEBUG):
+            return None
+        blocks: list[Block | None] = []
+        with guard.lock:
+            for i in self._firsts:
+                storage = arrays[i]._storage
+                block = storage.block
+                if block is None or block.refused is not None or storage.device is not device:
+                    return None
+                blocks.append(block)
+            for constant, _, size in self._others:
+                blocks.append(pool.pick(size) if constant is None else constant.block)
+            due = None if None in blocks else self._queue(blocks)  # type: ignore[arg-type]
+        if due is None:
+            due = self._make(blocks)
+            if due is None:
+                return None
+        result = self._returned(arrays, blocks[self._result])
+        if due:
+            device.submissions.flush(last=True)
+        return result
+
+    def _queue(self, blocks: list[Block]) -> bool | None:
+        """Queue the dispatches and tell whether to submit them; None, and nothing done, where a launch is not kept."""
+        kept, add = self._device.launches.kept, self._device.submissions.add
+        found = []
+        for step in self._steps:
+            key = (step.token, *[blocks[n].uid for n in step.numbers])
+            prepared = kept.get(key)
+            if prepared is None:
+                return None
+            kept.move_to_end(key)
+            found.append(prepared)
+        due = False
+        for step, prepared in zip(self._steps, found, strict=True):
+            due |= add((prepared.launch, prepared.blocks, tuple([blocks[n] for n in step.written])))
+        for n in self._temporary:
+            self._device.pool.give(blocks[n])
+        return due
+
+    def _make(self, blocks: list[Block | None]) -> bool | None:
+        """Do as `_queue()`, but make what there is not: buffers and launches. None, and nothing done, where that fails.
+
+        It is the slow way, since whoever touches the engine must first be known to use the device.
+        """
+        device, first = self._device, len(self._firsts)
+        try:
+            with device.guard.using("repeating a call"), device.guard.lock:
+                for n, (_, nbytes, _) in enumerate(self._others, first):
+                    blocks[n] = blocks[n] or device.pool.take(nbytes)[0]
+                complete: list[Block] = blocks  # type: ignore[assignment]
+                for step in self._steps:
+                    these = tuple([complete[n] for n in step.numbers])
+                    if (step.token, *[block.uid for block in these]) not in device.launches.kept:
+                        device.launches.prepare(step.token, step.kernel, step.problem, these)
+                return self._queue(complete)
+        except WebmmError:
+            for n, (constant, _, _) in enumerate(self._others, first):
+                if constant is None and (block := blocks[n]) is not None:
+                    device.pool.drop(block)
+            return None
+
+    def _returned(self, arrays: Sequence[Array], block: Block | None) -> Array:
+        if self._same is not None:
+            return arrays[self._same]
+        if self._result < len(self._firsts):
+            storage = arrays[self._firsts[self._result]]._storage
+        else:
+            assert block is not None, "it was made"
+            storage = Storage(self._device, block, self._others[self._result - len(self._firsts)][1])
+        result = Array(storage, *self._like)
+        result.signature = self._signature
+        return result
+
+
+class Plans:
+    """The plans of one device, and what is being recorded by which thread."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.kept: OrderedDict[Hashable, Plan] = OrderedDict()
+        self.recordings: dict[int, Recording] = {}
+
+    def current(self) -> Recording | None:
+        """Return what the calling thread records."""
+        return self.recordings.get(threading.get_ident()) if self.recordings else None
+
+    def record(self, key: Hashable, arrays: Sequence[Array], call: Callable[[], Any]) -> Any:
+        """Return what `call` returns, and keep how it came about, where doing that again is all that it takes."""
+        me = threading.get_ident()
+        if me in self.recordings:  # a call within a call
+            return call()
+        recording = self.recordings[me] = Recording(arrays)
+        try:
+            result = call()
+        finally:
+            del self.recordings[me]
+        if recording.complete and isinstance(result, Array) and result._storage in recording.storages:
+            self.kept[key] = Plan(self._device, recording, arrays, result)
+            if len(self.kept) > MAX_PLANS:
+                self.kept.popitem(last=False)
+        return result
+
+    def clear(self) -> None:
+        """Forget them all: what calls do may have changed."""
+        self.kept.clear()
