@@ -17,8 +17,10 @@ from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_size
 from webmm.dtypes import F32, MATRIX_DTYPES
 from webmm.engine.device import Device
 from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
-from webmm.kernels.base import LOOP_LIMIT
+from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
+from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
+from webmm.problems.base import Problem
 from webmm.problems.gemm import PRECISIONS, Gemm, gemm
 from webmm.problems.product import Operand, transposes
 from webmm.roofline import Roofline
@@ -147,6 +149,14 @@ class GemmOp(Op[Gemm]):
             yield f"{dtype.name} {a}{b} {words}", problem
             if a + b == "nn" and words != "long K":
                 yield from _epilogues(f"{dtype.name} {words}", problem)
+
+    def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
+        """Yield each stage on the examples, and those of high precision, with k in one part and in several."""
+        yield from super().shaders()
+        for (words, problem), runs in itertools.product(self.examples(), (1, 3)):
+            kernel, split = MatrixUnitHigh(runs=runs), replace(problem, precision="high")
+            if kernel.unsuited(split) is None:
+                yield f"{words}, precision high", kernel, split
 
 
 def _epilogues(words: str, problem: Gemm) -> Iterator[tuple[str, Gemm]]:
