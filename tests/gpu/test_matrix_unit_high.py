@@ -16,6 +16,7 @@ from webmm.verify import worst_error
 
 SMALL = {"bm": 16, "bn": 16, "bk": 8, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "runs": 1, "group": 1}
 UNIT = 2.0**-24  # of |A|·|B|
+FEW = 32  # units, of the bound of 400 at k = 200: plain float32 reads 19 there; without the low halves there are 1,500
 COMPILED = {}  # pipelines by text
 
 
@@ -140,7 +141,7 @@ DRAWS = {
 def test_errors_are_those_of_float32(device, small, data):
     rng = np.random.default_rng(1)
     a, b = (DRAWS[data](rng, shape).astype(np.float32) for shape in ((48, 200), (200, 40)))
-    assert units(device, small, a, b) <= 16  # of the bound of 400; 0.1 × as much would need more than float32
+    assert units(device, small, a, b) <= FEW
 
 
 def test_lines_of_any_magnitude(device, small):
@@ -148,7 +149,7 @@ def test_lines_of_any_magnitude(device, small):
     a, b = rng.uniform(1, 2, (40, 64)), rng.uniform(1, 2, (64, 32))
     a *= 2.0 ** np.linspace(-60, 60, 40)[:, None].round()
     b *= 2.0 ** np.linspace(60, -60, 32).round()
-    assert units(device, small, a.astype(np.float32), b.astype(np.float32)) <= 16
+    assert units(device, small, a.astype(np.float32), b.astype(np.float32)) <= FEW
     tiny, huge = np.full((8, 64), 2.0**-120, np.float32), np.full((64, 8), 2.0**119, np.float32)
     assert units(device, small, tiny, huge) == 0
     assert units(device, small, huge.T, tiny.T) == 0
@@ -160,8 +161,8 @@ def test_small_elements_that_count(device, small):
         a, b = np.zeros((24, layout_k), np.float32), np.ones((layout_k, 20), np.float32)
         a[:, 0], a[:, 1:] = 1.0, np.float32(1 / 3) * 2.0**-30
         b[0, ::2] = 0.0
-        assert units(device, small, a, b) <= 16
-        assert units(device, small, b.T.copy(), a.T.copy()) <= 16
+        assert units(device, small, a, b) <= FEW
+        assert units(device, small, b.T.copy(), a.T.copy()) <= FEW
 
 
 def test_what_float16_holds_is_not_in_doubt(device, small, monkeypatch):
@@ -170,7 +171,7 @@ def test_what_float16_holds_is_not_in_doubt(device, small, monkeypatch):
     rng = np.random.default_rng(3)
     for draw in ("signed", "positive", "normal"):
         a, b = (DRAWS[draw](rng, shape).astype(np.float32) for shape in ((48, 200), (200, 40)))
-        assert units(device, small, a, b) <= 16
+        assert units(device, small, a, b) <= FEW
     a[:, :1], b[:1] = 2.0**40, 0.0
     assert units(device, small, a, b) == float("inf") or units(device, small, a, b) > 400
 
@@ -181,7 +182,7 @@ def test_nan_and_infinities_come_out_as_numpys(device, small):
         a, b = rng.standard_normal((40, k)).astype(np.float32), rng.standard_normal((k, 36)).astype(np.float32)
         a[0, 5], b[9, 11], a[3, 7], b[20, 30] = np.nan, np.inf, -np.inf, np.nan
         a[4, 20], a[7, 9], a[8, 1:3], b[1:3, 5] = np.inf, 0.0, np.inf, (1.0, -1.0)
-        assert units(device, small, a, b) <= 16
+        assert units(device, small, a, b) <= FEW
 
 
 def test_zeros_and_structure_stay_exact(device, small):
