@@ -30,6 +30,7 @@ FILE = "webmm.toml"
 PREFIX = "WEBMM_"
 MAX_SECONDS = 1_000_000  # eleven days; what waits cannot be told to do so for much longer
 Tune = Literal["off", "cached", "auto"]
+Precision = Literal["highest", "high"]
 
 
 def _text(raw: object) -> str:
@@ -73,6 +74,13 @@ def tune_mode(raw: object) -> Tune:
     return cast(Tune, raw)
 
 
+def precision_mode(raw: object) -> Precision:
+    """Return how exactly to multiply float32; raises ConfigError for anything but highest and high."""
+    if raw not in get_args(Precision):
+        raise ConfigError(f"precision is {' or '.join(get_args(Precision))}, not {raw!r}")
+    return cast(Precision, raw)
+
+
 def _topics(raw: object) -> str:
     log.parse(text := _text(raw))
     return text
@@ -100,6 +108,9 @@ class Settings:
         tune_mode, "cached", "off: portable defaults; cached: tuned records; auto: tune what has none"
     )
     tune_budget: float = _setting(_seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
+    precision: Precision = _setting(
+        precision_mode, "highest", "of products of float32: highest, or high, by matrix units where there are any"
+    )
     selftest: bool = _setting(_switch, True, "whether a shader must prove itself before its first use on a driver")
     log: str = _setting(_topics, "", f"what to show: {', '.join(log.TOPICS)}, or a level ({', '.join(log.LEVELS)})")
     naga: str = _setting(_text, "", "naga-cli for `webmm check`; empty: .tools/bin, then PATH")

@@ -12,6 +12,7 @@
     loads             chunks that each lane moves per step
     base, vec         its first element, and whether it is bound by chunks, for positions() and fetch()
     next              where its chunks wait in registers, if not in its own
+    places            whose places in panels its chunks take, if not its own
 
   Where not all lanes move both, `lane` in positions() is the number among the `lanes` that move these.
 #}
@@ -49,7 +50,7 @@ alias Result = coop_mat{{ kernel.fm }}x{{ kernel.fn }}<{{ shape.result }}, C>;
 // the eight lines that a matrix unit reads at a time lie in different banks: 204 TFLOP/s, without 92 (4096³, H200).
 {% for o in operands %}
 const {{ o.x | upper }}_LINE: u32 = {{ ((kernel.share if o.along_k else o.part) + kernel.chunk) // per }}u; // from line to line of the tile of {{ o.x | upper }}, in {{ "vec4<u32>" if wide else "elements" }}
-const {{ o.x | upper }}_PANEL: u32 = {{ o.part if o.along_k else kernel.share }}u * {{ o.x | upper }}_LINE; // what one {{ "row" if o.x == "a" else "column" }} of subgroups{{ ", of one slice," if kernel.slices > 1 }} reads of it
+const {{ o.x | upper }}_PANEL: u32 = {{ o.part if o.along_k else kernel.share }}u * {{ o.x | upper }}_LINE; // what one {{ "row" if o.at == "row" else "column" }} of subgroups{{ ", of one slice," if kernel.slices > 1 }} reads of it
 {% endfor %}
 // Panels are arrays of their own, so that the place of a fragment in its panel is a constant: an engine then knows it to
 // be within, and need not ask at every load (284 TFLOP/s; 204 with one array for all panels).
@@ -120,12 +121,13 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 {# registers → workgroup memory #}
 {% macro put(operands) %}
 {% for o in operands %}
+{% set places = o.places | default(o.x) %}
 {% for i in range(o.loads) %}
 {% if wide %}
-        {{ o.x }}_tile[{{ o.x }}_panel{{ i }}][{{ o.x }}_put{{ i }}] = {{ o.next | default(o.x ~ "_next") }}{{ i }};
+        {{ o.x }}_tile[{{ places }}_panel{{ i }}][{{ places }}_put{{ i }}] = {{ o.next | default(o.x ~ "_next") }}{{ i }};
 {% else %}
 {% for j in range(kernel.chunk) %}
-        {{ o.x }}_tile[{{ o.x }}_panel{{ i }}][{{ o.x }}_put{{ i }} + {{ j }}u] = f16(unpack2x16float({{ o.x }}_next{{ i }}.{{ "xyzw"[j // 2] }}).{{ "xy"[j % 2] }});
+        {{ o.x }}_tile[{{ places }}_panel{{ i }}][{{ places }}_put{{ i }} + {{ j }}u] = f16(unpack2x16float({{ o.x }}_next{{ i }}.{{ "xyzw"[j // 2] }}).{{ "xy"[j % 2] }});
 {% endfor %}
 {% endif %}
 {% endfor %}
@@ -137,7 +139,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 
 {# A fragment of a panel: its lines are rows of A or of B, or the columns where storage is transposed. #}
 {% macro fragment(o, i, kk) %}
-{% set rows = o.along_k == (o.x == "a") %}
+{% set rows = o.along_k == (o.at == "row") %}
 {% set line, within = (i * o.fragment, kk * kernel.fk) if o.along_k else (kk * kernel.fk, i * o.fragment) %}
 {% set panel = "%s_tile[%s]" % (o.x, panel_of(o)) %}
 {% set place = "%du * %s_LINE + %du" % (line, o.x | upper, within // per) %}

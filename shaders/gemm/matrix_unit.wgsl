@@ -24,6 +24,7 @@
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
+{% import "common/halves.wgsl" as halves with context %}
 {% set operands = [
   {"x": "a", "at": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "a_base", "vec": s.vec_a},
@@ -39,65 +40,13 @@
 var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a fragment of C per subgroup
 {% endif %}
 
-{% macro load(o) %}
-{% set at, k = (o.at, "k..+7") if o.along_k else (o.at ~ "..+7", "k") %}
-// Eight neighbours in storage, {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}
-fn load_{{ o.x }}8(index: u32) -> vec4<u32> {
-{% if o.vec %}
-    return {{ o.x }}[index];
-{% else %}
-    let at = index / 2u;
-    let words = vec4<u32>({% for j in range(4) %}{{ o.x }}[at{{ " + %du" % j if j }}]{{ ", " if j < 3 }}{% endfor %});
-    let odd = (words >> vec4<u32>(16u)) | (vec4<u32>(words.yzw, {{ o.x }}[at + 4u]) << vec4<u32>(16u));
-    return select(words, odd, index % 2u == 1u);
-{% endif %}
-}
-{% endmacro %}
-{{ load(operands[0]) }}
-{{ load(operands[1]) }}
+{{ halves.load(operands[0]) }}
+{{ halves.load(operands[1]) }}
 {% if s.edge_k and (not s.trans_a or s.trans_b) %}
-// Eight neighbours from k on, zero from the end of k on
-fn before_end(neighbours: vec4<u32>, k: u32) -> vec4<u32> {
-    let left = i32(min(max(params.k, k) - k, 8u));
-    let bits = vec4<u32>(clamp(vec4<i32>(16 * left) - vec4<i32>(0, 32, 64, 96), vec4<i32>(), vec4<i32>(32)));
-    return vec4<u32>(
-{% for c in "xyzw" %}
-        extractBits(neighbours.{{ c }}, 0u, bits.{{ c }}),
-{% endfor %}
-    );
-}
-
+{{ halves.before_end() }}
 {% endif %}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) if s.vec_c else matrix.store_c(row=s.edge_m, col=s.edge_n) }}
-{# Of the fragment of C that subgroup `own` of a slice left in workgroup memory, four neighbours. #}
-{% macro four(slice) -%}
-{% if fragments.wide -%}
-bitcast<vec4f>(a_tile[{{ "%du + " % (slice * kernel.bm // kernel.sm) if slice }}own / (BN / SN)][own % (BN / SN) * (FM * FN / 4u) + i])
-{%- else -%}
-{% set at = "c_tile[%sown]" % ("%du + " % (slice * fragments.own) if slice) %}
-vec4f({{ at }}[4u * i], {{ at }}[4u * i + 1u], {{ at }}[4u * i + 2u], {{ at }}[4u * i + 3u])
-{%- endif %}
-{%- endmacro %}
-// The fragment{{ "s that the slices of a subgroup" if kernel.slices > 1 else " that this subgroup" }} left in workgroup memory{{ ", added up" if kernel.slices > 1 }} → C, from (row, col) on{{ "; single elements by neighbouring lanes" if not s.vec_c }}
-fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
-{% if s.vec_c %}
-    for (var i = lane; i < FM * FN / 4u; i += SLICES * LANES) {
-{% else %}
-    for (var element = lane; element < FM * FN; element += SLICES * LANES) {
-        let i = element / 4u;
-{% endif %}
-        {{ "var" if kernel.slices > 1 else "let" }} value = {{ four(0) }};
-{% for slice in range(1, kernel.slices) %}
-        value += {{ four(slice) }};
-{% endfor %}
-{% if s.vec_c %}
-        store_c4(base, row + 4u * i / FN, col + 4u * i % FN, value);
-{% else %}
-        store_c(base, row + element / FN, col + element % FN, value[element % 4u]);
-{% endif %}
-    }
-}
-
+{{ halves.store_fragment() }}
 {% macro fetch(k0) %}
 {{ fragments.fetch(operands, k0) }}
 {% endmacro %}
@@ -124,28 +73,5 @@ fn main(
 {{ matrix.bases() }}
 {{ fragments.positions(operands) }}
 {{ fragments.product(operands, fetch, put) }}
-    let row = row0 + subgroup_row * SM;
-    let col = col0 + subgroup_col * SN;
-{% if kernel.slices > 1 %}
-    let own = subgroup % {{ fragments.own }}u;
-    let own_lane = slice * LANES + subgroup_lane;
-{% endif %}
-{% if fragments.wide %}
-    workgroupBarrier(); // everyone is done with the tiles before C takes the place of A's
-{% endif %}
-{% for r in range(kernel.sm // kernel.fm) %}
-{% for q in range(kernel.sn // kernel.fn) %}
-{% set fragment = "acc_%d_%d" % (r, q) %}
-{% if fragments.wide %}
-{{ fragments.store(fragment, "a_tile[%s]" % fragments.panel_of(operands[0]), "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
-{%- else %}
-{{ fragments.store(fragment, "c_tile[subgroup]", "0u", "FN") }}
-{%- endif %}
-    workgroupBarrier(); // the fragments are complete before lanes read them
-    store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ "own, own_lane" if kernel.slices > 1 else "subgroup, subgroup_lane" }});
-{% if not (r == kernel.sm // kernel.fm - 1 and loop.last) %}
-    workgroupBarrier(); // they were read before the next ones overwrite them
-{% endif %}
-{% endfor %}
-{% endfor %}
+{{ halves.store(operands) }}
 }

@@ -1,7 +1,6 @@
 """The stage for matrix units: refused where there are none, valid for naga, and right with fragments that are emulated.
 
-No driver that runs here has matrix units. So each opaque fragment becomes an array that every lane of the subgroup
-keeps whole, and each operation on fragments a function over such arrays; the rest of the shader stays as it is.
+No driver that runs here has matrix units: emulation.py stands in for them.
 """
 
 import dataclasses
@@ -10,6 +9,7 @@ import re
 import numpy as np
 import pytest
 import wgpu
+from emulation import emulated
 from products import check, check_exactly, exact, fractions, multiply, view, whole_numbers
 
 from webmm import naga
@@ -24,71 +24,7 @@ from webmm.render import render
 
 SMALL = {"bm": 16, "bn": 16, "bk": 16, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "group": 1}
 
-# How each dialect loads and stores a fragment.
-LOADS = {
-    "naga": r"coop(?P<rows>LoadT?)<(?:Left|Right)>\(&(?P<x>\w)_tile\[(?P<panel>[^]]+)\]\[(?P<place>[^]]+)\], \w+\)",
-    "tint": r"subgroupMatrixLoad<\w+, (?P<rows>\w+)>\(&(?P<x>\w)_tile\[(?P<panel>[^]]+)\], (?P<place>[^,]+), \w+\)",
-}
-STORES = {
-    "naga": r"coopStoreT\((?P<acc>\w+), &(?P<to>c_tile\[subgroup\])\[(?P<place>\w+)\], (?P<stride>\w+)\);",
-    "tint": r"subgroupMatrixStore<row_major>\(&(?P<to>a_tile\[[^]]+\]), (?P<place>[^,]+), (?P<acc>\w+), "
-    r"(?P<stride>[^)]+)\);",
-}
-ROWS = ("LoadT", "row_major")
-# How each reads an element of a tile, and stores four neighbours: Tint's tiles are of vec4<u32>.
-ELEMENT = {
-    "naga": "f32({x}_tile[{at}.x][{at}.y + {e}])",
-    "tint": "unpack2x16float({x}_tile[{at}.x][{at}.y + ({e}) / 8u][({e}) / 2u % 4u])[({e}) % 2u]",
-}
-FOUR = {
-    "naga": "for (var j = 0u; j < 4u; j++) {{ {to}[{place} + e / FN * {stride} + e % FN + j] = {acc}[own + j]; }}",
-    "tint": "let four = vec4f({acc}[own], {acc}[own + 1u], {acc}[own + 2u], {acc}[own + 3u]);"
-    "{to}[{place} + e / FN * ({stride}) + e % FN / 4u] = bitcast<vec4<u32>>(four);",
-}
-EMULATION = """
-const OWN: u32 = FM * FN / LANES; // elements of C that a lane keeps, in the order of rows
-alias Result = array<f32, OWN>;
-
-// Fragments of A and B are but places in their tiles: (panel, place).
-fn multiply_add(left: vec2u, right: vec2u, sums: Result, lane: u32) -> Result {{
-    var sum = sums;
-    for (var own = 0u; own < OWN; own++) {{
-        let i = (lane * OWN + own) / FN;
-        let j = (lane * OWN + own) % FN;
-        for (var k = 0u; k < FK; k++) {{
-            sum[own] += {a} * {b};
-        }}
-    }}
-    return sum;
-}}
-"""
-PLACES = {  # of element (i, k) of A and (k, j) of B, by whether lines are rows
-    ("a", True): "i * {line} + k",
-    ("a", False): "k * {line} + i",
-    ("b", True): "k * {line} + j",
-    ("b", False): "j * {line} + k",
-}
-
 FEATURE = WGPU.matrix_units
-
-
-def emulated(wgsl):
-    """Return the shader, of either dialect, with fragments that need no matrix units: each lane keeps its share."""
-    dialect = "naga" if "coop_mat" in wgsl else "tint"
-    elements = {}
-    for load in re.finditer(LOADS[dialect], wgsl):
-        x = load["x"]
-        line = f"{x.upper()}_LINE" + " * 8u" * (dialect == "tint")
-        place = PLACES[x, load["rows"] in ROWS].format(line=line)
-        elements[x] = ELEMENT[dialect].format(x=x, at={"a": "left", "b": "right"}[x], e=place)
-    text = re.sub(r"alias (Left|Right|Result) = .*\n", "", wgsl)
-    text = re.sub(r"enable (?!f16).*\n|diagnostic.*\n", "", text)
-    text = re.sub(LOADS[dialect], r"vec2u(\g<panel>, \g<place>)", text)
-    text = re.sub(r"(coop|subgroupMatrix)Multiply\w+\(([^)]*)\)", r"multiply_add(\2, lane % LANES)", text)
-    lanes = "for (var own = 0u; own < OWN; own += 4u) {{ let e = lane % LANES * OWN + own; {} }}"
-    text = re.sub(STORES[dialect], lambda m: lanes.format(FOUR[dialect].format(**m.groupdict())), text)
-    assert not re.search("coop|subgroupMatrix|subgroup_matrix", text)
-    return text + EMULATION.format(**elements)
 
 
 @pytest.fixture(params=["tint"])

@@ -17,7 +17,8 @@ from webmm.calls.parts import batch_axes, broadcast_shape, limits, matrix_operan
 from webmm.calls.planned import planned
 from webmm.calls.slots import LEAST_MEMORY
 from webmm.calls.stream import OVERLAP, Progress, Stream, kind_of
-from webmm.config import Tune, tune_mode
+from webmm.choose.gemm import attainable
+from webmm.config import Precision, Tune, precision_mode, tune_mode
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
@@ -41,6 +42,7 @@ def matmul(
     out: NDArray[Any] | Array | None = None,
     device: Device | None = None,
     tune: Tune | None = None,
+    precision: Precision | None = None,
     progress: Progress | None = None,
 ) -> Any:
     """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
@@ -59,7 +61,9 @@ def matmul(
     Transposed and sliced `Array`s are read where they lie; only those without a unit stride in either matrix axis, or
     with a negative one, are copied through the host first. `device` defaults to the operands' or to the most capable
     adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "auto" to tune shapes that
-    were not, which takes some 20 s once (docs/tuning.md); by default the setting `tune`.
+    were not, which takes some 20 s once (docs/tuning.md); by default the setting `tune`. With the
+    `precision` "high" matrix units multiply float32, where there are any, as two float16 each; "highest" is arithmetic
+    in float32 (docs/precision.md); by default the setting `precision`.
 
     Raises ProblemError for operands that do not fit together or a dtype that is not supported, UnsupportedError where
     the device cannot hold them, MemoryLimitError where it has no room, and NoAdapterError where there is no device.
@@ -76,8 +80,16 @@ def matmul(
     mode = tune_mode(tune or device.settings.tune)
     epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
     run = partial(choose.run, tune=mode)
-    same = partial(matmul, activation=activation, residual=residual, alpha=alpha, out_dtype=out_dtype, tune=mode)
-    settings = _Settings(bias, residual, epilogue, out_dtype, run, same)
+    same = partial(
+        matmul,
+        activation=activation,
+        residual=residual,
+        alpha=alpha,
+        out_dtype=out_dtype,
+        precision=precision,
+        tune=mode,
+    )
+    settings = _Settings(bias, residual, epilogue, out_dtype, run, precision, same)
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings, out if isinstance(out, Array) else None)
@@ -95,6 +107,7 @@ class _Settings:
     epilogue: Epilogue  # but for these two
     out_dtype: DTypeLike | None
     run: Run
+    precision: Precision | None = None  # the device's where None
     same: Callable[..., Array] | None = None  # of arrays on the device and a bias: the call, which may be planned
 
 
@@ -112,7 +125,7 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
             _fill(c, settings.residual, shape)
         bias, beta = temporary.bias(settings.bias, c, left.element), 0.0 if settings.residual is None else 1.0
         epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
-        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings.run)
+        _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings)
         return c.reshape(*shape) if into is None else into
 
 
@@ -209,7 +222,7 @@ def _in_tiles(
 
     def multiply(x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool) -> None:
         epilogue = replace(settings.epilogue, beta=beta, bias=kind, **({} if last else OF_WHOLE_SUMS))
-        _multiply(temporary, x, y, z, added, epilogue, settings.run)
+        _multiply(temporary, x, y, z, added, epilogue, settings)
 
     with Temporaries(device) as temporary:
         Stream(
@@ -230,12 +243,14 @@ def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDAr
 
 
 @planned
-def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0) -> Array:
+def gemm(
+    a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0, precision: Precision | None = None
+) -> Array:
     """Set ``c ← alpha·a @ b + beta·c`` in place and return `c`; `c` may be a transposed or sliced view.
 
-    Shapes as in `matmul()`, with batches broadcast to that of `c`. Where beta is 0, what `c` holds is not read. Raises
-    ProblemError where the arrays do not fit together, `c` shares its buffer with an operand, or repeats its own
-    elements as a broadcast view does; else as `matmul()`.
+    Shapes as in `matmul()`, with batches broadcast to that of `c`. Where beta is 0, what `c` holds is not read.
+    `precision` as in `matmul()`. Raises ProblemError where the arrays do not fit together, `c` shares its buffer with
+    an operand, or repeats its own elements as a broadcast view does; else as `matmul()`.
     """
     if not all(isinstance(x, Array) for x in (a, b, c)):
         raise ProblemError("gemm() works in place, on arrays that live on a device: device.array(x)")
@@ -247,8 +262,9 @@ def gemm(a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0)
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
         raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
     epilogue = Epilogue(alpha=number("alpha", alpha), beta=number("beta", beta))
+    settings = _Settings(None, None, epilogue, None, choose.run, precision)
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
-        _multiply(temporary, a, b, c, None, epilogue, choose.run)
+        _multiply(temporary, a, b, c, None, epilogue, settings)
     return c
 
 
@@ -293,7 +309,7 @@ def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
 
 
 def _multiply(
-    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Epilogue, run: Run
+    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Epilogue, settings: _Settings
 ) -> None:
     """Queue c ← the epilogue of a @ b, with `bias` where it has one, for arrays of at least two axes."""
     if not c.size:
@@ -318,6 +334,7 @@ def _multiply(
         *(a.element, c.element),
         *(left, right, out),
         bias_offset=bias.offset if bias is not None else 0,
+        precision=precision_mode(settings.precision or temporary.device.settings.precision),
         **{**vars(epilogue), "bias": kind},
     )
     device, most = temporary.device, limits(temporary.device, a.element)
@@ -327,4 +344,4 @@ def _multiply(
             into = temporary.sum(size, sums) if part.to_sum else c
             added = temporary.sum(size, sums) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
-            run(part.problem, device, a, b, into, *more)
+            settings.run(attainable(part.problem, device), device, a, b, into, *more)

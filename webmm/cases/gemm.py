@@ -19,10 +19,11 @@ from webmm.engine.device import Device
 from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
+from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
 from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.problems.base import Problem
-from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.gemm import PRECISIONS, Gemm, gemm
 from webmm.problems.product import Operand, transposes
 from webmm.roofline import Roofline
 from webmm.verify import Checker, bound
@@ -82,6 +83,7 @@ class GemmOp(Op[Gemm]):
     """C = A·B."""
 
     name = "gemm"
+    variants = ("", "high")  # the precision, where it is not the highest
     tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond what loops may run
         ((64, 64, 64), "nn"),
         ((65, 67, 63), "nn"),
@@ -99,12 +101,12 @@ class GemmOp(Op[Gemm]):
 
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> Gemm:
         """Return the dense product of that size; t in `layout` says that A or B is transposed."""
-        return gemm(*size, dtype=dtype, **transposes(layout))
+        return gemm(*size, dtype=dtype, precision=self.variant or PRECISIONS[0], **transposes(layout))
 
     def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> Gemm:
         """Return the plain product of a batch of dense matrices."""
         *size, batch = sizes
-        return gemm(*size, dtype=dtype, batch=batch, **transposes(layout))
+        return gemm(*size, dtype=dtype, batch=batch, precision=self.variant or PRECISIONS[0], **transposes(layout))
 
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with its matrices."""
@@ -153,8 +155,14 @@ class GemmOp(Op[Gemm]):
                 yield from _epilogues(f"{dtype.name} {words}", problem)
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
-        """Yield each stage on the examples; then in float64, with what computes it where no engine has it."""
+        """Yield each stage on the examples, those of high precision with k in one part and in several; then in float64,
+        with what computes it where no engine has it.
+        """
         yield from super().shaders()
+        for (words, problem), runs in itertools.product(self.examples(), (1, 3)):
+            high, split = MatrixUnitHigh(runs=runs), replace(problem, precision="high")
+            if high.unsuited(split) is None:
+                yield f"{words}, precision high", high, split
         for kernel in (*(stage() for stage in self.stages), Software(), Slices(), SlicesUnit()):
             for a, b, shape in (*(("n", "n", s) for s in SHAPES.values()), ("t", "t", SHAPES["ragged"])):
                 problem = gemm(*shape, dtype=F64, transpose_a=a == "t", transpose_b=b == "t")

@@ -20,6 +20,7 @@ from webmm.cli.options import (
     trace_file,
 )
 from webmm.errors import ConfigError
+from webmm.problems.gemm import PRECISIONS
 
 if TYPE_CHECKING:
     from webmm.report import Open
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--sizes", help="Such as 256,1024,333x257x129 (M×N×K). Default: chosen to the device's speed.")
 @click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
 @OP_DTYPE
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Of products of float32: see docs/precision.md.")
 @on_device()
 @BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
@@ -41,6 +43,7 @@ def bench(
     sizes: str | None,
     kernels: str | None,
     dtype: str | None,
+    precision: str | None,
     open_device: Open,
     budget: float,
     json_file: Path | None,
@@ -57,8 +60,11 @@ def bench(
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
     check_outputs([*outputs, *trace_file(profile)], plot_file)
-    if plot_file and op != "gemm":
+    if plot_file and op_of(op).name != "gemm":
         raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
+    if precision and op != "gemm":
+        raise ConfigError(f"--precision is of products of floats; {op} knows none")
+    op = f"{op}:{precision}" if precision == "high" else op
     wanted = parse_sizes(sizes, op) if sizes else None
     dtype = dtype or op_of(op).dtypes[0].name
     chosen = parse_kernels(kernels, op_of(op).name) if kernels else None

@@ -209,7 +209,8 @@ class Launches:
 
     def _buffer(self, nbytes: int) -> Any:
         size = max(16, -(-nbytes // 16) * 16)
-        return self._device.wgpu_device.create_buffer(size=size, usage=self._device.engine.buffer_usage.STORAGE)
+        usage = self._device.engine.buffer_usage
+        return self._device.wgpu_device.create_buffer(size=size, usage=usage.STORAGE | usage.COPY_SRC)
 
     def _texture(self, texture: Texture) -> Any:
         created = self._device.wgpu_device.create_texture(

@@ -150,6 +150,7 @@ class Kernel(ABC, Generic[P]):
     params: ClassVar[type[Params]]
     words: ClassVar[bool] = False  # whether it takes float64 for pairs of u32, which every device has
     not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, and why
+    features: ClassVar[frozenset[str]] = frozenset()  # WebGPU features besides those of what a problem stores
 
     @property
     def template(self) -> str:
@@ -315,5 +316,5 @@ class Kernel(ABC, Generic[P]):
 
 
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:
-    """Return the WebGPU features that `kernel` needs for the element types of `problem`."""
-    return problem.features - F64.features if kernel.words else problem.features
+    """Return the WebGPU features that `kernel` needs for `problem`: those of the element types, and its own."""
+    return kernel.features | (problem.features - F64.features if kernel.words else problem.features)

@@ -171,7 +171,7 @@ _ROWS = _stages("reduce", "columns", "columns_two_pass")  # rows have no columns
 LADDERS = (
     Ladder("Thin products of floats", THIN_KERNELS, thin, THIN, (F32,)),
     Ladder("Products of 8-bit integers", _stages("quantized"), multiplied, SIDES, (U8, I8)),
-    Ladder("Products with 4-bit weights", _stages("weights"), weighted, LAYERS, (F32,)),
+    Ladder("Products with 4-bit weights", _stages("weights", "matrix_unit"), weighted, LAYERS, (F32,)),
     Ladder("Sums of rows", _ROWS, functools.partial(reduced, "sum"), ROWS, (F32, F16)),
     Ladder("Maxima of rows", _ROWS, functools.partial(reduced, "max"), ROWS, (F32,)),
     Ladder("Where rows have their maxima", _ROWS, functools.partial(reduced, "argmax"), ROWS, (F32,)),

@@ -11,6 +11,8 @@ from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
 
+PRECISIONS = ("highest", "high")
+
 
 @dataclass(frozen=True)
 class Gemm(Epilogue, Product):
@@ -32,6 +34,7 @@ class Gemm(Epilogue, Product):
     b: Operand
     c: Operand
     bias_offset: int = 0
+    precision: str = "highest"
 
     op: ClassVar[str] = "gemm"
 
@@ -44,8 +47,15 @@ class Gemm(Epilogue, Product):
         elif self.activation:
             raise UnsupportedError(f"{self.activation} of float64 is not computed on devices; cast to float32")
         self.check_sizes()
+        if self.precision not in PRECISIONS:
+            raise ProblemError(f"precision is {' or '.join(PRECISIONS)}, not {self.precision!r}")
         if self.bias == "matrix" and self.batch != 1:
             raise ProblemError(f"a matrix as the bias serves one product, not a batch of {self.batch}")
+
+    @property
+    def variant(self) -> str:
+        """The precision, where it is not the highest."""
+        return "" if self.precision == PRECISIONS[0] else self.precision
 
     @property
     def layout(self) -> str:
@@ -98,11 +108,12 @@ def gemm(
     batch: int = 1,
     transpose_a: bool = False,
     transpose_b: bool = False,
+    precision: str = PRECISIONS[0],
 ) -> Gemm:
     """Return the problem C (m, n) = A (m, k) · B (k, n) on dense row-major matrices.
 
     With `transpose_a` A is stored as (k, m), with `transpose_b` B as (n, k). Raises ProblemError for a size below 1, an
-    unsupported dtype.
+    unsupported dtype or precision.
     """
     dtype = dtype_of(dtype)
     return Gemm(
@@ -115,4 +126,5 @@ def gemm(
         a=Operand(m if transpose_a else k, m * k, transposed=transpose_a),
         b=Operand(k if transpose_b else n, k * n, transposed=transpose_b),
         c=Operand(n, m * n),
+        precision=precision,
     )

@@ -1,0 +1,117 @@
+"""What `precision="high"` brings and costs: time of a call and of its kernel, and errors, beside "highest".
+
+    python bench/precision.py --engine dawn bench/results/my-gpu-precision.json
+
+Calls are `gemm()` into an array, timed as `calls.py` does; kernels are timed by the device's clock, with all their
+dispatches; cuBLAS stands beside them where PyTorch has a CUDA device. Errors are the largest and the mean of |C - Ĉ| in
+units of 2⁻²⁴·(|A|·|B|), over rows spread over C, beside NumPy in float64: they stand in a second file,
+my-gpu-precision-errors.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import peers
+from calls import per_call
+from numpy.typing import NDArray
+
+import webmm
+from webmm import Device
+from webmm.bench import record_of
+from webmm.engine.timing import time_launch
+from webmm.problems.gemm import PRECISIONS, gemm
+from webmm.records import Record, save, to_json
+from webmm.verify import Checker
+
+Floats = NDArray[np.float32]
+ROWS = 64  # of C, that are compared
+
+
+def spread(octaves: float) -> Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]:
+    """Return what draws signed numbers with exponents of two spread evenly over ±octaves."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[Any]:
+        sign = rng.integers(0, 2, shape, np.int8) * np.float32(2) - 1
+        return np.asarray(sign * np.exp2(rng.random(shape, np.float32) * 2 * octaves - octaves))
+
+    return draw
+
+
+DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]] = {
+    "signed": lambda rng, shape: rng.random(shape, np.float32) * 2 - 1,
+    "positive": lambda rng, shape: rng.random(shape, np.float32),
+    "normal": lambda rng, shape: rng.standard_normal(shape, np.float32),
+    "2^±20": spread(20),
+    "2^±60": spread(60),
+}
+
+
+def timed(device: Device, n: int, precision: Any, a: webmm.Array, b: webmm.Array) -> tuple[Record, Record]:
+    """Return the records of a call at n³ and of the kernel that it runs."""
+    with device.empty((n, n)) as c:
+        device.choices.clear()
+        call = lambda: webmm.gemm(a, b, c, precision=precision)  # noqa: E731
+        call()
+        ((problem, _), kernel) = next(iter(device.choices.items()))
+        whole = record_of(device, problem, kernel, timed=per_call(call, device.synchronize))
+        alone = record_of(device, problem, kernel, timed=time_launch(device, device.launch(kernel, problem, a, b, c)))
+    words = {"kernel": "call", "config": {"call": f"gemm, precision={precision}", "runs": kernel.name}}
+    return Record(**{**vars(whole), **words}), alone
+
+
+def errors(device: Device, k: int, m: int, n: int) -> list[dict[str, Any]]:
+    """Return the errors of products (m, k) · (k, n) of each kind of operands, in each precision."""
+    rng, rows = np.random.default_rng(k), np.linspace(0, m - 1, min(m, ROWS)).astype(int)
+    found = []
+    for data, draw in DRAWS.items():
+        a, b = draw(rng, (m, k)), draw(rng, (k, n))
+        left, right = a[rows].astype(np.float64), b.astype(np.float64)
+        exact, scale = left @ right, np.abs(left) @ np.abs(right)
+        with device.array(a) as x, device.array(b) as y:
+            for precision in PRECISIONS:
+                with webmm.matmul(x, y, precision=precision) as c:
+                    units = np.abs(c.numpy()[rows] - exact) / scale * 2.0**24
+                largest, mean = float(units.max()), float(units.mean())
+                found.append({"k": k, "data": data, "precision": precision, "largest": largest, "mean": mean})
+                print(f"k = {k}, {data}, {precision}: {largest:.2f}, mean {mean:.3f}", flush=True)
+    return found
+
+
+@click.command()
+@click.option("--adapter")
+@click.option("--engine", default="dawn", show_default=True)
+@click.option("--sizes", default="1024,2048,4096,8192", show_default=True)
+@click.option("--ks", default="512,4096,32768", show_default=True, help="Inner sizes at which errors are measured.")
+@click.option("--shape", default="1024x2048", show_default=True, help="M×N there.")
+@click.argument("output", type=click.Path(path_type=Path))
+def main(adapter: str | None, engine: str, sizes: str, ks: str, shape: str, output: Path) -> None:
+    """Measure, and write records to OUTPUT and errors beside it."""
+    records: list[Record] = []
+    with Device(adapter, engine=engine) as device:
+        for n in map(int, sizes.split(",")):
+            rng = np.random.default_rng(n)
+            left, right = (DRAWS["signed"](rng, (n, n)) for _ in range(2))
+            if peers.available():
+                problem = gemm(n, n, n)
+                records.append(peers.cublas(problem, Checker(problem, left, right), float("nan")))
+                print(f"{n}³, cuBLAS: {(records[-1].gflops or 0) / 1e3:.1f} TFLOP/s", flush=True)
+            with device.array(left) as a, device.array(right) as b:
+                for precision in PRECISIONS:
+                    call, alone = timed(device, n, precision, a, b)
+                    records += (call, alone)
+                    rates = [f"{record.gflops / 1e3:.1f}" for record in (call, alone) if record.gflops]
+                    print(f"{n}³, {precision}: {' and '.join(rates)} TFLOP/s, a call and {alone.kernel}", flush=True)
+            save(output, to_json(records))
+        m, columns = map(int, shape.split("x"))
+        found = [row for k in map(int, ks.split(",")) for row in errors(device, k, m, columns)]
+    save(output.with_name(f"{output.stem}-errors.json"), json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

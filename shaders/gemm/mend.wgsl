@@ -1,0 +1,75 @@
+// mend: the elements of C that matrix units could not compute within the bound, in float32.
+//
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; doubts (batch, m, n), a bit each, rows of whole
+// words. A workgroup looks at {{ kernel.words }} words, and ends at once where none has a bit. For one that has, its
+// invocations share the inner dimension of 32 columns at a time, or of one where few are wanted.
+// Shapes: any. Workgroup memory: {{ kernel.workgroup_bytes }} bytes.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% include "common/header.wgsl" %}
+
+const WORDS: u32 = {{ kernel.words }}u;
+const LANES: u32 = {{ kernel.invocations }}u;
+const FEW: u32 = 2u; // columns of a word
+
+var<workgroup> words: array<u32, WORDS>;
+var<workgroup> together: atomic<u32>; // all bits of all words
+var<workgroup> doubt: u32;
+var<workgroup> sums: array<f32, LANES>;
+
+{{ matrix.load_a() }}
+{{ matrix.load_b() }}
+{{ matrix.store_c() }}
+@compute @workgroup_size({{ kernel.invocations }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let per_row = (params.n + 31u) / 32u;
+    let first = (workgroup.x + workgroup.y * grid.x) * WORDS;
+    let place = first + lane;
+    words[lane] = 0u;
+    if (lane == 0u) {
+        atomicStore(&together, 0u); // Mesa 22.3 does not clear what atomics work on
+    }
+    workgroupBarrier(); // it is zero before anyone adds to it
+    if (place < params.m * per_row) {
+        words[lane] = doubts[workgroup.z * params.m * per_row + place];
+        atomicOr(&together, words[lane]);
+    }
+    workgroupBarrier(); // all words are there before anyone looks at them
+    if (lane == 0u) {
+        doubt = atomicLoad(&together);
+    }
+    if (workgroupUniformLoad(&doubt) == 0u) {
+        return;
+    }
+{{ matrix.bases() }}
+    for (var word = 0u; word < WORDS; word++) {
+        var bits = workgroupUniformLoad(&words[word]);
+        let row = (first + word) / per_row;
+        let few = countOneBits(bits) <= FEW;
+        let columns = select(32u, 1u, few);
+        while (bits != 0u) {
+            let within = select(lane % 32u, firstTrailingBit(bits), few);
+            let col = (first + word) % per_row * 32u + within;
+            let wanted = extractBits(bits, within, 1u) == 1u;
+            var sum = 0.0;
+            if (wanted) {
+                for (var k = lane / columns; k < params.k; k += LANES / columns) {
+                    sum = fma(load_a(a_base, row, k), load_b(b_base, k, col), sum);
+                }
+            }
+            sums[lane] = sum;
+            workgroupBarrier(); // all parts are there before they are added up
+            if (wanted && lane < columns) {
+                for (var other = lane + columns; other < LANES; other += columns) {
+                    sum += sums[other];
+                }
+                store_c(c_base, row, col, sum);
+            }
+            workgroupBarrier(); // they were read before the next ones overwrite them
+            bits = select(0u, bits & (bits - 1u), few);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+"""Shaders for matrix units on a driver that has none.
+
+Each opaque fragment becomes an array of which every lane of the subgroup keeps its share, and each operation on
+fragments a function over such arrays; the rest of the shader stays as it is.
+"""
+
+import re
+
+# How each dialect loads and stores a fragment.
+LOADS = {
+    "naga": r"coop(?P<rows>LoadT?)<(?:Left|Right)>\(&(?P<x>\w)_tile\[(?P<panel>[^]]+)\]\[(?P<place>[^]]+)\], \w+\)",
+    "tint": r"subgroupMatrixLoad<\w+, (?P<rows>\w+)>\(&(?P<x>\w+?)_tile\[(?P<panel>[^]]+)\], (?P<place>[^,]+), \w+\)",
+}
+STORES = {
+    "naga": r"coopStoreT\((?P<acc>\w+), &(?P<to>c_tile\[subgroup\])\[(?P<place>\w+)\], (?P<stride>\w+)\);",
+    "tint": r"subgroupMatrixStore<row_major>\(&(?P<to>a_tile\[[^]]+\]|sums), (?P<place>[^,]+), (?P<acc>\w+), "
+    r"(?P<stride>[^)]+)\);",
+}
+ROWS = ("LoadT", "row_major")
+# How each reads an element of a tile, and stores four neighbours: Tint's tiles are of vec4<u32>.
+ELEMENT = {
+    "naga": "f32({x}_tile[{at}.x][{at}.y + {e}])",
+    "tint": "unpack2x16float({x}_tile[{at}.x][{at}.y + ({e}) / 8u][({e}) / 2u % 4u])[({e}) % 2u]",
+}
+FOUR = {
+    "naga": "for (var j = 0u; j < 4u; j++) {{ {to}[{place} + e / FN * {stride} + e % FN + j] = {acc}[own + j]; }}",
+    "tint": "let four = vec4f({acc}[own], {acc}[own + 1u], {acc}[own + 2u], {acc}[own + 3u]);"
+    "{to}[{place} + e / FN * ({stride}) + e % FN / 4u] = bitcast<vec4<u32>>(four);",
+}
+EMULATION = """
+const OWN: u32 = FM * FN / LANES; // elements of C that a lane keeps, in the order of rows
+alias Result = array<f32, OWN>;
+
+// Fragments of A and B are but places in their tiles: (panel, place, 1 in the tile of low halves).
+fn multiply_add(left: vec3u, right: vec3u, sums: Result, lane: u32) -> Result {{
+    var sum = sums;
+    for (var own = 0u; own < OWN; own++) {{
+        let i = (lane * OWN + own) / FN;
+        let j = (lane * OWN + own) % FN;
+        for (var k = 0u; k < FK; k++) {{
+            sum[own] += {a} * {b};
+        }}
+    }}
+    return sum;
+}}
+"""
+PLACES = {  # of element (i, k) of A and (k, j) of B, by whether lines are rows
+    ("a", True): "i * {line} + k",
+    ("a", False): "k * {line} + i",
+    ("b", True): "k * {line} + j",
+    ("b", False): "j * {line} + k",
+}
+
+
+def emulated(wgsl):
+    """Return the shader, of either dialect, with fragments that need no matrix units: each lane keeps its share."""
+    if "coop_mat" not in wgsl and "subgroup_matrix" not in wgsl:
+        return re.sub(r"enable (?!f16).*\n", "", wgsl)
+    dialect = "naga" if "coop_mat" in wgsl else "tint"
+    rows = {load["x"]: load["rows"] in ROWS for load in re.finditer(LOADS[dialect], wgsl)}
+    elements = {}
+    for x, at in (("a", "left"), ("b", "right")):
+        place = PLACES[x, rows[x]].format(line=f"{x.upper()}_LINE" + " * 8u" * (dialect == "tint"))
+        high, low = (ELEMENT[dialect].format(x=tile, at=at, e=place) for tile in (x, f"{x}_low"))
+        elements[x] = f"select({high}, {low}, {at}.z == 1u)" if f"{x}_low" in rows else high
+    text = re.sub(r"alias (Left|Right|Result) = .*\n", "", wgsl)
+    text = re.sub(r"enable (?!f16).*\n|diagnostic.*\n", "", text)
+    text = re.sub(LOADS[dialect], lambda m: f"vec3u({m['panel']}, {m['place']}, {int('_low' in m['x'])}u)", text)
+    text = re.sub(r"(coop|subgroupMatrix)Multiply\w+\(([^)]*)\)", r"multiply_add(\2, lane % LANES)", text)
+    lanes = "for (var own = 0u; own < OWN; own += 4u) {{ let e = lane % LANES * OWN + own; {} }}"
+    text = re.sub(STORES[dialect], lambda m: lanes.format(FOUR[dialect].format(**m.groupdict())), text)
+    assert not re.search("coop|subgroupMatrix|subgroup_matrix", text)
+    return text + EMULATION.format(**elements)

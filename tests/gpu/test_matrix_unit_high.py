@@ -1,0 +1,221 @@
+"""float32 as two float16 each: right within the bound whatever the sizes of elements; fragments are emulated."""
+
+import dataclasses
+
+import emulation
+import numpy as np
+import pytest
+from products import check, check_exactly, fractions, multiply, view
+
+from webmm.epilogues import ACTIVATIONS
+from webmm.errors import ProblemError
+from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
+from webmm.problems.gemm import gemm
+from webmm.render import render
+from webmm.verify import worst_error
+
+SMALL = {"bm": 16, "bn": 16, "bk": 8, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "runs": 1, "group": 1}
+UNIT = 2.0**-24  # of |A|·|B|
+FEW = 32  # units, of the bound of 400 at k = 200: plain float32 reads 19 there; without the low halves there are 1,500
+COMPILED = {}  # pipelines by text
+
+
+@pytest.fixture
+def small(device, monkeypatch):
+    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    lanes = device.capabilities.subgroup_size
+    if not lanes or "shader-f16" not in device.capabilities.features:
+        pytest.skip("the emulation needs subgroups and float16")
+    kernel = MatrixUnitHigh(lanes=lanes, **SMALL)
+    shapes = frozenset({kernel.matrix_shape})
+    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
+    monkeypatch.setattr(
+        "webmm.engine.launch.render",
+        lambda kernel, problem, dialect, debug: render(
+            kernel, problem, "tint" if isinstance(kernel, MatrixUnitHigh) else dialect
+        ),
+    )
+    plain = device.pipeline
+
+    def pipeline(shader):
+        if not isinstance(shader.kernel, MatrixUnitHigh):
+            return plain(shader)
+        text = emulation.emulated(shader.wgsl)
+        if text not in COMPILED:
+            COMPILED[text] = device.compile(text, shader.label, shader.bindings)
+        return COMPILED[text]
+
+    monkeypatch.setattr(device, "pipeline", pipeline)
+    yield kernel
+    device.synchronize()
+
+
+def high(problem):
+    return dataclasses.replace(problem, precision="high")
+
+
+def units(device, kernel, a, b):
+    """Return the largest error of a·b by `kernel` in units of 2⁻²⁴·|A|·|B|; infinite where NaN or infinities differ."""
+    problem = gemm(a.shape[0], b.shape[1], a.shape[1], precision="high")
+    got, _ = multiply(device, kernel, problem, a[None], b[None])
+    return worst_error(got[0], a, b) / UNIT
+
+
+# Whole tiles, several of them; edges in chunks of four, and in single elements; k in one part and in several.
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_layouts_and_shapes(device, small, layout):
+    turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
+    for (m, n, k), runs in zip(((32, 32, 32), (36, 20, 156), (19, 21, 141)), (1, 2, 3), strict=True):
+        check(
+            device,
+            dataclasses.replace(small, runs=runs),
+            high(view(m, n, k, batch=2, pads=(4, 4, 4), offsets=(4, 8, 12), **turned)),
+        )
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_rows_that_no_vec4_fits(device, small, layout):
+    turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
+    for shape, pads in (((33, 21, 35), (0, 0, 0)), ((24, 17, 176), (3, 2, 1))):
+        check_exactly(device, small, high(view(*shape, batch=2, pads=pads, offsets=(1, 2, 3), **turned)))
+
+
+def test_one_column_and_one_row(device, small):
+    for shape in ((1, 40, 33), (40, 1, 144), (1, 1, 1)):
+        check(device, small, gemm(*shape, precision="high"))
+
+
+def test_results_in_float16(device, small):
+    for shape in ((32, 64, 144), (33, 39, 35)):
+        check(device, small, gemm(*shape, out_dtype="f16", precision="high"))
+
+
+@pytest.mark.parametrize(("layout", "slices"), [("nn", 2), ("tt", 2), ("nt", 4)])
+def test_slices_of_k_are_added_up(device, small, layout, slices):
+    kernel = dataclasses.replace(small, slices=slices, bk=8 * slices, runs=slices)
+    turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
+    for shape, pads in (((33, 21, 35), (3, 1, 2)), ((20, 36, 300), (0, 0, 0))):
+        check(device, kernel, high(view(*shape, pads=pads, **turned)))
+
+
+@pytest.mark.parametrize("settings", [{"bm": 32, "sm": 16}, {"bk": 16, "group": 8}, {"bn": 32, "bk": 16, "sm": 16}])
+def test_other_tiles(device, small, settings):
+    check_exactly(device, dataclasses.replace(small, **settings), gemm(72, 64, 160, precision="high"))
+
+
+def test_epilogues(device, small):
+    problem = gemm(40, 33, 136, precision="high")
+    a, b = (x[0] for x in fractions(problem))
+    before = np.full((40, 33), 0.5, np.float32)
+    for bias, activation in (("column", "relu"), ("row", "gelu"), ("matrix", "")):
+        values = np.linspace(-1, 1, {"row": 40, "column": 33, "matrix": 40 * 33}[bias]).astype(np.float32)
+        p = dataclasses.replace(problem, alpha=0.75, beta=2.0, bias=bias, activation=activation)
+        with device.array(a) as x, device.array(b) as y, device.array(before) as c, device.array(values) as v:
+            device.run(small, p, x, y, c, v)
+            got = c.numpy()
+        shape = {"row": (40, 1), "column": (1, 33), "matrix": (40, 33)}[bias]
+        expected = 0.75 * (a.astype(np.float64) @ b) + values.reshape(shape)
+        expected = ACTIVATIONS[activation].reference(expected) if activation else expected
+        np.testing.assert_allclose(got, expected + 1.0, rtol=1e-5, atol=1e-4)
+
+
+# The splitting
+
+
+def spread(rng, shape, octaves):
+    """Return signed numbers whose exponents are drawn evenly from ±octaves."""
+    exponents = rng.uniform(-octaves, octaves, shape)
+    return (rng.choice([-1.0, 1.0], shape) * 2.0**exponents).astype(np.float32)
+
+
+DRAWS = {
+    "signed": lambda rng, shape: rng.uniform(-1, 1, shape),
+    "positive": lambda rng, shape: rng.uniform(0, 1, shape),
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "2^±20": lambda rng, shape: spread(rng, shape, 20),
+    "2^±60": lambda rng, shape: spread(rng, shape, 60),
+}
+
+
+@pytest.mark.parametrize("data", DRAWS)
+def test_errors_are_those_of_float32(device, small, data):
+    rng = np.random.default_rng(1)
+    a, b = (DRAWS[data](rng, shape).astype(np.float32) for shape in ((48, 200), (200, 40)))
+    assert units(device, small, a, b) <= FEW
+
+
+def test_lines_of_any_magnitude(device, small):
+    rng = np.random.default_rng(2)
+    a, b = rng.uniform(1, 2, (40, 64)), rng.uniform(1, 2, (64, 32))
+    a *= 2.0 ** np.linspace(-60, 60, 40)[:, None].round()
+    b *= 2.0 ** np.linspace(60, -60, 32).round()
+    assert units(device, small, a.astype(np.float32), b.astype(np.float32)) <= FEW
+    tiny, huge = np.full((8, 64), 2.0**-120, np.float32), np.full((64, 8), 2.0**119, np.float32)
+    assert units(device, small, tiny, huge) == 0
+    assert units(device, small, huge.T, tiny.T) == 0
+
+
+def test_small_elements_that_count(device, small):
+    """An element too small for float16 beside its row's largest, where that meets a zero."""
+    for layout_k in (16, 160):
+        a, b = np.zeros((24, layout_k), np.float32), np.ones((layout_k, 20), np.float32)
+        a[:, 0], a[:, 1:] = 1.0, np.float32(1 / 3) * 2.0**-30
+        b[0, ::2] = 0.0
+        assert units(device, small, a, b) <= FEW
+        assert units(device, small, b.T.copy(), a.T.copy()) <= FEW
+
+
+def test_what_float16_holds_is_not_in_doubt(device, small, monkeypatch):
+    """Without the dispatch that mends, ordinary data are as right; what is in doubt is then missing."""
+    monkeypatch.setattr(MatrixUnitHigh, "after", ())
+    rng = np.random.default_rng(3)
+    for draw in ("signed", "positive", "normal"):
+        a, b = (DRAWS[draw](rng, shape).astype(np.float32) for shape in ((48, 200), (200, 40)))
+        assert units(device, small, a, b) <= FEW
+    a[:, :1], b[:1] = 2.0**40, 0.0
+    assert units(device, small, a, b) == float("inf") or units(device, small, a, b) > 400
+
+
+def test_nan_and_infinities_come_out_as_numpys(device, small):
+    for k in (35, 150):
+        rng = np.random.default_rng(k)
+        a, b = rng.standard_normal((40, k)).astype(np.float32), rng.standard_normal((k, 36)).astype(np.float32)
+        a[0, 5], b[9, 11], a[3, 7], b[20, 30] = np.nan, np.inf, -np.inf, np.nan
+        a[4, 20], a[7, 9], a[8, 1:3], b[1:3, 5] = np.inf, 0.0, np.inf, (1.0, -1.0)
+        assert units(device, small, a, b) <= FEW
+
+
+def test_zeros_and_structure_stay_exact(device, small):
+    rng = np.random.default_rng(5)
+    b = rng.standard_normal((160, 40)).astype(np.float32)
+    permuted = np.eye(160, dtype=np.float32)[rng.permutation(160)][:40]
+    problem = gemm(40, 40, 160, precision="high")
+    got, _ = multiply(device, small, problem, permuted[None], b[None])
+    np.testing.assert_allclose(got[0], permuted @ b, rtol=2.0**-22)
+    a = rng.standard_normal((40, 160)).astype(np.float32)
+    a[:, 80:], b[:80] = 0.0, 0.0
+    got, _ = multiply(device, small, problem, a[None], b[None])
+    assert not got.any()
+
+
+def test_sums_in_fragments_are_short(device, small, monkeypatch):
+    """With sums that lose all but 13 bits at each step, as matrix units' lose all but 24, short ones lose less."""
+    kept = emulation.EMULATION
+    truncated = "sum[own] = bitcast<f32>(bitcast<u32>(sum[own]) & 0xfffff800u);\n    }}\n    return sum;"
+    monkeypatch.setattr(emulation, "EMULATION", kept.replace("}}\n    return sum;", truncated, 1))
+    rng = np.random.default_rng(6)
+    a, b = (rng.uniform(0, 1, shape).astype(np.float32) for shape in ((16, 1024), (1024, 16)))
+    exact = a.astype(np.float64) @ b
+    problem, lost = gemm(16, 16, 1024, precision="high"), []
+    for runs in (8, 1):
+        got, _ = multiply(device, dataclasses.replace(small, runs=runs), problem, a[None], b[None])
+        lost.append(((exact - got[0]) / exact).mean())
+    assert lost[1] > 0.01
+    assert lost[0] < lost[1] / 4
+
+
+def test_it_is_for_float32_and_precision_high():
+    assert MatrixUnitHigh().unsuited(gemm(64, 64, 64)) == "is for precision=high"
+    assert MatrixUnitHigh().unsuited(gemm(64, 64, 64, dtype="f16", precision="high")) == "splits float32, not float16"
+    with pytest.raises(ProblemError, match="precision is highest or high, not 'low'"):
+        gemm(1, 1, 1, precision="low")

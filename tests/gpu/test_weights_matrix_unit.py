@@ -1,0 +1,74 @@
+"""Quantised weights on matrix units, with fragments that are emulated."""
+
+import dataclasses
+
+import emulation
+import numpy as np
+import pytest
+from test_weights import check, random_weights
+
+from webmm.choose.weights import made_for_matrix_units
+from webmm.dtypes import F16, F32
+from webmm.kernels.weights.matrix_unit import MatrixUnit
+from webmm.problems.product import Operand
+from webmm.problems.weights import WeightOnly
+from webmm.render import render
+
+SMALL = {"bm": 16, "bn": 16, "bk": 8, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "group": 1}
+
+
+@pytest.fixture
+def small(device, monkeypatch):
+    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    lanes = device.capabilities.subgroup_size
+    if not lanes or "shader-f16" not in device.capabilities.features:
+        pytest.skip("the emulation needs subgroups and float16")
+    kernel = MatrixUnit(lanes=lanes, **SMALL)
+    shapes = frozenset({kernel.matrix_shape})
+    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
+    monkeypatch.setattr(
+        "webmm.engine.launch.render", lambda kernel, problem, dialect, debug: render(kernel, problem, "tint")
+    )
+    monkeypatch.setattr(
+        device,
+        "pipeline",
+        lambda shader: device.compile(emulation.emulated(shader.wgsl), shader.label, shader.bindings),
+    )
+    return kernel
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_shapes_and_layouts(device, small, bits, transposed):
+    rng = np.random.default_rng(bits)
+    for (m, n, k), pad, offset in (((32, 36, 64), 0, 8), ((19, 21, 45), 3, 1)):
+        x = rng.standard_normal((m, k)).astype(np.float16)
+        weights = random_weights(rng, k, n, bits, 32)
+        check(device, small, x, weights, transposed=transposed, pad=pad, offset=offset)
+
+
+def test_scales_of_any_magnitude(device, small):
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((16, 64)).astype(np.float16)
+    weights = random_weights(rng, 64, 16, 4, 32)
+    scales = np.ldexp(weights.scales, np.arange(-24, 8, 2)[:, None]).astype(np.float32)
+    x = (x * 2.0**-7).astype(np.float16)
+    check(device, small, x, dataclasses.replace(weights, scales=scales))
+
+
+def test_when_it_is_chosen(device):
+    able = dataclasses.replace(
+        device.capabilities, subgroup_size=32, matrix_shapes=frozenset({MatrixUnit().matrix_shape})
+    )
+
+    def best(m, dtype=F16):
+        problem = WeightOnly(m, 4096, 4096, dtype, dtype, Operand(4096), 4, 32)
+        return next(iter(made_for_matrix_units(problem, able)), None)
+
+    assert best(1024) == MatrixUnit()
+    assert best(256) == MatrixUnit(bm=64, bk=64, slices=2)
+    assert best(8) is None
+    assert best(1024, F32) is None
+    assert MatrixUnit().unsuited(WeightOnly(64, 64, 64, F32, F32, Operand(64), 4, 32)) == (
+        "reads and writes float16, not float32 and float32"
+    )
