@@ -76,7 +76,8 @@ def matmul(
     mode = tune_mode(tune or device.settings.tune)
     epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
     run = partial(choose.run, tune=mode)
-    settings = _Settings(bias, residual, epilogue, out_dtype, run)
+    same = partial(matmul, activation=activation, residual=residual, alpha=alpha, out_dtype=out_dtype, tune=mode)
+    settings = _Settings(bias, residual, epilogue, out_dtype, run, same)
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings, out if isinstance(out, Array) else None)
@@ -94,6 +95,7 @@ class _Settings:
     epilogue: Epilogue  # but for these two
     out_dtype: DTypeLike | None
     run: Run
+    same: Callable[..., Array] | None = None  # of arrays on the device and a bias: the call, which may be planned
 
 
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings, into: Array | None = None) -> Array:
@@ -112,6 +114,15 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
         epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
         _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings.run)
         return c.reshape(*shape) if into is None else into
+
+
+def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: _Settings) -> Array:
+    """Bring NumPy arrays to the device and return their product there."""
+    if settings.same is None or device.profile is not None:
+        return _on_device(device, a, b, settings)
+    with Temporaries(device) as temporary:
+        bias = None if settings.bias is None else temporary.array(settings.bias)
+        return settings.same(temporary.array(a), temporary.array(b), bias=bias)
 
 
 def _checked_out(out: Array, shape: tuple[int, ...], dtype: DType, a: Array, b: Array) -> Array:
@@ -143,12 +154,12 @@ def _on_host(
     sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
     memory = device.memory
     given = [x for x in (a, b, settings.bias, settings.residual) if isinstance(x, np.ndarray)]
-    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # and read first
-    if sum(sizes) <= (memory if aliased else min(memory, OVERLAP)) and max(sizes) <= device.capabilities.limit(
-        "max-buffer-size"
-    ):
+    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # to be written when all is read
+    # The cores of a CPU adapter are those that would move data meanwhile.
+    at_once = memory if aliased or device.info.kind == "cpu" else min(memory, OVERLAP)
+    if sum(sizes) <= at_once and max(sizes) <= device.capabilities.limit("max-buffer-size"):
         try:
-            with _on_device(device, a, b, settings) as c:
+            with _uploaded(device, a, b, settings) as c:
                 result = device.download(c, out)
             if progress:
                 progress(1, 1)
