@@ -26,10 +26,13 @@ def test_examples_finish_in_every_way_at_every_stage(op: str) -> None:
     made: dict[type, list[object]] = {}
     for _, kernel, problem in OPS[op].shaders():
         made.setdefault(type(kernel), []).append(kernel.specialise(problem))
-    assert list(made) == OPS[op].stages
+    of_float64 = [stage for stage in made if stage.words]  # alone, and so without activations
+    assert list(made) == [*OPS[op].stages, *of_float64]
+    assert len(of_float64) == (3 if op == "gemm" else 0)
     for stage, specialisations in made.items():
         for choice, every in EPILOGUES[op].items():
-            assert {getattr(s, choice) for s in specialisations} == every, (stage, choice)
+            found = {""} if stage in of_float64 and choice == "activation" else every
+            assert {getattr(s, choice) for s in specialisations} == found, (stage, choice)
 
 
 @pytest.mark.parametrize("compiler", [naga.translate, tint.validate])

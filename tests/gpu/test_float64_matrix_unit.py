@@ -1,0 +1,87 @@
+"""float64 by slices on matrix units: the text for Tint, with fragments that are emulated as those of bytes are.
+
+The emulation's loops count, too, where lavapipe leaves them after 65,535 iterations: k is short here.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from test_byte_matrix_unit import SMALL, emulated
+from test_float64 import ADVERSARIAL, excess, normal, run
+
+import webmm.engine.launch
+from webmm.kernels.gemm.slices import Slices
+from webmm.kernels.gemm.slices_unit import SlicesUnit
+from webmm.render import render
+
+BY_BYTES = """for (var k = 0u; k < FK * count; k++) {
+            let a = a_tile[left.x][left.y + i * A_LINE + k / 16u][k / 4u % 4u];
+            let b = b_tile[right.x][right.y + j * B_LINE + k / 16u][k / 4u % 4u];
+            (*sums)[own] += byte(a, k % 4u) * byte(b, k % 4u);"""
+BY_WORDS = """for (var k = 0u; k < FK / 4u * count; k++) {
+            let a = a_tile[left.x][left.y + i * A_LINE + k / 4u][k % 4u];
+            let b = b_tile[right.x][right.y + j * B_LINE + k / 4u][k % 4u];
+            (*sums)[own] += dot4I8Packed(a, b);"""
+
+
+def faster(wgsl):
+    """Return the shader with emulated fragments, if it has any, which are multiplied by words of four bytes."""
+    if "subgroup_matrix_left" not in wgsl:
+        return wgsl
+    text = emulated(wgsl)
+    assert BY_BYTES in text
+    return text.replace(BY_BYTES, BY_WORDS)
+
+
+@pytest.fixture
+def small(device, monkeypatch):
+    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    lanes = device.capabilities.subgroup_size
+    if not lanes:
+        pytest.skip("the emulation needs subgroups")
+    kernel = SlicesUnit(lanes=lanes, **SMALL)
+    able = dataclasses.replace(device.capabilities, matrix_shapes=frozenset({kernel.matrix_shape}))
+    monkeypatch.setattr(device, "capabilities", able)
+    monkeypatch.setattr(
+        webmm.engine.launch, "render", lambda kernel, problem, dialect, debug: render(kernel, problem, "tint")
+    )
+    compiled = {}
+
+    def pipeline(shader):
+        if shader.wgsl not in compiled:
+            compiled[shader.wgsl] = device.compile(faster(shader.wgsl), shader.label, shader.bindings)
+        return compiled[shader.wgsl]
+
+    monkeypatch.setattr(device, "pipeline", pipeline)
+    return kernel
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_layouts_and_edges(device, small, layout):
+    for m, n, k in ((64, 48, 128), (33, 35, 99), (1, 5, 63)):
+        a, b = normal(m, k), normal(k, n, seed=1)
+        got = run(small, device, a, b, layout)
+        assert excess(got, a, b) <= 1
+        np.testing.assert_array_equal(got, run(Slices(), device, a, b, layout))  # whose sums are exact, too
+
+
+@pytest.mark.parametrize("name", ["dense", "rows apart", "NaN and infinities", "wide integers"])
+def test_adversarial_operands(device, small, name):
+    a, b = ADVERSARIAL[name]
+    a, b = a[:, :128], b[:128]
+    assert excess(run(small, device, a, b), a, b) <= 1
+
+
+@pytest.mark.parametrize("settings", [{"bn": 32, "group": 8}, {"bm": 16, "bn": 32, "sn": 32}])
+def test_other_tiles(device, small, settings):
+    kernel = dataclasses.replace(small, **settings)
+    a, b = normal(50, 60), normal(60, 70, seed=1)
+    np.testing.assert_array_equal(run(kernel, device, a, b), run(Slices(), device, a, b))
+
+
+def test_a_batch_that_shares_a_matrix(device, small, monkeypatch):
+    a, b = normal(3, 20, 100), normal(100, 24, seed=1)
+    monkeypatch.setattr(webmm.choose, "choose", lambda *_: small)
+    got = (device.array(a.swapaxes(1, 2)).mT @ device.array(b)).numpy()
+    assert excess(got, a, b) <= 1
