@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from webmm import __version__
 from webmm.cases.base import Case
 from webmm.cases.quantized import Integers
-from webmm.engine.timing import WARM_UP, Timing, sample_count
+from webmm.engine.timing import SAMPLE_TIME, WARM_UP, Timing, sample_count
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
@@ -42,7 +42,7 @@ def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
     out = torch.empty((*a.shape[:-1], problem.n), dtype=a.dtype, device="cuda")
     timed = time_graph(lambda: torch.matmul(a, b, out=out))
     errors = checker.error(out.cpu().numpy()), bound(problem)
-    return _record(problem, "cublas", f", cuBLAS {_cublas_version()}", {"tf32": False}, timed, errors, peak_gflops)
+    return record(problem, "cublas", f", cuBLAS {_cublas_version()}", {"tf32": False}, timed, errors, peak_gflops)
 
 
 def int_mm(problem: Quantized, case: Integers) -> Record:
@@ -59,7 +59,7 @@ def int_mm(problem: Quantized, case: Integers) -> Record:
     expected = case.a[rows].astype(np.float64) @ case.b.astype(np.float64)  # exact: below 2^53
     error = float(np.abs(out.cpu().numpy()[rows] - expected).max())
     config = {"int_mm": True, "out_dtype": "int32"}
-    return _record(problem, "cublas", ", torch._int_mm", config, timed, (error, 0.0), float("nan"))
+    return record(problem, "cublas", ", torch._int_mm", config, timed, (error, 0.0), float("nan"))
 
 
 def pytorch(
@@ -72,10 +72,10 @@ def pytorch(
     with torch.no_grad():
         timed = time_graph(lambda: call(*on_gpu))
         errors = (case.error(call(*on_gpu).cpu().numpy()), case.bound) if same else (None, None)
-    return _record(case.problem, "pytorch", "", {}, timed, errors, peak_gflops)
+    return record(case.problem, "pytorch", "", {}, timed, errors, peak_gflops)
 
 
-def _record(
+def record(
     problem: Problem,
     kernel: str,
     library: str,
@@ -123,8 +123,10 @@ def _stored(x: NDArray[Any], operand: Operand) -> Any:
     return torch.from_numpy(np.ascontiguousarray(x)).cuda()
 
 
-def time_graph(call: Callable[[], Any]) -> Timing:
-    """Time `call` as a CUDA graph between two events, so that its launch from Python is not in it."""
+def time_graph(
+    call: Callable[[], Any], together: int = 1, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME
+) -> Timing:
+    """Time `call` as a CUDA graph of so many between two events, so that its launch from Python is not in it."""
     import torch
 
     stream = torch.cuda.Stream()
@@ -134,7 +136,8 @@ def time_graph(call: Callable[[], Any]) -> Timing:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        call()
+        for _ in range(together):
+            call()
 
     def once() -> float:
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -142,12 +145,12 @@ def time_graph(call: Callable[[], Any]) -> Timing:
         graph.replay()
         stop.record()
         torch.cuda.synchronize()
-        return float(start.elapsed_time(stop)) / 1e3
+        return float(start.elapsed_time(stop)) / 1e3 / together
 
     began, estimate = time.perf_counter(), once()
-    while time.perf_counter() - began < WARM_UP:
+    while time.perf_counter() - began < warm_up:
         estimate = once()
-    return Timing.of([once() for _ in range(sample_count(estimate))], "timestamp")
+    return Timing.of([once() for _ in range(sample_count(estimate * together, sample_time))], "timestamp")
 
 
 def _cublas_version() -> str:

@@ -17,15 +17,21 @@
   one vector all the same: 48.2 TFLOP/s at 4096³ on an H200, against 46.1 with lanes that gather four rows of A into a
   whole vec4, and 42 with lanes that transpose 4 × 4 blocks in registers.
 
-  Measured there, too, and left out: padding the rows of a tile (−2 %), lanes in 8 × 4 per subgroup (−1 %).
+  What no vec4 fits is moved one by one ("spread"): neighbouring lanes read neighbours in storage, and rows of the tile
+  are a vec4 longer, so that those which run along k fall into different banks of workgroup memory.
+
+  No load hangs on a condition. What is read beyond the last row or column goes into sums that nobody stores, and an
+  engine keeps such reads within the binding; what is read beyond the end of k is replaced by zero.
+
+  Measured there, too, and left out: padding the rows of tiles of vec4 (−2 %), lanes in 8 × 4 per subgroup (−1 %).
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
 
 {% set operands = [
-  {"x": "a", "at": "row", "tile": "BM", "size": "m", "edge": s.edge_m, "vec": s.vec_a, "direct": s.trans_a,
-   "loads": kernel.a_loads},
-  {"x": "b", "at": "col", "tile": "BN", "size": "n", "edge": s.edge_n, "vec": s.vec_b, "direct": not s.trans_b,
-   "loads": kernel.b_loads},
+  {"x": "a", "at": "row", "tile": "BM", "length": kernel.bm, "vec": s.vec_a, "direct": s.trans_a,
+   "spread": s.vec_a is false, "loads": kernel.a_loads},
+  {"x": "b", "at": "col", "tile": "BN", "length": kernel.bn, "vec": s.vec_b, "direct": not s.trans_b,
+   "spread": s.vec_b is false and kernel.b_vector_axis != "", "loads": kernel.b_loads},
 ] %}
 
 {% macro declarations(buffers=1, slices=1, load_b4="") %}
@@ -45,7 +51,7 @@ const WY = BM / TM; // invocations along M
 // Nested, so that the engine's bounds checks are hoisted out of the inner loop: only the lane is no constant there.
 {% for buffer in range(buffers) %}
 {% for o in operands %}
-var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<array<{{ "vec4f" if o.direct else "array<f32, 4>" }}, {{ o.tile }} / 4u>, BK>{{ each }}; // {{ "[slice]" if slices > 1 }}[kk][{{ o.at }}/4]
+var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<array<{{ "vec4f" if o.direct and not o.spread else "array<f32, 4>" }}, {{ o.tile }} / 4u{{ " + 1u" if o.spread }}>, BK>{{ each }}; // {{ "[slice]" if slices > 1 }}[kk][{{ o.at }}/4]
 {% endfor %}
 {% endfor %}
 
@@ -53,36 +59,24 @@ var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<array<{{ "vec4f" 
 {{ load_b4 or load4(operands[1]) }}
 {% endmacro %}
 
-{# Four neighbours in storage; `index` counts what the binding holds, `at` and `k` only serve the guards. #}
+{# Four neighbours in storage, where they are bound so; `index` counts what the binding holds. #}
 {% macro load4(o) %}
-{% set outside = matrix.guards([(o.edge, o.at, o.size), (s.edge_k, "k", "k")]) %}
+{% if o.vec %}
 {% set at, k = (o.at ~ "..+3", "k") if o.direct else (o.at, "k..+3") %}
-// Four neighbours in storage, {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}{% if outside %}, zero outside the matrix{% endif %}
+// Four neighbours in storage, {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}{% if s.edge_k %}, zero beyond the end of k{% endif %}
 
 fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
-{% if o.vec %}
-{% if outside %}
-    if ({{ outside }}) {
-        return vec4f();
-    }
-{% endif %}
-    return {{ matrix.as_vec4f(o.x ~ "[index]") }};
-{% else %}
-    var v = vec4f();
-{% for j in range(4) %}
-{% set at, k = (o.at ~ " + %du" % j, "k") if o.direct else (o.at, "k + %du" % j) %}
-{% set outside = matrix.guards([(o.edge, at, o.size), (s.edge_k, k, "k")]) %}
-{% if outside %}
-    if (!({{ outside }})) {
-        v[{{ j }}] = {{ matrix.element(o.x, "index + %du" % j) }};
-    }
-{% else %}
-    v[{{ j }}] = {{ matrix.element(o.x, "index + %du" % j) }};
-{% endif %}
-{% endfor %}
-    return v;
-{% endif %}
+    let value = {{ matrix.as_vec4f(o.x ~ "[index]") }};
+    return {{ "select(vec4f(), value, k < params.k)" if s.edge_k else "value" }};
 }
+{% else %}
+// An element of {{ o.x | upper }} in storage{% if s.edge_k %}, zero beyond the end of k{% endif %}
+
+fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
+    let value = {{ matrix.element(o.x, "index") }};
+    return {{ "select(0.0, value, k < params.k)" if s.edge_k else "value" }};
+}
+{% endif %}
 {% endmacro %}
 
 {% macro tile_count() %}
@@ -116,23 +110,39 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {#
   Which vec4 this lane moves: its place in the tile, and where it starts in storage. Neighbouring lanes read neighbours
   in storage. The starts are worked out once, so that a load in the loop costs one addition.
+
+  What is spread has but one place and start; steps() says how far each element lies from it.
 #}
 {% macro positions() %}
 {% for o in operands %}
-{% for i in range(o.loads) %}
+{% for i in range(1 if o.spread else o.loads) %}
+{% set each = 1 if o.spread else 4 %}
+{% set times = " * 4u" if each == 4 %}
+{% set among = (" / %du" % each if each > 1 else "") %}
     let {{ o.x }}_at{{ i }} = lane + {{ i * kernel.sharers }}u;
 {% if o.direct %}
-    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / ({{ o.tile }} / 4u);
-    let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} % ({{ o.tile }} / 4u) * 4u;
+    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / ({{ o.tile }}{{ among }});
+    let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} % ({{ o.tile }}{{ among }}){{ times }};
     let {{ o.x }}_start{{ i }} = ({{ o.x }}_base + {{ o.x }}_kk{{ i }} * params.ld{{ o.x }} + {{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}){{ " / 4u" if o.vec }};
 {% else %}
-    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} % (BK / 4u) * 4u;
-    let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} / (BK / 4u);
+    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} % (BK{{ among }}){{ times }};
+    let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} / (BK{{ among }});
     let {{ o.x }}_start{{ i }} = ({{ o.x }}_base + ({{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}) * params.ld{{ o.x }} + {{ o.x }}_kk{{ i }}){{ " / 4u" if o.vec }};
 {% endif %}
 {% endfor %}
 {% endfor %}
 {% endmacro %}
+
+{#
+  How far element `i` of what this lane moves one by one lies from its first: "kk row". Lanes fill lines of the tile,
+  which run along k or across it, from one end to the other: several lines at once, or several times a part of one.
+#}
+{% macro steps(o, i) -%}
+{% set line = o.length if o.direct else kernel.bk %}
+{% set lines = i * kernel.sharers // line %}
+{% set along = i * kernel.sharers % line %}
+{{ "%d %d" % ((lines, along) if o.direct else (along, lines)) }}
+{%- endmacro %}
 
 {% macro accumulators() %}
 {% for r in range(kernel.tm) %}
@@ -144,8 +154,8 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 
 {% macro registers() %}
 {% for o in operands %}
-{% for i in range(o.loads) %}
-    var {{ o.x }}_next{{ i }}: vec4f;
+{% for i in range(4 * o.loads if o.spread else o.loads) %}
+    var {{ o.x }}_next{{ i }}: {{ "f32" if o.spread else "vec4f" }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -153,7 +163,18 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {# storage → registers #}
 {% macro fetch(k0) %}
 {% for o in operands %}
-{% for i in range(o.loads) %}
+{% for i in range(4 * o.loads if o.spread else o.loads) %}
+{% if o.spread %}
+{% set kk, at = steps(o, i).split() %}
+{% set k, at = "%s + %su" % (k0, kk), at ~ "u" %}
+{% set step = "(%s) * params.ld%s + %s" % (k, o.x, at) if o.direct else "%s * params.ld%s + %s" % (at, o.x, k) %}
+        {{ o.x }}_next{{ i }} = load_{{ o.x }}({{ o.x }}_start0 + {{ step }}, {{ k }} + {{ o.x }}_kk0);
+{% if o.x == "a" %}
+        dbg(LOADED_A, row0 + a_row0 + {{ at }}, dbg_col(col0, BN), {{ k }} + a_kk0, a_next{{ i }});
+{% else %}
+        dbg(LOADED_B, dbg_row(row0, BM), col0 + b_col0 + {{ at }}, {{ k }} + b_kk0, b_next{{ i }});
+{% endif %}
+{% else %}
 {% set step = k0 ~ " * params.ld" ~ o.x if o.direct else k0 %}
 {% set step = "(%s / 4u)" % step if o.vec and not o.direct else "%s * (params.ld%s / 4u)" % (k0, o.x) if o.vec else step %}
         {{ o.x }}_next{{ i }} = load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ step }}, {{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}, {{ k0 }} + {{ o.x }}_kk{{ i }});
@@ -162,6 +183,7 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {% else %}
         dbg_{{ "n" if o.direct else "k" }}(LOADED_B, dbg_row(row0, BM), col0 + b_col{{ i }}, {{ k0 }} + b_kk{{ i }}, b_next{{ i }});
 {% endif %}
+{% endif %}
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -169,9 +191,13 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 {# registers → workgroup memory #}
 {% macro put(buffer=0) %}
 {% for o in operands %}
-{% for i in range(o.loads) %}
+{% for i in range(4 * o.loads if o.spread else o.loads) %}
 {% set tile = o.x ~ "_tile" ~ (buffer or "") %}
-{% if o.direct %}
+{% if o.spread %}
+{% set kk, at = steps(o, i).split() %}
+{% set at = "(%s_%s0 + %su)" % (o.x, o.at, at) %}
+        {{ tile }}[{{ o.x }}_kk0 + {{ kk }}u][{{ at }} / 4u][{{ at }} % 4u] = {{ o.x }}_next{{ i }};
+{% elif o.direct %}
         {{ tile }}[{{ o.x }}_kk{{ i }}][{{ o.x }}_{{ o.at }}{{ i }} / 4u] = {{ o.x }}_next{{ i }};
 {% else %}
 {% for j in range(4) %}
@@ -197,10 +223,10 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 #}
 {% macro step(kk, buffer, k0) %}
 {% for i in range(kernel.tm // 4) %}
-{{ fragment("a_reg%d" % i, "a_tile%s[%s][ly + %du * WY]" % (buffer or "", kk, i), operands[0].direct) }}
+{{ fragment("a_reg%d" % i, "a_tile%s[%s][ly + %du * WY]" % (buffer or "", kk, i), operands[0].direct and not operands[0].spread) }}
 {%- endfor %}
 {% for j in range(kernel.tn // 4) %}
-{{ fragment("b_reg%d" % j, "b_tile%s[%s][lx + %du * WX]" % (buffer or "", kk, j), operands[1].direct) }}
+{{ fragment("b_reg%d" % j, "b_tile%s[%s][lx + %du * WX]" % (buffer or "", kk, j), operands[1].direct and not operands[1].spread) }}
 {%- endfor %}
 {% for r in range(kernel.tm) %}
 {% set columns = range(kernel.tn // 4) | list %}
@@ -243,10 +269,50 @@ fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
 store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (lx + {{ j }}u * WX) * 4u, acc_{{ r }}_{{ j }});
 {%- endmacro %}
 
-{% macro store() %}
+{#
+  C of which no vec4 can be stored goes through the tile of B, a row of every fragment at a time: so neighbouring lanes
+  store neighbours of C, where each would have stored four of its own. 16 bytes apart they cost four times the traffic.
+#}
+{% set staged = kernel.wy is defined and s.vec_c is false and (operands[1].spread or not operands[1].direct) and kernel.wy <= kernel.bk %}
+
+{% macro stage_fragments(r, buffer="") %}
+{% for j in range(kernel.tn // 4) %}
+{% for c in range(4) %}
+    b_tile{{ buffer }}[ly][lx + {{ j }}u * WX][{{ c }}] = acc_{{ r }}_{{ j }}.{{ "xyzw"[c] }};
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{# What stage_fragments left, stored by all invocations: `lane` is each one's number. #}
+{% macro store_staged(r, lane="lane", buffer="") %}
+{% for first in range(0, kernel.wy * kernel.bn, kernel.invocations) %}
+    {
+        let at = {{ lane }} + {{ first }}u;
+        let line = at / BN;
+        let value = b_tile{{ buffer }}[line][at % BN / 4u][at % 4u];
+{% set store = "store_c(c_base, row0 + (line + %du * WY) * 4u + %du, col0 + at %% BN, value);" % (r // 4, r % 4) %}
+{% if first + kernel.invocations > kernel.wy * kernel.bn %}
+        if (line < WY) {
+            {{ store }}
+        }
+{% else %}
+        {{ store }}
+{% endif %}
+    }
+{% endfor %}
+{% endmacro %}
+
+{% macro store(staged=false) %}
 {% for r in range(kernel.tm) %}
+{% if staged %}
+    workgroupBarrier(); // everyone is done with {{ "the tile" if loop.first else "the rows" }} before they are overwritten
+{{ stage_fragments(r) }}
+    workgroupBarrier(); // the rows are complete before anyone reads them
+{{ store_staged(r) }}
+{% else %}
 {% for j in range(kernel.tn // 4) %}
     {{ store_fragment(r, j) }}
 {% endfor %}
+{% endif %}
 {% endfor %}
 {% endmacro %}

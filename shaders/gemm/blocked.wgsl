@@ -4,7 +4,7 @@
 // contiguous length is a multiple of 4; accumulation in f32.
 // Changed from vectorized: each vec4 of A and B from workgroup memory serves a whole row or column of a TM × TN tile in
 // registers: (TM + TN)/4 loads for TM·TN FMAs. A is transposed on its way in, so that both fragments are vec4.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
+// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN + 8)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -29,5 +29,5 @@ fn main(
 {{ tiles.multiply() }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
     }
-{{ tiles.store() }}
+{{ tiles.store(tiles.staged) }}
 }

@@ -5,7 +5,8 @@
 // Changed from pipelined: the grid no longer grows with C. Workgroup w takes tiles w, w + count, w + 2·count …; each
 // tile is written by exactly one. Tiles that are worked on at the same time are neighbours, so that their rows of A and
 // columns of B meet in the L2 cache.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
+// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN + 8)·BK·4 bytes,
+// 8·BK·4 less where vec4 fit.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -37,6 +38,6 @@ fn main(
             workgroupBarrier(); // the tiles are complete before anyone reads them
         }
 {{ tiles.multiply(k0="(params.k - 1u) / BK * BK") }}
-{{ tiles.store() }}
+{{ tiles.store(tiles.staged) }}
     }
 }

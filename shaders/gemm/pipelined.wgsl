@@ -11,7 +11,7 @@
 // variables and the loop takes two steps at once: a buffer chosen by an index would cost a bounds check per access.
 {% endif %}
 // Shapes: any; tiles that hang over an edge are filled with zeros.
-// Workgroup memory: (BM + BN)·BK·4 bytes per buffer.
+// Workgroup memory: (BM + BN + 8)·BK·4 bytes per buffer, 8·BK·4 less where vec4 fit.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -63,5 +63,5 @@ fn main(
 {% endfor %}
     }
 {% endif %}
-{{ tiles.store() }}
+{{ tiles.store(tiles.staged) }}
 }

@@ -12,11 +12,12 @@
 // 1024³, 40.7 against 35.0 at 1536³ (3 splits both); 40.9 at 256×256×65536 (32 splits). From 2048³ on there is nothing to
 // gain. A second dispatch costs some 2 µs and the traffic of the partial sums; slices cost workgroup memory.
 // Shapes: any whose k has a step for each part; tiles that hang over an edge are filled with zeros.
-// Workgroup memory: SLICES·(BM + BN)·BK·4 bytes for tiles, (SLICES - 1)·BM·BN/TM·4 for sums.
+// Workgroup memory: SLICES·(BM + BN + 8)·BK·4 bytes for tiles, (SLICES - 1)·BM·BN/TM·4 for sums.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
+{% set staged = tiles.staged and kernel.splits == 1 %}
 {% set slice = "[slice]" if kernel.slices > 1 else "" %}
 const SHARERS = BM / TM * (BN / TN); // invocations that share a tile
 {% if kernel.slices > 1 %}
@@ -92,10 +93,18 @@ fn main(
 {% for other in range(kernel.slices - 1) %}
         acc_{{ r }}_{{ j }} += sums[{{ other }}][{{ j }}][lane];
 {% endfor %}
+{% if not staged %}
         {{ tiles.store_fragment(r, j) }}
+{% endif %}
 {% endfor %}
+{% if staged %}
+{{ tiles.stage_fragments(r, "[0]") }}
+{% endif %}
     }
-{% if not loop.last %}
+{% if staged %}
+    workgroupBarrier(); // the sums are read, and these rows complete, before anyone stores them
+{{ tiles.store_staged(r, "index", "[0]") }}
+{% elif not loop.last %}
     workgroupBarrier(); // the first has read them before they are overwritten
 {% endif %}
 {% endfor %}

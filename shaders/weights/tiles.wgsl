@@ -3,7 +3,7 @@
 // Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
 // a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
 // This is gemm/pipelined; only that four elements of B are unpacked from a word where they are fetched.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
+// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + 4 + BN)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/weights.wgsl" as weights with context %}
 {% include "common/header.wgsl" %}
@@ -49,5 +49,5 @@ fn main(
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
 {{ tiles.multiply(k0="(params.k - 1u) / BK * BK") }}
-{{ tiles.store() }}
+{{ tiles.store(tiles.staged) }}
 }

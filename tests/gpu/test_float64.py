@@ -232,7 +232,7 @@ def test_no_inner_elements(either):
 
 def test_what_computes_it(native, without):
     problem = gemm(64, 64, 64, dtype="float64")
-    assert not choose(problem, native).words
+    assert not choose(problem, native).integer
     assert choose(problem, without) == Slices()
     assert "shader-f64" in (LADDER[0]().check(problem, without.capabilities) or "")
     assert Slices().unsuited(gemm(1, 1, 1)) == "multiplies float64, not float32"

@@ -3,7 +3,8 @@
 What can run is a question for `Kernel.check()`, what is right on this driver for the self-test. What is fast is a
 matter of measurement: the nearest tuned record of this adapter, the user's before the shipped ones, then of the same
 vendor (`webmm.choose.tuned`); where none is near, the candidates of the op's module here, by what was measured of such
-shapes. What has no record at all can be tuned at its first use (`tune="auto"`).
+shapes. An op that has a model of time for the device (`webmm.choose.model`) asks for records of practically the very
+shape, and predicts the rest. What has no record at all can be tuned at its first use (`tune="auto"`).
 
 The self-test and the tuner run problems themselves, and so stand above this package: they are handed in.
 """
@@ -44,10 +45,16 @@ def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[
     portable: list[Kernel[Any]] = list(column.candidates(problem, device))
     anywhere: Iterable[Kernel[Any]] = getattr(column, "ANYWHERE", ())
     units = any(kernel.matrix_shape for kernel in portable)
-    ranked = [] if tune == "off" else tuned.nearest(problem, device, units)
+    predicted: list[tuple[Kernel[Any], str]] = []
+    if tune != "off" and not units and hasattr(column, "predicted"):
+        found = column.predicted(problem, device)
+        predicted = [(kernel, f"predicted {us:,.1f} µs, mostly {limit}") for kernel, us, limit in found]
+    near = tuned.SAME if predicted else tuned.NEAR
+    ranked = [] if tune == "off" else tuned.nearest(problem, device, units, near)
     result: dict[Kernel[Any], str] = {}
     for kernel, why in (
         *ranked,
+        *predicted,
         *((kernel, "portable default") for kernel in portable),
         *((kernel, "runs anywhere") for kernel in anywhere),
     ):

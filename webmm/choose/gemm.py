@@ -6,6 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
+from webmm.choose.field import field
+from webmm.choose.model import model_of
 from webmm.dtypes import F16, F32, F64
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
@@ -28,6 +30,7 @@ from webmm.problems.gemm import Gemm
 ENOUGH_TILES = 256
 LARGE, SMALL = Pipelined(), Pipelined(bm=32, bn=32, tm=4, tn=4)
 GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL)
+LIKELY = 4  # kernels that a model names
 FEW = 8  # rows or columns up to which a product is bound by memory
 
 # Likewise for matrix units: the first tiles of which there are enough, and the last ones where there are at least some.
@@ -65,6 +68,14 @@ def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
         made = [k for k in made_for_cpus(problem, lanes) if lanes > 4 or not _ragged(k, problem)]
         return [*made, *CPU]
     return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem), *GPU]
+
+
+def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, str]]:
+    """Return the kernels that are likely to be fastest, their µs, and what limits each; none where no model serves."""
+    model = None if device.info.kind == "cpu" or problem.dtype.itemsize > F32.itemsize else model_of(device)
+    if model is None:
+        return []
+    return model.best(list(field(problem, model.machine.multiprocessors)), problem, LIKELY)
 
 
 # float64 by integers. Slices of few terms seldom show that they are enough. TFLOP/s on an H200: at 4096³ 10.8 and 7.0

@@ -35,6 +35,7 @@ LOCK_TIMEOUT = 30  # seconds
 WORTH_SCRATCH = 1.02
 Key = tuple[object, ...]
 NEAR = 3.0  # a record serves problems whose sizes differ by at most a factor of 2³ in all
+SAME = 0.02  # and practically the very same ones by at most 1.4 %
 
 
 def folder() -> Path:
@@ -157,8 +158,10 @@ def clear() -> int:
 # The record that serves a problem
 
 
-def nearest(problem: Problem, device: Device, units: bool = False) -> list[tuple[Kernel[Any], str]]:
+def nearest(problem: Problem, device: Device, units: bool = False, near: float = NEAR) -> list[tuple[Kernel[Any], str]]:
     """Return the nearest tuned kernel, and whose record it is: of this very adapter, else of another by its vendor.
+
+    None is farther than `near`.
 
     Where matrix units serve the problem (`units`), what others tuned without them gives way: 48 TFLOP/s at 4096³ of
     float16 on an H200, where matrix units read 300.
@@ -173,19 +176,20 @@ def nearest(problem: Problem, device: Device, units: bool = False) -> list[tuple
         "known of its vendor": [r for r in [*user, *known] if _words(r.adapter)[:1] == adapter[:1]],
     }
     for words, group in groups.items():
-        record = _nearest(problem, group)
+        record = _nearest(problem, group, near)
         kernel = kernel_of(record) if record else None
         if record and kernel and (kernel.matrix_shape or not units or group is own):
-            return [(kernel, f"{words} at {record.size} {record.layout}".rstrip())]
+            known_us = f"{record.median_us:,.1f} µs there" if record.median_us else "not timed"
+            return [(kernel, f"{words} at {record.size} {record.layout}".rstrip() + f", {known_us}")]
     return []
 
 
-def _nearest(problem: Problem, records: Iterable[Record]) -> Record | None:
+def _nearest(problem: Problem, records: Iterable[Record], most: float) -> Record | None:
     """Return the nearest record that names a kernel of this version, None where none is near."""
     alike = (record for record in records if kind(record) == kind(problem))
     near = [(distance(problem, record), record) for record in alike]
     for apart, record in sorted(near, key=lambda pair: pair[0]):
-        if apart <= NEAR and kernel_of(record):
+        if apart <= most and kernel_of(record):
             return record
     return None
 

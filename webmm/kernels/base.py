@@ -148,7 +148,7 @@ class Kernel(ABC, Generic[P]):
         str
     ]  # a stage says after which one of its op it comes, "" for the first; mere parts of one do not
     params: ClassVar[type[Params]]
-    words: ClassVar[bool] = False  # whether it takes float64 for pairs of u32, which every device has
+    integer: ClassVar[bool] = False  # whether it takes float64 for pairs of u32, which every device has
     not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, and why
     features: ClassVar[frozenset[str]] = frozenset()  # WebGPU features besides those of what a problem stores
 
@@ -287,7 +287,7 @@ class Kernel(ABC, Generic[P]):
         binding, reach = max(e.nbytes for e in extents), max(e.end - e.first for e in extents)
         if reach > INDEX_LIMIT:
             return f"indexes {reach:,} elements of one buffer, shaders at most {INDEX_LIMIT:,}"
-        doubled = 1 if self.words else problem.dtype.sums.itemsize // F32.itemsize  # tiles hold what is summed
+        doubled = 1 if self.integer else problem.dtype.sums.itemsize // F32.itemsize  # tiles hold what is summed
         needs = [
             (self.invocations, "max-compute-invocations-per-workgroup", "invocations per workgroup"),
             (x, "max-compute-workgroup-size-x", "invocations along x"),
@@ -317,4 +317,4 @@ class Kernel(ABC, Generic[P]):
 
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:
     """Return the WebGPU features that `kernel` needs for `problem`: those of the element types, and its own."""
-    return kernel.features | (problem.features - F64.features if kernel.words else problem.features)
+    return kernel.features | (problem.features - F64.features if kernel.integer else problem.features)

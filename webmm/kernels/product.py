@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, P, ceil_div
+from webmm.kernels.traffic import Traffic
 from webmm.problems.product import Product
 
 LONG_K_STEP = 16  # steps that a template writes out per iteration where single steps would reach LOOP_LIMIT
@@ -87,6 +88,11 @@ class ProductKernel(Kernel[M]):
     def dispatch(self, problem: M) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
         return self.grid.dispatch(problem)
+
+    def traffic(self, problem: M) -> Traffic | None:
+        """Return what its own dispatch does to a machine, None for a stage of which nobody predicts the time."""
+        del problem
+        return None
 
     @property
     def inner_step(self) -> int:

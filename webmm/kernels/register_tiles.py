@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from webmm.kernels.base import P, tunable
 from webmm.kernels.product import Tiled
@@ -21,12 +22,12 @@ class RegisterTiles(Tiled[P]):
     unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
     group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
 
-    @property
+    @cached_property
     def wx(self) -> int:
         """Invocations along N."""
         return self.bn // self.tn
 
-    @property
+    @cached_property
     def wy(self) -> int:
         """Invocations along M."""
         return self.bm // self.tm
@@ -36,17 +37,17 @@ class RegisterTiles(Tiled[P]):
         """A line of invocations; the template lays them out as (wy, wx)."""
         return (self.sharers, 1, 1)
 
-    @property
+    @cached_property
     def sharers(self) -> int:
         """Invocations that fill and multiply a tile together."""
         return self.wx * self.wy
 
-    @property
+    @cached_property
     def a_loads(self) -> int:
         """vec4 of A that each invocation fetches per step."""
         return self.bm * self.bk // 4 // self.sharers
 
-    @property
+    @cached_property
     def b_loads(self) -> int:
         """vec4 of B that each invocation fetches per step."""
         return self.bn * self.bk // 4 // self.sharers
@@ -68,5 +69,11 @@ class RegisterTiles(Tiled[P]):
             yield (
                 vectors % self.sharers == 0,
                 f"the tile of {name} has {vectors} vec4, which {self.sharers} invocations cannot share evenly",
+            )
+        for name in ("bm", "bn", "bk"):
+            size = getattr(self, name)
+            yield (
+                max(size, self.sharers) % min(size, self.sharers) == 0,
+                f"{self.sharers} invocations do not fill lines of {name} = {size} evenly",
             )
         yield self.bk % self.unroll == 0, f"bk = {self.bk} must be a multiple of unroll = {self.unroll}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 from webmm.dtypes import F32, F64, DType, dtype_of
@@ -61,6 +62,12 @@ class Gemm(Epilogue, Product):
     def layout(self) -> str:
         """How A and B are stored: n as they are, t transposed."""
         return layout_of(self.a, self.b)
+
+    @cached_property
+    def by_fours(self) -> tuple[bool, bool, bool]:
+        """Whether all of A, B and C can be read or written as vec4."""
+        a, b, c = (operand.vectorizable(rows, columns) for _, operand, rows, columns in self.operands())
+        return a, b, c
 
     def operands(self) -> tuple[tuple[str, Operand, int, int], ...]:
         """Return (name, operand, rows, columns) of A, B and C."""

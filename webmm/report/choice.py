@@ -19,6 +19,7 @@ from webmm.engine.device import Device
 from webmm.errors import ProblemError, WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
+from webmm.kernels.product import ProductKernel
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.records import Record
@@ -56,7 +57,7 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
         for place, (kernel, why) in enumerate(ranked.items()):
             reason = refused(kernel, problem, device)
             workgroups = sum(math.prod(step.dispatch(problem)) for step in kernel.dispatches)
-            told = f"cannot: {reason}" if reason else f"{why}, {workgroups:,} workgroups"
+            told = f"cannot: {reason}" if reason else f"{why}, {workgroups:,} workgroups{_loads(kernel, problem)}"
             lines.append(f" {place + 1}. {kernel}: {told}")
         lines.append(f"→  {choose(problem, device)}")
         for stage in op.stages:
@@ -64,6 +65,12 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
             if reason and stage not in map(type, ranked):
                 lines.append(f"    {stage.name} cannot: {reason}")
     return "\n".join(lines)
+
+
+def _loads(kernel: Kernel[Any], problem: Problem) -> str:
+    """Return how many loads a kernel issues for its arithmetic, where that is counted."""
+    traffic = kernel.traffic(problem) if isinstance(kernel, ProductKernel) else None
+    return f", {traffic.loads_per_fma:.2g} loads per FMA of four" if traffic else ""
 
 
 def _cut(problem: Gemm, device: Device) -> tuple[Part, ...]:

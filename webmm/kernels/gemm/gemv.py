@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from webmm.kernels.base import MAX_WORKGROUPS, ceil_div, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
+from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
 
@@ -76,6 +78,30 @@ class Gemv(GemmKernel):
     def iterations(self, problem: Gemm) -> int:
         """Return how often the loop over k runs."""
         return ceil_div(problem.k, self.step_k(_wide(problem)[1]))
+
+    def traffic(self, problem: Gemm) -> Traffic:
+        """Count a step: UNROLL vec4 along k, or four rows of them, of TI rows of the wide operand, and TJ vectors."""
+        p, s = problem, self.specialise(problem)
+        vec_w, vec_v = (s.vec_a, s.vec_b) if s.wide == "a" else (s.vec_b, s.vec_a)
+        wide = self.unroll * self.ti * (1 if s.along_k else 4)
+        short = self.unroll * self.tj
+        sums = self.ti * self.tj * (1 if s.along_k else 4)
+        step = self.step_k(s.along_k)
+        return Traffic(
+            workgroups=math.prod(self.dispatch(p)),
+            invocations=self.invocations,
+            steps=ceil_div(p.k, step),
+            fmas=4 * self.unroll * sums,
+            vector_loads=wide * vec_w + short * vec_v,
+            scalar_loads=4 * (wide * (not vec_w) + short * (not vec_v)),
+            registers=sums + 4 * (wide + short),
+            workgroup_bytes=self.workgroup_bytes,
+            loaded=(self.tile_i(s.along_k) + self.tj) * step * p.dtype.itemsize,
+            read=(p.m * p.k + p.k * p.n) * p.batch * p.dtype.itemsize,
+            written=p.m * p.n * p.batch * p.out_dtype.itemsize,
+            scalar_stores=sums / (self.lanes if s.along_k else self.groups),
+            meetings=sums / 4,
+        )
 
     def part(self, problem: Gemm, k: int) -> int:
         """Return which lane, or group of lanes, of those that share an element of C takes inner step k."""

@@ -64,7 +64,7 @@ class DoubleKernel(GemmKernel):
     """A kernel that takes float64 for pairs of words."""
 
     params = DoubleParams
-    words = True
+    integer = True
     fills: ClassVar[tuple[str, ...]] = ("c",)
 
     def unsuited(self, problem: Gemm) -> str | None:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, tunable
+from webmm.kernels.base import MAX_WORKGROUPS, Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
 PARTIAL = "partial"
+SHARED = (2**20, 2**26)  # bytes of the least and of the largest buffer that is as long as a power of two
 SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
 SPLITS_DOC = "workgroups that share a tile of C, each with a part of k"
 
 
 def partial_sums(problem: Gemm, splits: int) -> Scratch:
-    """Return the buffer of the partial sums: (batch, splits, m, n) with rows of whole vec4."""
+    """Return the buffer of the partial sums: (batch, splits, m, n), with rows of whole vec4.
+
+    Up to SHARED bytes it is as long as a power of two: products of many shapes share few of them.
+    """
+    nbytes = partial_bytes(problem, splits)
+    return Scratch(PARTIAL, nbytes if nbytes > SHARED[1] else max(SHARED[0], 1 << (nbytes - 1).bit_length()))
+
+
+def partial_bytes(problem: Gemm, splits: int) -> int:
+    """Return the bytes of all partial sums."""
     row = 4 * ceil_div(problem.n, 4) * problem.dtype.sums.itemsize
-    return Scratch(PARTIAL, row * problem.m * splits * problem.batch)
+    return row * problem.m * splits * problem.batch
 
 
 @dataclass(frozen=True)
@@ -31,20 +44,50 @@ class SumSplits(GemmKernel):
 
     splits: int = tunable(2, SPLITS, SPLITS_DOC)
 
+    @cached_property
+    def takers(self) -> int:
+        """Invocations that take turns at the parts of the same four columns."""
+        return next(takers for most, takers in ((8, 1), (32, 4), (self.splits, 16)) if self.splits <= most)
+
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """Four columns each, along n."""
-        return (64, 1, 1)
+        """A line of invocations; the template lays them out as (takers, places of four columns)."""
+        return (64 if self.takers == 1 else 128, 1, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """A vec4 of each invocation where several share an element."""
+        return 16 * self.invocations if self.takers > 1 else 0
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """An invocation per four columns of a row."""
-        x = ceil_div(problem.n, 4 * self.invocations)
-        rows = min(problem.m, 2**15)
-        return x, rows, problem.batch
+        """Workgroups over the vec4 of C, folded so that none exceeds 65,535; z is the batch."""
+        count = ceil_div(problem.m * ceil_div(problem.n, 4), self.invocations // self.takers)
+        y = ceil_div(count, MAX_WORKGROUPS)
+        return ceil_div(count, y), y, problem.batch
+
+    def traffic(self, problem: Gemm) -> Traffic:
+        """Count what a place takes: its parts, one after another."""
+        p, vec_c = problem, problem.by_fours[2]
+        return Traffic(
+            workgroups=math.prod(self.dispatch(p)),
+            invocations=self.invocations,
+            steps=1,
+            fmas=4 * self.splits / self.takers,
+            vector_loads=self.splits / self.takers,
+            scalar_loads=0,
+            workgroup_bytes=self.workgroup_bytes,
+            loaded=16 * self.splits * self.invocations / self.takers,
+            read=partial_bytes(p, self.splits),
+            written=p.m * p.n * p.batch * p.out_dtype.itemsize,
+            vector_stores=vec_c,
+            scalar_stores=4 * (not vec_c),
+            meetings=1 - 1 / self.takers,
+        )
 
     def iterations(self, problem: Gemm) -> int:
-        """Return how often the loop over rows runs."""
-        return ceil_div(problem.m, self.dispatch(problem)[1])
+        """Nothing runs in a loop."""
+        del problem
+        return 0
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the partial sums, C and the bias."""
@@ -69,6 +112,11 @@ class SplitK(RegisterTiled):
     splits: int = tunable(1, SPLITS, SPLITS_DOC)
 
     @property
+    def sharing(self) -> tuple[int, int]:
+        """Groups of invocations in a workgroup, and workgroups, that share the k of a tile."""
+        return self.slices, self.splits
+
+    @property
     def workgroup_size(self) -> tuple[int, int, int]:
         """A line of invocations; the template lays them out as (slices, wy, wx)."""
         return (self.sharers * self.slices, 1, 1)
@@ -88,7 +136,7 @@ class SplitK(RegisterTiled):
         x, y, batch = self.grid.dispatch(problem)
         return x, y, batch * self.splits
 
-    @property
+    @cached_property
     def after(self) -> tuple[Kernel[Gemm], ...]:
         """The partial sums are added up."""
         return (SumSplits(self.splits),) if self.splits > 1 else ()

@@ -24,8 +24,8 @@ class Tiles(RegisterTiles[WeightOnly], WeightKernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """A (bk, bm) tile of A and a (bk, bn) tile of B, in f32."""
-        return (self.bm + self.bn) * self.bk * 4
+        """A (bk, bm) tile of A, whose rows are a vec4 longer where none fits A, and a (bk, bn) tile of B, in f32."""
+        return (self.bm + 4 + self.bn) * self.bk * 4
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """As of all register tiles, and no tile beyond the last block."""

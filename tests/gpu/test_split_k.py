@@ -1,0 +1,21 @@
+"""k divided into few, some and many parts: one, four and sixteen invocations take turns at them."""
+
+import numpy as np
+import pytest
+
+from webmm import Device
+from webmm.kernels.gemm.split_k import SplitK, SumSplits
+from webmm.problems.gemm import gemm
+
+
+@pytest.mark.parametrize(("splits", "takers"), [(2, 1), (8, 1), (13, 4), (37, 16)])
+@pytest.mark.parametrize("n", [5, 24])
+def test_parts_add_up(device: Device, splits: int, takers: int, n: int) -> None:
+    assert SumSplits(splits).takers == takers
+    problem = gemm(19, n, 8 * 37 - 3, batch=2)
+    rng = np.random.default_rng(splits)
+    a, b = (rng.integers(-8, 8, (2, *size)).astype(np.float32) for size in ((19, problem.k), (problem.k, n)))
+    kernel = SplitK(bm=16, bn=16, bk=8, tm=4, tn=4, unroll=8, slices=1, splits=splits)
+    c = device.array(np.full((2, 19, n), np.nan, np.float32))
+    device.run(kernel, problem, device.array(a), device.array(b), c)
+    np.testing.assert_array_equal(c.numpy(), a @ b)
