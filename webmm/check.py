@@ -7,7 +7,7 @@ from typing import Any
 
 from webmm.cases import OPS
 from webmm.kernels.base import Kernel
-from webmm.render import Dialect, render
+from webmm.render import Dialect, expressible, render
 
 
 def texts(dialect: Dialect) -> dict[str, str]:
@@ -16,7 +16,7 @@ def texts(dialect: Dialect) -> dict[str, str]:
     for op in OPS.values():
         for words, kernel, problem in op.shaders():
             for step in kernel.dispatches:
-                if dialect not in step.not_in:
+                if dialect not in step.not_in and expressible(step, problem, dialect):
                     labels.setdefault(render(step, problem, dialect).wgsl, f"{step} {words}")
     return labels
 

@@ -27,7 +27,8 @@ class DType:
     itemsize: int
     eps: float
     tiny: float  # the spacing of subnormals: rounding to this type is never off by more than half of it, or by eps/2
-    features: frozenset[str] = frozenset()  # and WGSL's extension is then called as the type is
+    features: frozenset[str] = frozenset()
+    extension: bool = True  # with features: WGSL enables an extension of the type's name; not for naga's own f64
     packed: bool = False  # several to a u32, the first one lowest: `wgsl` is the prefix of the functions that unpack it
     package: str = ""  # which gives NumPy the type
 
@@ -40,6 +41,11 @@ class DType:
             except ImportError as error:
                 raise ConfigError(f"{self.name} arrays need {self.package}: pip install {self.package}") from error
         return np.dtype(self.name)
+
+    @property
+    def sums(self) -> DType:
+        """The type in which kernels add up products of such elements."""
+        return F64 if self == F64 else F32
 
     @property
     def per_word(self) -> int:
@@ -60,7 +66,9 @@ class DType:
 F32 = DType("float32", "f32", 4, 2.0**-23, 2.0**-149)
 F16 = DType("float16", "f16", 2, 2.0**-10, 2.0**-24, frozenset({"shader-f16"}))
 BF16 = DType("bfloat16", "bf16", 2, 2.0**-7, 2.0**-133, packed=True, package="ml_dtypes")
-MATRIX_DTYPES = (F32, F16, BF16)  # of products of floats, reductions, normalisations and activations
+F64 = DType("float64", "f64", 8, 2.0**-52, 2.0**-1074, frozenset({"shader-f64"}), extension=False)
+# Of reductions, normalisations, activations, and of products, which take F64, too.
+MATRIX_DTYPES = (F32, F16, BF16)
 FLOATS = tuple(dtype for dtype in MATRIX_DTYPES if not dtype.packed)  # that WGSL has itself
 
 # Integers lie in buffers as NumPy stores them; shaders read those of eight bits four to a u32.
@@ -71,8 +79,8 @@ U8 = DType("uint8", "u32", 1, 0.0, 0.0)
 BYTES = (I8, U8)
 INTEGERS = (I32, U32, *BYTES)
 
-DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, *INTEGERS)}
-_NAMES = {**{dtype.wgsl: dtype for dtype in MATRIX_DTYPES}, **DTYPES}
+DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, F64, *INTEGERS)}
+_NAMES = {**{dtype.wgsl: dtype for dtype in (*MATRIX_DTYPES, F64)}, **DTYPES}
 
 
 def names(dtypes: Iterable[DType]) -> str:

@@ -42,13 +42,15 @@ def _version(path: str) -> str:
 def translate(wgsl: str, label: str) -> dict[str, str]:
     """Validate `wgsl` and return its MSL and HLSL; SPIR-V, which is binary, is made and dropped.
 
-    For matrix units naga knows no HLSL. Raises ShaderError with the label, naga's words and the numbered source line.
+    For matrix units naga knows no HLSL, for f64 no MSL. Raises ShaderError with the label, naga's words and the
+    numbered source line.
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "shader.wgsl")
         source.write_text(wgsl)
         matrix_units = "enable wgpu_cooperative_matrix;" in wgsl
-        targets = {target: suffix for target, suffix in TARGETS.items() if not (matrix_units and target == "HLSL")}
+        absent = {"HLSL"} if matrix_units else {"MSL"} if "f64" in wgsl else set()
+        targets = {target: suffix for target, suffix in TARGETS.items() if target not in absent}
         outputs = {target: Path(folder, f"shader.{suffix}") for target, suffix in targets.items()}
         options = ["--metal-version", "2.3"] if matrix_units else []
         command = [find(), *options, str(source), *map(str, outputs.values())]

@@ -1,7 +1,7 @@
 """One dataclass, two views: the bytes of a uniform buffer and the WGSL struct that reads them.
 
 Sizes and alignments are WGSL's (https://www.w3.org/TR/WGSL/#alignment-and-size) for 32-bit scalars and vectors of
-them; the host never states an offset by hand.
+them, and for f64 in place of f32 as shaders of float64 have it; the host never states an offset by hand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Vec2F = Annotated[tuple[float, float], "vec2<f32>"]
 Vec3F = Annotated[tuple[float, float, float], "vec3<f32>"]
 Vec4F = Annotated[tuple[float, float, float, float], "vec4<f32>"]
 
-_FORMAT = {"u32": "I", "i32": "i", "f32": "f"}
+_FORMAT = {"u32": "I", "i32": "i", "f32": "f", "f64": "d"}
+_BYTES = {scalar: struct.calcsize(code) for scalar, code in _FORMAT.items()}
 
 
 def member(doc: str) -> Any:
@@ -56,27 +57,30 @@ def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def layout(cls: type[Any]) -> Layout:
-    """Return where WGSL puts each field of the dataclass `cls`; the size is that of a uniform binding."""
+def layout(cls: type[Any], real: str = "f32") -> Layout:
+    """Return where WGSL puts each field of the dataclass `cls`; the size is that of a uniform binding.
+
+    Numbers declared as f32 are of the type `real`.
+    """
     hints = get_type_hints(cls, include_extras=True)
     members, offset, align = [], 0, 4
     for field in dataclasses.fields(cls):
-        wgsl = get_args(hints[field.name])[1]
+        wgsl = get_args(hints[field.name])[1].replace("f32", real)
         scalar = wgsl[-4:-1] if wgsl.startswith("vec") else wgsl
         count = int(wgsl[3]) if wgsl.startswith("vec") else 1
-        alignment = {1: 4, 2: 8, 3: 16, 4: 16}[count]
+        alignment = _BYTES[scalar] * {1: 1, 2: 2, 3: 4, 4: 4}[count]
         offset = _round_up(offset, alignment)
         members.append(Member(field.name, wgsl, scalar, count, offset, field.metadata.get("doc", "")))
-        offset, align = offset + 4 * count, max(align, alignment)
+        offset, align = offset + _BYTES[scalar] * count, max(align, alignment)
     return Layout(tuple(members), _round_up(offset, align))
 
 
-def pack(params: Any) -> bytes:
-    """Return the bytes of the dataclass instance `params` as its WGSL struct lays them out.
+def pack(params: Any, real: str = "f32") -> bytes:
+    """Return the bytes of the dataclass instance `params` as its WGSL struct lays them out; `real` is as of `layout()`.
 
-    Raises ProblemError where a value does not fit its 32-bit member.
+    Raises ProblemError where a value does not fit its member.
     """
-    where = layout(type(params))
+    where = layout(type(params), real)
     data = bytearray(where.size)
     for member in where.members:
         value = getattr(params, member.name)

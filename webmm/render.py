@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 
 import jinja2
 
+from webmm.dtypes import F32, F64
 from webmm.errors import ConfigError
-from webmm.kernels.base import Binding, Kernel
+from webmm.kernels.base import Binding, Kernel, features
 from webmm.params import U32, layout, pack, wgsl_struct
 from webmm.problems.base import Problem
 
@@ -124,13 +125,17 @@ def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, 
         raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
     if why := kernel.not_in.get(dialect):
         raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
+    if not expressible(kernel, problem, dialect):
+        raise ConfigError(f"{kernel.name} of float64 cannot be written for {dialect}: it has no f64")
+    if debug and problem.dtype == F64:
+        raise ConfigError("what a debug shader records is float32; take operands of a shorter type")
     if reason := kernel.invalid() or kernel.unsuited(problem):
         raise ConfigError(f"{kernel.name}: {reason}")
-    return _render(kernel, kernel.specialise(problem), problem.features | kernel.features, dialect, debug)
+    return _render(kernel, kernel.specialise(problem), features(kernel, problem), dialect, debug)
 
 
 @functools.lru_cache(maxsize=4096)
-def _render(kernel: Kernel[Any], spec: Any, features: frozenset[str], dialect: Dialect, debug: bool) -> Shader:
+def _render(kernel: Kernel[Any], spec: Any, stored: frozenset[str], dialect: Dialect, debug: bool) -> Shader:
     bindings = (Binding(0, "params", "uniform", "Params"), *kernel.bindings(spec))
     if debug:
         bindings = (*bindings, Binding(len(bindings), "debug", "storage", "Debug"))
@@ -149,11 +154,26 @@ def _render(kernel: Kernel[Any], spec: Any, features: frozenset[str], dialect: D
             watch_struct=wgsl_struct(Watch, "Watch"),
         )
     )
+    if F64.features <= stored:
+        text = _in_f64(text)
     if not debug:
         text = DEBUG_LINE.sub("", text)
-    needed = features | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
+    needed = stored | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     needed |= {MATRIX_UNITS[dialect]} if kernel.matrix_shape else set()
     return Shader(kernel, dialect, tidy(text), bindings, needed)
+
+
+def expressible(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> bool:
+    """Tell whether a dialect has the types that `kernel` computes `problem` in: f64 is naga's alone."""
+    return dialect == "naga" or not F64.features <= features(kernel, problem)
+
+
+def _in_f64(text: str) -> str:
+    """Return a template's text with f64 in place of f32: it is written for the one, and means the same for the other.
+
+    The uniform's numbers of the epilogue become f64, too, as `pack()` packs them.
+    """
+    return re.sub(r"\bvec([234])f\b", r"vec\1<f64>", text).replace("f32", "f64")
 
 
 def _constants(kernel: Kernel[Any]) -> str:
@@ -169,9 +189,9 @@ def _constants(kernel: Kernel[Any]) -> str:
 
 def params_bytes(kernel: Kernel[Any], problem: Problem) -> bytes:
     """Return the bytes of the uniform with which `kernel` computes `problem`."""
-    return _params_bytes(type(kernel), problem)
+    return _params_bytes(type(kernel), problem, F64.wgsl if F64.features <= features(kernel, problem) else F32.wgsl)
 
 
 @functools.lru_cache(maxsize=1024)
-def _params_bytes(cls: type[Kernel[Any]], problem: Problem) -> bytes:
-    return pack(cls.params.of(problem))
+def _params_bytes(cls: type[Kernel[Any]], problem: Problem, real: str) -> bytes:
+    return pack(cls.params.of(problem), real)

@@ -1,9 +1,9 @@
-"""Is a product right? Compared with float64 NumPy, at a bound that rounding alone cannot exceed.
+"""Is a product right? Compared with NumPy in a longer type, at a bound that rounding alone cannot exceed.
 
-Every element must satisfy ``|C - Ĉ| ≤ (c·K·ε + ε_out)·(|A|·|B|)`` with c = 1 and ε = 2⁻²³: a dot product of length K in
-f32 is off by at most K·ε/2·|a|·|b|, whatever the order of the sum (Higham, Accuracy and Stability of Numerical
-Algorithms, §3.1), and storing it in a shorter type adds that type's rounding. Errors are reported as multiples of
-|A|·|B|, so that they compare with the bound directly.
+Every element must satisfy ``|C - Ĉ| ≤ (c·K·ε + ε_out)·(|A|·|B|)`` with c = 1 and ε = 2⁻²³, or 2⁻⁵² of float64: a dot
+product of length K is off by at most K·ε/2·|a|·|b|, whatever the order of the sum (Higham, Accuracy and Stability of
+Numerical Algorithms, §3.1), and storing it in a shorter type adds that type's rounding. Errors are reported as
+multiples of |A|·|B|, so that they compare with the bound directly.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import F32, DType
+from webmm.dtypes import F32, F64, DType
 from webmm.problems.gemm import Gemm
 from webmm.problems.weights import WeightOnly
 
 FULL_CHECK = 2**33  # multiply-adds up to which every element is checked; above, whole rows and columns are
 SAMPLED = 128  # rows and columns checked then
+SLOWER = 64  # times that a product in longdouble takes
 
 Floats = NDArray[np.float64]
 
@@ -28,18 +29,20 @@ Floats = NDArray[np.float64]
 def bound(problem: Gemm | WeightOnly) -> float:
     """Return the largest error, as a multiple of |A|·|B|, that rounding can explain."""
     out = problem.out_dtype
-    return problem.k * F32.eps + (out.eps if out != F32 else 0.0)
+    sums = problem.dtype.sums
+    return problem.k * sums.eps + (out.eps if out != sums else 0.0)
 
 
 def worst_error(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType = F32) -> float:
     """Return max |got - a·b| / (|a|·|b|), or inf where a NaN, an infinity or its sign differs from NumPy's.
 
-    `got` is (m, n), `a` (m, k), `b` (k, n), of any float dtype; a·b is computed in float64.
+    `got` is (m, n), `a` (m, k), `b` (k, n), of any float dtype; a·b is computed in the next longer type.
     """
-    a64, b64 = a.astype(np.float64), b.astype(np.float64)
+    longer = np.longdouble if out == F64 else np.float64
+    a64, b64 = a.astype(longer), b.astype(longer)
     with np.errstate(all="ignore"):
-        expected: Floats = a64 @ b64
-        scale: Floats = np.abs(a64) @ np.abs(b64) + out.tiny / out.eps
+        expected = a64 @ b64
+        scale = np.abs(a64) @ np.abs(b64) + out.tiny / out.eps
         stored = expected.astype(out.numpy).astype(np.float64)
         special = ~np.isfinite(stored)
         actual = got.astype(np.float64)
@@ -62,10 +65,11 @@ class Checker:
     def error(self, got: NDArray[Any]) -> float:
         """Return the worst error of `got` (…, m, n): over all of it, or over spread rows and columns of a large one."""
         p = self.problem
-        if p.m * p.n * p.k * p.batch <= FULL_CHECK:
+        slower = SLOWER if p.dtype == F64 else 1
+        if p.m * p.n * p.k * p.batch <= FULL_CHECK // slower:
             return worst_error(got, self.a, self.b, p.out_dtype)
-        rows = np.unique(np.linspace(0, p.m - 1, SAMPLED).astype(int))
-        columns = np.unique(np.linspace(0, p.n - 1, SAMPLED).astype(int))
+        rows = np.unique(np.linspace(0, p.m - 1, SAMPLED // slower).astype(int))
+        columns = np.unique(np.linspace(0, p.n - 1, SAMPLED // slower).astype(int))
         return max(
             worst_error(got[..., rows, :], self.a[..., rows, :], self.b, p.out_dtype),
             worst_error(got[..., columns], self.a, self.b[..., columns], p.out_dtype),

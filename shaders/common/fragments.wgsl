@@ -65,10 +65,10 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
 
 {#
   Which slice, row and column of subgroups this one is, and which chunks this lane moves: their places in a panel, and
-  where they start in storage. Lines that run along k are short. Eight neighbouring lanes, whose 16 bytes are stored
+  where they start in storage, if a stage does not say itself. Lines that run along k are short. Eight neighbouring lanes, whose 16 bytes are stored
   together, then take lines so far apart that they meet no bank twice: 294 TFLOP/s, 284 with neighbouring lines.
 #}
-{% macro positions(operands, lane="lane", lanes=kernel.invocations) %}
+{% macro positions(operands, lane="lane", lanes=kernel.invocations, starts=true) %}
 {% if kernel.slices > 1 %}
     let slice = subgroup / {{ own }}u;
     let subgroup_row = subgroup % {{ own }}u / (BN / SN);
@@ -91,13 +91,17 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4<u32>" if wide else shape.ope
     let {{ o.x }}_k{{ i }} = {{ o.x }}_chunk{{ i }} % {{ chunks }}u * {{ kernel.chunk }}u;
     let {{ o.x }}_panel{{ i }} = {{ slice_of("%s_k%d" % (o.x, i), o) }}{{ o.x }}_line{{ i }} / {{ o.part }}u;
     let {{ o.x }}_put{{ i }} = {{ o.x }}_line{{ i }} % {{ o.part }}u * {{ o.x | upper }}_LINE + {{ within_slice("%s_k%d" % (o.x, i)) }} / {{ per }}u;
+{% if starts %}
     let {{ o.x }}_start{{ i }} = ({{ o.base }} + {{ o.x }}_{{ o.at }}{{ i }} * params.ld{{ o.x }} + {{ o.x }}_k{{ i }}){{ " / %du" % kernel.chunk if o.vec }};
+{% endif %}
 {% else %}
     let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.at }}0 + {{ o.x }}_chunk{{ i }} % {{ chunks }}u * {{ kernel.chunk }}u;
     let {{ o.x }}_k{{ i }} = {{ o.x }}_line{{ i }};
     let {{ o.x }}_panel{{ i }} = {{ slice_of("%s_k%d" % (o.x, i), o) }}{{ o.x }}_chunk{{ i }} % {{ chunks }}u * {{ kernel.chunk }}u / {{ o.part }}u;
     let {{ o.x }}_put{{ i }} = {{ within_slice("%s_k%d" % (o.x, i)) }} * {{ o.x | upper }}_LINE + {{ o.x }}_chunk{{ i }} * {{ kernel.chunk }}u % {{ o.part }}u / {{ per }}u;
+{% if starts %}
     let {{ o.x }}_start{{ i }} = ({{ o.base }} + {{ o.x }}_k{{ i }} * params.ld{{ o.x }} + {{ o.x }}_{{ o.at }}{{ i }}){{ " / %du" % kernel.chunk if o.vec }};
+{% endif %}
 {% endif %}
 {% endfor %}
 {% endfor %}

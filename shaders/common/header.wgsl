@@ -1,5 +1,5 @@
 {# Constants, uniform and bindings: what every GEMM kernel starts with. #}
-{% for type in s.types if type.features %}
+{% for type in s.types if type.features and type.extension %}
 enable {{ type.wgsl }};
 
 {% endfor %}

@@ -96,7 +96,7 @@ fn main(
     let i_{{ t }} = i0 + ({{ t }}u * LANES + lane) * 4u;
 {% endif %}
 {% for j in range(kernel.tj) %}
-    var acc_{{ t }}_{{ j }} = {{ "0.0" if s.along_k else "vec4f()" }};
+    var acc_{{ t }}_{{ j }} = {{ "f32()" if s.along_k else "vec4f()" }};
 {% endfor %}
 {% endfor %}
 {% set at, stride = ("lane", "LANES") if s.along_k else ("group", "GROUPS") %}

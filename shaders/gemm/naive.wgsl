@@ -19,7 +19,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(num_workgroups) grid: 
         return;
     }
 {{ matrix.bases() }}
-    var sum = 0.0;
+    var sum: f32 = 0.0;
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
         let b_reg = load_b(b_base, k, col);

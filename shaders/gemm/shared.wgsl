@@ -24,7 +24,7 @@ fn main(
     let row = row0 + local.y;
     let col = col0 + local.x;
 {{ matrix.bases() }}
-    var sum = 0.0;
+    var sum: f32 = 0.0;
     for (var k0 = 0u; k0 < params.k; k0 += TILE) {
         a_tile[local.y][local.x] = load_a(a_base, row, k0 + local.x);
         b_tile[local.y][local.x] = load_b(b_base, k0 + local.y, col);

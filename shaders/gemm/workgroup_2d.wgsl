@@ -25,7 +25,7 @@ fn main(
     }
 {% endif %}
 {{ matrix.bases() }}
-    var sum = 0.0;
+    var sum: f32 = 0.0;
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
         let b_reg = load_b(b_base, k, col);

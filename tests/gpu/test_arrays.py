@@ -229,7 +229,7 @@ def test_new_arrays_are_zero(device):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (np.zeros((2, 2)), "float64 is not supported; cast"),
+        (np.zeros((2, 2), complex), "complex128 is not supported; cast"),
         (np.array([None]), "object is not supported"),
         (np.array(["a"]), "is not supported"),
     ],

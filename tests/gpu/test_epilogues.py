@@ -65,5 +65,5 @@ def test_a_bias_of_float32_is_rounded_to_the_type_of_the_operands(device, dtype,
     given = device.array(bias) if resident else bias
     got = webmm.matmul(left, left, bias=given, out_dtype="float32", device=device)
     np.testing.assert_array_equal(got.numpy(), a @ a + bias)
-    with pytest.raises(ProblemError, match="float64 is not supported"):
+    with pytest.raises(ProblemError, match="bias is float64; it must be"):
         webmm.matmul(left, left, bias=bias.astype(np.float64), device=device)

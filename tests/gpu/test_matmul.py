@@ -249,7 +249,7 @@ ERRORS = {
     "inner sizes": (lambda a: webmm.matmul(a, a[:2]), "inner sizes 4 and 2 differ"),
     "batches": (lambda a: webmm.matmul(np.ones((2, 4, 4), "f4"), np.ones((3, 4, 4), "f4")), "do not broadcast"),
     "dtypes differ": (lambda a: webmm.matmul(a, a.astype(np.float16)), "cast one"),
-    "float64": (lambda a: webmm.matmul(a.astype(float), a.astype(float)), "cast to"),
+    "complex": (lambda a: webmm.matmul(a.astype(complex), a.astype(complex)), "cast to"),
     "objects": (lambda a: webmm.matmul(a.astype(object), a.astype(object)), "cast to"),
     "strings": (lambda a: webmm.matmul([["x"]], [["y"]]), "cast to"),
     "a number": (lambda a: webmm.matmul(a, np.float32(2)), "alpha="),
@@ -258,7 +258,19 @@ ERRORS = {
     "bias dtype": (lambda a: webmm.matmul(a, a, bias=np.ones(4, np.float16)), "bias is float16"),
     "residual": (lambda a: webmm.matmul(a, a, residual=np.ones((4, 3), np.float32)), "residual has shape (4, 3)"),
     "out_dtype": (lambda a: webmm.matmul(a, a, out_dtype="int8"), "not supported"),
-    "out on a device": (lambda a: webmm.matmul(a, a, out=webmm.from_dlpack(a)), "write into an Array with gemm()"),
+    "out of neither kind": (lambda a: webmm.matmul(a, a, out=a.tolist()), "out= is a NumPy array"),
+    "out on the host": (
+        lambda a: webmm.matmul(webmm.from_dlpack(a), a, out=a.copy()),
+        "an Array where an operand is one",
+    ),
+    "out of another shape": (
+        lambda a: webmm.matmul(a, a, out=webmm.from_dlpack(a[1:])),
+        "of shape (3, 4); the result is",
+    ),
+    "out that repeats": (
+        lambda a: webmm.matmul(a, a, out=webmm.from_dlpack(a)[:1].broadcast_to((4, 4))),
+        "out repeats its elements",
+    ),
     "out read-only": (lambda a: webmm.matmul(a, a, out=np.broadcast_to(a[0], (4, 4))), "out is read-only"),
     "alpha": (lambda a: webmm.matmul(a, a, alpha="2x"), "alpha is a number"),
     "gemm on the host": (lambda a: webmm.gemm(a, a, a), "device.array"),
@@ -310,3 +322,26 @@ def test_a_residual_lives_on_the_same_device(device):
     a = device.array(integers(4, 4))
     with webmm.Device() as other, pytest.raises(ProblemError, match="different devices"):
         webmm.matmul(a, a, residual=other.array(integers(4, 4)))
+
+
+def test_out_on_the_device(device):
+    a, b = integers(5, 6), integers(6, 7)
+    x, y, wide = device.array(a), device.array(b), device.zeros((9, 20))
+    views = {
+        "dense": device.empty((5, 7)),
+        "a window": wide[2:7, 3:10],
+        "transposed": device.empty((7, 5)).T,
+        "float16": device.empty((5, 7), "float16"),
+    }
+    for _ in range(2):
+        for out in views.values():
+            for left in (x, a):
+                assert webmm.matmul(left, y, out=out, alpha=2.0) is out
+                assert np.array_equal(out.numpy(), 2 * (a @ b))
+    row = device.empty((7,))
+    assert webmm.matmul(x[1], y, bias=y[0], out=row) is row
+    assert np.array_equal(row.numpy(), a[1] @ b + b[0])
+    assert np.array_equal(webmm.matmul(x, y, out=views["dense"], residual=a @ b).numpy(), 2 * (a @ b))
+    around = wide.numpy()
+    around[2:7, 3:10] = 0
+    assert not around.any()

@@ -47,11 +47,13 @@ def matmul(
 ) -> Any:
     """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
 
-    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, one of `webmm.dtypes.MATRIX_DTYPES`; batches broadcast, and
-    1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage. `bias` has shape
-    (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it; `activation` is
-    one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before the result is
-    stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands' type.
+    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, float64 or one of `webmm.dtypes.MATRIX_DTYPES`; batches
+    broadcast, and 1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage, but
+    for float64, whose sums and results are float64 on any device, without activations (docs/float64.md). `bias` has
+    shape (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it;
+    `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before
+    the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands'
+    type.
 
     NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
     they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
@@ -78,7 +80,16 @@ def matmul(
     mode = tune_mode(tune or device.settings.tune)
     epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
     run = partial(choose.run, tune=mode)
-    settings = _Settings(bias, residual, epilogue, out_dtype, run, precision)
+    same = partial(
+        matmul,
+        activation=activation,
+        residual=residual,
+        alpha=alpha,
+        out_dtype=out_dtype,
+        tune=mode,
+        precision=precision,
+    )
+    settings = _Settings(bias, residual, epilogue, out_dtype, run, precision, same)
     with device.span("matmul", "call"):
         if resident:
             return _on_device(device, a, b, settings, out if isinstance(out, Array) else None)
@@ -97,6 +108,7 @@ class _Settings:
     out_dtype: DTypeLike | None
     run: Run
     precision: Precision | None = None  # the device's where None
+    same: Callable[..., Array] | None = None  # of arrays on the device and a bias: the call, which may be planned
 
 
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings, into: Array | None = None) -> Array:
@@ -115,6 +127,15 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
         epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
         _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings)
         return c.reshape(*shape) if into is None else into
+
+
+def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: _Settings) -> Array:
+    """Bring NumPy arrays to the device and return their product there."""
+    if settings.same is None or device.profile is not None:
+        return _on_device(device, a, b, settings)
+    with Temporaries(device) as temporary:
+        bias = None if settings.bias is None else temporary.array(settings.bias)
+        return settings.same(temporary.array(a), temporary.array(b), bias=bias)
 
 
 def _checked_out(out: Array, shape: tuple[int, ...], dtype: DType, a: Array, b: Array) -> Array:
@@ -146,12 +167,12 @@ def _on_host(
     sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
     memory = device.memory
     given = [x for x in (a, b, settings.bias, settings.residual) if isinstance(x, np.ndarray)]
-    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # and read first
-    if sum(sizes) <= (memory if aliased else min(memory, OVERLAP)) and max(sizes) <= device.capabilities.limit(
-        "max-buffer-size"
-    ):
+    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # to be written when all is read
+    # The cores of a CPU adapter are those that would move data meanwhile.
+    at_once = memory if aliased or device.info.kind == "cpu" else min(memory, OVERLAP)
+    if sum(sizes) <= at_once and max(sizes) <= device.capabilities.limit("max-buffer-size"):
         try:
-            with _on_device(device, a, b, settings) as c:
+            with _uploaded(device, a, b, settings) as c:
                 result = device.download(c, out)
             if progress:
                 progress(1, 1)
@@ -316,10 +337,11 @@ def _multiply(
         precision=precision_mode(settings.precision or temporary.device.settings.precision),
         **{**vars(epilogue), "bias": kind},
     )
-    device, most = temporary.device, limits(temporary.device)
+    device, most = temporary.device, limits(temporary.device, a.element)
     for problem in problems(template, batch_axes(a, b, c)):
         for part in parts(problem, most):
-            into = temporary.sum(part.problem.m * part.problem.n) if part.to_sum else c
-            added = temporary.sum(part.problem.m * part.problem.n) if part.from_sum else bias
+            size, sums = part.problem.m * part.problem.n, problem.dtype.sums
+            into = temporary.sum(size, sums) if part.to_sum else c
+            added = temporary.sum(size, sums) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
             settings.run(attainable(part.problem, device), device, a, b, into, *more)

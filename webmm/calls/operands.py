@@ -88,10 +88,10 @@ class Temporaries:
             array = self._own(self.device.array(array.numpy(), dtype))
         return array
 
-    def sum(self, size: int) -> Array:
+    def sum(self, size: int, dtype: DType) -> Array:
         """Return an array that takes sums of `size` elements; the same one for as long as it is large enough."""
         if self._sum is None or self._sum.size < size:
-            self._sum = self._own(self.device.empty((size,), F32))
+            self._sum = self._own(self.device.empty((size,), dtype))
         return self._sum
 
     def _own(self, array: Array) -> Array:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webmm.choose import tuned
-from webmm.dtypes import F32
+from webmm.dtypes import F32, F64, DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.epilogues import OF_WHOLE_SUMS
@@ -85,6 +85,9 @@ def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
 ASSUMED_RATE = {"cpu": 2.0**35, "integrated": 2.0**37, "other": 2.0**37, "discrete": 2.0**41}
 DISPATCH_SECONDS = 1.0
 AXES = (("m", "k"), ("k", "n"), ("m", "n"))  # of A, B and C
+# Of float64: GPUs made for games have a unit for it to 64 of float32; in slices a product takes 37 of integers; what
+# these keep is at most four times as long as an operand, and twice as long as a result.
+SLOWER, SLOWER_IN_SLICES, ROOM_FOR_SLICES = 64, 256, 4
 GRAIN = 64  # cuts are at multiples of it where sizes allow: aligned operands and whole tiles stay what they are
 
 
@@ -98,17 +101,22 @@ class Limits:
 
 @dataclass(frozen=True)
 class Part:
-    """A dispatch: its problem, and whether a sum in float32 beside C takes the place of C, or of the bias."""
+    """A dispatch: its problem, and whether a sum beside C takes the place of C, or of the bias."""
 
     problem: Gemm
     to_sum: bool = False
     from_sum: bool = False
 
 
-def limits(device: Device) -> Limits:
-    """Return what one dispatch on `device` may do."""
-    rate = max(measured_rate(device.info.name), ASSUMED_RATE[device.info.kind])
-    return Limits(device.capabilities.limit("max-storage-buffer-binding-size"), rate * DISPATCH_SECONDS)
+def limits(device: Device, dtype: DType = F32) -> Limits:
+    """Return what one dispatch on `device` may do to products of `dtype`."""
+    rate = max(measured_rate(device.info.name), ASSUMED_RATE[device.info.kind]) * DISPATCH_SECONDS
+    binding = device.capabilities.limit("max-storage-buffer-binding-size")
+    if dtype != F64:
+        return Limits(binding, rate)
+    if F64.features <= device.capabilities.features:
+        return Limits(binding, rate / SLOWER)
+    return Limits(binding // ROOM_FOR_SLICES, rate / SLOWER_IN_SLICES)
 
 
 @functools.cache
@@ -137,7 +145,7 @@ def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
     first, *between, last = pieces
     if not _needs_sum(problem):
         return (Part(first), *(Part(replace(p, beta=1.0, bias="")) for p in (*between, last)))
-    beside = functools.partial(replace, out_dtype=F32, c=Operand(problem.n), **OF_WHOLE_SUMS)
+    beside = functools.partial(replace, out_dtype=problem.dtype.sums, c=Operand(problem.n), **OF_WHOLE_SUMS)
     return (
         Part(beside(first, beta=0.0), to_sum=True),
         *(Part(beside(p, beta=1.0, bias=""), to_sum=True) for p in between),
@@ -146,7 +154,7 @@ def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
 
 
 def _needs_sum(problem: Gemm) -> bool:
-    return problem.needs_whole_sum or problem.out_dtype != F32
+    return problem.needs_whole_sum or problem.out_dtype != problem.dtype.sums
 
 
 def _axis_to_cut(p: Gemm, most: Limits) -> str:
@@ -171,8 +179,9 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
     if axes == {"k"}:
         if p.batch > 1:
             return "batch"
-        if _needs_sum(p) and p.m * p.n * F32.itemsize > most.binding:
-            return "m" if p.n * F32.itemsize <= most.binding else "n"
+        sums = p.dtype.sums.itemsize
+        if _needs_sum(p) and p.m * p.n * sums > most.binding:
+            return "m" if p.n * sums <= most.binding else "n"
     return min(axes, key=("batch", "m", "n", "k").index, default="")
 
 

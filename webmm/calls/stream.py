@@ -59,14 +59,15 @@ def tile_shape(
 ) -> tuple[int, int, int]:
     """Return (rows, columns, inner) of tiles that take at most `memory` bytes in all and `largest` bytes each.
 
-    All of C, or two tiles of it, and with `beside` a sum in float32 take up to three quarters, two panels of A and of B
-    the rest. Where k that is cut takes a sum, it is cut for want of room only.
+    All of C, or two tiles of it, and with `beside` a sum, of float32 or the operands' longer type, take up to three
+    quarters, two panels of A and of B the rest. Where k that is cut takes a sum, it is cut for want of room only.
     """
+    sums = max(itemsize, F32.itemsize)
     rows, columns, inner = m, n, k if beside else min(k, max(SLICE, _grains(k, SLICES)))
 
     def too_large() -> bool:
         c, tiles = rows * columns, 1 if (rows, columns) == (m, n) else 2
-        return c * (tiles * out_itemsize + beside * F32.itemsize) > memory * 3 // 4 or c * F32.itemsize > largest
+        return c * (tiles * out_itemsize + beside * sums) > memory * 3 // 4 or c * sums > largest
 
     def too_long() -> bool:
         panels = (rows + columns) * inner * itemsize
@@ -193,9 +194,9 @@ def _touch(fresh: NDArray[Any]) -> None:
 class Stream:
     """A product of NumPy arrays A, (…, m, k), and B, (…, k, n), of equal numbers of axes, into C, (…, m, n).
 
-    `dtype` is that of the operands. Where k is cut and C cannot take sums, which are float32 and come before what the
-    epilogue does to whole ones, they are kept beside it. C is `fresh` where it is dense and nothing was written to it
-    yet: then it is paged in meanwhile.
+    `dtype` is that of the operands. Where k is cut and C cannot take sums, which are float32, or float64 as the
+    operands, and come before what the epilogue does to whole ones, they are kept beside it. C is `fresh` where it is
+    dense and nothing was written to it yet: then it is paged in meanwhile.
     """
 
     device: Device
@@ -214,7 +215,7 @@ class Stream:
     def run(self, memory: int) -> None:
         """Compute C in `memory` bytes of the device's; on an error, part of C may have been written."""
         todo = self._steps(memory)
-        self._beside = not (todo[0].first and todo[0].last) and (self.needs_whole_sum or self.out != F32)
+        self._beside = not (todo[0].first and todo[0].last) and (self.needs_whole_sum or self.out != self.dtype.sums)
         self._slots, self._leaving = Slots(self.device), _Leaving(self.device)
         try:
             if self.fresh and not todo[0].last:
@@ -233,7 +234,9 @@ class Stream:
         m, n, k = self.c.shape[-2], self.c.shape[-1], self.a.shape[-1]
         size, out = self.dtype.itemsize, self.out.itemsize
         largest = min(map(self.device.capabilities.limit, ("max-storage-buffer-binding-size", "max-buffer-size")))
-        shape = tile_shape(m, n, k, size, out, memory, largest, beside=self.needs_whole_sum or self.out != F32)
+        shape = tile_shape(
+            m, n, k, size, out, memory, largest, beside=self.needs_whole_sum or self.out != self.dtype.sums
+        )
         of_one = (m * k * size, k * n * size, m * n * out)
         together = max(1, min(min(memory // 2, TOGETHER) // sum(of_one), largest // max(of_one)))
         strip = strip_of(shape, size, out)
@@ -264,7 +267,7 @@ class Stream:
         self._slot = self._slots.turn("c")
         self._leaving.wait(self._slot)
         self._tile = self._slots.take("c", self._slot, shape, self.out)
-        self._total = self._slots.take("sum", 0, shape, F32) if self._beside else self._tile
+        self._total = self._slots.take("sum", 0, shape, self.dtype.sums) if self._beside else self._tile
 
     def _queue(self, step: Step, y: Array) -> None:
         """Multiply a strip of A and a panel of B, and have the strip of C leave that becomes complete."""

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from webmm.cases.base import Case, Op, Size, Trial
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
-from webmm.dtypes import F32, MATRIX_DTYPES
+from webmm.dtypes import F32, F64, MATRIX_DTYPES
 from webmm.engine.device import Device
 from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
+from webmm.kernels.gemm.slices import Slices, Software
+from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.problems.base import Problem
 from webmm.problems.gemm import PRECISIONS, Gemm, gemm
 from webmm.problems.product import Operand, transposes
@@ -28,6 +30,7 @@ from webmm.verify import Checker, bound
 
 DEFAULT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 SIZES_SHOWN = 4
+SHAPES = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}  # of examples
 APPROXIMATION = 2.0**-12  # of |A|·|B|: what a driver may make of an activation
 
 
@@ -40,8 +43,9 @@ class Operands(Case[Gemm]):
         self.problem = problem
         rng = np.random.default_rng(0)
         dtype, batch = problem.dtype.numpy, (problem.batch,) if problem.batch > 1 else ()
-        a = (rng.random((*batch, problem.m, problem.k), np.float32) - 0.5).astype(dtype)
-        b = (rng.random((*batch, problem.k, problem.n), np.float32) - 0.5).astype(dtype)
+        real = problem.dtype.sums.numpy
+        a = (rng.random((*batch, problem.m, problem.k), real) - 0.5).astype(dtype)  # type: ignore[arg-type]
+        b = (rng.random((*batch, problem.k, problem.n), real) - 0.5).astype(dtype)  # type: ignore[arg-type]
         self.checker = Checker(problem, a, b)
         operands = (("a", a, problem.a), ("b", b, problem.b))
         self.inputs = {
@@ -59,19 +63,20 @@ class Operands(Case[Gemm]):
         return self.checker.error(got.reshape(shape))
 
     @functools.cached_property
-    def _in_f32(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        a, b = (x.astype(np.float32) for x in (self.checker.a, self.checker.b))
-        return a, b, np.empty((self.problem.m, self.problem.n), np.float32)
+    def _in_sums(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        real = self.problem.dtype.sums.numpy
+        a, b = (x.astype(real) for x in (self.checker.a, self.checker.b))
+        return a, b, np.empty((self.problem.m, self.problem.n), real)
 
     def numpy(self) -> NDArray[Any]:
-        """Multiply in float32, which is what NumPy is fast at."""
-        a, b, out = self._in_f32
+        """Multiply in float32, which is what NumPy is fast at, or in float64 where that is asked for."""
+        a, b, out = self._in_sums
         return np.matmul(a, b, out=out)
 
     def numpy_error(self, got: NDArray[Any]) -> float:
-        """Return the error of a product in float32."""
-        a, b, _ = self._in_f32
-        return Checker(gemm(a.shape[0], b.shape[1], a.shape[1], dtype=F32), a, b).error(got)
+        """Return the error of `numpy()`."""
+        a, b, _ = self._in_sums
+        return Checker(gemm(a.shape[0], b.shape[1], a.shape[1], dtype=self.problem.dtype.sums), a, b).error(got)
 
 
 class GemmOp(Op[Gemm]):
@@ -141,9 +146,8 @@ class GemmOp(Op[Gemm]):
 
     def examples(self) -> Iterator[tuple[str, Gemm]]:
         """Yield each dtype × layout on shapes that tiles divide, do not, and of long K; then with all epilogues."""
-        shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}
         for dtype, (a, b), (words, shape) in itertools.product(
-            MATRIX_DTYPES, itertools.product("nt", repeat=2), shapes.items()
+            MATRIX_DTYPES, itertools.product("nt", repeat=2), SHAPES.items()
         ):
             problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
             yield f"{dtype.name} {a}{b} {words}", problem
@@ -151,8 +155,15 @@ class GemmOp(Op[Gemm]):
                 yield from _epilogues(f"{dtype.name} {words}", problem)
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
-        """Yield each stage on the examples, and those of high precision, with k in one part and in several."""
+        """Yield each stage on the examples, then in float64, where others compute it, too, and of high precision."""
         yield from super().shaders()
+        for kernel in (*(stage() for stage in self.stages), Software(), Slices(), SlicesUnit()):
+            for a, b, shape in (*(("n", "n", s) for s in SHAPES.values()), ("t", "t", SHAPES["ragged"])):
+                problem = gemm(*shape, dtype=F64, transpose_a=a == "t", transpose_b=b == "t")
+                if kernel.unsuited(problem) is None:
+                    yield f"float64 {a}{b} {shape}", kernel, problem
+                    for bias in BIASES:
+                        yield f"float64 {shape} {bias}", kernel, replace(problem, **TRIALS, bias=bias)
         for (words, problem), runs in itertools.product(self.examples(), (1, 3)):
             kernel, split = MatrixUnitHigh(runs=runs), replace(problem, precision="high")
             if kernel.unsuited(split) is None:

@@ -102,6 +102,7 @@ def check() -> None:
                 tint.validate(wgsl, label)
         list(translated)
     click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
+    click.echo("of float64 by f64, which Metal and browsers do not have, there is no MSL, and no text for Tint")
     for kernel in inexpressible("naga"):
         click.echo(f"{kernel.name} of {kernel.op} is rendered for Tint alone; naga: {kernel.not_in['naga']}")
     if tint.installed():

@@ -55,7 +55,12 @@ class Wgpu:
     api: Any = wgpu  # the module that has WebGPU's classes and flags
     dialect: Dialect = "naga"
     refuses = ""  # which drivers it does not accept, though they work, and what to do
-    wanted: tuple[str, ...] = ("shader-f16", "subgroup", "timestamp-query")  # used where an adapter has them
+    wanted: tuple[str, ...] = (  # used where an adapter has them
+        "shader-f16",
+        "shader-f64",
+        "subgroup",
+        "timestamp-query",
+    )
 
     def __init__(self) -> None:
         self.errors: tuple[type[Exception], ...] = (self.api.GPUError,)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from webmm.dtypes import DType
+from webmm.dtypes import F32, F64, DType
 from webmm.errors import ConfigError
 from webmm.problems.base import Problem
 
@@ -148,6 +148,7 @@ class Kernel(ABC, Generic[P]):
         str
     ]  # a stage says after which one of its op it comes, "" for the first; mere parts of one do not
     params: ClassVar[type[Params]]
+    words: ClassVar[bool] = False  # whether it takes float64 for pairs of u32, which every device has
     not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, and why
     features: ClassVar[frozenset[str]] = frozenset()  # WebGPU features besides those of what a problem stores
 
@@ -169,7 +170,7 @@ class Kernel(ABC, Generic[P]):
 
     @property
     def workgroup_bytes(self) -> int:
-        """Workgroup memory in bytes."""
+        """Workgroup memory in bytes, of sums in f32."""
         return 0
 
     @property
@@ -271,7 +272,7 @@ class Kernel(ABC, Generic[P]):
         """Return why this kernel cannot compute `problem` on `device`, or None if it can."""
         if reason := self.invalid() or self.unsuited(problem):
             return reason
-        missing = sorted((problem.features | self.features) - device.features)
+        missing = sorted(features(self, problem) - device.features)
         if missing:
             return f"needs the feature {', '.join(missing)}, which {device.name} does not have"
         if self.matrix_shape and (reason := device.lacks(self.matrix_shape)):
@@ -286,12 +287,13 @@ class Kernel(ABC, Generic[P]):
         binding, reach = max(e.nbytes for e in extents), max(e.end - e.first for e in extents)
         if reach > INDEX_LIMIT:
             return f"indexes {reach:,} elements of one buffer, shaders at most {INDEX_LIMIT:,}"
+        doubled = 1 if self.words else problem.dtype.sums.itemsize // F32.itemsize  # tiles hold what is summed
         needs = [
             (self.invocations, "max-compute-invocations-per-workgroup", "invocations per workgroup"),
             (x, "max-compute-workgroup-size-x", "invocations along x"),
             (y, "max-compute-workgroup-size-y", "invocations along y"),
             (z, "max-compute-workgroup-size-z", "invocations along z"),
-            (self.workgroup_bytes, "max-compute-workgroup-storage-size", "bytes of workgroup memory"),
+            (self.workgroup_bytes * doubled, "max-compute-workgroup-storage-size", "bytes of workgroup memory"),
             (binding, "max-storage-buffer-binding-size", "bytes in one binding"),
             (max(self.dispatch(problem)), "max-compute-workgroups-per-dimension", "workgroups in one dimension"),
             *(need for left in self.scratch(problem) for need in left.needs()),
@@ -311,3 +313,8 @@ class Kernel(ABC, Generic[P]):
     def __str__(self) -> str:
         settings = ",".join(f"{name}={value}" for name, value in self.config.items())
         return f"{self.name}({settings})" if settings else self.name
+
+
+def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:
+    """Return the WebGPU features that `kernel` needs, for the element types of `problem` and for its own."""
+    return (problem.features - F64.features if kernel.words else problem.features) | kernel.features

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from webmm.dtypes import F32, DType, dtype_of
+from webmm.dtypes import F32, F64, DType, dtype_of
 from webmm.epilogues import Epilogue
-from webmm.errors import ProblemError
+from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
 
@@ -19,8 +19,9 @@ class Gemm(Epilogue, Product):
     """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
 
     `bias` is "" for none, "column" for a vector of n elements, one per column of C, "row" for one of m, or "matrix" for
-    a dense (m, n) matrix of float32 and a batch of one, such as the sum over an earlier part of k. It starts at element
-    `bias_offset` of its buffer. C is read only where beta is not 0.
+    a dense (m, n) matrix of the type of sums and a batch of one, such as the sum over an earlier part of k. It starts
+    at element `bias_offset` of its buffer. C is read only where beta is not 0. Products of float64 are float64, without
+    an activation.
     """
 
     m: int
@@ -39,7 +40,12 @@ class Gemm(Epilogue, Product):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_floats("products of floats", self.dtype, self.out_dtype)
+        if F64 not in (self.dtype, self.out_dtype):
+            check_floats("products of floats", self.dtype, self.out_dtype)
+        elif self.dtype != self.out_dtype:
+            raise ProblemError(f"a product of {self.dtype.name} is not stored as {self.out_dtype.name}; cast it after")
+        elif self.activation:
+            raise UnsupportedError(f"{self.activation} of float64 is not computed on devices; cast to float32")
         self.check_sizes()
         if self.precision not in PRECISIONS:
             raise ProblemError(f"precision is {' or '.join(PRECISIONS)}, not {self.precision!r}")
@@ -73,7 +79,7 @@ class Gemm(Epilogue, Product):
         ]
         if self.bias:
             length = {"row": self.m, "column": self.n, "matrix": self.m * self.n}[self.bias]
-            dtype = F32 if self.bias == "matrix" else self.dtype
+            dtype = self.dtype.sums if self.bias == "matrix" else self.dtype
             extents.append(Extent("bias", dtype, self.bias_offset + length, start=self.bias_offset))
         return tuple(extents)
 

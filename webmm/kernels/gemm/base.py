@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.dtypes import F32
+from webmm.dtypes import F64
 from webmm.epilogues import EpilogueParams, EpilogueSpecialisation
 from webmm.kernels.base import LOOP_LIMIT, Binding, Params, Stored
 from webmm.kernels.product import ProductKernel
@@ -77,6 +77,11 @@ class GemmKernel(ProductKernel[Gemm]):
     vector: ClassVar[int] = 4  # neighbours that it reads at once
     binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; a bias only if there is one
     writes: ClassVar[str] = "c"
+    doubles: ClassVar[bool] = True  # whether it computes in float64, too, where the device does
+
+    def unsuited(self, problem: Gemm) -> str | None:
+        """Return why this kernel computes `problem` on no device, or None."""
+        return "computes no float64" if problem.dtype == F64 and not self.doubles else None
 
     def part(self, problem: Gemm, k: int) -> int:
         """Return which of the partial sums of an element of C takes inner step `k`, where there are several."""
@@ -89,7 +94,7 @@ class GemmKernel(ProductKernel[Gemm]):
             "a": spec.dtype.array(spec.vec_a),
             "b": spec.dtype.array(spec.vec_b),
             "c": spec.out_dtype.array(spec.vec_c, shared=True),
-            "bias": (F32 if spec.bias == "matrix" else spec.dtype).array(False),
+            "bias": (spec.dtype.sums if spec.bias == "matrix" else spec.dtype).array(False),
         }
         names = (name for name in self.binds if name != "bias" or spec.bias)
         for number, name in enumerate(names, 1):

@@ -19,6 +19,7 @@ class PackB(GemmKernel):
 
     name = "pack_b"
     summary = "B into a texture"
+    doubles = False
     b_vector_axis = "n"
     binds = ("b", NAME)
     writes = NAME
@@ -56,6 +57,7 @@ class CpuTexture(CpuLanes):
     name = "cpu_texture"
     follows = "cpu_lanes"
     summary = "made for CPUs: B in a texture"
+    doubles = False  # a texture holds f32
     binds = ("a", NAME, "c", "bias")
 
     @property

@@ -16,8 +16,9 @@ SPLITS_DOC = "workgroups that share a tile of C, each with a part of k"
 
 
 def partial_sums(problem: Gemm, splits: int) -> Scratch:
-    """Return the buffer of the partial sums: (batch, splits, m, n) in f32, with rows of whole vec4."""
-    return Scratch(PARTIAL, 16 * ceil_div(problem.n, 4) * problem.m * splits * problem.batch)
+    """Return the buffer of the partial sums: (batch, splits, m, n) with rows of whole vec4."""
+    row = 4 * ceil_div(problem.n, 4) * problem.dtype.sums.itemsize
+    return Scratch(PARTIAL, row * problem.m * splits * problem.batch)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,151 @@
+"""float64 at one size: each way to compute it, beside NumPy and, where there is CUDA, cuBLAS: a line of JSON each.
+
+    python bench/float64.py --size 4096 --engine wgpu --out OUT.json
+
+Times are wall clock per product of resident matrices, several queued and waited for once, the fastest of three rounds
+after half a second of them. `error` is the largest one as a multiple of K·2⁻⁵²·(|A|·|B|), over a few rows, against
+longdouble.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import webmm
+from webmm.dtypes import F64
+from webmm.errors import WebmmError
+from webmm.kernels.base import Capabilities, Kernel
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.slices import Slices, Software
+from webmm.kernels.gemm.slices_unit import SlicesUnit
+from webmm.problems.gemm import gemm
+
+WARM = 0.5  # seconds
+ROWS = 6  # that are checked
+
+
+def seconds(queue: Callable[[], object], wait: Callable[[], object]) -> float:
+    """Return what one call takes."""
+    queue()
+    wait()
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < WARM:
+        queue()
+        wait()
+        count += 1
+    times = []
+    repeats = max(1, count // 2)
+    for _ in range(3):
+        start = time.perf_counter()
+        for _ in range(repeats):
+            queue()
+        wait()
+        times.append((time.perf_counter() - start) / repeats)
+    return min(times)
+
+
+def judge(a: Any, b: Any) -> Callable[[Any], float]:
+    """Return what finds the largest error of spread rows, as a multiple of what is promised."""
+    rows = np.unique(np.linspace(0, len(a) - 1, ROWS).astype(int))
+    x, y = a[rows].astype(np.longdouble), b.astype(np.longdouble)
+    expected, allowed = x @ y, a.shape[1] * F64.eps * (abs(x) @ abs(y))
+    return lambda got: float((abs(got[rows] - expected) / allowed).max())
+
+
+def ways(capabilities: Capabilities, kind: str, size: int) -> Iterator[Kernel[Any]]:
+    """Yield the kernels to time."""
+    native = F64.features <= capabilities.features
+    if native and kind == "cpu":
+        yield from (CpuLanes(tm=16), CpuLanes())
+    elif native:
+        yield from (Pipelined(**tiles) for tiles in TILES)
+    if kind == "cpu":
+        yield Slices()
+    else:
+        yield from (Slices(*tiles) for tiles in SLICE_TILES)
+        if capabilities.matrix_shapes:
+            unit = SlicesUnit.on(capabilities)
+            yield from (dataclasses.replace(unit, **tiles) for tiles in UNIT_TILES)
+    if size <= 1024:
+        yield Software()
+
+
+TILES: tuple[dict[str, Any], ...] = (
+    {},
+    {"bk": 8},
+    {"tn": 4},
+    {"bn": 64},
+    {"bn": 64, "bk": 8},
+    {"bn": 64, "tn": 4},
+    {"bn": 64, "tn": 4, "bk": 8},
+    {"bn": 64, "tm": 4, "tn": 4},
+    {"bn": 64, "tm": 4, "tn": 8, "bk": 8},
+    {"bm": 128, "bn": 64, "bk": 8},
+    {"bn": 64, "tn": 4, "unroll": 4},
+)
+UNIT_TILES: tuple[dict[str, Any], ...] = ({}, {"sn": 32}, {"bm": 64, "bn": 64, "sm": 32, "sn": 32})
+SLICE_TILES = ((64, 64, 8, 8, 8), (128, 128, 8, 8, 8), (64, 128, 8, 8, 8), (128, 64, 16, 8, 8), (64, 64, 8, 8, 4))
+
+
+def cublas(a: Any, b: Any) -> float | None:
+    """Return what torch takes on the GPU, in seconds; None where there is no such thing."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    x, y = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
+    return seconds(lambda: torch.matmul(x, y), torch.cuda.synchronize)
+
+
+def main() -> None:
+    """Print, and write, a line for each way."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--engine", default="wgpu")
+    parser.add_argument("--adapter")
+    parser.add_argument("--alone", action="store_true", help="leave NumPy and cuBLAS out")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    n, rng = options.size, np.random.default_rng(0)
+    a, b = rng.standard_normal((n, n)), rng.standard_normal((n, n))
+    rows: list[dict[str, Any]] = []
+    error = judge(a, b)
+
+    def told(way: str, taken: float, wrong: float | None = None) -> None:
+        rows.append({"way": way, "size": n, "seconds": taken, "gflops": 2e-9 * n**3 / taken, "error": wrong})
+        print(json.dumps(rows[-1]), flush=True)
+
+    with webmm.Device(options.adapter, engine=options.engine) as device:
+        problem = gemm(n, n, n, dtype=F64)
+        x, y, c = device.array(a), device.array(b), device.empty((n, n), F64)
+        for kernel in ways(device.capabilities, device.info.kind, n):
+            try:
+                taken = seconds(lambda k=kernel: device.run(k, problem, x, y, c), device.synchronize)  # type: ignore[misc]
+            except WebmmError as refused:
+                print(json.dumps({"way": str(kernel), "refused": str(refused)[:200]}), flush=True)
+                continue
+            told(str(kernel), taken, error(c.numpy()))
+        told("matmul, resident", seconds(lambda: x @ y, device.synchronize))
+        told("matmul of NumPy arrays", seconds(lambda: webmm.matmul(a, b, device=device), lambda: None))
+        place = dataclasses.asdict(device.info) | {"engine": device.engine.version()}
+    if not options.alone:
+        told("NumPy", seconds(lambda: a @ b, lambda: None))
+        if (rival := cublas(a, b)) is not None:
+            told("cuBLAS (torch)", rival)
+    if options.out:
+        options.out.write_text(json.dumps({"device": place, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+// from_slices: C from sums of slices: rounded once, and finished.
+//
+// Storage: wide (batch, row, column) as slices.wgsl leaves it; a_lines and b_lines as slice.wgsl does; A, B and C of doubles.
+// A sum is taken where it is exact, or where Σ|a||b| of the first slices is ENOUGH: with e and f the powers of two of its
+// row and its column, what was left out is less than k·(KEPT + 1.1)·2^(e + f - 7·KEPT), and then below what the bound
+// k·2⁻⁵²·(|A|·|B|) allows, less the rounding of the result. All others, NaN and infinities among them, are computed anew,
+// term by term.
+// Shapes: any. Workgroup memory: none.
+{% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/double.wgsl" as double with context %}
+{% include "common/header.wgsl" %}
+
+const ENOUGH: u32 = {{ kernel.enough }}u;
+
+{{ double.arithmetic() }}
+{{ double.dot() }}
+{{ double.store() }}
+@compute @workgroup_size({{ kernel.workgroup_size[0] }}, {{ kernel.workgroup_size[1] }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_id) local: vec3u,
+) {
+{{ matrix.tile_origin("%du" % kernel.grid.tile_m, "%du" % kernel.grid.tile_n) }}
+    let row = row0 + local.y;
+    let col = col0 + local.x;
+    if (row >= params.m || col >= params.n) {
+        return;
+    }
+{{ matrix.bases() }}
+    let a_line = a_lines[select(workgroup.z, 0u, params.a_batch_stride == 0u) * params.m + row];
+    let b_line = b_lines[select(workgroup.z, 0u, params.b_batch_stride == 0u) * params.n + col];
+    let sum = wide[(workgroup.z * params.m + row) * params.n + col];
+    let exact = a_line.y == 0u || b_line.y == 0u || a_line.y + b_line.y <= {{ kernel.kept + 1 }}u;
+    var value: vec2u;
+    if (max(a_line.x, b_line.x) < 2047u && (exact || sum.w >= ENOUGH)) {
+        let negative = sum.z >> 31u;
+        let m = vec4u(sum.xyz, select(0u, 0xffffffffu, negative == 1u));
+        value = rounded(negative << 31u, select(m, negated(m), vec4<bool>(negative == 1u)), i32(a_line.x + b_line.x) - 2044 - {{ 7 * (kernel.kept + 1) }});
+    } else {
+        value = dot_of(a_base, b_base, row, col);
+    }
+    store_c(c_base, row, col, value);
+}

@@ -1,0 +1,102 @@
+// slice_{{ kernel.side }}: the {{ "rows of A" if kernel.side == "a" else "columns of B" }}, each cut into {{ kernel.kept }} slices of 7 bits.
+//
+// Storage: {{ kernel.side }} of doubles, two words each; slices (batch, line, slice, k), bytes, four to a u32, {{ "the first slice first" if kernel.side == "a" else "the last slice first" }};
+// k is filled up with zeros to a multiple of STEP words; lines (batch, line): the largest exponent, as doubles store it, and the last slice that is not all zero,
+// {{ kernel.inexact }} where bits are left over.
+// A line is taken to a power of two above its largest element; digits are cut off it towards zero, and bear its sign.
+// Shapes: any. Workgroup memory: 4 words per invocation.
+{% include "common/header.wgsl" %}
+
+{% set x = kernel.side %}
+{% set length = "params.m" if x == "a" else "params.n" %}
+{% set along_k = (not s.trans_a) if x == "a" else s.trans_b %}
+const LINES: u32 = {{ kernel.at_once }}u; // of a workgroup,
+const SHARERS: u32 = LINES; // invocations for each
+
+var<workgroup> found: array<array<vec4u, SHARERS>, LINES>; // largest high word; or of all digits, high and low; bits left
+
+// |x| as a fraction of the power of two above the line, 28 bits and 28 bits, and whether bits are left.
+fn fraction(x: vec2u, field: u32) -> vec3u {
+    let own = (x.y >> 20u) & 0x7ffu;
+    let m = vec2u(x.x, (x.y & 0xfffffu) | select(0u, 0x100000u, own > 0u));
+    let n = field - max(own, 1u);
+    var high = (m.y << 7u) | (m.x >> 25u);
+    var low = (m.x << 3u) & 0xfffffffu;
+    if (n >= 56u) {
+        return vec3u(0u, 0u, high | low);
+    }
+    var lost = 0u;
+    if (n >= 28u) {
+        lost = low;
+        low = high;
+        high = 0u;
+    }
+    let r = n % 28u;
+    lost |= low & ((1u << r) - 1u);
+    low = (low >> r) | ((high << (28u - r)) & 0xfffffffu);
+    return vec3u(high >> r, low, lost);
+}
+
+@compute @workgroup_size({{ kernel.invocations }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+{% if along_k %}
+    let local_line = lane / SHARERS;
+    let sharer = lane % SHARERS;
+{% else %}
+    let local_line = lane % LINES;
+    let sharer = lane / LINES;
+{% endif %}
+    let line = (workgroup.x + workgroup.y * grid.x) * LINES + local_line;
+    let words = (params.k + 4u * STEP - 1u) / (4u * STEP) * STEP;
+    let base = params.{{ x }}_offset + workgroup.z * params.{{ x }}_batch_stride + line{{ " * params.ld" ~ x if along_k }};
+    let inside = line < {{ length }}; // what is beyond the last line has no elements
+    let reach = select(0u, params.k, inside);
+    var highest = 0u;
+    for (var k = sharer; k < reach; k += SHARERS) {
+        highest = max(highest, {{ x }}[base + k{{ "" if along_k else " * params.ld" ~ x }}].y & 0x7fffffffu);
+    }
+    found[local_line][sharer].x = highest;
+    workgroupBarrier(); // every invocation's largest is there
+    for (var i = 0u; i < SHARERS; i++) {
+        highest = max(highest, found[local_line][i].x);
+    }
+    let field = max(highest >> 20u, 1u);
+    var digits = vec3u();
+    for (var word = sharer; word < select(0u, words, inside); word += SHARERS) {
+        var packed = array<u32, {{ kernel.kept }}>(); // said, as naga else keeps what the last round left
+        for (var i = 0u; i < 4u; i++) {
+            let k = word * 4u + i;
+            if (k < params.k) {
+                let x = {{ x }}[base + k{{ "" if along_k else " * params.ld" ~ x }}];
+                let f = fraction(x, field);
+                digits |= f;
+                let negative = x.y >> 31u == 1u;
+{% for slice in range(kernel.kept) %}
+{% set digit = "((f.%s >> %du) & 127u)" % ("xy"[slice // 4], 21 - slice % 4 * 7) %}
+                packed[{{ slice }}] |= (select({{ digit }}, 0u - {{ digit }}, negative) & 255u) << (8u * i);
+{% endfor %}
+            }
+        }
+        let place = (workgroup.z * {{ length }} + line) * {{ kernel.kept }}u * words + word;
+{% for slice in range(kernel.kept) %}
+        {{ x }}_slices[place + {{ slice if x == "a" else kernel.kept - 1 - slice }}u * words] = packed[{{ slice }}];
+{% endfor %}
+    }
+    workgroupBarrier(); // everyone has read the largest
+    found[local_line][sharer] = vec4u(highest, digits);
+    workgroupBarrier(); // every invocation's digits are there
+    if (sharer == 0u && inside) {
+        for (var i = 0u; i < SHARERS; i++) {
+            digits |= found[local_line][i].yzw;
+        }
+        var last = 0u;
+{% for slice in range(kernel.kept) %}
+        last = select(last, {{ slice + 1 }}u, ((digits.{{ "xy"[slice // 4] }} >> {{ 21 - slice % 4 * 7 }}u) & 127u) != 0u);
+{% endfor %}
+        {{ x }}_lines[workgroup.z * {{ length }} + line] = vec2u(field, select(last, {{ kernel.inexact }}u, digits.z != 0u));
+    }
+}

@@ -1,0 +1,88 @@
+"""Texts, uniforms and choice of float64."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from webmm.choose.gemm import SLICES, made_of_integers
+from webmm.errors import ConfigError, ProblemError, UnsupportedError
+from webmm.kernels import LADDER
+from webmm.kernels.base import Capabilities, MatrixShape
+from webmm.kernels.gemm.base import GemmParams
+from webmm.kernels.gemm.slices import SLICES as KEPT
+from webmm.kernels.gemm.slices import DoubleParams, Slices, Software
+from webmm.kernels.gemm.slices_unit import SlicesUnit
+from webmm.params import layout, pack
+from webmm.problems.gemm import gemm
+from webmm.render import params_bytes, render
+
+PROBLEM = gemm(1024, 1024, 1024, dtype="float64")
+BYTES = MatrixShape("i8", "i32", 16, 16, 32)
+
+
+@pytest.mark.parametrize("stage", [stage for stage in LADDER if stage.doubles], ids=lambda stage: stage.name)
+def test_a_stage_of_float64_has_no_float32_and_is_not_for_browsers(stage):
+    text = render(stage(), PROBLEM).wgsl
+    assert "f64" in text
+    assert not [word for word in ("f32", "vec4f", "vec2f", "enable f64") if word in text]
+    with pytest.raises(ConfigError, match="has no f64"):
+        render(stage(), PROBLEM, "tint")
+
+
+@pytest.mark.parametrize("kernel", [Slices(), Software(), SlicesUnit()], ids=lambda kernel: kernel.name)
+def test_integers_need_nothing_of_float64(kernel):
+    for step in kernel.dispatches:
+        shader = render(step, PROBLEM, "tint")
+        code = [line.partition("//")[0] for line in shader.wgsl.splitlines()]
+        assert not [line for line in code if "f64" in line or "f32" in line]
+        assert "shader-f64" not in shader.features
+
+
+def test_a_debug_shader_records_float32():
+    with pytest.raises(ConfigError, match="what a debug shader records is float32"):
+        render(LADDER[0](), PROBLEM, debug=True)
+
+
+def test_the_numbers_of_an_epilogue_keep_all_their_bits():
+    scaled = replace(gemm(2, 3, 4, dtype="float64"), alpha=0.1)
+    where = {m.name: m for m in layout(GemmParams, "f64").members}["alpha"]
+    assert where.offset % 8 == 0
+    assert struct.unpack_from("<d", params_bytes(LADDER[0](), scaled), where.offset) == (0.1,)
+    where = {m.name: m for m in layout(DoubleParams).members}["alpha"]
+    assert struct.unpack_from("<d", pack(DoubleParams.of(scaled)), where.offset) == (0.1,)
+
+
+@pytest.mark.parametrize(
+    ("size", "shapes", "kind", "first"),
+    [
+        (4096, {BYTES}, "discrete", SlicesUnit()),
+        (1024, {BYTES}, "discrete", SlicesUnit(bm=64, bn=64, sm=32, sn=32)),
+        (512, {BYTES}, "discrete", SLICES),
+        (4096, set(), "discrete", SLICES),
+        (4096, {MatrixShape("f16", "f32", 16, 16, 16)}, "discrete", SLICES),
+        (4096, set(), "cpu", Slices()),
+        (16, {BYTES}, "discrete", Software()),
+    ],
+)
+def test_what_computes_it_without_float64(size, shapes, kind, first):
+    device = Capabilities("some", {}, frozenset(), subgroup_size=32, matrix_shapes=frozenset(shapes))
+    kernels = made_of_integers(gemm(size, size, size, dtype="float64"), kind, device)
+    assert kernels[0] == first
+    assert kernels[-1] == Software()
+    assert all(kernel.invalid() is None for kernel in kernels)
+
+
+def test_slices_hold_all_of_a_double_and_their_space_is_valid():
+    assert 7 * KEPT >= 53
+    assert Slices() in list(Slices.space())
+    assert SLICES in list(Slices.space())
+
+
+def test_products_of_float64_are_float64():
+    assert gemm(1, 1, 1, dtype="f64").out_dtype.name == "float64"
+    for dtype, out in (("float64", "float32"), ("float16", "float64"), ("float64", "bfloat16")):
+        with pytest.raises(ProblemError, match=f"a product of {dtype} is not stored as {out}"):
+            gemm(1, 1, 1, dtype=dtype, out_dtype=out)
+    with pytest.raises(UnsupportedError, match="gelu of float64 is not computed on devices"):
+        replace(gemm(1, 1, 1, dtype="float64"), activation="gelu")

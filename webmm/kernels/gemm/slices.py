@@ -1,0 +1,245 @@
+"""float64 without f64: exact products of slices by the integer dot product, and doubles by integer arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from webmm.dtypes import F64
+from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Scratch, Texture, ceil_div, tunable
+from webmm.kernels.gemm.base import GemmKernel, GemmLengths, Specialisation
+from webmm.kernels.product import Grid
+from webmm.params import Vec2U, member
+from webmm.problems.gemm import Gemm
+
+SLICES = 8  # of 7 bits each: 56, of the 53 that a double has
+INEXACT = 99  # in place of a line's last slice, where even more would not hold all of it
+CHUNK = 16384  # words of four products that are added up in i32: 4 · 16384 · 127² < 2³¹
+# Of Σ|a||b| by the first slices, in units of 2⁻¹⁴: what is left out is at most k·9.1·2⁻⁵⁶ of the lines' powers of two,
+# and half of k·2⁻⁵² is allowed where k = 1, after the rounding of the result: 9.1/16·2·2¹⁴ = 18,637.
+ENOUGH = 20480
+LINES = 16  # cut by a workgroup
+
+PAIRS = "array<vec2u>"
+TYPES = {  # of the bindings
+    **dict.fromkeys(("a", "b", "c", "bias", "a_lines", "b_lines"), PAIRS),
+    **dict.fromkeys(("a_slices", "b_slices"), "array<vec4u>"),
+    "wide": "array<vec4u>",
+}
+
+
+def halves(number: float) -> tuple[int, int]:
+    """Return the low and the high word of a double."""
+    low, high = np.array([number], np.float64).view(np.uint32).tolist()
+    return low, high
+
+
+@dataclass(frozen=True)
+class DoubleParams(GemmLengths):
+    """The uniform: lengths, then the numbers of the epilogue as words."""
+
+    alpha: Vec2U = member("factor of A·B")
+    beta: Vec2U = member("factor of what C holds before")
+
+    @classmethod
+    def of(cls, p: Gemm) -> DoubleParams:
+        """Return the uniform for the problem `p`."""
+        a, b, c = p.a, p.b, p.c
+        return cls(
+            *(p.m, p.n, p.k),
+            *(a.ld, b.ld, c.ld),
+            *(a.offset, b.offset, c.offset),
+            *(a.batch_stride, b.batch_stride, c.batch_stride),
+            p.bias_offset,
+            halves(p.alpha),
+            halves(p.beta),
+        )
+
+
+@dataclass(frozen=True)
+class DoubleKernel(GemmKernel):
+    """A kernel that takes float64 for pairs of words."""
+
+    params = DoubleParams
+    words = True
+    fills: ClassVar[tuple[str, ...]] = ("c",)
+
+    def unsuited(self, problem: Gemm) -> str | None:
+        """Return why this kernel computes `problem` on no device: it is made for float64."""
+        return None if problem.dtype == F64 else f"multiplies {F64.name}, not {problem.dtype.name}"
+
+    def bindings(self, spec: Specialisation) -> Iterator[Binding]:
+        """Yield `binds` in that order."""
+        names = (name for name in self.binds if name != "bias" or spec.bias)
+        for number, name in enumerate(names, 1):
+            written = name in self.fills
+            wgsl = "array<u32>" if written and name.endswith("slices") else TYPES[name]  # word by word
+            yield Binding(number, name, "storage" if written else "read-only-storage", wgsl)
+
+
+@dataclass(frozen=True)
+class Software(DoubleKernel):
+    """One element of C per invocation, each product and sum as IEEE 754 has it."""
+
+    name = "software"
+    summary = "float64 by integer arithmetic"
+
+    wy: int = tunable(8, (4, 8, 16), "rows of C per workgroup")
+    wx: int = tunable(8, (8, 16, 32), "columns of C per workgroup")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Invocations along x (columns), y (rows) and z."""
+        return (self.wx, self.wy, 1)
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.wy, self.wx)
+
+
+@dataclass(frozen=True)
+class Slice(DoubleKernel):
+    """The lines of an operand that are multiplied, rows of A or columns of B, each cut into slices."""
+
+    name = "slice"
+    summary = "an operand of float64 cut into slices"
+    kept: ClassVar[int] = SLICES
+    inexact: ClassVar[int] = INEXACT
+    at_once: ClassVar[int] = LINES
+
+    side: str = tunable("a", ("a", "b"), "which operand")
+    step: int = tunable(8, (4, 8, 16), "words of which lines of slices are multiples")
+
+    @property
+    def binds(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The operand, its slices, and what is found out about its lines."""
+        return (self.side, *self.fills)
+
+    @property
+    def fills(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What it leaves."""
+        return (f"{self.side}_slices", f"{self.side}_lines")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """As many invocations for each line as there are lines."""
+        return (LINES * LINES, 1, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """Four words for each invocation."""
+        return 16 * self.invocations
+
+    def lines(self, problem: Gemm) -> tuple[int, int]:
+        """Return how many lines there are in a matrix, and how many matrices."""
+        operand, lines = (problem.a, problem.m) if self.side == "a" else (problem.b, problem.n)
+        return lines, problem.batch if operand.batch_stride else 1
+
+    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
+        """Return the workgroup counts."""
+        lines, batch = self.lines(problem)
+        count = ceil_div(lines, LINES)
+        y = ceil_div(count, MAX_WORKGROUPS)
+        return ceil_div(count, y), y, batch
+
+    def iterations(self, problem: Gemm) -> int:
+        """Return how often the loops run, twice over k."""
+        return ceil_div(problem.k, LINES) + 6 * (ceil_div(problem.k, 4 * LINES) + self.step) + 3 * LINES
+
+    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
+        """A byte per element and slice, k in whole words; two words per line."""
+        lines, batch = self.lines(problem)
+        nbytes = 4 * self.step * ceil_div(problem.k, 4 * self.step) * SLICES * lines * batch
+        return Scratch(f"{self.side}_slices", nbytes), Scratch(f"{self.side}_lines", 8 * lines * batch)
+
+
+@dataclass(frozen=True)
+class FromSlices(DoubleKernel):
+    """C from the sums of slices; what they do not give well enough is computed as `software` does."""
+
+    name = "from_slices"
+    summary = "sums of slices rounded to float64"
+    binds = ("a", "b", "wide", "a_lines", "b_lines", "c", "bias")
+    kept: ClassVar[int] = SLICES
+    enough: ClassVar[int] = ENOUGH
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """An invocation per element."""
+        return (16, 8, 1)
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(8, 16)
+
+
+@dataclass(frozen=True)
+class Slices(DoubleKernel):
+    """Products of slices are exact in integers, and so are their sums; only the result is rounded."""
+
+    name = "slices"
+    summary = "float64 by exact products of slices"
+    binds = ("a_slices", "b_slices", "wide")
+    fills = ("wide",)
+    kept: ClassVar[int] = SLICES
+    most: ClassVar[int] = CHUNK
+
+    bm: int = tunable(32, (32, 64, 128), "rows of C per workgroup")
+    bn: int = tunable(32, (32, 64, 128), "columns of C per workgroup")
+    bk: int = tunable(8, (4, 8, 16), "words of four inner elements per step")
+    tm: int = tunable(4, (4, 8), "rows of C per invocation")
+    tn: int = tunable(4, (4, 8), "columns of C per invocation")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of invocations; the template lays them out as (wy, wx)."""
+        return (self.bm // self.tm * (self.bn // self.tn), 1, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """A tile of a slice of A and one of B."""
+        return 4 * (self.bm + self.bn) * self.bk
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.bm, self.bn)
+
+    @property
+    def inner_step(self) -> int:
+        """One tile."""
+        return 4 * self.bk
+
+    @property
+    def before(self) -> tuple[Kernel[Gemm], ...]:
+        """Both operands are cut into slices."""
+        return Slice("a", self.bk), Slice("b", self.bk)
+
+    @property
+    def after(self) -> tuple[Kernel[Gemm], ...]:
+        """The sums are rounded."""
+        return (FromSlices(),)
+
+    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
+        """The slices, and four words per element of C."""
+        cut = (left for kernel in self.before for left in kernel.scratch(problem))
+        return (*cut, Scratch("wide", 16 * problem.m * problem.n * problem.batch))
+
+    def iterations(self, problem: Gemm) -> int:
+        """Return how often loops run: over k for each pair of slices that counts, and once more."""
+        pairs, steps = SLICES * (SLICES + 1) // 2 + 1, ceil_div(problem.k, self.inner_step)
+        return pairs * steps + (SLICES + 1) * (2 + 2 * ceil_div(SLICES * steps * self.bk, CHUNK))
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Whole fragments, and the same number of loads for every invocation."""
+        for name, size, part in (("bm", self.bm, self.tm), ("bn", self.bn, self.tn)):
+            yield size % part == 0, f"{name} = {size} must be a multiple of {part}"
+            yield part % 4 == 0, f"fragments are of four, not {part}"
+            vectors = size * self.bk // 4
+            yield vectors % self.invocations == 0, f"{self.invocations} invocations cannot share {vectors} vec4"
+        yield CHUNK % self.bk == 0, f"{CHUNK} words must be a multiple of bk = {self.bk}"

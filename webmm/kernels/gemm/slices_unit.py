@@ -1,0 +1,90 @@
+"""float64 without f64 on matrix units: exact products of slices, fragment by fragment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from webmm.kernels.base import Capabilities, Kernel, MatrixShape, Scratch, Texture, tunable
+from webmm.kernels.gemm.slices import CHUNK, SLICES, DoubleKernel, FromSlices, Slice, Slices
+from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
+from webmm.kernels.product import Grid
+from webmm.problems.gemm import Gemm
+
+
+@dataclass(frozen=True)
+class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
+    """As `slices`, on matrix units: tiles of slices staged in workgroup memory as those of 8-bit integers are."""
+
+    name = "slices_unit"
+    summary = "float64 by exact products of slices on matrix units"
+    not_in: ClassVar[Mapping[str, str]] = {"naga": "its matrices hold floats only"}
+    binds = ("a_slices", "b_slices", "wide")
+    fills = ("wide",)
+    chunk = CHUNK_BYTES
+    kept: ClassVar[int] = SLICES
+    most: ClassVar[int] = CHUNK
+
+    bk: int = tunable(64, (32, 64), "inner elements per step")
+    fk: int = tunable(32, (16, 32), "inner elements of a fragment, likewise")
+    spelling: str = tunable("current", ("current",), "how Tint writes loads and stores of fragments")
+
+    @classmethod
+    def on(cls, device: Capabilities) -> SlicesUnit:
+        """Return the stage with the largest fragments of i8 that the device multiplies, and its subgroups."""
+        lanes = device.subgroup_size or cls().lanes
+        able = [s for s in device.matrix_shapes if (s.operands, s.result) == ("i8", "i32")]
+        for s in sorted(able, key=lambda s: -s.m * s.n * s.k)[:1]:
+            return cls(fm=s.m, fn=s.n, fk=s.k, lanes=lanes)
+        return cls(lanes=lanes)
+
+    @property
+    def matrix_shape(self) -> MatrixShape:
+        """What the matrix units must multiply."""
+        return MatrixShape("i8", "i32", self.fm, self.fn, self.fk)
+
+    @property
+    def grid(self) -> Grid:
+        """One workgroup per tile."""
+        return Grid(self.bm, self.bn)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """Panels whose lines run along k."""
+        return self.tile_bytes(True, True)
+
+    def c_sharers(self, wide: int) -> tuple[int, int]:
+        """Return how many subgroups find room for `wide` fragments of sums, row by row, in a panel of A, and of B."""
+        row = 4 * wide * self.fn + self.chunk
+        a, b = (self.panel_bytes(part, along_k=True) // (self.fm * row) for part in (self.sm, self.sn))
+        return a, b
+
+    @property
+    def c_wide(self) -> int:
+        """Fragments of sums that a subgroup stores side by side: as many as fit where A was, and where B was."""
+        able = [w for w in (1, 2, 4, 8) if self.sn // self.fn % w == 0 and w * self.fn <= 4 * self.lanes]
+        panels = self.bm // self.sm, self.bn // self.sn
+        room = [min(x * count for x, count in zip(self.c_sharers(w), panels, strict=True)) for w in able]
+        return max((w for w, places in zip(able, room, strict=True) if places >= self.subgroups), default=0)
+
+    @property
+    def before(self) -> tuple[Kernel[Gemm], ...]:
+        """Both operands are cut into slices."""
+        return Slice("a", self.bk // 4), Slice("b", self.bk // 4)
+
+    @property
+    def after(self) -> tuple[Kernel[Gemm], ...]:
+        """The sums are rounded."""
+        return (FromSlices(),)
+
+    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
+        """The slices, and four words per element of C."""
+        return Slices(bk=self.bk // 4).scratch(problem)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Whole chunks along k, and room for sums."""
+        yield from super().constraints()
+        yield self.fk % self.chunk == 0, f"fk = {self.fk} must be a multiple of {self.chunk}, which lanes move"
+        yield self.slices == 1, f"slices = {self.slices}, whose sums nobody adds up here, must be 1"
+        yield self.c_wide > 0, f"tiles of {self.bk} along k have no room for a fragment of sums per subgroup"
