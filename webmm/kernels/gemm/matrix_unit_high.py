@@ -106,11 +106,6 @@ class Mend(GemmKernel):
     summary = "elements of C that float16 could not hold, in float32"
 
     @property
-    def words(self) -> int:
-        """Words of doubts of a workgroup."""
-        return WORDS_PER_WORKGROUP
-
-    @property
     def workgroup_size(self) -> tuple[int, int, int]:
         """Invocations look at a word of doubts each, then share the columns and the inner dimension of one."""
         return (256, 1, 1)
@@ -118,15 +113,15 @@ class Mend(GemmKernel):
     @property
     def workgroup_bytes(self) -> int:
         """The words, whether there is any, and partial sums."""
-        return 4 * self.words + 8 + 4 * self.invocations
+        return 4 * WORDS_PER_WORKGROUP + 8 + 4 * self.invocations
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """As many workgroups as there are words for."""
-        return *folded(ceil_div(problem.m * ceil_div(problem.n, 32), self.words)), problem.batch
+        return *folded(ceil_div(problem.m * ceil_div(problem.n, 32), WORDS_PER_WORKGROUP)), problem.batch
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often its loops run where every element is in doubt."""
-        return self.words * (1 + ceil_div(problem.k, 8))
+        return WORDS_PER_WORKGROUP * (1 + ceil_div(problem.k, 8))
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield what every stage has, and the doubts."""
