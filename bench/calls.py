@@ -1,160 +1,263 @@
-"""What a user calls, by the wall clock: `A @ B`, `gemm()` into an array, `qmatmul()`, softmax, sums; operands resident.
+"""What a user calls, by the wall clock, beside its kernel alone, ONNX Runtime on WebGPU, and PyTorch.
 
     python bench/calls.py --engine wgpu,dawn bench/results/my-gpu-calls.json
 
-As many calls as a quarter of a second takes are queued, one wait ends them, and the time is divided by their number;
-the median of five such rounds counts. Beside it stands the kernel that such a call runs, timed alone by the device's
-clock, and PyTorch's eager call, timed as ours, where PyTorch has a CUDA device (TF32 off). Every product is checked
-once, on whole numbers. The records of calls have `kernel` "call" and `clock` "wall".
+Operands are resident unless a case says otherwise; as many calls as fit are queued, one wait ends them, and the time is
+divided by their number; the median of five such rounds counts. Beside it stand what the call dispatches, timed alone by
+the device's clock, and the peers, timed as ours: ONNX Runtime's native WebGPU provider (`onnx_peer.py`), a call and a
+run of ten, and PyTorch, eagerly and as a CUDA graph of ten, TF32 off. Where one is missing there stands nan. What is
+checked is checked once, in its first rows. Of the 29 everyday cases, which come first, geometric means follow by group.
+A case that fails is reported and passed over. The records of calls have `kernel` "call" and `clock` "wall".
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import peers
-from numpy.typing import NDArray
+from call_cases import Case, everyday, others
+from onnx_peer import CHAIN, Peer
+from wall import per_call
 
-import webmm
-from webmm import Device
+from webmm import BlockWeights, Device
 from webmm.bench import record_of
 from webmm.engine.array import Array
+from webmm.engine.launch import Launch
 from webmm.engine.timing import Timing, time_launch
+from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.records import Record, save, to_json
 
-ROUNDS, ROUND = 5, 0.25  # and seconds of one
-WARM_UP = 0.4  # seconds: an idle GPU clocks down
-SIDES = (64, 512, 1024, 2048, 4096)
-SQUARE = 8192  # of what is reduced and normalised
+GROUPS = ("f32", "f16", "integers")
+NOTHING = (math.nan, math.nan)
 
 
-@dataclass(frozen=True)
-class Case:
-    """A call on resident operands, its meaning in NumPy for a part of its results, and in PyTorch."""
-
-    name: str
-    operands: list[NDArray[Any]]
-    call: Callable[..., Array]
-    into: str = ""  # the type of an array that the call writes into, if it takes one
-    torch: Callable[..., Any] | None = None
-    numpy: Callable[..., NDArray[Any]] | None = None
+def placed(device: Device, operand: Any) -> Any:
+    """Return an operand on the device."""
+    return operand.to(device) if isinstance(operand, BlockWeights) else device.array(operand)
 
 
-def cases() -> Iterator[Case]:
-    """Yield the cases, the small ones first."""
-    rng = np.random.default_rng(0)
-    for dtype in ("float32", "float16"):
-        for n in SIDES:
-            a, b = (rng.integers(-2, 3, (n, n)).astype(dtype) for _ in range(2))
-            top = lambda a, b: a[:2].astype(np.float64) @ b.astype(np.float64)  # noqa: E731
-            product = lambda a, b: a @ b  # noqa: E731
-            yield Case(f"A @ B {n}³ {dtype}", [a, b], product, torch=product, numpy=top)
-            yield Case(f"gemm {n}³ {dtype}", [a, b], webmm.gemm, dtype, numpy=top)
-    for n in SIDES[2:]:
-        a, b = (rng.integers(-9, 10, (n, n)).astype(np.int8) for _ in range(2))
-        sums = lambda a, b: webmm.qmatmul(a, b, 1.0, 0, 1.0, 0, out_dtype="int32")  # noqa: E731
-        exact = lambda a, b: a[:2].astype(np.int64) @ b.astype(np.int64)  # noqa: E731
-        yield Case(f"qmatmul {n}³ int8", [a, b], sums, numpy=exact)
-    x = rng.integers(-2, 3, (SQUARE, SQUARE)).astype(np.float32)
-    yield Case(
-        f"sum of rows {SQUARE}² float32",
-        *([x], lambda x: webmm.reduce(x, "sum", 1), "", lambda x: x.sum(1), lambda x: x[:2].sum(1)),
-    )
-    yield Case(f"softmax {SQUARE}² float32", [x], webmm.softmax, torch=lambda x: x.softmax(-1))
+def dispatched(device: Device, call: Callable[[], Any]) -> tuple[Any, dict[tuple[Kernel[Any], Problem], list[Launch]]]:
+    """Return what a call returns, and what it dispatches; nothing is known from earlier calls."""
+    found: dict[tuple[Kernel[Any], Problem], list[Launch]] = {}
+    run = device.run
 
+    def noted(kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
+        found.setdefault((kernel, problem), []).append(device.launch(kernel, problem, *arrays))
+        run(kernel, problem, *arrays)
 
-def per_call(call: Callable[[], object], wait: Callable[[], object]) -> Timing:
-    """Return the seconds of a call: of many that are queued, and one wait."""
-    call()
-    wait()
-    start, count = time.perf_counter(), 0
-    while time.perf_counter() - start < WARM_UP:
-        call()
-        count += 1
-    wait()
-    count = max(1, round(count * ROUND / (time.perf_counter() - start)))
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        wait()
-        times.append((time.perf_counter() - start) / count)
-    return Timing.of(times, "wall")
-
-
-def run(device: Device, case: Case) -> tuple[Record, Record]:
-    """Return the records of the call and of the kernel that it runs."""
-    arrays = [device.array(x) for x in case.operands]
-    if case.into:
-        arrays.append(device.empty(case.operands[0].shape, case.into))
     device.choices.clear()
-    result = case.call(*arrays)
-    if case.numpy:
-        assert np.array_equal(result[:2].numpy(), case.numpy(*case.operands)), f"{case.name} is wrong"
-    ((problem, _), kernel) = next(iter(device.choices.items()))
-    launch = device.launch(kernel, problem, *arguments(problem, arrays, result))
-    timed = per_call(lambda: case.call(*arrays), device.synchronize)
-    alone = record_of(device, problem, kernel, timed=time_launch(device, launch))
-    for array in (*arrays, result):
-        array.free()
-    words = {"kernel": "call", "config": {"call": case.name, "runs": kernel.name}}
-    return Record(**{**vars(record_of(device, problem, kernel, timed=timed)), **words}), alone
+    device.plans.clear()
+    device.plans.record = lambda key, arrays, call: call()  # type: ignore[method-assign]  # or the second would repeat
+    device.run = noted  # type: ignore[method-assign]
+    try:
+        return call(), found
+    finally:
+        del device.run, device.plans.record
 
 
-def arguments(problem: Problem, operands: list[Array], result: Array) -> list[Array]:
-    """Return an array for each buffer of the problem, whose results are written to `result`."""
-    given = iter(operands)
-    return [result if extent.written else next(given) for extent in problem.buffers()]
+def check(case: Case, result: Any) -> None:
+    """Raise ValueError where the first results are wrong."""
+    if case.numpy is None:
+        return
+    expected, part = case.numpy(*case.operands), result[case.part]
+    off = np.abs((part.numpy() if isinstance(part, Array) else part) - expected).max()
+    if not off <= case.tolerance * np.abs(expected).max():
+        raise ValueError(f"a result is off by {off:g}")
 
 
-def in_pytorch(case: Case) -> float:
-    """Return the µs of PyTorch's eager call; NaN where there is none."""
+def run(device: Device, case: Case, seconds: float) -> tuple[Record, Record]:
+    """Return the records of the call and of what it dispatches, with the time of all its dispatches, per product."""
+    operands = case.operands if case.on_host else [placed(device, x) for x in case.operands]
+    arrays = operands + ([device.empty(case.operands[0].shape, case.into)] if case.into else [])
+    call = partial(case.call, *arrays, **({"device": device} if case.on_host else {}))
+    try:
+        result, found = dispatched(device, call)
+        check(case, result)
+        alone = 0.0
+        for launches in found.values():
+            each = time_launch(device, launches[0], 0.1, seconds / 5)
+            alone += each.median_us * len(launches) / case.steps
+        timed = per_call(call, device.synchronize, seconds)
+    finally:
+        for array in [] if case.on_host else arrays:
+            array.free()
+    if isinstance(result, Array):
+        result.free()
+    kernel, problem = max(found, key=lambda each: each[1].flops)
+    of_call = record_of(device, problem, kernel, timed=per_product(timed, case.steps))
+    of_kernel = record_of(device, problem, kernel, timed=Timing(alone, alone, 0.0, 1, each.clock))
+    return replace(of_call, kernel="call", config={"call": case.name, "runs": kernel.name}), of_kernel
+
+
+def per_product(timed: Timing, steps: int) -> Timing:
+    """Return the time of one of so many products."""
+    return replace(timed, median_us=timed.median_us / steps, best_us=timed.best_us / steps)
+
+
+def in_onnx(peer: Peer, case: Case, seconds: float) -> tuple[float, float]:
+    """Return the µs of ONNX Runtime's call and of one of ten in a run, by the fastest of its models."""
+    times = []
+    for model in case.onnx:
+        *each, why = peer.time(model, seconds)
+        times.append(each)
+        if why:
+            print(f"  ONNX Runtime, {' and '.join(model.operators)}: {why}", flush=True)
+    return best(alone for alone, _ in times), best(ten for _, ten in times)
+
+
+def best(times: Iterable[float]) -> float:
+    """Return the least of the times that there are."""
+    return min((t for t in times if t == t), default=math.nan)
+
+
+def in_pytorch(case: Case, seconds: float) -> tuple[float, float]:
+    """Return the µs of PyTorch's eager call and of one of ten in a CUDA graph; NaN where there is none."""
     if case.torch is None or not peers.available():
-        return float("nan")
+        return NOTHING
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    on_gpu = [torch.from_numpy(x).cuda() for x in case.operands]
+    operands = [torch.from_numpy(x) for x in case.dense or case.operands]
+    call = partial(case.torch, *(operands if case.on_host else [x.cuda() for x in operands]))
     with torch.no_grad():
-        return per_call(lambda: case.torch(*on_gpu), torch.cuda.synchronize).median_us
+        eager = per_call(call, torch.cuda.synchronize, seconds).median_us / case.steps
+        captured = partial(in_graph, call, seconds)
+        return eager, tried(f"{case.name} in a CUDA graph", math.nan, captured) if case.graph else math.nan
+
+
+def in_graph(call: Callable[[], Any], seconds: float) -> float:
+    """Return the µs of one of ten calls in a CUDA graph."""
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = [call() for _ in range(CHAIN)]
+    timed = per_call(graph.replay, torch.cuda.synchronize, seconds)
+    del kept
+    return timed.median_us / CHAIN
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of a case by an engine, in µs."""
+
+    case: str
+    group: str
+    engine: str
+    call: float
+    kernel: float
+    onnx: tuple[float, float]
+    torch: tuple[float, float]
+
+    @property
+    def lead(self) -> float:
+        """How many times as fast as the best portable peer the call is."""
+        return best(self.onnx) / self.call
+
+    def __str__(self) -> str:
+        figures = (self.call, self.kernel, *self.onnx, *self.torch)
+        return f"{self.case:48} {self.engine:5}" + "".join(f"{x:10,.1f}" for x in figures) + f"{self.lead:8.2f}"
+
+
+HEAD = f"{'µs':48} {'':5}" + "".join(
+    f"{x:>10}" for x in ("call", "kernel", "ONNX", "of ten", "PyTorch", "of ten")
+) + f"{'× ONNX':>8}"  # fmt: skip
+
+
+def summary(rows: list[Row]) -> Iterator[str]:
+    """Yield, for each engine and group, means and worst cases."""
+    for engine in dict.fromkeys(row.engine for row in rows):
+        of = [row for row in rows if row.engine == engine]
+        groups = [(name, [row for row in of if row.group == name]) for name in GROUPS]
+        for name, each in (
+            *groups,
+            ("everyday", [r for r in of if r.group]),
+            ("others", [r for r in of if not r.group]),
+        ):
+            share = lambda row: row.kernel / row.call  # noqa: E731
+            for words, value in (("best portable peer ÷ call", lambda row: row.lead), ("kernel ÷ call", share)):
+                known = {row.case: value(row) for row in each if value(row) > 0}
+                if known:
+                    worst = min(known, key=known.__getitem__)
+                    mean = statistics.geometric_mean(known.values())
+                    yield (
+                        f"{engine}, {name}: {words}, geometric mean of {len(known)}: {mean:.2f}; "
+                        f"worst {known[worst]:.2f}, {worst}"
+                    )
+
+
+def tried(what: str, nothing: Any, measure: Callable[[], Any]) -> Any:
+    """Return what `measure` returns; where it fails, say so and return `nothing`."""
+    try:
+        return measure()
+    except Exception as error:  # of a driver, a library or a kernel: the other cases are not to suffer
+        print(f"  {what}: {type(error).__name__}: {error}", flush=True)
+        return nothing
 
 
 @click.command()
 @click.option("--adapter")
 @click.option("--engine", "engines", default="wgpu", show_default=True, help="Such as wgpu,dawn.")
 @click.option("--only", default="", help="Part of a case's name.")
+@click.option("--seconds", default=0.15, show_default=True, help="Of each measurement.")
+@click.option("--budget", default=600.0, show_default=True, help="Seconds after which no case begins.")
+@click.option("--scale", default=1, show_default=True, help="Divides large sizes, to try it out.")
 @click.argument("output", type=click.Path(path_type=Path))
-def main(adapter: str | None, engines: str, only: str, output: Path) -> None:
+def main(adapter: str | None, engines: str, only: str, seconds: float, budget: float, scale: int, output: Path) -> None:
     """Time the calls and write their records to OUTPUT."""
+
+    def sized(n: int) -> int:
+        return max(n // scale, min(n, 128))
+
+    began, peer = time.perf_counter(), Peer()
+    devices: dict[str, Device] = {}
     records: list[Record] = []
-    shares: dict[str, list[float]] = {}
-    for case in (case for case in cases() if only in case.name):
-        peer = in_pytorch(case)
+    rows: list[Row] = []
+    print(HEAD, flush=True)
+    for case in chain(everyday(sized), others(sized)):
+        if only not in case.name:
+            continue
+        if time.perf_counter() - began > budget:
+            print(f"{case.name} and what follows it are left out: {budget:.0f} s are over", flush=True)
+            break
+        measured = {}
         for engine in engines.split(","):
-            with Device(adapter, engine=engine) as device:
-                call, alone = run(device, case)
-            records += (call, alone)
+            device = devices.get(engine)
+            if device is None or device.lost:
+                device = tried(engine, None, partial(Device, adapter, engine=engine))
+            if device is not None:
+                devices[engine] = device
+                if both := tried(f"{case.name} by {engine}", None, partial(run, device, case, seconds)):
+                    measured[engine] = both
+                tried(engine, None, device.trim)
+        torch = tried(f"{case.name} by PyTorch", NOTHING, partial(in_pytorch, case, seconds))
+        onnx = tried(f"{case.name} by ONNX Runtime", NOTHING, partial(in_onnx, peer, case, seconds))
+        for engine, (call, alone) in measured.items():
             assert call.median_us is not None
             assert alone.median_us is not None
-            shares.setdefault(engine, []).append(alone.median_us / call.median_us)
-            rate = f", {call.gflops / 1e3:.1f} TFLOP/s" if call.gflops and call.op in ("gemm", "quantized") else ""
-            print(
-                f"{case.name} by {engine}: {call.median_us:,.1f} µs a call{rate}; {alone.kernel} alone "
-                f"{alone.median_us:,.1f}; PyTorch {peer:,.1f}",
-                flush=True,
-            )
-            save(output, to_json(records))
-    for engine, each in shares.items():
-        print(f"{engine}: kernel ÷ call, geometric mean of {len(each)}: {statistics.geometric_mean(each):.2f}")
+            rows.append(Row(case.name, case.group, engine, call.median_us, alone.median_us, onnx, torch))
+            beside = zip(("onnx_us", "onnx_of_ten_us", "torch_us", "torch_of_ten_us"), (*onnx, *torch), strict=True)
+            config = call.config | {name: us for name, us in beside if us == us}
+            records += (replace(call, config=config), alone)
+            print(rows[-1], flush=True)
+        save(output, to_json(records))
+    peer.close()
+    for device in devices.values():
+        device.close()
+    for line in summary(rows):
+        print(line)
+    print(f"{time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":

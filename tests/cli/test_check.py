@@ -26,7 +26,7 @@ def test_examples_finish_in_every_way_at_every_stage(op: str) -> None:
     made: dict[type, list[object]] = {}
     for _, kernel, problem in OPS[op].shaders():
         made.setdefault(type(kernel), []).append(kernel.specialise(problem))
-    of_float64 = [stage for stage in made if stage.words]  # alone, and so without activations
+    of_float64 = [stage for stage in made if stage.integer]  # alone, and so without activations
     assert list(made) == [*OPS[op].stages, *of_float64]
     assert len(of_float64) == (3 if op == "gemm" else 0)
     for stage, specialisations in made.items():

@@ -21,5 +21,6 @@ def op_of(name: str, variant: str = "") -> Op[Any]:
     if not variant:
         return op
     if variant not in op.variants:
-        raise ConfigError(f"unknown variant {variant!r} of op {name}; choose from {', '.join(op.variants) or 'none'}")
+        known = ", ".join(filter(None, op.variants)) or "none"
+        raise ConfigError(f"unknown variant {variant!r} of op {name}; choose from {known}")
     return type(op)(variant)

@@ -1,0 +1,201 @@
+"""ONNX Runtime's native WebGPU provider as a peer of `calls.py`: a portable engine, timed as webmm is.
+
+It needs the packages onnx, onnxruntime and onnxruntime-ep-webgpu; where one is missing, or the provider lacks an
+operator, there is no time: NaN. Operands and results stay on the device. It runs in a process of its own, which may
+fail or hang without ending the measurement.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from wall import Shape, per_call, whole_numbers
+
+CONTRIBUTED = ("BiasGelu", "Gelu", "MatMulNBits")  # operators of ONNX Runtime's own
+CHAIN = 10  # of the same node, each with a result of its own
+PATIENCE = 20.0  # seconds for one model
+FAILURES = 3  # of the process, after which it is not started again
+NOTHING = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Nodes in a row: the first takes the operands but the `late` ones, each next one its result and those.
+
+    Operands that are `dequantized` become floats first, which stand for the same numbers.
+    """
+
+    operators: tuple[str, ...]
+    operands: tuple[tuple[str, Shape], ...]
+    result: tuple[str, Shape]
+    attributes: dict[str, Any] = field(default_factory=dict)  # of the first
+    axes: tuple[int, ...] = ()  # its last input, if it takes one
+    dequantized: bool = False
+    late: int = 0
+
+
+class Peer:
+    """The process that times models; it is started when it is first needed, and anew when it has failed."""
+
+    def __init__(self) -> None:
+        self._process: Any = None
+        self._failures = 0
+
+    def time(self, model: Model, seconds: float) -> tuple[float, float, str]:
+        """Return the µs of a model run by itself, of one of ten in a run, and why there is no such time."""
+        if self._failures == FAILURES:
+            return (*NOTHING, "its process failed too often")
+        if self._process is None:
+            context = multiprocessing.get_context("spawn")
+            self._to, ours = context.Pipe()
+            self._process = context.Process(target=_serve, args=(ours,), daemon=True)
+            self._process.start()
+            ours.close()
+        try:
+            self._to.send((model, seconds))
+            if self._to.poll(PATIENCE):
+                answer: tuple[float, float, str] = self._to.recv()
+                return answer
+            why = f"took over {PATIENCE:.0f} s"
+        except (EOFError, OSError):
+            why = "its process ended"
+        self._failures += 1
+        self.close()
+        return (*NOTHING, why)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+
+def _serve(connection: Connection) -> None:
+    while True:
+        model, seconds = connection.recv()
+        times, why = list(NOTHING), ""
+        try:
+            operands = [_on_device(whole_numbers(*_flat(of))) for of in model.operands]
+            for i, count in enumerate((1, CHAIN)):
+                run = _runner(model, count, operands)
+                times[i] = per_call(run, _wait, seconds).median_us / count
+        except Exception as error:  # whatever it is, the other models are not to suffer
+            why = f"{type(error).__name__}: {error}"[:200]
+        connection.send((*times, why))
+
+
+def _flat(of: tuple[str, Shape]) -> tuple[Any, ...]:
+    return of[0], *of[1]
+
+
+def results(model: Model, count: int = 1) -> list[NDArray[Any]]:
+    """Return what the provider computes from whole numbers."""
+    run = _runner(model, count, [_on_device(whole_numbers(*_flat(of))) for of in model.operands])
+    return [value.numpy() for value in run()]
+
+
+def _runner(model: Model, count: int, operands: list[Any]) -> Any:
+    """Return a function that queues `count` of the model's nodes on resident operands, and returns the results."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(_serialised(model, count), _options())
+    binding = session.io_binding()
+    for i, operand in enumerate(operands):
+        binding.bind_ortvalue_input(f"x{i}", operand)
+    dtype, shape = model.result
+    made = [
+        onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), np.dtype(dtype), "webgpu") for _ in range(count)
+    ]
+    for i, value in enumerate(made):
+        binding.bind_ortvalue_output(f"y{i}", value)
+
+    def run() -> list[Any]:
+        session.run_with_iobinding(binding)
+        return made
+
+    return run
+
+
+def _serialised(model: Model, count: int) -> bytes:
+    from onnx import helper, numpy_helper
+
+    last = len(model.operators) - 1
+    names = [f"x{i}" for i in range(len(model.operands))]
+    constants = [numpy_helper.from_array(np.array(model.axes, np.int64), "axes")] if model.axes else []
+    constants += [numpy_helper.from_array(np.array(1, np.float32), "one")] if model.dequantized else []
+    nodes = []
+    for copy in range(count):
+        first = len(names) - model.late
+        inputs = names[:first] + ["axes"] * bool(model.axes)
+        if model.dequantized:
+            inputs = [f"{name}_{copy}" for name in names]
+            for name, whole in zip(names, inputs, strict=True):
+                nodes.append(helper.make_node("DequantizeLinear", [name, "one"], [whole]))
+        for i, operator in enumerate(model.operators):
+            output = f"y{copy}" if i == last else f"t{copy}_{i}"
+            domain = "com.microsoft" if operator in CONTRIBUTED else ""
+            attributes = {} if i else model.attributes
+            nodes.append(helper.make_node(operator, inputs, [output], domain=domain, **attributes))
+            inputs = [output, *names[first:]]
+
+    def described(name: str, dtype: str, shape: Shape) -> Any:
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+
+    graph = helper.make_graph(
+        nodes,
+        "peer",
+        [described(name, *operand) for name, operand in zip(names, model.operands, strict=True)],
+        [described(f"y{copy}", *model.result) for copy in range(count)],
+        constants,
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    serialised: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    return serialised
+
+
+def _options() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.add_provider_for_devices([_provider()], {})
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # ten equal nodes stay ten
+    options.log_severity_level = 4
+    return options
+
+
+@cache
+def _provider() -> Any:
+    """Return the provider's device; raises ImportError, or StopIteration where it finds none."""
+    os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")  # GPUs that /sys/class/drm does not list, too
+    import onnxruntime
+    import onnxruntime_ep_webgpu as plugin
+
+    onnxruntime.register_execution_provider_library("webgpu", plugin.get_library_path())
+    return next(d for d in onnxruntime.get_ep_devices() if d.ep_name == plugin.get_ep_name())
+
+
+def _on_device(host: NDArray[Any]) -> Any:
+    import onnxruntime
+
+    _provider()
+    return onnxruntime.OrtValue.ortvalue_from_numpy(host, "webgpu")
+
+
+@cache
+def _marker() -> Any:
+    return _on_device(np.zeros(1, np.float32))
+
+
+def _wait() -> None:
+    """Wait until all that was queued is done: what is read comes after it."""
+    _marker().numpy()
