@@ -59,7 +59,7 @@ def timed(device: Device, n: int, precision: Any, a: webmm.Array, b: webmm.Array
         call = lambda: webmm.gemm(a, b, c, precision=precision)  # noqa: E731
         call()
         ((problem, _), kernel) = next(iter(device.choices.items()))
-        whole = record_of(device, problem, kernel, timed=per_call(call, device.synchronize))
+        whole = record_of(device, problem, kernel, timed=per_call(call, device.synchronize, 0.25))
         alone = record_of(device, problem, kernel, timed=time_launch(device, device.launch(kernel, problem, a, b, c)))
     words = {"kernel": "call", "config": {"call": f"gemm, precision={precision}", "runs": kernel.name}}
     return Record(**{**vars(whole), **words}), alone

@@ -52,7 +52,7 @@ def translate(wgsl: str, label: str) -> dict[str, str]:
         absent = {"HLSL"} if matrix_units else {"MSL"} if "f64" in wgsl else set()
         targets = {target: suffix for target, suffix in TARGETS.items() if target not in absent}
         outputs = {target: Path(folder, f"shader.{suffix}") for target, suffix in targets.items()}
-        options = ["--metal-version", "2.3"] if matrix_units else []
+        options = ["--metal-version", "2.3"] if matrix_units or "extractBits(" in wgsl else []
         command = [find(), *options, str(source), *map(str, outputs.values())]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:

@@ -18,7 +18,13 @@ class Device:
         self.capabilities = capabilities
 
 
-def test_large_products_of_float32_take_it_if_asked():
+def test_nothing_takes_it_before_it_is_proven():
+    problem = gemm(4096, 4096, 4096, precision="high")
+    assert attainable(problem, Device(ABLE)) == dataclasses.replace(problem, precision="highest")
+
+
+def test_large_products_of_float32_take_it_if_asked(monkeypatch):
+    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
     problem = gemm(4096, 4096, 4096, precision="high")
     assert made_for_matrix_units(problem, ABLE) == [MatrixUnitHigh(runs=3)]
     assert attainable(problem, Device(ABLE)) == problem
@@ -26,11 +32,13 @@ def test_large_products_of_float32_take_it_if_asked():
 
 
 @pytest.mark.parametrize("size", [(1024, 1024, 1024), (8, 65536, 512)])
-def test_what_would_gain_nothing_stays_at_the_highest(size):
+def test_what_would_gain_nothing_stays_at_the_highest(size, monkeypatch):
+    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
     assert attainable(gemm(*size, precision="high"), Device(ABLE)) == gemm(*size)
 
 
-def test_without_matrix_units_high_is_highest():
+def test_without_matrix_units_high_is_highest(monkeypatch):
+    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
     none = dataclasses.replace(ABLE, matrix_shapes=frozenset())
     assert attainable(gemm(4096, 4096, 4096, precision="high"), Device(none)) == gemm(4096, 4096, 4096)
 

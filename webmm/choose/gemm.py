@@ -120,9 +120,15 @@ def runs_for(k: int) -> int:
     return next((runs for runs in RUNS if 30 * runs >= math.sqrt(k)), RUNS[-1])
 
 
+# On an H200 (Dawn), elements that `matrix_unit_high` put in doubt were not mended, though the same texts mend them on
+# lavapipe, and sums of positive numbers were off by more than was meant at k = 32,768 (docs/precision.md). Until that is
+# understood, nothing is multiplied so but by name.
+HIGH_IS_PROVEN = False
+
+
 def attainable(problem: Gemm, device: Device) -> Gemm:
     """Return `problem`, at the highest precision where less brings nothing: where no matrix units serve it."""
-    if problem.precision == "highest" or made_for_matrix_units(problem, device.capabilities):
+    if problem.precision == "highest" or (HIGH_IS_PROVEN and made_for_matrix_units(problem, device.capabilities)):
         return problem
     return dataclasses.replace(problem, precision="highest")
 
