@@ -121,8 +121,8 @@ def runs_for(k: int) -> int:
 
 
 # On an H200 (Dawn), elements that `matrix_unit_high` put in doubt were not mended, though the same texts mend them on
-# lavapipe, and sums of positive numbers were off by more than was meant at k = 32,768 (docs/precision.md). Until that is
-# understood, nothing is multiplied so but by name.
+# lavapipe, and sums of positive numbers were off by more than was meant at k = 32,768 (docs/precision.md). Until that
+# is understood, nothing is multiplied so but by name.
 HIGH_IS_PROVEN = False
 
 
