@@ -51,6 +51,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--dtype object": "float32",
         "--dtype int64": "cast to",
         "--dtype ,": "is not a dtype",
+        "--precision low": "is not one of 'highest', 'high'",
+        "--op reduce --precision high": "is of products of floats",
         "--adapter no-such-adapter": "there is 0:",
         **{f"--sizes 8 {each}": words for each, words in ENGINES.items()},
         "--json missing/r.json --sizes 8": "no folder",
@@ -157,6 +159,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "adapter": {"true": "takes text", '"²"': "there is 0:", '"\\u0000"': "takes no NUL", NESTED: "is no TOML"},
     "engine": {"1.5": "takes text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
     "cache_dir": {'"~no such user/x"': "a user that there is not", '"\\u0000"': "takes no NUL", "[]": "takes text"},
+    "precision": {'"low"': "highest or high", "1": "highest or high", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune": {"1": "off, cached or auto", "[[1]]": "off, cached or auto", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune_budget": {
         **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "takes a number of seconds"),
