@@ -184,7 +184,7 @@ def nearest(problem: Problem, device: Device, units: bool = False, near: float =
     return []
 
 
-def _nearest(problem: Problem, records: Iterable[Record], most: float) -> Record | None:
+def _nearest(problem: Problem, records: Iterable[Record], most: float = NEAR) -> Record | None:
     """Return the nearest record that names a kernel of this version, None where none is near."""
     alike = (record for record in records if kind(record) == kind(problem))
     near = [(distance(problem, record), record) for record in alike]
