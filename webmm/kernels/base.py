@@ -27,6 +27,12 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def fold(count: int, z: int = 1) -> tuple[int, int, int]:
+    """Return the workgroup counts (x, y, z) of `count` workgroups numbered along x, then y; none exceeds 65,535."""
+    y = ceil_div(count, MAX_WORKGROUPS)
+    return ceil_div(count, y), y, z
+
+
 def tunable(default: Any, candidates: tuple[Any, ...], doc: str) -> Any:
     """Declare a kernel parameter: its default, what a tuner may try, and the comment it carries into WGSL."""
     if default not in candidates:

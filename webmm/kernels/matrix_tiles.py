@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from webmm.dtypes import F16
 from webmm.kernels.base import Capabilities, MatrixShape, P, tunable
 from webmm.kernels.product import Tiled
 
 CHUNK_BYTES = 16  # that a lane moves at once
+
+H = TypeVar("H", bound="HalfTiles[Any]")
 
 
 @dataclass(frozen=True)
@@ -96,3 +99,33 @@ class MatrixTiles(Tiled[P]):
         if self.lanes != device.subgroup_size:
             return f"needs subgroups of exactly {self.lanes} lanes, {device.name} has {device.subgroup_size}"
         return None
+
+
+class HalfTiles(MatrixTiles[P]):
+    """Fragments of float16, summed in float32; C takes A's place in workgroup memory on its way out."""
+
+    chunk = CHUNK_BYTES // F16.itemsize
+
+    @classmethod
+    def on(cls: type[H], device: Capabilities) -> H:
+        """Return the stage with the largest fragments that the device multiplies, and its subgroups."""
+        able = [shape for shape in device.matrix_shapes if (shape.operands, shape.result) == ("f16", "f32")]
+        shape = max(able, key=lambda s: s.m * s.n * s.k, default=cls().matrix_shape)
+        return cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=device.subgroup_size or cls().lanes)
+
+    @property
+    def matrix_shape(self) -> MatrixShape:
+        """What the matrix units must multiply."""
+        return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Fragments of whole chunks, whichever way a line of a tile runs, and room for those of C where A was."""
+        yield from super().constraints()
+        for name in ("fm", "fn", "fk"):
+            value = getattr(self, name)
+            yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, which lanes move"
+        across, panel = self.bn // self.sn, min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
+        yield (
+            panel >= 4 * across * self.fm * self.fn,
+            f"{across} fragments of C do not fit where {self.sm} rows of A were, {panel} bytes",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, P, ceil_div
+from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, P, ceil_div, fold
 from webmm.kernels.traffic import Traffic
 from webmm.problems.product import Product
 
@@ -38,8 +38,7 @@ class Grid:
         count = self.tiles(problem)
         if self.at_most:
             count = min(count, self.at_most)
-        y = ceil_div(count, MAX_WORKGROUPS)
-        return ceil_div(count, y), y, problem.batch
+        return fold(count, problem.batch)
 
     def rule(self) -> dict[str, Any]:
         """Return the grid as data and in words, for hosts in other languages."""

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.kernels.base import Binding, Kernel, Params, Stored, ceil_div, tunable
-from webmm.kernels.reduce.base import fold
+from webmm.kernels.base import Binding, Kernel, Params, Stored, ceil_div, fold, tunable
 from webmm.params import U32, member
 from webmm.problems.elementwise import Elementwise
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.kernels.base import MAX_WORKGROUPS, ceil_div, tunable
+from webmm.kernels.base import MAX_WORKGROUPS, ceil_div, fold, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
@@ -62,8 +62,7 @@ class Gemv(GemmKernel):
         wide, along_k = _wide(problem)
         i, j = (problem.m, problem.n) if wide == "a" else (problem.n, problem.m)
         count = ceil_div(i, self.tile_i(along_k)) * ceil_div(j, self.tj)
-        y = ceil_div(count, MAX_WORKGROUPS)
-        return ceil_div(count, y), y, problem.batch
+        return fold(count, problem.batch)
 
     def grid_rule(self) -> dict[str, Any]:
         """Return how `dispatch` counts, in words: which operand is the wide one decides."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.dtypes import F16
-from webmm.kernels.base import Binding, Capabilities, MatrixShape, tunable
+from webmm.kernels.base import Binding, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
-from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
+from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)
-class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
+class MatrixUnit(HalfTiles[Gemm], GemmKernel):
     """As `pipelined`, with fragments of float16 in place of registers."""
 
     name = "matrix_unit"
@@ -22,21 +22,9 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
     summary = "float16 fragments on matrix units, tiles staged in workgroup memory"
     a_vector_axis = "any"
     b_vector_axis = "any"
-    vector = chunk = CHUNK_BYTES // F16.itemsize
+    vector = HalfTiles.chunk
 
     spelling: str = tunable("current", ("current", "deprecated"), "how Tint writes loads and stores of fragments")
-
-    @classmethod
-    def on(cls, device: Capabilities) -> MatrixUnit:
-        """Return the stage with the largest fragments that the device multiplies, and its subgroups."""
-        able = [shape for shape in device.matrix_shapes if (shape.operands, shape.result) == ("f16", "f32")]
-        shape = max(able, key=lambda s: s.m * s.n * s.k, default=cls().matrix_shape)
-        return cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=device.subgroup_size or cls().lanes)
-
-    @property
-    def matrix_shape(self) -> MatrixShape:
-        """What the matrix units must multiply."""
-        return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
 
     @property
     def workgroup_bytes(self) -> int:
@@ -47,18 +35,6 @@ class MatrixUnit(MatrixTiles[Gemm], GemmKernel):
     def c_bytes(self) -> int:
         """Bytes of a fragment of C per subgroup."""
         return 4 * self.subgroups * self.fm * self.fn
-
-    def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Fragments of whole chunks, whichever way a line of a tile runs."""
-        yield from super().constraints()
-        for name in ("fm", "fn", "fk"):
-            value = getattr(self, name)
-            yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, which lanes move"
-        across, panel = self.bn // self.sn, min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
-        yield (
-            panel >= 4 * across * self.fm * self.fn,
-            f"{across} fragments of C do not fit where {self.sm} rows of A were, {panel} bytes",
-        )
 
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why no device computes `problem` so: matrix units take float16, lanes write no packed words."""

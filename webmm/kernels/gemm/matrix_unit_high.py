@@ -8,18 +8,16 @@ from typing import ClassVar
 
 from webmm.dtypes import F16, F32, DType
 from webmm.kernels.base import (
-    MAX_WORKGROUPS,
     Binding,
-    Capabilities,
     Kernel,
-    MatrixShape,
     Scratch,
     Texture,
     ceil_div,
+    fold,
     tunable,
 )
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
-from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
+from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
 LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # what the dispatches leave each other, and the product itself
@@ -45,12 +43,6 @@ def lines(problem: Gemm) -> Scratch:
 def doubts(problem: Gemm) -> Scratch:
     """Return the buffer of a bit for each element of C, (batch, m, n), rows of whole words."""
     return Scratch(DOUBTS, 4 * problem.batch * problem.m * ceil_div(problem.n, 32))
-
-
-def folded(count: int) -> tuple[int, int]:
-    """Return the workgroups along x and y that make up at least `count`."""
-    y = ceil_div(count, MAX_WORKGROUPS)
-    return ceil_div(count, y), y
 
 
 def numbered(known: Iterator[Binding], names: Mapping[str, tuple[str, str]]) -> Iterator[Binding]:
@@ -86,7 +78,7 @@ class LineScales(GemmKernel):
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """Workgroups for the rows of A, then for the columns of B."""
-        return *folded(ceil_div(problem.m, self.lines) + ceil_div(problem.n, self.lines)), problem.batch
+        return fold(ceil_div(problem.m, self.lines) + ceil_div(problem.n, self.lines), problem.batch)
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often its loops run: over the inner dimension, the doubts, and what was found."""
@@ -117,7 +109,7 @@ class Mend(GemmKernel):
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """As many workgroups as there are words for."""
-        return *folded(ceil_div(problem.m * ceil_div(problem.n, 32), WORDS_PER_WORKGROUP)), problem.batch
+        return fold(ceil_div(problem.m * ceil_div(problem.n, 32), WORDS_PER_WORKGROUP), problem.batch)
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often its loops run where every element is in doubt."""
@@ -129,7 +121,7 @@ class Mend(GemmKernel):
 
 
 @dataclass(frozen=True)
-class MatrixUnitHigh(MatrixTiles[Gemm], GemmKernel):
+class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
     """As `matrix_unit`; float32 operands become two of float16 on their way into workgroup memory."""
 
     name = "matrix_unit_high"
@@ -137,25 +129,12 @@ class MatrixUnitHigh(MatrixTiles[Gemm], GemmKernel):
     summary = "float32 as two float16 each, three products on matrix units"
     a_vector_axis = "any"
     b_vector_axis = "any"
-    chunk = CHUNK_BYTES // F16.itemsize
     features = F16.features
     not_in: ClassVar[Mapping[str, str]] = {"naga": "its fragments take no numbers"}
     spelling: ClassVar[str] = "current"
 
     bk: int = tunable(16, (16, 32, 64), "inner elements per step")
     runs: int = tunable(1, RUNS, "parts of k: fragments sum up no further, as matrix units truncate sums")
-
-    @classmethod
-    def on(cls, device: Capabilities) -> MatrixUnitHigh:
-        """Return the stage with the largest fragments that the device multiplies, and its subgroups."""
-        able = [shape for shape in device.matrix_shapes if (shape.operands, shape.result) == ("f16", "f32")]
-        shape = max(able, key=lambda s: s.m * s.n * s.k, default=cls().matrix_shape)
-        return cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=device.subgroup_size or cls().lanes)
-
-    @property
-    def matrix_shape(self) -> MatrixShape:
-        """What the matrix units must multiply."""
-        return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
 
     @property
     def workgroup_bytes(self) -> int:
@@ -182,18 +161,6 @@ class MatrixUnitHigh(MatrixTiles[Gemm], GemmKernel):
         elements = self.grid.tiles(problem) * problem.batch * self.subgroups * self.sm * self.sn
         sums = [Scratch(SUMS, 4 * (self.runs - 1) * elements)] if self.runs > 1 else []
         return (lines(problem), doubts(problem), *sums)
-
-    def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Fragments of whole chunks, and room for those of C where A was."""
-        yield from super().constraints()
-        for name in ("fm", "fn", "fk"):
-            value = getattr(self, name)
-            yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, which lanes move"
-        across, panel = self.bn // self.sn, min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
-        yield (
-            panel >= 4 * across * self.fm * self.fn,
-            f"{across} fragments of C do not fit where {self.sm} rows of A were, {panel} bytes",
-        )
 
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why no device computes `problem` so: it splits float32, where that was asked for."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from webmm.dtypes import F64
-from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Scratch, Texture, ceil_div, tunable
+from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.gemm.base import GemmKernel, GemmLengths, Specialisation
 from webmm.kernels.product import Grid
 from webmm.params import Vec2U, member
@@ -142,9 +142,7 @@ class Slice(DoubleKernel):
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """Return the workgroup counts."""
         lines, batch = self.lines(problem)
-        count = ceil_div(lines, LINES)
-        y = ceil_div(count, MAX_WORKGROUPS)
-        return ceil_div(count, y), y, batch
+        return fold(ceil_div(lines, LINES), batch)
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often the loops run, twice over k."""

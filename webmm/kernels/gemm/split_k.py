@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from webmm.kernels.base import MAX_WORKGROUPS, Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, tunable
+from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.traffic import Traffic
@@ -62,8 +62,7 @@ class SumSplits(GemmKernel):
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """Workgroups over the vec4 of C, folded so that none exceeds 65,535; z is the batch."""
         count = ceil_div(problem.m * ceil_div(problem.n, 4), self.invocations // self.takers)
-        y = ceil_div(count, MAX_WORKGROUPS)
-        return ceil_div(count, y), y, problem.batch
+        return fold(count, problem.batch)
 
     def traffic(self, problem: Gemm) -> Traffic:
         """Count what a place takes: its parts, one after another."""

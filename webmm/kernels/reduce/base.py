@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, Stored, ceil_div
+from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, Stored, ceil_div, fold
 from webmm.params import F32, U32, member
 from webmm.problems.reduce import Reduction, operation_of
 
@@ -174,12 +174,6 @@ class MeetingKernel(ReduceKernel):
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Halves of halves."""
         yield self.lanes & (self.lanes - 1) == 0, f"lanes = {self.lanes} must be a power of two: a tree halves them"
-
-
-def fold(count: int, z: int = 1) -> tuple[int, int, int]:
-    """Return the workgroup counts (x, y, z) of `count` workgroups numbered along x, then y; none exceeds 65,535."""
-    y = ceil_div(count, MAX_WORKGROUPS)
-    return ceil_div(count, y), y, z
 
 
 def vector_axes(problem: Reduction) -> Iterator[str]:

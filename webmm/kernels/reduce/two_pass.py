@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, tunable
-from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, WAYS, MeetingKernel, fold
+from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, fold, tunable
+from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, WAYS, MeetingKernel
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.tree import Tree
 from webmm.problems.reduce import Reduction

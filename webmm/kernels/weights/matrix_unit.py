@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.dtypes import F16
-from webmm.kernels.base import Binding, Capabilities, Kernel, MatrixShape, Scratch, Texture, ceil_div
-from webmm.kernels.gemm.matrix_unit import MatrixUnit as Halves
-from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
+from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold
+from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problems.weights import WeightOnly
 
@@ -36,9 +35,7 @@ class ColumnFactors(WeightKernel):
 
     def dispatch(self, problem: WeightOnly) -> tuple[int, int, int]:
         """Eight columns per workgroup."""
-        count = ceil_div(problem.n, 8)
-        y = ceil_div(count, 2**15)
-        return ceil_div(count, y), y, 1
+        return fold(ceil_div(problem.n, 8))
 
     def iterations(self, problem: WeightOnly) -> int:
         """Return how often the loops over blocks, and over what was found, run."""
@@ -51,27 +48,15 @@ class ColumnFactors(WeightKernel):
 
 
 @dataclass(frozen=True)
-class MatrixUnit(MatrixTiles[WeightOnly], WeightKernel):
+class MatrixUnit(HalfTiles[WeightOnly], WeightKernel):
     """As gemm's stage of that name; weights become float16 on their way into workgroup memory."""
 
     name = "matrix_unit"
     follows = "tiles"
     summary = "many rows of float16: weights become fragments for matrix units"
     a_vector_axis = "any"
-    chunk = CHUNK_BYTES // F16.itemsize
     not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu enables no matrix units"}
     spelling: ClassVar[str] = "current"
-
-    @classmethod
-    def on(cls, device: Capabilities) -> MatrixUnit:
-        """Return the stage with the largest fragments that the device multiplies, and its subgroups."""
-        halves = Halves.on(device)
-        return cls(fm=halves.fm, fn=halves.fn, fk=halves.fk, lanes=halves.lanes)
-
-    @property
-    def matrix_shape(self) -> MatrixShape:
-        """What the matrix units must multiply."""
-        return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
 
     @property
     def workgroup_bytes(self) -> int:
@@ -86,18 +71,6 @@ class MatrixUnit(MatrixTiles[WeightOnly], WeightKernel):
     def scratch(self, problem: WeightOnly) -> tuple[Texture | Scratch, ...]:
         """Return the columns' factors."""
         return (Scratch(FACTORS, 4 * problem.n),)
-
-    def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Fragments of whole chunks, and room for those of C where A was."""
-        yield from super().constraints()
-        for name in ("fm", "fn", "fk"):
-            value = getattr(self, name)
-            yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, which lanes move"
-        across, panel = self.bn // self.sn, min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
-        yield (
-            panel >= 4 * across * self.fm * self.fn,
-            f"{across} fragments of C do not fit where {self.sm} rows of A were, {panel} bytes",
-        )
 
     def unsuited(self, problem: WeightOnly) -> str | None:
         """Return why no device computes `problem` so: weights are rounded as float16 is."""
