@@ -12,6 +12,7 @@ import wgpu
 
 import webmm
 from webmm import Device
+from webmm.engine.pool import TURNS
 from webmm.engine.submissions import MOST
 from webmm.errors import WebmmError
 
@@ -155,7 +156,7 @@ def test_a_refused_call_takes_no_other_along(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     good = a @ b
     gelu = webmm.gelu(a)
-    (pipeline,) = {p for key in gelu.storage.block.launches for p, *_ in gpu.launches.kept[key].launch.dispatches}
+    pipeline = pipeline_of(gpu, gelu)
     collect(gpu, monkeypatch)
     refusing(gpu, monkeypatch, [pipeline])
     first = a @ b
@@ -174,6 +175,40 @@ def test_a_refused_call_takes_no_other_along(gpu, monkeypatch):
     monkeypatch.undo()
     assert np.array_equal((a @ b).numpy(), A @ B)
     assert all(np.isfinite(webmm.gelu(a).numpy()).all() for _ in range(10)), "a buffer is not refused for ever"
+
+
+def pipeline_of(gpu, result):
+    (key,) = result.storage.block.launches
+    return gpu.launches.kept[key].launch.pipeline
+
+
+def test_nobody_hears_of_anothers_error(gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    _ = a @ b
+    pipeline = pipeline_of(gpu, webmm.gelu(a))
+    collect(gpu, monkeypatch)
+    refusing(gpu, monkeypatch, [pipeline])
+    bad = webmm.gelu(a)
+    monkeypatch.setattr(gpu.submissions, "shared", True)
+    assert np.array_equal((a @ b).numpy(), A @ B), "a call that submits what another queued"
+    with pytest.raises(WebmmError, match="refused on purpose"):
+        bad.numpy()
+
+
+def test_the_buffer_of_a_refused_result_that_was_dropped_is_good_again(gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    pipeline = pipeline_of(gpu, webmm.gelu(a))
+    for _ in range(2):
+        _ = a @ b
+    gpu.synchronize()
+    with monkeypatch.context() as patch:
+        collect(gpu, patch)
+        refusing(gpu, patch, [pipeline])
+        for _ in range(2 * TURNS):
+            webmm.gelu(a)
+        gpu.synchronize()
+    results = [a @ b for _ in range(4 * TURNS)]
+    assert all(np.array_equal(c.numpy(), A @ B) for c in results)
 
 
 def test_a_call_that_is_submitted_at_once_raises_its_own_error(gpu, monkeypatch):

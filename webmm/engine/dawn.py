@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import wgpudawn
 from wgpudawn.backends.dawn import _api, extras
 from wgpudawn.backends.dawn._ffi import CALLBACK_MODE, c_callback, callbacks
 
-from webmm.engine.wgpu import Dispatch, Functions, Mapped, Wgpu
+from webmm.engine.wgpu import Functions, Mapped, Wgpu
 from webmm.kernels.base import MatrixShape
 from webmm.render import Dialect
 
@@ -81,17 +81,6 @@ class Dawn(Wgpu):
         del device
         wait = self.functions.ffi.new("WGPUFutureWaitInfo *", {"future": mapped.future})
         self.functions.checked.wgpuInstanceWaitAny(_api.get_wgpu_instance(), 1, wait, 0)
-
-    def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
-        """As wgpu's, by the package's own classes, which add little to the calls."""
-        encoder = device.create_command_encoder()
-        compute_pass = encoder.begin_compute_pass()
-        for pipeline, bind_group, grid in dispatches:
-            compute_pass.set_pipeline(pipeline)
-            compute_pass.set_bind_group(0, bind_group)
-            compute_pass.dispatch_workgroups(*grid)
-        compute_pass.end()
-        device.queue.submit([encoder.finish()])
 
     def timestamp_period(self, device: Any) -> float:
         """Return 1: Dawn converts ticks to nanoseconds."""

@@ -139,11 +139,10 @@ class Launches:
                 device.profile.run(launch, f"{problem.op} {problem}", problem.flops)
                 return
             written = [extent.written for extent in problem.buffers()]
-            blocks = tuple(array.storage.block for array in arrays)
-            assert all(blocks), "arrays that were freed have no launch"
+            blocks = tuple(block for array in arrays if (block := array.storage.block))  # all: they were not freed
             queued = (launch, blocks, tuple(itertools.compress(blocks, written)))
-            if device.submissions.add(queued):  # type: ignore[arg-type]
-                device.submissions.flush(last=True)
+            if device.submissions.add(queued):
+                device.submissions.flush(queued[2])
 
     def forget(self, keys: set[Key]) -> None:
         """Drop the launches with these keys, which go from the set, too."""

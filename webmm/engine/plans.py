@@ -99,6 +99,8 @@ class Plan:
                 if block is None or block.refused is not None or storage.device is not device:
                     return None
                 blocks.append(block)
+            if not all(constant is None or constant.block for constant, *_ in self._others):
+                return None
             for constant, _, size in self._others:
                 blocks.append(pool.pick(size) if constant is None else constant.block)
             due = None if None in blocks else self._queue(blocks)  # type: ignore[arg-type]
@@ -108,7 +110,7 @@ class Plan:
                 return None
         result = self._returned(arrays, blocks[self._result])
         if due:
-            device.submissions.flush(last=True)
+            device.submissions.flush([block for block in (blocks[self._result],) if block])
         return result
 
     def _queue(self, blocks: list[Block]) -> bool | None:

@@ -82,6 +82,7 @@ class Pool:
         self.idle_bytes -= size
         self.lent_bytes += size
         block = idle.popleft()
+        block.refused = None  # which a launch may have been after its result was dropped
         self._lent.add(block)
         return block
 
@@ -117,7 +118,6 @@ class Pool:
 
     def give(self, block: Block) -> None:
         """Take a buffer back, that nobody will use any more."""
-        block.refused = None
         size = block.size
         if not block.owned:
             self._destroying(block.launches)

@@ -13,7 +13,7 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from webmm.engine.guard import Guard
@@ -70,10 +70,11 @@ class Submissions:
             self._rouse()
         return False
 
-    def flush(self, last: bool = False) -> None:
-        """Submit what is pending; no error leaves it but that of a lost device, and, with `last`, the last launch's.
+    def flush(self, written: Sequence[Block] = ()) -> None:
+        """Submit what is pending; no error leaves it but that of a lost device, and of the launch that was to write one
+        of `written`, the caller's own.
 
-        What was refused is told by whoever uses its result: `Block.refused`.
+        What else was refused is told by whoever uses its result: `Block.refused`.
         """
         if not self.pending:
             return
@@ -91,8 +92,7 @@ class Submissions:
             finally:
                 self._guard.encoding = False
             self._last = time.perf_counter()
-            written = pending[-1][2]
-            if last and (refused := next((block.refused for block in written if block.refused), None)):
+            if refused := next((block.refused for block in written if block.refused), None):
                 for block in written:
                     block.refused = None  # the caller hears of it now
                 raise refused

@@ -125,39 +125,53 @@ class Wgpu:
         """Tell whether the garbage collector, by destroying `x`, calls the engine."""
         return issubclass(type(x), (self.api.GPUObjectBase, self.api.GPUAdapter))
 
-    # Work
+    # Work. By the engine's own functions: wgpu-py makes an object and a capture of errors of each call, which takes
+    # twice as long as all the rest.
 
     def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
         """Queue dispatches, one after the other, in one pass of one submission; raises as an encoder of WebGPU's.
 
-        By the library's own functions: wgpu-py makes an object and a capture of errors of each call, which takes twice
-        as long as all the rest. Of dispatches of which the engine refuses one, none is queued.
+        Of dispatches of which the engine refuses one, none is queued.
         """
-        native = _native()
-        lib, null = native.lib, native.null
-        encoder = compute_pass = commands = null
-        native.capture()
+        lib, _, ffi = self.functions
+        encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
+        compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, ffi.NULL)
+        last = None
+        for pipeline, bind_group, grid in dispatches:
+            if pipeline is not last:
+                lib.wgpuComputePassEncoderSetPipeline(compute_pass, pipeline._internal)
+                last = pipeline
+            lib.wgpuComputePassEncoderSetBindGroup(compute_pass, 0, bind_group._internal, 0, ffi.NULL)
+            lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, *grid)
+        lib.wgpuComputePassEncoderEnd(compute_pass)
+        lib.wgpuComputePassEncoderRelease(compute_pass)
+        self._finish(device, encoder)
+
+    def copy(self, device: Any, source: Any, start: int, target: Any, offset: int, size: int) -> None:
+        """Queue a copy of `size` bytes from byte `start` of one buffer to byte `offset` of another; raises likewise."""
+        lib, _, ffi = self.functions
+        encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
+        lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source._internal, start, target._internal, offset, size)
+        self._finish(device, encoder)
+
+    def _finish(self, device: Any, encoder: Any) -> None:
+        """Submit what was encoded, of which the engine complains only here."""
+        lib, checked, ffi = self.functions
         try:
-            encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, null)
-            compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
-            last = None
-            for pipeline, bind_group, (x, y, z) in dispatches:
-                if pipeline is not last:
-                    native.set_pipeline(compute_pass, pipeline._internal)
-                    last = pipeline
-                native.set_bind_group(compute_pass, 0, bind_group._internal, 0, null)
-                native.dispatch(compute_pass, x, y, z)
-            lib.wgpuComputePassEncoderEnd(compute_pass)
-            commands = lib.wgpuCommandEncoderFinish(encoder, null)
-            if not native.complained():
-                lib.wgpuQueueSubmit(device.queue._internal, 1, [commands])
+            commands = checked.wgpuCommandEncoderFinish(encoder, ffi.NULL)
         finally:
-            error = native.release()
-            for release, each in zip(native.releases, (commands, compute_pass, encoder), strict=True):
-                if each != null:
-                    release(each)
-        if error is not None:
-            raise error
+            lib.wgpuCommandEncoderRelease(encoder)
+        try:
+            checked.wgpuQueueSubmit(device.queue._internal, 1, [commands])
+        finally:
+            lib.wgpuCommandBufferRelease(commands)
+
+    @functools.cached_property
+    def functions(self) -> Functions:
+        """The functions behind wgpu-py's own."""
+        from wgpu.backends.wgpu_native import _api
+
+        return Functions(_api.lib, _api.libf, _api.ffi)
 
     # Waiting
 
@@ -169,29 +183,8 @@ class Wgpu:
         """Wait until everything that was queued on `device` is done."""
         device._poll_wait()
 
-    # Moving data. By the engine's own functions, which cost half of wgpu-py's, and looking whether data is there in
-    # place of waiting for it: while a thread waits, as wgpu-py's own does for a mapping, wgpu lets no other one submit.
-
-    @functools.cached_property
-    def functions(self) -> Functions:
-        """The functions behind wgpu-py's own."""
-        from wgpu.backends.wgpu_native import _api
-
-        return Functions(_api.lib, _api.libf, _api.ffi)
-
-    def copy(self, device: Any, source: Any, start: int, target: Any, offset: int, size: int) -> None:
-        """Queue a copy of `size` bytes from byte `start` of one buffer to byte `offset` of another."""
-        lib, checked, ffi = self.functions
-        encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
-        try:
-            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source._internal, start, target._internal, offset, size)
-            commands = checked.wgpuCommandEncoderFinish(encoder, ffi.NULL)
-        finally:
-            lib.wgpuCommandEncoderRelease(encoder)
-        try:
-            checked.wgpuQueueSubmit(device.queue._internal, 1, ffi.new("WGPUCommandBuffer[1]", [commands]))
-        finally:
-            lib.wgpuCommandBufferRelease(commands)
+    # Moving data. Looking whether it is there in place of waiting for it: while a thread waits, as wgpu-py's own does
+    # for a mapping, wgpu lets no other one submit.
 
     def map(self, buffer: Any, mode: str, size: int) -> Mapped:
         """Ask for the first `size` bytes of `buffer`, for READ or WRITE, once the device is done with them."""
@@ -298,37 +291,6 @@ def _instance() -> None:
 
     with contextlib.suppress(RuntimeError):  # another user of wgpu in this process has made the instance; it serves
         set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
-
-
-class _Native:
-    """The functions of wgpu-native that `submit()` calls, and wgpu-py's own way to hear what they complain of."""
-
-    def __init__(self) -> None:
-        from wgpu.backends.wgpu_native import ffi, lib
-        from wgpu.backends.wgpu_native._api import error_handler
-        from wgpu.backends.wgpu_native._helpers import ERROR_TYPES
-
-        self.lib, self.null, self._handler, self._types = lib, ffi.NULL, error_handler, ERROR_TYPES
-        self.set_pipeline = lib.wgpuComputePassEncoderSetPipeline
-        self.set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
-        self.dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
-        self.releases = lib.wgpuCommandBufferRelease, lib.wgpuComputePassEncoderRelease, lib.wgpuCommandEncoderRelease
-
-    def capture(self) -> None:
-        """Keep what this thread's calls complain of, from now on."""
-        self._handler.capture("webmm")
-
-    def complained(self) -> bool:
-        """Tell whether there was anything so far."""
-        return self._handler._per_thread_data.stack[-1].message is not None
-
-    def release(self) -> Exception | None:
-        """End it; return the error."""
-        found = self._handler.release("webmm")
-        return None if found is None else self._types.get(found[0], wgpu.GPUError)(found[1])
-
-
-_native = functools.cache(_Native)
 
 
 class _LastWords(logging.Filter):
