@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import FLOATS
+from webmm.dtypes import F64, FLOATS
 from webmm.errors import ConfigError, ProblemError
 
 LARGEST_TEXT = 2**26  # bytes
@@ -116,8 +116,8 @@ def load_matrix(path: Path) -> NDArray[Any]:
         raise ProblemError(f"{path} holds a {data.ndim}-D array; a product takes matrices, 2-D")
     if data.size == 0:
         raise ProblemError(f"{path} holds an empty matrix of shape {data.shape}")
-    if data.dtype not in [dtype.numpy for dtype in FLOATS]:
-        names = " or ".join(dtype.name for dtype in FLOATS)
+    if data.dtype not in [dtype.numpy for dtype in (*FLOATS, F64)]:
+        names = " or ".join(dtype.name for dtype in (*FLOATS, F64))
         raise ProblemError(f"{path} holds {data.dtype.str}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
     return data
 

@@ -234,7 +234,7 @@ def files(tmp_path: Path) -> Path:
     np.save(tmp_path / "a.npy", ones)
     np.save(tmp_path / "long.npy", np.ones((5, 4), np.float32))
     np.save(tmp_path / "cube.npy", np.ones((2, 2, 2), np.float32))
-    np.save(tmp_path / "double.npy", ones.astype(np.float64))
+    np.save(tmp_path / "whole.npy", ones.astype(np.int64))
     np.save(tmp_path / "half.npy", ones.astype(np.float16))
     np.save(tmp_path / "empty.npy", np.ones((0, 4), np.float32))
     np.save(tmp_path / "object.npy", np.array([[{}]], dtype=object), allow_pickle=True)
@@ -248,7 +248,7 @@ def files(tmp_path: Path) -> Path:
 PAIRS = {
     ("a.npy", "long.npy"): "4 columns",
     ("cube.npy", "a.npy"): "3-D",
-    ("double.npy", "double.npy"): "cast to",
+    ("whole.npy", "whole.npy"): "cast to",
     ("a.npy", "half.npy"): "cast one",
     ("empty.npy", "a.npy"): "empty",
     ("object.npy", "a.npy"): "not a .npy file of numbers",

@@ -166,6 +166,16 @@ def test_run_multiplies_files(webmm: Cli, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
+def test_run_multiplies_what_numpy_saves_by_default(webmm: Cli, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.random((20, 30)), rng.random((30, 10))
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    done = webmm("run", "a.npy", "b.npy", "-o", "c.npy")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "c.npy"), a @ b, rtol=1e-13)
+
+
 def test_run_writes_into_a_pipe(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.eye(3, dtype=np.float32))
     arguments = ["run", "a.npy", "a.npy", "-o", "/dev/stdout", "--force"]
