@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from onnx_peer import Model
-from wall import whole_numbers
+from whole_numbers import whole_numbers
 
 import webmm
 from webmm import BlockWeights

@@ -27,13 +27,12 @@ import numpy as np
 import peers
 from call_cases import Case, everyday, others
 from onnx_peer import CHAIN, Peer
-from wall import per_call
 
 from webmm import BlockWeights, Device
 from webmm.bench import record_of
 from webmm.engine.array import Array
 from webmm.engine.launch import Launch
-from webmm.engine.timing import Timing, time_launch
+from webmm.engine.timing import Timing, time_calls, time_launch
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.records import Record, save, to_json
@@ -88,7 +87,7 @@ def run(device: Device, case: Case, seconds: float) -> tuple[Record, Record]:
         for launches in found.values():
             each = time_launch(device, launches[0], 0.1, seconds / 5)
             alone += each.median_us * len(launches) / case.steps
-        timed = per_call(call, device.synchronize, seconds)
+        timed = time_calls(call, device.synchronize, seconds)
     finally:
         for array in [] if case.on_host else arrays:
             array.free()
@@ -131,7 +130,7 @@ def in_pytorch(case: Case, seconds: float) -> tuple[float, float]:
     operands = [torch.from_numpy(x) for x in case.dense or case.operands]
     call = partial(case.torch, *(operands if case.on_host else [x.cuda() for x in operands]))
     with torch.no_grad():
-        eager = per_call(call, torch.cuda.synchronize, seconds).median_us / case.steps
+        eager = time_calls(call, torch.cuda.synchronize, seconds).median_us / case.steps
         captured = partial(in_graph, call, seconds)
         return eager, tried(f"{case.name} in a CUDA graph", math.nan, captured) if case.graph else math.nan
 
@@ -143,7 +142,7 @@ def in_graph(call: Callable[[], Any], seconds: float) -> float:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         kept = [call() for _ in range(CHAIN)]
-    timed = per_call(graph.replay, torch.cuda.synchronize, seconds)
+    timed = time_calls(graph.replay, torch.cuda.synchronize, seconds)
     del kept
     return timed.median_us / CHAIN
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from wall import Shape, per_call, whole_numbers
+from whole_numbers import Shape, whole_numbers
+
+from webmm.engine.timing import time_calls
 
 CONTRIBUTED = ("BiasGelu", "Gelu", "MatMulNBits")  # operators of ONNX Runtime's own
 CHAIN = 10  # of the same node, each with a result of its own
@@ -87,7 +89,7 @@ def _serve(connection: Connection) -> None:
             operands = [_on_device(whole_numbers(*_flat(of))) for of in model.operands]
             for i, count in enumerate((1, CHAIN)):
                 run = _runner(model, count, operands)
-                times[i] = per_call(run, _wait, seconds).median_us / count
+                times[i] = time_calls(run, _wait, seconds).median_us / count
         except Exception as error:  # whatever it is, the other models are not to suffer
             why = f"{type(error).__name__}: {error}"[:200]
         connection.send((*times, why))

@@ -18,13 +18,12 @@ from typing import Any
 import click
 import numpy as np
 import peers
-from calls import per_call
 from numpy.typing import NDArray
 
 import webmm
 from webmm import Device
 from webmm.bench import record_of
-from webmm.engine.timing import time_launch
+from webmm.engine.timing import time_calls, time_launch
 from webmm.problems.gemm import PRECISIONS, gemm
 from webmm.records import Record, save, to_json
 from webmm.verify import Checker
@@ -59,7 +58,7 @@ def timed(device: Device, n: int, precision: Any, a: webmm.Array, b: webmm.Array
         call = lambda: webmm.gemm(a, b, c, precision=precision)  # noqa: E731
         call()
         ((problem, _), kernel) = next(iter(device.choices.items()))
-        whole = record_of(device, problem, kernel, timed=per_call(call, device.synchronize, 0.25))
+        whole = record_of(device, problem, kernel, timed=time_calls(call, device.synchronize, 0.25))
         alone = record_of(device, problem, kernel, timed=time_launch(device, device.launch(kernel, problem, a, b, c)))
     words = {"kernel": "call", "config": {"call": f"gemm, precision={precision}", "runs": kernel.name}}
     return Record(**{**vars(whole), **words}), alone

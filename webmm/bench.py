@@ -140,7 +140,7 @@ def time_product(device: Device, problem: Problem) -> tuple[timing.Timing, Kerne
     """Time what a user calls, `A @ B` on arrays of the device, by the wall clock; return also the kernel it takes."""
     m, n, k = problem.sizes[:3]
     with device.zeros((m, k), problem.dtype) as a, device.zeros((k, n), problem.dtype) as b:
-        return timing.time_calls(device, lambda: matmul(a, b)), choose.choose(problem, device)
+        return timing.time_calls(lambda: matmul(a, b), device.synchronize), choose.choose(problem, device)
 
 
 def _arrays(device: Device, case: Case[Any]) -> list[Array]:

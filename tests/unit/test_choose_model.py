@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from test_choose_matrix_units import LIMITS
 
 from webmm.choose import candidates, model, tuned
 from webmm.choose import gemm as column
@@ -20,16 +21,6 @@ from webmm.problems.gemm import gemm
 from webmm.problems.product import transposes
 
 COLLECTED = Path(__file__).parents[2] / "bench/results/h200-shapes-collected.json.gz"
-LIMITS = {
-    "max-compute-invocations-per-workgroup": 1024,
-    "max-compute-workgroup-size-x": 1024,
-    "max-compute-workgroup-size-y": 1024,
-    "max-compute-workgroup-size-z": 64,
-    "max-compute-workgroup-storage-size": 49152,
-    "max-compute-workgroups-per-dimension": 65535,
-    "max-storage-buffer-binding-size": 2**31 - 4,
-    "max-buffer-size": 2**32 - 2**20,
-}
 ABLE = Capabilities("able", LIMITS, frozenset(), subgroup_size=32)
 H200 = model.shipped()["nvidia-h200"]
 

@@ -25,6 +25,7 @@ COLD = 0.5  # seconds without timed work after which a GPU may have clocked down
 WAKE = 0.4  # seconds of warm-up more, then
 SAMPLE_TIME = 0.3  # seconds of timed dispatches aimed at
 MIN_SAMPLES, MAX_SAMPLES = 3, 31
+QUEUED_TIME, QUEUED_WARM_UP, QUEUED_ROUNDS = 0.5, 0.4, 5  # seconds of calls that queue, the share of warming up
 BATCH_TIME = 0.02  # seconds that one wall-clock sample lasts at least
 
 
@@ -100,23 +101,22 @@ def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP, sample
     return Timing.of(times, clock(device))
 
 
-def time_calls(device: Device, call: Callable[[], object], warm_up: float = WARM_UP) -> Timing:
-    """Time a call that queues its work, by the wall clock: many of them and one wait, divided by their number."""
+def time_calls(call: Callable[[], object], wait: Callable[[], object], seconds: float = QUEUED_TIME) -> Timing:
+    """Time a call that queues its work, by the wall clock: of many before one wait, in rounds of `seconds` together."""
 
-    def queue(count: int) -> None:
+    def batch() -> float:
+        start = time.perf_counter()
         for _ in range(count):
             call()
-        device.synchronize()
+        wait()
+        return time.perf_counter() - start
 
-    queue(1)
-    estimate = spent = _wall(lambda: queue(1))
-    while spent < warm_up:
-        count = max(1, min(1000, int(BATCH_TIME / estimate)))
-        elapsed = _wall(functools.partial(queue, count))
-        estimate, spent = elapsed / count, spent + elapsed
-    count = max(1, int(BATCH_TIME / estimate))
-    times = [_wall(lambda: queue(count)) / count for _ in range(sample_count(estimate * count))]
-    return Timing.of(times, "wall")
+    count, spent = 1, 0.0
+    batch()  # what is made once
+    while (taken := batch()) + spent < QUEUED_WARM_UP * seconds:
+        count, spent = 2 * count, spent + taken
+    count = max(1, round((1 - QUEUED_WARM_UP) * seconds / QUEUED_ROUNDS * count / taken))
+    return Timing.of([batch() / count for _ in range(QUEUED_ROUNDS)], "wall")
 
 
 def submit(device: Device, launch: Launch, count: int = 1) -> None:
