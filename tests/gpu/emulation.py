@@ -4,7 +4,12 @@ Each opaque fragment becomes an array of which every lane of the subgroup keeps 
 fragments a function over such arrays; the rest of the shader stays as it is.
 """
 
+import dataclasses
 import re
+
+import pytest
+
+from webmm.render import render
 
 # How each dialect loads and stores a fragment.
 LOADS = {
@@ -71,3 +76,31 @@ def emulated(wgsl):
     text = re.sub(STORES[dialect], lambda m: lanes.format(FOUR[dialect].format(**m.groupdict())), text)
     assert not re.search("coop|subgroupMatrix|subgroup_matrix", text)
     return text + EMULATION.format(**elements)
+
+
+def stand_in(device, monkeypatch, kernel, *, emulate=emulated, dialect="tint", shapes=(), compiled=None):
+    """Have the device seem to have the matrix units that `kernel` needs, or `shapes`, and run texts for them emulated.
+
+    Skips where the device lacks what that takes. Pipelines are kept in `compiled`, by their text. Returns `kernel`.
+    """
+    able, compiled = device.capabilities, {} if compiled is None else compiled
+    if not able.subgroup_size or not kernel.features <= able.features:
+        pytest.skip("the emulation needs subgroups, and the features of what it stands for")
+    able = dataclasses.replace(able, matrix_shapes=frozenset(shapes or {kernel.matrix_shape}))
+    plain = device.pipeline
+
+    def pipeline(shader):
+        if not shader.kernel.matrix_shape:
+            return plain(shader)
+        text = emulate(shader.wgsl)
+        if text not in compiled:
+            compiled[text] = device.compile(text, shader.label, shader.bindings)
+        return compiled[text]
+
+    def rendered(kernel, problem, own, debug):
+        return render(kernel, problem, dialect if kernel.matrix_shape else own)
+
+    monkeypatch.setattr(device, "capabilities", able)
+    monkeypatch.setattr("webmm.engine.launch.render", rendered)
+    monkeypatch.setattr(device, "pipeline", pipeline)
+    return kernel

@@ -10,9 +10,9 @@ import re
 
 import numpy as np
 import pytest
+from emulation import stand_in
 from test_quantized import F32, I8, I32, U8, check, draw, scheme_of
 
-import webmm.engine.launch
 from webmm.cases import OPS
 from webmm.errors import ConfigError
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
@@ -63,32 +63,16 @@ def emulated(wgsl):
     return text + EMULATION.format(byte=BYTES[kind])
 
 
-def seem_able(device, monkeypatch, kernel):
-    """Have the device say that it has the matrix units that the stage needs."""
-    shapes = frozenset(dataclasses.replace(kernel, operands=x).matrix_shape for x in ("i8", "u8"))
-    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
+def shapes_of(kernel):
+    """Return the fragments that the stage takes, of either type of bytes."""
+    return {dataclasses.replace(kernel, operands=x).matrix_shape for x in ("i8", "u8")}
 
 
 @pytest.fixture
 def small(device, monkeypatch):
     """Return the stage with small tiles, for which the device seems to have matrix units."""
-    lanes = device.capabilities.subgroup_size
-    if not lanes:
-        pytest.skip("the emulation needs subgroups")
-    kernel = MatrixUnit(lanes=lanes, **SMALL)
-    seem_able(device, monkeypatch, kernel)
-    monkeypatch.setattr(
-        webmm.engine.launch, "render", lambda kernel, problem, dialect, debug: render(kernel, problem, "tint")
-    )
-    compiled = {}
-
-    def pipeline(shader):
-        if shader.wgsl not in compiled:
-            compiled[shader.wgsl] = device.compile(emulated(shader.wgsl), shader.label, shader.bindings)
-        return compiled[shader.wgsl]
-
-    monkeypatch.setattr(device, "pipeline", pipeline)
-    return kernel
+    kernel = MatrixUnit(lanes=device.capabilities.subgroup_size, **SMALL)
+    return stand_in(device, monkeypatch, kernel, emulate=emulated, shapes=shapes_of(kernel))
 
 
 ALIGNED = ((64, 64, 128), (0, 0), (0, 0))  # (m, n, k), what rows are longer by, where the operands start
@@ -139,7 +123,7 @@ def test_outputs_and_scales(device, small, out, n):
 )
 def test_other_tiles(device, small, monkeypatch, settings):
     kernel = dataclasses.replace(small, **settings)
-    seem_able(device, monkeypatch, kernel)
+    stand_in(device, monkeypatch, kernel, emulate=emulated, shapes=shapes_of(kernel))
     rng = np.random.default_rng(4)
     m, n, k = 72, 65, 130
     check(device, kernel, draw(rng, (m, k), I8), draw(rng, (k, n), I8), scheme_of(0.1, 1, 0.1, 2), F32)
@@ -152,7 +136,7 @@ def test_every_barrier_is_needed(device, small, monkeypatch):
     a, b = draw(rng, (40, 200), I8), draw(rng, (200, 40), I8)
     # Both subgroups read the one panel of A that their fragments of C then take, by turns with one of B.
     kernel = dataclasses.replace(small, bm=16, bn=32)
-    seem_able(device, monkeypatch, kernel)
+    stand_in(device, monkeypatch, kernel, emulate=emulated, shapes=shapes_of(kernel))
 
     def right(barrier="none", zero=0):
         def without(shader):

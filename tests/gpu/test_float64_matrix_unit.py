@@ -7,13 +7,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+from emulation import stand_in
 from test_byte_matrix_unit import SMALL, emulated
 from test_float64 import ADVERSARIAL, excess, normal, run
 
 import webmm.engine.launch
 from webmm.kernels.gemm.slices import Slices
 from webmm.kernels.gemm.slices_unit import SlicesUnit
-from webmm.render import render
 
 BY_BYTES = """for (var k = 0u; k < FK * count; k++) {
             let a = a_tile[left.x][left.y + i * A_LINE + k / 16u][k / 4u % 4u];
@@ -37,24 +37,8 @@ def faster(wgsl):
 @pytest.fixture
 def small(device, monkeypatch):
     """Return the stage with small tiles, for which the device seems to have matrix units."""
-    lanes = device.capabilities.subgroup_size
-    if not lanes:
-        pytest.skip("the emulation needs subgroups")
-    kernel = SlicesUnit(lanes=lanes, **SMALL)
-    able = dataclasses.replace(device.capabilities, matrix_shapes=frozenset({kernel.matrix_shape}))
-    monkeypatch.setattr(device, "capabilities", able)
-    monkeypatch.setattr(
-        webmm.engine.launch, "render", lambda kernel, problem, dialect, debug: render(kernel, problem, "tint")
-    )
-    compiled = {}
-
-    def pipeline(shader):
-        if shader.wgsl not in compiled:
-            compiled[shader.wgsl] = device.compile(faster(shader.wgsl), shader.label, shader.bindings)
-        return compiled[shader.wgsl]
-
-    monkeypatch.setattr(device, "pipeline", pipeline)
-    return kernel
+    kernel = SlicesUnit(lanes=device.capabilities.subgroup_size, **SMALL)
+    return stand_in(device, monkeypatch, kernel, emulate=faster)
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])

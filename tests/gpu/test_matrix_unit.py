@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 import wgpu
-from emulation import emulated
+from emulation import emulated, stand_in
 from products import check, check_exactly, exact, fractions, multiply, view, whole_numbers
 
 from webmm import naga
@@ -30,19 +30,8 @@ FEATURE = WGPU.matrix_units
 @pytest.fixture(params=["tint"])
 def small(device, monkeypatch, request):
     """Return the stage with small tiles, for which the device seems to have matrix units, and the engine's dialect."""
-    lanes = device.capabilities.subgroup_size
-    if not lanes or "shader-f16" not in device.capabilities.features:
-        pytest.skip("the emulation needs subgroups and float16")
-    kernel = MatrixUnit(lanes=lanes, **SMALL)
-    shapes = frozenset({kernel.matrix_shape})
-    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
-    monkeypatch.setattr(
-        "webmm.engine.launch.render", lambda kernel, problem, dialect, debug: render(kernel, problem, request.param)
-    )
-    monkeypatch.setattr(
-        device, "pipeline", lambda shader: device.compile(emulated(shader.wgsl), shader.label, shader.bindings)
-    )
-    return kernel
+    kernel = MatrixUnit(lanes=device.capabilities.subgroup_size, **SMALL)
+    return stand_in(device, monkeypatch, kernel, dialect=request.param)
 
 
 both_dialects = pytest.mark.parametrize("small", ["tint", "naga"], indirect=True)

@@ -11,7 +11,6 @@ from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
 from webmm.problems.gemm import gemm
-from webmm.render import render
 from webmm.verify import worst_error
 
 SMALL = {"bm": 16, "bn": 16, "bk": 8, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "runs": 1, "group": 1}
@@ -23,30 +22,8 @@ COMPILED = {}  # pipelines by text
 @pytest.fixture
 def small(device, monkeypatch):
     """Return the stage with small tiles, for which the device seems to have matrix units."""
-    lanes = device.capabilities.subgroup_size
-    if not lanes or "shader-f16" not in device.capabilities.features:
-        pytest.skip("the emulation needs subgroups and float16")
-    kernel = MatrixUnitHigh(lanes=lanes, **SMALL)
-    shapes = frozenset({kernel.matrix_shape})
-    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
-    monkeypatch.setattr(
-        "webmm.engine.launch.render",
-        lambda kernel, problem, dialect, debug: render(
-            kernel, problem, "tint" if isinstance(kernel, MatrixUnitHigh) else dialect
-        ),
-    )
-    plain = device.pipeline
-
-    def pipeline(shader):
-        if not isinstance(shader.kernel, MatrixUnitHigh):
-            return plain(shader)
-        text = emulation.emulated(shader.wgsl)
-        if text not in COMPILED:
-            COMPILED[text] = device.compile(text, shader.label, shader.bindings)
-        return COMPILED[text]
-
-    monkeypatch.setattr(device, "pipeline", pipeline)
-    yield kernel
+    kernel = MatrixUnitHigh(lanes=device.capabilities.subgroup_size, **SMALL)
+    yield emulation.stand_in(device, monkeypatch, kernel, compiled=COMPILED)
     device.synchronize()
 
 

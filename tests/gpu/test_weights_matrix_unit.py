@@ -12,7 +12,6 @@ from webmm.dtypes import F16, F32
 from webmm.kernels.weights.matrix_unit import MatrixUnit
 from webmm.problems.product import Operand
 from webmm.problems.weights import WeightOnly
-from webmm.render import render
 
 SMALL = {"bm": 16, "bn": 16, "bk": 8, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "group": 1}
 
@@ -20,21 +19,8 @@ SMALL = {"bm": 16, "bn": 16, "bk": 8, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk":
 @pytest.fixture
 def small(device, monkeypatch):
     """Return the stage with small tiles, for which the device seems to have matrix units."""
-    lanes = device.capabilities.subgroup_size
-    if not lanes or "shader-f16" not in device.capabilities.features:
-        pytest.skip("the emulation needs subgroups and float16")
-    kernel = MatrixUnit(lanes=lanes, **SMALL)
-    shapes = frozenset({kernel.matrix_shape})
-    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, matrix_shapes=shapes))
-    monkeypatch.setattr(
-        "webmm.engine.launch.render", lambda kernel, problem, dialect, debug: render(kernel, problem, "tint")
-    )
-    monkeypatch.setattr(
-        device,
-        "pipeline",
-        lambda shader: device.compile(emulation.emulated(shader.wgsl), shader.label, shader.bindings),
-    )
-    return kernel
+    kernel = MatrixUnit(lanes=device.capabilities.subgroup_size, **SMALL)
+    return emulation.stand_in(device, monkeypatch, kernel)
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -105,6 +105,7 @@ class HalfTiles(MatrixTiles[P]):
     """Fragments of float16, summed in float32; C takes A's place in workgroup memory on its way out."""
 
     chunk = CHUNK_BYTES // F16.itemsize
+    features = F16.features
 
     @classmethod
     def on(cls: type[H], device: Capabilities) -> H:

@@ -129,7 +129,6 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
     summary = "float32 as two float16 each, three products on matrix units"
     a_vector_axis = "any"
     b_vector_axis = "any"
-    features = F16.features
     not_in: ClassVar[Mapping[str, str]] = {"naga": "its fragments take no numbers"}
     spelling: ClassVar[str] = "current"
 
