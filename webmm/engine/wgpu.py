@@ -49,7 +49,10 @@ class Mapped:
 
 
 class Wgpu:
-    """What webmm asks of an engine beyond WebGPU's own calls."""
+    """What webmm asks of an engine beyond WebGPU's own calls.
+
+    Long because all that engines do differently is a method here, most of them of a few lines.
+    """
 
     name = "wgpu"
     api: Any = wgpu  # the module that has WebGPU's classes and flags
