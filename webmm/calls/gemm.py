@@ -18,7 +18,7 @@ from webmm.calls.planned import planned
 from webmm.calls.slots import LEAST_MEMORY
 from webmm.calls.stream import OVERLAP, Progress, Stream, kind_of
 from webmm.choose.gemm import attainable
-from webmm.config import Precision, Tune, precision_mode, tune_mode
+from webmm.config import Precision, Tune, tune_mode
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
@@ -334,7 +334,7 @@ def _multiply(
         *(a.element, c.element),
         *(left, right, out),
         bias_offset=bias.offset if bias is not None else 0,
-        precision=precision_mode(settings.precision or temporary.device.settings.precision),
+        precision=settings.precision or temporary.device.settings.precision,
         **{**vars(epilogue), "bias": kind},
     )
     device, most = temporary.device, limits(temporary.device, a.element)

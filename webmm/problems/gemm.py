@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, get_args
 
+from webmm.config import Precision
 from webmm.dtypes import F32, F64, DType, dtype_of
 from webmm.epilogues import Epilogue
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
 
-PRECISIONS = ("highest", "high")
+PRECISIONS = get_args(Precision)  # the highest first
 
 
 @dataclass(frozen=True)
