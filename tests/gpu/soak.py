@@ -29,7 +29,7 @@ SECONDS = 600
 PULSE = 0.1  # seconds; processors' times are told in hundredths
 LONGEST = 1.0  # seconds of a call that compiles nothing, less those for which the machine did other work
 SLOWEST = 5  # by how much other work may slow a call down
-GROWTH = 64 * 2**20  # bytes of host memory; what a round leaves behind adds up to more in ten minutes
+GROWTH = 96 * 2**20  # bytes of host memory; what a round leaves behind adds up to more in ten minutes
 KEPT = 40  # arrays that all threads share
 HANGS = 60  # seconds after which every thread's place is told
 
