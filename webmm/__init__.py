@@ -12,6 +12,7 @@ from webmm.calls.operands import from_dlpack
 from webmm.calls.quantized import qmatmul
 from webmm.calls.reduce import reduce
 from webmm.calls.weights import qmatmul_weights
+from webmm.config import Tune
 from webmm.engine import array
 from webmm.engine.array import Array
 from webmm.engine.device import Device
@@ -76,10 +77,10 @@ def _failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | Non
     return failing(kernel, problem, device)
 
 
-def _learn(problem: Problem, device: Device) -> None:
-    from webmm.tuner import learn
+def _learn(problem: Problem, device: Device, tune: Tune) -> None:
+    from webmm.learn import learn
 
-    learn(problem, device)
+    learn(problem, device, tune)
 
 
 # What stands above the layers that call it.

@@ -29,7 +29,7 @@ from webmm.errors import ConfigError
 FILE = "webmm.toml"
 PREFIX = "WEBMM_"
 MAX_SECONDS = 1_000_000  # eleven days; what waits cannot be told to do so for much longer
-Tune = Literal["off", "cached", "auto"]
+Tune = Literal["off", "cached", "quick", "auto"]
 Precision = Literal["highest", "high"]
 
 
@@ -68,9 +68,9 @@ def _seconds(raw: object) -> float:
 
 
 def tune_mode(raw: object) -> Tune:
-    """Return what to do about tuning; raises ConfigError for anything but off, cached and auto."""
+    """Return what to do about tuning; raises ConfigError for anything but off, cached, quick and auto."""
     if raw not in get_args(Tune):
-        raise ConfigError(f"tune is off, cached or auto, not {raw!r}")
+        raise ConfigError(f"tune is off, cached, quick or auto, not {raw!r}")
     return cast(Tune, raw)
 
 
@@ -105,7 +105,7 @@ class Settings:
         _folder, lambda: Path(platformdirs.user_cache_dir("webmm")), "folder of tuned records and self-tests"
     )
     tune: Tune = _setting(
-        tune_mode, "cached", "off: portable defaults; cached: tuned records; auto: tune what has none"
+        tune_mode, "cached", "off: portable defaults; cached: tuned records; quick, auto: tune first what has none"
     )
     tune_budget: float = _setting(_seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
     precision: Precision = _setting(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import math
 import os
 import queue
@@ -28,11 +27,10 @@ from webmm import log
 from webmm.bench import measure, record_of
 from webmm.cases import OPS, op_of
 from webmm.cases.base import Case
-from webmm.choose import candidates, tuned
-from webmm.choose.tuned import bucket, covered, kind
+from webmm.choose import candidates
 from webmm.engine.device import Device
 from webmm.errors import WebmmError
-from webmm.kernels import STAGES, configure, label_of
+from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.problems.base import Problem
@@ -258,44 +256,6 @@ def worthwhile(kernel: Kernel[Any], device: Device) -> bool:
     if not isinstance(kernel, RegisterTiled) or device.info.kind == "cpu":
         return True
     return kernel.unroll == kernel.bk and kernel.config.get("prefetch") != "workgroup"
-
-
-_one_search = threading.Lock()  # in this process; other threads wait for what it finds
-
-
-def learn(problem: Problem, device: Device) -> None:
-    """Tune the bucket of `problem` and remember the outcome, where this adapter has no record of it yet.
-
-    It takes about as long as the setting `tune_budget` says, once per bucket, whatever comes out: a search that fails
-    is a warning, and the caller goes on with what it had. Another process that searches is waited for, since it may be
-    after the same.
-    """
-    what = (*kind(problem), problem.layout, bucket(problem))
-    if what in device.learned or covered(problem, device):
-        return
-    budget = device.settings.tune_budget
-    plain = op_of(problem.op, problem.variant).dense(problem.sizes, problem.dtype.name, problem.layout)
-    with _one_search:
-        if what in device.learned:
-            return
-        try:
-            with tuned.searching(budget):
-                if not covered(problem, device):
-                    _learn(plain, device, budget)
-        except Exception as error:
-            log.tuning.warning("%s could not be tuned, a default takes its place: %s", plain, error)
-        finally:
-            device.learned.add(what)
-
-
-def _learn(problem: Problem, device: Device, budget: float) -> None:
-    log.tuning.info("%s %s %s: searching for %.0f s", problem, problem.layout, problem.dtype.name, budget)
-    with Worker.like(device) as worker:
-        records = tune(device, problem, budget, worker=worker)
-    tuned.add(records)
-    best = tuned.fastest(records)
-    words = label_of(best[0]) if best else f"nothing ran: {'; '.join(sorted({str(r.reason) for r in records}))}"
-    log.tuning.log(logging.INFO if best else logging.WARNING, "%s: %d candidates, %s", problem, len(records), words)
 
 
 def serve_jobs(adapter: str = "", engine: str = "") -> None:

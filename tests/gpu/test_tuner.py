@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import webmm
-from webmm import Device, choose, tuner
+from webmm import Device, choose, learn, tuner
 from webmm.bench import record_of
 from webmm.cases import OPS, op_of
 from webmm.choose import tuned
@@ -220,6 +220,49 @@ def found(device, problem, kernel, us):
     """Return what measuring `kernel` came to."""
     timed = timing.Timing(us, us, 0.0, 1, "wall")
     return record_of(device, problem, kernel, timed=timed)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_likeliest_kernels_are_timed_at_the_first_use_of_a_size(folder, monkeypatch, op):
+    tried = []
+
+    def time_launch(device, launch, warm_up, sample_time):
+        tried.append(launch)
+        return timing.Timing(9.0 - len(tried), 1.0, 0.0, 1, "wall")  # each is faster than the one before
+
+    monkeypatch.setattr(timing, "time_launch", time_launch)
+    monkeypatch.setattr(tuner, "tune", None)
+    with Device() as gpu:
+        problem = small_problem(op)
+        likely = [k for k in choose.candidates(problem, gpu) if choose.refused(k, problem, gpu) is None][: learn.MOST]
+        before = gpu.memory_stats().array_bytes
+        chosen = choose.choose(problem, gpu, "quick")
+        assert min(2, len(likely)) <= len(tried) <= len(likely)
+        assert tuned.kernel_of(tuned.load()[0]) == chosen
+        assert gpu.memory_stats().array_bytes == before
+        count = len(tried)
+        gpu.choices.clear()
+        assert choose.choose(problem, gpu, "quick") == chosen == choose.choose(problem, gpu, "cached")
+    with Device() as gpu:  # as another process would
+        assert choose.choose(problem, gpu, "quick") == chosen
+    assert len(tried) == count
+
+
+def test_quick_tuning_is_of_a_very_size(folder):
+    with Device() as gpu:
+        a = gpu.array(A)
+        for rows in (60, 50):
+            assert np.array_equal(webmm.matmul(a[:rows], a.T, tune="quick").numpy(), A[:rows] @ A.T)
+        assert {(r.m, r.n, r.k) for r in tuned.load()} == {(60, 60, 70), (50, 60, 70)}
+        webmm.matmul(a, a.T, tune="auto")  # whose bucket is known now
+
+
+def test_quick_tuning_ends_in_time(folder, monkeypatch):
+    monkeypatch.setattr(learn, "QUICK", 0.0)
+    with Device() as gpu:
+        choose.choose(gemm(60, 60, 70), gpu, "quick")
+        records = learn.quickly(gpu, gemm(60, 60, 70), 0.0)
+    assert len(records) == 2
 
 
 def test_threads_wait_for_one_search(folder, monkeypatch):

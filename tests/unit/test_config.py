@@ -74,7 +74,7 @@ def test_folders_start_from_the_file_that_names_them(here, monkeypatch):
         ("log = 'shout'", "'shout' is neither a topic (compile, choice, tune, profile) nor a level"),
         ("log = [1]", "log takes text"),
         ("cache_dir = 3.5", "cache_dir takes text"),
-        ("tune = 'on'", "tune is off, cached or auto, not 'on'"),
+        ("tune = 'on'", "tune is off, cached, quick or auto, not 'on'"),
         ("selftest = 'maybe'", "selftest is on or off, not 'maybe'"),
         ("tune_budget = 0", "tune_budget takes a number of seconds, at least 1, not 0"),
         ("tune_budget = 'long'", "tune_budget takes a number of seconds, at least 1, not 'long'"),

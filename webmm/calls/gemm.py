@@ -60,8 +60,8 @@ def matmul(
     result is one, on the same device, or `out`, an `Array` of the result's shape that shares no buffer with an operand.
     Transposed and sliced `Array`s are read where they lie; only those without a unit stride in either matrix axis, or
     with a negative one, are copied through the host first. `device` defaults to the operands' or to the most capable
-    adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "auto" to tune shapes that
-    were not, which takes some 20 s once (docs/tuning.md); by default the setting `tune`. With the
+    adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "quick" or "auto" to tune
+    what was not, which takes about a second or some 20 s once (docs/tuning.md); by default the setting `tune`. With the
     `precision` "high" matrix units multiply float32, where there are any, as two float16 each; "highest" is arithmetic
     in float32 (docs/precision.md); by default the setting `precision`.
 

@@ -4,7 +4,7 @@ What can run is a question for `Kernel.check()`, what is right on this driver fo
 matter of measurement: the nearest tuned record of this adapter, the user's before the shipped ones, then of the same
 vendor (`webmm.choose.tuned`); where none is near, the candidates of the op's module here, by what was measured of such
 shapes. An op that has a model of time for the device (`webmm.choose.model`) asks for records of practically the very
-shape, and predicts the rest. What has no record at all can be tuned at its first use (`tune="auto"`).
+shape, and predicts the rest. What has no record at all can be tuned at its first use (`tune="quick"`, `tune="auto"`).
 
 The self-test and the tuner run problems themselves, and so stand above this package: they are handed in.
 """
@@ -27,10 +27,10 @@ from webmm.problems.base import Problem
 MAX_CHOICES = 4096  # remembered per device: problems differ by offsets, too
 
 Failing = Callable[[Kernel[Any], Problem, Device], "str | None"]
-Learn = Callable[[Problem, Device], None]
+Learn = Callable[[Problem, Device, Tune], None]
 
 _failing: Failing = lambda kernel, problem, device: None  # noqa: E731
-_learn: Learn = lambda problem, device: None  # noqa: E731
+_learn: Learn = lambda problem, device, tune: None  # noqa: E731
 
 
 def hand_in(failing: Failing, learn: Learn) -> None:
@@ -70,15 +70,15 @@ def refused(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None
 def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel[Any]:
     """Return the first candidate that can run; raises UnsupportedError with the reasons if none can.
 
-    `tune` is "off" to use portable defaults only, "cached" for tuned records as well, "auto" to tune first where this
-    adapter has no record of such a shape; by default the device's setting.
+    `tune` is "off" to use portable defaults only, "cached" for tuned records as well, "quick" and "auto" to tune first
+    where this adapter has no record of the size, or of such a shape; by default the device's setting.
     """
     mode = tune or device.settings.tune
     known: Kernel[Any] | None = device.choices.get((problem, mode))
     if known is not None:
         return known
-    if mode == "auto":
-        _learn(problem, device)
+    if mode in ("quick", "auto"):
+        _learn(problem, device, mode)
     reasons: list[str] = []
     for kernel, why in candidates(problem, device, mode).items():
         reason = refused(kernel, problem, device)

@@ -18,7 +18,7 @@ from typing import Any
 
 import filelock
 
-from webmm.config import settings
+from webmm.config import Tune, settings
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import read_text, write_atomically
@@ -200,13 +200,17 @@ def fresh(record: Record, device: Device) -> bool:
     return measured == (device.engine.name, device.info.name, device.info.driver, __version__)
 
 
-def covered(problem: Problem, device: Device) -> bool:
-    """Tell whether this adapter has a tuned record of the bucket of `problem`, of its type and layout."""
+def covered(problem: Problem, device: Device, tune: Tune = "auto") -> bool:
+    """Tell whether this adapter has a tuned record of `problem`, of its type and layout.
+
+    That is one of its bucket, or, where only `tune` "quick" is to find it, one of its very size.
+    """
+    same = sizes_of if tune == "quick" else bucket
     adapter = _words(device.info.name)
     here = (r for r in shipped() if _words(r.adapter) == adapter and family(r) == device.engine.name)
     return any(
         (*kind(record), record.layout) == (*kind(problem), problem.layout)
-        and bucket(record) == bucket(problem)
+        and same(record) == same(problem)
         and kernel_of(record)
         for record in [*(record for record in load() if fresh(record, device)), *here]
     )
@@ -217,7 +221,7 @@ def bucket(of: Problem | Record) -> tuple[int, int, int, bool]:
 
     A batch counts as more rows.
     """
-    m, n, k = (round(math.log2(size)) for size in _sizes(of))
+    m, n, k = (round(math.log2(size)) for size in sizes_of(of))
     return m, n, k, _odd(of)
 
 
@@ -226,7 +230,8 @@ def kind(of: Problem | Record) -> tuple[str, str, str]:
     return of.op, of.variant, of.dtype if isinstance(of, Record) else of.dtype.name
 
 
-def _sizes(of: Problem | Record) -> tuple[int, int, int]:
+def sizes_of(of: Problem | Record) -> tuple[int, int, int]:
+    """Return m, n and k; a batch counts as more rows."""
     m, n, k, batch = (of.m, of.n, of.k, of.batch) if isinstance(of, Record) else of.sizes
     return m * batch, n, k
 
@@ -259,7 +264,7 @@ def distance(problem: Problem, record: Record) -> float:
 
     A batch counts as more rows; another layout, or single elements in place of vec4, as one doubling.
     """
-    pairs = zip(_sizes(problem), _sizes(record), strict=True)
+    pairs = zip(sizes_of(problem), sizes_of(record), strict=True)
     differs = (record.layout != problem.layout) + (_odd(record) != _odd(problem))
     return sum(abs(math.log2(mine / its)) for mine, its in pairs) + differs
 
