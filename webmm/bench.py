@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,13 +51,17 @@ class Bench:
     ceiling: roofline.Roofline | None = None
     on_progress: Callable[[Progress], object] = lambda progress: None
     op: Op[Any] = OPS["gemm"]
+    layout: str = "nn"
+    clock: str = ""  # timestamp or wall; empty: the one that serves on this device
     _rates: dict[Kernel[Any], float] = field(default_factory=dict)  # operations per second, of the last size
 
     def run(self) -> Iterator[Record]:
         """Yield a record for NumPy and each kernel, size by size, smallest first."""
         self.ceiling = self.ceiling or roofline.measure(self.device)
         start, done = time.perf_counter(), 0
-        problems = sorted((self.op.problem(size, self.dtype) for size in self.sizes), key=lambda p: p.flops)
+        problems = sorted(
+            (self.op.problem(size, self.dtype, self.layout) for size in self.sizes), key=lambda p: p.flops
+        )
         total = len(problems) * (1 + len(self.kernels))
         for problem in problems:
             reasons = [kernel.check(problem, self.device.capabilities) for kernel in self.kernels]
@@ -94,7 +99,7 @@ class Bench:
                 return record_of(self.device, problem, kernel, "skipped", reason)
         except WebmmError:
             pass  # measuring will say what is wrong
-        record = measure(self.device, kernel, case, self.ceiling)
+        record = measure(self.device, kernel, case, self.ceiling, clock=self.clock)
         if record.median_us:
             self._rates[kernel] = problem.flops / record.median_us * 1e6
         return record
@@ -138,8 +143,15 @@ class Bench:
 
 def time_product(device: Device, problem: Problem) -> tuple[timing.Timing, Kernel[Any]]:
     """Time what a user calls, `A @ B` on arrays of the device, by the wall clock; return also the kernel it takes."""
-    m, n, k = problem.sizes[:3]
-    with device.zeros((m, k), problem.dtype) as a, device.zeros((k, n), problem.dtype) as b:
+    m, n, k, count = problem.sizes
+    batch = (count,) if count > 1 else ()
+    shapes = ((*batch, m, k), (*batch, k, n))
+    stored = (
+        (*batch, *shape[:-3:-1]) if way == "t" else shape for shape, way in zip(shapes, problem.layout, strict=True)
+    )
+    with ExitStack() as freed:
+        whole = [freed.enter_context(device.zeros(shape, problem.dtype)) for shape in stored]
+        a, b = (x.mT if way == "t" else x for x, way in zip(whole, problem.layout, strict=True))
         return timing.time_calls(lambda: matmul(a, b), device.synchronize), choose.choose(problem, device)
 
 
@@ -162,13 +174,14 @@ def measure(
     case: Case[Any],
     ceiling: roofline.Roofline | None = None,
     warm_up: float = timing.WARM_UP,
+    clock: str = "",
 ) -> Record:
     """Check `kernel` on the case, then time it; whatever goes wrong becomes the record's status and reason."""
     problem = case.problem
     if reason := kernel.check(problem, device.capabilities):
         return record_of(device, problem, kernel, "unsupported", reason)
     try:
-        return _measure(device, kernel, case, ceiling, warm_up)
+        return _measure(device, kernel, case, ceiling, warm_up, clock)
     except UnsupportedError as error:
         return record_of(device, problem, kernel, "unsupported", str(error))
     except ShaderError as error:
@@ -178,7 +191,12 @@ def measure(
 
 
 def _measure(
-    device: Device, kernel: Kernel[Any], case: Case[Any], ceiling: roofline.Roofline | None, warm_up: float
+    device: Device,
+    kernel: Kernel[Any],
+    case: Case[Any],
+    ceiling: roofline.Roofline | None,
+    warm_up: float,
+    clock: str,
 ) -> Record:
     problem = case.problem
     arrays = _arrays(device, case)
@@ -190,7 +208,7 @@ def _measure(
         if not error <= case.bound:
             reason = f"the largest error is {error:.2e}{case.scale}, rounding explains at most {case.bound:.2e}"
             return record_of(device, problem, kernel, "incorrect", reason, max_error=error)
-        timed = timing.time_launch(device, launch, warm_up)
+        timed = timing.time_launch(device, launch, warm_up, clock=clock)
     return record_of(device, problem, kernel, timed=timed, max_error=error, bound=case.bound, ceiling=ceiling)
 
 
@@ -214,6 +232,8 @@ def record_of(
         values = {
             "median_us": timed.median_us,
             "best_us": timed.best_us,
+            "spread_us": timed.spread_us,
+            "samples": timed.samples,
             "gflops": gflops,
             "clock": timed.clock,
             "error_bound": bound,

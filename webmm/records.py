@@ -25,11 +25,11 @@ class Record:
     """One kernel on one problem on one adapter.
 
     `layout` says how A and B are stored, n as they are or t transposed; records of old documents, which do not, were of
-    nn. `variant` says which of several the op was, such as max of reduce. Times are µs per product, `gflops` 10⁹
-    operations/s of the median; `clock` is timestamp or wall; `max_error` and `error_bound` are multiples of |A|·|B|;
-    `peak_fraction` is the share of the device's measured FMA rate. Where `status` is not ok, `reason` says why in words
-    and the measurements are None. What m, n and k are, and of which other peak or scale the figures of another op are
-    shares or multiples, `webmm/cases/` says.
+    nn. `variant` says which of several the op was, such as max of reduce. Times are µs per product, `spread_us` the
+    interquartile range of so many `samples`, `gflops` 10⁹ operations/s of the median; `clock` is timestamp or wall;
+    `max_error` and `error_bound` are multiples of |A|·|B|; `peak_fraction` is the share of the device's measured FMA
+    rate. Where `status` is not ok, `reason` says why in words and the measurements are None. What m, n and k are, and
+    of which other peak or scale the figures of another op are shares or multiples, `webmm/cases/` says.
     """
 
     op: str
@@ -51,6 +51,8 @@ class Record:
     reason: str | None = None
     median_us: float | None = None
     best_us: float | None = None
+    spread_us: float | None = None
+    samples: int | None = None
     gflops: float | None = None
     clock: str | None = None
     max_error: float | None = None
@@ -59,8 +61,8 @@ class Record:
 
     @property
     def size(self) -> str:
-        """M×N×K in words."""
-        return f"{self.m}×{self.n}×{self.k}"
+        """M×N×K in words, and how many of them where it is a batch: 64×512×512@8."""
+        return f"{self.m}×{self.n}×{self.k}" + f"@{self.batch}" * (self.batch > 1)
 
     @classmethod
     def from_json(cls, row: object) -> Record:
@@ -82,10 +84,10 @@ class Record:
         return cls(**said)
 
 
-FIGURES = ("median_us", "best_us", "gflops", "max_error", "error_bound", "peak_fraction")
+FIGURES = ("median_us", "best_us", "spread_us", "gflops", "max_error", "error_bound", "peak_fraction")
 MAY_LACK: dict[str, Any] = {
     **{"batch": 1, "backend": "", "driver": "", "layout": "nn", "variant": "", "config": {}},
-    **{"reason": None, "clock": None},
+    **{"reason": None, "clock": None, "samples": None},
 }
 LAYOUTS = ("", "nn", "nt", "tn", "tt")
 MAX_SIZE = 2**53 - 1  # the largest integer that JavaScript's numbers hold exactly
@@ -128,6 +130,7 @@ RULES: tuple[tuple[Callable[[object], bool], tuple[str, ...]], ...] = (
     (lambda value: value in get_args(Status), ("status",)),
     (lambda value: value is None or isinstance(value, str), ("reason",)),
     (lambda value: value is None or _is_name(value), ("clock",)),
+    (lambda value: value is None or _is_size(value), ("samples",)),
     (lambda value: value is None or (isinstance(value, float) and not value < 0), FIGURES),
     (_is_config, ("config",)),
 )

@@ -50,7 +50,7 @@ def test_records_are_the_public_format(webmm: Cli, tmp_path: Path) -> None:
     assert document["schema"] == SCHEMA
     fields = (
         "op kernel m n k batch dtype layout variant config engine adapter backend driver status reason median_us "
-        "best_us gflops clock max_error error_bound peak_fraction version"
+        "best_us spread_us samples gflops clock max_error error_bound peak_fraction version"
     )
     for record in document["records"]:
         assert set(record) == set(fields.split())

@@ -15,8 +15,15 @@ from webmm.choose.field import field
 from webmm.kernels import configure
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.split_k import SplitK, SumSplits
+from webmm.kernels.gemm.tile_1d import Tile1D
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.gemm.vectorized import Vectorized
+from webmm.kernels.gemm.workgroup_1d import Workgroup1D
+from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 from webmm.problems.gemm import gemm
 from webmm.problems.product import transposes
 
@@ -133,6 +140,13 @@ def test_near_records_serve_where_there_is_no_model():
         SplitK(bm=16, bn=16, tm=4, tn=4, bk=8, unroll=8, slices=8, splits=2),
         Gemv(tj=8),
         Gemv(lanes=16, ti=2, tj=4),
+        Naive(),
+        Workgroup1D(),
+        Workgroup2D(),
+        Tile1D(),
+        Tile2D(tm=8),
+        Shared(),
+        Vectorized(),
     ],
     ids=str,
 )
@@ -143,6 +157,24 @@ def test_every_multiplication_is_counted_once(kernel, layout):
     assert t.fmas * t.invocations * t.steps * t.workgroups == 3 * 512 * 1024 * 2048
     assert t.waste == 1
     assert t.loads_per_fma > 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "loads"),  # per FMA of four elements
+    [
+        (Naive(), 8),
+        (Workgroup1D(), 8),
+        (Workgroup2D(), 8),
+        (Tile1D(), 5),
+        (Tile2D(), 2),
+        (Tile2D(tm=8), 1.5),
+        (Shared(), 8 + 8 / 16),
+        (Vectorized(), 1.25 + (16 * 32 + 32 * 64) / 4 / 256 / 32),
+    ],
+    ids=str,
+)
+def test_each_step_of_the_ladder_issues_so_many_loads(kernel, loads):
+    assert kernel.traffic(gemm(512, 512, 512)).loads_per_fma == pytest.approx(loads)
 
 
 def test_bytes_loads_and_stores_of_a_tile():

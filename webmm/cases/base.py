@@ -22,7 +22,7 @@ from webmm.records import Record
 from webmm.roofline import Roofline
 from webmm.text import whole
 
-Size = tuple[int, int, int]
+Size = tuple[int, int, int] | tuple[int, int, int, int]  # m, n, k; of gemm also a batch
 
 P = TypeVar("P", bound=Problem)
 

@@ -74,7 +74,7 @@ class ElementwiseOp(StreamingOp[Elementwise]):
 
     def along(self, size: Size, dtype: DType) -> Elementwise:
         """Return the activation of as many elements."""
-        m, n, k = size
+        m, n, k = size[:3]
         return Elementwise(self.variant, m * n * k, dtype)
 
     def case(self, device: Device, problem: Elementwise) -> ElementwiseCase:

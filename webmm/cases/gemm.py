@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size, Trial
+from webmm.cases.base import Case, Op, Size, Trial, split_size
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
 from webmm.dtypes import F32, F64, MATRIX_DTYPES
 from webmm.engine.device import Device
@@ -66,7 +66,7 @@ class Operands(Case[Gemm]):
     def _in_sums(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         real = self.problem.dtype.sums.numpy
         a, b = (x.astype(real) for x in (self.checker.a, self.checker.b))
-        return a, b, np.empty((self.problem.m, self.problem.n), real)
+        return a, b, np.empty((*a.shape[:-1], self.problem.n), real)
 
     def numpy(self) -> NDArray[Any]:
         """Multiply in float32, which is what NumPy is fast at, or in float64 where that is asked for."""
@@ -76,13 +76,15 @@ class Operands(Case[Gemm]):
     def numpy_error(self, got: NDArray[Any]) -> float:
         """Return the error of `numpy()`."""
         a, b, _ = self._in_sums
-        return Checker(gemm(a.shape[0], b.shape[1], a.shape[1], dtype=self.problem.dtype.sums), a, b).error(got)
+        p = self.problem
+        return Checker(gemm(p.m, p.n, p.k, batch=p.batch, dtype=p.dtype.sums), a, b).error(got)
 
 
 class GemmOp(Op[Gemm]):
     """C = A·B."""
 
     name = "gemm"
+    shape = "N nor MxNxK (a batch: 64x64x64@8)"
     variants = ("", "high")  # the precision, where it is not the highest
     tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond what loops may run
         ((64, 64, 64), "nn"),
@@ -99,14 +101,23 @@ class GemmOp(Op[Gemm]):
         fitting = [n for n in DEFAULT_SIZES if 2 * n**3 <= 0.1 * ceiling.gflops * 1e9]
         return [(n, n, n) for n in fitting[-SIZES_SHOWN:] or [DEFAULT_SIZES[0]]]
 
+    def parse(self, text: str) -> Size:
+        """Return (m, n, k), or (m, n, k, batch) of 64x512x512@8; raises ProblemError for what is no size."""
+        matrix, at, batch = text.partition("@")
+        size, count = super().parse(matrix), split_size(batch)
+        if at and len(count) != 1:
+            raise self.no_size(text)
+        return (*size[:3], count[0]) if count else size
+
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> Gemm:
-        """Return the dense product of that size; t in `layout` says that A or B is transposed."""
-        return gemm(*size, dtype=dtype, precision=self.variant or PRECISIONS[0], **transposes(layout))
+        """Return the product of dense matrices, or of a batch of them; t in `layout` says that A or B is transposed."""
+        m, n, k, *batch = size
+        precision = self.variant or PRECISIONS[0]
+        return gemm(m, n, k, dtype=dtype, batch=batch[0] if batch else 1, precision=precision, **transposes(layout))
 
     def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> Gemm:
         """Return the plain product of a batch of dense matrices."""
-        *size, batch = sizes
-        return gemm(*size, dtype=dtype, batch=batch, precision=self.variant or PRECISIONS[0], **transposes(layout))
+        return self.problem(sizes, dtype, layout)
 
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with its matrices."""

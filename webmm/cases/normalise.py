@@ -122,12 +122,10 @@ class NormaliseOp(StreamingOp[Normalisation]):
 
 
 def _normalisation(function: str, size: Size, dtype: DType, vectors: bool = False) -> Normalisation:
-    _, length, inner = size
+    rows, length, inner = size[:3]
     return Normalisation(
         NORMALISATIONS[function].operation,
-        *size,
-        dtype,
-        dtype,
+        *(rows, length, inner, dtype, dtype),
         Span.dense(length, inner),
         function=function,
         weight=vectors,

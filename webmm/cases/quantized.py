@@ -128,7 +128,7 @@ class QuantizedOp(Op[Quantized]):
     def _problem(
         self, size: Size, a: DType, b: DType, out: DType, transpose_a: bool = False, transpose_b: bool = False
     ) -> Quantized:
-        m, n, k = size
+        m, n, k = size[:3]
         left = Operand(m if transpose_a else k, transposed=transpose_a)
         right = Operand(k if transpose_b else n, transposed=transpose_b)
         return describe(m, n, k, (a, left), (b, right), scheme_of(n, k, a, b, out), out)[0]

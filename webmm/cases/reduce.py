@@ -159,8 +159,10 @@ def strided(x: NDArray[np.float32], p: Reduction) -> NDArray[np.float32]:
 
 
 def _reduction(operation: str, size: Size, dtype: DType) -> Reduction:
-    _, length, inner = size
-    return Reduction(operation, *size, dtype, operation_of(operation).out_dtype(dtype), Span.dense(length, inner))
+    rows, length, inner = size[:3]
+    return Reduction(
+        operation, rows, length, inner, dtype, operation_of(operation).out_dtype(dtype), Span.dense(length, inner)
+    )
 
 
 OP = ReduceOp

@@ -87,7 +87,7 @@ class WeightsOp(Op[WeightOnly]):
         """Return the dense product of that size."""
         if layout not in ("nn", "tn"):
             raise ConfigError(f"unknown layout {layout!r} of op weights; choose from nn, tn: weights lie as they do")
-        m, n, k = size
+        m, n, k = size[:3]
         kind = dtype_of(dtype)
         a = Operand(m if layout[0] == "t" else k, transposed=layout[0] == "t")
         bits, block = map(int, self.variant.split("bit-"))

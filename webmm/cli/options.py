@@ -14,6 +14,7 @@ from webmm.errors import ConfigError
 from webmm.text import whole
 
 if TYPE_CHECKING:
+    from webmm.cases.base import Size
     from webmm.engine.device import Device
 
 
@@ -66,8 +67,8 @@ def _open(adapter: str | None, engine: str | None) -> Device:
     return Device(adapter, engine=engine)
 
 
-def parse_sizes(text: str, op: str = "gemm") -> list[tuple[int, int, int]]:
-    """Return (m, n, k) for each of "256,333x257x129"; raises ProblemError for anything else."""
+def parse_sizes(text: str, op: str = "gemm") -> list[Size]:
+    """Return each size of "256,333x257x129,64x64x64@8" as the op reads it; raises ProblemError for what is none."""
     from webmm.cases import op_of
 
     return [op_of(op).parse(item) for item in text.split(",")]

@@ -28,10 +28,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @OP
-@click.option("--sizes", help="Such as 256,1024,333x257x129 (M×N×K). Default: chosen to the device's speed.")
+@click.option(
+    "--sizes", help="Such as 256,1024,333x257x129 (M×N×K), 64x64x64@8 (a batch). Default: chosen to the device's speed."
+)
 @click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
 @OP_DTYPE
 @click.option("--precision", type=click.Choice(PRECISIONS), help="Of products of float32: see docs/precision.md.")
+@LAYOUT
+@click.option("--clock", type=click.Choice(("timestamp", "wall")), help="Default: what serves on the device.")
+@click.option("--against", type=click.Path(path_type=Path), help="Compare with the records in this JSON file.")
+@click.option("--ablate", metavar="KERNEL", help="Change the tunables of this one, one at a time, then in pairs.")
 @on_device()
 @BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
@@ -44,6 +50,10 @@ def bench(
     kernels: str | None,
     dtype: str | None,
     precision: str | None,
+    layout: str,
+    clock: str | None,
+    against: Path | None,
+    ablate: str | None,
     open_device: Open,
     budget: float,
     json_file: Path | None,
@@ -54,9 +64,12 @@ def bench(
     """Run the ladder: every stage, checked and timed, fastest first.
 
     --profile shows, for one call of each size's fastest stage, how long upload, dispatches and readback take.
+    --against says of each kernel how many times as fast it was in an earlier run, and what is beyond the spread of
+    both. --ablate says what each idea of a stage is worth on this device.
     """
-    from webmm import records, report
+    from webmm import files, records
     from webmm.cases import op_of
+    from webmm.report import ablation, ladder
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
     check_outputs([*outputs, *trace_file(profile)], plot_file)
@@ -68,7 +81,17 @@ def bench(
     wanted = parse_sizes(sizes, op) if sizes else None
     dtype = dtype or op_of(op).dtypes[0].name
     chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
-    results, ceiling = report.run_bench(open_device, op_of(op), chosen, wanted, dtype, budget, profile)
+    old = records.from_json(files.read_text(against)) if against else []
+    asked = ladder.Wanted(op_of(op), dtype, chosen, wanted, layout, clock or "", budget, profile)
+    if ablate:
+        named = parse_kernels(ablate, op_of(op).name)
+        if len(named) > 1 or plot_file or kernels or profile is not None:
+            raise ConfigError("--ablate takes one kernel and changes it: leave --kernels, --plot and --profile out")
+        results = ablation.ablate(open_device, named[0], asked)
+    else:
+        results, ceiling = ladder.run_bench(open_device, asked)
+    if against:
+        ladder.compare(old, results, click.echo)
     if json_file:
         records.save(json_file, records.to_json(results))
     if csv_file:

@@ -76,7 +76,7 @@ class Profile:
         """Run `launch`, each of its dispatches once and by itself, and record them and the whole."""
         with self.span(name, "product", operations=operations):
             steps = list(launch.steps())
-            clock = timing.clock(self.device)
+            clock = timing.clock_of(self.device)
             start = self.now()
             times = timing.intervals(self.device, steps) if clock == "timestamp" else self._wall(steps)
             late = self.now() - times[-1][1] if clock == "timestamp" else 0.0

@@ -71,7 +71,7 @@ def _wall(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def clock(device: Device) -> str:
+def clock_of(device: Device) -> str:
     """Return how dispatches are timed: by timestamp queries where there are any, else by the wall clock.
 
     A CPU is timed by the wall clock: once a device of lavapipe (Mesa 22.3) has run a kernel that uses a texture, its
@@ -80,8 +80,11 @@ def clock(device: Device) -> str:
     return "timestamp" if "timestamp-query" in device.capabilities.features and device.info.kind != "cpu" else "wall"
 
 
-def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME) -> Timing:
-    """Time a dispatch by the clock that serves on this device."""
+def time_launch(
+    device: Device, launch: Launch, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME, *, clock: str = ""
+) -> Timing:
+    """Time a dispatch by `clock`, "timestamp" or "wall", else by the one that serves on this device."""
+    clock = clock or clock_of(device)
     device.synchronize()
     if device.info.kind != "cpu" and time.perf_counter() - _timed.get(device, -math.inf) > COLD:
         warm_up += WAKE
@@ -92,13 +95,13 @@ def time_launch(device: Device, launch: Launch, warm_up: float = WARM_UP, sample
         elapsed = _wall(functools.partial(submit, device, launch, batch))
         estimate, spent = elapsed / batch, spent + elapsed
     samples = sample_count(estimate, sample_time)
-    if clock(device) == "timestamp":
+    if clock == "timestamp":
         times = [end - start for start, end in intervals(device, [launch] * samples)]
     else:
         batch = max(1, int(BATCH_TIME / estimate))
         times = [_wall(lambda: submit(device, launch, batch)) / batch for _ in range(samples)]
     _timed[device] = time.perf_counter()
-    return Timing.of(times, clock(device))
+    return Timing.of(times, clock)
 
 
 def time_calls(call: Callable[[], object], wait: Callable[[], object], seconds: float = QUEUED_TIME) -> Timing:

@@ -1,37 +1,30 @@
-"""What the command line shows: the system, the ladder as tables, and the product of two files."""
+"""What the command line shows: the system, the settings, a look inside a kernel, and the product of two files."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as ProgressBar
-from rich.table import Table
 
-from webmm import config, roofline
-from webmm.bench import CPU_STAGE, Bench, Progress, relative, time_product
+from webmm import config
 from webmm.calls.gemm import multiply
-from webmm.cases.base import Op, Size
 from webmm.choose import choose, run
 from webmm.debug import Inspection, inspect
-from webmm.dtypes import FLOATS, dtype_of
+from webmm.dtypes import FLOATS
 from webmm.engine.adapters import AdapterInfo, adapters, engine_of, installed, reaches_more
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
 from webmm.engine.wgpu import WGPU
-from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
+from webmm.errors import ConfigError, ProblemError
 from webmm.files import load_matrix, save_matrix
-from webmm.kernels import KERNELS, label_of
+from webmm.kernels import KERNELS
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.problems.gemm import Gemm, gemm
@@ -150,89 +143,8 @@ def describe_settings() -> str:
     return "\n".join(lines)
 
 
-def run_bench(
-    open_device: Open,
-    op: Op[Any],
-    kernels: list[Any] | None,
-    sizes: list[Size] | None,
-    dtype: str,
-    budget: float,
-    trace: str | None = None,
-) -> tuple[list[Record], roofline.Roofline]:
-    """Run `kernels`, else all stages that are made for `dtype`, with live progress; print a table per size.
-
-    With `trace`, print where the time of a call of each size's fastest goes, and write it to the file of that name
-    unless it is empty. Returns the records and the device's ceilings.
-    """
-    dtype = dtype_of(dtype).name
-    console, status = plain(), Console(stderr=True)
-    with open_device() as device:
-        console.print(f"{device.info}")
-        ceiling = roofline.measure(device)
-        console.print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s")
-        sizes = sizes or op.default_sizes(ceiling, budget)
-        any_problem = op.problem(sizes[0], dtype)
-        made_for_it = (stage for stage in op.stages if stage().unsuited(any_problem) is None)
-        kernels = kernels or [stage.on(device.capabilities) for stage in made_for_it]
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-        with ProgressBar(*columns, console=status, transient=True) as bar:
-            task = bar.add_task("", total=None)
-
-            def show(progress: Progress) -> None:
-                text = f"{progress.label}, {progress.seconds_left:.0f} s left"
-                bar.update(task, completed=progress.done, total=progress.total, description=text)
-
-            results = list(Bench(device, kernels, sizes, dtype, budget, ceiling, show, op).run())
-        if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
-            raise UnsupportedError("; ".join({f"{label_of(r)}: {r.reason}" for r in results if r.reason}))
-        found = None if trace is None else _profile_fastest(device, op, kernels, results)
-        calls = _calls(device, op, results)
-    for size in dict.fromkeys(record.size for record in results):
-        console.print(ladder_table([record for record in results if record.size == size], op))
-        for record in results:
-            if record.size == size and record.status != "ok":
-                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}")
-        if words := calls.get(size):
-            console.print(f"  {words}\n")
-    if found:
-        _show_profile(found, trace)
-    return results, ceiling
-
-
-def _calls(device: Device, op: Op[Any], results: list[Record]) -> dict[str, str]:
-    """Return for each size what a user's call takes by the wall clock, in words; of products of floats only."""
-    measured = {r.size: r for r in results if r.median_us and r.kernel != CPU_STAGE and op.name == "gemm"}
-    words = {}
-    for size, r in measured.items():
-        problem = op.problem((r.m, r.n, r.k), r.dtype)
-        with suppress(WebmmError):  # the ladder says what there is no room for
-            timed, kernel = time_product(device, problem)
-            rate = problem.flops / timed.median_us / 1e3
-            words[size] = f"A @ B, as a user calls it: {duration(timed.median_us)}, {rate:,.1f} {op.unit}, by {kernel}"
-    return words
-
-
-def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: list[Record]) -> Profile:
-    """Profile a call of each size's fastest kernel: operands go up, the result comes back."""
-    measured = [r for r in results if r.median_us and r.kernel != CPU_STAGE]
-    fastest = {r.size: r for r in sorted(measured, key=lambda r: -(r.median_us or 0))}
-    calls = []
-    for r in fastest.values():
-        kernel = next(k for k in kernels if (k.name, k.config) == (r.kernel, r.config))
-        case = op.case(device, op.problem((r.m, r.n, r.k), r.dtype))
-        calls.append((kernel, case.problem, {name: array.numpy() for name, array in case.inputs.items()}))
-    with profile(device) as found:
-        for kernel, problem, inputs in calls:
-            arrays = {
-                e.name: device.zeros((e.end,), e.dtype) if e.written else device.array(inputs[e.name])
-                for e in problem.buffers()
-            }
-            device.run(kernel, problem, *arrays.values())
-            next(arrays[e.name] for e in problem.buffers() if e.written).numpy()
-    return found
-
-
-def _show_profile(found: Profile, trace: str | None) -> None:
+def show_profile(found: Profile, trace: str | None) -> None:
+    """Print a profile as a table, and write its trace to the file of that name, if any."""
     plain().print(found.table())
     if trace:
         found.save(trace)
@@ -241,48 +153,6 @@ def _show_profile(found: Profile, trace: str | None) -> None:
 def first_line(record: Record) -> str:
     """Return why a record has no time."""
     return (record.reason or "").splitlines()[0]
-
-
-def ladder_table(records: list[Record], op: Op[Any]) -> Table:
-    """Return the records of one size as a table, fastest first."""
-    first = op.stages[0].name
-    base = next((r for r in records if r.kernel == first), None)
-    numpy = next((r for r in records if r.kernel == CPU_STAGE), None)
-    title = " ".join(filter(None, (records[0].size, records[0].dtype, records[0].variant)))
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("kernel", no_wrap=True)
-    for name in ("median", "best", op.unit, f"× {first}", "× NumPy", "of peak", "error", "bound"):
-        table.add_column(name, justify="right", no_wrap=True)
-    measured = [r for r in records if r.median_us is not None]
-    for record in sorted(measured, key=lambda r: r.median_us or math.inf):
-        table.add_row(
-            label_of(record) if record.kernel != CPU_STAGE else "cpu (NumPy)",
-            duration(record.median_us),
-            duration(record.best_us),
-            f"{op.rate(record):,.{1 if op.rate(record) < 1000 else 0}f}",
-            _times(relative(record, base)),
-            _times(relative(record, numpy)),
-            "–" if record.peak_fraction is None else f"{record.peak_fraction:.0%}",
-            f"{record.max_error:.1e}",
-            f"{record.error_bound:.1e}",
-        )
-    return table
-
-
-def duration(us: float | None) -> str:
-    """Return µs in a unit that fits."""
-    if us is None:
-        return "–"
-    for factor, unit in ((1e6, "s"), (1e3, "ms")):
-        if us >= factor:
-            return f"{us / factor:.3g} {unit}" if us < 1000 * factor else f"{us / factor:,.0f} {unit}"
-    return f"{us:.3g} µs"
-
-
-def _times(ratio: float) -> str:
-    if math.isnan(ratio):
-        return "–"
-    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.1f}"
 
 
 def run_debug(
@@ -341,6 +211,6 @@ def multiply_files(
             product = multiply(a, b, device, compute)
         save_matrix(output, product)
         if found:
-            _show_profile(found, trace)
+            show_profile(found, trace)
         (m, n), by = product.shape, ", ".join(used)
         return f"{output}: {m}×{n} {product.dtype}, by {by} on {device.info.name}"

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from webmm.dtypes import F64
 from webmm.epilogues import EpilogueParams, EpilogueSpecialisation
-from webmm.kernels.base import LOOP_LIMIT, Binding, Params, Stored
+from webmm.kernels.base import LOOP_LIMIT, Binding, Params, Stored, ceil_div
 from webmm.kernels.product import ProductKernel
+from webmm.kernels.traffic import Traffic
 from webmm.params import U32, member
 from webmm.problems.gemm import Gemm
 
@@ -82,6 +83,37 @@ class GemmKernel(ProductKernel[Gemm]):
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why this kernel computes `problem` on no device, or None."""
         return "computes no float64" if problem.dtype == F64 and not self.doubles else None
+
+    @property
+    def owned(self) -> tuple[int, int] | None:
+        """Rows and columns of C whose sums an invocation keeps, where it loads each term from storage by itself."""
+        return None
+
+    def traffic(self, problem: Gemm) -> Traffic | None:
+        """Count the loop of stages that stage nothing: an inner element at a time, each load that of one element."""
+        if self.owned is None:
+            return None
+        rows, columns = self.owned
+        return self._traffic(problem, fmas=rows * columns, vector_loads=0, scalar_loads=rows + columns)
+
+    def _traffic(self, problem: Gemm, *, fmas: float, vector_loads: float, scalar_loads: float) -> Traffic:
+        """Return the traffic of so many FMAs and loads per invocation and step, results written one by one."""
+        p, tiles, step = problem, self.grid.tiles(problem), self.inner_step
+        sums = fmas // step  # per invocation
+        return Traffic(
+            workgroups=tiles * p.batch,
+            invocations=self.invocations,
+            steps=ceil_div(p.k, step),
+            fmas=fmas,
+            vector_loads=vector_loads,
+            scalar_loads=scalar_loads,
+            workgroup_bytes=self.workgroup_bytes,
+            loaded=(4 * vector_loads + scalar_loads) * self.invocations * p.dtype.itemsize,
+            read=(p.m * p.k + p.k * p.n) * p.batch * p.dtype.itemsize,
+            written=p.m * p.n * p.batch * p.out_dtype.itemsize,
+            waste=tiles * self.invocations * sums / (p.m * p.n),
+            scalar_stores=sums,
+        )
 
     def part(self, problem: Gemm, k: int) -> int:
         """Return which of the partial sums of an element of C takes inner step `k`, where there are several."""

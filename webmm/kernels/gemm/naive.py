@@ -14,3 +14,8 @@ class Naive(GemmKernel):
     name = "naive"
     follows = ""
     summary = "one invocation per element, workgroups of 1"
+
+    @property
+    def owned(self) -> tuple[int, int]:
+        """One element."""
+        return 1, 1

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from webmm.kernels.base import tunable
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.product import Grid
+from webmm.kernels.traffic import Traffic
+from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,8 @@ class Shared(GemmKernel):
     def inner_step(self) -> int:
         """One tile."""
         return self.tile
+
+    def traffic(self, problem: Gemm) -> Traffic:
+        """Count a tile: an element of A and one of B from storage, and a row and a column from workgroup memory."""
+        loads = self._traffic(problem, fmas=self.tile, vector_loads=0, scalar_loads=2)
+        return loads._replace(workgroup_loads=2 * self.tile, workgroup_stores=2, barriers=2)

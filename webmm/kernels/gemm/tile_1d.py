@@ -29,3 +29,8 @@ class Tile1D(GemmKernel):
     def grid(self) -> Grid:
         """One workgroup per (wy, 4·wx) tile."""
         return Grid(self.wy, 4 * self.wx)
+
+    @property
+    def owned(self) -> tuple[int, int]:
+        """A row of four."""
+        return 1, 4

@@ -30,3 +30,8 @@ class Tile2D(GemmKernel):
     def grid(self) -> Grid:
         """One workgroup per (tm·wy, 4·wx) tile."""
         return Grid(self.tm * self.wy, 4 * self.wx)
+
+    @property
+    def owned(self) -> tuple[int, int]:
+        """TM rows of four."""
+        return self.tm, 4

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from webmm.kernels.base import tunable
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.product import Tiled
+from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
 
@@ -39,6 +40,20 @@ class Vectorized(Tiled[Gemm], GemmKernel):
         """Return how often the loops of an invocation run: over k, and in each step over its loads of A and of B."""
         loads = sum(-(-size * self.bk // 4 // self.invocations) + 1 for size in (self.bm, self.bn))
         return super().iterations(problem) * (1 + loads)
+
+    def traffic(self, problem: Gemm) -> Traffic:
+        """Count a tile: its share of A and B from storage, and a vec4 of A for four of B from workgroup memory."""
+        spec = self.specialise(problem)
+        a, b = (size * self.bk / 4 / self.invocations for size in (self.bm, self.bn))
+        vectors = a * spec.vec_a + b * spec.vec_b
+        counted = self._traffic(problem, fmas=4 * self.bk, vector_loads=vectors, scalar_loads=4 * (a + b - vectors))
+        return counted._replace(
+            workgroup_loads=5 * self.bk / 4,
+            workgroup_stores=4 * (a + b),
+            barriers=2,
+            vector_stores=spec.vec_c,
+            scalar_stores=0 if spec.vec_c else 4,
+        )
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole vec4 along every tiled axis."""

@@ -28,3 +28,8 @@ class Workgroup1D(GemmKernel):
     def grid(self) -> Grid:
         """One workgroup per `size` elements."""
         return Grid(elements=self.size)
+
+    @property
+    def owned(self) -> tuple[int, int]:
+        """One element."""
+        return 1, 1

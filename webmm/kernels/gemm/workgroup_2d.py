@@ -29,3 +29,8 @@ class Workgroup2D(GemmKernel):
     def grid(self) -> Grid:
         """One workgroup per tile."""
         return Grid(self.bm, self.bn)
+
+    @property
+    def owned(self) -> tuple[int, int]:
+        """One element."""
+        return 1, 1

@@ -1,0 +1,96 @@
+"""`webmm bench` beyond the ladder: layouts and batches, a clock, an earlier run beside it, what each idea is worth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from webmm.records import from_json
+
+ONE = ("bench", "--sizes", "32", "--kernels", "naive", "--budget", "60")
+
+
+def test_a_batch_of_transposed_matrices_is_printed_as_typed(webmm: Cli, tmp_path: Path) -> None:
+    done = webmm("bench", "--sizes", "24x40x33@3", "--layout", "tt", "--kernels", "tile_2d", "--json", "r.json")
+    assert done.returncode == 0, done.stderr
+    assert "24×40×33@3 tt float32" in done.stdout
+    assert "A @ B, as a user calls it" in done.stdout
+    _, record = from_json((tmp_path / "r.json").read_text())
+    assert (record.status, record.batch, record.layout) == ("ok", 3, "tt")
+    assert record.max_error is not None
+    assert record.error_bound is not None
+    assert record.max_error <= record.error_bound
+
+
+@pytest.mark.parametrize("size", ["8@", "8@0", "8x8@2", "8@2@2", "@2", "8@x"])
+def test_a_batch_of_no_size_is_refused(webmm: Cli, size: str) -> None:
+    done = webmm("bench", "--sizes", size)
+    assert done.returncode == 2
+    assert "a batch: 64x64x64@8" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_samples_their_spread_and_loads_are_told(webmm: Cli, tmp_path: Path) -> None:
+    done = webmm(*ONE, "--clock", "wall", "--json", "r.json")
+    assert done.returncode == 0, done.stderr
+    (row,) = (line.split() for line in done.stdout.splitlines() if line.split()[:1] == ["naive"])
+    assert row[-3] == "8"  # loads for four FMAs
+    record = next(r for r in from_json((tmp_path / "r.json").read_text()) if r.kernel == "naive")
+    assert record.clock == "wall"
+    assert record.samples is not None
+    assert record.samples >= 3
+    assert record.spread_us is not None
+
+
+@pytest.mark.parametrize(("before", "word"), [(1e-3, "SLOWER"), (1.0, "within the spread"), (1e3, "faster")])
+def test_an_earlier_run_stands_beside_it(webmm: Cli, tmp_path: Path, before: float, word: str) -> None:
+    assert webmm(*ONE, "--json", "old.json").returncode == 0
+    document = json.loads((tmp_path / "old.json").read_text())
+    for record in document["records"]:
+        record["median_us"] *= before
+        record["spread_us"] = 10 * record["median_us"] if before == 1 else 0.0
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    done = webmm(*ONE, "--against", "old.json")
+    assert done.returncode == 0, done.stderr
+    assert word in done.stdout
+    assert "the geometric mean of 1" in done.stdout
+
+
+def test_nothing_is_compared_with_what_was_not_measured(webmm: Cli, tmp_path: Path) -> None:
+    assert webmm(*ONE, "--json", "old.json").returncode == 0
+    done = webmm("bench", "--sizes", "40", "--kernels", "naive", "--against", "old.json")
+    assert "nothing of it was measured before" in done.stdout
+
+
+def test_each_change_of_a_stage_then_pairs(webmm: Cli, tmp_path: Path) -> None:
+    done = webmm("bench", "--ablate", "tile_1d:wy=4", "--sizes", "48", "--budget", "120", "--json", "r.json")
+    assert done.returncode == 0, done.stderr
+    assert "tile_1d(wy=4,wx=16)" in done.stdout
+    changed = [line.split("  ")[0].strip() for line in done.stdout.splitlines()]
+    for change in ("nothing", "wy=8", "wy=16", "wx=8", "wx=32"):
+        assert changed.count(change) == 1, change
+    (pair,) = (line for line in done.stdout.splitlines() if "wy=" in line and ", wx=" in line and "(" not in line)
+    *_, ratio, expected = pair.split()
+    assert float(ratio) > 0
+    assert float(expected) > 0
+    configs = {(r.config["wy"], r.config["wx"]) for r in from_json((tmp_path / "r.json").read_text())}
+    assert {(4, 16), (8, 16), (16, 16), (4, 8), (4, 32)} < configs
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--ablate", "naive", "--kernels", "tile_2d"), "leave --kernels"),
+        (("--ablate", "naive,tile_2d"), "one kernel"),
+        (("--against", "missing.json"), "missing.json"),
+        (("--clock", "sun"), "sun"),
+        (("--layout", "xy"), "xy"),
+    ],
+)
+def test_what_does_not_fit_is_refused(webmm: Cli, options: tuple[str, ...], words: str) -> None:
+    done = webmm("bench", "--sizes", "16", *options)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr

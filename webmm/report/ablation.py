@@ -1,0 +1,119 @@
+"""What each idea of a stage is worth on a device: its tunables changed one at a time, then in pairs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from webmm.bench import Bench, relative
+from webmm.cases.base import Size
+from webmm.errors import UnsupportedError
+from webmm.kernels.base import Kernel
+from webmm.records import Record
+from webmm.report import Open, first_line, plain
+from webmm.report.ladder import Wanted, announce, duration, measured
+
+PAIRED = 4  # tunables that matter most, of which pairs are tried
+
+Change = dict[str, Any]  # tunables by name
+
+
+def ablate(open_device: Open, kernel: Kernel[Any], wanted: Wanted) -> list[Record]:
+    """Measure `kernel` with each other value of each tunable, then pairs of those that matter most; print a table.
+
+    Half of the budget is for each of the two. Of a pair the table says, too, what it would be if both changes were
+    worth what each is alone. Returns all records. Raises UnsupportedError where `kernel` itself has no time.
+    """
+    results: list[Record] = []
+    with open_device() as device:
+        ceiling = announce(device)
+        for size in wanted.sizes or wanted.op.default_sizes(ceiling, wanted.budget)[-1:]:
+            bench = Bench(
+                device, [], [size], wanted.dtype, wanted.budget / 2, ceiling, op=wanted.op, layout=wanted.layout
+            )
+            results += _at(dataclasses.replace(bench, clock=wanted.clock), kernel, size)
+    return results
+
+
+def _at(bench: Bench, kernel: Kernel[Any], size: Size) -> list[Record]:
+    alone = [{name: value} for name, value in _others(kernel)]
+    first = _timed(bench, kernel, alone)
+    (base,) = (r for r in first if r.config == kernel.config)
+    if not base.median_us:
+        raise UnsupportedError(f"{kernel} has no time to compare with: {base.status}: {first_line(base)}")
+    single = {(name, value): relative(r, base) for r in first for name, value in _changed(kernel, r)}
+    best = _strongest(single)
+    pairs = [{x: best[x], y: best[y]} for x, y in itertools.combinations(best, 2)]
+    second = [r for r in _timed(bench, kernel, pairs) if r.config != kernel.config] if pairs else []
+    plain().print(_table(bench.op.problem(size, bench.dtype, bench.layout), kernel, base, first, second, single))
+    return [*first, *second]
+
+
+def _others(kernel: Kernel[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each other value of each tunable with which the kernel is valid."""
+    for field in dataclasses.fields(kernel):
+        for value in field.metadata["candidates"]:
+            if value != getattr(kernel, field.name) and _with(kernel, {field.name: value}).invalid() is None:
+                yield field.name, value
+
+
+def _with(kernel: Kernel[Any], change: Change) -> Kernel[Any]:
+    changed: Kernel[Any] = dataclasses.replace(kernel, **change)
+    return changed
+
+
+def _timed(bench: Bench, kernel: Kernel[Any], changes: list[Change]) -> list[Record]:
+    """Return the records of `kernel` and of what each of the changes makes of it."""
+    kernels = [kernel, *(k for change in changes if (k := _with(kernel, change)).invalid() is None)]
+    return [r for r in measured(dataclasses.replace(bench, kernels=kernels)) if r.kernel == kernel.name]
+
+
+def _changed(kernel: Kernel[Any], record: Record) -> Iterator[tuple[str, Any]]:
+    """Yield the tunables of `record` that are not the kernel's."""
+    return ((name, value) for name, value in record.config.items() if value != kernel.config[name])
+
+
+def _strongest(single: dict[tuple[str, Any], float]) -> Change:
+    """Return the tunables that matter most, each with the value that costs least: off, not broken."""
+    mildest: dict[str, tuple[float, Any]] = {}
+    for (name, value), ratio in single.items():
+        if math.isnan(ratio):
+            continue
+        effect = abs(math.log(ratio))
+        if name not in mildest or effect < mildest[name][0]:
+            mildest[name] = effect, value
+    ranked = sorted(mildest, key=lambda name: -mildest[name][0])[:PAIRED]
+    return {name: mildest[name][1] for name in ranked}
+
+
+def _table(
+    problem: object,
+    kernel: Kernel[Any],
+    base: Record,
+    first: list[Record],
+    second: list[Record],
+    single: dict[tuple[str, Any], float],
+) -> Table:
+    table = Table(title=f"{problem}: {kernel}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("changed", no_wrap=True)
+    for name in ("median", "× as fast", "if each were worth the same alone"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_row("nothing", duration(base.median_us), "1", "")
+    for records in (first, second):
+        timed = [r for r in records if r.config != kernel.config]
+        for r in sorted(timed, key=lambda r: (r.median_us is None, r.median_us)):
+            changes = list(_changed(kernel, r))
+            words = ", ".join(f"{name}={value}" for name, value in changes)
+            expected = math.prod(single.get(change, math.nan) for change in changes)
+            if r.median_us:
+                alone = f"{expected:.3f}" if len(changes) > 1 else ""
+                table.add_row(words, duration(r.median_us), f"{relative(r, base):.3f}", alone)
+            else:
+                table.add_row(words, r.status, "–", "")
+    return table

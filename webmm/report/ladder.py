@@ -1,0 +1,222 @@
+"""What `webmm bench` shows: the ladder at each size, a call by the wall clock, and a run beside an earlier one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as ProgressBar
+from rich.table import Table
+
+from webmm import roofline
+from webmm.bench import CPU_STAGE, Bench, Progress, relative, time_product
+from webmm.cases import op_of
+from webmm.cases.base import Op, Size
+from webmm.choose.tuned import kernel_of
+from webmm.dtypes import dtype_of
+from webmm.engine.device import Device
+from webmm.engine.profiling import Profile, profile
+from webmm.errors import UnsupportedError, WebmmError
+from webmm.kernels import label_of
+from webmm.kernels.base import Kernel
+from webmm.kernels.product import ProductKernel
+from webmm.problems.base import Problem
+from webmm.records import Record
+from webmm.report import Open, first_line, plain, show_profile
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a bench is asked for; what is None or empty is chosen to the device."""
+
+    op: Op[Any]
+    dtype: str
+    kernels: list[Any] | None = None
+    sizes: list[Size] | None = None
+    layout: str = "nn"
+    clock: str = ""
+    budget: float = 60.0
+    trace: str | None = None  # where to write the time of a call of each size's fastest; empty: nowhere, but shown
+
+
+def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline.Roofline]:
+    """Run the kernels that are wanted, else all stages made for the dtype, with live progress; print a table per size.
+
+    Returns the records and the device's ceilings. Raises UnsupportedError where none of them can run.
+    """
+    console, op = plain(), wanted.op
+    dtype = dtype_of(wanted.dtype).name
+    with open_device() as device:
+        ceiling = announce(device)
+        sizes = wanted.sizes or op.default_sizes(ceiling, wanted.budget)
+        any_problem = op.problem(sizes[0], dtype, wanted.layout)
+        made_for_it = (stage for stage in op.stages if stage().unsuited(any_problem) is None)
+        kernels = wanted.kernels or [stage.on(device.capabilities) for stage in made_for_it]
+        bench = Bench(device, kernels, sizes, dtype, wanted.budget, ceiling, op=op, layout=wanted.layout)
+        results = measured(replace(bench, clock=wanted.clock))
+        if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
+            raise UnsupportedError("; ".join({f"{label_of(r)}: {r.reason}" for r in results if r.reason}))
+        found = None if wanted.trace is None else _profile_fastest(device, op, kernels, results)
+        calls = _calls(device, results)
+    for size in dict.fromkeys(record.size for record in results):
+        console.print(ladder_table([record for record in results if record.size == size], op))
+        for record in results:
+            if record.size == size and record.status != "ok":
+                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}")
+        if words := calls.get(size):
+            console.print(f"  {words}\n")
+    if found:
+        show_profile(found, wanted.trace)
+    return results, ceiling
+
+
+def announce(device: Device) -> roofline.Roofline:
+    """Measure the device's ceilings, and print them with its name."""
+    ceiling = roofline.measure(device)
+    plain().print(f"{device.info}")
+    plain().print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s")
+    return ceiling
+
+
+def measured(bench: Bench) -> list[Record]:
+    """Return the records of a bench, with live progress."""
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(progress: Progress) -> None:
+            text = f"{progress.label}, {progress.seconds_left:.0f} s left"
+            bar.update(task, completed=progress.done, total=progress.total, description=text)
+
+        return list(replace(bench, on_progress=show).run())
+
+
+def problem_of(record: Record) -> Problem:
+    """Return the dense problem that a record is of."""
+    sizes = record.m, record.n, record.k, record.batch
+    problem: Problem = op_of(record.op, record.variant).dense(sizes, record.dtype, record.layout)
+    return problem
+
+
+def _calls(device: Device, results: list[Record]) -> dict[str, str]:
+    """Return for each size what a user's call takes by the wall clock, in words; of products of floats only."""
+    timed = {r.size: problem_of(r) for r in results if r.median_us and r.kernel != CPU_STAGE and r.op == "gemm"}
+    words = {}
+    for size, problem in timed.items():
+        with suppress(WebmmError):  # the ladder says what there is no room for
+            took, kernel = time_product(device, problem)
+            rate = problem.flops / took.median_us / 1e3
+            words[size] = f"A @ B, as a user calls it: {duration(took.median_us)}, {rate:,.1f} GFLOP/s, by {kernel}"
+    return words
+
+
+def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: list[Record]) -> Profile:
+    """Profile a call of each size's fastest kernel: operands go up, the result comes back."""
+    with_time = [r for r in results if r.median_us and r.kernel != CPU_STAGE]
+    fastest = {r.size: r for r in sorted(with_time, key=lambda r: -(r.median_us or 0))}
+    calls = []
+    for r in fastest.values():
+        kernel = next(k for k in kernels if (k.name, k.config) == (r.kernel, r.config))
+        case = op.case(device, problem_of(r))
+        calls.append((kernel, case.problem, {name: array.numpy() for name, array in case.inputs.items()}))
+    with profile(device) as found:
+        for kernel, problem, inputs in calls:
+            arrays = {
+                e.name: device.zeros((e.end,), e.dtype) if e.written else device.array(inputs[e.name])
+                for e in problem.buffers()
+            }
+            device.run(kernel, problem, *arrays.values())
+            next(arrays[e.name] for e in problem.buffers() if e.written).numpy()
+    return found
+
+
+def ladder_table(records: list[Record], op: Op[Any]) -> Table:
+    """Return the records of one size as a table, fastest first."""
+    first = op.stages[0].name
+    base = next((r for r in records if r.kernel == first), None)
+    numpy = next((r for r in records if r.kernel == CPU_STAGE), None)
+    layout = records[0].layout.replace("nn", "")
+    title = " ".join(filter(None, (records[0].size, layout, records[0].dtype, records[0].variant)))
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("kernel", no_wrap=True)
+    for name in ("median", "best", op.unit, f"× {first}", "× NumPy", "of peak", "loads/FMA", "error", "bound"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for record in sorted((r for r in records if r.median_us is not None), key=lambda r: r.median_us or math.inf):
+        table.add_row(
+            label_of(record) if record.kernel != CPU_STAGE else "cpu (NumPy)",
+            duration(record.median_us),
+            duration(record.best_us),
+            f"{op.rate(record):,.{1 if op.rate(record) < 1000 else 0}f}",
+            _times(relative(record, base)),
+            _times(relative(record, numpy)),
+            "–" if record.peak_fraction is None else f"{record.peak_fraction:.0%}",
+            _loads(record),
+            f"{record.max_error:.1e}",
+            f"{record.error_bound:.1e}",
+        )
+    return table
+
+
+def _loads(record: Record) -> str:
+    """Return how many loads a kernel issues for four FMAs, where that is counted."""
+    kernel: Kernel[Any] | None = kernel_of(record)
+    traffic = kernel.traffic(problem_of(record)) if isinstance(kernel, ProductKernel) else None
+    return f"{traffic.loads_per_fma:.2g}" if traffic else "–"
+
+
+def duration(us: float | None) -> str:
+    """Return µs in a unit that fits."""
+    if us is None:
+        return "–"
+    for factor, unit in ((1e6, "s"), (1e3, "ms")):
+        if us >= factor:
+            return f"{us / factor:.3g} {unit}" if us < 1000 * factor else f"{us / factor:,.0f} {unit}"
+    return f"{us:.3g} µs"
+
+
+def _times(ratio: float) -> str:
+    if math.isnan(ratio):
+        return "–"
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.1f}"
+
+
+# Beside an earlier run
+
+
+def compare(old: Iterable[Record], new: Iterable[Record], show: Callable[[str], object]) -> None:
+    """Show how many times as fast each kernel of `new` was in `old`, and flag what is beyond the spread of both.
+
+    Times of other adapters, drivers and engines are compared, too, and that is said.
+    """
+    before = {_same(r): r for r in old if r.median_us}
+    pairs = [(before[_same(r)], r) for r in new if r.median_us and r.kernel != CPU_STAGE and _same(r) in before]
+    if not pairs:
+        show("nothing of it was measured before")
+        return
+    machines = {(r.adapter, r.driver, r.engine) for pair in pairs for r in pair}
+    if len(machines) > 1:
+        show(f"not the same machine: {' | '.join(', '.join(filter(None, each)) for each in sorted(machines))}")
+    for was, now in pairs:
+        ratio = relative(now, was)
+        apart = abs((now.median_us or 0) - (was.median_us or 0)) > _spread(was) + _spread(now)
+        flag = ("faster" if ratio > 1 else "SLOWER") if apart else "within the spread"
+        times = f"{duration(was.median_us)} → {duration(now.median_us)}"
+        show(f"  {now.size} {now.layout} {now.dtype} {label_of(now)}: {times}, {ratio:.2f} ×, {flag}")
+    mean = math.exp(sum(math.log(relative(now, was)) for was, now in pairs) / len(pairs))
+    show(f"{mean:.3f} × as fast as before, the geometric mean of {len(pairs)}")
+
+
+def _same(r: Record) -> tuple[Any, ...]:
+    """Return what two records must share to be of the same."""
+    return r.op, r.variant, r.kernel, tuple(sorted(r.config.items())), r.dtype, r.layout, r.size
+
+
+def _spread(record: Record) -> float:
+    """Return how far a median may lie from another of the same, in µs; records of old documents do not say."""
+    return record.spread_us if record.spread_us is not None else 0.02 * (record.median_us or 0)
