@@ -46,3 +46,20 @@ def templates(tmp_path, monkeypatch):
     yield folder
     render.environment.cache_clear()
     render._render.cache_clear()
+
+
+@pytest.fixture
+def load_plugin():
+    """Return what loads a plugin; whatever is registered meanwhile is forgotten after the test."""
+    from webmm import plugins
+
+    yield plugins.load
+    for what in plugins.registered():
+        if what in plugins.registered():  # an op takes its stages with it
+            plugins.unregister(what)
+
+
+@pytest.fixture
+def examples(tmp_path):
+    """Return a copy of the examples in a folder outside the package."""
+    return shutil.copytree(Path(__file__).parents[1] / "examples", tmp_path / "examples")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from webmm import choose
 from webmm.calls.elementwise import gelu
@@ -65,10 +65,20 @@ __all__ = [
     "quantize",
     "quantize_blocks",
     "reduce",
+    "register",
     "render",
     "rms_norm",
     "softmax",
 ]
+
+_Class = TypeVar("_Class", bound=type[Any])
+
+
+def register(what: _Class) -> _Class:
+    """Add a stage or an op of your own to those of webmm, and return it: see `webmm.plugins.register()`."""
+    from webmm import plugins  # like the two below
+
+    return plugins.register(what)
 
 
 def _failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from webmm.cases import OPS
+from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
 from webmm.render import Dialect, expressible, render
 
+Shaders = Iterable[tuple[str, Kernel[Any], Problem]]  # in words, and what is rendered
 
-def texts(dialect: Dialect) -> dict[str, str]:
-    """Return each stage of each op on the op's examples, as far as the dialect has words for it: labels by text."""
+
+def shipped() -> Shaders:
+    """Yield each of webmm's stages on the examples of its op."""
+    return itertools.chain.from_iterable(op.shaders() for op in OPS.values())
+
+
+def registered() -> Shaders:
+    """Yield likewise the stages from outside the package."""
+    for stage in REGISTERED:
+        for words, problem in OPS[stage.op].examples():
+            if stage().unsuited(problem) is None:
+                yield words, stage(), problem
+
+
+def texts(dialect: Dialect, shaders: Shaders | None = None) -> dict[str, str]:
+    """Return what `shaders` render to, webmm's own by default, as far as the dialect has words for it: labels by text.
+
+    Raises ShaderError where a template is at fault.
+    """
     labels: dict[str, str] = {}
-    for op in OPS.values():
-        for words, kernel, problem in op.shaders():
-            for step in kernel.dispatches:
-                if dialect not in step.not_in and expressible(step, problem, dialect):
-                    labels.setdefault(render(step, problem, dialect).wgsl, f"{step} {words}")
+    for words, kernel, problem in shipped() if shaders is None else shaders:
+        for step in kernel.dispatches:
+            if dialect not in step.not_in and expressible(step, problem, dialect):
+                labels.setdefault(render(step, problem, dialect).wgsl, f"{step} {words}")
     return labels
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,7 +13,7 @@ from typing import Any, Literal, get_args
 import jinja2
 
 from webmm.dtypes import F32, F64
-from webmm.errors import ConfigError
+from webmm.errors import ConfigError, ShaderError
 from webmm.kernels.base import Binding, Kernel, features
 from webmm.params import U32, layout, pack, wgsl_struct
 from webmm.problems.base import Problem
@@ -85,11 +86,30 @@ def shader_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "shaders"
 
 
+class _Loader(jinja2.FileSystemLoader):
+    """The templates below `shaders/`, and those of others by their absolute paths."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> Any:
+        path = Path(template)
+        if path.is_absolute():
+            return jinja2.FileSystemLoader(path.parent).get_source(environment, path.name)
+        return super().get_source(environment, template)
+
+
+class _Environment(jinja2.Environment):
+    """An environment in which a template from elsewhere may include a file that lies beside it."""
+
+    def join_path(self, template: str, parent: str) -> str:
+        """Return the name of `template` as `parent` includes it."""
+        beside = Path(parent).parent / template
+        return str(beside) if beside.is_absolute() and beside.is_file() else template
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """Return the one Jinja environment; an undefined name is an error."""
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(shader_folder()),
+    return _Environment(
+        loader=_Loader(shader_folder()),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -119,7 +139,8 @@ def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, 
 
     Problems that share a specialisation share the shader. With `debug`, the lines of its template that call `dbg…()`
     stay, and record in one more binding what `webmm.debug` reads. Raises ConfigError for an unknown dialect or one that
-    cannot express the kernel, and for tile sizes or element types that cannot work on any device.
+    cannot express the kernel, and for tile sizes or element types that cannot work on any device; ShaderError for a
+    template that is missing or at fault.
     """
     if dialect not in DIALECTS:
         raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
@@ -139,20 +160,16 @@ def _render(kernel: Kernel[Any], spec: Any, stored: frozenset[str], dialect: Dia
     bindings = (Binding(0, "params", "uniform", "Params"), *kernel.bindings(spec))
     if debug:
         bindings = (*bindings, Binding(len(bindings), "debug", "storage", "Debug"))
-    text = (
-        environment()
-        .get_template(kernel.template)
-        .render(
-            kernel=kernel,
-            s=spec,
-            dialect=dialect,
-            bindings=bindings,
-            constants=_constants(kernel),
-            params_struct=wgsl_struct(kernel.params, "Params"),
-            debug=debug,
-            tags=TAGS,
-            watch_struct=wgsl_struct(Watch, "Watch"),
-        )
+    text = _filled_in(
+        kernel,
+        s=spec,
+        dialect=dialect,
+        bindings=bindings,
+        constants=_constants(kernel),
+        params_struct=wgsl_struct(kernel.params, "Params"),
+        debug=debug,
+        tags=TAGS,
+        watch_struct=wgsl_struct(Watch, "Watch"),
     )
     if F64.features <= stored:
         text = _in_f64(text)
@@ -161,6 +178,27 @@ def _render(kernel: Kernel[Any], spec: Any, stored: frozenset[str], dialect: Dia
     needed = stored | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     needed |= {MATRIX_UNITS[dialect]} if kernel.matrix_shape else set()
     return Shader(kernel, dialect, tidy(text), bindings, needed)
+
+
+def template_of(kernel: Kernel[Any]) -> str:
+    """Return the name of a kernel's template: below `shaders/`, else the path of the one beside its class's module."""
+    module = sys.modules.get(type(kernel).__module__)
+    place = getattr(module, "__file__", None)
+    if place is None or (shader_folder() / kernel.template).is_file():  # an absolute path stays what it is
+        return kernel.template
+    return str(Path(place).resolve().with_name(f"{kernel.name}.wgsl"))
+
+
+def _filled_in(kernel: Kernel[Any], **values: Any) -> str:
+    """Return the text of a kernel's template; raises ShaderError, which names file and line, where it has a fault."""
+    try:
+        return environment().get_template(template_of(kernel)).render(kernel=kernel, **values)
+    except jinja2.TemplateNotFound as error:
+        raise ShaderError(f"{kernel.name} of {kernel.op}: there is no template {error}") from error
+    except jinja2.TemplateSyntaxError as error:
+        raise ShaderError(f"{error.filename}, line {error.lineno}: {error.message}") from error
+    except jinja2.TemplateError as error:
+        raise ShaderError(f"{template_of(kernel)}: {error.message}") from error
 
 
 def expressible(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> bool:

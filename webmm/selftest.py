@@ -48,7 +48,10 @@ def failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None
         return None
     if device.verdicts is None:
         device.verdicts = kept.verdicts(driver(device))
-    shader = _text(kernel, problem, device)
+    try:
+        shader = _text(kernel, problem, device)
+    except ShaderError as error:  # a template of somebody's own
+        return str(error).splitlines()[0]
     if shader not in device.verdicts:
         stand_in = next(stand_ins(kernel, problem, device), None)
         if stand_in is None:

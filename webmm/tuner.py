@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webmm import log
+from webmm import log, plugins
 from webmm.bench import measure, record_of
 from webmm.cases import OPS, op_of
 from webmm.cases.base import Case
@@ -78,7 +78,7 @@ class Worker:
     """A process that measures jobs; started when needed, killed and replaced when one hangs or takes it down."""
 
     def __init__(self, adapter: str, command: Sequence[str] | None = None, *, engine: str = "") -> None:
-        self._command = [*(command or (sys.executable, "-m", "webmm.tuner")), adapter, engine]
+        self._command = [*(command or (sys.executable, "-m", "webmm.tuner")), adapter, engine, *plugins.files()]
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
 
@@ -233,7 +233,11 @@ def drawn(device: Device, problem: Problem) -> Iterator[Kernel[Any]]:
     The op's first stage, its plain statement, is not tried unless it is the likeliest.
     """
     plain, *_ = ladder = list(STAGES[problem.op].values())
-    likely = [k for k in candidates(problem, device) if k.check(problem, device.capabilities) is None]
+    able = [k for k in candidates(problem, device) if k.check(problem, device.capabilities) is None]
+    likely = [k for k in able if plugins.file_of(type(k))]
+    for kernel in able:
+        if kernel not in likely:
+            log.tuning.warning("%s is not tuned: its class must be in a file that a process can import", kernel.name)
     likely = [k for k in likely if type(k) is not plain or type(likely[0]) is plain]
     yield from likely
     stages = [stage for stage in ladder if stage in map(type, likely)]
@@ -258,8 +262,13 @@ def worthwhile(kernel: Kernel[Any], device: Device) -> bool:
     return kernel.unroll == kernel.bk and kernel.config.get("prefetch") != "workgroup"
 
 
-def serve_jobs(adapter: str = "", engine: str = "") -> None:
-    """Measure jobs from standard input, one JSON line each, and answer each with its record."""
+def serve_jobs(adapter: str = "", engine: str = "", *files: str) -> None:
+    """Measure jobs from standard input, one JSON line each, and answer each with its record.
+
+    The kernels that they name are ours, or those that the plugins in `files` register.
+    """
+    for file in files:
+        plugins.load(file)
     device = Device(adapter or None, engine=engine or None)
     print("ready", flush=True)
     while _serve(device):

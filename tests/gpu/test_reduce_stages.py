@@ -7,6 +7,8 @@ import pytest
 from reductions import STAGES, check, every_operation, every_stage, problem_of, reduce
 
 from webmm import kernels
+from webmm.bench import measure
+from webmm.cases import op_of
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, levels
 from webmm.kernels.reduce.per_row import PerRow
@@ -173,3 +175,11 @@ def test_long_loops_are_refused_where_the_driver_leaves_them(device):
         assert "loop iterations" in kernel.check(problem, device.capabilities)
     assert "loop iterations" in Serial().check(reduction(300, 300), device.capabilities)
     assert "loop iterations" in TwoPass(4, 1, 2).check(reduction(1, 2**22), device.capabilities)
+
+
+@pytest.mark.parametrize("op", ["reduce:sum", "normalise:layer_norm", "elementwise"])
+def test_a_bench_takes_negative_results_of_any_float(device, op):
+    known = op_of(op)
+    for dtype in known.dtypes:
+        record = measure(device, known.stages[0](), known.case(device, known.problem((9, 77, 1), dtype.name)))
+        assert record.status == "ok", record.reason

@@ -77,7 +77,7 @@ class Streamed(Case[P]):
 
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error; inf where anything was left out, or is NaN."""
-        if (np.isnan(got) if got.dtype.kind == "f" else got < 0).any():
+        if (got < 0 if got.dtype.kind == "i" else np.isnan(got)).any():  # positions, or floats of NumPy or ml_dtypes
             return math.inf
         return float((np.abs(self.at_checked(got) - self.expected) / self.unit).max())
 

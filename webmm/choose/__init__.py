@@ -21,7 +21,9 @@ from webmm.config import Tune
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.errors import MemoryLimitError, UnsupportedError
+from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
+from webmm.problems import OPS
 from webmm.problems.base import Problem
 
 MAX_CHOICES = 4096  # remembered per device: problems differ by offsets, too
@@ -41,12 +43,13 @@ def hand_in(failing: Failing, learn: Learn) -> None:
 
 def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[Kernel[Any], str]:
     """Return the kernels that are worth running for `problem` on `device`, best first, each with why it is there."""
-    column = import_module(f"{__name__}.{problem.op}")
-    portable: list[Kernel[Any]] = list(column.candidates(problem, device))
+    column = import_module(f"{__name__}.{problem.op}") if problem.op in OPS else None
+    portable: list[Kernel[Any]] = list(column.candidates(problem, device)) if column else []
+    others = (stage.on(device.capabilities) for stage in reversed(REGISTERED) if stage.op == problem.op)
     anywhere: Iterable[Kernel[Any]] = getattr(column, "ANYWHERE", ())
     units = any(kernel.matrix_shape for kernel in portable)
     predicted: list[tuple[Kernel[Any], str]] = []
-    if tune != "off" and not units and hasattr(column, "predicted"):
+    if tune != "off" and not units and column and hasattr(column, "predicted"):
         found = column.predicted(problem, device)
         predicted = [(kernel, f"predicted {us:,.1f} µs, mostly {limit}") for kernel, us, limit in found]
     near = tuned.SAME if predicted else tuned.NEAR
@@ -56,6 +59,7 @@ def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[
         *ranked,
         *predicted,
         *((kernel, "portable default") for kernel in portable),
+        *((kernel, "registered") for kernel in others),
         *((kernel, "runs anywhere") for kernel in anywhere),
     ):
         result.setdefault(kernel, why)

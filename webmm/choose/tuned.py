@@ -119,8 +119,10 @@ def add(records: Iterable[Record]) -> int:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(file.with_suffix(".lock"), timeout=LOCK_TIMEOUT):
-            merged = {key(record): record for record in [*load(), *best]}
-            write_atomically(file, lambda out: out.write(to_json(merged.values()).encode()))
+            known = load()
+            others = [r for r in known if r.kernel not in STAGES.get(r.op, ())]  # of kernels that others register
+            merged = {key(record): record for record in [*known, *best] if record not in others}
+            write_atomically(file, lambda out: out.write(to_json([*merged.values(), *others]).encode()))
     except (OSError, filelock.Timeout) as error:
         raise ConfigError(f"cannot write {file}: {error}; WEBMM_CACHE_DIR names another folder") from error
     return len(best)
@@ -188,7 +190,7 @@ def _nearest(problem: Problem, records: Iterable[Record], most: float = NEAR) ->
     """Return the nearest record that names a kernel of this version, None where none is near."""
     alike = (record for record in records if kind(record) == kind(problem))
     near = [(distance(problem, record), record) for record in alike]
-    for apart, record in sorted(near, key=lambda pair: pair[0]):
+    for apart, record in sorted(near, key=lambda pair: (pair[0], pair[1].median_us or math.inf)):
         if apart <= most and kernel_of(record):
             return record
     return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webmm.cli.options import DTYPE, LAYOUT, OP, OP_DTYPE, on_device, pair, parse_sizes, setting
+from webmm.cli.options import DTYPE, LAYOUT, OP, OP_DTYPE, PLUGIN, on_device, pair, parse_sizes, setting
 
 if TYPE_CHECKING:
     from webmm.report import Open
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("kernel")
+@PLUGIN
 @OP
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
 @click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
@@ -44,6 +45,7 @@ def shader(
 
 @click.command()
 @click.argument("kernel")
+@PLUGIN
 @click.argument("m", type=click.IntRange(min=1))
 @click.argument("n", type=click.IntRange(min=1))
 @click.argument("k", type=click.IntRange(min=1))
@@ -85,25 +87,32 @@ def debug(
 
 
 @click.command()
+@PLUGIN
 def check() -> None:
-    """Validate every shader with naga-cli, which translates it to SPIR-V, MSL and HLSL, and with Tint."""
+    """Validate every shader with naga-cli, which translates it to SPIR-V, MSL and HLSL, and with Tint.
+
+    With --plugin, those of the plugin's stages alone.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from webmm import naga, tint
-    from webmm.check import inexpressible, texts
+    from webmm.check import inexpressible, registered, texts
+    from webmm.kernels import REGISTERED
 
     naga.find()  # or the error that says what to install
+    shaders = list(registered()) if REGISTERED else None
     with ThreadPoolExecutor() as pool:  # each naga is a process, and Tint reads what it is given meanwhile
-        known = texts("naga")
-        translated = pool.map(naga.translate, *zip(*known.items(), strict=True))
-        browsers = texts("tint")
+        known = texts("naga", shaders)
+        translated = pool.map(naga.translate, known.keys(), known.values())
+        browsers = texts("tint", shaders)
         if tint.installed():
             for wgsl, label in browsers.items():
                 tint.validate(wgsl, label)
         list(translated)
     click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
-    click.echo("of float64 by f64, which Metal and browsers do not have, there is no MSL, and no text for Tint")
-    for kernel in inexpressible("naga"):
+    if shaders is None:
+        click.echo("of float64 by f64, which Metal and browsers do not have, there is no MSL, and no text for Tint")
+    for kernel in () if shaders else inexpressible("naga"):
         click.echo(f"{kernel.name} of {kernel.op} is rendered for Tint alone; naga: {kernel.not_in['naga']}")
     if tint.installed():
         click.echo(f"{len(browsers)} shaders are valid for browsers (Tint of wgpudawn {tint.version()})")

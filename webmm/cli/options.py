@@ -27,10 +27,21 @@ class Seconds(click.FloatRange):
         return self.fail(f"{value} is no number of seconds.", param, ctx) if seconds != seconds else seconds
 
 
-OP_HELP = "gemm, quantized, weights, reduce, normalise or elementwise; a variant of one as in reduce:max."
+OP_HELP = (
+    "gemm, quantized, weights, reduce, normalise or elementwise; a variant of one as in reduce:max; or a plugin's."
+)
 OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
 DTYPE = click.option("--dtype", default="float32", show_default=True, help=f"Storage type: {names(MATRIX_DTYPES)}.")
+PLUGIN = click.option(
+    "--plugin",
+    multiple=True,
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, param, files: _load(files),
+    help="A Python file that registers stages or ops of its own: see docs/extending.md.",
+)
 BUDGET = click.option("--budget", type=Seconds(1, 10**6), default=60, show_default=True, help="Seconds in all.")
 PROFILE = click.option(
     "--profile",
@@ -42,6 +53,14 @@ PROFILE = click.option(
 OP_DTYPE = click.option(
     "--dtype", help=f"Storage type: {names(MATRIX_DTYPES)}; of gemm {F64.name}, too; of quantized {names(BYTES)}."
 )
+
+
+def _load(files: tuple[str, ...]) -> None:
+    if files:
+        from webmm import plugins
+
+        for file in files:
+            plugins.load(file)
 
 
 def on_device(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:

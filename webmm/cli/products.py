@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PROFILE, check_outputs, on_device, parse_kernels, trace_file
+from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PLUGIN, PROFILE, check_outputs, on_device, parse_kernels, trace_file
 from webmm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def run(
 
 @click.command()
 @click.argument("size", nargs=-1, required=True, metavar="M N K")
+@PLUGIN
 @OP
 @LAYOUT
 @OP_DTYPE

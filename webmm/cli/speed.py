@@ -12,6 +12,7 @@ from webmm.cli.options import (
     LAYOUT,
     OP,
     OP_DTYPE,
+    PLUGIN,
     PROFILE,
     check_outputs,
     on_device,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@PLUGIN
 @OP
 @click.option(
     "--sizes", help="Such as 256,1024,333x257x129 (M×N×K), 64x64x64@8 (a batch). Default: chosen to the device's speed."
@@ -103,6 +105,7 @@ def bench(
 
 
 @click.command()
+@PLUGIN
 @OP
 @click.option("--sizes", help="Such as 256,333x257x129 (M×N×K). Default: chosen to the device's speed.")
 @LAYOUT

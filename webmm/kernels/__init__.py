@@ -51,12 +51,13 @@ def _found(op: str) -> Iterator[type[Kernel[Any]]]:
                 yield value
 
 
-STAGES: dict[str, Mapping[str, type[Any]]] = {  # of every op, by name, in the order of the ladder
+STAGES: dict[str, dict[str, type[Any]]] = {  # of every op, by name, in the order of the ladder
     op: {stage.name: stage for stage in ladder({stage.name: stage for stage in _found(op)})} for op in OPS
 }
 KERNELS = STAGES["gemm"]
 LADDER = tuple(stage for stage in KERNELS.values() if not _beyond(stage))
 BEYOND = tuple(stage for stage in KERNELS.values() if _beyond(stage))
+REGISTERED: list[type[Kernel[Any]]] = []  # the stages from outside the package: webmm.plugins keeps them
 
 
 def kernel_class(name: str, op: str = "gemm") -> type[Any]:

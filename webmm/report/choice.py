@@ -40,6 +40,8 @@ def what(record: Record) -> str:
     """Return the same of a record, with its kernel and speed."""
     op = "" if record.op == "gemm" else f"{record.op}:{record.variant}".rstrip(":")
     words = " ".join(filter(None, (op, record.size, record.layout, record.dtype)))
+    if record.op not in OPS:
+        return f"{words}: {label_of(record)}, of an op that is not registered"
     known = type(OPS[record.op])(record.variant)
     return f"{words}: {label_of(record)}, {known.rate(record):,.1f} {known.unit}"
 
