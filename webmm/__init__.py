@@ -15,6 +15,7 @@ from webmm.calls.weights import qmatmul_weights
 from webmm.engine import array
 from webmm.engine.array import Array
 from webmm.engine.device import Device
+from webmm.engine.devices import devices
 from webmm.engine.profiling import Profile, profile
 from webmm.errors import (
     ConfigError,
@@ -52,6 +53,7 @@ __all__ = [
     "WebmmError",
     "__version__",
     "dequantize",
+    "devices",
     "from_dlpack",
     "gelu",
     "gemm",
