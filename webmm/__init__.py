@@ -16,6 +16,7 @@ from webmm.config import Tune
 from webmm.engine import array
 from webmm.engine.array import Array
 from webmm.engine.device import Device
+from webmm.engine.devices import devices
 from webmm.engine.profiling import Profile, profile
 from webmm.errors import (
     ConfigError,
@@ -53,6 +54,7 @@ __all__ = [
     "WebmmError",
     "__version__",
     "dequantize",
+    "devices",
     "from_dlpack",
     "gelu",
     "gemm",

@@ -12,8 +12,18 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
+from webmm.calls import divided
 from webmm.calls.operands import Operandish, Temporaries, check_bias, number
-from webmm.calls.parts import batch_axes, broadcast_shape, limits, matrix_operand, parts, problems
+from webmm.calls.parts import (
+    batch_axes,
+    broadcast_shape,
+    limits,
+    matrix_operand,
+    matrix_shape,
+    parts,
+    problems,
+    result_shape,
+)
 from webmm.calls.planned import planned
 from webmm.calls.slots import LEAST_MEMORY
 from webmm.calls.stream import OVERLAP, Progress, Stream, kind_of
@@ -41,6 +51,7 @@ def matmul(
     out_dtype: DTypeLike | None = None,
     out: NDArray[Any] | Array | None = None,
     device: Device | None = None,
+    devices: divided.Devices | None = None,
     tune: Tune | None = None,
     precision: Precision | None = None,
     progress: Progress | None = None,
@@ -65,9 +76,17 @@ def matmul(
     `precision` "high" matrix units multiply float32, where there are any, as two float16 each; "highest" is arithmetic
     in float32 (docs/precision.md); by default the setting `precision`.
 
+    With `devices`, "all" or a list, NumPy operands are divided among several, by how fast each is, where that is faster
+    than one (docs/scaling.md). Where `a` or `b` is a list of Arrays, a panel on each of several devices, the result is
+    the list of their products.
+
     Raises ProblemError for operands that do not fit together or a dtype that is not supported, UnsupportedError where
     the device cannot hold them, MemoryLimitError where it has no room, and NoAdapterError where there is no device.
     """
+    if devices is not None or divided.is_panels(a) or divided.is_panels(b):
+        one = partial(matmul, activation=activation, alpha=alpha, out_dtype=out_dtype, tune=tune, precision=precision)
+        more = {"bias": bias, "residual": residual, "out": out}
+        return divided.on_several(one, a, b, more, out_dtype, device, devices, progress)
     given = [a, b, *(x for x in (bias, residual, out) if x is not None)]
     resident = [x for x in given if isinstance(x, Array)]
     if out is not None and not isinstance(out, Array if resident else np.ndarray):
@@ -114,10 +133,10 @@ class _Settings:
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings, into: Array | None = None) -> Array:
     with Temporaries(device) as temporary:
         left, right = temporary.array(a), temporary.array(b)
-        shape = _result_shape(left, right)
+        shape = result_shape(left, right)
         out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.element
         c = (
-            device.empty(_matrix_shape(left, right), out)
+            device.empty(matrix_shape(left, right), out)
             if into is None
             else _checked_out(into, shape, out, left, right)
         )
@@ -160,7 +179,7 @@ def _on_host(
 ) -> NDArray[Any]:
     """Multiply NumPy arrays: small ones at once, else in tiles, and in smaller ones where those do not fit."""
     dtype, _ = dtype_of(a.dtype), dtype_of(b.dtype)
-    shape = _result_shape(a, b)
+    shape = result_shape(a, b)
     out_dtype = dtype_of(settings.out_dtype) if settings.out_dtype is not None else dtype
     if out is not None and (out.shape != shape or dtype_of(out.dtype) != out_dtype):
         raise ProblemError(f"out is {out.dtype} of shape {out.shape}; the result is {out_dtype.name} of shape {shape}")
@@ -256,7 +275,7 @@ def gemm(
         raise ProblemError("gemm() works in place, on arrays that live on a device: device.array(x)")
     if min(a.ndim, b.ndim, c.ndim) < 2:
         raise ProblemError("gemm() takes matrices, 2-D or batches of them")
-    shape = _result_shape(a, b)
+    shape = result_shape(a, b)
     if broadcast_shape(shape, c.shape) != c.shape:
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
@@ -277,27 +296,6 @@ async def matmul_async(a: Operandish, b: Operandish, **settings: Any) -> Any:
 
 def _at_least_2d(x: Array, new_axis: int) -> Array:
     return x if x.ndim > 1 else x[(None, slice(None)) if new_axis == 0 else (slice(None), None)]
-
-
-def _result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int, ...]:
-    """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
-    if 0 in (a.ndim, b.ndim):
-        raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
-    if element_of(a) != element_of(b):
-        raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
-    inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
-    if a.shape[-1] != inner:
-        raise ProblemError(f"a {a.shape} and b {b.shape} do not fit: the inner sizes {a.shape[-1]} and {inner} differ")
-    batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
-    if batch is None:
-        raise ProblemError(f"the batches of a {a.shape} and b {b.shape} do not broadcast")
-    return (*batch, *(a.shape[-2:-1] if a.ndim > 1 else ()), *(b.shape[-1:] if b.ndim > 1 else ()))
-
-
-def _matrix_shape(a: Array, b: Array) -> tuple[int, ...]:
-    """Return the shape of a @ b with the axes that 1-D operands drop."""
-    batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) or ()
-    return (*batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)
 
 
 def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:

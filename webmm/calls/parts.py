@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from numpy.typing import NDArray
+
 from webmm.choose import tuned
 from webmm.dtypes import F32, F64, DType
-from webmm.engine.array import Array
+from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.epilogues import OF_WHOLE_SUMS
+from webmm.errors import ProblemError
 from webmm.kernels.base import INDEX_LIMIT, MAX_WORKGROUPS
 from webmm.problems.base import ALIGNMENT
 from webmm.problems.gemm import Gemm
@@ -236,3 +239,24 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] |
             return None
         result.append(y if x == 1 else x)
     return tuple(reversed(result))
+
+
+def result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int, ...]:
+    """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
+    if 0 in (a.ndim, b.ndim):
+        raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
+    if element_of(a) != element_of(b):
+        raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
+    inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if a.shape[-1] != inner:
+        raise ProblemError(f"a {a.shape} and b {b.shape} do not fit: the inner sizes {a.shape[-1]} and {inner} differ")
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
+    if batch is None:
+        raise ProblemError(f"the batches of a {a.shape} and b {b.shape} do not broadcast")
+    return (*batch, *(a.shape[-2:-1] if a.ndim > 1 else ()), *(b.shape[-1:] if b.ndim > 1 else ()))
+
+
+def matrix_shape(a: Array, b: Array) -> tuple[int, ...]:
+    """Return the shape of a @ b with the axes that 1-D operands drop."""
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) or ()
+    return (*batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)

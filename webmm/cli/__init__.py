@@ -55,7 +55,7 @@ for _command in (
     *(system.selftest, system.config, system.info),
     *(speed.bench, speed.tune, speed.cache),
     *(kernels.shader, kernels.debug, kernels.check),
-    *(products.run, products.explain),
+    *(products.run, products.explain, products.plan),
     *(page.bundle, page.serve),
 ):
     main.add_command(_command)

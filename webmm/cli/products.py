@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PLUGIN, PROFILE, check_outputs, on_device, parse_kernels, trace_file
+from webmm.dtypes import MATRIX_DTYPES, names
 from webmm.errors import ConfigError
 
 if TYPE_CHECKING:
     from webmm.report import Open
+
+MAX_WORKERS = 4096
 
 
 @click.command()
@@ -58,3 +61,21 @@ def explain(size: tuple[str, ...], op: str, layout: str, dtype: str | None, open
 
     known = op_of(op)
     click.echo(choice.explain(known, known.parse("x".join(size)), layout, dtype or known.dtypes[0].name, open_device))
+
+
+@click.command()
+@click.argument("size", nargs=3, metavar="M N K")
+@click.option(
+    "--devices", type=click.IntRange(1, MAX_WORKERS), default=1, show_default=True, help="How many, all alike."
+)
+@click.option("--rate", default="49.8T", show_default=True, help="Operations a device does per second.")
+@click.option("--memory", default="2GiB", show_default=True, help="What a device keeps of the matrices: 80GB.")
+@click.option("--bandwidth", default="25GB", show_default=True, help="Bytes per second, to and from each device.")
+@click.option("--host", metavar="BANDWIDTH", help="Bytes per second of all devices together. Default: no limit.")
+@click.option("--dtype", default="float32", show_default=True, help=f"Storage type: {names(MATRIX_DTYPES)}.")
+@click.option("--json", "as_json", is_flag=True, help="Every share, as JSON.")
+def plan(size: tuple[str, str, str], devices: int, dtype: str, as_json: bool, **amounts: str | None) -> None:
+    """Say how an M×N×K product would be divided among devices that need not be here, and what that would take."""
+    from webmm.report import scaling
+
+    click.echo(scaling.describe(size, devices, dtype, amounts, as_json))

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -39,11 +39,18 @@ class AdapterInfo:
     kind: str
     backend: str
     driver: str
+    twin: int = 0  # which of those of its name and backend it is, from 1 on; 0 where it is the only one
 
     def matches(self, wanted: str) -> bool:
-        """Tell whether `wanted` is this adapter's index or kind, "gpu" for any real GPU, or part of its names."""
+        """Tell whether `wanted` is this adapter's index or kind, "gpu" for any real GPU, or part of its names.
+
+        "h100 #2" is the second of several H100s, "#2" the second of any twins.
+        """
         if wanted.isdecimal():
             return whole(wanted) == self.index
+        name, mark, number = wanted.rpartition("#")
+        if mark and number.isdecimal():
+            return whole(number) == self.twin > 0 and self.matches(name.strip())
         wanted = wanted.lower()
         if wanted == "gpu":
             return self.kind != "cpu"
@@ -56,7 +63,8 @@ class AdapterInfo:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.kind}, {self.backend}, {self.driver or 'driver unknown'})"
+        name = f"{self.name} #{self.twin}" if self.twin else self.name
+        return f"{name} ({self.kind}, {self.backend}, {self.driver or 'driver unknown'})"
 
 
 @contextlib.contextmanager
@@ -80,7 +88,17 @@ def adapters(engine: Wgpu = WGPU) -> list[tuple[AdapterInfo, Any]]:
     """Return every adapter as (info, the engine's adapter), in the driver's order."""
     with _without_wayland():
         found = engine.adapters()
-    return [(describe(index, adapter), adapter) for index, adapter in enumerate(found)]
+    infos = [describe(index, adapter) for index, adapter in enumerate(found)]
+    return list(zip(_numbered(infos), found, strict=True))
+
+
+def _numbered(infos: list[AdapterInfo]) -> list[AdapterInfo]:
+    """Number those of one name and backend, which nothing but the driver's order tells apart."""
+    names = [(info.name, info.backend) for info in infos]
+    return [
+        replace(info, twin=names[:i].count(name) + 1) if names.count(name) > 1 else info
+        for i, (info, name) in enumerate(zip(infos, names, strict=True))
+    ]
 
 
 def describe(index: int, adapter: Any) -> AdapterInfo:

@@ -1,0 +1,130 @@
+"""How a product is divided: everything once, by rate, with little to move, and on no more devices than help."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webmm.calls.scaling import Share, Types, Worker, cost, cuts, plan, rectangles
+from webmm.cli import main
+from webmm.text import amount
+
+H200 = Worker(50e12, 80 * 10**9, 25e9)
+SIZES = st.integers(1, 300)
+
+
+@given(SIZES, SIZES, st.lists(st.floats(0.1, 10), min_size=1, max_size=9))
+def test_rectangles_cover_c_once(m, n, rates):
+    rates = sorted(rates, reverse=True)
+    covered = np.zeros((m, n), int)
+    for _, rows, columns in rectangles(m, n, list(enumerate(rates))):
+        covered[rows, columns] += 1
+    assert (covered == 1).all()
+
+
+@given(SIZES, SIZES, SIZES, st.integers(1, 9), st.booleans())
+def test_plans_cover_every_term_once(m, n, k, workers, splits):
+    found = plan(m, n, k, [Worker(1e6, bandwidth=1e6)] * workers, splits=splits)
+    work = np.zeros((m, n), int)
+    for share in found.shares:
+        work[share.rows, share.columns] += share.sizes[2]
+    assert (work == k).all()
+    assert len({share.worker for share in found.shares}) == len(found.shares)
+
+
+def test_shares_are_as_the_rates():
+    found = plan(6400, 6400, 6400, [Worker(1e12), Worker(3e12), Worker(2e12)])
+    work = {share.worker: share.flops for share in found.shares}
+    assert work[1] == pytest.approx(3 * work[0], rel=0.05)
+    assert work[2] == pytest.approx(2 * work[0], rel=0.05)
+
+
+def test_no_other_number_of_columns_moves_less():
+    for p, (m, n) in itertools.product((2, 5, 12, 16), ((4096, 4096), (65536, 1024), (1024, 65536))):
+        found = sum(
+            r.stop - r.start + c.stop - c.start for _, r, c in rectangles(m, n, [(i, 1.0) for i in range(p)])
+        )
+        grids = [rows for rows in range(1, p + 1) if p % rows == 0]
+        assert found <= min(p * (m / rows + n / (p / rows)) for rows in grids) * 1.03, (p, m, n)
+    squares = plan(2**17, 2**17, 2**17, [H200] * 64).shares
+    assert max(max(share.sizes[:2]) for share in squares) == 2**14
+
+
+def test_what_is_small_stays_on_one_device_and_what_is_deep_is_split():
+    assert len(plan(1000, 1000, 1000, [H200] * 8).shares) == 1
+    assert plan(64, 64, 10**8, [H200] * 8, splits=True).splits == 8
+    assert plan(20_000, 20_000, 20_000, [H200] * 8, splits=True).splits == 1
+    assert len(plan(64, 64, 10**8, [Worker(50e12)] * 8).shares) > 1
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8, 64, 1000])
+def test_larger_products_are_divided_better(workers):
+    found = [plan(s, s, s, [H200] * workers, splits=True) for s in (10**3, 10**4, 10**5, 10**6)]
+    efficiency = [each.efficiency for each in found]
+    assert efficiency == sorted(efficiency)
+    assert 0.9 < efficiency[-1] <= 1
+    assert found[-1].moved >= 3 * 4 * 10**12
+
+
+def test_the_model_knows_limits():
+    share = Share(0, *(slice(0, 1000) for _ in range(3)))
+    seconds, moved = cost(share, Worker(1e9), Types())
+    assert (seconds, moved) == (pytest.approx(2.0), 12_000_000)
+    slow, _ = cost(share, Worker(1e15, bandwidth=1e6), Types())
+    assert slow == pytest.approx(12.0, rel=0.01)
+    _, more = cost(share, Worker(1e9, memory=2**20), Types())
+    assert more > 2 * moved
+    assert plan(4096, 4096, 4096, [H200] * 4, host=1e9).seconds > 0.2
+
+
+def test_cuts_are_between_whole_grains():
+    assert [c.stop for c in cuts(1000, [1, 1, 2])] == [256, 512, 1000]
+    assert [c.stop for c in cuts(10, [1, 1])] == [5, 10]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("80GB", 8e10), ("2GiB", 2**31), ("25 GB/s", 2.5e10), ("50T", 5e13), ("1.5e9", 1.5e9), ("49.8tflop/s", 4.98e13)]
+    + [(text, None) for text in ("", "GB", "-1G", "1..2", "0", "1e999", "nan", "5 apples")],
+)
+def test_amounts(text, value):
+    assert amount(text) == (value if value is None else pytest.approx(value))
+
+
+def told(*args):
+    done = CliRunner().invoke(main, ["plan", *args])
+    return done.exit_code, done.output
+
+
+def test_the_command_plans_without_devices():
+    code, words = told("1000000", "1000000", "1000000", "--devices", "64", "--memory", "80GB", "--bandwidth", "25GB")
+    assert code == 0
+    assert "64 of 64" in words
+    assert "efficiency  99." in words
+    code, words = told("512", "512", "512", "--devices", "8")
+    assert "1 of 8: more would not be faster" in words
+    code, data = told("5000", "5000", "5000", "--devices", "3", "--dtype", "float16", "--json")
+    found = json.loads(data)
+    assert len(found["shares"]) == 3
+    assert math.isclose(found["shares"][0]["inner"][1], 5000)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("0", "5", "5"), "a size is three whole numbers"),
+        (("5", "5", "x"), "a size is three whole numbers"),
+        (("5", "5", "5", "--memory", "much"), "--memory is an amount such as 80GB"),
+        (("5", "5", "5", "--dtype", "int8"), "dtype int8 is not supported by products"),
+        (("5", "5", "5", "--devices", "0"), "0 is not in the range"),
+    ],
+)
+def test_bad_input(args, words):
+    code, output = told(*args)
+    assert code == 2
+    assert words in output
