@@ -12,6 +12,8 @@
  */
 
 export * from "./errors.js";
+export * from "./half.js";
+export { HostArray } from "./host.js";
 export * from "./matrix.js";
 export { Checker, errorBound } from "./check.js";
 export { Bundle } from "./bundle.js";

@@ -20,7 +20,7 @@ import { checkOptions } from "./options.js";
  */
 export async function matmul(device, a, b, options = {}) {
   checkOptions("matmul", options, ["kernel", "config"]);
-  const p = problemOf(a, b);
+  const p = problemOf(/** @type {Matrix} */ (a), /** @type {Matrix} */ (b));
   const kernel = options.kernel instanceof Kernel
     ? options.kernel
     : options.kernel ? device.bundle.kernel(options.kernel, options.config) : device.choose(p);

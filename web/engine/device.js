@@ -3,21 +3,25 @@
 
 import { Bundle } from "../bundle.js";
 import { matmul } from "../calls/matmul.js";
+import { checkOptions } from "../calls/options.js";
 import { Choices } from "../choose.js";
 import { NoAdapterError } from "../errors.js";
-import { ITEM_SIZE, Matrix } from "../matrix.js";
+import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
 import { grouped } from "../text.js";
 import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
-import { DeviceArray } from "./array.js";
+import { DeviceArray, Storage } from "./array.js";
 import { Guard } from "./guard.js";
 import { Launches } from "./launch.js";
 import { Pipelines } from "./pipelines.js";
-import { Pool, roundUp } from "./pool.js";
+import { Pool } from "./pool.js";
 import { roofline } from "./roofline.js";
 import { Submissions } from "./submissions.js";
 import { time } from "./timing.js";
+import { download, upload } from "./transfer.js";
 
-/** @typedef {import("../matrix.js").DType} DType */
+/** @typedef {import("../matrix.js").Matrix} Matrix */
+/** @typedef {import("../host.js").ElementType} ElementType */
+/** @typedef {import("../host.js").HostData} HostData */
 /** @typedef {import("../bundle.js").Binding} Binding */
 /** @typedef {import("../kernels.js").Kernel} Kernel */
 /** @typedef {import("../kernels.js").Config} Config */
@@ -91,28 +95,42 @@ export class Device {
 
   // Arrays
 
-  /** @param {Matrix} matrix @returns {Promise<DeviceArray>} a copy on the device */
-  async array(matrix) {
-    const array = await this.empty(matrix.shape, matrix.dtype);
-    await this.guard.using("uploading", () => this.write(array, matrix));
+  /**
+   * @param {HostData} data an array of the host's: a typed array, nested lists, a HostArray or Matrix
+   * @param {{shape?: readonly number[], dtype?: ElementType}} [options] as `HostArray.from()` has them
+   * @returns {Promise<DeviceArray>} a copy on the device, row-major
+   */
+  async array(data, options = {}) {
+    checkOptions("array", options, ["shape", "dtype"]);
+    const host = HostArray.from(data, options);
+    const array = await this.empty(host.shape, host.dtype);
+    await this.guard.using("uploading", () => upload(this, host, array));
     return array;
   }
 
-  /** @param {DeviceArray} array @param {Matrix} matrix */
-  write(array, matrix) {
-    this.flush(); // what was queued before reads what was there before
-    let data = matrix.data;
-    if (data.byteLength % 4) data = Uint16Array.from([...data, 0]); // copies are whole words
-    this.wgpu.queue.writeBuffer(array.buffer, 0, data.buffer, data.byteOffset, data.byteLength);
+  /** Overwrite a contiguous array. @param {DeviceArray} array @param {HostArray} host of as many elements, converted to its type */
+  write(array, host) {
+    upload(this, host, array);
   }
 
   /**
-   * @param {[number, number]} shape @param {DType} [dtype]
+   * @param {readonly number[]} shape @param {ElementType} [dtype]
    * @returns {Promise<DeviceArray>} an array of any contents: its buffer may have served another
    */
   async empty(shape, dtype = "float32") {
-    const what = `a ${grouped(shape[0])}×${grouped(shape[1])} matrix`;
-    return new DeviceArray(this, await this.buffer(shape[0] * shape[1] * ITEM_SIZE[dtype], what), shape, dtype);
+    const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[elementType(dtype)].itemsize;
+    const buffer = await this.buffer(nbytes, `an array of shape ${shape.map(grouped).join("×")}`);
+    return new DeviceArray(new Storage(this, buffer, nbytes), shape, dtype);
+  }
+
+  /** @param {readonly number[]} shape @param {ElementType} [dtype] @returns {Promise<DeviceArray>} an array of zeros */
+  async zeros(shape, dtype = "float32") {
+    const array = await this.empty(shape, dtype);
+    this.flush();
+    const encoder = this.wgpu.createCommandEncoder();
+    encoder.clearBuffer(array.buffer);
+    this.wgpu.queue.submit([encoder.finish()]);
+    return array;
   }
 
   /**
@@ -128,35 +146,27 @@ export class Device {
     this.pool.give(buffer);
   }
 
-  /** @param {DeviceArray} array @returns {Promise<Matrix>} */
-  async download(array) {
-    const count = array.rows * array.columns;
-    const bytes = await this.read(array.buffer, roundUp(count * ITEM_SIZE[array.dtype], 4));
-    const data = array.dtype === "float16" ? new Uint16Array(bytes, 0, count) : new Float32Array(bytes, 0, count);
-    return new Matrix(data, array.shape, array.dtype);
+  /** @param {DeviceArray} array @returns {Promise<HostArray>} a copy in host memory: a Matrix where it is one of floats */
+  download(array) {
+    return download(this, array);
   }
 
-  /** @param {GPUBuffer} buffer @param {number} size @returns {Promise<ArrayBuffer>} its first bytes, once all is computed */
-  async read(buffer, size) {
-    const bytes = await this.#read(buffer, size);
-    this.guard.report();
-    return bytes;
-  }
-
-  /** @param {GPUBuffer} buffer @param {number} size @returns {Promise<ArrayBuffer>} */
-  async #read(buffer, size) {
+  /** @param {GPUBuffer} buffer @param {number} size @param {number} [offset] @returns {Promise<ArrayBuffer>} those bytes, once all is computed */
+  async read(buffer, size, offset = 0) {
     const staging = await this.guard.using("allocating a staging buffer", () =>
       this.wgpu.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST }),
     );
     try {
-      return await this.guard.using("downloading", async () => {
+      const bytes = await this.guard.using("downloading", async () => {
         this.flush();
         const encoder = this.wgpu.createCommandEncoder();
-        encoder.copyBufferToBuffer(buffer, 0, staging, 0, size);
+        encoder.copyBufferToBuffer(buffer, offset, staging, 0, size);
         this.wgpu.queue.submit([encoder.finish()]);
         await staging.mapAsync(GPUMapMode.READ);
         return staging.getMappedRange().slice(0);
       });
+      this.guard.report();
+      return bytes;
     } finally {
       staging.destroy();
     }

@@ -25,7 +25,7 @@ export class Pool {
    * @returns {Promise<GPUBuffer>} storage of any contents: it may have served before; `give` takes it back
    */
   async take(bytes, what) {
-    const size = roundUp(bytes, 16);
+    const size = Math.max(16, roundUp(bytes, 16));
     for (const limit of /** @type {const} */ (["maxBufferSize", "maxStorageBufferBindingSize"])) {
       if (size > this.wgpu.limits[limit]) {
         throw new UnsupportedError(
