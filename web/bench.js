@@ -218,11 +218,11 @@ export class Bench {
         const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, far from the best so far`;
         return device.record(kernel, p, { status: "skipped", reason, ...errors });
       }
-      const { median_us, best_us, clock } = await device.time(launch);
-      this.#rates.set(kernel.label, (flopsOf(p) / median_us) * 1e6);
-      const gflops = flopsOf(p) / median_us / 1e3;
+      const timing = await device.time(launch);
+      this.#rates.set(kernel.label, (flopsOf(p) / timing.median_us) * 1e6);
+      const gflops = flopsOf(p) / timing.median_us / 1e3;
       const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of what FMAs reach
-      return device.record(kernel, p, { median_us, best_us, gflops, clock, peak_fraction, ...errors });
+      return device.record(kernel, p, { ...timing, gflops, peak_fraction, ...errors });
     } finally {
       free();
     }

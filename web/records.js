@@ -11,14 +11,15 @@ import { ProblemError } from "./errors.js";
  * @typedef {{
  *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: string, engine: string,
  *   adapter: string, backend: string, driver: string, version: string, config: Config, layout: string, variant: string,
- *   status: Status, reason: string | null, median_us: number | null, best_us: number | null, gflops: number | null,
+ *   status: Status, reason: string | null, median_us: number | null, best_us: number | null, spread_us: number | null,
+ *   samples: number | null, gflops: number | null,
  *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
  * }} RunRecord
  */
 
 export const RECORD_FIELDS = /** @type {const} */ ([
   "op", "kernel", "m", "n", "k", "batch", "dtype", "engine", "adapter", "backend", "driver", "version", "config", "layout", "variant",
-  "status", "reason", "median_us", "best_us", "gflops", "clock", "max_error", "error_bound", "peak_fraction",
+  "status", "reason", "median_us", "best_us", "spread_us", "samples", "gflops", "clock", "max_error", "error_bound", "peak_fraction",
 ]);
 export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
 
@@ -75,10 +76,10 @@ export function fromJson(text) {
   return document.records.map(checked);
 }
 
-const FIGURES = ["median_us", "best_us", "gflops", "max_error", "error_bound", "peak_fraction"];
+const FIGURES = ["median_us", "best_us", "spread_us", "gflops", "max_error", "error_bound", "peak_fraction"];
 /** What documents may leave out. */
 const DEFAULTS = {
-  batch: 1, backend: "", driver: "", layout: "nn", variant: "", reason: null, clock: null,
+  batch: 1, backend: "", driver: "", layout: "nn", variant: "", reason: null, clock: null, samples: null,
   ...Object.fromEntries(FIGURES.map((name) => [name, null])),
 };
 const WORDS = new Map([["inf", Infinity], ["nan", NaN]]);
@@ -94,6 +95,7 @@ const RULES = [
   [isSize, ["m", "n", "k", "batch"]],
   [(value) => STATUSES.includes(value), ["status"]],
   [(value) => value === null || isText(value), ["reason", "clock"]],
+  [(value) => value === null || isSize(value), ["samples"]],
   [(value) => value === null || (typeof value === "number" && !(value < 0)), FIGURES],
   [isConfig, ["config"]],
 ];

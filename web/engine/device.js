@@ -279,7 +279,7 @@ export class Device {
     return {
       op: p.op ?? "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, layout: "nn", variant: p.variant ?? "", engine,
       adapter: name, backend, driver, version: this.bundle.index.version, config: kernel.config, status: "ok",
-      reason: null, median_us: null, best_us: null, gflops: null, clock: null, max_error: null, error_bound: null,
+      reason: null, median_us: null, best_us: null, spread_us: null, samples: null, gflops: null, clock: null, max_error: null, error_bound: null,
       peak_fraction: null, ...values,
     };
   }
