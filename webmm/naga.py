@@ -39,8 +39,8 @@ def _version(path: str) -> str:
     return done.stdout.split()[-1] if done.stdout else "unknown"
 
 
-def translate(wgsl: str, label: str) -> dict[str, str]:
-    """Validate `wgsl` and return its MSL and HLSL; SPIR-V, which is binary, is made and dropped.
+def translate(wgsl: str, label: str) -> dict[str, bytes]:
+    """Validate `wgsl` and return it as each of TARGETS, SPIR-V in binary, the others as UTF-8.
 
     For matrix units naga knows no HLSL, for f64 no MSL. Raises ShaderError with the label, naga's words and the
     numbered source line.
@@ -58,4 +58,4 @@ def translate(wgsl: str, label: str) -> dict[str, str]:
         if done.returncode:
             message = re.sub(r"\x1b\[[0-9;]*m", "", done.stderr).strip()
             raise ShaderError(f"{label}: {cited(message, wgsl)}")
-        return {target: path.read_text() for target, path in outputs.items() if target != "SPIR-V"}
+        return {target: path.read_bytes() for target, path in outputs.items()}

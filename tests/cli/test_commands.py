@@ -293,3 +293,26 @@ def test_tune_serves_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     assert OPS[records[0].op].unit in shown
     told = webmm("explain", size, "--op", op, **cache).stdout
     assert f"tuned here at {words}{' nn' if op == 'quantized' else ''}, " in told
+
+
+@pytest.mark.parametrize(
+    ("target", "mark"),
+    [("msl", b"#include <metal_stdlib>"), ("hlsl", b"[numthreads(16, 16, 1)]"), ("spirv", b"\x03\x02\x23\x07")],
+)
+def test_a_shader_as_other_drivers_get_it(target: str, mark: bytes) -> None:
+    done = CliRunner().invoke(main, ["shader", "tile_2d", "--to", target])
+    assert done.exit_code == 0, done.output
+    assert mark in done.stdout_bytes
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("naive", "--dtype", "float64", "--to", "msl"), "writes no MSL of naive"),
+        (("naive", "--dialect", "tint", "--to", "msl"), "leave --dialect out"),
+    ],
+)
+def test_what_naga_does_not_translate(webmm: Cli, options: tuple[str, ...], words: str) -> None:
+    done = webmm("shader", *options)
+    assert done.returncode == 2
+    assert words in done.stderr

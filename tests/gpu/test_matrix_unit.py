@@ -254,4 +254,4 @@ def test_naga_translates_it(layout, out):
     turned = {"transpose_a": layout[0] == "t", "transpose_b": layout[1] == "t"}
     for sizes in ((128, 128, 64), (129, 131, 67)):
         shader = render(MatrixUnit(), gemm(*sizes, dtype="f16", out_dtype=out, **turned))
-        assert "simdgroup_multiply_accumulate" in naga.translate(shader.wgsl, f"{layout} {out} {sizes}")["MSL"]
+        assert b"simdgroup_multiply_accumulate" in naga.translate(shader.wgsl, f"{layout} {out} {sizes}")["MSL"]

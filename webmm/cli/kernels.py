@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ import click
 from webmm.cli.options import DTYPE, LAYOUT, OP, OP_DTYPE, PLUGIN, on_device, pair, parse_sizes, setting
 
 if TYPE_CHECKING:
+    from webmm.render import Shader
     from webmm.report import Open
 
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 @LAYOUT
 @OP_DTYPE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with bindings, workgroup size, grid rule and limits.")
+@click.option("--to", "target", type=click.Choice(("msl", "hlsl", "spirv")), help="Print what naga-cli makes of it.")
 def shader(
     kernel: str,
     op: str,
@@ -32,15 +35,37 @@ def shader(
     layout: str,
     dtype: str | None,
     as_json: bool,
+    target: str | None,
 ) -> None:
-    """Print exactly the WGSL that runs, ready for another WebGPU program."""
+    """Print exactly the WGSL that runs, ready for another WebGPU program.
+
+    With --to what a driver of Metal, Direct3D or Vulkan gets from wgpu; spirv is binary: --to spirv > FILE.
+    """
     from webmm.cases import op_of
     from webmm.kernels import configure
     from webmm.render import render
 
     problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0].name, layout)
     rendered = render(configure(kernel, dict(map(setting, settings)), op_of(op).name), problem, dialect)  # type: ignore[arg-type]
-    click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
+    if target:
+        click.echo(_translated(rendered, target), nl=False)
+    else:
+        click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
+
+
+def _translated(shader: Shader, target: str) -> bytes:
+    from webmm import naga
+    from webmm.errors import ConfigError, UnsupportedError
+
+    if shader.dialect != "naga":
+        raise ConfigError("--to shows what naga makes of a shader in its own dialect: leave --dialect out")
+    if target == "spirv" and sys.stdout.isatty():
+        raise ConfigError("SPIR-V is binary; write it to a file: --to spirv > shader.spv")
+    name = {"msl": "MSL", "hlsl": "HLSL", "spirv": "SPIR-V"}[target]
+    found = naga.translate(shader.wgsl, shader.label)
+    if name not in found:
+        raise UnsupportedError(f"naga {naga.VERSION} writes no {name} of {shader.label}")
+    return found[name]
 
 
 @click.command()
