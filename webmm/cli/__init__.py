@@ -56,6 +56,6 @@ for _command in (
     *(speed.bench, speed.tune, speed.cache),
     *(kernels.shader, kernels.debug, kernels.check),
     *(products.run, products.explain, products.plan),
-    *(page.bundle, page.serve),
+    *(page.bundle, page.serve, page.leaderboard),
 ):
     main.add_command(_command)

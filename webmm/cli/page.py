@@ -21,6 +21,19 @@ def bundle(out: Path, force: bool) -> None:
 
 
 @click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+def leaderboard(files: tuple[Path, ...]) -> None:
+    """Check contributed records: FILES, by default those that are in the leaderboard; tell what each would add."""
+    from webmm.page import leaderboard as page
+
+    for file in files or sorted(page.folder().glob("*.json")):
+        records = page.read([file])
+        best = max(place.speed for board in page.boards(records) for place in board.places)
+        click.echo(f"{file}: {records[0].adapter}, {len(records)} records, up to {best:,.0f}")
+    page.read({file.resolve() for file in (*files, *page.folder().glob("*.json"))})
+
+
+@click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")

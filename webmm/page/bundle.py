@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ConfigError
-from webmm.page import index, ladders
+from webmm.page import index, ladders, leaderboard
 from webmm.page.stages import flags, offered, some_problem
 
 PREPARED = "bundle/prepared.json"
@@ -90,6 +90,8 @@ def _write_page(out: Path) -> int:
     shutil.copytree(web_folder(), out, dirs_exist_ok=True, ignore=_not_published)
     bundle = out / "bundle"
     (bundle / "shaders").mkdir(parents=True)
+    contributed = leaderboard.read(sorted(leaderboard.folder().glob("*.json")))
+    (out / "leaderboard.html").write_text(leaderboard.render(contributed), encoding="utf-8")
     files = _Files(bundle / "shaders")
     _write(out / MARKER, {**index.index(files.add), "cases": _cases(bundle / "cases")})
     _write(out / PREPARED, ladders.index(files.add))

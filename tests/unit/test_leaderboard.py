@@ -1,0 +1,77 @@
+"""The leaderboard: what is in it is sound, what is forged or broken is refused, and names are text."""
+
+import dataclasses
+import json
+
+import pytest
+
+from webmm.errors import ProblemError
+from webmm.page import leaderboard
+from webmm.records import from_json, to_json
+
+FILES = sorted(leaderboard.folder().glob("*.json"))
+(HONEST,) = (file for file in FILES if file.stem == "nvidia-h200")
+FIRST, *OTHERS = from_json(HONEST.read_text())
+
+
+def test_what_is_there_is_sound():
+    records = leaderboard.read(FILES)
+    assert {r.adapter for r in records} >= {"NVIDIA H200"}
+    boards = leaderboard.boards(records)
+    assert sum(len(board.places) for board in boards) == len(records)
+    for board in boards:
+        assert [p.speed for p in board.places] == sorted((p.speed for p in board.places), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"median_us": FIRST.median_us / 2}, "and not"),
+        ({"gflops": FIRST.gflops * 1.1}, "and not"),
+        ({"median_us": FIRST.median_us / 1e6, "gflops": FIRST.gflops * 1e6, "best_us": None}, "no device"),
+        ({"best_us": FIRST.median_us * 1.2}, "longer than the median"),
+        ({"max_error": None}, "not compared"),
+        ({"max_error": FIRST.error_bound * 2}, "not compared"),
+        ({"peak_fraction": 1.2}, "of what its device was measured to reach"),
+        ({"peak_fraction": FIRST.peak_fraction / 2}, "different peaks"),
+        ({"peak_fraction": None}, "does not say"),
+        ({"config": {"bm": 12345}}, "tunables"),
+        ({"adapter": "NVIDIA H300"}, "several machines"),
+        ({"dtype": "float31"}, "dtype"),
+        ({"layout": ""}, "layout"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(changes, words):
+    forged = dataclasses.replace(FIRST, **changes)
+    with pytest.raises(ProblemError, match=words):
+        leaderboard.checked(to_json([*OTHERS, forged]), "forged.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        to_json([]),
+        to_json([FIRST, FIRST]),
+        to_json([dataclasses.replace(FIRST, kernel="cublas")]),
+        to_json([dataclasses.replace(FIRST, status="runtime", reason="it fell over")]),
+        json.dumps({"schema": "webmm.records/1", "records": [json.loads(to_json([FIRST]))["records"][0], {"m": "x"}]}),
+    ],
+)
+def test_what_is_broken_is_refused(text):
+    with pytest.raises(ProblemError, match=r"^broken.json: "):
+        leaderboard.checked(text, "broken.json")
+
+
+def test_one_machine_is_there_once(tmp_path):
+    again = tmp_path / "again.json"
+    again.write_text(HONEST.read_text())
+    with pytest.raises(ProblemError, match=r"nvidia-h200.json has .*, too"):
+        leaderboard.read([HONEST, again])
+
+
+def test_names_are_text():
+    records = [dataclasses.replace(FIRST, adapter="<script>alert(1)</script>")]
+    assert "&lt;script&gt;alert(1)" in leaderboard.render(records)
+    assert "<script" not in leaderboard.render(records)

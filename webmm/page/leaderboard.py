@@ -1,0 +1,177 @@
+"""Which GPU reaches what: records that people sent in, checked, and shown as a page of their own.
+
+A contribution is a document of `webmm.records/1` in `leaderboard/`, one per machine, as `webmm bench --json` or the
+page wrote it. What contradicts itself or what the device was measured to reach is refused. Contributions are for
+reading: which kernel runs anywhere is decided by `webmm/tuned/` alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from webmm.cases import OPS, op_of
+from webmm.choose.tuned import kernel_of, key
+from webmm.errors import ConfigError, ProblemError
+from webmm.files import read_text
+from webmm.kernels import STAGES, label_of
+from webmm.problems.base import Problem
+from webmm.records import Record, from_json
+from webmm.version import __version__
+
+SAME = 0.01  # by how much two figures may differ that say the same
+BEYOND = 1.03  # times the measured peak that a kernel may reach: both were measured
+FASTEST = 1e7  # GFLOP/s that no device reaches
+
+Machine = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The best of one machine at one problem."""
+
+    record: Record
+    speed: float  # in the unit of the op
+
+    @property
+    def kernel(self) -> str:
+        """The kernel and what differs from its defaults."""
+        return label_of(self.record)
+
+
+@dataclass(frozen=True)
+class Board:
+    """A problem, and the machines that computed it, fastest first."""
+
+    title: str
+    unit: str
+    places: tuple[Place, ...]
+
+
+def folder() -> Path:
+    """Return the folder of contributions: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "leaderboard"
+    return installed if installed.is_dir() else package.parent / "leaderboard"
+
+
+def read(files: Iterable[Path]) -> list[Record]:
+    """Return the records of contributions.
+
+    Raises ProblemError, with the file and the reason, for one that is broken, contradicts itself or what its device
+    was measured to reach, or says again what another says of the same machine.
+    """
+    found: list[Record] = []
+    seen: dict[tuple[Any, ...], Path] = {}
+    for file in files:
+        records = checked(read_text(file), str(file))
+        machine = _machine(records[0])
+        for record in records:
+            known = seen.setdefault((*key(record), record.kernel, tuple(sorted(record.config.items()))), file)
+            if known is not file:
+                raise ProblemError(f"{file}: {known} has {_words(record)} on {', '.join(filter(None, machine))}, too")
+        found += records
+    return found
+
+
+def checked(text: str, name: str) -> list[Record]:
+    """Return the measured records of webmm's kernels in a document; raises ProblemError as `read()` does."""
+
+    def refuse(complaint: str) -> None:
+        raise ProblemError(f"{name}: {complaint}")
+
+    complaints: list[str] = []
+    try:
+        records = from_json(text, complaints.append)
+    except ProblemError as error:
+        raise ProblemError(f"{name}: {error}") from error
+    if complaints:
+        refuse(complaints[0])
+    measured = [r for r in records if r.status == "ok" and r.kernel in STAGES.get(r.op, ())]
+    if not measured:
+        refuse("holds no measured kernel")
+    if len(machines := {_machine(r) for r in measured}) > 1:
+        refuse(f"is of several machines: {'; '.join(', '.join(filter(None, each)) for each in sorted(machines))}")
+    settings = [(r.op, r.variant, r.dtype, r.layout, r.size, r.kernel, sorted(r.config.items())) for r in measured]
+    for i, (record, this) in enumerate(zip(measured, settings, strict=True)):
+        if why := _doubtful(record) or ("is there twice" if this in settings[:i] else None):
+            refuse(f"{_words(record)} {why}")
+    peaks = [(r.gflops or 0) / r.peak_fraction for r in measured if r.op == "gemm" and r.peak_fraction]
+    if peaks and max(peaks) > min(peaks) * (1 + SAME):
+        refuse(f"its records were measured against different peaks, {min(peaks):,.0f} to {max(peaks):,.0f} GFLOP/s")
+    return measured
+
+
+def _machine(record: Record) -> Machine:
+    return record.adapter, record.driver, record.engine
+
+
+def _words(record: Record) -> str:
+    return " ".join(filter(None, (record.op, record.size, record.layout, record.dtype, label_of(record))))
+
+
+def _doubtful(r: Record) -> str | None:
+    """Return why a record cannot be what a bench measured, or None."""
+    if kernel_of(r) is None:
+        return "has tunables that no version of this kernel takes"
+    try:
+        problem: Problem = op_of(r.op, r.variant).dense((r.m, r.n, r.k, r.batch), r.dtype, r.layout)
+    except (ProblemError, ConfigError) as error:
+        return str(error)
+    median, rate = r.median_us or math.nan, r.gflops or math.nan
+    told = problem.flops / median / 1e3
+    if not abs(rate - told) <= SAME * told:
+        return f"took {median:,.1f} µs, which is {told:,.0f} GFLOP/s and not {rate:,.0f}"
+    if rate > FASTEST:
+        return f"reaches {rate:,.0f} GFLOP/s, which no device does"
+    if r.best_us is not None and r.best_us > median * (1 + SAME):
+        return "has a best time that is longer than the median"
+    if r.max_error is None or r.error_bound is None or not r.max_error <= r.error_bound:
+        return "was not compared with NumPy, or is wrong"
+    if r.peak_fraction is not None and r.peak_fraction > BEYOND:
+        return f"reaches {r.peak_fraction:.0%} of what its device was measured to reach"
+    kernel = kernel_of(r)
+    if r.op == "gemm" and r.peak_fraction is None and not (kernel and kernel.matrix_shape):
+        return "does not say what its device was measured to reach: run `webmm bench --json`"
+    return None
+
+
+def boards(records: Sequence[Record]) -> list[Board]:
+    """Return every problem with the best of each machine, problems in the order of ops, types and sizes."""
+    best: dict[tuple[Any, ...], dict[Machine, Record]] = {}
+    for r in records:
+        places = best.setdefault(
+            (list(OPS).index(r.op), r.variant, r.dtype, r.m * r.n * r.k * r.batch, r.size, r.layout), {}
+        )
+        known = places.get(_machine(r))
+        if known is None or (r.median_us or math.inf) < (known.median_us or math.inf):
+            places[_machine(r)] = r
+    return [_board(list(places.values())) for _, places in sorted(best.items())]
+
+
+def _board(records: list[Record]) -> Board:
+    r = records[0]
+    op = op_of(r.op, r.variant)
+    ranked = sorted((Place(record, op.rate(record)) for record in records), key=lambda place: -place.speed)
+    variant = f"{r.op} {r.variant}".rstrip()
+    return Board(" ".join(filter(None, (variant, r.size, r.layout, r.dtype))), op.unit, tuple(ranked))
+
+
+def render(records: Sequence[Record]) -> str:
+    """Return the page; names in records are text there, whatever they hold."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    machines = {_machine(record) for record in records}
+    return environment.get_template("leaderboard.html").render(
+        boards=boards(records), machines=len(machines), version=__version__
+    )
