@@ -609,3 +609,15 @@ def test_a_browser_started_without_webgpu(playwright, open_page) -> None:
     assert "needs WebGPU" in page.inner_text("#help")
     page.context.close()
     plain.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_leaderboard_is_accessible_and_leads_back(open_page, node_modules: Path, scheme: str) -> None:
+    page = open_page("leaderboard.html", wait=False, color_scheme=scheme, bypass_csp=True)  # which axe is a script to
+    assert "NVIDIA H200" in page.inner_text("main")
+    page.evaluate((node_modules / "axe-core" / "axe.min.js").read_text())
+    assert [(v["id"], v["nodes"][0]["html"][:120]) for v in page.evaluate("axe.run()")["violations"]] == []
+    page.click("text=Measure yours")
+    page.wait_for_selector("body[data-ready]")
+    page.click("text=Which GPU reaches what")
+    assert page.url.endswith("leaderboard.html")
