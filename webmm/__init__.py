@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from webmm import choose
-from webmm.calls.elementwise import gelu
+from webmm.calls.elementwise import gelu, map
 from webmm.calls.gemm import gemm, matmul, matmul_async
 from webmm.calls.normalise import layer_norm, rms_norm, softmax
 from webmm.calls.operands import from_dlpack
@@ -18,6 +18,7 @@ from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.devices import devices
 from webmm.engine.profiling import Profile, profile
+from webmm.epilogues import Epilogue
 from webmm.errors import (
     ConfigError,
     DeviceLostError,
@@ -42,6 +43,7 @@ __all__ = [
     "ConfigError",
     "Device",
     "DeviceLostError",
+    "Epilogue",
     "FreedArrayError",
     "MemoryLimitError",
     "NoAdapterError",
@@ -59,6 +61,7 @@ __all__ = [
     "gelu",
     "gemm",
     "layer_norm",
+    "map",
     "matmul",
     "matmul_async",
     "profile",

@@ -1,12 +1,14 @@
 """What may happen to an element of A·B before it is stored: ``C ← activation(alpha·A·B + bias) + beta·C``.
 
-Each activation is a WGSL file that defines `activate(vec4f) -> vec4f`, and a NumPy function that says what it means.
-Each term is a field, of `EpilogueParams` if it is a number, its meaning a line of `Epilogue.reference()`, and its WGSL
+Each activation is a WGSL file that defines `activate(vec4f) -> vec4f`, and a NumPy function that says what it means;
+one of one's own is an `Epilogue`, whose text is in the program that makes it.
+Each term is a field, of `EpilogueParams` if it is a number, its meaning a line of `Terms.reference()`, and its WGSL
 some of the macro `epilogue` in `shaders/common/matrix.wgsl`; problem, uniform and self-test know it from there.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -59,13 +61,58 @@ def silu(x: Floats) -> Floats:
 ACTIVATIONS = {f.__name__: Activation(f.__name__, f) for f in (relu, gelu, gelu_tanh, silu)}
 
 
-def activation_name(name: str | None) -> str:
+@dataclass(frozen=True)
+class Epilogue:
+    """A function of single elements of one's own: for `activation=` of `matmul()`, and for `map()`.
+
+    `wgsl` is an expression of x, a vec4f, such as "x * x", or a text that defines `fn activate(x: vec4f) -> vec4f`.
+    `numpy` says what it means: it takes an array of float64 and returns one of the same shape. Both are the same where
+    text and meaning are. Raises ProblemError where `numpy` is no such function.
+    """
+
+    wgsl: str
+    numpy: Callable[[Floats], Floats] = field(compare=False)
+    name: str = field(init=False, repr=False)  # what problems call it; it stands for both
+
+    def __post_init__(self) -> None:
+        try:
+            meaning = self.reference(PROBED.copy())
+        except Exception as error:
+            raise ProblemError(f"numpy of the epilogue {self.wgsl!r} fails: {error}") from error
+        if meaning.shape != PROBED.shape or meaning.dtype.kind not in "fiub":
+            raise ProblemError(f"numpy of the epilogue {self.wgsl!r} must return numbers, as many as it takes")
+        digest = hashlib.sha256(self.wgsl.encode() + meaning.astype(np.float64).tobytes()).hexdigest()
+        object.__setattr__(self, "name", f"own_{digest[:12]}")
+        OWN[self.name] = self
+
+    @property
+    def text(self) -> str:
+        """The WGSL of `activate()`; with its name, so that a text that was proven has this very meaning."""
+        function = f"fn activate(x: vec4f) -> vec4f {{\nreturn {self.wgsl};\n}}"
+        return f"// {self.name}\n{self.wgsl if 'fn activate' in self.wgsl else function}\n"
+
+    def reference(self, x: Floats) -> Floats:
+        """Return what it makes of each element."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.numpy(x))
+
+
+PROBED = np.arange(-32, 33) / 8.0  # where two functions of NumPy are compared
+OWN: dict[str, Epilogue] = {}  # by name; they stay, as problems and shaders that are kept name them
+
+
+def activation_name(activation: str | Epilogue | None) -> str:
     """Return the name of an activation, "" for none; raises ProblemError for an unknown one."""
-    if name is None or name == "":
-        return ""
-    if name not in ACTIVATIONS:
-        raise ProblemError(f"unknown activation {name!r}; choose from {', '.join(ACTIVATIONS)}")
+    name = activation.name if isinstance(activation, Epilogue) else activation or ""
+    if name and name not in ACTIVATIONS and name not in OWN:
+        known = ", ".join(ACTIVATIONS)
+        raise ProblemError(f"unknown activation {name!r}; choose from {known}, or write an Epilogue(wgsl=…, numpy=…)")
     return name
+
+
+def activation_of(name: str) -> Activation | Epilogue:
+    """Return the activation of that name, ours or one's own."""
+    return ACTIVATIONS[name] if name in ACTIVATIONS else OWN[name]
 
 
 def term(default: Any, doc: str = "", *, trial: float = 0.0, of_whole_sums: bool = False) -> Any:
@@ -94,8 +141,8 @@ class EpilogueSpecialisation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Epilogue(EpilogueParams):
-    """C ← activation(alpha·A·B + bias) + beta·C; the bias is one of BIASES, which says what it lies along.
+class Terms(EpilogueParams):
+    """All of an epilogue: C ← activation(alpha·A·B + bias) + beta·C; bias is one of BIASES: what it lies along.
 
     Raises ProblemError for an unknown kind of bias or activation.
     """
@@ -133,12 +180,12 @@ class Epilogue(EpilogueParams):
         """Return what becomes of `product`, A·B, where C held `c`; `bias` broadcasts to it."""
         value = np.asarray(self.alpha * product + bias)
         if self.activation:
-            value = ACTIVATIONS[self.activation].reference(value)
+            value = activation_of(self.activation).reference(value)
         return np.asarray(value + self.beta * c)
 
 
 NUMBERS = {number.name: number for number in fields(EpilogueParams)}
 TRIALS: Mapping[str, Any] = {name: number.metadata["trial"] for name, number in NUMBERS.items()}
 OF_WHOLE_SUMS: Mapping[str, Any] = {  # what to set for a part of k, by name
-    each.name: each.default for each in fields(Epilogue) if each.metadata["of_whole_sums"]
+    each.name: each.default for each in fields(Terms) if each.metadata["of_whole_sums"]
 }

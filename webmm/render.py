@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import jinja2
 
 from webmm.dtypes import F32, F64
+from webmm.epilogues import OWN
 from webmm.errors import ConfigError, ShaderError
 from webmm.kernels.base import Binding, Kernel, features
 from webmm.params import U32, layout, pack, wgsl_struct
@@ -87,10 +88,12 @@ def shader_folder() -> Path:
 
 
 class _Loader(jinja2.FileSystemLoader):
-    """The templates below `shaders/`, and those of others by their absolute paths."""
+    """The templates below `shaders/`, those of others by their absolute paths, and epilogues of one's own by name."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> Any:
         path = Path(template)
+        if own := OWN.get(path.stem):
+            return f"{{% raw %}}{own.text}{{% endraw %}}", None, lambda: True
         if path.is_absolute():
             return jinja2.FileSystemLoader(path.parent).get_source(environment, path.name)
         return super().get_source(environment, template)

@@ -139,7 +139,9 @@ def prove(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
 
 
 def _complaint(problem: Problem, got: NDArray[np.float64], trial: Trial) -> str:
-    wrong = ~(np.abs(got - trial.expected) <= trial.allowed)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(got - trial.expected) <= trial.allowed
+    wrong = ~(near | (got == trial.expected) | (np.isnan(got) & np.isnan(trial.expected)))
     if not wrong.any():
         return ""
     at = tuple(int(x) for x in np.argwhere(wrong)[0])

@@ -7,6 +7,7 @@ is noticed there.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 LONG = "9" * 5000  # more digits than Python reads
 RED = "\x1b[31m"
@@ -14,6 +15,22 @@ NESTED = "[" * 100_000
 SCHEMA = '{"schema": "webmm.records/1", "records": '
 
 ENGINES = {"--engine cuda": "choose from wgpu, dawn, auto"}
+TEXT = f"{Path(__file__).parents[2] / 'examples' / 'tiles.wgsl'} --workgroup 16,16"
+OF_TEXT = {  # of both commands about texts from elsewhere
+    **{f"{file} --workgroup 16,16 --grid m": "cannot read" for file in ("missing", ".", "fifo", "/dev/zero")},
+    f"{TEXT}0 --grid m": "differ in the size",
+    f"{TEXT},x --grid m": "one to three numbers",
+    **{f"{TEXT} --grid {each}": "a grid is" for each in ("m**2", "__import__('os')", "m,n,k,1", "²", "m;n")},
+    f"{TEXT} --uniform m,n,k --grid n/0,m": "divides by zero",
+    f"{TEXT} --grid m --bindings a,b": "names a, b and c",
+    f"{TEXT} --grid m --uniform x": "names m, n and k",
+    f"{TEXT} --grid m --constants x": "are called",
+    f"{TEXT} --uniform m,n,k --grid m --entry nope": "no compute entry point",
+    f"{TEXT} --uniform m,n,k --grid m --dtype ,": "is not a dtype",
+    f"{TEXT} --uniform m,n,k --grid m --sizes 8@2": "leave the batch out",
+    f"{TEXT} --uniform m,n,k --grid m --adapter nope": "there is 0:",
+    **{f"{TEXT} --uniform m,n,k --grid m {each}": words for each, words in ENGINES.items()},
+}
 
 # By command: arguments → words. A fifo that nobody writes to is there, files are made by `files()`, and a.npy is sound.
 ARGUMENTS: dict[str, dict[str, str]] = {
@@ -27,6 +44,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **ENGINES,
     },
     "bench": {
+        **{f"--plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
         "--op nope": "choose from gemm",
         "--op reduce:sum:max": "unknown variant 'sum:max'",
         "--op reduce --sizes 8x8@²": "with an axis",
@@ -75,6 +93,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--budget 1e308": "budget",
     },
     "shader": {
+        **{f"naive --plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
         "nope": "choose from naive",
         "blocked --op nope": "choose from gemm",
         "blocked --set bm=x": "takes an integer",
@@ -91,6 +110,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive --dtype ,": "is not a dtype",
     },
     "debug": {
+        **{f"naive 8 8 8 --plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
         "nope 1 1 1": "choose from naive",
         f"naive {LONG} 1 1": "not a valid integer",
         "naive 3 3 3 --at 3": "ROW,COL",
@@ -109,7 +129,15 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive 1000000000000 1 1": "elements of one buffer",
         "pipelined 1 1 10000000": "inner steps",
     },
-    "check": {"x": "Usage"},
+    "check": {"x": "Usage", "--plugin missing": "is a Python file"},
+    "kernel": {"nope": "No such command"},
+    "kernel check": OF_TEXT,
+    "kernel bench": {
+        **OF_TEXT,
+        f"{TEXT} --uniform m,n,k --grid m --kernels nope": "choose from naive",
+        f"{TEXT} --uniform m,n,k --grid m --budget nan": "no number of seconds",
+        f"{TEXT} --uniform m,n,k --grid m --json missing/r.json": "no folder",
+    },
     "run": {
         "": "Usage",
         "a.npy a.npy -o c.npy --profile=trace.txt": "a trace is .json",
@@ -146,6 +174,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--port ²": "--port",
     },
     "tune": {
+        **{f"--plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
         "--sizes ²": "at least 1",
         "--sizes 1000000": "elements of one buffer",
         "--layout xy": "nn, nt, tn, tt",
@@ -170,6 +199,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "large.npy": "of which texts have at most",
     },
     "explain": {
+        **{f"8 8 8 --plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
         f"{LONG} 1 1": "with numbers of at least 1",
         "1000000000000 1000000000000 1000000000000": "only a smaller one is explained",
         "1000000000000 1 1": "only a smaller one is explained",

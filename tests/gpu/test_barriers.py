@@ -1,8 +1,6 @@
 """Is every barrier of every stage of every op needed? Without one, a result must be wrong.
 
-Lavapipe runs the lanes of a workgroup 8 or 16 at a time from barrier to barrier, one group after the other: what a
-barrier protects is lost every time, where a GPU may happen to be in step. The groups come in order, which hides a
-barrier between earlier lanes that read and later ones that write; so each is looked for with the lanes in reverse, too.
+Each is looked for with the lanes in both orders: `webmm.foreign.lanes` says why that finds it on lavapipe.
 """
 
 import dataclasses
@@ -15,6 +13,8 @@ import pytest
 
 from webmm.cases import OPS, op_of
 from webmm.engine.timing import submit
+from webmm.errors import ConfigError
+from webmm.foreign.lanes import in_reverse
 from webmm.render import render
 
 BARRIER = re.compile(r"(?:workgroup|storage|texture|subgroup)Barrier\(\);(?: // (.+))?")
@@ -73,12 +73,10 @@ def with_barriers():
 
 def reversed_lanes(kernel, text):
     """Return `text` with the lanes of a workgroup numbered from the last to the first, where they are numbered."""
-    builtin = re.search(r"@builtin\(local_invocation_index\) (\w+): u32,\n([^{]*)\) \{\n", text)
-    if not builtin:
+    try:
+        return in_reverse(text, kernel.workgroup_size)
+    except ConfigError:
         return text
-    last = kernel.invocations - 1
-    reverse = f"@builtin(local_invocation_index) in_order: u32,\n{builtin[2]}) {{\n"
-    return f"{text[: builtin.start()]}{reverse}    let {builtin[1]} = {last}u - in_order;\n{text[builtin.end() :]}"
 
 
 def right(device, case, kernel, part, wgsl):

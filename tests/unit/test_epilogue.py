@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from webmm.epilogues import OF_WHOLE_SUMS, Epilogue, EpilogueParams
+from webmm.epilogues import OF_WHOLE_SUMS, EpilogueParams, Terms
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.base import GemmParams
 from webmm.params import layout
@@ -17,10 +17,10 @@ PRODUCT, HELD, BIAS = np.array([[-3.0, 1.0]]), np.array([[4.0, 8.0]]), np.array(
 @pytest.mark.parametrize(
     ("epilogue", "expected"),
     [
-        (Epilogue(), [-2, -1]),
-        (Epilogue(alpha=2), [-5, 0]),
-        (Epilogue(alpha=-2, activation="relu"), [7, 0]),
-        (Epilogue(beta=0.5, activation="relu"), [2, 4]),
+        (Terms(), [-2, -1]),
+        (Terms(alpha=2), [-5, 0]),
+        (Terms(alpha=-2, activation="relu"), [7, 0]),
+        (Terms(beta=0.5, activation="relu"), [2, 4]),
     ],
     ids=["bias", "alpha before the bias", "activation after it", "beta last"],
 )
@@ -29,9 +29,9 @@ def test_means_what_its_formula_says(epilogue, expected):
 
 
 def test_only_what_changes_anything_is_told_to_the_shader():
-    assert Epilogue().terms == frozenset()
-    assert Epilogue(alpha=0.0, beta=3.0, bias="row", activation="silu").terms == {"alpha", "beta"}
-    trial = Epilogue(alpha=3.0).trial
+    assert Terms().terms == frozenset()
+    assert Terms(alpha=0.0, beta=3.0, bias="row", activation="silu").terms == {"alpha", "beta"}
+    trial = Terms(alpha=3.0).trial
     assert (trial["alpha"], trial["beta"]) == (0.5, 0.0)
 
 
@@ -44,14 +44,14 @@ def test_every_number_is_in_the_uniform():
 
 
 def test_parts_of_k_leave_out_what_takes_the_whole_sum():
-    whole = Epilogue(alpha=2.0, bias="row", activation="gelu")
+    whole = Terms(alpha=2.0, bias="row", activation="gelu")
     assert whole.needs_whole_sum
     part = dataclasses.replace(whole, **OF_WHOLE_SUMS)
-    assert part == Epilogue(alpha=2.0, bias="row")
+    assert part == Terms(alpha=2.0, bias="row")
     assert not part.needs_whole_sum
 
 
 @pytest.mark.parametrize("wrong", [{"bias": "diagonal"}, {"activation": "nope"}])
 def test_unknown_words_are_refused(wrong):
     with pytest.raises(ProblemError, match=r"bias must be one of|unknown activation"):
-        Epilogue(**wrong)
+        Terms(**wrong)

@@ -18,7 +18,7 @@ LAYERS = (
     "choose",
     *("verify", "roofline", "cases"),
     "calls",
-    *("naga", "tint", "check", "plugins", "bench", "debug", "selftest", "tuner", "learn"),
+    *("naga", "tint", "check", "plugins", "bench", "foreign", "debug", "selftest", "tuner", "learn"),
     "page",
     *("plot", "report", "cli"),
     "",  # webmm itself, which offers what stands below, and hands in what layers need from above

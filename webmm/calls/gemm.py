@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
 from webmm.calls import divided
+from webmm.calls.elementwise import activation_on
 from webmm.calls.operands import Operandish, Temporaries, check_bias, number
 from webmm.calls.parts import (
     batch_axes,
@@ -32,7 +33,7 @@ from webmm.config import Precision, Tune, tune_mode
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
-from webmm.epilogues import OF_WHOLE_SUMS, Epilogue
+from webmm.epilogues import OF_WHOLE_SUMS, Epilogue, Terms
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.problems.gemm import Gemm
 
@@ -45,7 +46,7 @@ def matmul(
     b: Operandish,
     *,
     bias: Operandish | None = None,
-    activation: str | None = None,
+    activation: str | Epilogue | None = None,
     residual: Operandish | None = None,
     alpha: float = 1.0,
     out_dtype: DTypeLike | None = None,
@@ -62,9 +63,9 @@ def matmul(
     broadcast, and 1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage, but
     for float64, whose sums and results are float64 on any device, without activations (docs/float64.md). `bias` has
     shape (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it;
-    `activation` is one of `webmm.epilogues.ACTIVATIONS`; `residual` has the result's shape. All of it happens before
-    the result is stored once, but the residual, which costs a copy. The result is `out_dtype`, by default the operands'
-    type.
+    `activation` is one of `webmm.epilogues.ACTIVATIONS`, or an `Epilogue` of one's own; `residual` has the result's
+    shape. All of it happens before the result is stored once, but the residual, which costs a copy. The result is
+    `out_dtype`, by default the operands' type.
 
     NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
     they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
@@ -81,7 +82,8 @@ def matmul(
     the list of their products.
 
     Raises ProblemError for operands that do not fit together or a dtype that is not supported, UnsupportedError where
-    the device cannot hold them, MemoryLimitError where it has no room, and NoAdapterError where there is no device.
+    the device cannot hold them, MemoryLimitError where it has no room, NoAdapterError where there is no device, and
+    ShaderError for an `Epilogue` that does not compile there, or computes something else than its NumPy function.
     """
     if devices is not None or divided.is_panels(a) or divided.is_panels(b):
         one = partial(matmul, activation=activation, alpha=alpha, out_dtype=out_dtype, tune=tune, precision=precision)
@@ -97,7 +99,7 @@ def matmul(
     if out is not None and out_dtype is None:
         out_dtype = element_of(out).name
     mode = tune_mode(tune or device.settings.tune)
-    epilogue = Epilogue(alpha=number("alpha", alpha), activation=activation or "")
+    epilogue = Terms(alpha=number("alpha", alpha), activation=activation_on(device, activation))
     run = partial(choose.run, tune=mode)
     same = partial(
         matmul,
@@ -123,7 +125,7 @@ class _Settings:
 
     bias: Operandish | None
     residual: Operandish | None
-    epilogue: Epilogue  # but for these two
+    epilogue: Terms  # but for these two
     out_dtype: DTypeLike | None
     run: Run
     precision: Precision | None = None  # the device's where None
@@ -258,7 +260,7 @@ def _in_tiles(
 def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDArray[Any]:
     """Return `matmul(a, b)` of NumPy arrays, each part of it queued by `run(problem, device, *arrays)`."""
     with device.span("matmul", "call"):
-        return _on_host(device, a, b, _Settings(None, None, Epilogue(), None, run), None, None)
+        return _on_host(device, a, b, _Settings(None, None, Terms(), None, run), None, None)
 
 
 @planned
@@ -280,7 +282,7 @@ def gemm(
         raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
         raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
-    epilogue = Epilogue(alpha=number("alpha", alpha), beta=number("beta", beta))
+    epilogue = Terms(alpha=number("alpha", alpha), beta=number("beta", beta))
     settings = _Settings(None, None, epilogue, None, choose.run, precision)
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
         _multiply(temporary, a, b, c, None, epilogue, settings)
@@ -307,7 +309,7 @@ def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
 
 
 def _multiply(
-    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Epilogue, settings: _Settings
+    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Terms, settings: _Settings
 ) -> None:
     """Queue c ← the epilogue of a @ b, with `bias` where it has one, for arrays of at least two axes."""
     if not c.size:

@@ -11,11 +11,13 @@ import numpy as np
 from webmm.dtypes import DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
+from webmm.epilogues import Epilogue
 from webmm.problems.weights import BlockWeights
 
 P = ParamSpec("P")
 R = TypeVar("R")
-PLAIN = (type(None), bool, int, float, str, bytes, tuple, type, np.dtype, np.generic, DType, Device)  # in keys
+HOST = (type(None), bool, int, float, str, bytes, tuple, type, np.dtype, np.generic)  # in keys
+PLAIN = (*HOST, DType, Device, Epilogue)  # likewise
 SMALL = 2**14  # bytes of a NumPy array up to which its contents are part of the key
 
 

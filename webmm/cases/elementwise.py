@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from webmm.cases.base import Size, Trial
 from webmm.cases.normalise import EXP_ERROR
-from webmm.cases.products import reduced
+from webmm.cases.products import reduced, representable
 from webmm.cases.streaming import Streamed, StreamingOp, drawn
 from webmm.dtypes import F32, MATRIX_DTYPES, DType
 from webmm.engine.device import Device
-from webmm.epilogues import ACTIVATIONS
+from webmm.epilogues import ACTIVATIONS, activation_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.map import Map
 from webmm.problems.base import Problem
@@ -31,6 +31,11 @@ def rounding(dtype: DType) -> float:
     return EXP_ERROR + (dtype.eps if dtype != F32 else 0.0)
 
 
+def scale_of(p: Elementwise, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return what errors of y are multiples of: |x|; of a function of one's own what it may add, too."""
+    return np.asarray(np.abs(x) + (0.0 if p.activation in ACTIVATIONS else 1.0 + np.abs(y)))
+
+
 class ElementwiseCase(Streamed[Elementwise]):
     """One array, and what becomes of some of its elements."""
 
@@ -41,7 +46,7 @@ class ElementwiseCase(Streamed[Elementwise]):
         self.x = drawn(problem.size, problem.dtype)
         self.inputs = {"x": device.array(self.x)}
         self.checked = np.unique(np.linspace(0, problem.size - 1, LOOKED_AT).astype(int))
-        self.reference = ACTIVATIONS[problem.activation].reference
+        self.reference = activation_of(problem.activation).reference
 
     @property
     def bound(self) -> float:
@@ -57,12 +62,13 @@ class ElementwiseCase(Streamed[Elementwise]):
     def unit(self) -> NDArray[np.float64] | float:
         """The elements."""
         dtype = self.problem.dtype
-        return np.asarray(np.abs(self.x[self.checked].astype(np.float64)) + dtype.tiny / dtype.eps)
+        x = self.x[self.checked].astype(np.float64)
+        return scale_of(self.problem, x, self.expected) + dtype.tiny / dtype.eps
 
     def numpy(self) -> NDArray[Any]:
         """Compute in float32; NumPy has no error function, so that its GELU is the approximation by tanh."""
         name = self.problem.activation
-        return ACTIVATIONS["gelu_tanh" if name == "gelu" else name].reference(self.in_f32)
+        return activation_of("gelu_tanh" if name == "gelu" else name).reference(self.in_f32)
 
 
 class ElementwiseOp(StreamingOp[Elementwise]):
@@ -92,9 +98,8 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         p = problem
         x = np.arange(p.size) % 33 / 4 - 4
         buffer = np.concatenate([np.full(p.x_offset, np.nan), x])
-        return Trial(
-            {"x": buffer}, ACTIVATIONS[p.activation].reference(x), rounding(p.dtype) * (np.abs(x) + p.dtype.tiny)
-        )
+        y = representable(activation_of(p.activation).reference(x), p.dtype)
+        return Trial({"x": buffer}, y, rounding(p.dtype) * (scale_of(p, x, y) + p.dtype.tiny))
 
     def examples(self) -> Iterator[tuple[str, Elementwise]]:
         """Yield each activation and dtype, of whole vec4 and of some more."""

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases.base import Case, Op, Size, Trial, split_size
-from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
+from webmm.cases.products import ROUNDING, dense, laid_out, quarters, representable, small_sizes
 from webmm.dtypes import F32, F64, MATRIX_DTYPES
 from webmm.engine.device import Device
-from webmm.epilogues import ACTIVATIONS, BIASES, TRIALS
+from webmm.epilogues import ACTIVATIONS, BIASES, OWN, TRIALS
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
@@ -149,10 +149,16 @@ class GemmOp(Op[Gemm]):
         values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}
         stored = {"a": p.a, "b": p.b, "c": p.c, "bias": Operand(1)}
         stored_eps = 0.0 if p.out_dtype == F32 else p.out_dtype.eps
+        added = bias if p.bias else 0.0
+        expected = representable(p.reference(scale, c, added), p.out_dtype)
+        allowed = (ROUNDING + stored_eps + (APPROXIMATION if p.activation else 0.0)) * (scale + 1)
+        if p.activation in OWN:  # which may be steep, and large
+            up, down = (p.reference(scale + sign * ROUNDING * (scale + 1), c, added) for sign in (1, -1))
+            allowed = allowed + np.abs(up - down) + (APPROXIMATION + stored_eps) * np.abs(expected)
         return Trial(
             {e.name: laid_out(values[e.name], stored[e.name], e.end) for e in p.buffers() if e.name in values},
-            p.reference(scale, c, bias if p.bias else 0.0),
-            (ROUNDING + stored_eps + (APPROXIMATION if p.activation else 0.0)) * (scale + 1),
+            expected,
+            allowed,
         )
 
     def examples(self) -> Iterator[tuple[str, Gemm]]:

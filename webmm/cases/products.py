@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.dtypes import DType
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.product import ProductKernel
 from webmm.problems.product import Operand, Product
@@ -69,6 +70,13 @@ def laid_out(values: NDArray[Any], operand: Operand, end: int) -> NDArray[Any]:
     buffer = np.full(end, np.nan if values.dtype.kind == "f" else 0, values.dtype)
     buffer[operand.offset :] = (values.T if operand.transposed else values).ravel()
     return buffer
+
+
+def representable(values: NDArray[Any], dtype: DType) -> NDArray[np.float64]:
+    """Return `values` with an infinity for each that is too large for `dtype`."""
+    with np.errstate(over="ignore"):
+        stored = values.astype(dtype.numpy).astype(np.float64)
+    return np.where(np.isinf(stored), stored, values)
 
 
 def quarters(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from webmm.cli import kernels, page, products, speed, system
+from webmm.cli import foreign, kernels, page, products, speed, system
 from webmm.cli.options import OP_HELP, parse_kernels, parse_sizes
 from webmm.errors import NoAdapterError, WebmmError
 from webmm.text import printable
@@ -54,7 +54,7 @@ def main() -> None:
 for _command in (
     *(system.selftest, system.config, system.info),
     *(speed.bench, speed.tune, speed.cache),
-    *(kernels.shader, kernels.debug, kernels.check),
+    *(kernels.shader, kernels.debug, kernels.check, foreign.kernel),
     *(products.run, products.explain, products.plan),
     *(page.bundle, page.serve, page.leaderboard),
 ):

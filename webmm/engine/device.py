@@ -29,7 +29,7 @@ from webmm.engine.transfer import Staging
 from webmm.errors import ConfigError, WebmmError
 from webmm.kernels.base import Binding, Kernel
 from webmm.problems.base import Problem
-from webmm.render import Shader
+from webmm.render import ENTRY_POINT, Shader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,9 +193,9 @@ class Device:
         """
         return self.pipelines.get(shader, self.capabilities)
 
-    def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...]) -> Any:
+    def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...], entry_point: str = ENTRY_POINT) -> Any:
         """Compile WGSL whose bindings, all of group 0, are `bindings`; raises ShaderError with the numbered source."""
-        return self.pipelines.compile(wgsl, label, bindings)
+        return self.pipelines.compile(wgsl, label, bindings, entry_point)
 
     def launch(self, kernel: Kernel[Any], problem: Problem, *arrays: Array, debug: Array | None = None) -> Launch:
         """Return `kernel` made ready to compute `problem` with an array for each of `problem.buffers()`, in that order.

@@ -72,7 +72,7 @@ class Pipelines:
                 self._forget(gone.pipeline)
             return made.pipeline
 
-    def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...]) -> Any:
+    def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...], entry_point: str = ENTRY_POINT) -> Any:
         """Compile WGSL whose bindings, all of group 0, are `bindings`; raises ShaderError with the numbered source."""
         device = self._guard.device
         with self._guard.using(f"compiling {label}"), self._shader_errors(label, wgsl):
@@ -83,7 +83,7 @@ class Pipelines:
                 bind_group_layouts=[device.create_bind_group_layout(entries=entries)]
             )
             return device.create_compute_pipeline(
-                label=label, layout=layout, compute={"module": module, "entry_point": ENTRY_POINT}
+                label=label, layout=layout, compute={"module": module, "entry_point": entry_point}
             )
 
     @contextmanager

@@ -8,7 +8,7 @@ from typing import ClassVar, get_args
 
 from webmm.config import Precision
 from webmm.dtypes import F32, F64, DType, dtype_of
-from webmm.epilogues import Epilogue
+from webmm.epilogues import Terms
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
@@ -17,7 +17,7 @@ PRECISIONS = get_args(Precision)  # the highest first
 
 
 @dataclass(frozen=True)
-class Gemm(Epilogue, Product):
+class Gemm(Terms, Product):
     """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
 
     `bias` is "" for none, "column" for a vector of n elements, one per column of C, "row" for one of m, or "matrix" for

@@ -1,0 +1,42 @@
+// A text that was written elsewhere: C = A·B by tiles of 16 × 16 in workgroup memory, without a template.
+//
+//     webmm kernel check examples/tiles.wgsl --uniform m,n,k --workgroup 16,16 --grid n/16,m/16
+
+struct Sizes {
+    m: u32,
+    n: u32,
+    k: u32,
+}
+
+@group(0) @binding(0) var<uniform> sizes: Sizes;
+@group(0) @binding(1) var<storage, read> a: array<f32>;
+@group(0) @binding(2) var<storage, read> b: array<f32>;
+@group(0) @binding(3) var<storage, read_write> c: array<f32>;
+
+var<workgroup> a_tile: array<array<f32, 16>, 16>;
+var<workgroup> b_tile: array<array<f32, 16>, 16>;
+
+@compute @workgroup_size(16, 16)
+fn main(@builtin(global_invocation_id) at: vec3u, @builtin(local_invocation_id) local: vec3u) {
+    var sum = 0.0;
+    for (var k0 = 0u; k0 < sizes.k; k0 += 16u) {
+        var a_reg = 0.0;
+        var b_reg = 0.0;
+        if (at.y < sizes.m && k0 + local.x < sizes.k) {
+            a_reg = a[at.y * sizes.k + k0 + local.x];
+        }
+        if (at.x < sizes.n && k0 + local.y < sizes.k) {
+            b_reg = b[(k0 + local.y) * sizes.n + at.x];
+        }
+        a_tile[local.y][local.x] = a_reg;
+        b_tile[local.y][local.x] = b_reg;
+        workgroupBarrier(); // the tiles are complete before anyone reads them
+        for (var i = 0u; i < 16u; i++) {
+            sum += a_tile[local.y][i] * b_tile[i][local.x];
+        }
+        workgroupBarrier(); // everyone is done with the tiles before they are overwritten
+    }
+    if (at.y < sizes.m && at.x < sizes.n) {
+        c[at.y * sizes.n + at.x] = sum;
+    }
+}

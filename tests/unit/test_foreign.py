@@ -1,0 +1,103 @@
+"""Texts from elsewhere: what a grid means, what is said of a text, and how its lanes are put in the other order."""
+
+import pytest
+
+from webmm.errors import ConfigError
+from webmm.foreign import Foreign
+from webmm.foreign.counts import Counts
+from webmm.foreign.lanes import in_reverse, workgroup_size_of
+
+TEXT = """
+const M: u32 = 8u;
+const N = 8;
+override K: i32 = 8;
+@group(0) @binding(0) var<uniform> s: vec4u;
+@binding(1) @group(0) var<storage> a: array<f32>;
+@group(0) @binding(2) var<storage, read> b: array<f32>;
+@group(0) @binding(3) var<storage, read_write> c: array<f32>;
+@compute @workgroup_size(8, 4)
+fn main(
+    @builtin(workgroup_id) w: vec3u,
+    @builtin(global_invocation_id) g: vec3<u32>, @builtin(local_invocation_id) l: vec3u,
+    @builtin(local_invocation_index) i: u32) {
+    c[i] = a[g.x] + b[l.x];
+}
+"""
+
+
+def foreign(text=TEXT, **changes):
+    said = {"bindings": ("a", "b", "c"), "workgroup": (8, 4, 1), "grid": Counts("m*n/8"), "uniform": ("m", "n", "k")}
+    return Foreign("my.wgsl", text, **(said | changes))
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "counts"),
+    [
+        ("n/16,m/16", (33, 64, 5), (4, 3, 1)),
+        ("m*n/256", (10, 100, 5), (4, 1, 1)),
+        ("m/2/3", (7, 1, 1), (2, 1, 1)),
+        ("2 + 3*4 - 5", (1, 1, 1), (9, 1, 1)),
+        ("(m + n) * 2 / (k - 1), 3, k", (3, 4, 5), (4, 3, 5)),
+        ("N × 2, M − 1", (9, 4, 1), (8, 8, 1)),
+        ("((((m))))", (6, 1, 1), (6, 1, 1)),
+    ],
+)
+def test_a_grid_is_reckoned_and_divisions_round_up(text, size, counts):
+    assert Counts(text).of(size) == counts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "m,", "m n", "m**2", "m//2", "-m", "mn", "x", "1.5", "m;n", "(m", "m)", "1,2,3,4"),
+        *("(" * 99, "m" + "+m" * 100, "__import__('os')", "m.bit_length()", "m if n else k"),
+    ],
+)
+def test_anything_else_is_none(text):
+    with pytest.raises(ConfigError, match="a grid is one to three counts, made of m, n, k"):
+        Counts(text)
+
+
+def test_a_division_by_zero_is_told():
+    with pytest.raises(ConfigError, match="divides by zero"):
+        Counts("m/(n-k)").of((1, 2, 2))
+
+
+def test_constants_are_set_to_each_size():
+    text = foreign(constants=("M", "N", "K")).for_size((3, 4, 5))
+    assert "const M: u32 = 3u;\nconst N = 4;\noverride K: i32 = 5;\n" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"bindings": ("a", "b")}, "names a, b and c, each once"),
+        ({"bindings": ("c", "a", "b")}, r"binding 1 of my\.wgsl, c, is var<storage, read>"),
+        ({"uniform": ("m", "rows")}, "names m, n and k, not 'rows'"),
+        ({"uniform": ()}, r"no @binding\(0\) var<storage…> for a"),
+        ({"constants": ("ROWS",)}, "are called m, n and k, or M, N and K"),
+        ({"constants": ("m",)}, "has no constant m that is a number"),
+        ({"workgroup": (4, 8, 1)}, "differ in the size of a workgroup: 8,4,1 and 4,8,1"),
+        ({"entry": "other"}, r"no compute entry point other\(\): --entry names it"),
+        ({"text": TEXT.replace("@binding(3)", "@binding(4)")}, r"no @binding\(3\) var<storage…> for c"),
+        ({"text": TEXT.replace("read_write", "read")}, r"binding 3 of my\.wgsl, c, is var<storage, read>"),
+    ],
+)
+def test_what_the_text_does_not_say_is_refused(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        foreign(**changes)
+
+
+def test_lanes_are_numbered_from_the_last_one():
+    assert workgroup_size_of(TEXT) == (8, 4, 1)
+    assert workgroup_size_of(TEXT.replace("(8, 4)", "(WX, 4)")) is None
+    text = in_reverse(TEXT, (8, 4, 1))
+    assert "@builtin(workgroup_id) w: vec3u" in text
+    assert "@builtin(global_invocation_id) g_in_order: vec3<u32>, " in text
+    assert "@builtin(local_invocation_id) l_in_order: vec3u" in text
+    size = "vec3u(8u, 4u, 1u)"
+    assert f"let g = g_in_order / {size} * {size} + ({size} - 1u - g_in_order % {size});" in text
+    assert f"let l = {size} - 1u - l_in_order;\n    let i = 31u - i_in_order;\n    c[i]" in text
+    for wrong in (TEXT.replace("fn main(", "fn main(i: Input) {} fn other("), TEXT.replace("fn main", "fn other")):
+        with pytest.raises(ConfigError, match=r"takes no number of a lane|no compute entry point"):
+            in_reverse(wrong, (8, 4, 1))

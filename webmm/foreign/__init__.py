@@ -1,0 +1,122 @@
+"""A WGSL text that somebody wrote elsewhere: C = A·B of dense row-major matrices, by a text without a template."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from webmm.engine.array import Array
+from webmm.engine.device import Device
+from webmm.engine.launch import Launch
+from webmm.errors import ConfigError, ProblemError, UnsupportedError
+from webmm.foreign.counts import Counts
+from webmm.foreign.lanes import in_reverse, workgroup_size_of
+from webmm.kernels.base import MAX_WORKGROUPS, Binding
+
+MATRICES = ("a", "b", "c")
+LENGTHS = ("m", "n", "k")
+Size = tuple[int, int, int]
+
+_STORAGE = r"@binding\(\s*{}\s*\)\s*(?:@group\(\s*0\s*\)\s*)?var<\s*{}\s*(?:,\s*(\w+)\s*)?>"
+_CONSTANT = r"\b((?:const|override)\s+{}\s*(?::\s*\w+\s*)?=\s*)\d+([ui]?)\s*;"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A text, and what a host must know besides.
+
+    `bindings` names the matrices in the order of their bindings in group 0: from 1 on where a uniform of u32, whose
+    members are `uniform`, is binding 0, else from 0 on. `constants` names constants or overrides of the text that stand
+    for sizes, such as M, N and K, and are set to each size. Raises ConfigError where the text says otherwise.
+    """
+
+    name: str
+    text: str
+    bindings: tuple[str, ...]
+    workgroup: tuple[int, int, int]
+    grid: Counts
+    uniform: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+    entry: str = "main"
+
+    def __post_init__(self) -> None:
+        if sorted(self.bindings) != list(MATRICES):
+            raise ConfigError(f"--bindings names a, b and c, each once, not {','.join(self.bindings)!r}")
+        for length in self.uniform:
+            if length not in LENGTHS:
+                raise ConfigError(f"--uniform names m, n and k, not {length!r}")
+        for constant in self.constants:
+            if constant.lower() not in LENGTHS:
+                raise ConfigError(f"--constants are called m, n and k, or M, N and K, not {constant!r}")
+            if not re.search(_CONSTANT.format(constant), self.text):
+                raise ConfigError(f"{self.name} has no constant {constant} that is a number")
+        said = workgroup_size_of(self.text, self.entry)
+        if said and said != self.workgroup:
+            words = " and ".join(",".join(map(str, size)) for size in (said, self.workgroup))
+            raise ConfigError(f"the text and --workgroup differ in the size of a workgroup: {words}")
+        self.layout()  # or the error that says what is missing
+
+    def layout(self) -> tuple[Binding, ...]:
+        """Return the bindings as the text declares them."""
+        found = [self._binding(0, "uniform", "sizes")] if self.uniform else []
+        found += [self._binding(i, "storage", name) for i, name in enumerate(self.bindings, len(found))]
+        if not self.uniform and re.search(_STORAGE.format(0, "uniform"), self.text):
+            raise ConfigError(f"binding 0 of {self.name} is a uniform: --uniform m,n,k says what it holds")
+        return tuple(found)
+
+    def _binding(self, number: int, space: str, name: str) -> Binding:
+        declared = re.search(_STORAGE.format(number, space), self.text)
+        if not declared:
+            raise ConfigError(f"{self.name} has no @binding({number}) var<{space}…> for {name}")
+        if space == "uniform":
+            return Binding(number, name, "uniform", "")
+        writable = declared[1] in ("read_write", "write")
+        if writable != (name == "c"):
+            raise ConfigError(f"binding {number} of {self.name}, {name}, is var<storage, {declared[1] or 'read'}>")
+        return Binding(number, name, "storage" if writable else "read-only-storage", "")
+
+    @property
+    def sized(self) -> bool:
+        """Whether the host tells it its sizes; else they stand in the text."""
+        return bool(self.uniform or self.constants)
+
+    def for_size(self, size: Size) -> str:
+        """Return the text with its constants set."""
+        text, lengths = self.text, dict(zip(LENGTHS, size, strict=True))
+        for constant in self.constants:
+            text = re.sub(_CONSTANT.format(constant), rf"\g<1>{lengths[constant.lower()]}\g<2>;", text)
+        return text
+
+    def reversed(self) -> Foreign:
+        """Return it with the lanes of a workgroup in reverse order; raises ConfigError where they have none."""
+        if "subgroup" in self.text:
+            raise ConfigError("lanes of a subgroup have one order only")
+        return dataclasses.replace(self, text=in_reverse(self.text, self.workgroup, self.entry))
+
+    def launch(self, device: Device, size: Size, arrays: dict[str, Array]) -> Launch:
+        """Return it made ready to compute C (m, n) from A (m, k) and B (k, n), at the start of `arrays`.
+
+        Raises UnsupportedError for a workgroup or grid beyond the device's limits, ProblemError for no workgroups at
+        all, ShaderError where the engine refuses the text.
+        """
+        grid, limits = self.grid.of(size), device.capabilities
+        if math.prod(self.workgroup) > (most := limits.limit("max-compute-invocations-per-workgroup")):
+            raise UnsupportedError(f"a workgroup of {math.prod(self.workgroup)} invocations; {device.info} has {most}")
+        if min(grid) < 1:
+            raise ProblemError(f"the grid {self.grid} has no workgroups for {'x'.join(map(str, size))}: {grid}")
+        if max(grid) > MAX_WORKGROUPS:
+            raise UnsupportedError(f"the grid {self.grid} has {max(grid):,} workgroups along an axis, at most 65,535")
+        pipeline = device.compile(self.for_size(size), self.name, self.layout(), self.entry)
+        resources: list[Any] = [self._uniform(device, size)] if self.uniform else []
+        resources += [(arrays[name].storage.buffer, 0, arrays[name].nbytes) for name in self.bindings]
+        return Launch(pipeline, device.bind(pipeline, resources), grid, label=self.name)
+
+    def _uniform(self, device: Device, size: Size) -> Any:
+        lengths = dict(zip(LENGTHS, size, strict=True))
+        data = struct.pack(f"<{len(self.uniform)}I", *(lengths[name] for name in self.uniform))
+        data += bytes(-len(data) % 16)
+        return device.wgpu_device.create_buffer_with_data(data=data, usage=device.engine.buffer_usage.UNIFORM)

@@ -1,0 +1,47 @@
+"""How fast is a text that somebody wrote elsewhere, beside the ladder?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from webmm.bench import record_of
+from webmm.cases import op_of
+from webmm.engine.device import Device
+from webmm.engine.timing import submit, time_launch
+from webmm.errors import ProblemError, ShaderError, UnsupportedError
+from webmm.foreign import Foreign, Size
+from webmm.records import Record
+from webmm.roofline import Roofline
+
+
+def measured(
+    foreign: Foreign, device: Device, sizes: Sequence[Size], dtype: str, ceiling: Roofline
+) -> Iterator[Record]:
+    """Yield a record of each size, checked beside NumPy as those of the ladder are, and timed where it is right."""
+    op = op_of("gemm")
+    for size in sizes:
+        problem = op.problem(size, dtype)
+        case = op.case(device, problem)
+        plain = record_of(device, problem, op.stages[0](), "runtime")
+        record = dataclasses.replace(plain, kernel=foreign.name, config={})
+        with device.array(np.full(problem.m * problem.n, np.nan), problem.out_dtype) as result:
+            try:
+                launch = foreign.launch(device, size, {**case.inputs, "c": result})
+                submit(device, launch)
+                error = case.error(result.numpy())
+                if error <= case.bound:
+                    timed = time_launch(device, launch)
+                    known = record_of(
+                        device, problem, op.stages[0](), timed=timed, max_error=error, bound=case.bound, ceiling=ceiling
+                    )
+                    yield dataclasses.replace(known, kernel=foreign.name, config={})
+                else:
+                    reason = f"the largest error is {error:.2e}{case.scale}: webmm kernel check says where"
+                    yield dataclasses.replace(record, status="incorrect", reason=reason, max_error=error)
+            except (ProblemError, UnsupportedError) as failure:
+                yield dataclasses.replace(record, status="unsupported", reason=str(failure))
+            except ShaderError as failure:
+                yield dataclasses.replace(record, status="compile", reason=str(failure))

@@ -1,0 +1,68 @@
+"""What the command line shows of texts that somebody wrote elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from webmm import roofline
+from webmm.bench import Bench
+from webmm.cases import op_of
+from webmm.dtypes import dtype_of
+from webmm.engine.device import Device
+from webmm.errors import NoAdapterError
+from webmm.foreign import Foreign, Size
+from webmm.foreign.bench import measured
+from webmm.foreign.check import SIZES, check, order_unknown
+from webmm.kernels.base import Kernel
+from webmm.records import Record
+from webmm.report import Open, first_line, plain
+from webmm.report.ladder import ladder_table
+
+
+def run_check(open_device: Open, foreign: Foreign, sizes: Sequence[Size] | None, dtype: str) -> bool:
+    """Check `foreign` on `sizes`, by default several; print what was found, and return whether it is right."""
+    console, right = plain(), True
+    with open_device() as device:
+        cpu = device if device.info.kind == "cpu" else _cpu()
+        console.print(f"{foreign.name} on {device.info}")
+        for found in check(foreign, device, cpu, sizes or SIZES, dtype_of(dtype)):
+            console.print(f"  {'x'.join(map(str, found.size))}: {found.words or 'right'}", soft_wrap=True)
+            right = right and not found.words
+        if why := order_unknown(foreign, cpu):
+            console.print(f"  lanes were run in one order only: {why}", soft_wrap=True)
+        if cpu and cpu is not device:
+            cpu.close()
+    return right
+
+
+def _cpu() -> Device | None:
+    try:
+        return Device("cpu")
+    except NoAdapterError:
+        return None
+
+
+def run_bench(
+    open_device: Open,
+    foreign: Foreign,
+    kernels: list[Kernel[Any]] | None,
+    sizes: Sequence[Size],
+    dtype: str,
+    budget: float,
+) -> list[Record]:
+    """Time `foreign` beside `kernels`, by default the whole ladder; print a table per size, and return the records."""
+    console, op = plain(), op_of("gemm")
+    with open_device() as device:
+        console.print(f"{device.info}")
+        ceiling = roofline.measure(device)
+        beside = kernels or [stage.on(device.capabilities) for stage in op.stages]
+        found = list(measured(foreign, device, sizes, dtype, ceiling))
+        found += Bench(device, beside, list(sizes), dtype, budget, ceiling, op=op).run()
+    for size in dict.fromkeys(record.size for record in found):
+        rows = [record for record in found if record.size == size]
+        console.print(ladder_table(rows, op))
+        for record in rows:
+            if record.status != "ok":
+                console.print(f"  {record.kernel}: {record.status}: {first_line(record)}")
+    return found
