@@ -46,9 +46,7 @@ def test_shares_are_as_the_rates():
 
 def test_no_other_number_of_columns_moves_less():
     for p, (m, n) in itertools.product((2, 5, 12, 16), ((4096, 4096), (65536, 1024), (1024, 65536))):
-        found = sum(
-            r.stop - r.start + c.stop - c.start for _, r, c in rectangles(m, n, [(i, 1.0) for i in range(p)])
-        )
+        found = sum(r.stop - r.start + c.stop - c.start for _, r, c in rectangles(m, n, [(i, 1.0) for i in range(p)]))
         grids = [rows for rows in range(1, p + 1) if p % rows == 0]
         assert found <= min(p * (m / rows + n / (p / rows)) for rows in grids) * 1.03, (p, m, n)
     squares = plan(2**17, 2**17, 2**17, [H200] * 64).shares
