@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from webmm import choose
+from webmm.calls import numpy_functions
 from webmm.calls.elementwise import gelu, map
+from webmm.calls.expression import astype, concatenate, elementwise, stack, take, where
 from webmm.calls.gemm import gemm, matmul, matmul_async
 from webmm.calls.normalise import layer_norm, rms_norm, softmax
 from webmm.calls.operands import from_dlpack
@@ -13,9 +15,9 @@ from webmm.calls.quantized import qmatmul
 from webmm.calls.reduce import reduce
 from webmm.calls.weights import qmatmul_weights
 from webmm.config import Tune
-from webmm.engine import array
+from webmm.engine import operators
 from webmm.engine.array import Array
-from webmm.engine.device import Device
+from webmm.engine.device import Device, default_device
 from webmm.engine.devices import devices
 from webmm.engine.profiling import Profile, profile
 from webmm.epilogues import Epilogue
@@ -55,8 +57,11 @@ __all__ = [
     "UnsupportedError",
     "WebmmError",
     "__version__",
+    "astype",
+    "concatenate",
     "dequantize",
     "devices",
+    "elementwise",
     "from_dlpack",
     "gelu",
     "gemm",
@@ -74,6 +79,9 @@ __all__ = [
     "render",
     "rms_norm",
     "softmax",
+    "stack",
+    "take",
+    "where",
 ]
 
 _Class = TypeVar("_Class", bound=type[Any])
@@ -98,6 +106,22 @@ def _learn(problem: Problem, device: Device, tune: Tune) -> None:
     learn(problem, device, tune)
 
 
+def _namespace(version: str | None) -> Any:
+    from webmm import array_api
+
+    return array_api.of_version(version)
+
+
+def _restore(host: Any) -> Array:
+    return default_device().array(host)
+
+
 # What stands above the layers that call it.
 choose.hand_in(_failing, _learn)
-array.hand_in(matmul)
+operators.hand_in(
+    {
+        **{"elementwise": elementwise, "reduce": reduce, "astype": astype, "take": take, "matmul": matmul},
+        **{"namespace": _namespace, "restore": _restore},
+    },
+    numpy_functions.FUNCTIONS,
+)

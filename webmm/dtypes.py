@@ -78,8 +78,10 @@ I8 = DType("int8", "u32", 1, 0.0, 0.0)
 U8 = DType("uint8", "u32", 1, 0.0, 0.0)
 BYTES = (I8, U8)
 INTEGERS = (I32, U32, *BYTES)
+BOOL = DType("bool", "bool8", 1, 0.0, 0.0, packed=True)  # NumPy's, of a byte
+COMPUTED = (*MATRIX_DTYPES, I32, BOOL)  # of what is computed element by element
 
-DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, F64, *INTEGERS)}
+DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, F64, *INTEGERS, BOOL)}
 _NAMES = {**{dtype.wgsl: dtype for dtype in (*MATRIX_DTYPES, F64)}, **DTYPES}
 
 

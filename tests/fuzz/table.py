@@ -19,6 +19,7 @@ import webmm
 from webmm.cases.normalise import EXP_ERROR
 from webmm.dtypes import F32, dtype_of
 from webmm.epilogues import ACTIVATIONS
+from webmm.expressions import reference as of_expression
 from webmm.problems.gemm import gemm as gemm_problem
 from webmm.problems.reduce import OPERATIONS
 from webmm.problems.scheme import Scheme, reference
@@ -211,6 +212,35 @@ def gelu(draw: Draw) -> Result:
     return webmm.gelu(x, approximate, device=draw.device), exact, allowed, dtype
 
 
+def elementwise(draw: Draw) -> Result:
+    expression, reals = draw.setting(
+        "expression",
+        (
+            ("x + y", 2),
+            ("x * s - y", 2),
+            ("maximum(x, y) / (abs(x) + 1)", 2),
+            ("where(x < y, x, -y)", 2),
+            ("tanh(x)", 1),
+        ),
+    )
+    dtype, on_host = draw.dtype(), draw.setting("on the host", (False, False, True))
+    shape = tuple(draw.size(str(i), 33) for i in range(draw.setting("axes", (1, 2, 3, 4))))
+    special = draw.setting("special", (False, True))
+    x, left = draw.operand("x", draw.values(shape, dtype, special=special), on_host)
+    operands, wide = {"x": x}, {"x": left.astype(np.float64)}
+    if reals == 2:
+        repeated = tuple(draw.setting(f"y repeats {i}", (n, n, 1)) if n else n for i, n in enumerate(shape))
+        operands["y"], right = draw.operand("y", draw.values(repeated, dtype), on_host)
+        wide["y"] = right.astype(np.float64)
+    if " s " in expression:
+        operands["s"] = wide["s"] = draw.pick("s", (2, 0.5, -3.0))
+    exact = np.asarray(of_expression(expression, wide))
+    terms = sum(np.abs(np.nan_to_num(each)) for each in wide.values())
+    with np.errstate(all="ignore"):
+        allowed = (EXP_ERROR + dtype_of(dtype).eps) * (np.abs(exact) + 4 * terms + 1)
+    return webmm.elementwise(expression, device=draw.device, **operands), exact, allowed, dtype
+
+
 OPS = {
     "matmul": Row(matmul),
     "gemm": Row(gemm),
@@ -222,6 +252,7 @@ OPS = {
     "layer_norm": Row(layer_norm),
     "rms_norm": Row(rms_norm),
     "gelu": Row(gelu),
+    "elementwise": Row(elementwise),
 }
 
 

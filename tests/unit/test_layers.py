@@ -11,13 +11,15 @@ import webmm
 PACKAGE = Path(webmm.__file__).parent
 # The lowest first; each is a module or a package, whose own modules may import each other.
 LAYERS = (
-    *("version", "errors", "text", "dtypes", "log", "config", "files", "params", "epilogues", "records"),
+    *("version", "errors", "text", "dtypes", "log", "config", "files", "params", "epilogues", "expressions", "records"),
     "problems",
     *("kernels", "render"),
     "engine",
     "choose",
     *("verify", "roofline", "cases"),
     "calls",
+    "array_api",
+    "dask",
     *("naga", "tint", "check", "plugins", "bench", "foreign", "debug", "selftest", "tuner", "learn"),
     "page",
     *("plot", "report", "cli"),

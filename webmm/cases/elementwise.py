@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cases import expression
 from webmm.cases.base import Size, Trial
 from webmm.cases.normalise import EXP_ERROR
 from webmm.cases.products import reduced, representable
@@ -19,9 +20,11 @@ from webmm.dtypes import F32, MATRIX_DTYPES, DType
 from webmm.engine.device import Device
 from webmm.epilogues import ACTIVATIONS, activation_of
 from webmm.kernels.base import Kernel
+from webmm.kernels.elementwise.fused import Fused
 from webmm.kernels.elementwise.map import Map
 from webmm.problems.base import Problem
 from webmm.problems.elementwise import Elementwise
+from webmm.problems.expression import Expression
 
 LOOKED_AT = 2**16  # results that are checked, spread over all
 
@@ -72,7 +75,7 @@ class ElementwiseCase(Streamed[Elementwise]):
 
 
 class ElementwiseOp(StreamingOp[Elementwise]):
-    """y = the GELU, or another activation, of each element."""
+    """y = the GELU, or another activation, of each element; expressions are tried here as well, but not timed."""
 
     name = "elementwise"
     tried = (((1, 4096, 1), "nn"), ((1, 4095, 1), "nn"))
@@ -87,14 +90,21 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         """Return `problem` with its array."""
         return ElementwiseCase(device, problem)
 
-    def stand_ins(self, kernel: Map, problem: Elementwise) -> Iterator[Elementwise]:
+    def stand_ins(self, kernel: Map | Fused, problem: Elementwise | Expression) -> Iterator[Any]:
         """Yield the elements of a workgroup and what hangs over."""
+        if isinstance(problem, Expression):
+            assert isinstance(kernel, Fused), "no other computes expressions"
+            yield from expression.stand_ins(kernel, problem)
+            return
+        assert isinstance(kernel, Map), "no other computes activations"
         p = problem
         size = reduced(p.size, 4 * kernel.unroll * kernel.size, 1)
         yield replace(p, size=size, x_offset=p.x_offset % 4, y_offset=p.y_offset % 4)
 
-    def trial(self, problem: Elementwise) -> Trial:
+    def trial(self, problem: Elementwise | Expression) -> Trial:
         """Return quarters from -4 to 4."""
+        if isinstance(problem, Expression):
+            return expression.trial(problem)
         p = problem
         x = np.arange(p.size) % 33 / 4 - 4
         buffer = np.concatenate([np.full(p.x_offset, np.nan), x])
@@ -107,8 +117,9 @@ class ElementwiseOp(StreamingOp[Elementwise]):
             yield f"{activation} {dtype.name} {size}", Elementwise(activation, size, dtype)
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
-        """Yield the examples."""
+        """Yield the examples, and expressions."""
         yield from ((words, Map(), problem) for words, problem in self.examples())
+        yield from ((words, Fused(), problem) for words, problem in expression.examples())
 
 
 OP = ElementwiseOp

@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from webmm.dtypes import DType, dtype_of
+from webmm.engine.operators import Operators
 from webmm.engine.pool import Block
 from webmm.errors import FreedArrayError, ProblemError
 
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
     from webmm.engine.device import Device
 
 DLPACK_CPU = (1, 0)  # kDLCPU and its number
-_matmul: Callable[[Any, Any], Array]
-
-
-def hand_in(matmul: Callable[[Any, Any], Array]) -> None:
-    """Set what ``a @ b`` does, which stands above the engine."""
-    global _matmul
-    _matmul = matmul
 
 
 class Storage:
@@ -61,7 +55,7 @@ class Storage:
             self.device.pool.drop(block)
 
 
-class Array:
+class Array(Operators):
     """An n-dimensional array on a device, or a view of one: slices and transposes share the buffer and copy nothing.
 
     The buffer lives as long as any array that shares it; `free()` gives it back at once, for all of them, and so does
@@ -220,14 +214,6 @@ class Array:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return DLPACK_CPU
-
-    def __matmul__(self, other: Any) -> Array:
-        return _matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Array:
-        return _matmul(other, self)
-
-    __array_ufunc__ = None  # so that ndarray @ Array comes here
 
     def free(self) -> None:
         """Give the buffer back now, for every array that shares it; doing so again is harmless."""

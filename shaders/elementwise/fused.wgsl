@@ -1,0 +1,68 @@
+// fused: y[i] = {{ s.wgsl }}, of elements of arrays that broadcast.
+//
+// Storage: any strides that are not negative, over four axes; dense arrays, whose lengths and first elements are
+// multiples of 4, and single elements beside them, by vec4.
+// Shapes: any. Workgroup memory: none.
+{% import "common/stored.wgsl" as stored %}
+{% import "common/store.wgsl" as out with context %}
+{% include "common/header.wgsl" %}
+
+{% if s.functions %}
+{% include "elementwise/functions.wgsl" %}
+
+{% endif %}
+fn value({{ s.arguments }}) -> {{ s.kind }} {
+{% for kind in s.numbers %}
+    let s{{ loop.index0 }} = bitcast<{{ kind }}>(params.numbers[{{ loop.index0 }}]);
+{% endfor %}
+    return {{ s.wgsl }};
+}
+{% if not s.vec %}
+
+fn place(at: vec4u, strides: vec4u, offset: u32) -> u32 {
+    let steps = at * strides;
+    return offset + steps.x + steps.y + steps.z + steps.w;
+}
+{% endif %}
+
+@compute @workgroup_size(SIZE)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let first = (workgroup.x + workgroup.y * grid.x) * SIZE * 4u;
+{% if s.vec %}
+    let i = first + lane * 4u;
+    if (i < params.size) {
+{% for type in s.operands %}
+{% set x = "x%d" % loop.index0 %}
+{% if loop.index0 in s.single %}
+        let v{{ loop.index0 }} = vec4({{ stored.load4(type, x ~ "[params." ~ x ~ "_offset / 4u]") }}[params.{{ x }}_offset % 4u]);
+{% else %}
+        let v{{ loop.index0 }} = {{ stored.load4(type, x ~ "[(params." ~ x ~ "_offset + i) / 4u]") }};
+{% endif %}
+{% endfor %}
+        let v = vec4({% for j in range(4) %}value({{ s.passed("[%du]" % j) }}){{ ", " if j < 3 }}{% endfor %});
+        y[(params.y_offset + i) / 4u] = {{ out.as_out4("v") }};
+    }
+{% else %}
+    for (var i = first + lane; i < min(first + SIZE * 4u, params.size); i += SIZE) {
+        let plane = i / params.lengths.w;
+        let block = plane / params.lengths.z;
+        let at = vec4u(block / params.lengths.y, block % params.lengths.y, plane % params.lengths.z, i % params.lengths.w);
+{% if s.taken %}
+        // x1 says which elements of x0 are taken along an axis.
+        let taken = {{ stored.load(s.operands[1], "x1", "place(at, params.x1_strides, params.x1_offset)") }};
+        let moved = min(u32(max(taken, 0i)), params.taken_length - 1u) * params.taken_stride;
+{% endif %}
+{% for type in s.operands %}
+{% set x = "x%d" % loop.index0 %}
+        let p{{ loop.index0 }} = place(at, params.{{ x }}_strides, params.{{ x }}_offset){{ " + moved" if s.taken and loop.first }};
+        let v{{ loop.index0 }} = {{ stored.load(type, x, "p%d" % loop.index0) }};
+{% endfor %}
+        let v = value({{ s.passed("") }});
+        {{ out.store("place(at, params.y_strides, params.y_offset)", "v") }}
+    }
+{% endif %}
+}

@@ -1,0 +1,225 @@
+"""`webmm.array_api` beside `array-api-strict`, on arrays that Hypothesis draws: values, dtypes and shapes agree."""
+
+import operator
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.array_api import make_strategies_namespace
+
+import webmm
+import webmm.array_api as xp
+from webmm.errors import ProblemError
+
+drawing = make_strategies_namespace(strict, api_version="2024.12")
+EXAMPLES = settings(max_examples=12)
+ELEMENTS = {
+    "float32": st.floats(-100, 100, width=16) | st.sampled_from([np.nan, np.inf, -np.inf, 0.0]),
+    "int32": st.integers(-1000, 1000),
+    "bool": st.booleans(),
+}
+UNARY = {
+    "float32": ["abs", "exp", "log", "sqrt", "tanh", "negative", "positive", "square", "isnan"],
+    "int32": ["abs", "negative", "positive", "square"],
+    "bool": ["logical_not"],
+}
+COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
+BINARY = {
+    "float32": ["add", "subtract", "multiply", "divide", "maximum", "minimum", *COMPARISONS],
+    "int32": ["add", "subtract", "multiply", "maximum", "minimum", *COMPARISONS],
+    "bool": ["logical_and", "logical_or", "equal", "not_equal"],
+}
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.ge, operator.eq]
+
+
+@pytest.fixture(autouse=True)
+def default(device, monkeypatch):
+    """Arrays that no device is named for are the tests' own."""
+    monkeypatch.setattr(xp, "default_device", lambda: device)
+
+
+def arrays(dtype, shape=None, elements=None):
+    shape = drawing.array_shapes(min_dims=0, max_dims=4, max_side=5) if shape is None else shape
+    return drawing.arrays(getattr(strict, dtype), shape, elements=ELEMENTS[dtype] if elements is None else elements)
+
+
+def ours(x):
+    return xp.asarray(np.asarray(x))
+
+
+def same(got, expected, rtol=0.0):
+    """Whether an Array is what strict's array is, up to a share of float32's rounding."""
+    wanted = np.asarray(expected)
+    assert isinstance(got, webmm.Array)
+    assert got.shape == wanted.shape
+    kind = {np.dtype("int64"): np.dtype("int32")}.get(wanted.dtype, wanted.dtype)  # there are no longer integers here
+    assert got.dtype == kind
+    np.testing.assert_allclose(got.numpy(), wanted, rtol=rtol, atol=rtol)
+
+
+def cases(table):
+    return [pytest.param(dtype, name, id=f"{name} {dtype}") for dtype, names in table.items() for name in names]
+
+
+@pytest.mark.parametrize(("dtype", "name"), cases(UNARY))
+def test_functions_of_one(dtype, name):
+    @EXAMPLES
+    @given(arrays(dtype))
+    def agree(x):
+        with np.errstate(all="ignore"):
+            same(getattr(xp, name)(ours(x)), getattr(strict, name)(x), 2e-5)
+
+    agree()
+
+
+@pytest.mark.parametrize(("dtype", "name"), cases(BINARY))
+def test_functions_of_two(dtype, name):
+    @EXAMPLES
+    @given(st.data())
+    def agree(data):
+        shapes = data.draw(drawing.mutually_broadcastable_shapes(2, max_dims=4, max_side=4))
+        x, y = (data.draw(arrays(dtype, shape)) for shape in shapes.input_shapes)
+        with np.errstate(all="ignore"):
+            same(getattr(xp, name)(ours(x), ours(y)), getattr(strict, name)(x, y), 1e-6)
+
+    agree()
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(OPERATORS), st.sampled_from(["float32", "int32"]))
+def test_operators_with_numbers(data, operation, dtype):
+    if (operation, dtype) == (operator.truediv, "int32"):
+        dtype = "float32"
+    x = data.draw(arrays(dtype))
+    number = data.draw(st.integers(-9, 9).filter(bool) if dtype == "int32" else st.floats(0.5, 8, width=16))
+    with np.errstate(all="ignore"):
+        same(operation(ours(x), number), operation(x, number), 1e-6)
+        same(operation(number, ours(x)), operation(number, x), 1e-6)
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(["float32", "int32", "bool"]))
+def test_where(data, dtype):
+    shapes = data.draw(drawing.mutually_broadcastable_shapes(3, max_dims=3, max_side=4)).input_shapes
+    kinds = ("bool", dtype, dtype)
+    c, x, y = (data.draw(arrays(kind, shape)) for kind, shape in zip(kinds, shapes, strict=True))
+    same(xp.where(*map(ours, (c, x, y))), strict.where(c, x, y))
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(["float32", "float16"]), st.sampled_from(["sum", "mean", "max", "min", "argmax"]))
+def test_reductions(data, stored, name):
+    finite = st.floats(-100, 100, width=16)
+    shape = drawing.array_shapes(min_dims=1, max_dims=4, max_side=5)
+    x = data.draw(arrays("float32", shape, finite))
+    axis, keepdims = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1)), data.draw(st.booleans())
+    got = getattr(xp, name)(ours(x).astype(stored), axis=axis, keepdims=keepdims)
+    assert got.dtype == (np.int32 if name == "argmax" else stored)
+    expected = getattr(strict, name)(x, axis=axis, keepdims=keepdims)
+    # strict's sums are of float32; half of them differ by a rounding to float16 of up to 100 × 625.
+    same(got.astype("float32") if name != "argmax" else got, expected, 2e-3 if stored == "float16" else 1e-5)
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(["float32", "int32", "bool"]))
+def test_joining(data, dtype):
+    shape = list(data.draw(drawing.array_shapes(min_dims=1, max_dims=4, max_side=4)))
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    parts = [data.draw(arrays(dtype, tuple(shape)))]
+    same(xp.stack([ours(x) for x in parts * 2], axis=axis), strict.stack(parts * 2, axis=axis))
+    shape[axis] = data.draw(st.integers(0, 5))
+    parts.append(data.draw(arrays(dtype, tuple(shape))))
+    same(xp.concat([ours(x) for x in parts], axis=axis), strict.concat(parts, axis=axis))
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(["float32", "int32", "bool"]))
+def test_take(data, dtype):
+    x = data.draw(arrays(dtype, drawing.array_shapes(min_dims=1, max_dims=4, max_side=5)))
+    axis = data.draw(st.integers(0, x.ndim - 1))
+    indices = data.draw(st.lists(st.integers(0, x.shape[axis] - 1), min_size=1, max_size=6))
+    at = strict.asarray(indices, dtype=strict.int32)
+    same(xp.take(ours(x), ours(at), axis=axis), strict.take(x, at, axis=axis))
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(["float32", "int32", "bool"]), st.sampled_from(["float32", "int32", "bool"]))
+def test_astype(data, dtype, to):
+    x = data.draw(arrays(dtype, elements=st.integers(-99, 99) if dtype == "float32" else None))
+    same(xp.astype(ours(x), getattr(xp, to)), strict.astype(x, getattr(strict, to)))
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(["float32", "int32", "bool"]))
+def test_views_are_computed_with(data, dtype):
+    x = data.draw(arrays(dtype, drawing.array_shapes(min_dims=2, max_dims=4, max_side=5)))
+    key = data.draw(drawing.indices(x.shape))
+    view = ours(x)[key]
+    same(xp.equal(view, view), strict.equal(x[key], x[key]))
+    axes = data.draw(st.permutations(range(x.ndim)))
+    same(
+        xp.astype(xp.permute_dims(ours(x), axes), xp.float32),
+        strict.astype(strict.permute_dims(x, axes), strict.float32),
+    )
+    same(xp.reshape(xp.permute_dims(ours(x), axes), (-1,)), strict.reshape(strict.permute_dims(x, axes), (-1,)))
+
+
+def test_float16_and_mixed_floats():
+    x = np.linspace(-3, 3, 77).astype(np.float16)
+    half, single = xp.asarray(x), xp.asarray(x.astype(np.float32))
+    assert (half * half).dtype == np.float16
+    assert (half * 2.5).dtype == np.float16
+    assert (half * single).dtype == np.float32
+    np.testing.assert_allclose((half * half).numpy(), x * x, rtol=1e-3)
+    np.testing.assert_allclose(xp.exp(half).numpy(), np.exp(x), rtol=2e-3)
+
+
+def test_more_axes_than_a_shader_has():
+    x = np.arange(2**7, dtype=np.float32).reshape((2,) * 7)
+    got = xp.asarray(x).T[..., None] + xp.asarray(x)[..., None]
+    np.testing.assert_array_equal(got.numpy(), (x.T + x)[..., None])
+
+
+def test_the_namespace_is_found():
+    x = xp.asarray([1.0, 2.0])
+    assert x.dtype == np.float32
+    assert x.__array_namespace__() is xp
+    assert x.__array_namespace__(api_version="2023.12") is xp
+    with pytest.raises(ProblemError, match=r"the array API of 2199\.12 is not there"):
+        x.__array_namespace__(api_version="2199.12")
+    assert all(hasattr(xp, name) for name in xp.__all__)
+    assert xp.ones((2, 3)).sum().item() == 6
+    assert xp.full(3, 7).dtype == np.int32
+    assert xp.zeros(2, dtype=xp.bool).dtype == np.bool_
+
+
+@pytest.mark.parametrize(
+    ("compute", "words"),
+    [
+        (lambda x, i: x + i, "f32 and i32 do not go together; cast one"),
+        (lambda x, i: i + 0.5, "a float and int32 do not go together; cast"),
+        (lambda x, i: i / i, "not defined for i32; cast"),
+        (lambda x, i: xp.exp(i), r"exp\(\) is not defined for i32"),
+        (lambda x, i: x[:2] + x, r"shapes \(2,\), \(3,\) do not broadcast"),
+        (lambda x, i: i + 2**40, "does not fit int32"),
+        (lambda x, i: xp.concat([x, i]), "dtypes float32, int32 are to be one"),
+        (lambda x, i: xp.concat([x, x[None]]), "do not join along axis 0"),
+        (lambda x, i: xp.concat([x], axis=1), "axis 1 is out of range of 1 axes"),
+        (lambda x, i: xp.stack([x, x[:1]]), "do not stack"),
+        (lambda x, i: xp.take(x, [3], axis=0), "an index is out of range of 3 elements"),
+        (lambda x, i: xp.take(x, [0.5], axis=0), "indices are whole numbers"),
+        (lambda x, i: xp.where(x, x, x), "where/3"),
+        (lambda x, i: bool(x == x), r"an array of shape \(3,\) is no single value"),
+        (lambda x, i: x + np.zeros(3), "float64 is not computed with; cast"),
+        (lambda x, i: webmm.elementwise("x +", x=x), "is no expression"),
+        (lambda x, i: webmm.elementwise("x + z", x=x), "z was not given; the operands are x"),
+        (lambda x, i: webmm.elementwise("open(x)", x=x), "open/1 is not known; there are where/3"),
+        (lambda x, i: webmm.elementwise("x.T", x=x), "none of what an expression may have"),
+        (lambda x, i: webmm.elementwise("x < 1", x=x, out_dtype="float32"), "is of bool; cast it to float32 within it"),
+    ],
+)
+def test_bad_input(compute, words):
+    with pytest.raises(ProblemError, match=words):
+        compute(xp.asarray([1.0, 2.0, 3.0]), xp.asarray([1, 2, 3]))

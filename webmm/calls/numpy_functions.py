@@ -1,0 +1,92 @@
+"""Functions of NumPy's, as they are computed where an argument is an `Array`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from webmm.calls.expression import concatenate, stack, take, where
+from webmm.calls.gemm import matmul
+from webmm.calls.reduce import reduce
+from webmm.engine.array import Array
+from webmm.errors import ProblemError
+
+VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to)
+
+
+def _view(function: Any) -> Callable[..., Array]:
+    return lambda x, *args, **kwargs: x._view(lambda shadow: function(shadow, *args, **kwargs))
+
+
+def reshape(x: Array, shape: Any, **settings: Any) -> Array:
+    """Return `x` in another shape: a view where it is contiguous, else of a copy; only in row-major order."""
+    if settings.pop("order", "C") != "C" or any(value is not None for value in settings.values()):
+        raise ProblemError("arrays are reshaped in row-major order")
+    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    dense = x if x.contiguous else concatenate([x]) if x.ndim else x
+    return dense.reshape(*lengths)
+
+
+def _reduction(op: str) -> Callable[..., Any]:
+    def compute(x: Array, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False) -> Any:
+        if out is not None:
+            raise ProblemError("out= is not written to by reductions of device arrays")
+        return reduce(x, op, axis, keepdims is True, out_dtype=dtype)
+
+    return compute
+
+
+def _positions(x: Array, axis: int | None = None, out: None = None, *, keepdims: Any = False) -> Any:
+    return _reduction("argmax")(x, axis, None, out, keepdims)
+
+
+def _of_extremes(op: str) -> Callable[..., Any]:
+    return lambda x, axis=None, out=None, keepdims=False: _reduction(op)(x, axis, None, out, keepdims)
+
+
+def tensordot(a: Array, b: Array, axes: Any = 2) -> Array:
+    """Return NumPy's `tensordot()`, as a product of matrices."""
+    if isinstance(axes, int):
+        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    else:
+        left, right = ([x] if isinstance(x, int) else list(x) for x in axes)
+    left, right = [i % a.ndim for i in left], [i % b.ndim for i in right]
+    if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
+        raise ProblemError(f"a {a.shape} and b {b.shape} do not fit along axes {axes}")
+    rows = [i for i in range(a.ndim) if i not in left]
+    columns = [i for i in range(b.ndim) if i not in right]
+    inner = int(np.prod([a.shape[i] for i in left]))
+    x = reshape(_view(np.transpose)(a, (*rows, *left)), (-1, inner) if inner else (_count(a, rows), 0))
+    y = reshape(_view(np.transpose)(b, (*right, *columns)), (inner, -1) if inner else (0, _count(b, columns)))
+    product: Array = matmul(x, y)
+    return product.reshape(*(a.shape[i] for i in rows), *(b.shape[i] for i in columns))
+
+
+def _count(x: Array, axes: list[int]) -> int:
+    return int(np.prod([x.shape[i] for i in axes]))
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **{function: _view(function) for function in VIEWS},
+    np.shape: lambda x: x.shape,
+    np.ndim: lambda x: x.ndim,
+    np.size: lambda x: x.size,
+    np.reshape: reshape,
+    np.concatenate: lambda arrays, axis=0: concatenate(arrays, axis),
+    np.stack: lambda arrays, axis=0: stack(arrays, axis),
+    np.where: where,
+    np.take: lambda x, indices, axis=None: take(x, indices, axis),
+    np.sum: _reduction("sum"),
+    np.mean: _reduction("mean"),
+    np.max: _of_extremes("max"),
+    np.amax: _of_extremes("max"),
+    np.min: _of_extremes("min"),
+    np.amin: _of_extremes("min"),
+    np.argmax: _positions,
+    np.tensordot: tensordot,
+    np.dot: lambda a, b: tensordot(a, b, ([a.ndim - 1], [max(0, b.ndim - 2)])),
+    np.empty_like: lambda x, dtype=None, **_: x.device.empty(x.shape, dtype or x.element),
+    np.zeros_like: lambda x, dtype=None, **_: x.device.zeros(x.shape, dtype or x.element),
+}

@@ -1,0 +1,166 @@
+"""What programs do with arrays besides `@`: operators, functions of NumPy's, and other libraries' protocols.
+
+All of it is computed by calls that stand above the engine and are handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from webmm.errors import ProblemError
+
+if TYPE_CHECKING:
+    from webmm.engine.array import Array
+
+_calls: dict[str, Callable[..., Any]] = {}
+_functions: dict[Any, Callable[..., Any]] = {}
+
+# Ufuncs as expressions of their arguments x and y.
+UFUNCS: dict[Any, str] = {
+    **{np.add: "x + y", np.subtract: "x - y", np.multiply: "x * y", np.true_divide: "x / y"},
+    **{np.less: "x < y", np.less_equal: "x <= y", np.greater: "x > y", np.greater_equal: "x >= y"},
+    **{np.equal: "x == y", np.not_equal: "x != y", np.negative: "-x", np.positive: "x", np.absolute: "abs(x)"},
+    **{np.exp: "exp(x)", np.log: "log(x)", np.sqrt: "sqrt(x)", np.tanh: "tanh(x)", np.square: "x * x"},
+    **{np.maximum: "maximum(x, y)", np.minimum: "minimum(x, y)"},
+    **{np.logical_and: "x & y", np.logical_or: "x | y", np.logical_not: "~x", np.isnan: "x != x"},
+}
+OPERANDS = (int, float, np.ndarray, np.generic)  # besides arrays
+
+
+def hand_in(calls: Mapping[str, Callable[..., Any]], functions: Mapping[Any, Callable[..., Any]]) -> None:
+    """Set the calls that operators make, and those that stand for functions of NumPy's."""
+    _calls.update(calls)
+    _functions.update(functions)
+
+
+def _unary(text: str) -> Callable[[Any], Any]:
+    return lambda self: _calls["elementwise"](text, x=self)
+
+
+def _binary(text: str) -> Callable[[Any, Any], Any]:
+    def compute(self: Any, other: Any) -> Any:
+        if not isinstance(other, (Operators, *OPERANDS)):
+            return NotImplemented
+        return _calls["elementwise"](text, x=self, y=other)
+
+    return compute
+
+
+class Operators:
+    """Python's operators, reductions as methods, and the protocols by which NumPy and Dask take an array for theirs."""
+
+    __add__, __radd__ = _binary("x + y"), _binary("y + x")
+    __sub__, __rsub__ = _binary("x - y"), _binary("y - x")
+    __mul__, __rmul__ = _binary("x * y"), _binary("y * x")
+    __truediv__, __rtruediv__ = _binary("x / y"), _binary("y / x")
+    __lt__, __le__, __gt__, __ge__ = (_binary(f"x {sign} y") for sign in ("<", "<=", ">", ">="))
+    __eq__, __ne__ = _binary("x == y"), _binary("x != y")
+    __and__, __rand__ = _binary("x & y"), _binary("y & x")
+    __or__, __ror__ = _binary("x | y"), _binary("y | x")
+    __neg__, __pos__, __abs__, __invert__ = _unary("-x"), _unary("x"), _unary("abs(x)"), _unary("~x")
+    __hash__ = object.__hash__
+
+    def __matmul__(self, other: Any) -> Array:
+        found: Array = _calls["matmul"](self, other)
+        return found
+
+    def __rmatmul__(self, other: Any) -> Array:
+        found: Array = _calls["matmul"](other, self)
+        return found
+
+    def sum(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
+        """Return the sum over `axis`, an axis, a tuple of them, or None for all, as `webmm.reduce()` does."""
+        return self._reduced("sum", axis, keepdims, dtype)
+
+    def mean(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
+        """Return the mean; as `sum()` otherwise."""
+        return self._reduced("mean", axis, keepdims, dtype)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Array:
+        """Return the maximum; as `sum()` otherwise."""
+        return self._reduced("max", axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Array:
+        """Return the minimum; as `sum()` otherwise."""
+        return self._reduced("min", axis, keepdims)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Array:
+        """Return the position of the first maximum, int32; as `sum()` otherwise."""
+        return self._reduced("argmax", axis, keepdims)
+
+    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: DTypeLike | None = None) -> Array:
+        found: Array = _calls["reduce"](self, op, axis, keepdims, out_dtype=dtype)
+        return found
+
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> Array:
+        """Return a copy converted to `dtype`, one of `webmm.dtypes.COMPUTED`, as `webmm.astype()` does."""
+        del copy  # what this returns never shares the buffer
+        found: Array = _calls["astype"](self, dtype)
+        return found
+
+    def take(self, indices: Any, axis: int | None = None) -> Array:
+        """Return the elements that `indices` name along `axis`, as `webmm.take()` does."""
+        found: Array = _calls["take"](self, indices, axis)
+        return found
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **settings: Any) -> Any:
+        if method != "__call__" or settings:
+            return NotImplemented
+        if ufunc is np.matmul:
+            return _calls["matmul"](*given)
+        if ufunc not in UFUNCS:
+            return NotImplemented
+        return _calls["elementwise"](UFUNCS[ufunc], **dict(zip("xy", given, strict=False)))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Compute on the device what webmm can; the rest NumPy does on copies in host memory, as of any `__array__`."""
+        del types
+        if function in _functions:
+            return _functions[function](*args, **kwargs)
+        return function(*_on_host(args), **_on_host(kwargs))
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        return _calls["namespace"](api_version)
+
+    def __bool__(self) -> bool:
+        return bool(self._only())
+
+    def __int__(self) -> int:
+        return int(self._only())
+
+    def __float__(self) -> float:
+        return float(self._only())
+
+    def item(self) -> Any:
+        """Return the only element as a number of Python's; raises ProblemError where there are more."""
+        return self._only()
+
+    def _only(self) -> Any:
+        host = self.numpy()  # type: ignore[attr-defined]
+        if host.size != 1:
+            raise ProblemError(f"an array of shape {host.shape} is no single value; reduce it, or compare x.numpy()")
+        return host.item()
+
+    def __dask_tokenize__(self) -> tuple[str, Any]:
+        return "webmm.Array", self.numpy()  # type: ignore[attr-defined]
+
+    def __copy__(self) -> Array:
+        view: Array = self[...]  # type: ignore[index]
+        return view
+
+    def __reduce__(self) -> Any:
+        # Unpickled on the default device of whichever process it comes to: a worker's own.
+        return _calls["restore"], (self.numpy(),)  # type: ignore[attr-defined]
+
+
+def _on_host(x: Any) -> Any:
+    """Return arguments with copies in host memory for arrays, at any depth."""
+    if isinstance(x, Operators):
+        return np.asarray(x)
+    if isinstance(x, (list, tuple)):
+        return type(x)(_on_host(each) for each in x)
+    return {name: _on_host(each) for name, each in x.items()} if isinstance(x, dict) else x

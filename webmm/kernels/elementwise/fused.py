@@ -1,0 +1,129 @@
+"""An expression of elements, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from webmm.dtypes import DType
+from webmm.kernels.base import Binding, Kernel, Params, ceil_div, fold, tunable
+from webmm.params import U32, Vec4U, member
+from webmm.problems.expression import MAX_OPERANDS, Expression, Strided
+
+OWN_FUNCTIONS = "_f32("  # how the functions of shaders/elementwise/functions.wgsl end, and are called
+
+
+@dataclass(frozen=True)
+class FusedParams:
+    """The uniform: lengths and strides are those of four axes, the last one innermost."""
+
+    lengths: Vec4U = member("of y")
+    y_strides: Vec4U = member("elements between neighbours of y along each axis")
+    x0_strides: Vec4U = member("of x0, 0 where it is repeated")
+    x1_strides: Vec4U = member("of x1")
+    x2_strides: Vec4U = member("of x2")
+    x3_strides: Vec4U = member("of x3")
+    numbers: Vec4U = member("bits of s0, s1, …")
+    size: U32 = member("elements of y")
+    y_offset: U32 = member("first element of y in its buffer")
+    x0_offset: U32 = member("of x0")
+    x1_offset: U32 = member("of x1")
+    x2_offset: U32 = member("of x2")
+    x3_offset: U32 = member("of x3")
+    taken_stride: U32 = member("elements between those that x1 chooses from")
+    taken_length: U32 = member("of which there are so many")
+
+    @classmethod
+    def of(cls, p: Expression) -> FusedParams:
+        """Return the uniform for the problem `p`."""
+        none = Strided(p.y.dtype, (0, 0, 0, 0))
+        x0, x1, x2, x3 = (*p.operands, *(none for _ in range(MAX_OPERANDS - len(p.operands))))
+        s0, s1, s2, s3 = (*p.numbers, *(0 for _ in range(4 - len(p.numbers))))
+        return cls(
+            *(p.lengths, p.y.strides, x0.strides, x1.strides, x2.strides, x3.strides, (s0, s1, s2, s3)),
+            *(p.size, p.y.offset, x0.offset, x1.offset, x2.offset, x3.offset, p.taken, p.taken_length),
+        )
+
+
+@dataclass(frozen=True)
+class FusedSpecialisation:
+    """The choices of its template."""
+
+    wgsl: str
+    kind: str
+    operands: tuple[DType, ...]
+    out_dtype: DType
+    numbers: tuple[str, ...]  # the kind of each
+    vec: bool
+    single: tuple[int, ...]  # operands of one element
+    taken: bool
+
+    @property
+    def types(self) -> tuple[DType, ...]:
+        """All that are stored, each once."""
+        return tuple(dict.fromkeys((*self.operands, self.out_dtype)))
+
+    @property
+    def functions(self) -> bool:
+        """Whether it calls functions of webmm's own."""
+        return OWN_FUNCTIONS in self.wgsl
+
+    @property
+    def arguments(self) -> str:
+        """The parameters of the function that computes an element."""
+        kinds = {"int32": "i32", "bool": "bool"}
+        return ", ".join(f"x{i}: {kinds.get(dtype.name, 'f32')}" for i, dtype in enumerate(self.operands))
+
+    def passed(self, lane: str) -> str:
+        """Return what is passed for them."""
+        return ", ".join(f"v{i}{lane}" for i, _ in enumerate(self.operands))
+
+
+@dataclass(frozen=True)
+class Fused(Kernel[Expression]):
+    """A vec4 per invocation where the arrays allow it, else four elements one by one."""
+
+    name = "fused"
+    summary = "an expression of elements"
+    op = "elementwise"
+    params: ClassVar[type[Params]] = FusedParams
+
+    size: int = tunable(256, (8, 32, 64, 128, 256), "invocations per workgroup")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """Along x."""
+        return (self.size, 1, 1)
+
+    def bindings(self, spec: FusedSpecialisation) -> Iterator[Binding]:
+        """Yield x0, x1, … and y."""
+        for i, dtype in enumerate(spec.operands):
+            yield Binding(i + 1, f"x{i}", "read-only-storage", dtype.array(spec.vec))
+        yield Binding(len(spec.operands) + 1, "y", "storage", spec.out_dtype.array(spec.vec, shared=True))
+
+    def dispatch(self, problem: Expression) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z)."""
+        return fold(ceil_div(problem.size, 4 * self.size))
+
+    def iterations(self, problem: Expression) -> int:
+        """Return how often the loop over an invocation's elements runs."""
+        return 4
+
+    def specialise(self, problem: Expression) -> FusedSpecialisation:
+        """Return the template choices that fit `problem`."""
+        p = problem
+        single = tuple(i for i, x in enumerate(p.operands) if not any(x.strides))
+        dense = [x for i, x in enumerate((*p.operands, p.y)) if i not in single]
+        in_line = p.lengths[:3] == (1, 1, 1) and all(x.strides[3] == 1 for x in dense)
+        vec = in_line and not p.taken and not any(n % 4 for n in (p.size, *(x.offset for x in dense)))
+        return FusedSpecialisation(
+            wgsl=p.wgsl,
+            kind=p.kind,
+            operands=tuple(x.dtype for x in p.operands),
+            out_dtype=p.y.dtype,
+            numbers=tuple(p.number_kind for _ in p.numbers),
+            vec=vec,
+            single=single if vec else (),
+            taken=p.taken > 0,
+        )
