@@ -19,7 +19,8 @@ from rich.table import Table
 
 from webmm.bench import blank
 from webmm.debug.reference import Reference
-from webmm.debug.views import Subject, subject_of
+from webmm.debug.subject import Subject
+from webmm.debug.views import subject_of
 from webmm.engine.device import Device
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
