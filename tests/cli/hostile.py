@@ -15,10 +15,31 @@ SCHEMA = '{"schema": "webmm.records/1", "records": '
 
 ENGINES = {"--engine cuda": "choose from wgpu, dawn, auto"}
 
+PLUGINS = {"--plugin missing.py": "a plugin is a Python file", "--plugin fifo": "a plugin is a Python file"}
+
+HOW = "--workgroup 16,16 --grid n/16,m/16"
+TEXT = f"tiles.wgsl {HOW}"
+# Texts from elsewhere, and what is said of them.
+TEXTS = {
+    f"missing.wgsl {HOW}": "No such file",
+    f"fifo {HOW}": "it is a pipe or a device",
+    f"a.npy {HOW}": "cannot read a.npy",
+    TEXT: "binding 0",
+    f"{TEXT} --uniform x": "names m, n and k",
+    f"{TEXT} --uniform m,n,k --constants M": "has no constant M",
+    f"{TEXT} --uniform m,n,k --bindings a,b": "names a, b and c",
+    f"{TEXT} --uniform m,n,k --entry nope": "no compute entry point nope()",
+    "tiles.wgsl --workgroup ² --grid 1 --uniform m,n,k": "a workgroup is one to three numbers",
+    f"tiles.wgsl --workgroup 16,{LONG} --grid 1 --uniform m,n,k": "a workgroup is one to three numbers",
+    "tiles.wgsl --workgroup 16,16 --grid m**n --uniform m,n,k": "a grid is one to three counts",
+    "tiles.wgsl --workgroup 16,16 --grid __import__('os') --uniform m,n,k": "a grid is one to three counts",
+    "tiles.wgsl --workgroup 16,16 --grid m/(n-n) --uniform m,n,k": "divides by zero",
+}
+
 # By command: arguments → words. A fifo that nobody writes to is there, files are made by `files()`, and a.npy is sound.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
-    "config": {"x": "Usage"},
+    "config": {"x": "Usage", "--write missing/webmm.toml": "cannot write", "--write .": "--force overwrites it"},
     "info": {
         "--adapter ²": "there is 0:",
         f"--adapter {LONG}": "there is 0:",
@@ -27,6 +48,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **ENGINES,
     },
     "bench": {
+        **PLUGINS,
         "--op nope": "choose from gemm",
         "--op reduce:sum:max": "unknown variant 'sum:max'",
         "--op reduce --sizes 8x8@²": "with an axis",
@@ -66,6 +88,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--budget 1e308": "budget",
     },
     "shader": {
+        **{f"naive {each}": words for each, words in PLUGINS.items()},
         "nope": "choose from naive",
         "blocked --op nope": "choose from gemm",
         "blocked --set bm=x": "takes an integer",
@@ -80,7 +103,10 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "debug": {
         "nope 1 1 1": "choose from naive",
-        f"naive {LONG} 1 1": "not a valid integer",
+        **{f"naive 3 3 3 {each}": words for each, words in PLUGINS.items()},
+        f"naive {LONG} 1 1": "with numbers of at least 1",
+        "serial 3 3 --op nope": "choose from gemm",
+        "serial 3 3 --op reduce --at 3": "the result is 3x1: it has no element (3, 0)",
         "naive 3 3 3 --at 3": "ROW,COL",
         "naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
         "naive 3 3 3 --at ²,1": "ROW,COL",
@@ -97,7 +123,27 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive 1000000000000 1 1": "elements of one buffer",
         "pipelined 1 1 10000000": "inner steps",
     },
-    "check": {"x": "Usage"},
+    "check": {"x": "Usage", **PLUGINS},
+    "kernel": {"x": "No such command"},
+    "kernel check": {
+        **TEXTS,
+        f"{TEXT} --uniform m,n,k --sizes ²": "at least 1",
+        f"{TEXT} --uniform m,n,k --adapter ²": "there is 0:",
+        **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
+        f"{TEXT} --uniform m,n,k --sizes 1000000": "not enough memory",
+        "tiles.wgsl --workgroup 16,16 --grid m*100000 --uniform m,n,k": "workgroups along an axis",
+        f"{TEXT} --uniform m,n,k --dtype ,": "is not a dtype",
+    },
+    "kernel bench": {
+        **TEXTS,
+        f"{TEXT} --uniform m,n,k --sizes ²": "at least 1",
+        f"{TEXT} --uniform m,n,k --kernels nope": "choose from naive",
+        f"{TEXT} --uniform m,n,k --adapter ²": "there is 0:",
+        **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
+        f"{TEXT} --uniform m,n,k --budget nan": "no number of seconds",
+        f"{TEXT} --uniform m,n,k --json missing/r.json": "no folder",
+        f"{TEXT} --uniform m,n,k --dtype ,": "is not a dtype",
+    },
     "run": {
         "": "Usage",
         "a.npy a.npy -o c.npy --profile=trace.txt": "a trace is .json",
@@ -119,6 +165,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--port ²": "--port",
     },
     "tune": {
+        **PLUGINS,
         "--sizes ²": "at least 1",
         "--sizes 1000000": "elements of one buffer",
         "--layout xy": "nn, nt, tn, tt",
@@ -143,6 +190,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "large.npy": "of which texts have at most",
     },
     "explain": {
+        **{f"8 8 8 {each}": words for each, words in PLUGINS.items()},
         f"{LONG} 1 1": "with numbers of at least 1",
         "1000000000000 1000000000000 1000000000000": "only a smaller one is explained",
         "1000000000000 1 1": "only a smaller one is explained",
@@ -167,6 +215,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "selftest": {"2": "on or off", "{}": "on or off"},
     "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "takes text"},
+    "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "takes text"},
     "naga": {"1.5": "takes text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "takes no NUL"},
 }
 

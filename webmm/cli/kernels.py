@@ -12,6 +12,8 @@ from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PLUGIN, on_device, pair, par
 if TYPE_CHECKING:
     from webmm.report import Open
 
+MATRICES = ("gemm", "quantized", "weights")  # ops whose results have rows and columns
+
 
 @click.command()
 @click.argument("kernel")
@@ -80,7 +82,8 @@ def debug(
     from webmm.report import debug as report
 
     known = op_of(op)
-    at = [pair(text if "," in text else f"{text},0", ",", "an element is ROW,COL") for text in elements or ("0,0",)]
+    column = "" if known.name in MATRICES else ",0"  # a result with one number
+    at = [pair(text + column * ("," not in text), ",", "an element is ROW,COL") for text in elements or ("0,0",)]
     shown = None if steps is None else slice(None) if steps == ":" else slice(*pair(steps, ":", "steps are A:B"))
     stage = configure(kernel, dict(map(setting, settings)), known.name)
     problem = known.problem(known.parse("x".join(size)), dtype or known.dtypes[0].name, layout)

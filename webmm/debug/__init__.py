@@ -23,7 +23,7 @@ from webmm.debug.subject import Subject
 from webmm.debug.views import subject_of
 from webmm.engine.device import Device
 from webmm.engine.timing import submit
-from webmm.errors import ConfigError, ProblemError, UnsupportedError
+from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.base import Kernel
 from webmm.params import pack
 from webmm.problems.base import Problem
@@ -31,7 +31,6 @@ from webmm.render import Watch, tags_of
 
 UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that no arithmetic makes
 SHOWN = 8  # steps shown where nobody says which
-MAX_STEPS = 2**20
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def inspect(device: Device, kernel: Kernel[Any], problem: Problem, row: int, col
 
     That is C[row, col] of a product, of one of dense operands without an epilogue as `gemm()` returns it. Results that
     have one number have it as `row`; of a normalisation `row` is the row and `col` the element in it. Raises
-    ProblemError where there is no such element or there are more than MAX_STEPS inner steps, ConfigError where nothing
+    ProblemError where there is no such element or there are too many inner steps, ConfigError where nothing
     was recorded, and as `Device.launch` does.
     """
     (found,) = inspect_each(device, kernel, problem, [(row, col)])
@@ -194,13 +193,13 @@ def inspect_each(
     device: Device, kernel: Kernel[Any], problem: Problem, elements: Sequence[tuple[int, int]]
 ) -> Iterator[Inspection]:
     """Yield what `inspect()` returns of each element, all on the same operands."""
+    subject = subject_of(kernel, problem)
     if reason := kernel.check(problem, device.capabilities):
         raise UnsupportedError(f"{kernel.name} {reason}")
-    subject, tags = subject_of(device, kernel, problem), tags_of(kernel, problem, device.engine.dialect)
-    if subject.length > MAX_STEPS:
-        raise ProblemError(f"there are {subject.length:,} inner steps, of which at most {MAX_STEPS:,} are looked at")
     for row, col in elements:
         subject.check(row, col)
+    tags = tags_of(kernel, problem, device.engine.dialect)
+    subject.draw(device)
     for row, col in elements:
         reference = subject.reference(row, col)
         slots, result = _recorded(device, subject, tags, (row, col))

@@ -14,6 +14,7 @@ from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
 
+MAX_STEPS = 2**20
 LEAST_SPARE = 64  # steps beyond the end for which there is room: what the last tile or vec4 hangs over
 
 
@@ -22,11 +23,16 @@ class Subject(ABC):
 
     op: ClassVar[str] = ""  # whose problems these are
 
-    def __init__(self, device: Device, kernel: Any, problem: Any) -> None:
+    def __init__(self, kernel: Any, problem: Any) -> None:
         self.kernel, self.problem = kernel, problem  # of the op
+        if self.length > MAX_STEPS:
+            raise ProblemError(f"there are {self.length:,} inner steps, of which at most {MAX_STEPS:,} are looked at")
+        self.steps = self.length + 2 * self.reach + LEAST_SPARE
+
+    def draw(self, device: Device) -> None:
+        """Bring operands to the device."""
         self.case = self.drawn(device)
         self.inputs: dict[str, Array] = self.case.inputs
-        self.steps = self.length + 2 * self.reach + LEAST_SPARE
 
     def drawn(self, device: Device) -> Any:
         """Return something that has `inputs`: the op's case."""

@@ -10,7 +10,6 @@ from webmm.debug.products import OfGemm, OfIntegers, OfWeights
 from webmm.debug.reference import Reference
 from webmm.debug.rows import OfElement, OfNormalisation, OfReduction
 from webmm.debug.subject import Subject
-from webmm.engine.device import Device
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 
@@ -43,6 +42,6 @@ SUBJECTS: dict[str, type[Subject]] = {
 }
 
 
-def subject_of(device: Device, kernel: Kernel[Any], problem: Problem) -> Subject:
-    """Return what is looked at for a problem, with its operands on the device."""
-    return SUBJECTS.get(problem.op, OfOther)(device, kernel, problem)
+def subject_of(kernel: Kernel[Any], problem: Problem) -> Subject:
+    """Return what is looked at for a problem; raises ProblemError where that is too much."""
+    return SUBJECTS.get(problem.op, OfOther)(kernel, problem)
