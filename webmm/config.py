@@ -1,9 +1,11 @@
-"""The settings: one table, filled from the environment, then the project's file, then the user's, then defaults.
+"""The settings: one table, filled by `set()`, the environment, the project's file, the user's, and defaults, in turn.
 
 The project's file is the nearest one, from the working folder upwards: a `webmm.toml`, or a `pyproject.toml` with a
 table `[tool.webmm]` where there is no such file beside it. The user's is `webmm.toml` in the platform's configuration
 folder. In the environment the setting `cache_dir` is WEBMM_CACHE_DIR; an empty variable is none. A folder in a file is
 relative to that file.
+
+`template()` is a file of all settings with what they are for.
 
 Files are read once per process and working folder, when the first setting is needed; the environment, each time. A
 Device takes its settings when it is opened.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import math
 import os
 import sys
@@ -28,6 +31,7 @@ from webmm.errors import ConfigError
 
 FILE = "webmm.toml"
 PREFIX = "WEBMM_"
+BY_SET = "webmm.config.set()"
 MAX_SECONDS = 1_000_000  # eleven days; what waits cannot be told to do so for much longer
 Tune = Literal["off", "cached", "quick", "auto"]
 Precision = Literal["highest", "high"]
@@ -46,6 +50,10 @@ def _folder(raw: object) -> Path:
         return Path(_text(raw)).expanduser()
     except RuntimeError as error:
         raise ValueError("starts with the home folder of a user that there is not") from error
+
+
+def _file(raw: object) -> Path | None:
+    return _folder(raw) if raw != "" else None
 
 
 def _switch(raw: object) -> bool:
@@ -93,6 +101,9 @@ def _setting(read: Callable[[object], Any], default: Any, doc: str) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
+_SHOWN = f"what to show: {', '.join(log.TOPICS)}; a level ({', '.join(log.LEVELS)}) of all, or of one as in tune=info"
+
+
 @dataclass(frozen=True)
 class Settings:
     """The table: every setting with its type, default, and what it is for."""
@@ -112,7 +123,8 @@ class Settings:
         precision_mode, "highest", "of products of float32: highest, or high, by matrix units where there are any"
     )
     selftest: bool = _setting(_switch, True, "whether a shader must prove itself before its first use on a driver")
-    log: str = _setting(_topics, "", f"what to show: {', '.join(log.TOPICS)}, or a level ({', '.join(log.LEVELS)})")
+    log: str = _setting(_topics, "", _SHOWN)
+    log_file: Path | None = _setting(_file, None, "where to write that; empty: where the program does, or stderr")
     naga: str = _setting(_text, "", "naga-cli for `webmm check`; empty: .tools/bin, then PATH")
 
 
@@ -123,6 +135,41 @@ class Source:
     name: str
     folder: Path
     values: Mapping[str, object]
+
+
+_chosen: dict[str, object] = {}  # by set()
+
+
+def set(**values: object) -> None:
+    """Set settings for this process, before all other places: `set(tune="off", log="choice")`; None takes one back.
+
+    A Device that is open keeps what it was opened with. Raises ConfigError for an unknown name or a bad value, and
+    changes nothing then.
+    """
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    source = _known(Source(BY_SET, Path(), values))
+    for name in values:
+        if values[name] is not None:
+            _read(fields[name], source)
+    _chosen.update(values)
+    for name in [name for name, value in _chosen.items() if value is None]:
+        del _chosen[name]
+    if values.get("log") or values.get("log_file"):
+        log.show(settings().log, settings().log_file)
+
+
+def template() -> str:
+    """Return a `webmm.toml` with every setting: what it is for, and its default, which a line without # changes."""
+    lines = [
+        f"# Settings of webmm; see docs/tuning.md. In the environment {variable('tune')} is `tune`, and so on.",
+        "",
+    ]
+    default = Settings()
+    for field in dataclasses.fields(Settings):
+        value = getattr(default, field.name)
+        text = "" if value is None else str(value) if isinstance(value, Path) else value
+        lines += [f"# {field.metadata['doc']}", f"# {field.name} = {json.dumps(text, ensure_ascii=False)}", ""]
+    return "\n".join(lines)
 
 
 def settings() -> Settings:
@@ -169,8 +216,12 @@ def _sources() -> list[Source]:
     try:
         here = Path.cwd()
     except OSError:  # it was deleted
-        return [Source("", Path(), environment), *_files(None)]
-    return [Source("", here, environment), *_files(here)]
+        return [_by_set(Path()), Source("", Path(), environment), *_files(None)]
+    return [_by_set(here), Source("", here, environment), *_files(here)]
+
+
+def _by_set(here: Path) -> Source:
+    return Source(BY_SET, here, _chosen)
 
 
 def strangers() -> list[str]:

@@ -26,13 +26,14 @@ SUBGROUPS = {"naga": "subgroup", "tint": "subgroups"}  # the feature's name in e
 MATRIX_UNITS = {"naga": "cooperative-matrix", "tint": "chromium-experimental-subgroup-matrix"}  # likewise
 
 
-TAGS = ("LOADED_A", "LOADED_B", "SHARED_A", "SHARED_B", "ACC")  # what a debug shader records of each inner step
 DEBUG_LINE = re.compile(r"^[ \t]*dbg\w*\(.*\);\n", re.MULTILINE)
+TAG = re.compile(r"^[ \t]*dbg\w*\(([A-Z]\w*), ", re.MULTILINE)  # what such a line records, as it calls that
+FRAGMENT_TAGS = ("SHARED_A", "SHARED_B", "ACC")  # what dbg_fragment() records
 
 
 @dataclass(frozen=True)
 class Watch:
-    """The element of C that a debug shader watches, and for how many inner steps there is room to record."""
+    """The element that a debug shader watches, and for how many inner steps there is room to record."""
 
     row: U32
     col: U32
@@ -137,11 +138,19 @@ def tidy(text: str) -> str:
     return re.sub(r"\n+(\n *\})", r"\1", text).strip() + "\n"
 
 
-def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, debug: bool = False) -> Shader:
+def render(
+    kernel: Kernel[Any],
+    problem: Problem,
+    dialect: Dialect = "naga",
+    *,
+    debug: bool = False,
+    tags: tuple[str, ...] | None = None,
+) -> Shader:
     """Return the shader of `kernel` specialised for `problem`, in the dialect of naga (wgpu) or Tint (browsers).
 
     Problems that share a specialisation share the shader. With `debug`, the lines of its template that call `dbg…()`
-    stay, and record in one more binding what `webmm.debug` reads. Raises ConfigError for an unknown dialect or one that
+    stay, and record in one more binding what `webmm.debug` reads: values by tag, those that the template has, or the
+    `tags` of all dispatches that share the binding. Raises ConfigError for an unknown dialect or one that
     cannot express the kernel, and for tile sizes or element types that cannot work on any device; ShaderError for a
     template that is missing or at fault.
     """
@@ -155,13 +164,27 @@ def render(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga", *, 
         raise ConfigError("what a debug shader records is float32; take operands of a shorter type")
     if reason := kernel.invalid() or kernel.unsuited(problem):
         raise ConfigError(f"{kernel.name}: {reason}")
-    return _render(kernel, kernel.specialise(problem), features(kernel, problem), dialect, debug)
+    if debug and tags is None:
+        tags = tags_of(kernel, problem, dialect)
+    return _render(kernel, kernel.specialise(problem), features(kernel, problem), dialect, tags if debug else None)
+
+
+def tags_of(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga") -> tuple[str, ...]:
+    """Return what the debug shaders of all dispatches of a kernel record, in the order in which they are named."""
+    found: dict[str, None] = {}
+    for step in kernel.dispatches:
+        text = render(step, problem, dialect, debug=True, tags=()).wgsl
+        found |= dict.fromkeys(TAG.findall(text))
+        found |= dict.fromkeys(FRAGMENT_TAGS if re.search(r"^ *dbg_fragment\(", text, re.MULTILINE) else ())
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=4096)
-def _render(kernel: Kernel[Any], spec: Any, stored: frozenset[str], dialect: Dialect, debug: bool) -> Shader:
+def _render(
+    kernel: Kernel[Any], spec: Any, stored: frozenset[str], dialect: Dialect, tags: tuple[str, ...] | None
+) -> Shader:
     bindings = (Binding(0, "params", "uniform", "Params"), *kernel.bindings(spec))
-    if debug:
+    if tags:
         bindings = (*bindings, Binding(len(bindings), "debug", "storage", "Debug"))
     text = _filled_in(
         kernel,
@@ -170,13 +193,12 @@ def _render(kernel: Kernel[Any], spec: Any, stored: frozenset[str], dialect: Dia
         bindings=bindings,
         constants=_constants(kernel),
         params_struct=wgsl_struct(kernel.params, "Params"),
-        debug=debug,
-        tags=TAGS,
+        tags=tags,
         watch_struct=wgsl_struct(Watch, "Watch"),
     )
     if F64.features <= stored:
         text = _in_f64(text)
-    if not debug:
+    if tags is None:
         text = DEBUG_LINE.sub("", text)
     needed = stored | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     needed |= {MATRIX_UNITS[dialect]} if kernel.matrix_shape else set()

@@ -187,6 +187,12 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% for i in range(o.loads) %}
 {% set words = "load_%s4(%s_start%d + %s%s)" % (o.x, o.x, i, k0, " * params.ld%s" % o.x if o.across) %}
         {{ o.x }}_next{{ i }} = {{ ready(o, words, "%s + %s_kk%d * 4u" % (k0, o.x, i)) }};
+{% for j in range(4) %}
+{% set k = "%s + %s_kk%d * 4u + %du" % (k0, o.x, i, 0 if o.across else 4 * j) %}
+{% set line = "%s0 + %s_%s%d + %du" % (o.at, o.x, o.at, i, j if o.across else 0) %}
+{% set place = line ~ ", dbg_col(col0, BN)" if o.x == "a" else "dbg_row(row0, BM), " ~ line %}
+        dbg_{{ "i8" if s.signed else "u8" }}(LOADED_{{ o.x | upper }}, {{ place }}, {{ k }}, {{ o.x }}_next{{ i }}[{{ j }}]);
+{% endfor %}
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -214,8 +220,9 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% endmacro %}
 
-{% macro multiply() %}
-{{ tiles.unrolled(step) }}
+{# k0 is the first element of the tiles along k: debug shaders say where they are. #}
+{% macro multiply(k0="k0") %}
+{{ tiles.unrolled(step, 0, k0) }}
 {% endmacro %}
 
 {% macro step(kk, buffer, k0) %}
@@ -228,6 +235,18 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
             acc_{{ r }}_{{ j }} += dots(a_reg{{ r // 4 }}.{{ "xyzw"[r % 4] }}, b_reg{{ j }});
+{% endfor %}
+{% endfor %}
+{% set bytes, k = "dbg_i8" if s.signed else "dbg_u8", "%s + (%s) * 4u" % (k0, kk) %}
+{% for r in range(kernel.tm) %}
+{% set row = "row0 + (ly + %du * WY) * 4u + %du" % (r // 4, r % 4) %}
+{% for j in range(kernel.tn // 4) %}
+{% set col = "col0 + (lx + %du * WX) * 4u" % j %}
+            {{ bytes }}(SHARED_A, {{ row }}, dbg_col({{ col }}, 4u), {{ k }}, a_reg{{ r // 4 }}.{{ "xyzw"[r % 4] }});
+{% for c in range(4) %}
+            {{ bytes }}(SHARED_B, {{ row }}, {{ col }} + {{ c }}u, {{ k }}, b_reg{{ j }}[{{ c }}]);
+{% endfor %}
+            dbg_n(ACC, {{ row }}, {{ col }}, {{ k }} + 3u, vec4f(acc_{{ r }}_{{ j }}));
 {% endfor %}
 {% endfor %}
 {% endmacro %}

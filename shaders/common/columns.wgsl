@@ -49,6 +49,11 @@ var<workgroup> parts: array<array<{{ reduce.part("4") }}, WX>, WY>;
     let base = params.x_offset + i * params.outer_stride;
 {% endmacro %}
 
+{# The number of the result at the c-th j of an invocation, for debug shaders; none beyond the last j. #}
+{% macro row_of(c) -%}
+select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPREAD < params.inner)
+{%- endmacro %}
+
 {# What an invocation has of x[begin..end]. #}
 {% macro walk(begin, end) %}
 {{ reduce.accumulators("4") }}
@@ -60,6 +65,12 @@ var<workgroup> parts: array<array<{{ reduce.part("4") }}, WX>, WY>;
 {% macro at(u) %}vec4u(k{{ " + %du" % (u * kernel.wy) if u }}){% endmacro %}
 {{ reduce.take(kernel.unroll, at) }}
 {{ reduce.carry("4") }}
+{% for c in range(4) %}
+{% for u in range(kernel.unroll) %}
+        dbg(LOADED, {{ row_of(c) }}, 0u, k + {{ u * kernel.wy }}u, x{{ u }}[{{ c }}]);
+{% endfor %}
+        dbg(ACC, {{ row_of(c) }}, 0u, k + {{ (kernel.unroll - 1) * kernel.wy }}u, f32(result(component({{ reduce.all_levels("4") }}, {{ c }}u))));
+{% endfor %}
     }
     let own = {{ reduce.all_levels("4") }};
 {% endmacro %}

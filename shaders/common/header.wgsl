@@ -29,7 +29,7 @@ enable wgpu_cooperative_matrix;
 
 {% include "common/" ~ type.wgsl ~ ".wgsl" %}
 {% endfor %}
-{% if debug %}
+{% if tags %}
 
 {% include "common/debug.wgsl" %}
 {% endif %}

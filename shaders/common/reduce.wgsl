@@ -292,9 +292,10 @@ load4(base, {{ k }}, {{ end }})
 
 {#
   The part of x[begin..end] of a row that belongs to lane number `lane` of `lanes`. `load(u, k, end)` is vec4 number `u` of
-  a step, which begins at k. A row that is `once` takes a single step, whose k is there already.
+  a step, which begins at k. A row that is `once` takes a single step, whose k is there already. `tag` and `acc` name
+  these elements and their sum where debug shaders record them.
 #}
-{% macro walk(lanes, begin="0u", end="params.length", load=element4, once=false) %}
+{% macro walk(lanes, begin="0u", end="params.length", load=element4, once=false, tag="LOADED", acc="ACC") %}
 {{ accumulators("4") }}
 {% if once %}
     {
@@ -308,10 +309,20 @@ load4(base, {{ k }}, {{ end }})
 {% macro at(u) %}vec4u(k) + vec4u(0u, 1u, 2u, 3u){{ " * %du" % lanes if not s.vec }}{{ " + %du" % (4 * lanes * u) if u }}{% endmacro %}
 {{ take(kernel.unroll, at) }}
 {{ carry("4") }}
+{% set far = 1 if s.vec else lanes %}
+{% for u in range(kernel.unroll) %}
+        dbg_far({{ tag }}, row, 0u, k + {{ 4 * lanes * u }}u, {{ far }}u, x{{ u }});
+{% endfor %}
+        dbg({{ acc }}, row, 0u, k + {{ 4 * lanes * (kernel.unroll - 1) + 3 * far }}u, {{ merged(all_levels("4")) }});
     }
     let four = {{ all_levels("4") }};
     let own = merge(merge(component(four, 0u), component(four, 1u)), merge(component(four, 2u), component(four, 3u)));
 {% endmacro %}
+
+{# What the four parts of an invocation come to, as a number. #}
+{% macro merged(four) -%}
+f32(result(merge(merge(component({{ four }}, 0u), component({{ four }}, 1u)), merge(component({{ four }}, 2u), component({{ four }}, 3u)))))
+{%- endmacro %}
 
 {# Functions and memory by which the invocations of a workgroup bring their parts together. #}
 {% macro together(lanes) %}

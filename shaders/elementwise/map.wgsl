@@ -23,12 +23,16 @@ fn main(
 {% for u in range(kernel.unroll) %}
     if (i{{ u }} < params.size) {
         let v = activate(x{{ u }});
+        dbg_m(LOADED, i{{ u }}, 0u, 0u, x{{ u }});
+        dbg_m(RESULT, i{{ u }}, 0u, 0u, v);
         y[(params.y_offset + i{{ u }}) / 4u] = {{ out.as_out4("v") }};
     }
 {% endfor %}
 {% else %}
     for (var i = first + lane; i < min(first + SIZE * UNROLL * 4u, params.size); i += SIZE) {
         let v = activate(vec4f({{ matrix.element("x", "params.x_offset + i") }})).x;
+        dbg(LOADED, i, 0u, 0u, {{ matrix.element("x", "params.x_offset + i") }});
+        dbg(RESULT, i, 0u, 0u, v);
         {{ out.store("params.y_offset + i", "v") }}
     }
 {% endif %}

@@ -79,9 +79,9 @@ square4({{ loaded(u, k) }})
 {% macro deviating(u, k, end) -%}
 deviation4({{ loaded(u, k) }}, {{ k }}, mean)
 {%- endmacro %}
-{% macro part(load) %}
+{% macro part(load, tag="LOADED", acc="ACC") %}
     {
-{{ reduce.walk(lanes, load=load, once=s.held) }}
+{{ reduce.walk(lanes, load=load, once=s.held, tag=tag, acc=acc) }}
         all = {{ reduce.whole() }};
     }
 {% endmacro %}
@@ -101,11 +101,11 @@ k{{ " + %du" % (4 * lanes * u) if u }}
 {% if kernel.shared_parts %}
     workgroupBarrier(); // everyone has read the mean before its place is used again
 {% endif %}
-{{ part(deviating) }}
+{{ part(deviating, "SQUARED", "SQUARES") }}
     let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
 {% set value = "(%s - mean) * scale" %}
 {% elif s.function == "rms_norm" %}
-{{ part(squared) }}
+{{ part(squared, "SQUARED", "SQUARES") }}
     let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
 {% set value = "%s * scale" %}
 {% else %}
@@ -119,6 +119,7 @@ k{{ " + %du" % (4 * lanes * u) if u }}
         let k = k0{{ " + " ~ reduce.first(lanes) if lanes > 1 }};
 {% endif %}
 {% for u in range(kernel.unroll) %}
+        dbg_far(RESULT, row, 0u, {{ next(u) }}, {{ 1 if s.vec else lanes }}u, {{ value % loaded(u, next(u)) }});
         store4(y_base, {{ next(u) }}, {{ value % loaded(u, next(u)) }});
 {% endfor %}
 {% if not s.held %}

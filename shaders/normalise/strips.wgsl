@@ -34,6 +34,9 @@ fn main(
         let value{{ u }} = exp(load4(base, k{{ u }}, j, params.length) - all.top) * scale;
 {% endfor %}
 {% for u in range(kernel.unroll) %}
+{% for c in range(4) %}
+        dbg(RESULT, {{ columns.row_of(c) }}, 0u, k{{ u }}, value{{ u }}[{{ c }}]);
+{% endfor %}
 {% if s.edge %}
         if (k{{ u }} < params.length) {
 {% endif %}

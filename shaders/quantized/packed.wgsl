@@ -33,12 +33,12 @@ fn main(
     workgroupBarrier(); // the first tiles are complete before anyone reads them
     for (var k0 = 4u * BK; k0 < params.k; k0 += 4u * BK) {
 {{ bytes.fetch("k0") }}
-{{ bytes.multiply() }}
+{{ bytes.multiply("k0 - 4u * BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
 {{ bytes.put() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
-{{ bytes.multiply() }}
+{{ bytes.multiply("(params.k - 1u) / (4u * BK) * (4u * BK)") }}
 {{ bytes.share_sums(bytes.operands) }}
 {{ bytes.store() }}
 }

@@ -41,7 +41,10 @@ fn main(
             byte_of_b(params.b_offset + {{ "(col + %du) * params.ldb + k" % j if s.trans_b else "k * params.ldb + col + %du" % j }}),
 {% endfor %}
         ) - zeros_b;
+        dbg(LOADED_A, row, dbg_col(col, 4u), k, f32(a_reg));
+        dbg_n(LOADED_B, row, col, k, vec4f(b_reg));
         sums += a_reg * b_reg;
+        dbg_n(ACC, row, col, k, vec4f(sums));
 {% endcall %}
     store_c4(row, columns, sums);
 }

@@ -49,12 +49,15 @@ fn main(
         {
 {% for r in range(kernel.tm) %}
             let a_reg{{ r }} = load_a4(params.a_offset, row0 + {{ r }}u, k_{{ u }} + {{ 4 * four }}u);
+            dbg_k(LOADED_A, row0 + {{ r }}u, dbg_col(col0, TN), k_{{ u }} + {{ 4 * four }}u, a_reg{{ r }});
 {% endfor %}
 {% for c in range(kernel.tn) %}
 {% set at = "%d_%d" % (u, c) %}
             let b_reg{{ c }} = scale_{{ at }} * (integers4(word_{{ at }}{{ " >> %du" % (4 * four * s.bits) if four }}) - zero_{{ at }});
+            dbg_k(LOADED_B, dbg_row(row0, TM), col0 + {{ c }}u, k_{{ u }} + {{ 4 * four }}u, b_reg{{ c }});
 {% for r in range(kernel.tm) %}
             acc_{{ r }}_{{ c }} += dot(a_reg{{ r }}, b_reg{{ c }});
+            dbg(ACC, row0 + {{ r }}u, col0 + {{ c }}u, k_{{ u }} + {{ 4 * four + 3 }}u, acc_{{ r }}_{{ c }});
 {% endfor %}
 {% endfor %}
         }

@@ -7,7 +7,6 @@ is noticed there.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 LONG = "9" * 5000  # more digits than Python reads
 RED = "\x1b[31m"
@@ -15,27 +14,32 @@ NESTED = "[" * 100_000
 SCHEMA = '{"schema": "webmm.records/1", "records": '
 
 ENGINES = {"--engine cuda": "choose from wgpu, dawn, auto"}
-TEXT = f"{Path(__file__).parents[2] / 'examples' / 'tiles.wgsl'} --workgroup 16,16"
-OF_TEXT = {  # of both commands about texts from elsewhere
-    **{f"{file} --workgroup 16,16 --grid m": "cannot read" for file in ("missing", ".", "fifo", "/dev/zero")},
-    f"{TEXT}0 --grid m": "differ in the size",
-    f"{TEXT},x --grid m": "one to three numbers",
-    **{f"{TEXT} --grid {each}": "a grid is" for each in ("m**2", "__import__('os')", "m,n,k,1", "²", "m;n")},
-    f"{TEXT} --uniform m,n,k --grid n/0,m": "divides by zero",
-    f"{TEXT} --grid m --bindings a,b": "names a, b and c",
-    f"{TEXT} --grid m --uniform x": "names m, n and k",
-    f"{TEXT} --grid m --constants x": "are called",
-    f"{TEXT} --uniform m,n,k --grid m --entry nope": "no compute entry point",
-    f"{TEXT} --uniform m,n,k --grid m --dtype ,": "is not a dtype",
-    f"{TEXT} --uniform m,n,k --grid m --sizes 8@2": "leave the batch out",
-    f"{TEXT} --uniform m,n,k --grid m --adapter nope": "there is 0:",
-    **{f"{TEXT} --uniform m,n,k --grid m {each}": words for each, words in ENGINES.items()},
+
+PLUGINS = {"--plugin missing.py": "a plugin is a Python file", "--plugin fifo": "a plugin is a Python file"}
+
+HOW = "--workgroup 16,16 --grid n/16,m/16"
+TEXT = f"tiles.wgsl {HOW}"
+# Texts from elsewhere, and what is said of them.
+TEXTS = {
+    f"missing.wgsl {HOW}": "No such file",
+    f"fifo {HOW}": "it is a pipe or a device",
+    f"a.npy {HOW}": "cannot read a.npy",
+    TEXT: "binding 0",
+    f"{TEXT} --uniform x": "names m, n and k",
+    f"{TEXT} --uniform m,n,k --constants M": "has no constant M",
+    f"{TEXT} --uniform m,n,k --bindings a,b": "names a, b and c",
+    f"{TEXT} --uniform m,n,k --entry nope": "no compute entry point nope()",
+    "tiles.wgsl --workgroup ² --grid 1 --uniform m,n,k": "a workgroup is one to three numbers",
+    f"tiles.wgsl --workgroup 16,{LONG} --grid 1 --uniform m,n,k": "a workgroup is one to three numbers",
+    "tiles.wgsl --workgroup 16,16 --grid m**n --uniform m,n,k": "a grid is one to three counts",
+    "tiles.wgsl --workgroup 16,16 --grid __import__('os') --uniform m,n,k": "a grid is one to three counts",
+    "tiles.wgsl --workgroup 16,16 --grid m/(n-n) --uniform m,n,k": "divides by zero",
 }
 
 # By command: arguments → words. A fifo that nobody writes to is there, files are made by `files()`, and a.npy is sound.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
-    "config": {"x": "Usage"},
+    "config": {"x": "Usage", "--write missing/webmm.toml": "cannot write", "--write .": "--force overwrites it"},
     "info": {
         "--adapter ²": "there is 0:",
         f"--adapter {LONG}": "there is 0:",
@@ -44,7 +48,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **ENGINES,
     },
     "bench": {
-        **{f"--plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
+        **PLUGINS,
         "--op nope": "choose from gemm",
         "--op reduce:sum:max": "unknown variant 'sum:max'",
         "--op reduce --sizes 8x8@²": "with an axis",
@@ -93,7 +97,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--budget 1e308": "budget",
     },
     "shader": {
-        **{f"naive --plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
+        **{f"naive {each}": words for each, words in PLUGINS.items()},
         "nope": "choose from naive",
         "blocked --op nope": "choose from gemm",
         "blocked --set bm=x": "takes an integer",
@@ -110,9 +114,11 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive --dtype ,": "is not a dtype",
     },
     "debug": {
-        **{f"naive 8 8 8 --plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
         "nope 1 1 1": "choose from naive",
-        f"naive {LONG} 1 1": "not a valid integer",
+        **{f"naive 3 3 3 {each}": words for each, words in PLUGINS.items()},
+        f"naive {LONG} 1 1": "with numbers of at least 1",
+        "serial 3 3 --op nope": "choose from gemm",
+        "serial 3 3 --op reduce --at 3": "the result is 3x1: it has no element (3, 0)",
         "naive 3 3 3 --at 3": "ROW,COL",
         "naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
         "naive 3 3 3 --at ²,1": "ROW,COL",
@@ -129,14 +135,27 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive 1000000000000 1 1": "elements of one buffer",
         "pipelined 1 1 10000000": "inner steps",
     },
-    "check": {"x": "Usage", "--plugin missing": "is a Python file"},
-    "kernel": {"nope": "No such command"},
-    "kernel check": OF_TEXT,
+    "check": {"x": "Usage", **PLUGINS},
+    "kernel": {"x": "No such command"},
+    "kernel check": {
+        **TEXTS,
+        f"{TEXT} --uniform m,n,k --sizes ²": "at least 1",
+        f"{TEXT} --uniform m,n,k --adapter ²": "there is 0:",
+        **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
+        f"{TEXT} --uniform m,n,k --sizes 1000000": "not enough memory",
+        f"{TEXT} --uniform m,n,k --sizes 8@2": "leave the batch out",
+        "tiles.wgsl --workgroup 16,16 --grid m*100000 --uniform m,n,k": "workgroups along an axis",
+        f"{TEXT} --uniform m,n,k --dtype ,": "is not a dtype",
+    },
     "kernel bench": {
-        **OF_TEXT,
-        f"{TEXT} --uniform m,n,k --grid m --kernels nope": "choose from naive",
-        f"{TEXT} --uniform m,n,k --grid m --budget nan": "no number of seconds",
-        f"{TEXT} --uniform m,n,k --grid m --json missing/r.json": "no folder",
+        **TEXTS,
+        f"{TEXT} --uniform m,n,k --sizes ²": "at least 1",
+        f"{TEXT} --uniform m,n,k --kernels nope": "choose from naive",
+        f"{TEXT} --uniform m,n,k --adapter ²": "there is 0:",
+        **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
+        f"{TEXT} --uniform m,n,k --budget nan": "no number of seconds",
+        f"{TEXT} --uniform m,n,k --json missing/r.json": "no folder",
+        f"{TEXT} --uniform m,n,k --dtype ,": "is not a dtype",
     },
     "run": {
         "": "Usage",
@@ -174,7 +193,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--port ²": "--port",
     },
     "tune": {
-        **{f"--plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
+        **PLUGINS,
         "--sizes ²": "at least 1",
         "--sizes 1000000": "elements of one buffer",
         "--layout xy": "nn, nt, tn, tt",
@@ -199,7 +218,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "large.npy": "of which texts have at most",
     },
     "explain": {
-        **{f"8 8 8 --plugin {file}": "is a Python file" for file in ("missing", ".", "fifo", "/dev/zero")},
+        **{f"8 8 8 {each}": words for each, words in PLUGINS.items()},
         f"{LONG} 1 1": "with numbers of at least 1",
         "1000000000000 1000000000000 1000000000000": "only a smaller one is explained",
         "1000000000000 1 1": "only a smaller one is explained",
@@ -224,6 +243,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "selftest": {"2": "on or off", "{}": "on or off"},
     "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "takes text"},
+    "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "takes text"},
     "naga": {"1.5": "takes text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "takes no NUL"},
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -46,6 +47,7 @@ def here(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(config.platformdirs, "user_config_dir", lambda name: str(files / "user"))
     config._files.cache_clear()
     os.mkfifo(files / "fifo")
+    shutil.copy(Path(__file__).parents[2] / "examples" / "tiles.wgsl", files)
     with (files / "large.npy").open("wb") as file:  # holes take no space
         header = HEADER.format(FLOATS, "(500000, 500000)").encode()
         file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)

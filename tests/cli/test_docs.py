@@ -34,6 +34,21 @@ def test_every_python_block_has_its_output() -> None:
     assert sum(page.read_text().count("```python") for page in PAGES) == len(EXAMPLES) > 0
 
 
+# What pages quote of the examples, which other tests run.
+QUOTES = [
+    pytest.param(quote, id=f"extending {i}")
+    for i, quote in enumerate(
+        re.findall(r"```(?:py|wgsl)\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), flags=re.DOTALL)
+    )
+]
+
+
+@pytest.mark.parametrize("quote", QUOTES)
+def test_what_a_page_quotes_stands_in_an_example(quote: str) -> None:
+    assert any(quote in example.read_text() for example in (ROOT / "examples").iterdir() if example.is_file())
+
+
+@pytest.mark.usefixtures("examples")
 @pytest.mark.parametrize(("code", "output"), EXAMPLES)
 def test_python_prints_what_the_page_shows(code: str, output: str, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -43,6 +58,7 @@ def test_python_prints_what_the_page_shows(code: str, output: str, tmp_path: Pat
     assert done.stdout == output
 
 
+@pytest.mark.usefixtures("examples")
 @pytest.mark.parametrize(("command", "output"), COMMANDS)
 def test_commands_print_what_the_page_shows(command: str, output: str, tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "webmm.cli", *shlex.split(command)]

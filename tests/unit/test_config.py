@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -200,3 +201,82 @@ def test_every_setting_is_documented():
     page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
     table = page.split("| setting | default | is |")[1].split("\n\n")[0]
     assert [line.split("`")[1] for line in table.splitlines()[2:]] == list(config.effective())
+
+
+@pytest.mark.usefixtures("loggers")
+def test_a_topic_has_a_level_of_its_own(caplog):
+    log.show("warning,tune=info,choice")
+    for topic in log.TOPICS:
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            log.root.getChild(topic).log(level, "%s %s", topic, logging.getLevelName(level).lower())
+    shown = {"tune info", "choice debug", "choice info", *(f"{topic} warning" for topic in log.TOPICS)}
+    assert set(caplog.messages) == shown
+    for wrong in ("tune=loud", "tune=", "loud=info", "info=tune"):
+        with pytest.raises(ConfigError, match="nor TOPIC=LEVEL"):
+            log.show(wrong)
+
+
+@pytest.mark.usefixtures("loggers")
+def test_a_log_goes_to_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(logging.root, "handlers", [])
+    for _ in range(2):
+        log.show("choice=info", tmp_path / "webmm.log")
+    log.choice.info("taken")
+    log.choice.debug("why")
+    (line,) = (tmp_path / "webmm.log").read_text().splitlines()
+    assert line.endswith(" webmm.choice: taken")
+    assert len(log.root.handlers) == 1
+    log.root.handlers[0].close()
+    with pytest.raises(ConfigError, match="cannot write the log to"):
+        log.show("info", tmp_path / "nowhere" / "webmm.log")
+
+
+@pytest.fixture
+def chosen():
+    yield config.set
+    config._chosen.clear()
+
+
+def test_a_program_sets_what_comes_before_all_else(chosen, monkeypatch, tmp_path):
+    monkeypatch.setenv("WEBMM_TUNE", "auto")
+    monkeypatch.chdir(tmp_path)
+    chosen(tune="off", tune_budget=3, cache_dir="here")
+    assert (config.settings().tune, config.settings().tune_budget) == ("off", 3.0)
+    assert config.effective()["cache_dir"] == (tmp_path / "here", "webmm.config.set()")
+    chosen(tune=None)
+    assert config.effective()["tune"] == ("auto", "WEBMM_TUNE")
+    for wrong in ({"tune": "always"}, {"tune": "off", "nope": 1}, {"tune_budget": "soon", "tune": "off"}):
+        with pytest.raises(ConfigError, match=r"webmm\.config\.set\(\)"):
+            chosen(**wrong)
+        assert config.settings().tune == "auto"
+
+
+@pytest.mark.usefixtures("loggers")
+def test_a_program_sets_its_log_at_once(chosen, tmp_path, monkeypatch):
+    monkeypatch.setattr(logging.root, "handlers", [])
+    chosen(log="choice=info", log_file=str(tmp_path / "a.log"))
+    log.choice.info("taken")
+    assert (tmp_path / "a.log").read_text().endswith("webmm.choice: taken\n")
+
+
+def test_a_file_of_all_settings_says_what_they_are_and_changes_nothing(here):
+    text = config.template()
+    write(here / "webmm.toml", text)
+    assert config.settings() == config.Settings()
+    settings = [line for line in text.splitlines() if re.match(r"# \w+ = ", line)]
+    write(here / "webmm.toml", "\n".join(line.removeprefix("# ") for line in settings))
+    assert config.settings() == config.Settings()
+    assert {source for _, source in config.effective().values()} == {str(here / "webmm.toml")}
+    assert all(field.metadata["doc"] in text for field in config.Settings.__dataclass_fields__.values())
+
+
+def test_the_command_writes_it_once(here):
+    for arguments, file, code in (
+        (["--write"], "webmm.toml", 0),
+        (["--write"], "webmm.toml", 2),
+        (["--write", "--force"], "webmm.toml", 0),
+        (["--write", "other.toml"], "other.toml", 0),
+    ):
+        done = CliRunner().invoke(main, ["config", *arguments])
+        assert done.exit_code == code, done.output
+        assert (here / "project" / "inner" / file).read_text() == config.template()

@@ -48,7 +48,8 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     from webmm import config, log
 
-    log.show(config.settings().log)
+    chosen = config.settings()
+    log.show(chosen.log, chosen.log_file)
 
 
 for _command in (

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webmm.cli.options import DTYPE, LAYOUT, OP, OP_DTYPE, PLUGIN, on_device, pair, parse_sizes, setting
+from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PLUGIN, on_device, pair, parse_sizes, setting
 
 if TYPE_CHECKING:
     from webmm.render import Shader
     from webmm.report import Open
+
+MATRICES = ("gemm", "quantized", "weights")  # ops whose results have rows and columns
 
 
 @click.command()
@@ -70,45 +72,47 @@ def _translated(shader: Shader, target: str) -> bytes:
 
 @click.command()
 @click.argument("kernel")
+@click.argument("size", nargs=-1, required=True, metavar="M N K")
 @PLUGIN
-@click.argument("m", type=click.IntRange(min=1))
-@click.argument("n", type=click.IntRange(min=1))
-@click.argument("k", type=click.IntRange(min=1))
-@click.option("--at", "element", default="0,0", show_default=True, metavar="ROW,COL", help="Which element of C.")
+@OP
+@click.option("--at", "elements", multiple=True, metavar="ROW,COL", help="Which element of C; several, if repeated.")
 @click.option("--steps", is_flag=False, flag_value=":", metavar="[A:B]", help="Show all inner steps, or A up to B.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
 @LAYOUT
-@DTYPE
+@OP_DTYPE
 @on_device("cpu")
 @click.option("--json", "as_json", is_flag=True, help="Print all steps as JSON.")
 @click.pass_context
 def debug(
     ctx: click.Context,
     kernel: str,
-    m: int,
-    n: int,
-    k: int,
-    element: str,
+    size: tuple[str, ...],
+    op: str,
+    elements: tuple[str, ...],
     steps: str | None,
     settings: tuple[str, ...],
     layout: str,
-    dtype: str,
+    dtype: str | None,
     open_device: Open,
     as_json: bool,
 ) -> None:
-    """Show what KERNEL loads, shares and sums up for one element of an M×N×K product, beside NumPy's values.
+    """Show what KERNEL loads, shares and sums up for an element of an M×N×K product, beside NumPy's values.
 
-    Exit code 1 says that a value is wrong.
+    With --op, a problem of another op, whose size is written as in a bench: 3 1000 rows and columns, of which --at 2 is
+    the third row's result, of a normalisation --at 2,5 its sixth element. On a terminal, --steps goes on from step to
+    step: Enter shows the next, a number goes there, q ends it. Exit code 1 says that a value is wrong.
     """
-    from webmm import report
-    from webmm.cases.gemm import GemmOp
+    from webmm.cases import op_of
     from webmm.kernels import configure
+    from webmm.report import debug as report
 
-    at = pair(element, ",", "an element is ROW,COL")
+    known = op_of(op)
+    column = "" if known.name in MATRICES else ",0"  # a result with one number
+    at = [pair(text + column * ("," not in text), ",", "an element is ROW,COL") for text in elements or ("0,0",)]
     shown = None if steps is None else slice(None) if steps == ":" else slice(*pair(steps, ":", "steps are A:B"))
-    stage = configure(kernel, dict(map(setting, settings)))
-    inspection = report.run_debug(open_device, stage, GemmOp().problem((m, n, k), dtype, layout), at, shown, as_json)
-    ctx.exit(0 if inspection.right else 1)
+    stage = configure(kernel, dict(map(setting, settings)), known.name)
+    problem = known.problem(known.parse("x".join(size)), dtype or known.dtypes[0].name, layout)
+    ctx.exit(0 if report.run(open_device, stage, problem, at, shown, as_json) else 1)
 
 
 @click.command()

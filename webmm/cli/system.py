@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from webmm.cli.options import on_device
+from webmm.errors import ConfigError
 from webmm.text import printable
 
 if TYPE_CHECKING:
@@ -26,10 +28,25 @@ def selftest(open_device: Open) -> None:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def config(as_json: bool) -> None:
-    """Show every setting, its value here, and where that comes from."""
-    from webmm import report
+@click.option(
+    "--write",
+    is_flag=False,
+    flag_value="webmm.toml",
+    type=click.Path(path_type=Path),
+    metavar="[FILE]",
+    help="Write a file with every setting, its default, and what it is for. Default: webmm.toml.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def config(as_json: bool, write: Path | None, force: bool) -> None:
+    """Show every setting, its value here, and where that comes from; or write a file that sets them."""
+    from webmm import config, files, report
 
+    if write:
+        if write.exists() and not force:
+            raise ConfigError(f"{write} exists; --force overwrites it")
+        files.write_atomically(write, lambda out: out.write(config.template().encode()))
+        click.echo(f"{write}: {len(report.settings())} settings, all at their defaults")
+        return
     click.echo(json.dumps(report.settings(), indent=1) if as_json else printable(report.describe_settings()))
 
 

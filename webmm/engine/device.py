@@ -89,8 +89,8 @@ class Device:
     def _prepare_to_open(self) -> None:
         forking.check()
         self.settings = settings()
-        if self.settings.log:
-            log.show(self.settings.log)
+        if self.settings.log or self.settings.log_file:
+            log.show(self.settings.log, self.settings.log_file)
 
     def _use(
         self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "", lower: Mapping[str, int] | None = None

@@ -21,7 +21,7 @@ from webmm.engine.wgpu import Dispatch
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT, Kernel, Scratch, Texture
 from webmm.problems.base import Problem
-from webmm.render import params_bytes, render
+from webmm.render import params_bytes, render, tags_of
 
 if TYPE_CHECKING:
     from webmm.engine.device import Device
@@ -183,11 +183,14 @@ class Launches:
             debug = blocks[-1].buffer
             resources["debug"] = (debug, 0, debug.size)
         resources |= {left.name: self.left(left) for left in kernel.scratch(problem)}
-        *before, launch = (self._dispatch(step, problem, resources) for step in kernel.dispatches)
+        tags = tags_of(kernel, problem, self._device.engine.dialect) if "debug" in resources else None
+        *before, launch = (self._dispatch(step, problem, resources, tags) for step in kernel.dispatches)
         return dataclasses.replace(launch, before=tuple(before), seconds=taken)
 
-    def _dispatch(self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any]) -> Launch:
-        shader = render(kernel, problem, self._device.engine.dialect, debug="debug" in resources)
+    def _dispatch(
+        self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any], tags: tuple[str, ...] | None
+    ) -> Launch:
+        shader = render(kernel, problem, self._device.engine.dialect, debug=tags is not None, tags=tags)
         pipeline = self._device.pipeline(shader)
         uniform = self._uniform(params_bytes(kernel, problem))
         group = self._device.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])

@@ -63,6 +63,7 @@ class Pipelines:
             )
             taken = time.perf_counter() - start
             log.compilation.info("%s: %.1f ms, %d characters", shader.label, 1e3 * taken, len(shader.wgsl))
+            log.compilation.log(log.LEVELS["trace"], "%s\n%s", shader.label, shader.wgsl)
             self._kept[shader.wgsl] = made
             self.nbytes += made.nbytes
             self.compilations += 1

@@ -62,10 +62,10 @@ class Foreign:
 
     def layout(self) -> tuple[Binding, ...]:
         """Return the bindings as the text declares them."""
-        found = [self._binding(0, "uniform", "sizes")] if self.uniform else []
-        found += [self._binding(i, "storage", name) for i, name in enumerate(self.bindings, len(found))]
         if not self.uniform and re.search(_STORAGE.format(0, "uniform"), self.text):
             raise ConfigError(f"binding 0 of {self.name} is a uniform: --uniform m,n,k says what it holds")
+        found = [self._binding(0, "uniform", "sizes")] if self.uniform else []
+        found += [self._binding(i, "storage", name) for i, name in enumerate(self.bindings, len(found))]
         return tuple(found)
 
     def _binding(self, number: int, space: str, name: str) -> Binding:

@@ -15,18 +15,16 @@ from rich.console import Console
 from webmm import config
 from webmm.calls.gemm import multiply
 from webmm.choose import choose, run
-from webmm.debug import Inspection, inspect
 from webmm.dtypes import FLOATS
 from webmm.engine.adapters import AdapterInfo, adapters, engine_of, installed, reaches_more
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
 from webmm.engine.wgpu import WGPU
-from webmm.errors import ConfigError, ProblemError
+from webmm.errors import ProblemError
 from webmm.files import load_matrix, save_matrix
 from webmm.kernels import KERNELS
 from webmm.kernels.base import Kernel
-from webmm.kernels.gemm.base import GemmKernel
 from webmm.problems.gemm import Gemm, gemm
 from webmm.records import Record
 
@@ -153,28 +151,6 @@ def show_profile(found: Profile, trace: str | None) -> None:
 def first_line(record: Record) -> str:
     """Return why a record has no time."""
     return (record.reason or "").splitlines()[0]
-
-
-def run_debug(
-    open_device: Open, kernel: GemmKernel, problem: Gemm, at: tuple[int, int], shown: slice | None, as_json: bool
-) -> Inspection:
-    """Look inside `kernel` at element `at` of C, print what it held at the steps `shown`, and return it.
-
-    Raises as `inspect()` does, and ConfigError where there are no such steps.
-    """
-    with open_device() as device:
-        inspection = inspect(device, kernel, problem, *at)
-        console = plain()
-    if shown is not None and (not inspection.steps[shown] or (shown.stop or 0) > len(inspection.steps)):
-        raise ConfigError(f"there are no steps {shown.start}:{shown.stop} within 0:{len(inspection.steps)}")
-    if as_json:
-        console.print_json(data=inspection.to_json())
-    else:
-        console.print(f"{kernel} for C[{at[0]}, {at[1]}] of {problem} on {device.info.name}")
-        console.print(inspection.table(shown))
-        for note in inspection.notes():
-            console.print(note)
-    return inspection
 
 
 def multiply_files(

@@ -1,0 +1,184 @@
+"""Looking inside a kernel of every op: what it loads, keeps and adds up is recorded, right, and nothing is missing."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from webmm import naga, tint
+from webmm.cases import OPS, op_of
+from webmm.debug import inspect, inspect_each
+from webmm.errors import ConfigError
+from webmm.kernels import STAGES, configure
+from webmm.kernels.elementwise.map import Map
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.normalise.rows import Rows
+from webmm.kernels.normalise.strips import Strips
+from webmm.kernels.quantized.packed import Packed
+from webmm.kernels.quantized.unpacked import Unpacked
+from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.serial import Serial
+from webmm.kernels.reduce.tree import Tree
+from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
+from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.kernels.weights.tiles import Tiles
+from webmm.kernels.weights.vector import Vector
+from webmm.problems.gemm import gemm
+from webmm.render import render, tags_of
+from webmm.report.debug import one_by_one
+
+SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}
+FACTORS, SHARED = {"LOADED_A", "LOADED_B", "ACC"}, {"SHARED_A", "SHARED_B"}
+
+# op, kernel, size, what it records, an inner element and the last one
+LOOKED_INTO = [
+    ("quantized", Unpacked(wy=4, wx=4), (9, 22, 19), FACTORS, [(2, 5), (8, 21)]),
+    ("quantized", Packed(**SMALL), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
+    ("weights", Vector(lanes=8, tm=2), (3, 9, 70), FACTORS, [(1, 2), (2, 8)]),
+    ("weights", Tiles(**SMALL), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
+    ("reduce:sum", Serial(), (3, 40, 1), {"LOADED", "ACC"}, [(1, 0), (2, 0)]),
+    ("reduce:argmax", Serial(), (3, 40, 1), {"LOADED", "ACC"}, [(1, 0), (2, 0)]),
+    ("reduce:mean", PerRow(size=8), (3, 300, 5), {"LOADED", "ACC"}, [(7, 0), (14, 0)]),
+    ("reduce:logsumexp", Vectorized(size=8), (3, 45, 1), {"LOADED", "ACC"}, [(0, 0), (2, 0)]),
+    *(
+        (f"reduce:{name}", Tree(lanes=32, unroll=2), size, {"LOADED", "ACC"}, [(1, 0), (2, 0)])
+        for name in ("sum", "min", "argmax", "logsumexp")
+        for size in ((3, 520, 1), (3, 333, 1))
+    ),
+    ("reduce:sum", TwoPass(lanes=32, unroll=1, splits=2), (2, 600, 1), {"LOADED", "ACC"}, [(1, 0)]),
+    ("reduce:max", Columns(wx=8, wy=4, unroll=2), (2, 50, 41), {"LOADED", "ACC"}, [(40, 0), (81, 0)]),
+    ("reduce:sum", ColumnsTwoPass(wx=8, wy=2, splits=2), (2, 50, 40), {"LOADED", "ACC"}, [(40, 0), (79, 0)]),
+    ("normalise:softmax", Rows(lanes=32, unroll=2), (3, 520, 1), {"LOADED", "ACC", "RESULT"}, [(1, 7), (2, 519)]),
+    (
+        *("normalise:layer_norm", Rows(lanes=32, unroll=1), (3, 77, 1)),
+        *({"LOADED", "ACC", "SQUARED", "SQUARES", "RESULT"}, [(1, 7), (2, 76)]),
+    ),
+    ("normalise:rms_norm", Rows(lanes=32, unroll=1), (3, 300, 1), {"SQUARED", "SQUARES", "RESULT"}, [(1, 7)]),
+    ("normalise:softmax", Strips(wx=8, wy=4), (2, 30, 37), {"LOADED", "ACC", "RESULT"}, [(36, 7), (73, 29)]),
+    ("elementwise:gelu", Map(size=8), (1, 64, 1), {"LOADED", "RESULT"}, [(0, 0), (63, 0)]),
+    ("elementwise:relu", Map(size=8, unroll=2), (1, 63, 1), {"LOADED", "RESULT"}, [(5, 0), (62, 0)]),
+]
+EACH = pytest.mark.parametrize(("op", "kernel", "size", "tags", "elements"), LOOKED_INTO, ids=lambda x: str(x))
+
+
+def test_every_op_is_looked_into():
+    assert {op.partition(":")[0] for op, *_ in LOOKED_INTO} | {"gemm"} == set(OPS)
+
+
+@EACH
+def test_every_op_shows_what_it_holds(device, op, kernel, size, tags, elements):
+    known = op_of(op)
+    for dtype in known.dtypes[:2]:
+        problem = known.problem(size, dtype.name)
+        for step in kernel.dispatches:
+            naga.translate(render(step, problem, debug=True).wgsl, str(step))
+        for found in inspect_each(device, kernel, problem, elements):
+            assert found.right, found.notes()
+            for step in found.steps[: found.reference.length]:
+                missing = tags - set(step.values)
+                assert missing <= {"ACC", "SQUARES"}, (step.k, missing)
+            assert {tag for step in found.steps for tag in step.values} == tags
+            json.dumps(found.to_json(), allow_nan=False)
+
+
+# An edit of a template: op, kernel, file, what it says, what it says then, what goes wrong first, where it is from
+EDITS = [
+    ("reduce:sum", Serial(), "reduce/serial.wgsl", "reduce.element()", "first", "LOADED", "x[1, 0]"),
+    ("reduce:max", PerRow(size=8), "reduce/per_row.wgsl", "merge(acc0, ", "(", "ACC", ""),
+    ("quantized", Unpacked(wy=4, wx=4), "quantized/unpacked.wgsl", "sums += a", "sums = a", "ACC", ""),
+    ("weights", Vector(lanes=8, tm=2), "common/weights.wgsl", "<< BITS) - 1u", "<< BITS) - 2u", "LOADED_B", ""),
+    ("normalise:softmax", Rows(lanes=32), "normalise/rows.wgsl", "* scale", "", "RESULT", ""),
+    ("elementwise:gelu", Map(size=8), "epilogues/gelu.wgsl", "0.5 * tail", "0.6 * tail", "RESULT", ""),
+]
+
+
+@pytest.mark.parametrize(("op", "kernel", "file", "old", "new", "tag", "origin"), EDITS)
+def test_an_edit_that_breaks_an_op_shows_where(device, templates, op, kernel, file, old, new, tag, origin):
+    text = (templates / file).read_text()
+    assert old in text
+    first = '{% import "common/matrix.wgsl" as matrix with context %}\n{% set first = matrix.element("x", "base") %}\n'
+    (templates / file).write_text(first * (new == "first") + text.replace(old, new))
+    known = op_of(op)
+    size = (3, 70, 1) if ":" in op else (3, 9, 70)
+    found = inspect(device, kernel, known.problem(size, known.dtypes[0].name), 1)
+    assert not found.right
+    _, first, value = found.wrong[0]
+    assert first == tag, found.notes()
+    assert value.origin == origin
+
+
+def test_a_tag_of_ones_own_is_a_column_of_its_own(device, templates):
+    path = templates / "gemm/naive.wgsl"
+    doubled = "        dbg(DOUBLED, row, col, k, 2.0 * sum);\n"
+    path.write_text(path.read_text().replace("        dbg(ACC", doubled + "        dbg(ACC"))
+    problem = gemm(3, 4, 5)
+    assert tags_of(Naive(), problem) == ("LOADED_A", "LOADED_B", "DOUBLED", "ACC")
+    found = inspect(device, Naive(), problem, 2, 1)
+    assert found.right
+    for step in found.steps:
+        assert step.values["DOUBLED"].value == 2 * step.values["ACC"].value
+    heads = [str(column.header) for column in found.table().columns]
+    assert heads == ["k", "A loaded", "NumPy", "B loaded", "NumPy", "sum", "NumPy", "DOUBLED"]
+    assert "dbg" not in render(Naive(), problem).wgsl
+
+
+def test_a_stage_and_an_op_from_outside_are_looked_into(device, examples, load_plugin):
+    load_plugin(examples / "columns.py")
+    found = inspect(device, configure("columns", {}), gemm(9, 70, 19), 8, 69)
+    assert found.right
+    assert all(set(step.values) >= FACTORS for step in found.steps)
+    load_plugin(examples / "cumsum.py")
+    found = inspect(device, STAGES["cumsum"]["one_by_one"](), op_of("cumsum").problem((3, 20, 1), "float32"), 2)
+    x = op_of("cumsum").case(device, found.problem).x[2].astype(np.float64)
+    np.testing.assert_allclose([step.values["ACC"].value for step in found.steps], x.cumsum(), rtol=1e-6)
+    assert found.right
+    assert found.stored.value < 1e-6
+    text = examples / "columns.wgsl"
+    text.write_text(text.read_text().replace("dbg(", "// "))
+    load_plugin(examples / "columns.py")
+
+
+@pytest.mark.skipif(not tint.installed(), reason="Tint comes with wgpudawn")
+@EACH
+def test_browsers_take_debug_shaders_too(op, kernel, size, tags, elements):
+    problem = op_of(op).problem(size, op_of(op).dtypes[0].name)
+    for step in kernel.dispatches:
+        tint.validate(render(step, problem, "tint", debug=True).wgsl, str(step))
+
+
+@pytest.mark.parametrize(
+    ("answers", "starts"),
+    [(["", "", "", ""], [0, 8, 16, 24, 32]), (["33"], [0, 33]), (["q"], [0]), (["", "99"], [0, 8, 39])],
+)
+def test_steps_go_on_as_the_user_says(device, answers, starts):
+    found = inspect(device, Naive(), gemm(2, 2, 40), 0, 0)
+    typed = iter([*answers, "q"])
+    assert [steps.start for steps in one_by_one(found, lambda: next(typed))] == starts
+
+
+def test_a_terminal_is_asked():
+    command = [sys.executable, "-m", "webmm.cli", "debug", "naive", "2", "2", "20", "--steps", "--adapter", "cpu"]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        os.write(ours, b"\n\n")
+        shown = b""
+        try:
+            while piece := os.read(ours, 4096):
+                shown += piece
+        except OSError:  # the other end is closed
+            pass
+    os.close(ours)
+    assert process.returncode == 0, shown
+    assert shown.count("… ".encode()) == 2
+    assert b" 19 " in shown
+
+
+def test_what_cannot_be_shown_is_refused(device):
+    with pytest.raises(ConfigError, match="what a debug shader records is float32"):
+        inspect(device, Naive(), gemm(3, 4, 5, dtype="float64"), 0, 0)

@@ -1,0 +1,263 @@
+"""Looking inside a kernel: what it holds for one element of the result at each inner step, beside NumPy's values.
+
+A debug shader is a template with its `dbg…()` lines left in (`render(…, debug=True)`); every other shader is rendered
+without them. They write what the invocation that owns the element read and summed up, and what its workgroup loaded
+for it, to a buffer with a slot per inner step and tag. `webmm.debug.views` knows what NumPy has there, op by op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from webmm.bench import blank
+from webmm.debug.reference import Reference
+from webmm.debug.subject import Subject
+from webmm.debug.views import subject_of
+from webmm.engine.device import Device
+from webmm.engine.timing import submit
+from webmm.errors import ConfigError, UnsupportedError
+from webmm.kernels.base import Kernel
+from webmm.params import pack
+from webmm.problems.base import Problem
+from webmm.render import Watch, tags_of
+
+UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that no arithmetic makes
+SHOWN = 8  # steps shown where nobody says which
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a shader recorded, None where it left that out; `origin` says where a wrong factor is from, if known."""
+
+    value: float | None
+    wrong: bool
+    origin: str = ""
+
+    def __str__(self) -> str:
+        text = "missing" if self.value is None else f"{self.value:.5g}"
+        return f"✗ {text}" if self.wrong else text
+
+
+@dataclass(frozen=True)
+class Step:
+    """Inner step `k`: NumPy's values by group, such as A[row, k] and the sum so far, and those recorded by tag.
+
+    NaN stands for a value that nobody knows. Where several invocations share an element, `part` says whose sum it is,
+    and NumPy's is of its steps only.
+    """
+
+    k: int
+    part: int
+    numpy: dict[str, float]
+    values: dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a kernel held for an element of the result at each inner step, and what it stored there.
+
+    What is loaded must equal the operands; a sum of s products must be within s·2⁻²³·Σ|a||b| of NumPy's, and likewise
+    of others. Steps from K on are those of a tile that hangs over the end: factors must be zero there.
+    """
+
+    kernel: Kernel[Any]
+    problem: Problem
+    row: int
+    col: int
+    steps: tuple[Step, ...]
+    stored: Value
+    expected: float
+    reference: Reference
+
+    @property
+    def wrong(self) -> list[tuple[Step, str, Value]]:
+        """The wrong values by step and tag, in the order of steps."""
+        return [(step, tag, value) for step in self.steps for tag, value in step.values.items() if value.wrong]
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.wrong and not self.stored.wrong
+
+    def window(self) -> slice:
+        """Return the steps that show most: those around the first wrong one, else the first."""
+        first = self.wrong[0][0].k - SHOWN // 2 if self.wrong else 0
+        first = max(0, min(first, len(self.steps) - SHOWN))
+        return slice(first, first + SHOWN)
+
+    def table(self, shown: slice | None = None) -> Table:
+        """Return the steps `shown`, by default those of `window()`, as a table; ✗ marks a wrong value."""
+        recorded = dict.fromkeys(tag for step in self.steps for tag in step.values)
+        heads = self.reference.heads
+        groups = {name: [tag for tag in tags if tag in recorded] for name, tags in heads.items()}
+        known = {tag for tags in heads.values() for tag in tags}
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column("k", justify="right", no_wrap=True)
+        parts = any(step.part for step in self.steps)
+        if parts:
+            table.add_column("part", justify="right", no_wrap=True)
+        for name, tags in groups.items():
+            for head in (*(heads[name][tag] for tag in tags), "NumPy") if tags else ():
+                table.add_column(head, justify="right", no_wrap=True, style="dim" if head == "NumPy" else None)
+        own = [tag for tag in recorded if tag not in known]
+        for tag in own:
+            table.add_column(tag, justify="right", no_wrap=True)
+        for step in self.steps[shown or self.window()]:
+            row = [f"{step.k}", *([f"{step.part}"] if parts else [])]
+            for name, tags in groups.items():
+                row += [_cell(step.values.get(tag)) for tag in tags]
+                row += [_number(step.numpy[name])] if tags else []
+            table.add_row(*row, *(_cell(step.values.get(tag)) for tag in own))
+        return table
+
+    def notes(self) -> list[str]:
+        """Return in words what is wrong: for each tag the first step, and where its value is from."""
+        first: dict[str, tuple[Step, Value]] = {}
+        for step, tag, value in self.wrong:
+            first.setdefault(tag, (step, value))
+        lines = []
+        for name, tags in self.reference.heads.items():
+            for tag, head in tags.items():
+                if tag in first:
+                    step, value = first[tag]
+                    place = self.reference.places.get(name, "NumPy's").format(k=step.k)
+                    count = sum(other == tag for _, other, _ in self.wrong)
+                    lines.append(
+                        f"{head}: wrong at {count} of {len(self.steps)} steps, first at k = {step.k}: "
+                        f"{value.origin or str(value).removeprefix('✗ ')}, not {place}"
+                    )
+        verdict = "wrong" if self.stored.wrong else "right"
+        stored = str(self.stored).removeprefix("✗ ")
+        lines.append(f"{self.reference.element} = {stored}, NumPy's {self.expected:.5g}: {verdict}")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it in JSON types; what is missing or no finite number is null."""
+        return {
+            "kernel": self.kernel.name,
+            "config": self.kernel.config,
+            "op": self.problem.op,
+            "size": list(self.problem.sizes[:3]),
+            "dtype": self.problem.dtype.name,
+            "at": [self.row, self.col],
+            "right": self.right,
+            "stored": {**_json(self.stored), "numpy": self.expected},
+            "steps": [
+                {
+                    "k": step.k,
+                    "part": step.part,
+                    "numpy": {name: value if np.isfinite(value) else None for name, value in step.numpy.items()},
+                    **{tag: _json(value) for tag, value in step.values.items()},
+                }
+                for step in self.steps
+            ],
+        }
+
+
+def _cell(value: Value | None) -> str:
+    if value is None:
+        return ""
+    return f"[bold red]{value}[/]" if value.wrong else str(value)
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.5g}"
+
+
+def _json(value: Value) -> dict[str, Any]:
+    number = value.value if value.value is not None and np.isfinite(value.value) else None
+    return {"value": number, "wrong": value.wrong} | ({"origin": value.origin} if value.origin else {})
+
+
+def inspect(device: Device, kernel: Kernel[Any], problem: Problem, row: int, col: int = 0) -> Inspection:
+    """Run the debug shader of `kernel` on random operands and return what it held for an element of the result.
+
+    That is C[row, col] of a product, of one of dense operands without an epilogue as `gemm()` returns it. Results that
+    have one number have it as `row`; of a normalisation `row` is the row and `col` the element in it. Raises
+    ProblemError where there is no such element or there are too many inner steps, ConfigError where nothing
+    was recorded, and as `Device.launch` does.
+    """
+    (found,) = inspect_each(device, kernel, problem, [(row, col)])
+    return found
+
+
+def inspect_each(
+    device: Device, kernel: Kernel[Any], problem: Problem, elements: Sequence[tuple[int, int]]
+) -> Iterator[Inspection]:
+    """Yield what `inspect()` returns of each element, all on the same operands."""
+    subject = subject_of(kernel, problem)
+    if reason := kernel.check(problem, device.capabilities):
+        raise UnsupportedError(f"{kernel.name} {reason}")
+    for row, col in elements:
+        subject.check(row, col)
+    tags = tags_of(kernel, problem, device.engine.dialect)
+    subject.draw(device)
+    for row, col in elements:
+        reference = subject.reference(row, col)
+        slots, result = _recorded(device, subject, tags, (row, col))
+        if not tags or (slots == UNWRITTEN).all():
+            raise ConfigError(
+                f"{kernel.name} recorded nothing of {reference.element}: no invocation owns it, or its template has no "
+                "dbg() lines where that one passes"
+            )
+        stored = reference.stored(result)
+        wrong = not abs(stored - reference.total) <= reference.allowed
+        steps = _judged(reference, slots, tags)
+        yield Inspection(kernel, problem, row, col, steps, Value(stored, wrong), reference.total, reference)
+
+
+def _recorded(
+    device: Device, subject: Subject, tags: tuple[str, ...], at: tuple[int, int]
+) -> tuple[NDArray[np.uint32], NDArray[Any]]:
+    """Run the debug shader; return its slots (step, tag), and the result."""
+    row, col = subject.watched(*at)
+    width = max(1, len(tags))
+    watch = np.frombuffer(pack(Watch(row, col, subject.steps)), np.uint32)
+    with ExitStack() as freed:
+        arrays, written = [], None
+        for extent in subject.problem.buffers():
+            if extent.written:
+                array = written = freed.enter_context(device.array(blank(extent), extent.dtype))
+            else:
+                array = subject.inputs[extent.name]
+            arrays.append(array)
+        empty = np.full(subject.steps * width, UNWRITTEN)
+        recorded = freed.enter_context(device.array(np.concatenate([watch, empty])))
+        submit(device, device.launch(subject.kernel, subject.problem, *arrays, debug=recorded))
+        assert written is not None, "every problem has a result"
+        return recorded.numpy()[len(watch) :].reshape(subject.steps, width), written.numpy()
+
+
+def _judged(reference: Reference, slots: NDArray[np.uint32], tags: tuple[str, ...]) -> tuple[Step, ...]:
+    """Return the steps that were recorded in `slots` (step, tag), at least all that there are."""
+    written, values = slots != UNWRITTEN, slots.view(np.float32).astype(np.float64)
+    used = written.any(axis=0)
+    of = {tag: group for group, heads in reference.heads.items() for tag in heads}
+    order = [*(tag for tag in of if tag in tags), *(tag for tag in tags if tag not in of)]
+    steps = []
+    for k in range(max(reference.length, 1 + int(np.flatnonzero(written.any(axis=1))[-1]))):
+        found = {}
+        for tag in order:
+            i, group = tags.index(tag), of.get(tag, "")
+            if written[k, i]:
+                found[tag] = _value(reference, group, k, float(values[k, i]))
+            elif used[i] and group in reference.every and k < reference.length:
+                found[tag] = Value(None, True)
+        numpy = {group: float(reference.numpy[group][k]) for group in reference.heads}
+        steps.append(Step(k, int(reference.parts[k]), numpy, found))
+    return tuple(steps)
+
+
+def _value(reference: Reference, group: str, k: int, got: float) -> Value:
+    expected = reference.numpy[group][k] if group else np.nan  # nobody knows what a tag of one's own should hold
+    known = group and not np.isnan(expected)
+    wrong = bool(known and got != expected and not abs(got - expected) <= reference.slack[group][k])
+    return Value(got, wrong, reference.origin(got) if wrong and group in reference.every else "")

@@ -1,0 +1,216 @@
+"""Ops that read an array once, looked into: elements, what they come to so far, and results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.cases.elementwise import rounding as elementwise_rounding
+from webmm.cases.elementwise import scale_of
+from webmm.cases.normalise import EXP_ERROR
+from webmm.cases.normalise import rounding as normalise_rounding
+from webmm.debug.reference import Floats, Origins, Reference, by_part
+from webmm.debug.subject import Subject
+from webmm.dtypes import F32
+from webmm.epilogues import activation_of
+from webmm.problems.normalise import NORMALISATIONS
+from webmm.problems.reduce import operation_of
+from webmm.verify import sum_bound
+
+
+class OfReduction(Subject):
+    """One number for each row x[i, :, j], numbered i·inner + j."""
+
+    op = "reduce"
+
+    @property
+    def length(self) -> int:
+        """That of a row."""
+        return int(self.problem.length)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """A number for each row."""
+        return self.problem.results, 1
+
+    @property
+    def reach(self) -> int:
+        """What all workgroups that share a row take in a step."""
+        first = self.kernel.dispatches[0]
+        return int(first.step * first.splits)
+
+    def row(self, row: int) -> Floats:
+        """Return the elements of a row."""
+        p = self.problem
+        elements: Floats = self.case.x[row // p.inner, :, row % p.inner].astype(np.float64)
+        return elements
+
+    def parts(self) -> NDArray[np.intp]:
+        """Return which invocation takes each step: rows are shared by vec4 or by elements, columns by single k."""
+        first, k = self.kernel.dispatches[0], np.arange(self.steps)
+        step, splits = first.step, first.splits
+        chunk = (self.length - 1) // (step * splits) * step + step
+        if lanes := getattr(first, "wy", 0):
+            lane = k % lanes
+        else:
+            lanes = getattr(first, "lanes", 1)
+            lane = (k // 4 if first.specialise(self.problem).vec else k) % lanes
+        return np.asarray(k // chunk * lanes + lane)
+
+    def accumulated(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return what each part has of a row so far, and by how much that may be off."""
+        name, parts = self.problem.operation, self.parts()[: self.length]
+        if name == "argmax":
+            order = by_part(parts, x, lambda own: np.arange(len(own))[_first_of_running_maximum(own)])
+            found = np.empty_like(x)
+            for part in np.unique(parts):
+                own = np.flatnonzero(parts == part)
+                found[own] = own[order[own].astype(int)]
+            return found, np.zeros(self.length)
+        running = {"max": np.maximum.accumulate, "min": np.minimum.accumulate, "logsumexp": np.logaddexp.accumulate}
+        values = by_part(parts, x, running.get(name, np.cumsum))
+        counts = by_part(parts, np.ones(self.length), np.cumsum)
+        if name == "logsumexp":
+            return values, (EXP_ERROR + counts * F32.eps) * (8 + np.abs(values))
+        slack = counts * F32.eps * by_part(parts, np.abs(x), np.cumsum)
+        scale = self.length if name == "mean" else 1
+        return values / scale, slack / scale * (name in ("sum", "mean"))
+
+    def reference(self, row: int, col: int) -> Reference:
+        """Return the elements of the row, and what each part of it has added up."""
+        del col
+        x, operation = self.row(row), operation_of(self.problem.operation)
+        sums, slack = self.accumulated(x)
+        total = float(operation.reference(x))
+        size = np.abs(x).sum() / (self.length if operation.name == "mean" else 1)
+        size = 8 + np.abs(x).max() if operation.name == "logsumexp" else size
+        return Reference(
+            *(f"y[{row}]", self.length, {"x": {"LOADED": "x"}, "sum": {"ACC": operation.name}}),
+            {"x": self.padded(x, operation.outside), "sum": self.filled(sums)},
+            {"x": np.zeros(self.steps), "sum": self.filled(slack)},
+            self.parts(),
+            *(total, sum_bound(self.length, self.problem.out_dtype) * float(size) * operation.sums),
+            lambda result: float(result.reshape(-1)[row]),
+            every=frozenset("x"),
+            places={"x": f"x[{row}, {{k}}]"},
+            origin=Origins(x=np.moveaxis(self.case.x, 1, -1).reshape(-1, self.length)),
+        )
+
+    def filled(self, values: Floats) -> Floats:
+        """Return values with those of the steps that follow: what a part had last, NaN where it had nothing."""
+        parts, result = self.parts(), self.padded(values, np.nan)
+        for k in range(self.length, self.steps):
+            own = np.flatnonzero(parts[: self.length] == parts[k])
+            result[k] = values[own[-1]] if own.size else np.nan
+        return result
+
+
+def _first_of_running_maximum(x: Floats) -> NDArray[np.intp]:
+    """Return where the maximum of x up to each element is for the first time."""
+    new = np.r_[True, x[1:] > np.maximum.accumulate(x)[:-1]]
+    return np.maximum.accumulate(np.where(new, np.arange(len(x)), 0))
+
+
+class OfNormalisation(OfReduction):
+    """Each row in proportion to what it adds up to: element `col` of row number `row`."""
+
+    op = "normalise"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """That of the rows."""
+        return self.problem.results, self.problem.length
+
+    @property
+    def reach(self) -> int:
+        """What a workgroup takes in a step."""
+        return int(self.kernel.step)
+
+    def watched(self, row: int, col: int) -> tuple[int, int]:
+        """Return the row: all of it is shown."""
+        del col
+        return row, 0
+
+    def reference(self, row: int, col: int) -> Reference:
+        """Return the elements, what parts have added up, the squares where there are any, and the results."""
+        p, x = self.problem, self.row(row)
+        y = NORMALISATIONS[p.function].reference(x[None], p.epsilon)[0]
+        sums, slack = self.accumulated(x)
+        centre = x.mean() if p.function == "layer_norm" else 0.0
+        squared, off = (x - centre) ** 2, self.length * F32.eps * (np.abs(x) + np.abs(x).max()) ** 2
+        squares = by_part(self.parts()[: self.length], squared, np.cumsum)
+        squares_off = by_part(self.parts()[: self.length], 2 * off, np.cumsum)
+        allowed = normalise_rounding(p) * float(np.abs(y).max())
+
+        def stored(result: NDArray[Any]) -> float:
+            return float(result.reshape(p.outer, p.length, p.inner)[row // p.inner, col, row % p.inner])
+
+        outside = operation_of(p.operation).outside
+        return Reference(
+            *(f"y[{row}, {col}]", self.length),
+            {
+                "x": {"LOADED": "x"},
+                "sum": {"ACC": p.operation},
+                "square": {"SQUARED": "squared"},
+                "squares": {"SQUARES": "sum of them"},
+                "y": {"RESULT": "y"},
+            },
+            {
+                "x": self.padded(x, outside),
+                "sum": self.filled(sums),
+                "square": self.padded(squared),
+                "squares": self.filled(squares),
+                "y": self.padded(y, np.nan),
+            },
+            {
+                "x": np.zeros(self.steps),
+                "sum": self.filled(slack),
+                "square": self.padded(off),
+                "squares": self.filled(squares_off),
+                "y": np.full(self.steps, allowed),
+            },
+            self.parts(),
+            total=float(y[col]),
+            allowed=allowed + float(p.out_dtype.tiny),
+            stored=stored,
+            every=frozenset({"x", "square", "y"}),
+            places={"x": f"x[{row}, {{k}}]"},
+            origin=Origins(x=np.moveaxis(self.case.x, 1, -1).reshape(-1, self.length)),
+        )
+
+
+class OfElement(Subject):
+    """A function of each element x[row]."""
+
+    op = "elementwise"
+
+    @property
+    def length(self) -> int:
+        """One step."""
+        return 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The elements."""
+        return self.problem.size, 1
+
+    def reference(self, row: int, col: int) -> Reference:
+        """Return the element and what becomes of it."""
+        del col
+        x = self.case.x[row : row + 1].astype(np.float64)
+        y = activation_of(self.problem.activation).reference(x)
+        allowed = elementwise_rounding(self.problem.dtype) * float(scale_of(self.problem, x, y)[0])
+        return Reference(
+            *(f"y[{row}]", 1, {"x": {"LOADED": "x"}, "y": {"RESULT": "y"}}),
+            {"x": self.padded(x), "y": self.padded(y)},
+            {"x": np.zeros(self.steps), "y": np.full(self.steps, allowed)},
+            np.zeros(self.steps, np.intp),
+            total=float(y[0]),
+            allowed=allowed + float(self.problem.dtype.tiny),
+            stored=lambda result: float(result.reshape(-1)[row]),
+            every=frozenset("xy"),
+            places={"x": f"x[{row}]"},
+            origin=Origins(x=self.case.x),
+        )

@@ -1,0 +1,69 @@
+"""What the command line shows of the inside of a kernel."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import click
+
+from webmm.debug import SHOWN, Inspection, inspect_each
+from webmm.errors import ConfigError
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
+from webmm.report import Open, plain
+
+ALL = slice(None)
+
+
+def run(
+    open_device: Open,
+    kernel: Kernel[Any],
+    problem: Problem,
+    elements: Sequence[tuple[int, int]],
+    shown: slice | None,
+    as_json: bool,
+) -> bool:
+    """Look inside `kernel` at these elements, print what it held at the steps `shown`, and return whether all is right.
+
+    Of all steps, a terminal shows some at a time, and goes on where the user says so. Raises as
+    `webmm.debug.inspect()` does, and ConfigError where there are no such steps.
+    """
+    console, right = plain(), True
+    with open_device() as device:
+        found = list(inspect_each(device, kernel, problem, elements))
+    for inspection in found:
+        count = len(inspection.steps)
+        if shown is not None and (not inspection.steps[shown] or (shown.stop or 0) > count):
+            raise ConfigError(f"there are no steps {shown.start}:{shown.stop} within 0:{count}")
+        right = right and inspection.right
+    if as_json:
+        data = [inspection.to_json() for inspection in found]
+        console.print_json(data=data[0] if len(data) == 1 else data)
+        return right
+    for inspection in found:
+        console.print(f"{kernel} for {inspection.reference.element} of {problem} on {device.info.name}")
+        if shown == ALL and sys.stdin.isatty() and sys.stdout.isatty():
+            for steps in one_by_one(inspection, lambda: click.prompt("", "", show_default=False, prompt_suffix="… ")):
+                console.print(inspection.table(steps))
+        else:
+            console.print(inspection.table(shown))
+        for note in inspection.notes():
+            console.print(note)
+    return right
+
+
+def one_by_one(inspection: Inspection, ask: Callable[[], str]) -> Iterator[slice]:
+    """Yield the first steps, then as many for each empty line of `ask()`; a number goes there, all else ends it."""
+    at, count = 0, len(inspection.steps)
+    while at < count:
+        yield slice(at, min(at + SHOWN, count))
+        at += SHOWN
+        if at >= count:
+            return
+        answer = ask().strip()
+        if answer.isdigit():
+            at = min(int(answer), count - 1)
+        elif answer:
+            return
