@@ -17,8 +17,12 @@ from webmm.problems.elementwise import Elementwise
 @planned
 def gelu(x: Operandish, approximate: bool = False, *, device: Device | None = None) -> Any:
     """Return x·Φ(x) of each element, by the error function or, `approximate`, by tanh; as `reduce()` otherwise."""
-    name = "gelu_tanh" if approximate else "gelu"
-    with opened("gelu", device, x) as temporary:
+    return activate("gelu_tanh" if approximate else "gelu", x, device=device)
+
+
+def activate(name: str, x: Operandish, *, device: Device | None = None) -> Any:
+    """Return the activation of that name, one of `webmm.epilogues.ACTIVATIONS`, of each element."""
+    with opened(name, device, x) as temporary:
         source = temporary.data(x)
         problem = Elementwise(name, source.size, element_of(source))
         y = temporary.result(source.shape, problem.dtype, source)
