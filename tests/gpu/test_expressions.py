@@ -94,6 +94,28 @@ def test_numpy_and_arrays_mix(device):
     assert len({x, x.T}) == 2
 
 
+def test_lists_of_positions(device):
+    host = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    x, whole = device.array(host), slice(None)
+    for key in (
+        [0, 2],
+        (whole, [1, -1]),
+        (..., [0, 3]),
+        ([2, 0], ...),
+        (None, [2, 1]),
+        (slice(2), whole, np.array([4, 4])),
+    ):
+        np.testing.assert_array_equal(x[key].numpy(), host[key])
+    for key, words in (
+        (([0], [1]), "one index may be a list"),
+        (([0], 1), "one index may be a list"),
+        ([True, False, True], "indices are whole numbers, not bool"),
+        ([3], "an index is out of range of 3 elements"),
+    ):
+        with pytest.raises(ProblemError, match=words):
+            x[key]
+
+
 def test_arrays_are_pickled_onto_the_default_device(device, monkeypatch):
     monkeypatch.setattr("webmm.default_device", lambda: device)
     x = device.array(RNG.random((7, 5)).astype(np.float16))

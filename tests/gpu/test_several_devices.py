@@ -1,6 +1,7 @@
 """One product on several devices: two on the same adapter stand for two GPUs."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,6 +88,13 @@ def test_shares_are_as_unequal_as_the_devices(pair, calls, monkeypatch):
     a, b = whole(512, 30), whole(30, 20)
     np.testing.assert_array_equal(webmm.matmul(a, b, devices=pair), a @ b)
     assert {device: m * n for device, (m, n, _) in calls} == {pair[0]: 384 * 20, pair[1]: 128 * 20}
+
+
+def test_a_cpu_gets_nothing_where_there_is_a_gpu(pair, calls, monkeypatch):
+    monkeypatch.setattr(pair[1], "info", replace(pair[1].info, kind="discrete"))
+    a = whole(200, 200)
+    np.testing.assert_array_equal(webmm.matmul(a, a, devices=pair), a @ a)
+    assert divided.chosen(pair) == [pair[1]]
 
 
 def test_rates_are_measured_by_what_takes_long(pair, monkeypatch):

@@ -23,6 +23,8 @@ MAX_WORKERS = 4096
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Where to write the product.")
 @click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @click.option("--kernel", "kernel_text", help="Such as blocked or pipelined:bm=128. Default: chosen by webmm.")
+@click.option("--workers", type=click.IntRange(0, 1024), default=0, help="Processes, each with an adapter of its own.")
+@click.option("--memory", metavar="BYTES", help="What matrices take on a device of a worker, such as 8GB.")
 @PROFILE
 @on_device()
 def run(
@@ -31,12 +33,30 @@ def run(
     output: Path,
     force: bool,
     kernel_text: str | None,
+    workers: int,
+    memory: str | None,
     profile: str | None,
     open_device: Open,
 ) -> None:
-    """Multiply the matrices in A.npy and B.npy."""
+    """Multiply the matrices in A and B, .npy files or .zarr folders.
+
+    With --workers, or where one of them is Zarr, it goes tile by tile, and on from where it was stopped.
+    """
     from webmm import report
 
+    if workers or ".zarr" in (a.suffix, b.suffix, output.suffix):
+        from webmm.report import tiled
+
+        if kernel_text or profile is not None:
+            raise ConfigError("--kernel and --profile are for .npy files, without --workers")
+        named = click.get_current_context().params
+        if workers and named["engine"]:
+            raise ConfigError("--engine is for this process; for --workers set WEBMM_ENGINE")
+        adapters = [named["adapter"]] * workers if named["adapter"] else None
+        click.echo(tiled.multiply(a, b, output, workers, adapters, memory, force, open_device), err=True)
+        return
+    if memory:
+        raise ConfigError("--memory is for --workers and .zarr; the setting of a device is Device.memory")
     if output.exists() and not force:
         raise ConfigError(f"{output} exists; --force overwrites it")
     check_outputs([output, *trace_file(profile)], None)

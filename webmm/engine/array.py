@@ -144,8 +144,13 @@ class Array(Operators):
         return self._view(lambda shadow: shadow.swapaxes(-1, -2))
 
     def __getitem__(self, key: Any) -> Array:
-        """Return a view by integers, slices, None and `...`, as NumPy has them; raises IndexError as NumPy does."""
+        """Return a view by integers, slices, None and `...`, as NumPy has them; raises IndexError as NumPy does.
+
+        Where one of them is a list of positions, those elements are copied, as `take()` does.
+        """
         keys = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(k, (list, np.ndarray)) for k in keys):
+            return self._taken(keys)
         plain = [k for k in keys if k is not None and k is not Ellipsis]
         if any(isinstance(k, bool) or not isinstance(k, (int, np.integer, slice)) for k in plain):
             raise ProblemError(

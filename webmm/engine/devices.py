@@ -13,23 +13,31 @@ _opened: dict[AdapterInfo, Device] = {}
 _opening = threading.Lock()
 
 
-def devices() -> list[Device]:
-    """Return a device for each GPU, in the driver's order, or for the CPU's adapters where there is no GPU.
+def chosen_adapters() -> list[AdapterInfo]:
+    """Return each GPU, in the driver's order, or the CPU's adapters where there is no GPU, without opening any.
 
-    The settings `engine` and `adapter` (`WEBMM_ENGINE`, `WEBMM_ADAPTER`) choose among them, and the one that is used
-    where none is named is one of them. A device that was lost or closed is replaced. Raises as `Device()` does.
+    The settings `engine` and `adapter` (`WEBMM_ENGINE`, `WEBMM_ADAPTER`) choose among them. Raises as `Device()` does.
     """
     current = settings()
     engine = WGPU if current.engine == AUTO else engine_of(current.engine)
     best, _ = choose_adapter(engine=engine)
-    on_cpu = best.kind == "cpu"
+    return [
+        info
+        for info, _ in adapters(engine)
+        if (not current.adapter or info.matches(current.adapter))
+        and (info.kind == "cpu") == (best.kind == "cpu")
+        and info.backend == best.backend  # Windows lists a GPU once for each way to it
+    ]
+
+
+def devices() -> list[Device]:
+    """Return a device for each of `chosen_adapters()`: opened once, and anew where it was lost or closed.
+
+    The one that is used where none is named is one of them. Raises as `Device()` does.
+    """
     with _opening:
-        found = []
-        for info, _ in adapters(engine):
-            chosen = not current.adapter or info.matches(current.adapter)
-            # Windows lists a GPU once for each way to it.
-            if chosen and (info.kind == "cpu") == on_cpu and info.backend == best.backend:
-                if info not in _opened or _opened[info].lost:
-                    _opened[info] = default_device() if info == best else Device(info.index)
-                found.append(_opened[info])
-        return found
+        default = default_device()
+        for info in (found := chosen_adapters()):
+            if info not in _opened or _opened[info].lost:
+                _opened[info] = default if info == default.info else Device(info.index)
+        return [_opened[info] for info in found]

@@ -63,6 +63,7 @@ class Operators:
     __or__, __ror__ = _binary("x | y"), _binary("y | x")
     __neg__, __pos__, __abs__, __invert__ = _unary("-x"), _unary("x"), _unary("abs(x)"), _unary("~x")
     __hash__ = object.__hash__
+    __array_priority__ = 20.0  # above that of NumPy's: Dask asks it whose functions to call
 
     def __matmul__(self, other: Any) -> Array:
         found: Array = _calls["matmul"](self, other)
@@ -102,19 +103,44 @@ class Operators:
         found: Array = _calls["astype"](self, dtype)
         return found
 
+    def _taken(self, keys: tuple[Any, ...]) -> Array:
+        """Return the elements named by `keys`: one is a list of positions, the others are slices, None or `...`."""
+        lists = [i for i, key in enumerate(keys) if isinstance(key, (list, np.ndarray))]
+        if len(lists) > 1 or any(isinstance(key, (int, np.integer)) for key in keys):
+            raise ProblemError("one index may be a list of positions, beside slices; use x.numpy()[...] for more")
+        at = lists[0]
+        rest = (*keys[:at], slice(None), *keys[at + 1 :])
+        view = self[rest]  # type: ignore[index]
+        axis = view.ndim - len(keys) + at if Ellipsis in keys[:at] else at
+        found: Array = view.take(keys[at], axis)
+        return found
+
+    def squeeze(self, axis: Any = None) -> Array:
+        """Return a view without axes of length 1: all of them, or those named; raises ProblemError for others."""
+        return self._viewed(lambda shadow: shadow.squeeze(axis))
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return a view with the axes in another order, reversed by default."""
+        return self._viewed(lambda shadow: shadow.transpose(*axes))
+
+    def _viewed(self, change: Callable[[Any], Any]) -> Array:
+        view: Array = self._view(change)  # type: ignore[attr-defined]
+        return view
+
     def take(self, indices: Any, axis: int | None = None) -> Array:
         """Return the elements that `indices` name along `axis`, as `webmm.take()` does."""
         found: Array = _calls["take"](self, indices, axis)
         return found
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **settings: Any) -> Any:
+        dtype = settings.pop("dtype", None)
         if method != "__call__" or settings:
             return NotImplemented
         if ufunc is np.matmul:
-            return _calls["matmul"](*given)
+            return _calls["matmul"](*given, out_dtype=dtype)
         if ufunc not in UFUNCS:
             return NotImplemented
-        return _calls["elementwise"](UFUNCS[ufunc], **dict(zip("xy", given, strict=False)))
+        return _calls["elementwise"](UFUNCS[ufunc], out_dtype=dtype, **dict(zip("xy", given, strict=False)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Compute on the device what webmm can; the rest NumPy does on copies in host memory, as of any `__array__`."""

@@ -1,0 +1,272 @@
+"""Products of Dask arrays in this process: any chunks, any epilogue, lazily; webmm's arrays as chunks; files."""
+
+import json
+import subprocess
+import sys
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from dask.base import tokenize
+
+import webmm
+import webmm.dask
+from webmm import Array, Device, choose
+from webmm.calls.scaling import Types
+from webmm.dask import files, products, workers
+from webmm.epilogues import ACTIVATIONS
+from webmm.errors import ConfigError, ProblemError
+from webmm.kernels.gemm.naive import Naive
+from webmm.problems.gemm import Gemm
+
+RNG = np.random.default_rng(8)
+
+
+@pytest.fixture(autouse=True)
+def quick(device, monkeypatch):
+    """The tests' own device, and for products a kernel that is compiled at once."""
+    chosen = choose.choose
+    plain = lambda p, *rest, **more: Naive() if isinstance(p, Gemm) else chosen(p, *rest, **more)  # noqa: E731
+    monkeypatch.setattr(choose, "choose", plain)
+    monkeypatch.setattr(products, "default_device", lambda: device)
+
+
+def whole(*shape, dtype=np.float32):
+    return RNG.integers(-3, 4, shape).astype(dtype)
+
+
+A, B = whole(65, 83), whole(83, 47)
+CHUNKS = [((65, 83), (83, 47)), ((10, 7), (9, 11)), (((1, 60, 4), (40, 43)), ((80, 3), (46, 1)))]
+
+
+@pytest.mark.parametrize(("left", "right"), CHUNKS)
+@pytest.mark.parametrize("tile", [None, (65, 47, 83), (20, 47, 83), (33, 16, 10), (64, 64, 40)])
+def test_any_chunks_and_tiles(left, right, tile):
+    c = webmm.dask.matmul(da.from_array(A, left), da.from_array(B, right), tile=tile)
+    assert c.shape == (65, 47)
+    assert c.dtype == np.float32
+    assert tile is None or c.chunksize == (min(tile[0], 65), min(tile[1], 47))
+    np.testing.assert_array_equal(c.compute(), A @ B)
+
+
+def test_nothing_is_computed_before_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr(products, "multiply", lambda *_, **__: 1 / 0)
+    c = webmm.dask.matmul(da.from_array(A, (20, 20)), da.from_array(B, (20, 20)), tile=(30, 30, 30))
+    with pytest.raises(ZeroDivisionError):
+        c.compute()
+
+
+@pytest.mark.parametrize("tile", [(20, 30, 83), (20, 30, 30)], ids=["whole k", "parts of k"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("bias", "activation"), [("column", "gelu"), ("row", "relu"), (None, "silu"), ("column", None)]
+)
+def test_epilogues(tile, dtype, bias, activation):
+    a, b, residual = ((RNG.random(shape) - 0.5).astype(dtype) for shape in ((65, 83), (83, 47), (65, 47)))
+    added = None if bias is None else (RNG.random((65, 1) if bias == "row" else (47,)) - 0.5).astype(dtype)
+    more = {"bias": added, "activation": activation, "alpha": 0.5, "out_dtype": "float32"}
+    x, y, r = da.from_array(a, (40, 17)), da.from_array(b, (30, 40)), da.from_array(residual.astype(np.float32), 16)
+    got = webmm.dask.matmul(x, y, residual=r, tile=tile, **more).compute()
+    value = 0.5 * (a.astype(np.float64) @ b.astype(np.float64)) + (0 if added is None else added)
+    value = ACTIVATIONS[activation].reference(value) if activation else value
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, value + residual, rtol=1e-5, atol=1e-4)
+
+
+def test_float16_stays_so_and_float64_too():
+    for dtype in (np.float16, np.float64):
+        a, b = A.astype(dtype), B.astype(dtype)
+        got = webmm.dask.matmul(da.from_array(a, 30), da.from_array(b, 30), tile=(40, 40, 40)).compute()
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got, a @ b)
+
+
+def test_little_memory_of_the_device(device, monkeypatch):
+    seen, multiply = [], products.multiply
+    monkeypatch.setattr(
+        products,
+        "multiply",
+        lambda *args, device, **more: (seen.append(device.memory), multiply(*args, device=device, **more))[1],
+    )
+    before = device.memory
+    c = webmm.dask.matmul(da.from_array(A, 30), da.from_array(B, 30), memory=2**13)
+    np.testing.assert_array_equal(c.compute(), A @ B)
+    assert set(seen) == {2**13}
+    assert device.memory == before
+
+
+def test_tiles_follow_the_plan():
+    rows, columns, inner = products.tile_of((60_000, 60_000, 60_000), Types(), 4)
+    assert rows * columns * 4 + 2 * (rows + columns) * inner * 4 <= products.ROOM
+    assert (60_000 / rows) * (60_000 / columns) >= 4 * products.TILES
+    assert products.tile_of((64, 64, 10**7), Types(), 4)[2] < 10**7, "few tiles are split along k"
+
+
+def test_arrays_of_a_device_as_chunks(device):
+    x, y = (da.from_array(device.array(host), chunks=32, asarray=False) for host in (A, B))
+    assert isinstance(x._meta, Array)
+    cases = [
+        (x @ y, A @ B),
+        (da.tensordot(x, y, axes=1), A @ B),
+        (webmm.dask.matmul(x, y), A @ B),
+        (webmm.dask.matmul(x, y, tile=(32, 32, 32), bias=B[0], activation="relu"), np.maximum(A @ B + B[0], 0)),
+        (da.exp(x * 0.1).sum(axis=0), np.exp(A * np.float32(0.1)).sum(0)),
+        (x.mean(axis=1), A.mean(1)),
+        (da.concatenate([x, x], axis=1).max(axis=0), np.concatenate([A, A], 1).max(0)),
+        (da.where(x > 0, x, -x)[::2, 5:], np.abs(A)[::2, 5:]),
+        (x.T[[1, 50, 3]], A.T[[1, 50, 3]]),
+        ((x - x.mean(axis=0)) / (da.sqrt(abs(x)) + 1), (A - A.mean(0)) / (np.sqrt(np.abs(A)) + 1)),
+    ]
+    for lazy, expected in cases:
+        got = lazy.compute()
+        assert isinstance(got, Array), lazy
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_tokens_say_what_an_array_holds(device):
+    assert tokenize(device.array(A)) == tokenize(device.array(A))
+    assert tokenize(device.array(A)) != tokenize(device.array(A + 1))
+
+
+def test_importing_webmm_imports_none_of_it():
+    code = "import sys, webmm; print({m.partition('.')[0] for m in sys.modules} & {'dask', 'distributed', 'zarr'})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+def test_without_dask_it_says_what_to_install():
+    code = "import sys; sys.modules['dask'] = None; import webmm.dask"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'webmm[dask]'" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "more", "words"),
+    [
+        (A, B[:9], {}, "the inner sizes 83 and 9 differ"),
+        (A, B.astype(np.float16), {}, r"x is float32, y is float16; cast one of them: x\.astype"),
+        (A[0], B, {}, "x and y are matrices"),
+        (A.astype(np.int64), B.astype(np.int64), {}, "int64 is not supported"),
+        (A > 0, B > 0, {}, "there are no products"),
+        (A[:, :0], B[:0], {}, "there is nothing to add up"),
+        (A, B, {"bias": A[0]}, "bias has shape"),
+        (A, B, {"residual": A}, "residual has shape"),
+        (A, B, {"activation": "step"}, "unknown activation"),
+        (A, B, {"tile": (4, 4)}, "tile is three whole numbers"),
+    ],
+)
+def test_bad_input(x, y, more, words):
+    with pytest.raises(ProblemError, match=words):
+        webmm.dask.matmul(da.from_array(x), da.from_array(y), **more)
+
+
+def test_chunks_of_unknown_sizes():
+    x = da.from_array(A, 20)
+    with pytest.raises(ProblemError, match="call compute_chunk_sizes"):
+        webmm.dask.matmul(x[x[:, 0] > 0], da.from_array(B))
+
+
+# Files
+
+
+@pytest.fixture
+def stored(tmp_path):
+    np.save(tmp_path / "a.npy", A)
+    np.save(tmp_path / "b.npy", B)
+    for name, host in (("a", A), ("b", B)):
+        zarr.create_array(store=str(tmp_path / f"{name}.zarr"), shape=host.shape, chunks=(20, 30), dtype="float32")[
+            :
+        ] = host
+    return tmp_path
+
+
+def product(stored, a="a.npy", b="b.npy", c="c.npy", **more):
+    return webmm.dask.multiply_files(stored / a, stored / b, stored / c, **more)
+
+
+def read(path):
+    return np.load(path) if path.suffix == ".npy" else zarr.open_array(str(path), mode="r")[:]
+
+
+@pytest.mark.parametrize("kinds", ["nnn", "zzz", "nzn", "nnz"])
+@pytest.mark.parametrize("tile", [None, (20, 30)])
+def test_files(stored, device, kinds, tile, monkeypatch):
+    monkeypatch.setattr(files, "SLAB", 2**13)
+    names = [f"{name}.{'npy' if kind == 'n' else 'zarr'}" for name, kind in zip("abc", kinds, strict=True)]
+    heard = []
+    c = product(stored, *names, device=device, tile=tile, memory=2**14, progress=lambda *step: heard.append(step))
+    np.testing.assert_array_equal(read(c), A @ B)
+    assert heard[-1][0] == heard[-1][1] == (8 if tile else 1)
+    assert not [path.name for path in stored.iterdir() if ".part" in path.name]
+
+
+@pytest.mark.parametrize("c", ["c.npy", "c.zarr"])
+def test_a_product_that_was_stopped_goes_on(stored, device, monkeypatch, c):
+    computed, compute = [], files.compute
+
+    def stopped(job, tile, of):
+        if len(computed) == 3:
+            raise KeyboardInterrupt
+        computed.append(tile)
+        return compute(job, tile, of)
+
+    monkeypatch.setattr(files, "compute", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        product(stored, c=c, tile=(20, 30), device=device)
+    assert not (stored / c).exists()
+    listing = stored / f"{c}.part.done"
+    assert len(listing.read_text().splitlines()) == 4
+    listing.write_text(listing.read_text() + "4")  # cut short while it was written
+    monkeypatch.setattr(files, "compute", lambda *args: (computed.append(args[1]), compute(*args))[1])
+    np.testing.assert_array_equal(read(product(stored, c=c, tile=(20, 30), device=device)), A @ B)
+    assert len(computed) == len(set(computed)) == 8, "a tile was computed twice, or never"
+
+
+def test_a_product_of_other_files_begins_anew(stored, device):
+    with pytest.raises(ZeroDivisionError):
+        product(stored, tile=(20, 30), device=device, progress=lambda done, total: 1 / (done - 3))
+    np.save(stored / "a.npy", A + 1)
+    np.testing.assert_array_equal(read(product(stored, tile=(20, 30), device=device)), (A + 1) @ B)
+
+
+def test_bad_files(stored, device):
+    (stored / "c.npy").touch()
+    with pytest.raises(ConfigError, match=r"c\.npy exists; --force overwrites it"):
+        product(stored, device=device)
+    np.testing.assert_array_equal(read(product(stored, device=device, force=True)), A @ B)
+    zarr.create_array(store=str(stored / "int.zarr"), shape=(83, 4), chunks=(83, 4), dtype="int32")
+    with pytest.raises(ProblemError, match=r"int\.zarr holds int32; cast to float32 or float16"):
+        product(stored, b="int.zarr", c="d.npy")
+    zarr.create_array(store=str(stored / "f64.zarr"), shape=(83, 4), chunks=(83, 4), dtype="float64")
+    with pytest.raises(ProblemError, match=r"is float32, .* is float64; cast one"):
+        product(stored, b="f64.zarr", c="d.npy")
+    zarr.create_array(store=str(stored / "line.zarr"), shape=(83,), chunks=(83,), dtype="float32")
+    with pytest.raises(ProblemError, match=r"has shape \(83,\); a product takes matrices"):
+        product(stored, b="line.zarr", c="d.npy")
+    with pytest.raises(ProblemError, match=r"cannot read .*none\.zarr as a Zarr array"):
+        product(stored, b="none.zarr", c="d.npy")
+    with pytest.raises(ProblemError, match=r"has 83 columns, .* has 65 rows"):
+        product(stored, b="a.zarr", c="d.npy")
+    with pytest.raises(ConfigError, match=r"the output is \.npy or \.zarr"):
+        product(stored, c="d.txt")
+    with pytest.raises(ConfigError, match="there is no folder"):
+        product(stored, c="nowhere/d.npy")
+
+
+def test_more_workers_than_adapters(device, monkeypatch):
+    with pytest.raises(ConfigError, match="3 workers for 1 adapters; each worker has one of its own"):
+        workers.cluster([device.info.index], workers=3)
+
+
+def test_headers_say_what_a_part_is_of(stored):
+    job = files.Job(str(stored / "a.npy"), str(stored / "b.zarr"), "", (65, 47, 83), "float32", (20, 30), None)
+    before = job.header()
+    assert json.loads(before)["tile"] == [20, 30]
+    zarr.open_array(str(stored / "b.zarr"), mode="r+")[0, 0] = 7
+    assert job.header() != before
+
+
+def test_a_device_is_one_tasks_at_a_time(device):
+    with products.own_device() as mine:
+        assert isinstance(mine, Device)
+        assert not products._turn.acquire(blocking=False)

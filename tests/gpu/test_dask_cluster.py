@@ -1,0 +1,145 @@
+"""Two workers on the same adapter, as two GPUs would have one each: products of arrays and files, one worker killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from filelock import FileLock
+
+import webmm.dask
+from webmm.dask import workers
+from webmm.errors import ProblemError
+
+RNG = np.random.default_rng(9)
+SECONDS = 60  # after which something hangs
+
+
+@pytest.fixture(scope="module")
+def client():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEBMM_SELFTEST", "off")
+        patch.setenv("WEBMM_ADAPTER", "cpu")
+        with webmm.dask.cluster(workers=2) as cluster, Client(cluster) as client:
+            client.wait_for_workers(2, timeout=SECONDS)
+            client.run(take_naive)
+            yield client
+
+
+def take_naive():
+    """Compute products by a kernel that a CPU's driver compiles in no time."""
+    from webmm import choose
+    from webmm.kernels.gemm.naive import Naive
+    from webmm.problems.gemm import Gemm
+
+    chosen = choose.choose
+    choose.choose = lambda p, *rest, **more: Naive() if isinstance(p, Gemm) else chosen(p, *rest, **more)
+
+
+def whole(*shape, dtype=np.float32):
+    return RNG.integers(-3, 4, shape).astype(dtype)
+
+
+def pids(client):
+    return client.run(os.getpid)
+
+
+def test_each_worker_has_an_adapter_and_the_resource(client):
+    info = client.scheduler_info()["workers"].values()
+    assert [worker["resources"] for worker in info] == [{"webmm": 1}] * 2
+    assert set(client.run(lambda: os.environ["WEBMM_ADAPTER"]).values()) == {"0"}
+    assert workers.count() == 2
+    assert len(set(pids(client).values()) | {os.getpid()}) == 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_odd_chunks_bias_and_activation(client, dtype):
+    a, b, bias = whole(131, 77, dtype=dtype), whole(77, 65, dtype=dtype), whole(65, dtype=dtype)
+    x, y = da.from_array(a, chunks=((1, 100, 30), (33, 44))), da.from_array(b, chunks=((70, 7), 13))
+    for tile in ((50, 40, 77), (70, 70, 30)):
+        c = webmm.dask.matmul(x, y, bias=bias, activation="relu", tile=tile, memory=2**14)
+        np.testing.assert_array_equal(c.compute(), np.maximum(a.astype(np.float64) @ b + bias, 0))
+
+
+def test_a_killed_worker_costs_time_and_not_the_result(client, tmp_path):
+    """Its tiles are computed by the other, or by the one that takes its place."""
+    a, b = whole(240, 60), whole(60, 200)
+
+    def slowly(block):
+        time.sleep(0.3)
+        return block
+
+    x = da.from_array(a, chunks=(20, 60)).map_blocks(slowly, dtype=a.dtype)
+    future = client.compute(webmm.dask.matmul(x, da.from_array(b, chunks=60), tile=(20, 200, 60)))
+    before = pids(client)
+    deadline = time.monotonic() + SECONDS
+    while sum(map(len, client.has_what().values())) < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not future.done(), "it was over before a worker could be killed"
+    os.kill(next(iter(before.values())), signal.SIGKILL)
+    np.testing.assert_array_equal(future.result(timeout=SECONDS), a @ b)
+    client.wait_for_workers(2, timeout=SECONDS)
+    assert set(pids(client).values()) != set(before.values())
+
+
+def test_memory_maps_in_far_less_memory(client, tmp_path):
+    shapes = {"a": (500, 700), "b": (700, 400)}
+    for name, shape in shapes.items():
+        np.save(tmp_path / f"{name}.npy", whole(*shape))
+    heard, (a, b, c) = [], (tmp_path / f"{name}.npy" for name in "abc")
+    size = sum(m * n * 4 for m, n in (*shapes.values(), (500, 400)))
+    room = 2**17
+    assert size > 20 * room
+    more = {"client": client, "tile": (250, 200), "memory": room, "progress": lambda *step: heard.append(step)}
+    webmm.dask.multiply_files(a, b, c, **more)
+    np.testing.assert_array_equal(np.load(c), np.load(a).astype(np.float64) @ np.load(b))
+    assert heard == [(i, 4) for i in range(1, 5)]
+
+
+@pytest.fixture
+def elsewhere():
+    """A cluster that knows nothing of webmm."""
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
+        yield client
+
+
+def test_a_cluster_without_adapters_says_so(elsewhere):
+    x = da.ones((4, 4), dtype=np.float32)
+    with pytest.raises(ProblemError, match=r"none of the cluster's 1 workers has a device .*webmm\.dask\.cluster"):
+        webmm.dask.matmul(x, x)
+
+
+def test_the_plugin_gives_each_worker_of_any_cluster_an_adapter(elsewhere, monkeypatch, tmp_path):
+    monkeypatch.setattr(workers.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("WEBMM_ADAPTER", "cpu")
+    elsewhere.register_plugin(webmm.dask.Adapters())
+    assert workers.count() == 1
+    assert os.environ["WEBMM_ADAPTER"] == "0"
+    with pytest.raises(TimeoutError):
+        FileLock(next(tmp_path.glob("webmm-adapter-*")), timeout=0).acquire()
+    second = webmm.dask.Adapters()
+    second.name = "of another worker here"
+    with pytest.raises(Exception, match=r"all 1 adapters of .* are taken by other workers; start fewer"):
+        elsewhere.register_plugin(second)
+
+
+def test_the_command(tmp_path):
+    a, b = whole(120, 50), whole(50, 70)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    command = [sys.executable, "-m", "webmm.cli", "run", "a.npy", "b.npy", "-o", "c.npy", "--adapter", "cpu"]
+    environment = {**os.environ, "WEBMM_SELFTEST": "off"}
+    for more, words in (
+        (["--workers", "2", "--memory", "1MB"], "by 2 workers in "),
+        (["--workers", "1"], "exists; --force"),
+    ):
+        done = subprocess.run(
+            command + more, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert words in done.stderr.splitlines()[-1]
+    np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), a @ b)

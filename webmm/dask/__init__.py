@@ -1,0 +1,23 @@
+"""webmm inside Dask: products of Dask arrays, a cluster with a worker for each GPU, products from files to files.
+
+Needs the extra `webmm[dask]`. Importing it registers webmm's arrays as chunks of Dask's.
+"""
+
+from __future__ import annotations
+
+from webmm.errors import ConfigError
+
+try:
+    import dask.array  # noqa: F401
+    import distributed  # noqa: F401
+except ImportError as error:
+    raise ConfigError("webmm.dask needs Dask, which is not installed: pip install 'webmm[dask]'") from error
+
+from webmm.dask import chunks
+from webmm.dask.files import multiply_files
+from webmm.dask.products import matmul
+from webmm.dask.workers import Adapters, cluster
+
+__all__ = ["Adapters", "cluster", "matmul", "multiply_files"]
+
+chunks.register()

@@ -1,0 +1,217 @@
+"""Products of Dask arrays: a task for each tile of C, or for each part of k of it, whose sums meet in a tree."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import DTypeLike
+
+from webmm.calls.elementwise import map as mapped
+from webmm.calls.expression import elementwise
+from webmm.calls.gemm import matmul as multiply
+from webmm.calls.parts import ASSUMED_RATE
+from webmm.calls.scaling import Types, Worker, plan
+from webmm.calls.stream import tile_shape
+from webmm.dask.workers import RESOURCE, count
+from webmm.dtypes import F64, MATRIX_DTYPES, DType, dtype_of
+from webmm.engine.array import Array
+from webmm.engine.device import Device, default_device
+from webmm.epilogues import Epilogue, activation_name
+from webmm.errors import ProblemError
+
+TILES = 4  # for each worker: what a lost one leaves is a part of its share
+ROOM = 2**31  # bytes that a task's tile and panels take in a worker's memory
+# Of a worker, as plans take it to be: equal ones share alike at any rate, but little work is not divided.
+RATE, BANDWIDTH = ASSUMED_RATE["discrete"], 2.5e10
+_turn = threading.Lock()
+
+
+def matmul(
+    x: Any,
+    y: Any,
+    *,
+    bias: Any = None,
+    activation: str | None = None,
+    residual: Any = None,
+    alpha: float = 1.0,
+    out_dtype: DTypeLike | None = None,
+    tile: tuple[int, int, int] | None = None,
+    memory: int | None = None,
+) -> Any:
+    """Return ``activation(alpha·x @ y + bias) + residual`` of Dask arrays, lazily: a Dask array.
+
+    `x` is (m, k) and `y` (k, n), of one dtype that `webmm.matmul()` takes, in any chunks of NumPy arrays or of
+    `webmm.Array`s. A task multiplies a tile of C, which is a chunk of the result: it streams its panels of x and y
+    through the device and keeps the sum there. Where tiles would be few or panels large, tasks take parts of k, and
+    their sums, float32, are added two by two. `tile` sets rows, columns and length of k of a task; by default
+    `webmm.calls.scaling.plan()` chooses them for the workers that there are. `memory` is `Device.memory` of the
+    workers. `bias`, (n,) or (m, 1), and `residual`, (m, n), are NumPy's or Dask's; the rest is as of `webmm.matmul()`.
+
+    Raises ProblemError for what does not fit together, and for a cluster none of whose workers has a device.
+    """
+    x, y = da.asarray(x), da.asarray(y)
+    dtype, out = _checked(x, y, activation, out_dtype)
+    m, n, k = x.shape[0], y.shape[1], x.shape[1]
+    workers = count()
+    types = Types(dtype.itemsize, out.itemsize)
+    rows, columns, inner = _tile((m, n, k), tile) if tile else tile_of((m, n, k), types, workers or 1)
+    x, y = x.rechunk((rows, inner)), y.rechunk((inner, columns))
+    more = {"bias": _bias(bias, m, n, rows, columns), "residual": _residual(residual, (m, n), rows, columns)}
+    settings: dict[str, Any] = {"alpha": float(alpha), "activation": activation_name(activation), "out": out.name}
+    finish = [part for name in ("bias", "residual") for part in _indexed(more[name])]
+    like = {"dtype": out.numpy, "meta": _meta(x, out)}
+    parts = x.numblocks[1]
+    with on_devices(workers):
+        if parts == 1:
+            compute = functools.partial(_tile_of_c, memory=memory, **settings)
+            return da.blockwise(compute, "ij", x, "ik", y, "kj", *finish, concatenate=True, **like)
+        sums = {"dtype": dtype.sums.numpy, "meta": _meta(x, dtype.sums)}
+        part = functools.partial(_tile_of_c, memory=memory, out=dtype.sums.name)
+        found = [
+            da.blockwise(part, "ij", x.blocks[:, i], "ik", y.blocks[i], "kj", concatenate=True, **sums)
+            for i in range(parts)
+        ]
+    while len(found) > 1:
+        pairs = zip(found[::2], found[1::2], strict=False)
+        left = found[len(found) // 2 * 2 :]
+        found = [da.blockwise(_add, "ij", p, "ij", q, "ij", **sums) for p, q in pairs] + left
+    with on_devices(workers):
+        return da.blockwise(functools.partial(_finished, **settings), "ij", found[0], "ij", *finish, **like)
+
+
+def tile_of(sizes: tuple[int, int, int], types: Types, workers: int) -> tuple[int, int, int]:
+    """Return rows, columns and length of k of a task, for so many workers."""
+    worker = Worker(RATE, bandwidth=BANDWIDTH)
+    found = plan(*sizes, [worker] * (TILES * workers if workers > 1 else 1), types, splits=True)
+    rows, columns, inner = (max(share.sizes[axis] for share in found.shares) for axis in range(3))
+    return tile_shape(rows, columns, inner, types.itemsize, types.out, ROOM, ROOM)
+
+
+def _tile(sizes: tuple[int, int, int], tile: tuple[int, int, int]) -> tuple[int, int, int]:
+    if len(tile) != 3 or not all(isinstance(length, int) and length > 0 for length in tile):
+        raise ProblemError(f"tile is three whole numbers, rows, columns and length of k, not {tile!r}")
+    m, n, k = (max(1, min(length, size)) for length, size in zip(tile, sizes, strict=True))
+    return m, n, k
+
+
+def _checked(x: Any, y: Any, activation: str | None, out_dtype: DTypeLike | None) -> tuple[DType, DType]:
+    if x.ndim != 2 or y.ndim != 2:
+        raise ProblemError(
+            f"x and y are matrices, not of shapes {x.shape} and {y.shape}; map batches with map_blocks()"
+        )
+    if math.isnan(sum((*x.shape, *y.shape))):
+        raise ProblemError("x or y has chunks of unknown sizes: call compute_chunk_sizes() first")
+    if x.shape[1] != y.shape[0]:
+        raise ProblemError(
+            f"x {x.shape} and y {y.shape} do not fit: the inner sizes {x.shape[1]} and {y.shape[0]} differ"
+        )
+    if x.dtype != y.dtype:
+        raise ProblemError(f"x is {x.dtype}, y is {y.dtype}; cast one of them: x.astype('{y.dtype}')")
+    if not x.shape[1]:
+        raise ProblemError("x has no columns: there is nothing to add up")
+    dtype = dtype_of(x.dtype)
+    if dtype not in (*MATRIX_DTYPES, F64):
+        raise ProblemError(f"x is {dtype.name}, of which there are no products; cast it: x.astype('float32')")
+    return dtype, dtype if out_dtype is None else dtype_of(out_dtype)
+
+
+def _bias(bias: Any, m: int, n: int, rows: int, columns: int) -> tuple[Any, str] | None:
+    """Return the bias in chunks, and the letters of its axes."""
+    if bias is None:
+        return None
+    given = da.asarray(bias)
+    if given.shape == (n,):
+        return given.rechunk((columns,)), "j"
+    if given.shape == (m, 1):
+        return given.rechunk((rows, 1)), "iz"
+    raise ProblemError(f"bias has shape {given.shape}; it must be ({n},), or ({m}, 1) for one per row")
+
+
+def _residual(residual: Any, shape: tuple[int, int], rows: int, columns: int) -> tuple[Any, str] | None:
+    if residual is None:
+        return None
+    given = da.asarray(residual)
+    if given.shape != shape:
+        raise ProblemError(f"residual has shape {given.shape}; it must be the result's, {shape}")
+    return given.rechunk((rows, columns)), "ij"
+
+
+def _indexed(given: tuple[Any, str] | None) -> tuple[Any, str | None]:
+    return (None, None) if given is None else given
+
+
+def _meta(x: Any, dtype: DType) -> Any:
+    """Return an empty array of the kind that the chunks of `x` are."""
+    if isinstance(x._meta, Array):
+        return x._meta.device.empty((0, 0), dtype)
+    return np.empty((0, 0), dtype.numpy)
+
+
+def on_devices(workers: int | None) -> AbstractContextManager[Any]:
+    """Return a context in which tasks go to workers with devices, one to each at a time; alone, it does nothing."""
+    return contextlib.nullcontext() if workers is None else dask.annotate(resources={RESOURCE: 1})
+
+
+@contextmanager
+def own_device(*chunks: Any, memory: int | None = None, device: Device | None = None) -> Iterator[Device]:
+    """Give a task the device of its chunks, or this process's, alone for as long as it takes."""
+    with _turn:
+        device = device or next((x.device for x in chunks if isinstance(x, Array)), None) or default_device()
+        before, device.memory = device.memory, memory or device.memory
+        try:
+            yield device
+        finally:
+            device.memory = before
+
+
+def _tile_of_c(
+    x: Any,
+    y: Any,
+    bias: Any = None,
+    residual: Any = None,
+    *,
+    out: str,
+    memory: int | None,
+    alpha: float = 1.0,
+    activation: str = "",
+) -> Any:
+    more = {"bias": _one(bias), "residual": residual, "alpha": alpha, "activation": activation or None}
+    with own_device(x, y, memory=memory) as device:
+        return multiply(x, y, out_dtype=out, device=device, **more)
+
+
+def _one(bias: Any) -> Any:
+    """Return a chunk of the bias, which Dask gives in a list where it has an axis of its own."""
+    return bias[0] if isinstance(bias, list) else bias
+
+
+def _add(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def _finished(total: Any, bias: Any = None, residual: Any = None, *, alpha: float, activation: str, out: str) -> Any:
+    """Return what an epilogue makes of a sum."""
+    bias = _one(bias)
+    if total.dtype == F64.numpy:  # which has no activations, and whose sums are in host memory
+        added, residual = (0.0 if x is None else x for x in (bias, residual))
+        return Epilogue(alpha=alpha).reference(total, bias=added) + residual
+    with own_device(total) as device:
+        terms = {"x": total, **({} if bias is None else {"b": _as(bias, total)})}
+        value = elementwise("x * alpha" + " + b" * (bias is not None), alpha=float(alpha), device=device, **terms)
+        value = mapped(value, activation, device=device) if activation else value
+        if residual is not None:
+            value = elementwise("x + r", x=value, r=_as(residual, value), device=device)
+        return value if value.dtype == out else value.astype(dtype_of(out).numpy)
+
+
+def _as(x: Any, other: Any) -> Any:
+    return x if x.dtype == other.dtype else x.astype(other.dtype)

@@ -1,0 +1,58 @@
+"""Products from files to files by tiles, with a bar that shows how far they are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from webmm.errors import ConfigError
+from webmm.text import amount
+
+if TYPE_CHECKING:
+    from webmm.report import Open
+
+
+def multiply(
+    a: Path,
+    b: Path,
+    output: Path,
+    workers: int,
+    adapters: list[str] | None,
+    memory: str | None,
+    force: bool,
+    open_device: Open,
+) -> str:
+    """Write A·B to `output` and return a line about it; raises as `webmm.dask.multiply_files()` does.
+
+    `adapters` are those of the workers, `open_device` opens that of this process where there are none. `memory` is an
+    amount such as 8GB.
+    """
+    room = None if memory is None else amount(memory)
+    if memory is not None and (room is None or room < 1):
+        raise ConfigError(f"--memory is an amount such as 8GB, not {memory!r}")
+    from webmm.dask.files import multiply_files
+
+    began = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with (
+        nullcontext() if workers else open_device() as device,
+        Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar,
+    ):
+        task = bar.add_task(output.name, total=None)
+        multiply_files(
+            *(a, b, output),
+            workers=workers,
+            adapters=adapters,
+            device=device,
+            memory=None if room is None else int(room),
+            force=force,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    by = f"{workers} workers" if workers else "this process"
+    return f"{output}: by {by} in {time.monotonic() - began:.1f} s"
