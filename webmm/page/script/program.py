@@ -1,0 +1,278 @@
+"""A JavaScript module of all that a few names of Python need."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import re
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from webmm.page.script import runtime
+from webmm.page.script.expressions import Scope
+from webmm.page.script.functions import Functions, parameters
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, resolve, tree
+from webmm.page.script.values import field as field_text
+from webmm.page.script.values import value as value_text
+
+ERRORS = "webmm.errors"  # whose classes JavaScript has itself
+MARK = re.compile("«(.*?)»")  # a definition within a text, until all are known and have got their identifiers
+
+
+@dataclass
+class Definition:
+    """What stands at the top of the JavaScript module for a name of Python."""
+
+    text: str
+    before: set[Name] = field(default_factory=set)  # must be there when the text is evaluated
+    needs: set[Name] = field(default_factory=set)  # must be there at some time
+    members: set[str] = field(default_factory=set)  # attributes that its objects have
+
+
+class Program:
+    """Translates `names` and all that they need; objects that others hand in have attributes `described`.
+
+    Raises ScriptError for what the subset does not have, with its file and line.
+    """
+
+    def __init__(self, names: Iterable[Name], described: Iterable[str] = ()) -> None:
+        self.entries = list(names)
+        self.described = set(described)
+        self.found: dict[Name, Definition] = {}
+        self._needs: set[Name] = set()
+        self._attributes: dict[str, tuple[str, ast.AST]] = {}
+        self._functions = Functions(self._use, signature, self._attribute)
+        self._walk()
+        self._check_attributes()
+
+    def _walk(self) -> None:
+        waiting = list(reversed(self.entries))
+        while waiting:
+            name = waiting.pop()
+            if name not in self.found:
+                self.found[name] = made = self._define(name)
+                waiting += sorted(made.needs | made.before, key=str, reverse=True)
+
+    def _use(self, name: Name) -> str:
+        if name.module == ERRORS:
+            return f"errors.{name.name}"
+        self._needs.add(name)
+        return f"«{name}»"
+
+    def _attribute(self, name: str, module: str, node: ast.AST) -> None:
+        self._attributes.setdefault(name, (module, node))
+
+    def _check_attributes(self) -> None:
+        known = {member for made in self.found.values() for member in made.members} | self.described | runtime.ATTRIBUTES
+        for name, (module, node) in self._attributes.items():
+            if name not in known:
+                raise ScriptError(module, node, f"nothing that is translated has an attribute {name}")
+
+    # Definitions
+
+    def _define(self, name: Name) -> Definition:
+        node = definitions(name.module).get(name.name)
+        if isinstance(node, ast.ClassDef):
+            return self._class(name, node)
+        if isinstance(node, ast.FunctionDef):
+            return self._function(name, node)
+        try:
+            text, before = self._valued(name.value, str(name))
+        except HostError as error:
+            raise ScriptError(name.module, node, f"{name.name} has no counterpart: {error}") from error
+        return Definition(f"export const «{name}» = {text};", before)
+
+    def _valued(self, value: Any, where: str) -> tuple[str, set[Name]]:
+        self._needs = set()
+        text = value_text(value, self._use, where)
+        return text, self._needs
+
+    def _scope(self, name: Name, is_class: bool = False) -> Scope:
+        return Scope(name.module, f"«{name}»" if is_class else "", set(), lambda id, node: refer(name.module, id))
+
+    def _function(self, name: Name, node: ast.FunctionDef) -> Definition:
+        self._needs = set()
+        kept = dict(self._attributes)
+        try:
+            text = self._functions.function(node, self._scope(name))
+        except HostError:
+            self._attributes = kept
+            return Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
+        needs = self._needs
+        if text.startswith("$."):
+            text = f"export const «{name}» = {text};"
+        else:
+            text = "export " + text.replace(f" {name.name}(", f" «{name}»(", 1)
+        return Definition(f"{text}\n{_signed(f'«{name}»', signature(name) or ())}".rstrip(), set(), needs)
+
+    def _class(self, name: Name, node: ast.ClassDef) -> Definition:
+        cls = name.value
+        bases = [home(base.__module__, base.__name__) for base in cls.__bases__ if base.__module__.startswith("webmm")]
+        methods, needs, signs = [], set(), []
+        for member in node.body:
+            if isinstance(member, ast.FunctionDef):
+                text, used = self._method(name, member)
+                methods.append(text)
+                needs |= used
+                signs.append(_signed_method(name, member))
+        attributes, fields, before = self._declared(name, cls)
+        said = [
+            f"attributes: {{ {', '.join(attributes)} }}" if attributes else "",
+            f"fields: [{', '.join(fields)}]" if dataclasses.is_dataclass(cls) or hasattr(cls, "_fields") else "",
+            "order: true" if _declares(cls, "order") else "",
+            "identity: true" if dataclasses.is_dataclass(cls) and not _declares(cls, "eq") else "",
+            "tuple: true" if issubclass(cls, tuple) else "",
+        ]
+        head = f"export class «{name}» extends $.PyObject {{"
+        body = "\n".join("  " + line for method in methods for line in method.split("\n"))
+        places = ", ".join(map(self._use, bases))
+        more = ", ".join(filter(None, said))
+        end = f"$.define(«{name}», {json.dumps(name.name)}, [{places}]{f', {{ {more} }}' if more else ''});"
+        text = "\n".join(filter(None, [head, body, "}", end, *signs]))
+        return Definition(text, before | set(bases), needs, _members(cls))
+
+    def _method(self, name: Name, node: ast.FunctionDef) -> tuple[str, set[Name]]:
+        self._needs = set()
+        kept = dict(self._attributes)
+        try:
+            return self._functions.method(node, self._scope(name, True)), self._needs
+        except HostError:
+            self._attributes = kept
+            kind = {"property": "get ", "cached_property": "get ", "classmethod": "static "}
+            head = next((kind[d.id] for d in node.decorator_list if isinstance(d, ast.Name) and d.id in kind), "")
+            call = f"return $.host({json.dumps(f'{name}.{node.name}')})"
+            return f"{head}{node.name}({'' if head == 'get ' else '...args'}) {{ {call}(this{'' if head == 'get ' else ', ...args'}); }}", set()
+
+    def _declared(self, name: Name, cls: type[Any]) -> tuple[list[str], list[str], set[Name]]:
+        """Return the attributes and the fields that a class declares itself, and what they need."""
+        own = cls.__dict__.get("__annotations__", {})
+        fields = [f for f in dataclasses.fields(cls) if f.name in own] if dataclasses.is_dataclass(cls) else []
+        hints = typing.get_type_hints(cls, include_extras=True) if any("webmm.params" in str(v) or True for v in own) and fields else {}
+        self._needs = set()
+        written = []
+        for each in fields:
+            hint = typing.get_args(hints[each.name]) if hasattr(hints[each.name], "__metadata__") else ()
+            said = json.dumps([str(getattr(hint[0], "__name__", hint[0])), *hint[1:]]) if hint else None
+            written.append(field_text(each, said, self._use, str(name)))
+        if issubclass(cls, tuple):
+            defaults = getattr(cls, "_field_defaults", {})
+            for key in getattr(cls, "_fields", ()):
+                default = value_text(defaults[key], self._use, str(name)) if key in defaults else "undefined"
+                written.append(f"new $.Field({json.dumps(key)}, {default})")
+        attributes = []
+        for key, value in cls.__dict__.items():
+            if not key.startswith("_") and key not in {f.name for f in fields} and _is_plain(value):
+                attributes.append(f"{key}: {value_text(value, self._use, str(name))}")
+        return attributes, written, self._needs
+
+    # The text
+
+    def text(self) -> str:
+        """Return the JavaScript module; it stands beside `python.js`'s folder."""
+        identifiers = self._identifiers()
+        header = 'import * as $ from "../python.js";\nimport * as errors from "../errors.js";\n'
+        body = "\n".join(self.found[name].text for name in self._in_order())
+        return header + MARK.sub(lambda match: identifiers[match.group(1)], body) + "\n"
+
+    def _in_order(self) -> list[Name]:
+        order: dict[Name, None] = {}
+        entered: set[Name] = set()
+
+        def visit(name: Name) -> None:
+            if name in entered:
+                return
+            entered.add(name)
+            for other in sorted(self.found[name].before, key=str):
+                visit(other)
+            order[name] = None
+
+        for name in self.found:
+            visit(name)
+        return list(order)
+
+    def _identifiers(self) -> dict[str, str]:
+        """Return an identifier for each definition: its name, with the module where several have the same."""
+        shared: dict[str, list[Name]] = {}
+        for name in self.found:
+            shared.setdefault(name.name, []).append(name)
+        return {
+            str(name): name.name if len(names) == 1 else f"{name.name}${name.module.removeprefix('webmm.').replace('.', '_')}"
+            for names in shared.values()
+            for name in names
+        }
+
+
+def refer(module: str, id: str) -> Name | str:
+    """Return what `id` means at the top of a module; of `x.y`, what y is of the module or type x, "" where x is neither.
+
+    Raises HostError for what only Python has.
+    """
+    owner, _, member = id.partition(".")
+    if not member:
+        return resolve(module, id)
+    found = resolve(module, owner)
+    if isinstance(found, str):
+        return f'$.unbound("{member}")' if member in runtime.METHODS else ""
+    value = found.value
+    if not isinstance(value, ModuleType):
+        return ""
+    if value.__name__.startswith("webmm"):
+        return resolve(value.__name__, member)
+    if word := runtime.spelled(getattr(value, member, None)):
+        return word
+    if value in runtime.MODULES and member in runtime.MODULES[value]:
+        return f"$.{value.__name__}.{member}"
+    raise HostError(id)
+
+
+def signature(name: Name) -> Sequence[str] | None:
+    """Return the parameters of a function or class in the order of JavaScript's; None where it takes what comes."""
+    if name.module == ERRORS:
+        return ("message",)
+    value, node = name.value, definitions(name.module).get(name.name)
+    if isinstance(value, type):
+        if hasattr(value, "_fields"):
+            return tuple(value._fields)
+        if dataclasses.is_dataclass(value):
+            return [f.name for f in sorted(dataclasses.fields(value), key=lambda f: bool(f.kw_only)) if f.init]
+        return ()
+    return parameters(node.args) if isinstance(node, ast.FunctionDef) else None
+
+
+def _signed(target: str, names: Sequence[str]) -> str:
+    """Return what makes the names of parameters known, where calls may give them by keyword."""
+    if not names:
+        return ""
+    return f"$.signed({target}, {json.dumps(' '.join(names))});"
+
+
+def _signed_method(name: Name, node: ast.FunctionDef) -> str:
+    decorators = {ast.unparse(each) for each in node.decorator_list}
+    if decorators & {"property", "cached_property"}:
+        return ""
+    owner = f"«{name}»" if "classmethod" in decorators else f"«{name}».prototype"
+    return _signed(f"{owner}.{node.name}", parameters(node.args)[1:])
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether an attribute of a class is neither a method nor a descriptor."""
+    described = inspect.isroutine(value) or hasattr(value, "__get__") or isinstance(value, classmethod | staticmethod)
+    return isinstance(value, type) or not described
+
+
+def _declares(cls: type[Any], parameter: str) -> bool:
+    params = getattr(cls, "__dataclass_params__", None)
+    return bool(params and getattr(params, parameter))
+
+
+def _members(cls: type[Any]) -> set[str]:
+    fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
+    return {name for name in dir(cls) if not name.startswith("__")} | fields | set(getattr(cls, "__annotations__", ()))
+
+
+__all__ = ["Name", "Program", "ScriptError", "tree"]
