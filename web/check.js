@@ -61,7 +61,7 @@ export class Checker {
   }
 
   /**
-   * @param {Matrix} got
+   * @param {import("./host.js").HostArray} got
    * @returns {Promise<number>} the worst error as a multiple of |A|·|B|; Infinity where NaN or an infinity differs
    */
   async error(got) {

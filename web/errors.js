@@ -9,6 +9,7 @@
  *     │   └── NoAdapterError no WebGPU, or no adapter
  *     ├── MemoryLimitError   the device is out of memory
  *     ├── DeviceLostError    the device is gone; the message says why
+ *     ├── FreedArrayError    an array was used after `free()`
  *     ├── TimeoutError       a run took too long
  *     └── ShaderError        the engine refused a shader
  */
@@ -26,6 +27,7 @@ export class UnsupportedError extends WebmmError {}
 export class NoAdapterError extends UnsupportedError {}
 export class MemoryLimitError extends WebmmError {}
 export class DeviceLostError extends WebmmError {}
+export class FreedArrayError extends WebmmError {}
 export class TimeoutError extends WebmmError {}
 export class ShaderError extends WebmmError {}
 

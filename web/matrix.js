@@ -1,46 +1,35 @@
 // @ts-check
-/** Matrices in the host's memory: float16, .npy and CSV, without a dependency. */
+/** Matrices in the host's memory: .npy and CSV, without a dependency. */
 
 import { ProblemError } from "./errors.js";
+import { halfValue, toHalves } from "./half.js";
+import { HostArray } from "./host.js";
 
 /** @typedef {"float32" | "float16"} DType */
 
 /** Bytes of an element. @type {Record<DType, number>} */
 export const ITEM_SIZE = { float32: 4, float16: 2 };
 
-/** A dense row-major matrix. float16 is held as bits, in a Uint16Array: not every engine has Float16Array. */
-export class Matrix {
+/** A dense row-major matrix of floats. float16 is held as bits, in a Uint16Array: not every engine has Float16Array. */
+export class Matrix extends HostArray {
   /**
    * @param {Float32Array | Uint16Array} data
-   * @param {[number, number]} shape rows, columns
+   * @param {readonly number[]} shape rows, columns
    * @param {DType} [dtype]
    */
   constructor(data, shape, dtype = data instanceof Uint16Array ? "float16" : "float32") {
     const [rows, columns] = shape;
-    if (!(Number.isInteger(rows) && Number.isInteger(columns) && rows > 0 && columns > 0)) {
-      throw new ProblemError(`a matrix has at least one row and one column, not ${rows}×${columns}`);
-    }
-    if (data.length !== rows * columns) {
-      throw new ProblemError(`${rows}×${columns} needs ${rows * columns} elements, there are ${data.length}`);
+    if (!(shape.length === 2 && Number.isInteger(rows) && Number.isInteger(columns) && rows > 0 && columns > 0)) {
+      throw new ProblemError(`a matrix has at least one row and one column, not ${shape.join("×")}`);
     }
     if (!Object.hasOwn(ITEM_SIZE, dtype)) throw new ProblemError(`a matrix is of float32 or float16, not of ${dtype}`);
-    if ((dtype === "float16") !== data instanceof Uint16Array) {
-      throw new ProblemError("float16 elements come as bits in a Uint16Array, float32 in a Float32Array");
-    }
+    super(data, shape, dtype);
+    /** @type {Float32Array | Uint16Array} */
     this.data = data;
-    this.rows = rows;
-    this.columns = columns;
+    /** @type {[number, number]} */
+    this.shape = [rows, columns];
+    /** @type {DType} */
     this.dtype = dtype;
-  }
-
-  /** @returns {[number, number]} */
-  get shape() {
-    return [this.rows, this.columns];
-  }
-
-  /** @returns {Float32Array} the elements as numbers; this matrix's own memory where it is float32 */
-  floats() {
-    return this.data instanceof Uint16Array ? fromHalves(this.data) : this.data;
   }
 
   /** @param {DType} dtype @returns {Matrix} this matrix rounded to `dtype` */
@@ -80,50 +69,6 @@ export class Matrix {
     }
     return new Matrix(data, [rows, columns]).as(dtype);
   }
-}
-
-// float16
-
-/** @type {Float32Array | undefined} */
-let halfValues;
-
-/** @param {Uint16Array} bits @returns {Float32Array} */
-export function fromHalves(bits) {
-  halfValues ??= Float32Array.from({ length: 65536 }, (_, h) => halfValue(h));
-  const out = new Float32Array(bits.length);
-  for (let i = 0; i < bits.length; i++) out[i] = halfValues[bits[i]];
-  return out;
-}
-
-/** @param {number} h @returns {number} */
-function halfValue(h) {
-  const sign = h & 0x8000 ? -1 : 1;
-  const exponent = (h >> 10) & 31;
-  const fraction = h & 1023;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction);
-}
-
-/** @param {ArrayLike<number>} values @returns {Uint16Array} rounded to nearest, ties to even */
-export function toHalves(values) {
-  const out = new Uint16Array(values.length);
-  for (let i = 0; i < out.length; i++) out[i] = toHalf(values[i]);
-  return out;
-}
-
-/** @param {number} value @returns {number} */
-export function toHalf(value) {
-  if (Number.isNaN(value)) return 0x7e00;
-  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
-  const magnitude = Math.abs(value);
-  if (magnitude >= 65520) return sign | 0x7c00; // halfway from the largest half to 2^16
-  const exponent = Math.max(-14, Math.floor(Math.log2(magnitude || 1e-300)));
-  const scaled = magnitude / 2 ** (exponent - 10); // units in the last place
-  let units = Math.floor(scaled);
-  const rest = scaled - units;
-  if (rest > 0.5 || (rest === 0.5 && units % 2 === 1)) units += 1;
-  // Carries run from the fraction into the exponent by themselves; a subnormal has no hidden bit.
-  return sign | (units < 1024 ? units : ((exponent + 14) << 10) + units);
 }
 
 // .npy

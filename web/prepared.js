@@ -6,7 +6,7 @@
  */
 
 import { breathe } from "./check.js";
-import { toHalf } from "./matrix.js";
+import { toHalf } from "./half.js";
 
 /** @typedef {import("./webmm.js").Device} Device */
 /** @typedef {import("./webmm.js").Binding} Binding */

@@ -2,10 +2,25 @@
 /** Records as documents: the schema that Python's `webmm.records` reads and writes. */
 
 import { ProblemError } from "./errors.js";
-import { RECORD_FIELDS, STATUSES } from "./webmm.js";
 
-/** @typedef {import("./webmm.js").RunRecord} RunRecord */
-/** @typedef {import("./webmm.js").Task} Task */
+/** @typedef {import("./kernels.js").Config} Config */
+/** @typedef {import("./problems.js").Task} Task */
+/** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
+/**
+ * One measurement, or the reason why there is none: schema webmm.records/1, the same as Python's.
+ * @typedef {{
+ *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: string, engine: string,
+ *   adapter: string, backend: string, driver: string, version: string, config: Config, layout: string, variant: string,
+ *   status: Status, reason: string | null, median_us: number | null, best_us: number | null, gflops: number | null,
+ *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
+ * }} RunRecord
+ */
+
+export const RECORD_FIELDS = /** @type {const} */ ([
+  "op", "kernel", "m", "n", "k", "batch", "dtype", "engine", "adapter", "backend", "driver", "version", "config", "layout", "variant",
+  "status", "reason", "median_us", "best_us", "gflops", "clock", "max_error", "error_bound", "peak_fraction",
+]);
+export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
 
 export const SCHEMA = "webmm.records/1";
 const MAX_RECORDS = 10_000; // a table of more is slow, and too long to read

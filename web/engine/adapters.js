@@ -1,0 +1,69 @@
+// @ts-check
+/** Adapters: what is asked of one, and what it says of itself. */
+
+import { NoAdapterError, UnsupportedError, inWords } from "../errors.js";
+
+/** @typedef {import("../kernels.js").MatrixShape} MatrixShape */
+export const MATRIX_UNITS = "chromium-experimental-subgroup-matrix";
+const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([
+  "shader-f16", "timestamp-query", "subgroups",
+  /** @type {any} */ (MATRIX_UNITS),
+]);
+const WANTED_LIMITS = /** @type {const} */ ([
+  "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupSizeY",
+  "maxComputeWorkgroupSizeZ", "maxComputeWorkgroupStorageSize", "maxComputeWorkgroupsPerDimension",
+  "maxStorageBufferBindingSize", "maxBufferSize",
+]);
+/**
+ * @param {GPU} gpu @param {GPUPowerPreference} powerPreference
+ * @returns {Promise<{adapter: GPUAdapter, device: GPUDevice}>} with all of its limits, and the features that kernels use
+ */
+export async function openAdapter(gpu, powerPreference) {
+  const adapter = await gpu.requestAdapter({ powerPreference });
+  if (!adapter) throw new NoAdapterError("WebGPU is available, but it found no adapter");
+  /** @type {Record<string, number>} */
+  const requiredLimits = {}; // unasked, a device has the specification's minimum
+  for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
+  const requiredFeatures = WANTED_FEATURES.filter((feature) => adapter.features.has(feature));
+  try {
+    return { adapter, device: await adapter.requestDevice({ requiredFeatures, requiredLimits }) };
+  } catch (error) {
+    throw new UnsupportedError(`the adapter gave no device: ${inWords(error)}`, error);
+  }
+}
+
+/** @param {GPUAdapter} adapter @returns {MatrixShape[]} what its matrix units multiply, the largest fragments first */
+export function matrixShapes(adapter) {
+  const info = /** @type {{subgroupMatrixConfigs?: Iterable<any>}} */ (/** @type {unknown} */ (adapter.info));
+  return [...(info.subgroupMatrixConfigs ?? [])]
+    .map((c) => ({ operands: c.componentType, result: c.resultComponentType, m: c.M, n: c.N, k: c.K }))
+    .sort((x, y) => y.m * y.n * y.k - x.m * x.n * x.k);
+}
+
+/** @param {GPUAdapter} adapter */
+export function describe(adapter) {
+  const info = /** @type {GPUAdapterInfo & {backend?: string, driver?: string, type?: string}} */ (adapter.info ?? {});
+  const parts = [info.vendor, info.architecture].filter(Boolean).join(" ");
+  const named = info.device && !/^0x/i.test(info.device); // in Dawn the device's name, and the driver's in its description
+  const name = (named && info.device) || info.description || info.device || parts || "unnamed adapter";
+  const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${info.description}`);
+  const kind = software || info.type?.toLowerCase() === "cpu" ? "cpu" : "gpu";
+  return {
+    name, kind: /** @type {"cpu" | "gpu"} */ (kind), vendor: info.vendor ?? "", architecture: info.architecture ?? "", backend: info.backend ?? "",
+    driver: info.driver ?? (named ? info.description : ""), engine: engineName(), subgroup: info.subgroupMinSize ?? 0,
+    subgroupMax: info.subgroupMaxSize ?? 0,
+  };
+}
+
+/** @returns {string} what runs the shaders: browser and version, or node */
+function engineName() {
+  const agent = globalThis.navigator?.userAgent ?? "";
+  const found = /(Edg|OPR|Firefox|Chrome|Version)\/(\d+)/g;
+  const versions = Object.fromEntries([...agent.matchAll(found)].map((match) => [match[1], match[2]]));
+  if (versions.Edg) return `Edge ${versions.Edg}`;
+  if (versions.OPR) return `Opera ${versions.OPR}`;
+  if (versions.Firefox) return `Firefox ${versions.Firefox}`;
+  if (versions.Chrome) return `Chrome ${versions.Chrome}`;
+  if (versions.Version && agent.includes("Safari")) return `Safari ${versions.Version}`;
+  return `${agent.split("/")[0] || "WebGPU"} with Dawn`;
+}

@@ -1,0 +1,286 @@
+// @ts-check
+/** A device: an opened adapter, with its limits, compiled pipelines and arrays. */
+
+import { Bundle } from "../bundle.js";
+import { matmul } from "../calls/matmul.js";
+import { checkOptions } from "../calls/options.js";
+import { Choices } from "../choose.js";
+import { NoAdapterError } from "../errors.js";
+import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
+import { grouped } from "../text.js";
+import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
+import { DeviceArray, Storage } from "./array.js";
+import { Guard } from "./guard.js";
+import { Launches } from "./launch.js";
+import { Pipelines } from "./pipelines.js";
+import { Pool } from "./pool.js";
+import { roofline } from "./roofline.js";
+import { Submissions } from "./submissions.js";
+import { time } from "./timing.js";
+import { download, upload } from "./transfer.js";
+
+/** @typedef {import("../matrix.js").Matrix} Matrix */
+/** @typedef {import("../host.js").ElementType} ElementType */
+/** @typedef {import("../host.js").HostData} HostData */
+/** @typedef {import("../bundle.js").Binding} Binding */
+/** @typedef {import("../kernels.js").Kernel} Kernel */
+/** @typedef {import("../kernels.js").Config} Config */
+/** @typedef {import("../choose.js").Needs} Needs */
+/** @typedef {import("../problems.js").Problem} Problem */
+/** @typedef {import("../problems.js").Task} Task */
+/** @typedef {import("../records.js").RunRecord} RunRecord */
+/** @typedef {import("./roofline.js").Roofline} Roofline */
+/** @typedef {import("./submissions.js").Launch} Launch */
+/** @typedef {import("./timing.js").Timing} Timing */
+
+/** An adapter opened for computing; the modules beside do the work. */
+export class Device {
+  /** @param {GPU} gpu @param {GPUAdapter} adapter @param {GPUDevice} device @param {Bundle} bundle */
+  constructor(gpu, adapter, device, bundle) {
+    this.gpu = gpu; // held: Dawn in node crashes once the garbage collector takes what it came from
+    this.adapter = adapter;
+    this.wgpu = device;
+    this.bundle = bundle;
+    this.info = describe(adapter);
+    /** What its matrix units multiply; none where the feature is missing. */
+    this.matrix = device.features.has(/** @type {any} */ (MATRIX_UNITS)) ? matrixShapes(adapter) : [];
+    /** How this engine's version spells loads and stores of fragments: found out by compiling; empty where it was not. */
+    this.spelling = "";
+    /** @type {Set<string>} the device's, and those of its shading language */
+    this.features = new Set([...device.features, ...(gpu.wgslLanguageFeatures ?? [])]);
+    this.limits = device.limits;
+    this.guard = new Guard(device);
+    this.submissions = new Submissions(this.guard);
+    this.pool = new Pool(this.guard, this.info.name, () => this.flush());
+    this.pipelines = new Pipelines(this.guard, bundle);
+    this.launches = new Launches(this);
+    this.choices = new Choices(this);
+    /** @type {Promise<string>} settles with the reason in words */
+    this.lost = this.guard.lost;
+  }
+
+  /**
+   * @param {{bundle?: Bundle | string | URL, gpu?: GPU, powerPreference?: GPUPowerPreference}} [options]
+   * @returns {Promise<Device>}
+   */
+  static async open(options = {}) {
+    const gpu = options.gpu ?? globalThis.navigator?.gpu;
+    if (!gpu) throw new NoAdapterError("WebGPU is not available here");
+    const loading = options.bundle instanceof Bundle ? options.bundle : Bundle.load(options.bundle);
+    const { adapter, device } = await openAdapter(gpu, options.powerPreference ?? "high-performance");
+    const opened = new Device(gpu, adapter, device, await loading);
+    opened.spelling = await opened.#readSpelling();
+    return opened;
+  }
+
+  /** @returns {Promise<string>} the first spelling in which the engine reads fragments that its matrix units multiply */
+  async #readSpelling() {
+    const halves = this.features.has("shader-f16");
+    const fitting = this.bundle.index.fragments.filter((matrix) => !this.choices.lacksUnits(matrix) && (halves || matrix.operands !== "f16"));
+    /** @type {Map<string, string>} one shader of each */
+    const probes = new Map(fitting.map(({ spelling, shader }) => [spelling, shader]));
+    for (const [spelling, shader] of probes) if (await this.pipelines.compiles(shader)) return spelling;
+    return "";
+  }
+
+  /** Why the device is gone, or null while it works. */
+  get loss() {
+    return this.guard.loss;
+  }
+
+  /** Give the device back; its arrays and pipelines are gone. */
+  close() {
+    this.wgpu.destroy();
+  }
+
+  // Arrays
+
+  /**
+   * @param {HostData} data an array of the host's: a typed array, nested lists, a HostArray or Matrix
+   * @param {{shape?: readonly number[], dtype?: ElementType}} [options] as `HostArray.from()` has them
+   * @returns {Promise<DeviceArray>} a copy on the device, row-major
+   */
+  async array(data, options = {}) {
+    checkOptions("array", options, ["shape", "dtype"]);
+    const host = HostArray.from(data, options);
+    const array = await this.empty(host.shape, host.dtype);
+    await this.guard.using("uploading", () => upload(this, host, array));
+    return array;
+  }
+
+  /** Overwrite a contiguous array. @param {DeviceArray} array @param {HostArray} host of as many elements, converted to its type */
+  write(array, host) {
+    upload(this, host, array);
+  }
+
+  /**
+   * @param {readonly number[]} shape @param {ElementType} [dtype]
+   * @returns {Promise<DeviceArray>} an array of any contents: its buffer may have served another
+   */
+  async empty(shape, dtype = "float32") {
+    const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[elementType(dtype)].itemsize;
+    const buffer = await this.buffer(nbytes, `an array of shape ${shape.map(grouped).join("×")}`);
+    return new DeviceArray(new Storage(this, buffer, nbytes), shape, dtype);
+  }
+
+  /** @param {readonly number[]} shape @param {ElementType} [dtype] @returns {Promise<DeviceArray>} an array of zeros */
+  async zeros(shape, dtype = "float32") {
+    const array = await this.empty(shape, dtype);
+    this.flush();
+    const encoder = this.wgpu.createCommandEncoder();
+    encoder.clearBuffer(array.buffer);
+    this.wgpu.queue.submit([encoder.finish()]);
+    return array;
+  }
+
+  /**
+   * @param {number} bytes rounded up to whole vec4 @param {string} what needs them
+   * @returns {Promise<GPUBuffer>} storage of any contents: it may have served before; `recycle` takes it back
+   */
+  buffer(bytes, what) {
+    return this.pool.take(bytes, what);
+  }
+
+  /** Take a freed array's buffer back. @param {GPUBuffer} buffer */
+  recycle(buffer) {
+    this.pool.give(buffer);
+  }
+
+  /** @param {DeviceArray} array @returns {Promise<HostArray>} a copy in host memory: a Matrix where it is one of floats */
+  download(array) {
+    return download(this, array);
+  }
+
+  /** @param {GPUBuffer} buffer @param {number} size @param {number} [offset] @returns {Promise<ArrayBuffer>} those bytes, once all is computed */
+  async read(buffer, size, offset = 0) {
+    const staging = await this.guard.using("allocating a staging buffer", () =>
+      this.wgpu.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST }),
+    );
+    try {
+      const bytes = await this.guard.using("downloading", async () => {
+        this.flush();
+        const encoder = this.wgpu.createCommandEncoder();
+        encoder.copyBufferToBuffer(buffer, offset, staging, 0, size);
+        this.wgpu.queue.submit([encoder.finish()]);
+        await staging.mapAsync(GPUMapMode.READ);
+        return staging.getMappedRange().slice(0);
+      });
+      this.guard.report();
+      return bytes;
+    } finally {
+      staging.destroy();
+    }
+  }
+
+  // Eligibility and choice
+
+  /** @param {Kernel} kernel @param {Problem} p @returns {string | null} why `kernel` cannot compute `p` here, or null */
+  reason(kernel, p) {
+    return this.choices.reason(kernel, p);
+  }
+
+  /** @param {Needs} asked @returns {string | null} what of it this device does not have, or null */
+  lacks(asked) {
+    return this.choices.lacks(asked);
+  }
+
+  /** @param {string} name @param {Problem} [p] @returns {Kernel} the configuration that stands for a stage on this device */
+  stage(name, p) {
+    return this.choices.stage(name, p);
+  }
+
+  /** Prefer what was measured on this adapter. @param {RunRecord[]} records */
+  learn(records) {
+    this.choices.learn(records);
+  }
+
+  /** @param {Problem} p @returns {Kernel} the kernel to use where the caller does not say */
+  choose(p) {
+    return this.choices.choose(p);
+  }
+
+  // Running
+
+  /**
+   * A·B. Matrices give a matrix, resident arrays a resident array that the caller frees.
+   * @template {Matrix | DeviceArray} T
+   * @param {T} a @param {T} b
+   * @param {{kernel?: Kernel | string, config?: Config}} [options]
+   * @returns {Promise<T>}
+   */
+  matmul(a, b, options = {}) {
+    return matmul(this, a, b, options);
+  }
+
+  /**
+   * Make a kernel ready to compute `p` from `a` and `b` into `c`.
+   * @param {Kernel} kernel @param {Problem} p @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c
+   * @returns {Promise<Launch>}
+   */
+  async launch(kernel, p, a, b, c) {
+    const plan = await this.launches.plan(kernel, p);
+    return [{ pipeline: plan.pipeline, bindGroup: await this.launches.group(plan, a, b, c), grid: plan.grid }];
+  }
+
+  /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform that holds them */
+  uniform(words) {
+    return this.launches.uniform(words);
+  }
+
+  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers by their bindings' numbers @returns {Promise<GPUBindGroup>} */
+  bind(pipeline, buffers) {
+    return this.launches.bind(pipeline, buffers);
+  }
+
+  /** @param {string} file of the bundle @param {string} label @param {Binding[]} bindings @returns {Promise<GPUComputePipeline>} compiled once */
+  pipeline(file, label, bindings) {
+    return this.pipelines.get(file, label, bindings);
+  }
+
+  /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */
+  submit(launch, count) {
+    this.submissions.submit(launch, count);
+  }
+
+  /** Submit what is queued. Happens by itself at the end of the event loop's turn, and before anything that depends on it. */
+  flush() {
+    this.submissions.flush();
+  }
+
+  /** Wait until everything that was queued is done; throws what went wrong since. */
+  async synchronize() {
+    this.flush();
+    await this.guard.using("waiting", () => this.wgpu.queue.onSubmittedWorkDone());
+    this.guard.report();
+  }
+
+  // Measuring
+
+  /**
+   * Time a dispatch on the device: by timestamp queries where there are any, else by the wall clock.
+   * @param {Launch} launch @param {number} [warmUp] seconds
+   * @returns {Promise<Timing>}
+   */
+  time(launch, warmUp) {
+    return time(this, launch, warmUp);
+  }
+
+  /** @returns {Promise<Roofline>} measured ceilings; takes about a second */
+  roofline() {
+    return roofline(this);
+  }
+
+  /**
+   * @param {{name: string, config: Config}} kernel @param {Task} p @param {Partial<RunRecord>} values
+   * @returns {RunRecord}
+   */
+  record(kernel, p, values) {
+    const { name, engine, backend, driver } = this.info;
+    return {
+      op: p.op ?? "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, layout: "nn", variant: p.variant ?? "", engine,
+      adapter: name, backend, driver, version: this.bundle.index.version, config: kernel.config, status: "ok",
+      reason: null, median_us: null, best_us: null, gflops: null, clock: null, max_error: null, error_bound: null,
+      peak_fraction: null, ...values,
+    };
+  }
+}

@@ -1,0 +1,64 @@
+// @ts-check
+/** Compiled pipelines, one of each shader of the bundle. */
+
+import { ShaderError, inWords } from "../errors.js";
+import { settled, within } from "./guard.js";
+
+/** @typedef {import("../bundle.js").Binding} Binding */
+const COMPILE_TIMEOUT = 60; // seconds
+/** The pipelines of one device. */
+export class Pipelines {
+  /** @type {Map<string, Promise<GPUComputePipeline>>} */
+  #kept = new Map();
+
+  /** @param {import("./guard.js").Guard} guard @param {import("../bundle.js").Bundle} bundle */
+  constructor(guard, bundle) {
+    this.guard = guard;
+    this.wgpu = guard.wgpu;
+    this.bundle = bundle;
+  }
+
+  /**
+   * @param {string} file of the bundle @param {string} label @param {Binding[]} bindings
+   * @returns {Promise<GPUComputePipeline>} compiled once
+   */
+  get(file, label, bindings) {
+    this.guard.alive();
+    let found = this.#kept.get(file);
+    if (!found) {
+      found = within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(file, label, bindings));
+      found.catch(() => this.#kept.delete(file));
+      this.#kept.set(file, found);
+    }
+    return found;
+  }
+
+  /** @param {string} file @param {string} label @param {Binding[]} bindings */
+  async #compile(file, label, bindings) {
+    const code = await this.bundle.wgsl(file);
+    this.guard.alive();
+    this.wgpu.pushErrorScope("validation"); // else the engine reports the module's error to the console, too
+    const module = this.wgpu.createShaderModule({ label, code });
+    const scope = this.wgpu.popErrorScope();
+    try {
+      const entries = bindings.map((b) => ({ binding: b.binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: b.type } }));
+      const layout = this.wgpu.createPipelineLayout({ bindGroupLayouts: [this.wgpu.createBindGroupLayout({ entries })] });
+      const compute = { module, entryPoint: this.bundle.index.entry_point };
+      return await this.wgpu.createComputePipelineAsync({ label, layout, compute });
+    } catch (error) {
+      await settled();
+      this.guard.alive();
+      const refusal = (await scope)?.message ?? inWords(error);
+      throw new ShaderError(`${label} was refused by the engine: ${refusal}`, error);
+    }
+  }
+
+  /** @param {string} file of the bundle @returns {Promise<boolean>} whether the engine reads it */
+  async compiles(file) {
+    const code = await this.bundle.wgsl(file).catch(() => ""); // offline, and not used before
+    if (!code) return false;
+    this.wgpu.pushErrorScope("validation");
+    this.wgpu.createShaderModule({ code });
+    return (await this.wgpu.popErrorScope()) === null;
+  }
+}

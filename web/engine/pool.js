@@ -1,0 +1,78 @@
+// @ts-check
+/** Buffers, and those that were freed and wait for the next arrays. */
+
+import { MemoryLimitError, UnsupportedError } from "../errors.js";
+import { grouped } from "../text.js";
+
+const POOL_BYTES = 2 ** 30; // of freed buffers that are kept for the next arrays
+
+/** The storage of one device. */
+export class Pool {
+  /** @type {Map<number, GPUBuffer[]>} freed buffers, by size */
+  #idle = new Map();
+  #bytes = 0; // in the pool
+
+  /** @param {import("./guard.js").Guard} guard @param {string} name of the adapter @param {() => void} flush submits what may still use a buffer */
+  constructor(guard, name, flush) {
+    this.guard = guard;
+    this.wgpu = guard.wgpu;
+    this.name = name;
+    this.flush = flush;
+  }
+
+  /**
+   * @param {number} bytes rounded up to whole vec4 @param {string} what needs them
+   * @returns {Promise<GPUBuffer>} storage of any contents: it may have served before; `give` takes it back
+   */
+  async take(bytes, what) {
+    const size = Math.max(16, roundUp(bytes, 16));
+    for (const limit of /** @type {const} */ (["maxBufferSize", "maxStorageBufferBindingSize"])) {
+      if (size > this.wgpu.limits[limit]) {
+        throw new UnsupportedError(
+          `${what} needs ${grouped(size)} bytes, ${this.name} allows ${grouped(this.wgpu.limits[limit])} (${limit})`,
+        );
+      }
+    }
+    const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+    const pooled = this.#idle.get(size)?.pop();
+    if (pooled) {
+      this.#bytes -= size;
+      return pooled;
+    }
+    const create = () => this.guard.using(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
+    try {
+      return await create();
+    } catch (error) {
+      if (!(error instanceof MemoryLimitError) || !this.#bytes) throw error;
+      this.#drain(); // what is kept for reuse may be what is missing
+      return create();
+    }
+  }
+
+  /** Give the pooled buffers back to the engine. */
+  #drain() {
+    this.flush(); // they may still be in use there
+    for (const buffers of this.#idle.values()) for (const buffer of buffers) buffer.destroy();
+    this.#idle.clear();
+    this.#bytes = 0;
+  }
+
+  /**
+   * Take a freed array's buffer back. A new one costs the engine a pass that clears it, a millisecond for 64 MiB.
+   * @param {GPUBuffer} buffer
+   */
+  give(buffer) {
+    if (this.#bytes + buffer.size > POOL_BYTES) {
+      this.flush(); // it may still be in use there
+      buffer.destroy();
+      return;
+    }
+    const same = this.#idle.get(buffer.size) ?? [];
+    same.push(buffer);
+    this.#idle.set(buffer.size, same);
+    this.#bytes += buffer.size;
+  }
+}
+
+/** @param {number} value @param {number} multiple */
+export const roundUp = (value, multiple) => Math.ceil(value / multiple) * multiple;

@@ -1,0 +1,61 @@
+// @ts-check
+/** Measured ceilings of a device: webmm/roofline.py. */
+
+import { MemoryLimitError } from "../errors.js";
+import { Matrix } from "../matrix.js";
+import { time } from "./timing.js";
+
+/** @typedef {import("./device.js").Device} Device */
+/** @typedef {import("../bundle.js").RooflineRows} RooflineRows */
+/** @typedef {{gflops: number, gbytes: number}} Roofline */
+
+const COPY_WARM_UP = 0.1; // seconds, for the roofline's kernels
+
+/** @param {Device} device @returns {Promise<Roofline>} measured ceilings; takes about a second */
+export async function roofline(device) {
+  const { cpu, gpu } = device.bundle.index.roofline;
+  const rows = device.info.kind === "cpu" ? cpu : gpu;
+  let gflops = 0;
+  const seed = new Matrix(new Float32Array(8).fill(0.5), [2, 4]);
+  for (const row of rows.fma) {
+    const launch = { file: row.shader, label: "fma", workgroups: row.workgroups, results: row.results };
+    gflops = Math.max(gflops, row.flops / (await microkernel(device, launch, seed)) / 1e3);
+  }
+  return { gflops, gbytes: await copyRate(device, rows.copy) };
+}
+
+/** @param {Device} device @param {RooflineRows["copy"]} row @returns {Promise<number>} 10⁹ bytes per second, read and written ones counted */
+async function copyRate(device, row) {
+  let nbytes = Math.min(row.nbytes, device.limits.maxStorageBufferBindingSize, device.limits.maxBufferSize);
+  for (; ; nbytes /= 2) {
+    const vectors = Math.floor(nbytes / 16);
+    const workgroups = Math.ceil(vectors / row.workgroup);
+    try {
+      const best = await microkernel(device, { file: row.shader, label: "copy", workgroups, results: vectors }, null);
+      return (2 * 16 * vectors) / best / 1e3;
+    } catch (error) {
+      if (!(error instanceof MemoryLimitError) || nbytes < 2 ** 24) throw error; // a phone has less to spare
+    }
+  }
+}
+
+/**
+ * @param {Device} device @param {{file: string, label: string, workgroups: number, results: number}} run
+ * @param {Matrix | null} seed the input, or null for one as large as the output
+ * @returns {Promise<number>} best time in µs
+ */
+async function microkernel(device, run, seed) {
+  const { roofline, max_workgroups } = device.bundle.index;
+  const pipeline = await device.pipeline(run.file, run.label, roofline.bindings);
+  const result = await device.empty([run.results, 4]);
+  let source = null;
+  try {
+    source = seed ? await device.array(seed) : await device.empty([run.results, 4]);
+    const bindGroup = await device.bind(pipeline, [source.buffer, result.buffer]);
+    const y = Math.ceil(run.workgroups / max_workgroups);
+    return (await time(device, [{ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }], COPY_WARM_UP)).best_us;
+  } finally {
+    source?.free();
+    result.free();
+  }
+}

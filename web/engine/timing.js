@@ -1,0 +1,113 @@
+// @ts-check
+/** Time on the device: the rule of webmm/engine/timing.py. */
+
+import { encode } from "./submissions.js";
+
+/** @typedef {import("./device.js").Device} Device */
+/** @typedef {import("./submissions.js").Launch} Launch */
+/** @typedef {{median_us: number, best_us: number, spread_us: number, samples: number, clock: "timestamp" | "wall"}} Timing */
+
+/** When each device was last timed, in ms. @type {WeakMap<Device, number>} */
+const timed = new WeakMap();
+
+/**
+ * Time a dispatch on the device: by timestamp queries where there are any, else by the wall clock.
+ * @param {Device} device @param {Launch} launch @param {number} [warmUp] seconds
+ * @returns {Promise<Timing>}
+ */
+export async function time(device, launch, warmUp = device.bundle.index.timing.warm_up) {
+  const rule = device.bundle.index.timing;
+  await device.synchronize();
+  const cold = device.info.kind !== "cpu" && performance.now() - (timed.get(device) ?? -Infinity) > 1e3 * rule.cold;
+  if (cold) warmUp += rule.wake;
+  await wall(device, launch, 1); // drivers compile at the first dispatch
+  let estimate = await wall(device, launch, 1);
+  for (let spent = estimate; spent < warmUp; ) {
+    const batch = clamp(Math.floor(rule.batch_time / estimate), 1, 1000);
+    const elapsed = await wall(device, launch, batch);
+    estimate = elapsed / batch;
+    spent += elapsed;
+  }
+  const samples = clamp(Math.floor(rule.sample_time / Math.max(estimate, 1e-9)), rule.min_samples, rule.max_samples);
+  const batch = Math.max(1, Math.floor(rule.batch_time / estimate));
+  const timing = await sampled(device, launch, samples, batch);
+  timed.set(device, performance.now());
+  return timing;
+}
+
+/** @param {Device} device @param {Launch} launch @param {number} samples @param {number} batch @returns {Promise<Timing>} */
+async function sampled(device, launch, samples, batch) {
+  const rule = device.bundle.index.timing;
+  if (device.features.has("timestamp-query")) {
+    const ticks = await timestamps(device, launch, samples, 1);
+    // Browsers may round timestamps to 0.1 ms: then a sample is as long as one by the wall clock.
+    if (!isCoarse(ticks)) return summary(ticks, "timestamp");
+    const longer = await timestamps(device, launch, rule.min_samples + 4, batch);
+    if (longer.every((seconds) => seconds > 0)) return summary(longer, "timestamp");
+  }
+  const walls = [];
+  for (let i = 0; i < samples; i++) walls.push((await wall(device, launch, batch)) / batch);
+  return summary(walls, "wall");
+}
+
+/** @param {Device} device @param {Launch} launch @param {number} count @returns {Promise<number>} seconds */
+async function wall(device, launch, count) {
+  const start = performance.now();
+  device.submit(launch, count);
+  await device.synchronize();
+  return Math.max((performance.now() - start) / 1e3, 1e-6);
+}
+
+/**
+ * @param {Device} device @param {Launch} launch @param {number} samples @param {number} batch dispatches per sample, each in its own pass
+ * @returns {Promise<number[]>} seconds per dispatch
+ */
+async function timestamps(device, launch, samples, batch) {
+  const [queries, resolved] = await device.guard.using("timing", () => [
+    device.wgpu.createQuerySet({ type: "timestamp", count: 2 * samples }),
+    device.wgpu.createBuffer({ size: 16 * samples, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC }),
+  ]);
+  try {
+    for (let i = 0; i < samples; i++) {
+      const encoder = device.wgpu.createCommandEncoder();
+      for (let j = 0; j < batch; j++) {
+        /** @type {GPUComputePassTimestampWrites} */
+        const writes = { querySet: queries };
+        if (j === 0) writes.beginningOfPassWriteIndex = 2 * i;
+        if (j === batch - 1) writes.endOfPassWriteIndex = 2 * i + 1;
+        encode(encoder, launch, j === 0 || j === batch - 1 ? writes : undefined);
+      }
+      device.wgpu.queue.submit([encoder.finish()]);
+    }
+    const encoder = device.wgpu.createCommandEncoder();
+    encoder.resolveQuerySet(queries, 0, 2 * samples, resolved, 0);
+    device.wgpu.queue.submit([encoder.finish()]);
+    const ticks = new BigInt64Array(await device.read(resolved, 16 * samples));
+    return Array.from({ length: samples }, (_, i) => Number(ticks[2 * i + 1] - ticks[2 * i]) / 1e9 / batch);
+  } finally {
+    queries.destroy();
+    resolved.destroy();
+  }
+}
+
+/** @param {number[]} seconds @param {"timestamp" | "wall"} clock @returns {Timing} */
+function summary(seconds, clock) {
+  const us = seconds.map((s) => s * 1e6).sort((x, y) => x - y);
+  const at = (/** @type {number} */ q) => {
+    const position = clamp(q * (us.length + 1) - 1, 0, us.length - 1); // as statistics.quantiles in Python
+    const low = Math.floor(position);
+    return us[low] + (position - low) * (us[Math.min(low + 1, us.length - 1)] - us[low]);
+  };
+  return { median_us: at(0.5), best_us: us[0], spread_us: at(0.75) - at(0.25), samples: us.length, clock };
+}
+
+/** @param {number[]} seconds @returns {boolean} whether the clock is too coarse for such samples */
+function isCoarse(seconds) {
+  // Chromium rounds to 0.1 ms, Dawn drops the last 16 bits of a nanosecond count.
+  const rounded = [1e-4, 2 ** 16 * 1e-9].some((tick) =>
+    Math.min(...seconds) < 50 * tick && seconds.every((s) => Math.abs(s / tick - Math.round(s / tick)) < 1e-6));
+  return seconds.some((s) => s <= 0) || rounded;
+}
+
+/** @param {number} value @param {number} low @param {number} high */
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

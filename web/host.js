@@ -1,0 +1,162 @@
+// @ts-check
+/** Arrays of any rank in the host's memory, by Python's names of element types. */
+
+import { ProblemError } from "./errors.js";
+import { fromHalves, toHalves } from "./half.js";
+
+/** @typedef {"float32" | "float16" | "int8" | "uint8" | "int32" | "uint32"} ElementType */
+/** @typedef {Float32Array | Uint16Array | Int8Array | Uint8Array | Int32Array | Uint32Array} Elements float16 as bits, in a Uint16Array */
+/** @typedef {number | readonly Nested[]} Nested */
+/** What calls take for an array in the host's memory. @typedef {HostArray | ArrayBufferView | Nested} HostData */
+
+/** @type {Record<ElementType, {itemsize: 1 | 2 | 4, of: (count: number) => Elements, over: (buffer: ArrayBuffer, count: number) => Elements}>} */
+export const ELEMENTS = {
+  float32: { itemsize: 4, of: (n) => new Float32Array(n), over: (buffer, n) => new Float32Array(buffer, 0, n) },
+  float16: { itemsize: 2, of: (n) => new Uint16Array(n), over: (buffer, n) => new Uint16Array(buffer, 0, n) },
+  int8: { itemsize: 1, of: (n) => new Int8Array(n), over: (buffer, n) => new Int8Array(buffer, 0, n) },
+  uint8: { itemsize: 1, of: (n) => new Uint8Array(n), over: (buffer, n) => new Uint8Array(buffer, 0, n) },
+  int32: { itemsize: 4, of: (n) => new Int32Array(n), over: (buffer, n) => new Int32Array(buffer, 0, n) },
+  uint32: { itemsize: 4, of: (n) => new Uint32Array(n), over: (buffer, n) => new Uint32Array(buffer, 0, n) },
+};
+/** The type that a typed array stands for. @type {Record<string, ElementType>} */
+const TYPES = {
+  Float32Array: "float32", Float16Array: "float16", Uint16Array: "float16", Int8Array: "int8", Uint8Array: "uint8",
+  Uint8ClampedArray: "uint8", Int32Array: "int32", Uint32Array: "uint32",
+};
+
+/** @param {string} name @returns {ElementType} throws ProblemError for a type that no kernel stores */
+export function elementType(name) {
+  if (Object.hasOwn(ELEMENTS, name)) return /** @type {ElementType} */ (name);
+  throw new ProblemError(`dtype ${name} is not supported; use one of ${Object.keys(ELEMENTS).join(", ")}`);
+}
+
+/** @param {readonly number[]} shape @returns {number} elements of an array of that shape */
+export const sizeOf = (shape) => shape.reduce((product, length) => product * length, 1);
+
+/** @param {readonly number[]} shape @returns {number[]} the strides, in elements, of a row-major array */
+export function denseStrides(shape) {
+  const strides = shape.map(() => 1);
+  for (let axis = shape.length - 2; axis >= 0; axis--) strides[axis] = strides[axis + 1] * shape[axis + 1];
+  return strides;
+}
+
+/** @param {unknown} shape @returns {number[]} throws ProblemError for anything but whole lengths */
+export function checkedShape(shape) {
+  const lengths = typeof shape === "number" ? [shape] : shape;
+  if (!Array.isArray(lengths) || !lengths.every((length) => Number.isSafeInteger(length) && length >= 0)) {
+    throw new ProblemError(`a shape is a list of whole numbers, such as [2, 3], not ${JSON.stringify(shape)}`);
+  }
+  return [...lengths];
+}
+
+/** A dense row-major array. float16 is held as bits, in a Uint16Array: not every engine has Float16Array. */
+export class HostArray {
+  /** @param {Elements} data @param {readonly number[]} shape @param {ElementType} dtype */
+  constructor(data, shape, dtype) {
+    if (data.length !== sizeOf(shape)) {
+      throw new ProblemError(`${shape.join("×") || "a number"} needs ${sizeOf(shape)} elements, there are ${data.length}`);
+    }
+    if (data.constructor !== ELEMENTS[dtype].of(0).constructor) {
+      throw new ProblemError(`${dtype} elements come in a ${ELEMENTS[dtype].of(0).constructor.name}; those of float16 as bits`);
+    }
+    this.data = data;
+    this.shape = shape;
+    this.dtype = dtype;
+  }
+
+  get ndim() {
+    return this.shape.length;
+  }
+
+  get size() {
+    return this.data.length;
+  }
+
+  /** The length of the last axis but one. */
+  get rows() {
+    return this.shape[this.shape.length - 2];
+  }
+
+  /** The length of the last axis. */
+  get columns() {
+    return this.shape[this.shape.length - 1];
+  }
+
+  /** @returns {Float32Array} the elements as numbers; this array's own memory where it is float32 */
+  floats() {
+    if (this.data instanceof Float32Array) return this.data;
+    return this.data instanceof Uint16Array ? fromHalves(this.data) : Float32Array.from(this.data);
+  }
+
+  /** @param {ElementType} dtype @returns {HostArray} this array converted to `dtype` */
+  as(dtype) {
+    if (dtype === this.dtype) return this;
+    const numbers = this.data instanceof Uint16Array ? fromHalves(this.data) : this.data;
+    return new HostArray(stored(numbers, elementType(dtype)), this.shape, dtype);
+  }
+
+  /** @returns {any} the elements in nested lists; a number where there is no axis */
+  toList() {
+    const numbers = this.data instanceof Uint16Array ? fromHalves(this.data) : this.data;
+    const strides = denseStrides(this.shape);
+    /** @type {(axis: number, at: number) => any} */
+    const list = (axis, at) =>
+      axis === this.shape.length
+        ? numbers[at]
+        : Array.from({ length: this.shape[axis] }, (_, i) => list(axis + 1, at + i * strides[axis]));
+    return list(0, 0);
+  }
+
+  /**
+   * @param {HostData} x an array, a typed array, a number or nested lists of them, which are float32 unless `dtype` says otherwise
+   * @param {{shape?: readonly number[], dtype?: ElementType}} [options] by default one axis, or as the lists are nested
+   * @returns {HostArray} of the same memory where nothing needs to change
+   */
+  static from(x, { shape, dtype } = {}) {
+    if (dtype !== undefined) elementType(dtype);
+    const lengths = shape === undefined ? undefined : checkedShape(shape);
+    if (x instanceof HostArray) {
+      const same = dtype === undefined ? x : x.as(dtype);
+      return lengths ? new HostArray(same.data, lengths, same.dtype) : same;
+    }
+    if (ArrayBuffer.isView(x)) return ofTyped(/** @type {any} */ (x), lengths, dtype);
+    const found = nestedShape(x);
+    const numbers = /** @type {number[]} */ (found.length ? /** @type {any} */ (x).flat(Infinity) : [x]);
+    return new HostArray(stored(numbers, dtype ?? "float32"), lengths ?? found, dtype ?? "float32");
+  }
+}
+
+/** @param {ArrayLike<number>} numbers @param {ElementType} dtype @returns {Elements} */
+function stored(numbers, dtype) {
+  if (dtype === "float16") return toHalves(numbers);
+  const data = ELEMENTS[dtype].of(numbers.length);
+  data.set(numbers);
+  return data;
+}
+
+/** @param {any} x a typed array @param {number[] | undefined} shape @param {ElementType | undefined} dtype */
+function ofTyped(x, shape, dtype) {
+  const name = x.constructor.name;
+  const own = TYPES[name];
+  const lengths = shape ?? [x.length];
+  if (!own) {
+    if (dtype === undefined || !/^(Float64|U?Int16)Array$/.test(name)) {
+      throw new ProblemError(`a ${name} is not computed with; convert it with {dtype: "float32"}, or take one of ${Object.keys(TYPES).join(", ")}`);
+    }
+    return new HostArray(stored(x, dtype), lengths, dtype);
+  }
+  const plain = name === "Float16Array" ? new Uint16Array(x.buffer, x.byteOffset, x.length)
+    : name === "Uint8ClampedArray" ? new Uint8Array(x.buffer, x.byteOffset, x.length) : x;
+  const array = new HostArray(plain, lengths, own);
+  return dtype === undefined ? array : array.as(dtype);
+}
+
+/** @param {any} x @returns {number[]} the shape of nested lists; throws ProblemError where it is none */
+function nestedShape(x) {
+  if (typeof x === "number") return [];
+  if (!Array.isArray(x)) throw new ProblemError(`an array is made of numbers, lists of them or a typed array, not of ${typeof x}`);
+  if (x.length === 0) return [0];
+  const [first, ...others] = x.map(nestedShape);
+  if (others.some((other) => other.join() !== first.join())) throw new ProblemError("the lists are of different lengths, or nested differently");
+  return [x.length, ...first];
+}

@@ -1,0 +1,5 @@
+// @ts-check
+/** Numbers in words. */
+
+/** @param {number} value */
+export const grouped = (value) => value.toLocaleString("en");
