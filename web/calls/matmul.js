@@ -37,12 +37,8 @@ export async function matmul(device, a, b, options = {}) {
       : [/** @type {DeviceArray} */ (a), /** @type {DeviceArray} */ (b)];
     const c = await device.empty([p.m, p.n], p.dtype);
     if (host) mine[2] = c;
-    const plan = await device.launches.plan(kernel, p);
-    const launch = [{ pipeline: plan.pipeline, bindGroup: await device.launches.group(plan, x, y, c), grid: plan.grid }];
-    // The first time waits for the engine's verdict; later failures come with the result, or when waiting for it.
-    if (plan.proven) device.submissions.queue(launch);
-    else await device.guard.using(kernel.name, () => device.submit(launch, 1));
-    plan.proven = true;
+    const launch = await device.launch(kernel, p, /** @type {any} */ (x), /** @type {any} */ (y), c);
+    await device.guard.using(kernel.name, () => device.submit(launch, 1));
     return /** @type {T} */ (host ? await c.read() : c);
   } finally {
     for (const array of mine) array?.free();

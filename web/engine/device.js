@@ -6,6 +6,7 @@ import { matmul } from "../calls/matmul.js";
 import { checkOptions } from "../calls/options.js";
 import { Choices } from "../choose.js";
 import { NoAdapterError } from "../errors.js";
+import { Kernel } from "../kernels.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
 import { grouped } from "../text.js";
 import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
@@ -22,16 +23,16 @@ import { download, upload } from "./transfer.js";
 /** @typedef {import("../matrix.js").Matrix} Matrix */
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostData} HostData */
-/** @typedef {import("../bundle.js").Binding} Binding */
-/** @typedef {import("../kernels.js").Kernel} Kernel */
+/** @typedef {import("../bundle.js").Python} Python */
 /** @typedef {import("../kernels.js").Config} Config */
-/** @typedef {import("../choose.js").Needs} Needs */
 /** @typedef {import("../problems.js").Problem} Problem */
 /** @typedef {import("../problems.js").Task} Task */
 /** @typedef {import("../records.js").RunRecord} RunRecord */
 /** @typedef {import("./roofline.js").Roofline} Roofline */
 /** @typedef {import("./submissions.js").Launch} Launch */
 /** @typedef {import("./timing.js").Timing} Timing */
+
+const SPELLINGS = ["current", "deprecated"]; // of loads and stores of fragments
 
 /** An adapter opened for computing; the modules beside do the work. */
 export class Device {
@@ -52,7 +53,7 @@ export class Device {
     this.guard = new Guard(device);
     this.submissions = new Submissions(this.guard);
     this.pool = new Pool(this.guard, this.info.name, () => this.flush());
-    this.pipelines = new Pipelines(this.guard, bundle);
+    this.pipelines = new Pipelines(this.guard, bundle.core.ENTRY_POINT);
     this.launches = new Launches(this);
     this.choices = new Choices(this);
     /** @type {Promise<string>} settles with the reason in words */
@@ -76,10 +77,13 @@ export class Device {
   /** @returns {Promise<string>} the first spelling in which the engine reads fragments that its matrix units multiply */
   async #readSpelling() {
     const halves = this.features.has("shader-f16");
-    const fitting = this.bundle.index.fragments.filter((matrix) => !this.choices.lacksUnits(matrix) && (halves || matrix.operands !== "f16"));
-    /** @type {Map<string, string>} one shader of each */
-    const probes = new Map(fitting.map(({ spelling, shader }) => [spelling, shader]));
-    for (const [spelling, shader] of probes) if (await this.pipelines.compiles(shader)) return spelling;
+    const shape = this.matrix.find(({ operands }) => operands.endsWith("8") || (halves && operands === "f16"));
+    if (!shape) return "";
+    const settings = { shape, size: shape.operands === "f16" ? 2 : 1, lanes: this.info.subgroup };
+    for (const spelling of SPELLINGS) {
+      const code = await this.bundle.text("probe/matrix_unit.wgsl", { ...settings, spelling });
+      if (await this.pipelines.compiles(code)) return spelling;
+    }
     return "";
   }
 
@@ -179,11 +183,6 @@ export class Device {
     return this.choices.reason(kernel, p);
   }
 
-  /** @param {Needs} asked @returns {string | null} what of it this device does not have, or null */
-  lacks(asked) {
-    return this.choices.lacks(asked);
-  }
-
   /** @param {string} name @param {Problem} [p] @returns {Kernel} the configuration that stands for a stage on this device */
   stage(name, p) {
     return this.choices.stage(name, p);
@@ -197,6 +196,21 @@ export class Device {
   /** @param {Problem} p @returns {Kernel} the kernel to use where the caller does not say */
   choose(p) {
     return this.choices.choose(p);
+  }
+
+  /** Python's modules in JavaScript. */
+  get core() {
+    return this.bundle.core;
+  }
+
+  /** What kernels need to know of the device, as Python's `Capabilities`. */
+  get capabilities() {
+    return this.choices.capabilities;
+  }
+
+  /** @param {Python} problem @returns {Python} the kernel of Python's to use where the caller does not say */
+  chosen(problem) {
+    return this.choices.chosen(problem);
   }
 
   // Running
@@ -213,13 +227,13 @@ export class Device {
   }
 
   /**
-   * Make a kernel ready to compute `p` from `a` and `b` into `c`.
-   * @param {Kernel} kernel @param {Problem} p @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c
+   * Make a kernel ready to compute a problem with an array for each of its buffers, in that order.
+   * @param {Kernel | Python} kernel @param {Problem | Python} p @param {...DeviceArray} arrays
    * @returns {Promise<Launch>}
    */
-  async launch(kernel, p, a, b, c) {
-    const plan = await this.launches.plan(kernel, p);
-    return [{ pipeline: plan.pipeline, bindGroup: await this.launches.group(plan, a, b, c), grid: plan.grid }];
+  launch(kernel, p, ...arrays) {
+    this.guard.alive();
+    return this.launches.get(kernel instanceof Kernel ? kernel.of : kernel, this.bundle.problem(p), arrays);
   }
 
   /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform that holds them */
@@ -229,12 +243,7 @@ export class Device {
 
   /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers by their bindings' numbers @returns {Promise<GPUBindGroup>} */
   bind(pipeline, buffers) {
-    return this.launches.bind(pipeline, buffers);
-  }
-
-  /** @param {string} file of the bundle @param {string} label @param {Binding[]} bindings @returns {Promise<GPUComputePipeline>} compiled once */
-  pipeline(file, label, bindings) {
-    return this.pipelines.get(file, label, bindings);
+    return this.launches.bind(pipeline, buffers.map((buffer) => ({ buffer })));
   }
 
   /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */

@@ -44,8 +44,10 @@ class Name:
 
 
 def _file(module: str) -> str:
-    source = inspect.getsourcefile(importlib.import_module(module))
-    return str(Path(source).name if source is None else "/".join([*module.split(".")[:-1], Path(source).name]))
+    path = Path(importlib.import_module(module).__file__ or module)
+    return (
+        path.as_posix() if path.parts[-1] == module else "/".join(path.parts[path.parts.index(module.split(".")[0]) :])
+    )
 
 
 @functools.cache
