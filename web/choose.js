@@ -1,7 +1,7 @@
 // @ts-check
 /** Can a kernel run on this device, and which is likely the fastest: Python's answers, asked about a device of JavaScript's. */
 
-import { MATRIX_UNITS } from "./engine/adapters.js";
+import { LIMITS, MATRIX_UNITS } from "./engine/adapters.js";
 import { UnsupportedError } from "./errors.js";
 import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 
@@ -12,7 +12,7 @@ import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 /** @typedef {import("./engine/device.js").Device} Device */
 
 const PACKED_DOT = "packed_4x8_integer_dot_product"; // the language feature that has dot4U8Packed and dot4I8Packed
-const SWITCH = "Chromium offers them with --enable-unsafe-webgpu, on GPUs that have them";
+const SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units";
 
 /** @type {Python[]} the user's records, of the device that chooses */
 let learned = [];
@@ -32,15 +32,14 @@ export class Choices {
     this.device = device;
     this.core = core;
     const shapes = matrix.map(({ operands, result, m, n, k }) => new core.MatrixShape(operands, result, m, n, k));
-    const offered = features.has(MATRIX_UNITS) ? "" : SWITCH;
     /** @type {Python} what kernels need to know of the device */
     this.capabilities = new core.Capabilities(
-      info.name, kebab(limits), frozenset(features), 0, features.has("subgroups") ? info.subgroup : 0, frozenset(shapes), offered,
+      info.name, kebab(limits), frozenset(features), 0, features.has("subgroups") ? info.subgroup : 0, frozenset(shapes),
     );
     /** What Python's choice needs to know of it. */
     this.described = {
-      info: { name: info.name, driver: info.driver, kind: info.kind === "cpu" ? "cpu" : "other" },
-      engine: { name: "dawn" },
+      info: { name: named(info), driver: info.driver, kind: info.kind === "cpu" ? "cpu" : "other" },
+      engine: { name: core.engine_of(info.engine) },
       capabilities: this.capabilities,
     };
   }
@@ -52,6 +51,7 @@ export class Choices {
 
   /** @param {Python} kernel @param {Python} problem @returns {string | null} likewise, of Python's own */
   refused(kernel, problem) {
+    if (kernel.matrix_shape && !this.device.features.has(MATRIX_UNITS)) return `needs the feature ${MATRIX_UNITS}: ${SWITCH}`;
     return kernel.check(problem, this.capabilities) ?? this.#unfit(kernel);
   }
 
@@ -94,7 +94,7 @@ export class Choices {
   learn(records) {
     const { name, engine } = this.device.info;
     const own = records.filter((r) => r.status === "ok" && r.adapter === name && r.engine === engine);
-    this.#learned = own.map((record) => this.device.bundle.record(record));
+    this.#learned = own.map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
     this.#chosen.clear();
   }
 
@@ -124,10 +124,9 @@ export class Choices {
 
 /** @param {GPUSupportedLimits} limits @returns {Dict} as Python calls them */
 function kebab(limits) {
-  const rows = [];
-  for (const name in limits) {
-    const words = name.replace(/[A-Z]+(?![a-z])|[A-Z]/g, (capital) => `-${capital.toLowerCase()}`).replace("2-d", "-2d");
-    rows.push([words, /** @type {any} */ (limits)[name]]);
-  }
-  return new Dict(/** @type {any} */ (rows));
+  const words = (/** @type {string} */ name) => name.replace("2D", "-2d").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  return new Dict(LIMITS.map((name) => [words(name), limits[name]]));
 }
+
+/** @param {Device["info"]} info @returns {string} the adapter's name, with its vendor first: records of others by the vendor serve, too */
+const named = ({ name, vendor }) => (name.toLowerCase().startsWith(vendor.toLowerCase()) ? name : `${vendor} ${name}`);

@@ -20,7 +20,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable", "made_for_matrix_units"),
     "webmm.choose.model": ("Machine", "Model"),
-    "webmm.choose.tuned": ("NEAR", "SAME"),
+    "webmm.choose.tuned": ("engine_of",),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
     "webmm.kernels": ("STAGES", "configure", "kernel_class"),

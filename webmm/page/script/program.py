@@ -18,7 +18,7 @@ from typing import Any
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, parameters
-from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, resolve, tree
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
@@ -118,7 +118,7 @@ class Program:
 
     def _class(self, name: Name, node: ast.ClassDef) -> Definition:
         cls = name.value
-        bases = [home(base.__module__, base.__name__) for base in cls.__bases__ if base.__module__.startswith("webmm")]
+        bases = [home(base.__module__, base.__name__) for base in cls.__bases__ if is_ours(base.__module__)]
         methods, needs, signs = [], set(), []
         for member in node.body:
             if isinstance(member, ast.FunctionDef):
@@ -238,7 +238,7 @@ def refer(module: str, id: str) -> Name | str:
     value = found.value
     if not isinstance(value, ModuleType):
         return ""
-    if value.__name__.startswith("webmm"):
+    if is_ours(value.__name__):
         return resolve(value.__name__, member)
     if word := runtime.spelled(getattr(value, member, None)):
         return word
@@ -298,5 +298,3 @@ def _members(cls: type[Any]) -> set[str]:
     fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
     return {name for name in dir(cls) if not name.startswith("__")} | fields | set(getattr(cls, "__annotations__", ()))
 
-
-__all__ = ["Name", "Program", "ScriptError", "tree"]

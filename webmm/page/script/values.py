@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
-from webmm.page.script.names import HostError, Name, definitions, home, home_of
+from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours
 
 Use = Callable[[Name], str]  # says that a definition is needed before, and returns its identifier
 
@@ -63,7 +63,7 @@ def _made(x: Any, use: Use, where: str) -> str:
     def inner(each: Any) -> str:
         return value(each, use, where)
 
-    if isinstance(x, ModuleType) and x.__name__.startswith("webmm"):
+    if isinstance(x, ModuleType) and is_ours(x.__name__):
         own = [
             name
             for name in definitions(x.__name__)
