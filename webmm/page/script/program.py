@@ -17,7 +17,7 @@ from typing import Any
 
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Scope
-from webmm.page.script.functions import Functions, parameters
+from webmm.page.script.functions import Functions, decorator, parameters
 from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
@@ -62,7 +62,7 @@ class Program:
 
     def _use(self, name: Name) -> str:
         if name.module == ERRORS:
-            return f"errors.{name.name}"
+            return f"$errors.{name.name}"
         self._needs.add(name)
         return f"«{name}»"
 
@@ -150,7 +150,7 @@ class Program:
         except HostError:
             self._attributes = kept
             kind = {"property": "get ", "cached_property": "get ", "classmethod": "static "}
-            head = next((kind[d.id] for d in node.decorator_list if isinstance(d, ast.Name) and d.id in kind), "")
+            head = next((kind[d] for d in map(decorator, node.decorator_list) if d in kind), "")
             call = f"return $.host({json.dumps(f'{name}.{node.name}')})"
             return (
                 f"{head}{node.name}({'' if head == 'get ' else '...args'}) {{ {call}(this{'' if head == 'get ' else ', ...args'}); }}",
@@ -188,7 +188,7 @@ class Program:
     def text(self) -> str:
         """Return the JavaScript module; it stands beside `python.js`'s folder."""
         identifiers = self._identifiers
-        header = 'import * as $ from "../python.js";\nimport * as errors from "../errors.js";\n'
+        header = 'import * as $ from "../python.js";\nimport * as $errors from "../errors.js";\n'
         body = "\n".join(self.found[name].text for name in self._in_order())
         return header + MARK.sub(lambda match: identifiers[match.group(1)], body) + "\n"
 
@@ -276,7 +276,7 @@ def _signed(target: str, names: Sequence[str]) -> str:
 
 
 def _signed_method(name: Name, node: ast.FunctionDef) -> str:
-    decorators = {ast.unparse(each) for each in node.decorator_list}
+    decorators = {decorator(each) for each in node.decorator_list}
     if decorators & {"property", "cached_property"}:
         return ""
     owner = f"«{name}»" if "classmethod" in decorators else f"«{name}».prototype"

@@ -45,7 +45,7 @@ def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequ
     root = environment.parse((folder / name).read_text(encoding="utf-8"), name)
     up = "../" * (name.count("/") + 2)
     imports = [f'import * as $ from "{up}python.js";', f'import {{ {IMPORTED} }} from "{up}templates.js";']
-    here = "../" * name.count("/")
+    here = "../" * name.count("/") or "./"
     imports += [f'import "{here}{other.removesuffix(".wgsl")}.js";' for other in needed(root, every)]
     return "\n".join([*imports, f"add({json.dumps(name)}, {_Template(name).write(root)});\n"])
 
