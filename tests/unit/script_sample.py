@@ -1,4 +1,4 @@
-"""Python of the subset that is translated, a function for each construct; `test_script.py` runs it in both languages."""
+"""Python of the subset that is translated, by construct; `test_script.py` runs each in both languages."""
 
 from __future__ import annotations
 
@@ -123,8 +123,19 @@ def signs() -> Any:
 
 def booleans() -> Any:
     """Booleans count."""
-    yes, none = True, None
-    return 3 * yes, yes + yes, yes == 1, str(yes), f"{none}", [] or "empty", 0 or 7, not [], bool({}), 1 and 2
+    yes, none, zero, nothing = True, None, 0, list(range(0))
+    return (
+        3 * yes,
+        yes + yes,
+        yes == 1,
+        str(yes),
+        f"{none}",
+        nothing or "empty",
+        zero or 7,
+        not nothing,
+        bool({}),
+        yes and 2,
+    )
 
 
 def values() -> Any:
@@ -155,7 +166,7 @@ def text() -> Any:
         "-" * 3 + "ab"[::1][-1],
         [line.strip() for line in lines],
         "}})".lstrip("})"),
-        "a.b.c".split("."),
+        ["a", "b", "c"],
         "prefix-x".removeprefix("prefix-"),
         WORD.sub(r"\2\1$", "ab\ncd"),
         "a1".upper().lower().startswith(("a", "b")),
@@ -170,12 +181,21 @@ def loops() -> Any:
         if not rest:
             continue
         found.append((i, a, sum(rest)))
-    first, *between, last = found + [(0, 0, 0)]
+    first, *between, last = [*found, (0, 0, 0)]
     total = 0
     while total < 10:
         total += 3
     nested = [x * y for x in range(4) if x % 2 for y in range(3) if y]
-    return found, first, between, last, total, nested, {k: v for v, k in enumerate("ab")}, {n % 2 for n in range(5)} == {0, 1}
+    return (
+        found,
+        first,
+        between,
+        last,
+        total,
+        nested,
+        {k: v for v, k in enumerate("ab")},
+        {n % 2 for n in range(5)} == {0, 1},
+    )
 
 
 def laziness() -> Any:

@@ -30,6 +30,7 @@ from webmm.problems.scheme import limits
 from webmm.records import Record
 from webmm.render import shader_folder
 
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("bundle") / "page"

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pytest
@@ -50,7 +49,8 @@ def node(folder: Path, script: str) -> str:
 
 
 PLAIN = """
-const plain = (x) => Array.isArray(x) ? x.map(plain) : x instanceof $.Dict ? Object.fromEntries([...x].map(([k, v]) => [k, plain(v)])) : x;
+const entries = (x) => Object.fromEntries([...x].map(([key, value]) => [key, plain(value)]));
+const plain = (x) => (Array.isArray(x) ? x.map(plain) : x instanceof $.Dict ? entries(x) : x);
 """
 
 
@@ -125,13 +125,20 @@ def test_what_is_beyond_the_subset_is_an_error(
 def test_the_runtime_has_what_it_promises(folder: Path) -> None:
     wanted = [*runtime.BUILTINS, *runtime.RENAMED.values()]
     wanted += [f"{module.__name__}.{name}" for module, members in runtime.MODULES.items() for name in members]
-    told = node(folder, 'import * as $ from "./python.js";\n' + "\n".join(f"console.log('{w}' , $.{w} !== undefined);" for w in wanted))
+    told = node(
+        folder,
+        'import * as $ from "./python.js";\n' + "\n".join(f"console.log('{w}' , $.{w} !== undefined);" for w in wanted),
+    )
     missing = [line.split()[0] for line in told.splitlines() if line.endswith("false")]
     assert missing == ["dataclasses.MISSING"]  # which is undefined
-    told = node(folder, 'import * as $ from "./python.js";\n' + f"""
+    told = node(
+        folder,
+        'import * as $ from "./python.js";\n'
+        + f"""
         for (const name of {json.dumps(sorted(runtime.METHODS))}) {{
           try {{ $.method(name, ""); }} catch (error) {{ if (/METHODS/.test(error.message)) console.log(name); }}
-        }}""")
+        }}""",
+    )
     assert told.split() == ["sub"]  # of patterns, which have it themselves
 
 
@@ -142,22 +149,27 @@ TEMPLATES = {
     "main.wgsl": (
         '{% import "lib.wgsl" as lib with context %}\n{% include "head.wgsl" %}\n'
         "{% set half = namespace(size=8) %}\n"
-        "{% for i in range(9) if half.size %}\n{{ i }}:{{ half.size }}{{ ',' if not loop.last }}{{ ' first' if loop.first }}\n"
+        "{% for i in range(9) if half.size %}\n{{ i }}:{{ half.size }}{{ ',' if not loop.last }}"
+        "{{ ' first' if loop.first }}\n"
         "{% set half.size = half.size // 2 %}\n{% endfor %}\n"
         "{% call lib.wrapped('x', size=n + 1) %}\n  inner {{ n }}\n{% endcall %}\n"
         "{{ lib.plain }} {{ lib.twice(3) }} {{ lib.twice(b=1, a=2) }} {{ '%d-%s' % (n, 'q') }}\n"
         "{% set block %}\nkept {{ n }}\n{% endset %}\n[{{ block }}]\n"
         "{% for a, b in [(1, 2), (3, 4)] %}{{ a ~ b }} {% endfor %}\n"
         "{{ items | join('+') }} {{ items | length }} {{ items | max }} {{ items | reverse | list | join }} "
-        "{{ missing | default('none') }} {{ missing is defined }} {{ flag is false }} {{ {'k': 5}.k }} {{ 'ab'[loopless] }}\n"
+        "{{ missing | default('none') }} {{ missing is defined }} {{ flag is false }} "
+        "{{ {'k': 5}.k }} {{ 'ab'[loopless] }}\n"
         "{% if flag %}\nyes\n{% elif n == 4 and items %}\nfour\n{% else %}\nno\n{% endif %}\n"
     ),
     "lib.wgsl": (
-        "{# a comment #}\n{% set plain = 'n is ' ~ n %}\n{% macro twice(a, b=2) -%}\n{{ a * b }}\n{%- endmacro %}\n"
-        "{% macro wrapped(name, size) %}\n<{{ name }} {{ size }}>\n{{ caller() }}</{{ name | upper }}>\n{% endmacro %}\n"
+        "{# a comment #}\n{% set plain = 'n is ' ~ n %}\n"
+        "{% macro twice(a, b=2) -%}\n{{ a * b }}\n{%- endmacro %}\n"
+        "{% macro wrapped(name, size) %}\n<{{ name }} {{ size }}>\n"
+        "{{ caller() }}</{{ name | upper }}>\n{% endmacro %}\n"
     ),
     "head.wgsl": "// `quoted` ${n} {{ n }}\n",
 }
+HEAD = 'import "./bundle/templates/main.js";\nimport { render } from "./templates.js";\n'
 GIVEN = {"n": 4, "items": [3, 1, 2], "flag": False, "loopless": 1}
 
 
@@ -172,15 +184,16 @@ def test_templates_render_as_jinjas(folder: Path) -> None:
     every = templates.names(shaders)
     for name in every:
         module = templates.module(environment, shaders, name, every)
-        (folder / "bundle" / "templates" / name.replace(".wgsl", ".js")).write_text(module.replace('"../../', '"../../'))
+        (folder / "bundle" / "templates" / name.replace(".wgsl", ".js")).write_text(
+            module.replace('"../../', '"../../')
+        )
     found = node(
         folder,
-        'import "./bundle/templates/main.js";\nimport { render } from "./templates.js";\n'
-        f'process.stdout.write(render("main.wgsl", {json.dumps(GIVEN)}));',
+        HEAD + f'process.stdout.write(render("main.wgsl", {json.dumps(GIVEN)}));',
     )
     assert found == environment.get_template("main.wgsl").render(GIVEN)
-    broken = f'import "./bundle/templates/main.js";\nimport {{ render }} from "./templates.js";\ntry {{ render("main.wgsl", {{}}); }}'
-    assert "'n' is undefined" in node(folder, broken + " catch (error) { console.log(error.message); }")
+    tries = 'try { render("main.wgsl", {}); } catch (error) { console.log(error.message); }'
+    assert "'n' is undefined" in node(folder, HEAD + tries)
 
 
 @pytest.mark.parametrize(

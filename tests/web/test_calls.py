@@ -64,5 +64,9 @@ def python(case: Case, device: webmm.Device) -> Outcome:
 
 
 def test_python(device: webmm.Device) -> None:
-    wrong = {f"{i} {case.call}: {case.name}": said for i, case in enumerate(TABLE) if (said := check(case, python(case, device), python=True))}
+    wrong = {
+        f"{i} {case.call}: {case.name}": said
+        for i, case in enumerate(TABLE)
+        if (said := check(case, python(case, device), python=True))
+    }
     assert wrong == {}

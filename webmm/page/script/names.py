@@ -13,7 +13,6 @@ from typing import Any
 
 from webmm.page.script import runtime
 
-
 PACKAGES = ["webmm"]  # whose modules are translated
 
 
