@@ -76,6 +76,16 @@ export class DeviceArray {
     return this.size * ELEMENTS[this.dtype].itemsize;
   }
 
+  /** Elements that the buffer holds. */
+  get capacity() {
+    return this.storage.nbytes / ELEMENTS[this.dtype].itemsize;
+  }
+
+  /** @param {DeviceArray} other @returns {boolean} whether both lie in one buffer */
+  shares(other) {
+    return this.#storage === other.#storage;
+  }
+
   /** The length of the last axis but one. */
   get rows() {
     return this.shape[this.ndim - 2];

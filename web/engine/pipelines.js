@@ -22,26 +22,30 @@ export class Pipelines {
    * @param {string} file of the bundle @param {string} label @param {Binding[]} bindings
    * @returns {Promise<GPUComputePipeline>} compiled once
    */
-  get(file, label, bindings) {
+  async get(file, label, bindings) {
+    return this.of(await this.bundle.wgsl(file), label, bindings);
+  }
+
+  /** @param {string} code WGSL @param {string} label @param {Binding[]} bindings @returns {Promise<GPUComputePipeline>} compiled once */
+  of(code, label, bindings) {
     this.guard.alive();
-    let found = this.#kept.get(file);
+    let found = this.#kept.get(code);
     if (!found) {
-      found = within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(file, label, bindings));
-      found.catch(() => this.#kept.delete(file));
-      this.#kept.set(file, found);
+      found = within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(code, label, bindings));
+      found.catch(() => this.#kept.delete(code));
+      this.#kept.set(code, found);
     }
     return found;
   }
 
-  /** @param {string} file @param {string} label @param {Binding[]} bindings */
-  async #compile(file, label, bindings) {
-    const code = await this.bundle.wgsl(file);
+  /** @param {string} code @param {string} label @param {Binding[]} bindings */
+  async #compile(code, label, bindings) {
     this.guard.alive();
     this.wgpu.pushErrorScope("validation"); // else the engine reports the module's error to the console, too
     const module = this.wgpu.createShaderModule({ label, code });
     const scope = this.wgpu.popErrorScope();
     try {
-      const entries = bindings.map((b) => ({ binding: b.binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: b.type } }));
+      const entries = bindings.map((b) => ({ binding: b.binding, visibility: GPUShaderStage.COMPUTE, ...layoutOf(b) }));
       const layout = this.wgpu.createPipelineLayout({ bindGroupLayouts: [this.wgpu.createBindGroupLayout({ entries })] });
       const compute = { module, entryPoint: this.bundle.index.entry_point };
       return await this.wgpu.createComputePipelineAsync({ label, layout, compute });
@@ -61,4 +65,10 @@ export class Pipelines {
     this.wgpu.createShaderModule({ code });
     return (await this.wgpu.popErrorScope()) === null;
   }
+}
+
+/** @param {Binding} binding @returns {{buffer: GPUBufferBindingLayout} | {storageTexture: GPUStorageTextureBindingLayout}} */
+function layoutOf({ type, wgsl_type }) {
+  if (!wgsl_type.startsWith("texture")) return { buffer: { type } };
+  return { storageTexture: { access: /** @type {any} */ (type), format: "rgba32float", viewDimension: "2d-array" } };
 }
