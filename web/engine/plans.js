@@ -7,12 +7,14 @@
 import { ProblemError } from "../errors.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
 import { DeviceArray, Storage } from "./array.js";
+import { keyOf } from "./launch.js";
 
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostData} HostData */
 /** @typedef {import("./device.js").Device} Device */
 /** @typedef {import("./launch.js").Kernel} Kernel */
 /** @typedef {import("./launch.js").Problem} Problem */
+/** @typedef {import("./submissions.js").Launch} Launch */
 /** A dispatch: which kernel computes which problem, and the numbers of its buffers. @typedef {{token: number, kernel: Kernel, problem: Problem, numbers: number[]}} Queued */
 
 /** One call under way: buffers are numbered, those of its operands first, then those that it makes. */
@@ -110,8 +112,14 @@ export class Call {
   }
 }
 
+const MAX_LAUNCHES = 64; // kept per plan: results take turns in several buffers
+
 /** How to do a call again on other arrays that lie alike. */
 class Plan {
+  /** @type {Map<string, Launch>} by the buffers */
+  #launches = new Map();
+  #dropped = 0;
+
   /** @param {Call} call @param {DeviceArray[]} arrays its operands @param {DeviceArray} result */
   constructor(call, arrays, result) {
     this.device = call.device;
@@ -120,6 +128,7 @@ class Plan {
     this.sizes = call.storages.slice(call.operands).map((storage) => storage.nbytes);
     this.result = call.storages.indexOf(result.storage);
     this.same = arrays.indexOf(result);
+    this.signature = result.signature;
     this.like = { shape: result.shape, dtype: result.dtype, strides: result.strides, offset: result.offset };
   }
 
@@ -136,22 +145,38 @@ class Plan {
     return this.#queue(arrays, buffers) ?? this.#make(arrays, buffers);
   }
 
+  /** @param {GPUBuffer[]} buffers @returns {Launch | null} the steps on these, one after the other; null where a launch is not kept */
+  #launch(buffers) {
+    const { launches } = this.device;
+    if (this.#dropped !== launches.dropped || this.#launches.size >= MAX_LAUNCHES) this.#launches.clear();
+    this.#dropped = launches.dropped;
+    const key = keyOf(0, buffers);
+    const known = this.#launches.get(key);
+    if (known) return known;
+    const all = [];
+    for (const { token, numbers } of this.steps) {
+      const launch = launches.kept(token, numbers.map((n) => buffers[n]));
+      if (!launch) return null;
+      all.push(...launch);
+    }
+    this.#launches.set(key, all);
+    return all;
+  }
+
   /** @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {DeviceArray | null} nothing done where a launch is not kept */
   #queue(arrays, buffers) {
     const { device } = this;
-    const launches = [];
-    for (const { token, numbers } of this.steps) {
-      const launch = device.launches.kept(token, numbers.map((n) => buffers[n]));
-      if (!launch) return null;
-      launches.push(launch);
-    }
-    for (const launch of launches) device.submissions.queue(launch);
+    const launch = this.#launch(buffers);
+    if (!launch) return null;
+    device.submissions.queue(launch);
     for (let n = this.firsts.length; n < buffers.length; n++) if (n !== this.result) device.pool.give(buffers[n]);
     if (this.same >= 0) return arrays[this.same];
     const { shape, dtype, strides, offset } = this.like;
     const nbytes = this.sizes[this.result - this.firsts.length];
     const storage = nbytes === undefined ? arrays[this.firsts[this.result]].storage : new Storage(device, buffers[this.result], nbytes);
-    return new DeviceArray(storage, shape, dtype, strides, offset);
+    const result = new DeviceArray(storage, shape, dtype, strides, offset);
+    result.known = this.signature;
+    return result;
   }
 
   /** As `#queue()`, but makes what there is not: buffers and launches. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {Promise<DeviceArray>} */
