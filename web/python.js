@@ -28,18 +28,21 @@ export class StopIteration extends PythonError {}
 
 /** What a name or an attribute is that there is not: asking anything of it is an error. */
 export class Undefined {
-  /** @param {string} message */
+  /** @param {() => string} message */
   constructor(message) {
     this.message = message;
   }
 
   /** @returns {never} */
   fail() {
-    throw new AttributeError(this.message);
+    throw new AttributeError(this.message());
   }
 }
 
 // Values: equality, order, hashing
+
+/** @param {Any} x @returns {boolean} */
+const isObject = (x) => x instanceof PyObject;
 
 /** The text by which equal values are known: what stands in for a hash. @param {Any} x @returns {Any} */
 function hashed(x) {
@@ -47,7 +50,7 @@ function hashed(x) {
   if (typeof x !== "object" || x === null) return x;
   if (Array.isArray(x)) return `(${x.map(hashedText).join(",")})`;
   if (x instanceof PySet) return `{${[...x].map(hashedText).sort().join(",")}}`;
-  if (!(x instanceof PyObject) || !x.constructor.__fields__ || x.constructor.__identity__) return x;
+  if (!isObject(x) || !x.constructor.__fields__ || x.constructor.__identity__) return x;
   const known = hashes.get(x);
   if (known) return known;
   const text = `${numberOf(x.constructor)}(${fieldNames(x).map((name) => hashedText(x[name])).join(",")})`;
@@ -160,7 +163,7 @@ export function eq(a, b) {
   if (a instanceof PySet) return b instanceof PySet && a.size === b.size && [...a].every((x) => b.has(x));
   if (a instanceof Dict) return b instanceof Dict && a.size === b.size && [...a].every(([key, x]) => b.has(key) && eq(x, b.get(key)));
   if (a instanceof Uint8Array) return b instanceof Uint8Array && a.length === b.length && a.every((x, i) => x === b[i]);
-  if (!(a instanceof PyObject) || a.constructor !== b.constructor || !a.constructor.__fields__ || a.constructor.__identity__) return false;
+  if (!isObject(a) || a.constructor !== b.constructor || !a.constructor.__fields__ || a.constructor.__identity__) return false;
   return fieldNames(a).every((name) => eq(a[name], b[name]));
 }
 
@@ -173,7 +176,7 @@ function compare(a, b) {
     for (let i = 0; i < Math.min(a.length, b.length); i++) if (!eq(a[i], b[i])) return compare(a[i], b[i]);
     return a.length - b.length;
   }
-  if (a instanceof PyObject && a.constructor === b?.constructor && a.constructor.__order__) {
+  if (isObject(a) && a.constructor === b?.constructor && a.constructor.__order__) {
     return compare(fieldNames(a).map((name) => a[name]), fieldNames(b).map((name) => b[name]));
   }
   throw new TypeError_(`${repr(a)} and ${repr(b)} have no order`);
@@ -289,7 +292,7 @@ const isNumber = (x) => typeof x === "number" || typeof x === "boolean";
 export function str(x) {
   if (typeof x === "string") return x;
   if (x instanceof Error) return x.message;
-  return x instanceof PyObject && "__str__" in x ? /** @type {Any} */ (x).__str__() : repr(x);
+  return isObject(x) && "__str__" in x ? /** @type {Any} */ (x).__str__() : repr(x);
 }
 
 /** @param {Any} x @returns {string} */
@@ -302,7 +305,7 @@ export function repr(x) {
   if (Array.isArray(x)) return `(${x.map(repr).join(", ")}${x.length === 1 ? "," : ""})`;
   if (x instanceof Dict) return `{${[...x].map(([key, value]) => `${repr(key)}: ${repr(value)}`).join(", ")}}`;
   if (typeof x === "function") return `<class '${x.__name__ ?? x.name}'>`;
-  if (x instanceof PyObject) return `${x.constructor.__name__}(${fieldNames(x).map((name) => `${name}=${repr(x[name])}`).join(", ")})`;
+  if (isObject(x)) return `${x.constructor.__name__}(${fieldNames(x).map((name) => `${name}=${repr(x[name])}`).join(", ")})`;
   return x instanceof Undefined ? x.fail() : String(x);
 }
 
@@ -334,6 +337,7 @@ function percent(pattern, values) {
 
 /** What methods of strings, lists, dicts, sets and numbers do, by name. @type {Record<string, (x: Any, ...args: Any[]) => Any>} */
 const METHODS = {
+  add: (x, value) => void x.add(value),
   append: (x, value) => void x.push(value),
   bit_length: (x) => (x === 0 ? 0 : Math.floor(Math.log2(Math.abs(x))) + 1),
   capitalize: (x) => x.slice(0, 1).toUpperCase() + x.slice(1).toLowerCase(),
@@ -373,7 +377,7 @@ function popped(x, key) {
 /** Call a method that strings, lists and dicts have, or an object's own of that name. @param {string} name @param {Any} x @param {...Any} args */
 export function method(name, x, ...args) {
   if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
-  if (x instanceof PyObject || (x.__host__ && typeof x[name] === "function")) return /** @type {Any} */ (x)[name](...args);
+  if (isObject(x) || (x.__host__ && typeof x[name] === "function")) return /** @type {Any} */ (x)[name](...args);
   return METHODS[name](x, ...args);
 }
 
@@ -398,7 +402,7 @@ export const tuple = list;
 export const frozenset = (x = []) => new PySet(iter(x));
 export const set = frozenset;
 /** @param {Any} [x] @param {Record<string, Any>} [named] */
-export const dict = (x = [], named = {}) => new Dict([...(x instanceof Dict ? x : list(x).map(list)), ...Object.entries(named)]);
+export const dict = (x = [], named = {}) => new Dict(/** @type {[Any, Any][]} */ ([...(x instanceof Dict ? x : list(x).map(list)), ...Object.entries(named)]));
 /** @param {Iterable<Any>} keys @param {Any} [value] */
 dict.fromkeys = (keys, value = null) => new Dict(list(keys).map((key) => [key, value]));
 
@@ -420,7 +424,7 @@ export const enumerate = (x, start = 0) => list(x).map((each, i) => [i + start, 
 /** @param {Any} x */
 export const reversed = (x) => list(x).reverse();
 
-/** @param {...Any} columns a last `{strict: true}` as in Python is for the translator to give as `zipped` */
+/** @param {...Any} columns */
 export const zip = (...columns) => zipped(false, columns);
 
 /** @param {boolean} strict @param {Any[]} columns @returns {Any[][]} */
@@ -497,7 +501,7 @@ export function item(x, key) {
     return x.get(key);
   }
   if (x?.__item__) return x.__item__(key);
-  if (x instanceof PyObject) return item(list(x), key);
+  if (isObject(x)) return item(list(x), key);
   throw new TypeError_(`${repr(x)} has no elements`);
 }
 
@@ -514,11 +518,19 @@ export function slice(x, start, stop, step) {
   return x.slice(start ?? 0, stop ?? undefined);
 }
 
-/** What an assignment takes apart. @param {Any} x @param {number} count how many values there must be; below 0, any @returns {Any[]} */
-export function unpacked(x, count) {
+/**
+ * What an assignment takes apart.
+ * @param {Any} x @param {number} count how many targets there are @param {number} [star] which of them takes all that the others leave
+ * @returns {Any[]}
+ */
+export function unpacked(x, count, star) {
   const values = Array.isArray(x) ? x : list(x);
-  if (count >= 0 && values.length !== count) throw new ValueError(`${values.length} values to unpack, ${count} expected`);
-  return values;
+  if (star === undefined ? values.length !== count : values.length < count - 1) {
+    throw new ValueError(`${values.length} values to unpack, ${count} expected`);
+  }
+  if (star === undefined) return values;
+  const rest = values.length - count + 1;
+  return [...values.slice(0, star), values.slice(star, star + rest), ...values.slice(star + rest)];
 }
 
 /** The result of `x += y`: lists, which would be lengthened in place, have none. @param {Any} x */
@@ -555,7 +567,7 @@ export const bytearray = (size) => new Uint8Array(size);
 export const bytes = (x) => Uint8Array.from(x);
 /** @param {Any} x */
 export const type = (x) => x.constructor;
-/** @param {Any} x @param {Any} f */
+/** @param {Any} x */
 export const callable = (x) => typeof x === "function";
 
 /** @param {Any} x @param {Any} types @returns {boolean} */
@@ -816,7 +828,7 @@ export const dataclasses = {
 function plain(x) {
   if (Array.isArray(x)) return x.map(plain);
   if (x instanceof Dict) return new Dict([...x].map(([key, value]) => [key, plain(value)]));
-  return x instanceof PyObject && x.constructor.__fields__ ? dataclasses.asdict(x) : x;
+  return isObject(x) && x.constructor.__fields__ ? dataclasses.asdict(x) : x;
 }
 
 export const typing = {

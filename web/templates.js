@@ -14,8 +14,11 @@ import * as $ from "./python.js";
 /** @type {Record<string, Template>} */
 const templates = {};
 
-/** @param {Record<string, Template>} more by name */
-export const add = (more) => void Object.assign(templates, more);
+/** @param {string} name @param {Template} template */
+export const add = (name, template) => void (templates[name] = template);
+
+/** @returns {string[]} the templates that were added, as files below the bundle's folder */
+export const added = () => Object.keys(templates).map((name) => `templates/${name.replace(/\.wgsl$/, ".js")}`);
 
 /** @param {string} name @returns {Template} */
 function found(name) {
@@ -43,14 +46,14 @@ export const inner = (scope) => Object.create(scope);
 /** @param {Scope} scope @param {string} name */
 export function get(scope, name) {
   const value = scope[name];
-  return value === undefined ? new $.Undefined(`'${name}' is undefined`) : value;
+  return value === undefined ? new $.Undefined(() => `'${name}' is undefined`) : value;
 }
 
 /** @param {Any} x @param {string} name @returns {Any} its attribute, or else its element */
 export function member(x, name) {
   if (x instanceof $.Undefined) x.fail();
   const value = x instanceof $.Dict ? x.get(name) : x?.[name];
-  return value === undefined ? new $.Undefined(`${$.repr(x)} has no attribute '${name}'`) : value;
+  return value === undefined ? new $.Undefined(() => `${$.repr(x)} has no attribute '${name}'`) : value;
 }
 
 /** @param {Any} x @param {Any} key @returns {Any} its element, or else its attribute */

@@ -2,6 +2,7 @@
 /** Products of matrices of floats: the calls, as webmm/calls/gemm.py. */
 
 import { DeviceArray } from "../engine/array.js";
+import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { make } from "../python.js";
@@ -34,7 +35,7 @@ export async function matmul(call, givenA, givenB, options) {
   const resident = given.some((x) => x instanceof DeviceArray);
   const c = await call.result(whole, settings.out, resident);
   if (c.size) await filled(call, left, right, c, settings);
-  return reshaped(c, shape);
+  return c instanceof DeviceArray ? reshaped(c, shape) : like(c.data, shape, c.dtype);
 }
 
 /** @param {Call} call @param {ElementType} dtype @param {any} options @param {number[]} whole the product's shape @param {number[]} shape the result's @returns {Settings} */
@@ -129,7 +130,7 @@ async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
       const into = part.to_sum ? await sum(call, size) : z;
       const added = part.from_sum ? await sum(call, size) : bias;
       const more = part.problem.bias && added ? [added] : [];
-      await call.run(core.attainable(part.problem, device.seen), [x, y, into, ...more], kernel);
+      await call.run(core.attainable(part.problem, device.choices.described), [x, y, into, ...more], kernel);
     }
   }
 }

@@ -71,7 +71,7 @@ export function mostAtOnce(call, x) {
 }
 
 /** @param {Call} call @param {import("../host.js").ElementType} dtype @returns {any} what one dispatch may do to products of `dtype` */
-export const limits = (call, dtype) => call.core.limits(call.device.seen, call.element(dtype));
+export const limits = (call, dtype) => call.core.limits(call.device.choices.described, call.element(dtype));
 
 /**
  * Have `compute` fill `result`, cut along the axes with the letters `along`, of pieces with a length of 1 along `each`.

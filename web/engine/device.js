@@ -8,8 +8,9 @@ import { BlockWeights, QMATMUL, QMATMUL_WEIGHTS, qmatmul, qmatmulWeights } from 
 import { GELU, NORMALISE, REDUCE, gelu, normalise, reduce } from "../calls/reduce.js";
 import { Choices } from "../choose.js";
 import { ConfigError, NoAdapterError } from "../errors.js";
+import { Kernel } from "../kernels.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
-import { Dict, frozenset } from "../python.js";
+import { Dict } from "../python.js";
 import { grouped } from "../text.js";
 import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
 import { DeviceArray, Storage } from "./array.js";
@@ -26,11 +27,9 @@ import { download, upload } from "./transfer.js";
 /** @typedef {import("../matrix.js").Matrix} Matrix */
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostData} HostData */
-/** @typedef {import("../bundle.js").Binding} Binding */
+/** @typedef {import("../bundle.js").Python} Python */
 /** @typedef {import("../kernels.js").Config} Config */
-/** @typedef {import("./launch.js").Kernel} Kernel */
-/** @typedef {import("../choose.js").Needs} Needs */
-/** @typedef {import("./launch.js").Problem} Problem */
+/** @typedef {import("../problems.js").Problem} Problem */
 /** @typedef {import("../problems.js").Task} Task */
 /** @typedef {import("../records.js").RunRecord} RunRecord */
 /** @typedef {import("./roofline.js").Roofline} Roofline */
@@ -56,12 +55,12 @@ import { download, upload } from "./transfer.js";
  * }} QmatmulOptions
  */
 
+const SPELLINGS = ["current", "deprecated"]; // of loads and stores of fragments
+
 /** An adapter opened for computing; the modules beside do the work. */
 export class Device {
   /** @type {WeakSet<Launch>} those that the engine took once */
   #proven = new WeakSet();
-  /** @type {any} */
-  #seen;
 
   /** @param {GPU} gpu @param {GPUAdapter} adapter @param {GPUDevice} device @param {Bundle} bundle */
   constructor(gpu, adapter, device, bundle) {
@@ -80,7 +79,7 @@ export class Device {
     this.guard = new Guard(device);
     this.submissions = new Submissions(this.guard);
     this.pool = new Pool(this.guard, this.info.name, () => this.flush());
-    this.pipelines = new Pipelines(this.guard, bundle);
+    this.pipelines = new Pipelines(this.guard, bundle.core.ENTRY_POINT);
     this.launches = new Launches(this);
     this.plans = new Plans(this);
     /** Bytes of it that a call on the host's arrays takes; what needs more comes and goes in pieces. */
@@ -107,26 +106,14 @@ export class Device {
   /** @returns {Promise<string>} the first spelling in which the engine reads fragments that its matrix units multiply */
   async #readSpelling() {
     const halves = this.features.has("shader-f16");
-    const fitting = this.bundle.index.fragments.filter((matrix) => !this.choices.lacksUnits(matrix) && (halves || matrix.operands !== "f16"));
-    /** @type {Map<string, string>} one shader of each */
-    const probes = new Map(fitting.map(({ spelling, shader }) => [spelling, shader]));
-    for (const [spelling, shader] of probes) if (await this.pipelines.compiles(shader)) return spelling;
+    const shape = this.matrix.find(({ operands }) => operands.endsWith("8") || (halves && operands === "f16"));
+    if (!shape) return "";
+    const settings = { shape, size: shape.operands === "f16" ? 2 : 1, lanes: this.info.subgroup };
+    for (const spelling of SPELLINGS) {
+      const code = await this.bundle.text("probe/matrix_unit.wgsl", { ...settings, spelling });
+      if (await this.pipelines.compiles(code)) return spelling;
+    }
     return "";
-  }
-
-  /** What Python's kernels and problems are in JavaScript: bundle/core.js. @returns {any} */
-  get core() {
-    return this.bundle.core;
-  }
-
-  /** The device as Python's choice sees one. */
-  get seen() {
-    return (this.#seen ??= seenBy(this));
-  }
-
-  /** What kernels need to know of it. */
-  get capabilities() {
-    return this.seen.capabilities;
   }
 
   /** Why the device is gone, or null while it works. */
@@ -225,11 +212,6 @@ export class Device {
     return this.choices.reason(kernel, p);
   }
 
-  /** @param {Needs} asked @returns {string | null} what of it this device does not have, or null */
-  lacks(asked) {
-    return this.choices.lacks(asked);
-  }
-
   /** @param {string} name @param {Problem} [p] @returns {Kernel} the configuration that stands for a stage on this device */
   stage(name, p) {
     return this.choices.stage(name, p);
@@ -245,6 +227,21 @@ export class Device {
     return this.choices.choose(p);
   }
 
+  /** Python's modules in JavaScript. */
+  get core() {
+    return this.bundle.core;
+  }
+
+  /** What kernels need to know of the device, as Python's `Capabilities`. */
+  get capabilities() {
+    return this.choices.capabilities;
+  }
+
+  /** @param {Python} problem @returns {Python} the kernel of Python's to use where the caller does not say */
+  chosen(problem) {
+    return this.choices.chosen(problem);
+  }
+
   // Calls, as Python's: of the host's arrays they give the host's, of arrays on the device one on the device, which the
   // caller frees. Options that a call does not know are a ConfigError.
 
@@ -254,7 +251,7 @@ export class Device {
    * @template {HostData | DeviceArray} A @template {HostData | DeviceArray} B
    * @param {A} a (…, m, k), of float32 or float16 @param {B} b (…, k, n), of the same type
    * @param {MatmulOptions} [options]
-   * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : HostArray>}
+   * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : A extends Matrix ? Matrix : HostArray>}
    */
   async matmul(a, b, options = {}) {
     checkOptions("matmul", options, MATMUL);
@@ -360,29 +357,24 @@ export class Device {
 
   // Kernels
 
-  /** @param {Problem} problem @returns {Kernel} what is likely the fastest for it here; throws UnsupportedError with the reasons where nothing can run */
-  chosen(problem) {
-    return this.bundle.choose(problem, this.seen);
-  }
-
-  /** @param {unknown} kernel its name, or itself @param {Record<string, number | string> | undefined} config tunables that differ @param {string} op @returns {Kernel | undefined} */
+  /** @param {unknown} kernel its name, or itself @param {Record<string, number | string> | undefined} config tunables that differ @param {string} op @returns {Python | undefined} of Python's */
   kernelNamed(kernel, config, op) {
     if (kernel === undefined || kernel === null) {
       if (config !== undefined) throw new ConfigError("config says how to set the tunables of a kernel: name it, too");
       return undefined;
     }
-    if (typeof kernel !== "string") return kernel;
+    if (typeof kernel !== "string") return kernel instanceof Kernel ? kernel.of : kernel;
     return this.core.configure(kernel, new Dict(Object.entries(config ?? {}).map(([name, value]) => [name, String(value)])), op);
   }
 
   /**
    * Make a kernel ready to compute a problem with an array for each of its buffers, in that order.
-   * @param {Kernel} kernel @param {Problem} problem @param {...DeviceArray} arrays
+   * @param {Kernel | Python} kernel @param {Problem | Python} p @param {...DeviceArray} arrays
    * @returns {Promise<Launch>}
    */
-  launch(kernel, problem, ...arrays) {
+  launch(kernel, p, ...arrays) {
     this.guard.alive();
-    return this.launches.get(kernel, problem, arrays);
+    return this.launches.get(kernel instanceof Kernel ? kernel.of : kernel, this.bundle.problem(p), arrays);
   }
 
   /** Queue a launch; its first time waits for the engine's verdict, later failures come with a result, or when waiting. @param {string} name @param {Launch} launch */
@@ -400,11 +392,6 @@ export class Device {
   /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers by their bindings' numbers @returns {Promise<GPUBindGroup>} */
   bind(pipeline, buffers) {
     return this.launches.bind(pipeline, buffers.map((buffer) => ({ buffer })));
-  }
-
-  /** @param {string} file of the bundle @param {string} label @param {Binding[]} bindings @returns {Promise<GPUComputePipeline>} compiled once */
-  pipeline(file, label, bindings) {
-    return this.pipelines.get(file, label, bindings);
   }
 
   /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */
@@ -453,14 +440,4 @@ export class Device {
       peak_fraction: null, ...values,
     };
   }
-}
-
-/** @param {Device} device @returns {any} it, as Python's choice sees one */
-function seenBy({ core, info, features, limits, matrix }) {
-  /** @type {[string, number][]} */
-  const named = [];
-  for (const name in limits) named.push([name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`), Number(limits[/** @type {keyof GPUSupportedLimits} */ (name)])]);
-  const shapes = matrix.map((shape) => new core.MatrixShape(shape.operands, shape.result, shape.m, shape.n, shape.k));
-  const capabilities = new core.Capabilities(info.name, new Dict(named), frozenset(features), 0, info.subgroup, frozenset(shapes), "");
-  return { info: { kind: info.kind === "cpu" ? "cpu" : "other", name: info.name, driver: info.driver }, engine: { name: "dawn" }, capabilities };
 }

@@ -75,7 +75,7 @@ export class Launches {
     const token = this.token(kernel, problem);
     const known = this.kept(token, buffers);
     if (known) return known;
-    const reason = kernel.check(problem, this.device.capabilities);
+    const reason = this.device.choices.refused(kernel, problem);
     if (reason) throw new UnsupportedError(`${kernel.name}: ${reason}`);
     return this.prepare(token, kernel, problem, buffers);
   }
@@ -108,11 +108,10 @@ export class Launches {
     });
     const placed = problem.within(firsts);
     for (const left of kernel.scratch(placed)) resources.set(left.name, await this.#left(left));
-    await this.device.bundle.ready(kernel);
     /** @type {Launch} */
     const launch = [];
     for (const each of kernel.dispatches) {
-      const shader = core.render(each, placed, "tint");
+      const shader = await this.device.bundle.shader(each, placed);
       const pipeline = await this.device.pipelines.of(shader.wgsl, each.name, shader.bindings);
       const uniform = { buffer: await this.uniform(core.params_bytes(each, placed)) };
       const bound = shader.bindings.slice(1).map((/** @type {any} */ binding) => resources.get(binding.name));

@@ -1,5 +1,5 @@
 // @ts-check
-/** Compiled pipelines, one of each shader of the bundle. */
+/** Compiled pipelines, one of each text. */
 
 import { ShaderError, inWords } from "../errors.js";
 import { settled, within } from "./guard.js";
@@ -11,22 +11,17 @@ export class Pipelines {
   /** @type {Map<string, Promise<GPUComputePipeline>>} */
   #kept = new Map();
 
-  /** @param {import("./guard.js").Guard} guard @param {import("../bundle.js").Bundle} bundle */
-  constructor(guard, bundle) {
+  /** @param {import("./guard.js").Guard} guard @param {string} entryPoint */
+  constructor(guard, entryPoint) {
     this.guard = guard;
     this.wgpu = guard.wgpu;
-    this.bundle = bundle;
+    this.entryPoint = entryPoint;
   }
 
   /**
-   * @param {string} file of the bundle @param {string} label @param {Binding[]} bindings
+   * @param {string} code @param {string} label @param {Binding[]} bindings
    * @returns {Promise<GPUComputePipeline>} compiled once
    */
-  async get(file, label, bindings) {
-    return this.of(await this.bundle.wgsl(file), label, bindings);
-  }
-
-  /** @param {string} code WGSL @param {string} label @param {Binding[]} bindings @returns {Promise<GPUComputePipeline>} compiled once */
   of(code, label, bindings) {
     this.guard.alive();
     let found = this.#kept.get(code);
@@ -40,14 +35,13 @@ export class Pipelines {
 
   /** @param {string} code @param {string} label @param {Binding[]} bindings */
   async #compile(code, label, bindings) {
-    this.guard.alive();
     this.wgpu.pushErrorScope("validation"); // else the engine reports the module's error to the console, too
     const module = this.wgpu.createShaderModule({ label, code });
     const scope = this.wgpu.popErrorScope();
     try {
-      const entries = bindings.map((b) => ({ binding: b.binding, visibility: GPUShaderStage.COMPUTE, ...layoutOf(b) }));
+      const entries = bindings.map(entryOf);
       const layout = this.wgpu.createPipelineLayout({ bindGroupLayouts: [this.wgpu.createBindGroupLayout({ entries })] });
-      const compute = { module, entryPoint: this.bundle.index.entry_point };
+      const compute = { module, entryPoint: this.entryPoint };
       return await this.wgpu.createComputePipelineAsync({ label, layout, compute });
     } catch (error) {
       await settled();
@@ -57,18 +51,17 @@ export class Pipelines {
     }
   }
 
-  /** @param {string} file of the bundle @returns {Promise<boolean>} whether the engine reads it */
-  async compiles(file) {
-    const code = await this.bundle.wgsl(file).catch(() => ""); // offline, and not used before
-    if (!code) return false;
+  /** @param {string} code @returns {Promise<boolean>} whether the engine reads it */
+  async compiles(code) {
     this.wgpu.pushErrorScope("validation");
     this.wgpu.createShaderModule({ code });
     return (await this.wgpu.popErrorScope()) === null;
   }
 }
 
-/** @param {Binding} binding @returns {{buffer: GPUBufferBindingLayout} | {storageTexture: GPUStorageTextureBindingLayout}} */
-function layoutOf({ type, wgsl_type }) {
-  if (!wgsl_type.startsWith("texture")) return { buffer: { type } };
-  return { storageTexture: { access: /** @type {any} */ (type), format: "rgba32float", viewDimension: "2d-array" } };
+/** @param {Binding} binding @returns {GPUBindGroupLayoutEntry} */
+function entryOf({ binding, type }) {
+  const visibility = GPUShaderStage.COMPUTE;
+  if (type !== "write-only" && type !== "read-only") return { binding, visibility, buffer: { type } };
+  return { binding, visibility, storageTexture: { access: type, format: "rgba32float", viewDimension: "2d-array" } };
 }

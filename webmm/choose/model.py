@@ -98,7 +98,7 @@ class Model:
         """Return the `count` that are likely to be fastest, their µs, and which of LIMITS each is closest to."""
         total, aspects, limits = self.judge(kernels, problem)
         times = self._corrected(total, aspects, kernels)
-        nearest = limits.argmax(axis=1)
+        nearest = np.argmax(limits, axis=1)
         ranked = sorted(range(len(kernels)), key=times.__getitem__)[:count]
         return [(kernels[i], times[i], LIMITS[nearest[i]]) for i in ranked]
 

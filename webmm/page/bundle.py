@@ -1,18 +1,17 @@
-"""The web page's folder: the page itself, every shader that it may run, and products to check them with.
+"""The web page's folder: the page itself, what Python knows of kernels, and products to check them with.
 
-A browser never assembles a shader. Each combination of kernel, tile sizes and specialisation is a file, rendered here
-by the same `render()` that Python runs and named after its content. `bundle/index.json` (`webmm.page.index`) says which
-file serves which product of floats; the ladders of other ops, problem by problem, are `bundle/prepared.json`
-(`webmm.page.ladders`), which a page fetches when they are asked for.
+`bundle/core.js` and `bundle/templates/` are this package's own kernels, choice and templates in JavaScript
+(`webmm.page.core`), so that a page renders the very texts that `webmm shader` prints. `bundle/index.json` has what was
+measured or decided elsewhere (`webmm.page.index`), and `bundle/ladders.js` problems of other ops with the fingerprints
+of their results (`webmm.page.ladders`), which a page fetches when they are asked for, like templates.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ConfigError
-from webmm.page import index, ladders
-from webmm.page.stages import flags, offered, some_problem
+from webmm.page import core, index, ladders
 
-PREPARED = "bundle/prepared.json"
+LAZY = ("bundle/ladders.js", "bundle/templates/", "bundle/cases/")  # fetched when they are asked for
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
@@ -36,27 +34,12 @@ def web_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "web"
 
 
-@dataclass
-class _Files:
-    """Texts stored under the hash of their content, so that equal ones are one file."""
-
-    folder: Path
-    names: set[str] = field(default_factory=set)
-
-    def add(self, text: str) -> str:
-        name = hashlib.sha256(text.encode()).hexdigest()[:10]
-        if name not in self.names:
-            self.names.add(name)
-            (self.folder / f"{name}.wgsl").write_text(text, encoding="utf-8")
-        return name
-
-
 @dataclass(frozen=True)
 class Summary:
     """What `build` wrote."""
 
     folder: Path
-    shaders: int
+    templates: int
     files: int
     nbytes: int
     first_load: int  # bytes that a visitor fetches before the first click
@@ -73,7 +56,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".page-", dir=out) as beside:  # within `out`, so on its disk
-            shaders = _write_page(Path(beside))
+            templates = _write_page(Path(beside))
             shutil.rmtree(out / "bundle", ignore_errors=True)
             _move(Path(beside), out)
     except OSError as error:
@@ -82,18 +65,20 @@ def build(out: Path, *, force: bool = False) -> Summary:
     finally:
         if made and not (out / MARKER).exists():
             shutil.rmtree(out, ignore_errors=True)
-    return _summary(out, shaders)
+    return _summary(out, templates)
 
 
 def _write_page(out: Path) -> int:
-    """Write all files of the page to the empty folder `out`; return the number of shaders."""
+    """Write all files of the page to the empty folder `out`; return the number of templates."""
     shutil.copytree(web_folder(), out, dirs_exist_ok=True, ignore=_not_published)
     bundle = out / "bundle"
-    (bundle / "shaders").mkdir(parents=True)
-    files = _Files(bundle / "shaders")
-    _write(out / MARKER, {**index.index(files.add), "cases": _cases(bundle / "cases")})
-    _write(out / PREPARED, ladders.index(files.add))
-    return len(files.names)
+    bundle.mkdir()
+    program = core.program()
+    (bundle / "core.js").write_text(program.text(), encoding="utf-8")
+    (bundle / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
+    document = {**index.index(), "cases": _cases(bundle / "cases")}
+    (out / MARKER).write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
+    return core.write_templates(bundle / "templates")
 
 
 def _move(page: Path, out: Path) -> None:
@@ -104,10 +89,6 @@ def _move(page: Path, out: Path) -> None:
             there.mkdir(exist_ok=True)
         else:
             path.replace(there)
-
-
-def _write(path: Path, index: dict[str, Any]) -> None:
-    path.write_text(json.dumps(index, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def _check(out: Path, force: bool) -> None:
@@ -132,12 +113,10 @@ def _not_published(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if name in tools]
 
 
-def _summary(out: Path, shaders: int) -> Summary:
-    paths = [path for path in out.rglob("*") if path.is_file()]
-    lazy = {".wgsl", ".npy"}
-    sizes = {path: path.stat().st_size for path in paths}
-    first = sum(size for path, size in sizes.items() if path.suffix not in lazy and path != out / PREPARED)
-    return Summary(out, shaders, len(paths), sum(sizes.values()), first)
+def _summary(out: Path, templates: int) -> Summary:
+    sizes = {path.relative_to(out).as_posix(): path.stat().st_size for path in out.rglob("*") if path.is_file()}
+    first = sum(size for name, size in sizes.items() if not name.startswith(LAZY) and name != "sw.js")
+    return Summary(out, templates, len(sizes), sum(sizes.values()), first)
 
 
 # Products to check the shaders with
@@ -154,10 +133,5 @@ def _cases(folder: Path) -> list[dict[str, Any]]:
         files: dict[str, NDArray[Any]] = {"a": a, "b": b, "c": a.astype(np.float64) @ b.astype(np.float64)}
         for name, array in files.items():
             np.save(folder / f"{m}x{n}x{k}.{name}.npy", array, allow_pickle=False)
-        rows.append({"m": m, "n": n, "k": k, "flags": _expected_flags(m, n, k)})
+        rows.append({"m": m, "n": n, "k": k})
     return rows
-
-
-def _expected_flags(m: int, n: int, k: int) -> dict[str, int]:
-    """Return the specialisation that Python gives each stage here, which the page's own choice is tested against."""
-    return {cls.name: flags(cls().specialise(some_problem(cls(), m, n, k))) for cls in offered()}

@@ -17,9 +17,47 @@ COMPARISONS: dict[type[ast.AST], str] = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "g
 KEYED = ("max", "min", "sorted")  # builtins that take keywords
 EAGER = ("tuple", "list", "sum", "max", "min", "sorted", "set", "frozenset", "dict")  # they take all of a generator
 RESERVED = frozenset(
-    "arguments await break case catch const continue debugger default delete do enum eval export extends function if in"
-    " instanceof interface let new of package private protected public static super switch this throw try typeof var"
-    " void while with yield".split()
+    [
+        "arguments",
+        "await",
+        "break",
+        "case",
+        "catch",
+        "const",
+        "continue",
+        "debugger",
+        "default",
+        "delete",
+        "do",
+        "enum",
+        "eval",
+        "export",
+        "extends",
+        "function",
+        "if",
+        "in",
+        "instanceof",
+        "interface",
+        "let",
+        "new",
+        "of",
+        "package",
+        "private",
+        "protected",
+        "public",
+        "static",
+        "super",
+        "switch",
+        "this",
+        "throw",
+        "try",
+        "typeof",
+        "var",
+        "void",
+        "while",
+        "with",
+        "yield",
+    ]
 )
 
 
@@ -175,9 +213,7 @@ class Expressions:
         operands = [node.left, *node.comparators]
         if any(not isinstance(each, ast.Name | ast.Attribute | ast.Constant) for each in operands[1:-1]):
             raise ScriptError(scope.module, node, "a comparison of several has names in its middle")
-        parts = [
-            self._compared(op, a, b, scope) for op, a, b in zip(node.ops, operands, operands[1:], strict=False)
-        ]
+        parts = [self._compared(op, a, b, scope) for op, a, b in zip(node.ops, operands, operands[1:], strict=False)]
         return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
 
     def _compared(self, op: ast.cmpop, left: ast.expr, right: ast.expr, scope: Scope) -> str:
@@ -351,17 +387,21 @@ class Expressions:
 
         return f"new $.Dict({self._rows(node.generators, entry, scope)})"
 
-    def _target(self, node: ast.expr, scope: Scope) -> str:
-        """Return what a loop or an assignment binds."""
+    def _target(self, node: ast.expr, scope: Scope, unpacked: bool = False) -> str:
+        """Return what a loop or an assignment binds; of what is `unpacked`, a star takes one value, an array."""
         if isinstance(node, ast.Name):
             return local(node.id)
-        if isinstance(node, ast.Starred):
-            return f"...{self._target(node.value, scope)}"
-        if isinstance(node, ast.Tuple | ast.List):
-            ignored = [isinstance(each, ast.Name) and each.id == "_" for each in node.elts]
-            places = ["" if skip else self._target(each, scope) for each, skip in zip(node.elts, ignored, strict=True)]
-            return f"[{', '.join(places)}]"
-        raise ScriptError(scope.module, node, f"{type(node).__name__} is no target here")
+        if not isinstance(node, ast.Tuple | ast.List):
+            raise ScriptError(scope.module, node, f"{type(node).__name__} is no target here")
+        places = []
+        for each in node.elts:
+            star = isinstance(each, ast.Starred)
+            inner = each.value if isinstance(each, ast.Starred) else each
+            if star and not unpacked and each is not node.elts[-1]:
+                raise ScriptError(scope.module, node, "a star stands last here")
+            ignored = isinstance(inner, ast.Name) and inner.id == "_"
+            places.append("" if ignored else f"{'...' if star and not unpacked else ''}{self._target(inner, scope)}")
+        return f"[{', '.join(places)}]"
 
 
 def _takes_all(method: str, node: ast.Call) -> bool:

@@ -42,7 +42,13 @@ class Functions(Expressions):
         return self._written(node, scope, head, arguments, owner, cached)
 
     def _written(
-        self, node: ast.FunctionDef, scope: Scope, head: str, given: ast.arguments, owner: str | None = None, cached: str = ""
+        self,
+        node: ast.FunctionDef,
+        scope: Scope,
+        head: str,
+        given: ast.arguments,
+        owner: str | None = None,
+        cached: str = "",
     ) -> str:
         _refuse_hosts(node, scope)
         names = parameters(given, scope)
@@ -92,17 +98,18 @@ class Functions(Expressions):
         yield f"return {'null' if node.value is None else self.write(node.value, scope)};"
 
     def _on_assign(self, node: ast.Assign, scope: Scope) -> Iterator[str]:
-        if len(node.targets) != 1:
-            raise ScriptError(scope.module, node, "an assignment has one target")
-        (target,) = node.targets
+        *others, target = node.targets
         text = self.write(node.value, scope)
+        if others and not all(isinstance(each, ast.Name) for each in node.targets):
+            raise ScriptError(scope.module, node, "only variables are assigned together")
+        text = "".join(f"{self._target(each, scope)} = " for each in others) + text
         if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice):
             place = self.write(target.slice, scope)
             yield f"$.setItem({self.write(target.value, scope)}, {place}, {text});"
         elif isinstance(target, ast.Name):
             yield f"{local(target.id)} = {text};"
         else:
-            yield f"{self._target(target, scope)} = $.unpacked({text}, {_count(target)});"
+            yield f"{self._target(target, scope, True)} = {_unpacked(text, target)};"
 
     def _on_annassign(self, node: ast.AnnAssign, scope: Scope) -> Iterator[str]:
         if node.value is not None:
@@ -127,6 +134,13 @@ class Functions(Expressions):
         if node.orelse:
             raise ScriptError(scope.module, node, "for … else is not translated")
         yield f"for ({self._target(node.target, scope)} of $.iter({self.write(node.iter, scope)})) {{"
+        yield from self._body(node.body, scope)
+        yield "}"
+
+    def _on_while(self, node: ast.While, scope: Scope) -> Iterator[str]:
+        if node.orelse:
+            raise ScriptError(scope.module, node, "while … else is not translated")
+        yield f"while ({self.truth(node.test, scope)}) {{"
         yield from self._body(node.body, scope)
         yield "}"
 
@@ -241,10 +255,11 @@ def _decorator(node: ast.expr) -> str:
     return ast.unparse(node.func if isinstance(node, ast.Call) else node)
 
 
-def _count(target: ast.expr) -> int:
-    """Return how many values a target unpacks; less than none where a star takes the rest."""
+def _unpacked(text: str, target: ast.expr) -> str:
+    """Return the values that a target takes apart; what a star takes is one of them."""
     elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-    return -1 if any(isinstance(each, ast.Starred) for each in elements) else len(elements)
+    star = next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)
+    return f"$.unpacked({text}, {len(elements)}{'' if star is None else f', {star}'})"
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

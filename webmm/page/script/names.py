@@ -15,6 +15,14 @@ from typing import Any
 from webmm.page.script import runtime
 
 
+PACKAGES = ["webmm"]  # whose modules are translated
+
+
+def is_ours(module: str | None) -> bool:
+    """Tell whether a module is one of PACKAGES."""
+    return (module or "").split(".")[0] in PACKAGES
+
+
 class ScriptError(Exception):
     """Python that is not translated; the message says where it stands, and what it is."""
 
@@ -44,8 +52,10 @@ class Name:
 
 
 def _file(module: str) -> str:
-    source = inspect.getsourcefile(importlib.import_module(module))
-    return str(Path(source).name if source is None else "/".join([*module.split(".")[:-1], Path(source).name]))
+    path = Path(importlib.import_module(module).__file__ or module)
+    return (
+        path.as_posix() if path.parts[-1] == module else "/".join(path.parts[path.parts.index(module.split(".")[0]) :])
+    )
 
 
 @functools.cache
@@ -76,7 +86,7 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
 def home(module: str, name: str) -> Name:
     """Return where what a module calls `name` is defined, through imports of webmm's own modules."""
     statement = definitions(module).get(name)
-    if isinstance(statement, ast.ImportFrom) and statement.module and statement.module.startswith("webmm"):
+    if isinstance(statement, ast.ImportFrom) and statement.module and is_ours(statement.module):
         original = next(a.name for a in statement.names if (a.asname or a.name) == name)
         if not isinstance(vars(importlib.import_module(module)).get(name), ModuleType):
             return home(statement.module, original)
@@ -88,7 +98,7 @@ def home_of(value: Any) -> Name | None:
     if not isinstance(value, type | FunctionType) and not hasattr(value, "__wrapped__"):
         return None
     module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
-    if not (module or "").startswith("webmm") or name not in vars(importlib.import_module(module)):
+    if not is_ours(module) or name not in vars(importlib.import_module(module)):
         return None
     return Name(module, name)
 
@@ -105,13 +115,13 @@ def resolve(module: str, name: str) -> Name | str:
         raise HostError(name)
     value = scope[name]
     if isinstance(value, ModuleType):
-        if not (value.__name__.startswith("webmm") or value in runtime.MODULES):
+        if not (is_ours(value.__name__) or value in runtime.MODULES):
             raise HostError(name)
         return Name(module, name)
     if word := runtime.spelled(value):
         return word
     found = home_of(value) or home(module, name)
-    if not found.module.startswith("webmm"):
+    if not is_ours(found.module):
         raise HostError(name)
     if isinstance(definitions(found.module).get(found.name), ast.Import | ast.ImportFrom):
         raise HostError(name)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import json
 import re
 import typing
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -16,7 +18,7 @@ from typing import Any
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, parameters
-from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, resolve, tree
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
@@ -68,7 +70,9 @@ class Program:
         self._attributes.setdefault(name, (module, node))
 
     def _check_attributes(self) -> None:
-        known = {member for made in self.found.values() for member in made.members} | self.described | runtime.ATTRIBUTES
+        known = (
+            {member for made in self.found.values() for member in made.members} | self.described | runtime.ATTRIBUTES
+        )
         for name, (module, node) in self._attributes.items():
             if name not in known:
                 raise ScriptError(module, node, f"nothing that is translated has an attribute {name}")
@@ -93,7 +97,9 @@ class Program:
         return text, self._needs
 
     def _scope(self, name: Name, is_class: bool = False) -> Scope:
-        return Scope(name.module, f"«{name}»" if is_class else "", set(), lambda id, node: refer(name.module, id))
+        return Scope(
+            name.module, f"«{name}»" if is_class else "", set(), lambda id, node: expressible(refer(name.module, id))
+        )
 
     def _function(self, name: Name, node: ast.FunctionDef) -> Definition:
         self._needs = set()
@@ -112,7 +118,7 @@ class Program:
 
     def _class(self, name: Name, node: ast.ClassDef) -> Definition:
         cls = name.value
-        bases = [home(base.__module__, base.__name__) for base in cls.__bases__ if base.__module__.startswith("webmm")]
+        bases = [home(base.__module__, base.__name__) for base in cls.__bases__ if is_ours(base.__module__)]
         methods, needs, signs = [], set(), []
         for member in node.body:
             if isinstance(member, ast.FunctionDef):
@@ -146,13 +152,20 @@ class Program:
             kind = {"property": "get ", "cached_property": "get ", "classmethod": "static "}
             head = next((kind[d.id] for d in node.decorator_list if isinstance(d, ast.Name) and d.id in kind), "")
             call = f"return $.host({json.dumps(f'{name}.{node.name}')})"
-            return f"{head}{node.name}({'' if head == 'get ' else '...args'}) {{ {call}(this{'' if head == 'get ' else ', ...args'}); }}", set()
+            return (
+                f"{head}{node.name}({'' if head == 'get ' else '...args'}) {{ {call}(this{'' if head == 'get ' else ', ...args'}); }}",
+                set(),
+            )
 
     def _declared(self, name: Name, cls: type[Any]) -> tuple[list[str], list[str], set[Name]]:
         """Return the attributes and the fields that a class declares itself, and what they need."""
         own = cls.__dict__.get("__annotations__", {})
         fields = [f for f in dataclasses.fields(cls) if f.name in own] if dataclasses.is_dataclass(cls) else []
-        hints = typing.get_type_hints(cls, include_extras=True) if any("webmm.params" in str(v) or True for v in own) and fields else {}
+        hints = (
+            typing.get_type_hints(cls, include_extras=True)
+            if any("webmm.params" in str(v) or True for v in own) and fields
+            else {}
+        )
         self._needs = set()
         written = []
         for each in fields:
@@ -174,10 +187,14 @@ class Program:
 
     def text(self) -> str:
         """Return the JavaScript module; it stands beside `python.js`'s folder."""
-        identifiers = self._identifiers()
+        identifiers = self._identifiers
         header = 'import * as $ from "../python.js";\nimport * as errors from "../errors.js";\n'
         body = "\n".join(self.found[name].text for name in self._in_order())
         return header + MARK.sub(lambda match: identifiers[match.group(1)], body) + "\n"
+
+    def identifier(self, name: Name) -> str:
+        """Return what the module exports a definition as; raises KeyError for one that it does not have."""
+        return self._identifiers[str(name)]
 
     def _in_order(self) -> list[Name]:
         order: dict[Name, None] = {}
@@ -195,15 +212,15 @@ class Program:
             visit(name)
         return list(order)
 
+    @functools.cached_property
     def _identifiers(self) -> dict[str, str]:
-        """Return an identifier for each definition: its name, with the module where several have the same."""
-        shared: dict[str, list[Name]] = {}
-        for name in self.found:
-            shared.setdefault(name.name, []).append(name)
+        """Return an identifier for each definition: its name, with the module where others have it, too."""
+        shared = Counter(name.name for name in self.found)
         return {
-            str(name): name.name if len(names) == 1 else f"{name.name}${name.module.removeprefix('webmm.').replace('.', '_')}"
-            for names in shared.values()
-            for name in names
+            str(name): name.name
+            if shared[name.name] == 1 or name in self.entries
+            else f"{name.name}${name.module.removeprefix('webmm.').replace('.', '_')}"
+            for name in self.found
         }
 
 
@@ -221,13 +238,20 @@ def refer(module: str, id: str) -> Name | str:
     value = found.value
     if not isinstance(value, ModuleType):
         return ""
-    if value.__name__.startswith("webmm"):
+    if is_ours(value.__name__):
         return resolve(value.__name__, member)
     if word := runtime.spelled(getattr(value, member, None)):
         return word
     if value in runtime.MODULES and member in runtime.MODULES[value]:
         return f"$.{value.__name__}.{member}"
     raise HostError(id)
+
+
+def expressible(found: Name | str) -> Name | str:
+    """Return what was found; raises HostError for a constant that has no counterpart in JavaScript."""
+    if isinstance(found, Name) and not isinstance(found.value, ModuleType):
+        value_text(found.value, str, "")
+    return found
 
 
 def signature(name: Name) -> Sequence[str] | None:
@@ -274,5 +298,3 @@ def _members(cls: type[Any]) -> set[str]:
     fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
     return {name for name in dir(cls) if not name.startswith("__")} | fields | set(getattr(cls, "__annotations__", ()))
 
-
-__all__ = ["Name", "Program", "ScriptError", "tree"]

@@ -33,8 +33,20 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
 
 # Methods of strings, lists, dicts and sets.
 METHODS = {
-    *("append", "bit_length", "capitalize", "count", "endswith", "extend", "get", "index", "isdecimal", "items", "join"),
-    *("keys", "lower", "lstrip", "pop", "removeprefix", "replace", "rstrip", "setdefault", "split", "splitlines"),
+    *("add", "append", "bit_length", "capitalize", "count", "endswith", "extend", "get", "index", "isdecimal", "items"),
+    *(
+        "join",
+        "keys",
+        "lower",
+        "lstrip",
+        "pop",
+        "removeprefix",
+        "replace",
+        "rstrip",
+        "setdefault",
+        "split",
+        "splitlines",
+    ),
     *("startswith", "strip", "sub", "union", "update", "upper", "values"),
 }
 

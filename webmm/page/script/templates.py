@@ -7,12 +7,15 @@ templates of `shaders/` don't use is an error with its file and line.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jinja2
 from jinja2 import nodes
 
+from webmm.dtypes import DTYPES
+from webmm.epilogues import ACTIVATIONS
 from webmm.page.script import runtime
 
 OPERATORS: dict[type[nodes.Node], str] = {
@@ -20,6 +23,8 @@ OPERATORS: dict[type[nodes.Node], str] = {
     **{nodes.Mod: "mod", nodes.Pow: "pow"},
 }
 COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": "$.gt", "gteq": "$.ge"}
+COMPUTED = {*ACTIVATIONS, *(dtype.wgsl for dtype in DTYPES.values())}  # what names of templates are made of
+IMPORTED = "add, call, defined, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, method, module, otherwise"
 FILTERS = {"upper", "join", "length", "default", "list", "reverse", "max", "rejectattr"}
 
 
@@ -35,14 +40,25 @@ def names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.wgsl"))
 
 
-def module(environment: jinja2.Environment, folder: Path, templates: Sequence[str]) -> str:
-    """Return a JavaScript module whose default is an object of `templates` by name."""
-    head = 'import * as $ from "../../python.js";\nimport * as t from "../../templates.js";\n'
-    rows = ",\n".join(
-        f"{json.dumps(name)}: {_Template(name).write(environment.parse((folder / name).read_text(), name))}"
-        for name in templates
-    )
-    return f"{head}export default {{\n{rows}\n}};\n"
+def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequence[str]) -> str:
+    """Return a JavaScript module that adds the template `name` to those that can be rendered, after all that it needs."""
+    root = environment.parse((folder / name).read_text(encoding="utf-8"), name)
+    up = "../" * (name.count("/") + 2)
+    imports = [f'import * as $ from "{up}python.js";', f'import {{ {IMPORTED} }} from "{up}templates.js";']
+    here = "../" * name.count("/")
+    imports += [f'import "{here}{other.removesuffix(".wgsl")}.js";' for other in needed(root, every)]
+    return "\n".join([*imports, f"add({json.dumps(name)}, {_Template(name).write(root)});\n"])
+
+
+def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
+    """Return the templates that one imports and includes: of those that it names by what it computes, all of that form."""
+    found: set[str] = set()
+    for node in root.find_all((nodes.Import, nodes.Include)):
+        parts = node.template.nodes if isinstance(node.template, nodes.Concat) else [node.template]
+        form = "".join(re.escape(part.value) if isinstance(part, nodes.Const) else r"(\w+)" for part in parts)
+        fitting = ((name, re.fullmatch(form, name)) for name in every)
+        found |= {name for name, match in fitting if match and set(match.groups()) <= COMPUTED}
+    return sorted(found)
 
 
 class _Template:
@@ -63,7 +79,7 @@ class _Template:
         return f"s{self.depth}"
 
     def _function(self, parameter: str, body: Sequence[nodes.Node]) -> str:
-        return f"({parameter}) => {{ let o = \"\"; {self._body(body)} return o; }}"
+        return f'({parameter}) => {{ let o = ""; {self._body(body)} return o; }}'
 
     def _inner(self, body: Sequence[nodes.Node]) -> str:
         """Return the body of a scope of its own, one level down."""
@@ -85,15 +101,17 @@ class _Template:
 
     def _on_output(self, node: nodes.Output) -> str:
         parts = [
-            json.dumps(part.data, ensure_ascii=False) if isinstance(part, nodes.TemplateData) else f"$.str({self._x(part)})"
+            json.dumps(part.data, ensure_ascii=False)
+            if isinstance(part, nodes.TemplateData)
+            else f"$.str({self._x(part)})"
             for part in node.nodes
         ]
         return f"o += {' + '.join(parts)};\n"
 
     def _on_if(self, node: nodes.If) -> str:
-        text = f"if ($.truth({self._x(node.test)})) {{ {self._body(node.body)}}}"
+        text = f"if ({self._condition(node.test)}) {{ {self._body(node.body)}}}"
         for each in node.elif_:
-            text += f" else if ($.truth({self._x(each.test)})) {{ {self._body(each.body)}}}"
+            text += f" else if ({self._condition(each.test)}) {{ {self._body(each.body)}}}"
         return f"{text} else {{ {self._body(node.else_)}}}\n" if node.else_ else f"{text}\n"
 
     def _on_for(self, node: nodes.For) -> str:
@@ -103,11 +121,15 @@ class _Template:
         outer = self._scope
         self.depth += 1
         target = self._assigned(node.target, "x")
-        test = f", (x) => {{ const {self._scope} = t.inner({outer}); {target} return $.truth({self._x(node.test)}); }}" if node.test else ""
+        test = (
+            f", (x) => {{ const {self._scope} = inner({outer}); {target} return {self._condition(node.test)}; }}"
+            if node.test
+            else ""
+        )
         body = self._body(node.body)
         scope = self._scope
         self.depth -= 1
-        return f"for (const [x, loop] of t.loop({values}{test})) {{ const {scope} = t.inner({outer}); {scope}.loop = loop; {target} {body}}}\n"
+        return f"for (const [x, loop] of each({values}{test})) {{ const {scope} = inner({outer}); {scope}.loop = loop; {target} {body}}}\n"
 
     def _on_assign(self, node: nodes.Assign) -> str:
         if isinstance(node.target, nodes.NSRef):
@@ -121,7 +143,7 @@ class _Template:
             raise self._error(node)
         scope = self._scope
         inner = f"s{self.depth + 1}"
-        return f"{scope}.{node.target.name} = (() => {{ const {inner} = t.inner({scope}); let o = \"\"; {self._inner(node.body)} return o; }})();\n"
+        return f'{scope}.{node.target.name} = (() => {{ const {inner} = inner({scope}); let o = ""; {self._inner(node.body)} return o; }})();\n'
 
     def _assigned(self, target: nodes.Expr, value: str) -> str:
         if isinstance(target, nodes.Name):
@@ -141,10 +163,13 @@ class _Template:
         body = self._body(node.body)
         inner = self._scope
         self.depth -= 1
-        function = f"({inner}) => {{ let o = \"\"; {body} return o; }}"
+        function = f'({inner}) => {{ let o = ""; {body} return o; }}'
         first = len(names) - len(defaults)
-        evaluated = ", ".join(f"{name}: ({inner}) => {text.removeprefix('() => ')}" for name, text in zip(names[first:], defaults, strict=True))
-        return f"t.macro({scope}, {json.dumps(' '.join(names))}, {{ {evaluated} }}, {function})"
+        evaluated = ", ".join(
+            f"{name}: ({inner}) => {text.removeprefix('() => ')}"
+            for name, text in zip(names[first:], defaults, strict=True)
+        )
+        return f"macro({scope}, {json.dumps(' '.join(names))}, {{ {evaluated} }}, {function})"
 
     def _on_callblock(self, node: nodes.CallBlock) -> str:
         return f"o += $.str({self._call(node.call, self._macro(node))});\n"
@@ -152,11 +177,11 @@ class _Template:
     def _on_include(self, node: nodes.Include) -> str:
         if node.ignore_missing or not node.with_context:
             raise self._error(node)
-        return f"o += t.include({self._x(node.template)}, {self._scope});\n"
+        return f"o += include({self._x(node.template)}, {self._scope});\n"
 
     def _on_import(self, node: nodes.Import) -> str:
         context = self._scope if node.with_context else "null"
-        return f"{self._scope}.{node.target} = t.module({self._x(node.template)}, {context});\n"
+        return f"{self._scope}.{node.target} = module({self._x(node.template)}, {context});\n"
 
     # Expressions
 
@@ -168,7 +193,7 @@ class _Template:
         return text
 
     def _get(self, name: str) -> str:
-        return f"t.get({self._scope}, {json.dumps(name)})"
+        return f"g({self._scope}, {json.dumps(name)})"
 
     def _name(self, node: nodes.Name) -> str:
         return self._get(node.name)
@@ -180,13 +205,13 @@ class _Template:
         return json.dumps(node.data, ensure_ascii=False)
 
     def _getattr(self, node: nodes.Getattr) -> str:
-        return f"t.member({self._x(node.node)}, {json.dumps(node.attr)})"
+        return f"m({self._x(node.node)}, {json.dumps(node.attr)})"
 
     def _getitem(self, node: nodes.Getitem) -> str:
         if isinstance(node.arg, nodes.Slice):
             ends = (node.arg.start, node.arg.stop, node.arg.step)
             return f"$.slice({self._x(node.node)}, {', '.join('null' if e is None else self._x(e) for e in ends)})"
-        return f"t.item({self._x(node.node)}, {self._x(node.arg)})"
+        return f"item({self._x(node.node)}, {self._x(node.arg)})"
 
     def _call(self, node: nodes.Call, caller: str = "") -> str:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
@@ -196,11 +221,11 @@ class _Template:
         named += [f"caller: {caller}"] if caller else []
         function = node.node
         if isinstance(function, nodes.Getattr) and function.attr in runtime.METHODS and not named:
-            return f"t.method({', '.join([json.dumps(function.attr), self._x(function.node), *values])})"
+            return f"method({', '.join([json.dumps(function.attr), self._x(function.node), *values])})"
         if isinstance(function, nodes.Getattr):
-            start = f"t.invoke({self._x(function.node)}, {json.dumps(function.attr)}"
+            start = f"invoke({self._x(function.node)}, {json.dumps(function.attr)}"
         else:
-            start = f"t.call({self._x(function)}"
+            start = f"call({self._x(function)}"
         keywords = f", {{ {', '.join(named)} }}" if named else ""
         return f"{start}, [{', '.join(values)}]{keywords})"
 
@@ -209,19 +234,23 @@ class _Template:
             raise self._error(node, f"the filter {node.name} is not translated")
         values = ", ".join(self._x(each) for each in node.args)
         if node.name == "default":
-            return f"t.otherwise({self._x(node.node)}, {values})"
-        return f"t.filters.{node.name}({', '.join(filter(None, [self._x(node.node), values]))})"
+            return f"otherwise({self._x(node.node)}, {values})"
+        return f"filters.{node.name}({', '.join(filter(None, [self._x(node.node), values]))})"
 
     def _test(self, node: nodes.Test) -> str:
         if node.name == "defined":
-            return f"t.defined({self._x(node.node)})"
+            return f"defined({self._x(node.node)})"
         if node.name == "false":
             return f"({self._x(node.node)} === false)"
         raise self._error(node, f"the test {node.name} is not translated")
 
+    def _condition(self, node: nodes.Node) -> str:
+        text = self._x(node)
+        return text if isinstance(node, nodes.Compare | nodes.Not | nodes.Test) else f"$.truth({text})"
+
     def _condexpr(self, node: nodes.CondExpr) -> str:
         other = '""' if node.expr2 is None else self._x(node.expr2)
-        return f"($.truth({self._x(node.test)}) ? {self._x(node.expr1)} : {other})"
+        return f"({self._condition(node.test)} ? {self._x(node.expr1)} : {other})"
 
     def _and(self, node: nodes.And) -> str:
         return f"$.and({self._x(node.left)}, () => {self._x(node.right)})"
@@ -230,7 +259,7 @@ class _Template:
         return f"$.or({self._x(node.left)}, () => {self._x(node.right)})"
 
     def _not(self, node: nodes.Not) -> str:
-        return f"!$.truth({self._x(node.node)})"
+        return f"!{self._condition(node.node)}"
 
     def _compare(self, node: nodes.Compare) -> str:
         parts, left = [], self._x(node.expr)
@@ -261,4 +290,3 @@ class _Template:
 
     def _dict(self, node: nodes.Dict) -> str:
         return f"new $.Dict([{', '.join(f'[{self._x(pair.key)}, {self._x(pair.value)}]' for pair in node.items)}])"
-

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import math
 import re
 import typing
 from collections.abc import Callable, Mapping
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
-from webmm.page.script.names import HostError, Name, home_of
+from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours
 
 Use = Callable[[Name], str]  # says that a definition is needed before, and returns its identifier
 
@@ -62,14 +63,22 @@ def _made(x: Any, use: Use, where: str) -> str:
     def inner(each: Any) -> str:
         return value(each, use, where)
 
+    if isinstance(x, ModuleType) and is_ours(x.__name__):
+        own = [
+            name
+            for name in definitions(x.__name__)
+            if not name.startswith("_") and home(x.__name__, name).module == x.__name__
+        ]
+        members = [name for name in own if not isinstance(definitions(x.__name__)[name], ast.Import | ast.ImportFrom)]
+        return f"{{ {', '.join(f'{name}: {use(Name(x.__name__, name))}' for name in members)} }}"
     if isinstance(x, dataclasses.Field):
         hint = json.dumps(typing.get_args(x.type)) if typing.get_args(x.type) else None
         return field(x, hint, use, where)
-    if dataclasses.is_dataclass(x) and (home := home_of(type(x))):
+    if dataclasses.is_dataclass(x) and (made := home_of(type(x))):
         given = [getattr(x, f.name) for f in _in_order(x) if f.init]
-        return f"new {use(home)}({', '.join(map(inner, given))})"
-    if isinstance(x, tuple) and hasattr(x, "_fields") and (home := home_of(type(x))):
-        return f"new {use(home)}({', '.join(map(inner, x))})"
+        return f"new {use(made)}({', '.join(map(inner, given))})"
+    if isinstance(x, tuple) and hasattr(x, "_fields") and (made := home_of(type(x))):
+        return f"new {use(made)}({', '.join(map(inner, x))})"
     if isinstance(x, tuple | list):
         return f"[{', '.join(map(inner, x))}]"
     if isinstance(x, set | frozenset):
