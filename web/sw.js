@@ -10,12 +10,12 @@ const OLD_CACHE = "webmm"; // where earlier versions kept whatever went by
 const SHELL = [
   "./", "style.css", "icon.svg", "manifest.webmanifest", "main.js", "dom.js", "charts.js", "webmm.js", "errors.js",
   "matrix.js", "half.js", "host.js", "check.js", "text.js", "problems.js", "kernels.js", "bundle.js", "choose.js",
-  "python.js", "templates.js", "engine/adapters.js",
-  "engine/array.js", "engine/device.js", "engine/guard.js", "engine/launch.js", "engine/pipelines.js",
-  "engine/pool.js", "engine/roofline.js", "engine/submissions.js", "engine/timing.js", "engine/transfer.js", "calls/matmul.js",
-  "calls/options.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
-  "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json",
-  "bundle/core.js", "bundle/ladders.js",
+  "python.js", "templates.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
+  "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json", "bundle/core.js",
+  "bundle/ladders.js", "engine/adapters.js", "engine/array.js", "engine/device.js", "engine/guard.js",
+  "engine/launch.js", "engine/pipelines.js", "engine/plans.js", "engine/pool.js", "engine/roofline.js",
+  "engine/submissions.js", "engine/timing.js", "engine/transfer.js", "calls/gemm.js", "calls/operands.js",
+  "calls/options.js", "calls/pieces.js", "calls/quantized.js", "calls/reduce.js", "calls/scheme.js",
 ];
 const FILES = new Set(SHELL.map((name) => new URL(name, SCOPE).href));
 const TEMPLATE = /^bundle\/templates\/[\w/]+\.js$/;

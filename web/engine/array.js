@@ -44,8 +44,13 @@ export class DeviceArray {
     this.dtype = dtype;
     this.strides = strides;
     this.offset = offset;
-    /** What a call's way depends on, besides what is in the array. */
-    this.signature = `${dtype}[${shape}](${strides})${offset}/${storage.nbytes}`;
+    /** @type {string} */
+    this.known = "";
+  }
+
+  /** What a call's way depends on, besides what is in the array. */
+  get signature() {
+    return (this.known ||= `${this.dtype}[${this.shape}](${this.strides})${this.offset}/${this.#storage.nbytes}`);
   }
 
   /** What owns the buffer. Throws FreedArrayError after `free()`. */

@@ -26,8 +26,8 @@ function numberOf(buffer) {
   return buffersSeen;
 }
 
-/** @param {number} token @param {GPUBuffer[]} buffers */
-function keyOf(token, buffers) {
+/** @param {number} token @param {GPUBuffer[]} buffers @returns {string} what a launch, or several on the same buffers, are known by */
+export function keyOf(token, buffers) {
   let key = String(token);
   for (const buffer of buffers) key += ` ${numberOf(buffer)}`;
   return key;
@@ -43,6 +43,7 @@ export class Launches {
   #scratch = new Map();
   #tokens = new Dict();
   #next = 0;
+  dropped = 0; // how often launches were forgotten
 
   /** @param {Device} device */
   constructor(device) {
@@ -74,7 +75,7 @@ export class Launches {
     const token = this.token(kernel, problem);
     const known = this.kept(token, buffers);
     if (known) return known;
-    const reason = kernel.check(problem, this.device.capabilities);
+    const reason = this.device.choices.refused(kernel, problem);
     if (reason) throw new UnsupportedError(`${kernel.name}: ${reason}`);
     return this.prepare(token, kernel, problem, buffers);
   }
@@ -82,9 +83,14 @@ export class Launches {
   /** @param {number} token @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers that were checked @returns {Promise<Launch>} */
   async prepare(token, kernel, problem, buffers) {
     const launch = await this.#prepare(kernel, problem, buffers);
-    if (this.#kept.size >= MAX_LAUNCHES) this.#kept.delete(/** @type {string} */ (this.#kept.keys().next().value));
+    if (this.#kept.size >= MAX_LAUNCHES) this.#forget();
     this.#kept.set(keyOf(token, buffers), launch);
     return launch;
+  }
+
+  #forget() {
+    this.#kept.clear();
+    this.dropped += 1;
   }
 
   /** @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers @returns {Promise<Launch>} */
@@ -123,7 +129,7 @@ export class Launches {
       this.#scratch.set(key, made);
       if (this.#scratch.size > MAX_SCRATCH) {
         this.#scratch.delete(/** @type {string} */ (this.#scratch.keys().next().value));
-        this.#kept.clear(); // they would keep its memory
+        this.#forget(); // they would keep its memory
       }
     }
     return made instanceof GPUBuffer ? { buffer: made } : made;
