@@ -11,7 +11,6 @@ What is measured, and how, is in compare.js. Writes `webmm.records/1` and prints
 from __future__ import annotations
 
 import functools
-import json
 import shutil
 import subprocess
 import tempfile
