@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import webmm
-from tests.web.table import VIEWS, Case, Outcome, X, cases, check
+from tests.web.table import OF_PYTHON, VIEWS, Case, Outcome, X, as_json, cases, check
 
 TABLE = cases()
+CALLS_JS = Path(__file__).with_name("calls.js")
 TRANSPOSES = ("transpose_a", "transpose_b")  # options of webmm.js; in Python an operand is a view
 WEIGHTS = inspect.signature(webmm.quantize_blocks).parameters
 
@@ -63,6 +66,55 @@ def python(case: Case, device: webmm.Device) -> Outcome:
         return Outcome(error=type(error).__name__, message=str(error))
 
 
-def test_python(device: webmm.Device) -> None:
-    wrong = {f"{i} {case.call}: {case.name}": said for i, case in enumerate(TABLE) if (said := check(case, python(case, device), python=True))}
+def judge(outcomes: list[Outcome], *, python: bool = False, halves: bool = True) -> None:
+    """Fail where an outcome is not what its case says; what needs float16 is refused by a device that has none."""
+    assert len(outcomes) == len(TABLE)
+    wrong = {}
+    for i, (case, outcome) in enumerate(zip(TABLE, outcomes, strict=True)):
+        refused = case.halves and not halves and outcome.error == "UnsupportedError" and "shader-f16" in outcome.message
+        if not refused and (said := check(case, outcome, python)):
+            wrong[f"{i} {case.call}: {case.name}"] = said
     assert wrong == {}
+
+
+def test_python(device: webmm.Device) -> None:
+    judge([python(case, device) for case in TABLE], python=True)
+
+
+def test_node(page_folder: Path, node_modules: Path, node: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "cases.json").write_text(json.dumps([as_json(case) for case in TABLE]))
+    script, dawn = CALLS_JS.with_name("node_calls.mjs"), node_modules / "webgpu" / "index.js"
+    for memory in ("", "2048"):  # the second time what lies on the host comes and goes in pieces
+        done = node(str(script), str(page_folder / "webmm.js"), str(dawn), str(tmp_path / "cases.json"), memory, timeout=900)
+        assert done.returncode == 0, done.stderr[-2000:]
+        said = json.loads(done.stdout)
+        judge([Outcome.of_json(row) for row in said["outcomes"]], halves=said["halves"])
+
+
+def test_chromium(page: Any) -> None:
+    function = CALLS_JS.read_text().replace("export async", "async")
+    said = page.evaluate(
+        f"""async (cases) => {{ {function}
+        const module = await import("./webmm.js"), {{ device }} = webmm;
+        return {{ halves: device.features.has("shader-f16"), outcomes: await makeCalls(module, device, cases) }}; }}""",
+        [as_json(case) for case in TABLE],
+    )
+    judge([Outcome.of_json(row) for row in said["outcomes"]], halves=said["halves"])
+
+
+def test_a_wrong_result_shows() -> None:
+    """Each case tells a result from one that is off by a little, and an error from another."""
+    blind = []
+    for case in TABLE:
+        if case.error:
+            good, bad = (Outcome(error=OF_PYTHON.get(name, name), message="why") for name in (case.error, "OtherError"))
+        else:
+            array = np.asarray(case.expected).astype(case.dtype)
+            other = array.copy()
+            if not array.size or not np.isfinite(array.flat[0]):
+                continue
+            other.flat[0] += 1 if array.dtype.kind in "iu" else array.dtype.type(0.02) * (1 + abs(array.flat[0]))
+            good, bad = Outcome(array), Outcome(other)
+        if check(case, good) or not check(case, bad):
+            blind.append(case.name)
+    assert blind == []
