@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.dtypes import dtype_of
 from webmm.epilogues import ACTIVATIONS
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import OPERATIONS
-from webmm.problems.scheme import checked_scale, checked_zero, reference
 from webmm.problems.scheme import Scheme as Quantisation
-from webmm.dtypes import dtype_of
+from webmm.problems.scheme import checked_scale, checked_zero, reference
 from webmm.problems.weights import quantize_blocks
 from webmm.verify import sum_bound
 
@@ -135,7 +135,10 @@ def product(
         expected = np.asarray(active + extra["residual"])
         k = left.shape[-1]
         allowed = 1.2 * (k + 3) * EPS["float32"] * size + 2 * EPS[dtype] * (np.abs(active) + np.abs(extra["residual"]))
-        expected, allowed = np.asarray(expected), np.asarray(allowed + 2e-6 * bool(options.get("activation")) + TINY[dtype])
+        expected, allowed = (
+            np.asarray(expected),
+            np.asarray(allowed + 2e-6 * bool(options.get("activation")) + TINY[dtype]),
+        )
     flags = {k: v for k, v in (("transpose_a", transpose_a), ("transpose_b", transpose_b)) if v}
     return Case(name, "matmul", (a, b), {**given, **flags}, expected, allowed, dtype, resident=resident)
 
@@ -185,10 +188,16 @@ def resident_products() -> Iterator[Case]:
     """Yield products of views, which are read where they lie, or copied where none can be."""
     both = drawn(12, 8), drawn(8, 20)
     yield product("resident", *both, resident=True)
-    yield product("resident with everything", *both, bias=drawn(20), activation="gelu", residual=drawn(12, 20), resident=True)
+    yield product(
+        "resident with everything", *both, bias=drawn(20), activation="gelu", residual=drawn(12, 20), resident=True
+    )
     for name, a, b in (
         ("transposed views", X(drawn(8, 12), (("transpose", ()),)), X(drawn(20, 8), (("transpose", ()),))),
-        ("slices", X(drawn(16, 30), (("slice", ([2, 9], [5, 25])),)), X(drawn(4, 20, 17), (("slice", (1, None, [3, 14])),))),
+        (
+            "slices",
+            X(drawn(16, 30), (("slice", ([2, 9], [5, 25])),)),
+            X(drawn(4, 20, 17), (("slice", (1, None, [3, 14])),)),
+        ),
         ("every other row", X(drawn(16, 8), (("slice", ([None, None, 2],)),)), X(both[1])),
         ("rows backwards", X(drawn(16, 8), (("slice", ([None, None, -1],)),)), X(both[1])),
         ("no unit stride", X(drawn(16, 16), (("slice", ([None, None, 2], [None, None, 2])),)), X(both[1])),
@@ -273,7 +282,9 @@ def quantized() -> Iterator[Case]:
         yield of_bytes(f"by row and column into {out}", a, b, out, **rows, **columns)
         yield of_bytes(f"with a bias into {out}", a, b, out, bias=np.arange(12, dtype=np.int32) * 1000)
     yield of_bytes("resident bytes", a, b, "uint8", resident=True, **rows)
-    yield of_bytes("resident batch of bytes", drawn(3, 4, 16, dtype="int8"), drawn(16, 8, dtype="int8"), "int32", resident=True)
+    yield of_bytes(
+        "resident batch of bytes", drawn(3, 4, 16, dtype="int8"), drawn(16, 8, dtype="int8"), "int32", resident=True
+    )
     yield of_bytes("batch of bytes", drawn(3, 4, 16, dtype="int8"), drawn(3, 16, 8, dtype="int8"), "float32")
     given = {"scale_a": 1.0, "zero_a": 0, "scale_b": 1.0, "zero_b": 0}
     for name, operands, options in (
@@ -292,7 +303,12 @@ def quantized() -> Iterator[Case]:
 def of_bytes(name: str, a: NDArray[Any], b: NDArray[Any], out: str, *, resident: bool = False, **changed: Any) -> Case:
     """Return a case of `qmatmul()`; its meaning is `scheme.reference`, bit for bit."""
     zero = {"uint8": 7, "int8": -3}
-    options: dict[str, Any] = {"scale_a": 0.02, "zero_a": zero[a.dtype.name], "scale_b": 0.05, "zero_b": zero[b.dtype.name]}
+    options: dict[str, Any] = {
+        "scale_a": 0.02,
+        "zero_a": zero[a.dtype.name],
+        "scale_b": 0.05,
+        "zero_b": zero[b.dtype.name],
+    }
     options |= {"out_dtype": out, **changed}
     if out in zero:
         options |= {"scale_c": 0.75, "zero_c": zero[out]}
@@ -385,7 +401,11 @@ def reduced(name: str, x: NDArray[Any], op: str, *, views: Views = (), resident:
     given = X(x, views)
     axis = options.get("axis")
     seen = given.seen.astype(np.float64)
-    axes = tuple(range(seen.ndim)) if axis is None else tuple(a % seen.ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+    axes = (
+        tuple(range(seen.ndim))
+        if axis is None
+        else tuple(a % seen.ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+    )
     others = [a for a in range(seen.ndim) if a not in axes]
     count = int(np.prod([seen.shape[a] for a in axes]))
     rows = seen.transpose(*others, *axes).reshape(*(seen.shape[a] for a in others), count)
@@ -425,13 +445,17 @@ def normalised() -> Iterator[Case]:
         yield of_rows(f"{call} of float16", call, drawn(5, 64, dtype="float16"), weight=drawn(64, dtype="float16"))
         yield of_rows(f"{call}, resident", call, drawn(5, 64), weight=drawn(64), resident=True)
     yield of_rows("layer_norm with both", "layer_norm", drawn(9, 130), weight=drawn(130), bias=drawn(130))
-    yield Case("weight of another length", "layer_norm", (X(drawn(3, 4)),), {"weight": X(drawn(3))}, error="ProblemError")
+    yield Case(
+        "weight of another length", "layer_norm", (X(drawn(3, 4)),), {"weight": X(drawn(3))}, error="ProblemError"
+    )
     yield Case("softmax out of range", "softmax", (X(drawn(3, 4)),), {"axis": 5}, error="ProblemError")
     yield Case("softmax of integers", "softmax", (X(drawn(3, 4, dtype="uint8")),), error="ProblemError")
     yield Case("rms_norm has no bias", "rms_norm", (X(drawn(3, 4)),), {"bias": X(drawn(4))}, error="TypeError")
 
 
-def of_rows(name: str, call: str, x: NDArray[Any], *, views: Views = (), resident: bool = False, **options: Any) -> Case:
+def of_rows(
+    name: str, call: str, x: NDArray[Any], *, views: Views = (), resident: bool = False, **options: Any
+) -> Case:
     """Return a case of a normalisation."""
     given = X(x, views)
     axis = options.get("axis", -1)
@@ -498,7 +522,9 @@ def views() -> Iterator[Case]:
     ):
         yield Case(name, "read", (X(drawn(4, 5, 6), wrong),), error="ProblemError", resident=True)
     yield Case("freed", "freed", (X(drawn(2, 3)),), error="FreedArrayError", resident=True)
-    yield Case("freed operand", "matmul_freed", (X(drawn(2, 3)), X(drawn(3, 2))), error="FreedArrayError", resident=True)
+    yield Case(
+        "freed operand", "matmul_freed", (X(drawn(2, 3)), X(drawn(3, 2))), error="FreedArrayError", resident=True
+    )
 
 
 def cases() -> list[Case]:

@@ -85,7 +85,9 @@ def test_node(page_folder: Path, node_modules: Path, node: Callable[..., Any], t
     (tmp_path / "cases.json").write_text(json.dumps([as_json(case) for case in TABLE]))
     script, dawn = CALLS_JS.with_name("node_calls.mjs"), node_modules / "webgpu" / "index.js"
     for memory in ("", "2048"):  # the second time what lies on the host comes and goes in pieces
-        done = node(str(script), str(page_folder / "webmm.js"), str(dawn), str(tmp_path / "cases.json"), memory, timeout=900)
+        done = node(
+            str(script), str(page_folder / "webmm.js"), str(dawn), str(tmp_path / "cases.json"), memory, timeout=900
+        )
         assert done.returncode == 0, done.stderr[-2000:]
         said = json.loads(done.stdout)
         judge([Outcome.of_json(row) for row in said["outcomes"]], halves=said["halves"])

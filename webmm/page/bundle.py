@@ -82,7 +82,7 @@ def written(out: Path, force: bool) -> Iterator[Path]:
 
 
 def write_kernels(bundle: Path, document: dict[str, Any]) -> Program:
-    """Write what Python knows of kernels to the folder `bundle`, with `document` as its index; return the translation."""
+    """Write what Python knows of kernels to the folder `bundle`, with `document` as index; return the translation."""
     bundle.mkdir(exist_ok=True)
     program = core.program()
     (bundle / "core.js").write_text(program.text(), encoding="utf-8")
