@@ -82,9 +82,13 @@ export class PreparedCase {
     this.problem = taskOf(known.problem);
   }
 
+  get rungs() {
+    return this.known.kernels.map((kernel) => new Rung(this.device.bundle.wrap(kernel)));
+  }
+
   /** What a ladder shows: of stages of one label, made for different matrix units or subgroups, the first that can run. */
   get stages() {
-    const all = this.known.kernels.map((kernel) => new Rung(this.device.bundle.wrap(kernel)));
+    const all = this.rungs;
     return [...new Set(all.map(({ label }) => label))].map((label) => {
       const alike = all.filter((rung) => rung.label === label);
       return alike.find((rung) => !this.reason(rung)) ?? alike[0];

@@ -605,21 +605,21 @@ export const vars = (x) => new Dict(fieldNames(x).map((name) => [name, x[name]])
 
 /** What all translated classes come from. */
 export class PyObject {
-  /** @param {...Any} args in the order of a dataclass's fields */
+  /** @param {...Any} args in the order of a dataclass's fields, those that Python takes by keyword alone last */
   constructor(...args) {
-    const fields = new.target.__fields__ ?? [];
-    let at = 0;
-    for (const field of fields) {
-      const given = field.init ? args[at++] : undefined;
+    const places = new.target.__arguments__ ?? [];
+    if (args.length > places.length) throw new TypeError_(`${new.target.__name__}() takes ${places.length} values, not ${args.length}`);
+    for (const field of new.target.__fields__ ?? []) {
+      const given = args[places.indexOf(field)];
       const value = given === undefined ? field.make() : given;
       if (value === undefined) throw new TypeError_(`${new.target.__name__}() lacks ${field.name}`);
       Object.defineProperty(this, field.name, { value, enumerable: true });
     }
-    if (at < args.length) throw new TypeError_(`${new.target.__name__}() takes ${at} values, not ${args.length}`);
     /** @type {Any} */ (this).__post_init__?.();
   }
 
   /** @type {Field[] | undefined} */ static __fields__;
+  /** @type {Field[] | undefined} */ static __arguments__; // what a call gives, in its order
   /** @type {Any[]} */ static __mro__ = [PyObject];
   static __name__ = "object";
   static __identity__ = false; // whether objects compare by identity
@@ -673,9 +673,9 @@ export function define(cls, name, bases, { attributes = {}, fields, order = fals
   const every = [...inherited.values()];
   const statics = {
     __name__: name, __mro__: mro, __own__: { ...own, every }, __identity__: identity,
-    __order__: order, __fields__: [...every.filter((f) => !f.keyword), ...every.filter((f) => f.keyword)],
+    __order__: order, __fields__: fields || every.length ? every : undefined,
+    __arguments__: [...every.filter((f) => !f.keyword), ...every.filter((f) => f.keyword)].filter((f) => f.init),
   };
-  if (!fields && !every.length) statics.__fields__ = /** @type {Any} */ (undefined);
   for (const [key, value] of Object.entries(statics)) Object.defineProperty(cls, key, { value, configurable: true });
   if (iterable) {
     Object.defineProperty(cls.prototype, Symbol.iterator, { value() { return fieldNames(this).map((each) => this[each])[Symbol.iterator](); } });
@@ -753,7 +753,7 @@ export function call(f, args = [], kwargs = {}) {
   const named = kwargs instanceof Dict ? [...kwargs] : Object.entries(kwargs);
   const all = [...args];
   if (named.length) {
-    const names = isClass(f) ? f.__fields__.filter((/** @type {Field} */ each) => each.init).map((/** @type {Field} */ each) => each.name) : parameters.get(f);
+    const names = isClass(f) ? f.__arguments__.map((/** @type {Field} */ each) => each.name) : parameters.get(f);
     if (names?.[0] === "**") return f(...args, Object.fromEntries(named));
     for (const [name, value] of named) {
       const at = names?.indexOf(name) ?? -1;
@@ -816,7 +816,7 @@ export const dataclasses = {
   /** @param {Any} x @param {Dict | Record<string, Any>} [changes] */
   replace(x, changes = {}) {
     const changed = kwargs(changes);
-    const fields = x.constructor.__fields__.filter((/** @type {Field} */ field) => field.init);
+    const fields = x.constructor.__arguments__;
     for (const name of changed.keys()) {
       if (!fields.some((/** @type {Field} */ field) => field.name === name)) throw new TypeError_(`${x.constructor.__name__}() takes no ${name}`);
     }

@@ -106,13 +106,15 @@ export function macro(scope, names, defaults, body) {
 export function* loop(x, test = () => true) {
   const rows = $.list(x);
   let at = 0;
+  let passed = false; // whether the one that stands next was tested
   /** @returns {boolean} whether there is another that passes, where `at` then stands */
   const more = () => {
-    while (at < rows.length && !test(rows[at])) at++;
+    while (!passed && at < rows.length && !(passed = test(rows[at]))) at++;
     return at < rows.length;
   };
   for (let index0 = 0; more(); index0++) {
     const each = rows[at++];
+    passed = false;
     yield [each, { index: index0 + 1, index0, first: index0 === 0, get last() { return !more(); } }];
   }
 }

@@ -90,9 +90,14 @@ $.provide("webmm.choose.tuned.shipped", () => RECORDS);
 $.provide("webmm.choose.tuned.load", () => []);
 const tried = (f) => { try { return f(); } catch (error) { return `${error.name}: ${error.message}`; } };
 const says = (f) => console.log(JSON.stringify(tried(f)));
+const told = ({ wgsl, bindings, features }) => [wgsl, bindings.map($.repr), [...features].sort()];
+const chosen = (problem, info, capabilities) => {
+  const device = { info, engine: { name: "dawn" }, capabilities };
+  return [...core.candidates(problem, device, "cached")].map(([kernel, why]) => [$.str(kernel), why]);
+};
 const rendered = (kernel, problem) => [
   $.str(kernel),
-  tried(() => { const s = core.render(kernel, problem, "tint"); return [s.wgsl, s.bindings.map($.repr), [...s.features].sort()]; }),
+  tried(() => told(core.render(kernel, problem, "tint"))),
   tried(() => kernel.dispatch(problem)),
   tried(() => [...core.params_bytes(kernel, problem)]),
   kernel.scratch(problem).map($.repr),
@@ -102,7 +107,9 @@ const rendered = (kernel, problem) => [
 
 def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[str]) -> list[Any]:
     """Return what each line says in JavaScript."""
-    imports = [f'import "./bundle/{path.relative_to(folder / "bundle").as_posix()}";' for path in folder.rglob("*/*/*.js")]
+    imports = [
+        f'import "./bundle/{path.relative_to(folder / "bundle").as_posix()}";' for path in folder.rglob("*/*/*.js")
+    ]
     records = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
     head = HEAD.replace("TEMPLATES", "\n".join(imports)).replace("SHIPPED", written(program, records))
     (folder / "run.js").write_text("\n".join([head, *lines]))
@@ -179,13 +186,24 @@ def draw_quantized(rng: random.Random) -> Quantized:
 def draw_weights(rng: random.Random) -> WeightOnly:
     m, n, k = sizes(rng, 3)
     dtype = rng.choice((F32, F16, F16, *MATRIX_DTYPES))
-    return WeightOnly(m, n, k, dtype, rng.choice((dtype, F32)), operand(rng, m, k), rng.choice(BITS), rng.choice(BLOCKS))
+    return WeightOnly(
+        m, n, k, dtype, rng.choice((dtype, F32)), operand(rng, m, k), rng.choice(BITS), rng.choice(BLOCKS)
+    )
 
 
 def spanned(rng: random.Random) -> tuple[int, int, int, Span]:
     outer, length, inner = rng.choice(SIZES), rng.choice(SIZES), rng.choice((1, 1, 4, 7, 128))
-    return outer, length, inner, rng.choice(
-        (Span.dense(length, inner), Span(1, outer, outer * length, 0), Span(length * inner + 4, inner, 1, rng.choice((0, 3, 4))))
+    return (
+        outer,
+        length,
+        inner,
+        rng.choice(
+            (
+                Span.dense(length, inner),
+                Span(1, outer, outer * length, 0),
+                Span(length * inner + 4, inner, 1, rng.choice((0, 3, 4))),
+            )
+        ),
     )
 
 
@@ -208,7 +226,9 @@ def draw_normalise(rng: random.Random) -> Normalisation:
 
 
 def draw_elementwise(rng: random.Random) -> Elementwise:
-    return Elementwise(rng.choice(tuple(ACTIVATIONS)), rng.choice(SIZES), rng.choice(MATRIX_DTYPES), *rng.choices((0, 1, 4), k=2))
+    return Elementwise(
+        rng.choice(tuple(ACTIVATIONS)), rng.choice(SIZES), rng.choice(MATRIX_DTYPES), *rng.choices((0, 1, 4), k=2)
+    )
 
 
 DRAWN: dict[str, Callable[[random.Random], Problem]] = {
@@ -253,7 +273,9 @@ def test_texts_grids_uniforms_and_scratch_are_pythons(
     for _ in range(CASES):
         kernel, problem = draw_kernel(rng, op), DRAWN[op](rng)
         pairs += [(each, problem) for each in (kernel.dispatches if kernel.invalid() is None else (kernel,))]
-    lines = [f"says(() => rendered({written(program, kernel)}, {written(program, problem)}));" for kernel, problem in pairs]
+    lines = [
+        f"says(() => rendered({written(program, kernel)}, {written(program, problem)}));" for kernel, problem in pairs
+    ]
     texts = 0
     for (kernel, problem), found in zip(pairs, run(node, script, program, lines), strict=True):
         expected = plain(rendered(kernel, problem))
@@ -301,13 +323,14 @@ def test_choices_are_pythons(
     monkeypatch.setattr("webmm.choose.model.shipped", dict)
     asked = list(described(rng, op))
     lines = [
-        f"says(() => [...core.candidates({written(program, problem)}, {{ info: {json.dumps(info)}, engine: {{ name: 'dawn' }},"
-        f" capabilities: {written(program, device)} }}, 'cached')].map(([kernel, why]) => [$.str(kernel), why]));"
+        f"says(() => chosen({written(program, problem)}, {json.dumps(info)}, {written(program, device)}));"
         for problem, info, device in asked
     ]
     found = run(node, script, program, lines)
     for (problem, info, device), chosen in zip(asked, found, strict=True):
-        where: Any = SimpleNamespace(info=SimpleNamespace(**info), engine=SimpleNamespace(name="dawn"), capabilities=device)
+        where: Any = SimpleNamespace(
+            info=SimpleNamespace(**info), engine=SimpleNamespace(name="dawn"), capabilities=device
+        )
         expected = [[str(kernel), why] for kernel, why in choose.candidates(problem, where).items()]
         assert chosen == expected, f"{problem!r} on {info}"
     assert len({str(chosen) for chosen in found}) > 1 or op == "elementwise"
@@ -321,9 +344,7 @@ def described(rng: random.Random, op: str) -> Iterator[tuple[Problem, dict[str, 
         yield problem, {"kind": rng.choice(("cpu", "other")), "name": rng.choice(names), "driver": ""}, device
 
 
-def test_what_a_browser_cannot_store_is_refused_alike(
-    program: Program, script: Path, node: Callable[..., Any]
-) -> None:
+def test_what_a_browser_cannot_store_is_refused_alike(program: Program, script: Path, node: Callable[..., Any]) -> None:
     problem = dataclasses.replace(draw_gemm(random.Random(1)), dtype=F64, out_dtype=F64, activation="")
     kernel = STAGES["gemm"]["naive"]()
     assert not expressible(kernel, problem, "tint")

@@ -6,13 +6,15 @@ import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import webmm
 from tests.web.table import OF_PYTHON, VIEWS, Case, Outcome, X, as_json, cases, check
+from webmm.calls.pieces import Labelled, _steps
+from webmm.dtypes import F32
 
 TABLE = cases()
 CALLS_JS = Path(__file__).with_name("calls.js")
@@ -102,6 +104,35 @@ def test_chromium(page: Any) -> None:
         [as_json(case) for case in TABLE],
     )
     judge([Outcome.of_json(row) for row in said["outcomes"]], halves=said["halves"])
+
+
+def test_calls_are_cut_alike(page_folder: Path, node: Callable[..., Any], tmp_path: Path) -> None:
+    """Into pieces of the same lengths, or not at all, whatever the shapes, the limits and the memory."""
+    rng = np.random.default_rng(7)
+    rows, expected, nothing = [], [], cast("Any", None)
+    for _ in range(400):
+        lengths = {letter: int(2 ** rng.uniform(0, 17)) for letter in "ijk"}
+        everything = [
+            (axes, bool(rng.random() < 0.5), tuple(lengths[letter] for letter in axes))
+            for axes in rng.choice(["ij", "ik", "kj", "j", "ijk"], size=3)
+        ]
+        room, memory, dispatches = int(2 ** rng.uniform(12, 30)), int(2 ** rng.uniform(12, 32)), 2 ** rng.uniform(-3, 8)
+        whole = {letter: lengths[letter] for letter in "ij"}
+        rows.append([everything, whole, room, memory, dispatches])
+        labelled = [
+            Labelled(np.broadcast_to(np.float32(0), shape) if host else webmm.Array(nothing, shape, F32), axes)
+            for axes, host, shape in everything
+        ]
+        try:
+            expected.append(_steps(labelled, whole, dict(whole), room, memory, dispatches))
+        except webmm.UnsupportedError:
+            expected.append(None)
+    (tmp_path / "cuts.json").write_text(json.dumps(rows))
+    script, pieces = CALLS_JS.with_name("node_cuts.mjs"), page_folder / "calls" / "pieces.js"
+    done = node(str(script), str(pieces), str(tmp_path / "cuts.json"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == expected
+    assert 10 < sum(one is None for one in expected) < 390
 
 
 def test_a_wrong_result_shows() -> None:

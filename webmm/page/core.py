@@ -50,7 +50,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
     "webmm.version": ("__version__",),
 }
-# What translated code asks of a column of `choose`, and of what JavaScript hands in: a device, an array, Jinja's environment.
+# What translated code asks of a column of `choose`, and of what JavaScript hands in: devices, arrays, an environment.
 DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "info", "kind", "name", "predicted"),
     *("get_template", "ndim", "offset", "render", "shape", "strides"),

@@ -13,6 +13,7 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.page import ladders
 from webmm.page.stages import offered, some_problem
 from webmm.records import SCHEMA as RECORDS
+from webmm.records import Record
 from webmm.render import render
 from webmm.version import __version__
 
@@ -48,7 +49,7 @@ def _timing() -> dict[str, Any]:
 
 def _tuned() -> list[dict[str, Any]]:
     """Return the shipped records of the engine that browsers have, without what is as it is by default."""
-    defaults = {f.name: f.default for f in dataclasses.fields(tuned.Record)}
+    defaults = {f.name: f.default for f in dataclasses.fields(Record)}
     return [
         {name: value for name, value in dataclasses.asdict(record).items() if value != defaults[name]}
         for record in tuned.shipped()

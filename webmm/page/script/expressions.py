@@ -17,47 +17,12 @@ COMPARISONS: dict[type[ast.AST], str] = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "g
 KEYED = ("max", "min", "sorted")  # builtins that take keywords
 EAGER = ("tuple", "list", "sum", "max", "min", "sorted", "set", "frozenset", "dict")  # they take all of a generator
 RESERVED = frozenset(
-    [
-        "arguments",
-        "await",
-        "break",
-        "case",
-        "catch",
-        "const",
-        "continue",
-        "debugger",
-        "default",
-        "delete",
-        "do",
-        "enum",
-        "eval",
-        "export",
-        "extends",
-        "function",
-        "if",
-        "in",
-        "instanceof",
-        "interface",
-        "let",
-        "new",
-        "of",
-        "package",
-        "private",
-        "protected",
-        "public",
-        "static",
-        "super",
-        "switch",
-        "this",
-        "throw",
-        "try",
-        "typeof",
-        "var",
-        "void",
-        "while",
-        "with",
-        "yield",
-    ]
+    (
+        *("arguments", "await", "break", "case", "catch", "const", "continue", "debugger", "default", "delete", "do"),
+        *("enum", "eval", "export", "extends", "function", "if", "in", "instanceof", "interface", "let", "new", "of"),
+        *("package", "private", "protected", "public", "static", "super", "switch", "this", "throw", "try", "typeof"),
+        *("var", "void", "while", "with", "yield"),
+    )
 )
 
 
@@ -166,13 +131,11 @@ class Expressions:
         return f"new $.Dict([{', '.join(entries)}])"
 
     def _joinedstr(self, node: ast.JoinedStr, scope: Scope) -> str:
-        parts = [
-            part.value.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
-            if isinstance(part, ast.Constant)
-            else f"${{{self.write(part, scope)}}}"
+        parts = (
+            _quoted(str(part.value)) if isinstance(part, ast.Constant) else f"${{{self.write(part, scope)}}}"
             for part in node.values
-        ]
-        return f"`{''.join(parts)}`".replace("\n", "\\n")
+        )
+        return f"`{''.join(parts)}`"
 
     def _formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> str:
         text = self.write(node.value, scope)
@@ -349,7 +312,7 @@ class Expressions:
     # Comprehensions
 
     def _generatorexp(self, node: ast.GeneratorExp, scope: Scope) -> str:
-        """Return a generator, so that nobody computes what is not asked for; the first iterable is evaluated at once."""
+        """Return a generator, which computes what is asked for; the first iterable is evaluated at once."""
         inner = scope.within(_targets(node))
         text = f"yield {self.write(node.elt, inner)};"
         for i, part in reversed(list(enumerate(node.generators))):
@@ -402,6 +365,13 @@ class Expressions:
             ignored = isinstance(inner, ast.Name) and inner.id == "_"
             places.append("" if ignored else f"{'...' if star and not unpacked else ''}{self._target(inner, scope)}")
         return f"[{', '.join(places)}]"
+
+
+def _quoted(text: str) -> str:
+    """Return what a template literal holds."""
+    for plain, quoted in (("\\", "\\\\"), ("`", "\\`"), ("${", "\\${"), ("\n", "\\n")):
+        text = text.replace(plain, quoted)
+    return text
 
 
 def _takes_all(method: str, node: ast.Call) -> bool:

@@ -11,7 +11,7 @@ from webmm.page.script.names import HostError, ScriptError
 
 INDENT = "  "
 METHOD_DECORATORS = {"property", "cached_property", "classmethod", "staticmethod", "abstractmethod"}
-FUNCTION_DECORATORS = {"functools.cache", "functools.lru_cache"}
+FUNCTION_DECORATORS = {"cache", "lru_cache"}
 
 
 class Functions(Expressions):
@@ -19,7 +19,7 @@ class Functions(Expressions):
 
     def function(self, node: ast.FunctionDef, scope: Scope) -> str:
         """Return a function at the top of a module, without its export; raises HostError for one that is Python's."""
-        decorators = {_decorator(each) for each in node.decorator_list}
+        decorators = {decorator(each) for each in node.decorator_list}
         if unknown := decorators - FUNCTION_DECORATORS:
             raise HostError(unknown.pop())
         text = self._written(node, scope, f"function{_star(node)} {local(node.name)}", node.args)
@@ -27,7 +27,7 @@ class Functions(Expressions):
 
     def method(self, node: ast.FunctionDef, scope: Scope) -> str:
         """Return a method of a class; raises HostError for one that is Python's."""
-        decorators = {_decorator(each) for each in node.decorator_list}
+        decorators = {decorator(each) for each in node.decorator_list}
         if unknown := decorators - METHOD_DECORATORS:
             raise ScriptError(scope.module, node, f"the decorator {unknown.pop()} is not translated")
         arguments = node.args
@@ -242,7 +242,7 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 
 def _mentions(node: ast.FunctionDef, name: str) -> bool:
     named = any(isinstance(each, ast.Name) and each.id in (name, "super") for each in ast.walk(node))
-    return named or any(_decorator(each) == "cached_property" for each in node.decorator_list)
+    return named or any(decorator(each) == "cached_property" for each in node.decorator_list)
 
 
 def _star(node: ast.FunctionDef) -> str:
@@ -251,8 +251,9 @@ def _star(node: ast.FunctionDef) -> str:
     return "*" if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in inner) else ""
 
 
-def _decorator(node: ast.expr) -> str:
-    return ast.unparse(node.func if isinstance(node, ast.Call) else node)
+def decorator(node: ast.expr) -> str:
+    """Return the name of a decorator, without its module and arguments."""
+    return ast.unparse(node.func if isinstance(node, ast.Call) else node).split(".")[-1]
 
 
 def _unpacked(text: str, target: ast.expr) -> str:

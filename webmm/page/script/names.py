@@ -8,12 +8,10 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
-
 
 PACKAGES = ["webmm"]  # whose modules are translated
 
@@ -52,10 +50,8 @@ class Name:
 
 
 def _file(module: str) -> str:
-    path = Path(importlib.import_module(module).__file__ or module)
-    return (
-        path.as_posix() if path.parts[-1] == module else "/".join(path.parts[path.parts.index(module.split(".")[0]) :])
-    )
+    is_package = hasattr(importlib.import_module(module), "__path__")
+    return f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from typing import Any
 
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Scope
-from webmm.page.script.functions import Functions, parameters
+from webmm.page.script.functions import Functions, decorator, parameters
 from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
@@ -62,7 +62,7 @@ class Program:
 
     def _use(self, name: Name) -> str:
         if name.module == ERRORS:
-            return f"errors.{name.name}"
+            return f"$errors.{name.name}"
         self._needs.add(name)
         return f"«{name}»"
 
@@ -127,11 +127,12 @@ class Program:
                 needs |= used
                 signs.append(_signed_method(name, member))
         attributes, fields, before = self._declared(name, cls)
+        is_dataclass = dataclasses.is_dataclass(cls)
         said = [
             f"attributes: {{ {', '.join(attributes)} }}" if attributes else "",
-            f"fields: [{', '.join(fields)}]" if dataclasses.is_dataclass(cls) or hasattr(cls, "_fields") else "",
+            f"fields: [{', '.join(fields)}]" if is_dataclass or hasattr(cls, "_fields") else "",
             "order: true" if _declares(cls, "order") else "",
-            "identity: true" if dataclasses.is_dataclass(cls) and not _declares(cls, "eq") else "",
+            "identity: true" if is_dataclass and not _declares(cls, "eq") else "",
             "tuple: true" if issubclass(cls, tuple) else "",
         ]
         head = f"export class «{name}» extends $.PyObject {{"
@@ -149,34 +150,19 @@ class Program:
             return self._functions.method(node, self._scope(name, True)), self._needs
         except HostError:
             self._attributes = kept
-            kind = {"property": "get ", "cached_property": "get ", "classmethod": "static "}
-            head = next((kind[d.id] for d in node.decorator_list if isinstance(d, ast.Name) and d.id in kind), "")
-            call = f"return $.host({json.dumps(f'{name}.{node.name}')})"
-            return (
-                f"{head}{node.name}({'' if head == 'get ' else '...args'}) {{ {call}(this{'' if head == 'get ' else ', ...args'}); }}",
-                set(),
-            )
+            return _hosted(f"{name}.{node.name}", node), set()
 
     def _declared(self, name: Name, cls: type[Any]) -> tuple[list[str], list[str], set[Name]]:
         """Return the attributes and the fields that a class declares itself, and what they need."""
-        own = cls.__dict__.get("__annotations__", {})
+        own = inspect.get_annotations(cls)
         fields = [f for f in dataclasses.fields(cls) if f.name in own] if dataclasses.is_dataclass(cls) else []
-        hints = (
-            typing.get_type_hints(cls, include_extras=True)
-            if any("webmm.params" in str(v) or True for v in own) and fields
-            else {}
-        )
+        hints = typing.get_type_hints(cls, include_extras=True) if fields else {}
         self._needs = set()
-        written = []
-        for each in fields:
-            hint = typing.get_args(hints[each.name]) if hasattr(hints[each.name], "__metadata__") else ()
-            said = json.dumps([str(getattr(hint[0], "__name__", hint[0])), *hint[1:]]) if hint else None
-            written.append(field_text(each, said, self._use, str(name)))
-        if issubclass(cls, tuple):
-            defaults = getattr(cls, "_field_defaults", {})
-            for key in getattr(cls, "_fields", ()):
-                default = value_text(defaults[key], self._use, str(name)) if key in defaults else "undefined"
-                written.append(f"new $.Field({json.dumps(key)}, {default})")
+        written = [field_text(each, _hint(hints[each.name]), self._use, str(name)) for each in fields]
+        defaults = getattr(cls, "_field_defaults", {})
+        for key in getattr(cls, "_fields", ()):
+            default = value_text(defaults[key], self._use, str(name)) if key in defaults else "undefined"
+            written.append(f"new $.Field({json.dumps(key)}, {default})")
         attributes = []
         for key, value in cls.__dict__.items():
             if not key.startswith("_") and key not in {f.name for f in fields} and _is_plain(value):
@@ -188,7 +174,7 @@ class Program:
     def text(self) -> str:
         """Return the JavaScript module; it stands beside `python.js`'s folder."""
         identifiers = self._identifiers
-        header = 'import * as $ from "../python.js";\nimport * as errors from "../errors.js";\n'
+        header = 'import * as $ from "../python.js";\nimport * as $errors from "../errors.js";\n'
         body = "\n".join(self.found[name].text for name in self._in_order())
         return header + MARK.sub(lambda match: identifiers[match.group(1)], body) + "\n"
 
@@ -225,7 +211,7 @@ class Program:
 
 
 def refer(module: str, id: str) -> Name | str:
-    """Return what `id` means at the top of a module; of `x.y`, what y is of the module or type x, "" where x is neither.
+    """Return what `id` means at the top of a module; of `x.y`, what y is of x, "" where x is no module or type.
 
     Raises HostError for what only Python has.
     """
@@ -276,11 +262,28 @@ def _signed(target: str, names: Sequence[str]) -> str:
 
 
 def _signed_method(name: Name, node: ast.FunctionDef) -> str:
-    decorators = {ast.unparse(each) for each in node.decorator_list}
+    decorators = {decorator(each) for each in node.decorator_list}
     if decorators & {"property", "cached_property"}:
         return ""
     owner = f"«{name}»" if "classmethod" in decorators else f"«{name}».prototype"
     return _signed(f"{owner}.{node.name}", parameters(node.args)[1:])
+
+
+def _hosted(where: str, node: ast.FunctionDef) -> str:
+    """Return a method that only Python has."""
+    kinds = {"property": "get ", "cached_property": "get ", "classmethod": "static "}
+    kind = next((kinds[name] for name in map(decorator, node.decorator_list) if name in kinds), "")
+    given = "" if kind == "get " else "...args"
+    host = f"$.host({json.dumps(where)})(this{given and ', ' + given})"
+    return f"{kind}{node.name}({given}) {{ return {host}; }}"
+
+
+def _hint(annotation: Any) -> str | None:
+    """Return what `Annotated` says of a field, as `typing.get_args()` gives it."""
+    if not hasattr(annotation, "__metadata__"):
+        return None
+    of, *said = typing.get_args(annotation)
+    return json.dumps([str(getattr(of, "__name__", of)), *said])
 
 
 def _is_plain(value: Any) -> bool:
@@ -297,4 +300,3 @@ def _declares(cls: type[Any], parameter: str) -> bool:
 def _members(cls: type[Any]) -> set[str]:
     fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
     return {name for name in dir(cls) if not name.startswith("__")} | fields | set(getattr(cls, "__annotations__", ()))
-

@@ -24,7 +24,10 @@ OPERATORS: dict[type[nodes.Node], str] = {
 }
 COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": "$.gt", "gteq": "$.ge"}
 COMPUTED = {*ACTIVATIONS, *(dtype.wgsl for dtype in DTYPES.values())}  # what names of templates are made of
-IMPORTED = "add, call, defined, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, method, module, otherwise"
+IMPORTED = (
+    "add, call, defined, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, method,"
+    " module, otherwise"
+)
 FILTERS = {"upper", "join", "length", "default", "list", "reverse", "max", "rejectattr"}
 
 
@@ -41,20 +44,21 @@ def names(folder: Path) -> list[str]:
 
 
 def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequence[str]) -> str:
-    """Return a JavaScript module that adds the template `name` to those that can be rendered, after all that it needs."""
+    """Return a JavaScript module that adds the template `name` to what can be rendered, and all that it needs."""
     root = environment.parse((folder / name).read_text(encoding="utf-8"), name)
     up = "../" * (name.count("/") + 2)
     imports = [f'import * as $ from "{up}python.js";', f'import {{ {IMPORTED} }} from "{up}templates.js";']
-    here = "../" * name.count("/")
+    here = "../" * name.count("/") or "./"
     imports += [f'import "{here}{other.removesuffix(".wgsl")}.js";' for other in needed(root, every)]
     return "\n".join([*imports, f"add({json.dumps(name)}, {_Template(name).write(root)});\n"])
 
 
 def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
-    """Return the templates that one imports and includes: of those that it names by what it computes, all of that form."""
+    """Return the templates that one imports and includes: where it computes a name, all that it may mean."""
     found: set[str] = set()
-    for node in root.find_all((nodes.Import, nodes.Include)):
-        parts = node.template.nodes if isinstance(node.template, nodes.Concat) else [node.template]
+    imports, includes = root.find_all(nodes.Import), root.find_all(nodes.Include)
+    for template in (*(node.template for node in imports), *(node.template for node in includes)):
+        parts = template.nodes if isinstance(template, nodes.Concat) else [template]
         form = "".join(re.escape(part.value) if isinstance(part, nodes.Const) else r"(\w+)" for part in parts)
         fitting = ((name, re.fullmatch(form, name)) for name in every)
         found |= {name for name, match in fitting if match and set(match.groups()) <= COMPUTED}
@@ -80,13 +84,6 @@ class _Template:
 
     def _function(self, parameter: str, body: Sequence[nodes.Node]) -> str:
         return f'({parameter}) => {{ let o = ""; {self._body(body)} return o; }}'
-
-    def _inner(self, body: Sequence[nodes.Node]) -> str:
-        """Return the body of a scope of its own, one level down."""
-        self.depth += 1
-        text = self._body(body)
-        self.depth -= 1
-        return text
 
     def _body(self, body: Sequence[nodes.Node]) -> str:
         return "".join(text for node in body for text in self._statement(node))
@@ -117,19 +114,14 @@ class _Template:
     def _on_for(self, node: nodes.For) -> str:
         if node.else_ or node.recursive:
             raise self._error(node, "for … else and recursive loops are not translated")
-        values = self._x(node.iter)
-        outer = self._scope
+        values, outer = self._x(node.iter), self._scope
         self.depth += 1
+        scope = f"const {self._scope} = inner({outer});"
         target = self._assigned(node.target, "x")
-        test = (
-            f", (x) => {{ const {self._scope} = inner({outer}); {target} return {self._condition(node.test)}; }}"
-            if node.test
-            else ""
-        )
-        body = self._body(node.body)
-        scope = self._scope
+        test = f", (x) => {{ {scope} {target} return {self._condition(node.test)}; }}" if node.test else ""
+        body = f"{scope} {self._scope}.loop = loop; {target} {self._body(node.body)}"
         self.depth -= 1
-        return f"for (const [x, loop] of each({values}{test})) {{ const {scope} = inner({outer}); {scope}.loop = loop; {target} {body}}}\n"
+        return f"for (const [x, loop] of each({values}{test})) {{ {body}}}\n"
 
     def _on_assign(self, node: nodes.Assign) -> str:
         if isinstance(node.target, nodes.NSRef):
@@ -142,10 +134,12 @@ class _Template:
         if node.filter is not None or not isinstance(node.target, nodes.Name):
             raise self._error(node)
         scope = self._scope
-        inner = f"s{self.depth + 1}"
-        return f'{scope}.{node.target.name} = (() => {{ const {inner} = inner({scope}); let o = ""; {self._inner(node.body)} return o; }})();\n'
+        self.depth += 1
+        body = f'const {self._scope} = inner({scope}); let o = ""; {self._body(node.body)} return o;'
+        self.depth -= 1
+        return f"{scope}.{node.target.name} = (() => {{ {body} }})();\n"
 
-    def _assigned(self, target: nodes.Expr, value: str) -> str:
+    def _assigned(self, target: nodes.Node, value: str) -> str:
         if isinstance(target, nodes.Name):
             return f"{self._scope}.{target.name} = {value};"
         if isinstance(target, nodes.Tuple):
@@ -156,20 +150,14 @@ class _Template:
         return f"{self._scope}.{node.name} = {self._macro(node)};\n"
 
     def _macro(self, node: nodes.Macro | nodes.CallBlock) -> str:
-        names = [argument.name for argument in node.args]
-        scope = self._scope
+        names, scope = [argument.name for argument in node.args], self._scope
         self.depth += 1
-        defaults = [f"() => {self._x(default)}" for default in node.defaults]
-        body = self._body(node.body)
-        inner = self._scope
+        inner, body = self._scope, self._body(node.body)
+        given = zip(names[len(names) - len(node.defaults) :], node.defaults, strict=True)
+        defaults = ", ".join(f"{name}: ({inner}) => {self._x(default)}" for name, default in given)
         self.depth -= 1
-        function = f'({inner}) => {{ let o = ""; {body} return o; }}'
-        first = len(names) - len(defaults)
-        evaluated = ", ".join(
-            f"{name}: ({inner}) => {text.removeprefix('() => ')}"
-            for name, text in zip(names[first:], defaults, strict=True)
-        )
-        return f"macro({scope}, {json.dumps(' '.join(names))}, {{ {evaluated} }}, {function})"
+        text = f'({inner}) => {{ let o = ""; {body} return o; }}'
+        return f"macro({scope}, {json.dumps(' '.join(names))}, {{ {defaults} }}, {text})"
 
     def _on_callblock(self, node: nodes.CallBlock) -> str:
         return f"o += $.str({self._call(node.call, self._macro(node))});\n"
