@@ -75,7 +75,7 @@ def written(out: Path, force: bool) -> Iterator[Path]:
             _move(Path(beside), out)
     except OSError as error:
         why = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or error
-        raise ConfigError(f"cannot write to {out}: {why}") from error
+        raise ConfigError(f"cannot write the page to {out}: {why}") from error
     finally:
         if made and not (out / MARKER).exists():
             shutil.rmtree(out, ignore_errors=True)
