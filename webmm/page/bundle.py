@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from webmm.choose import model
 from webmm.errors import ConfigError
 from webmm.page import core, index, ladders
+from webmm.page.script.program import Program
 
 LAZY = ("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/")  # fetched when they are asked for
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
@@ -52,12 +55,23 @@ def build(out: Path, *, force: bool = False) -> Summary:
     Raises ConfigError where `out` is a file, or holds something that is no bundle and `force` is not given, or cannot
     be written to; `out` is then as it was before.
     """
+    with written(out, force) as page:
+        shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published)
+        document = {**index.index(), "cases": _cases(page / "bundle" / "cases")}
+        program = write_kernels(page / "bundle", document)
+        (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
+    return _summary(out)
+
+
+@contextmanager
+def written(out: Path, force: bool) -> Iterator[Path]:
+    """Yield an empty folder, whose files then become those of `out`; raises as `build()` does."""
     _check(out, force)
     made = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".page-", dir=out) as beside:  # within `out`, so on its disk
-            templates = _write_page(Path(beside))
+            yield Path(beside)
             shutil.rmtree(out / "bundle", ignore_errors=True)
             _move(Path(beside), out)
     except OSError as error:
@@ -66,21 +80,17 @@ def build(out: Path, *, force: bool = False) -> Summary:
     finally:
         if made and not (out / MARKER).exists():
             shutil.rmtree(out, ignore_errors=True)
-    return _summary(out, templates)
 
 
-def _write_page(out: Path) -> int:
-    """Write all files of the page to the empty folder `out`; return the number of templates."""
-    shutil.copytree(web_folder(), out, dirs_exist_ok=True, ignore=_not_published)
-    bundle = out / "bundle"
-    bundle.mkdir()
+def write_kernels(bundle: Path, document: dict[str, Any]) -> Program:
+    """Write what Python knows of kernels to the folder `bundle`, with `document` as index; return the translation."""
+    bundle.mkdir(exist_ok=True)
     program = core.program()
     (bundle / "core.js").write_text(program.text(), encoding="utf-8")
-    (bundle / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
     shutil.copytree(model.SHIPPED, bundle / "models")
-    document = {**index.index(), "cases": _cases(bundle / "cases")}
-    (out / MARKER).write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
-    return core.write_templates(bundle / "templates")
+    (bundle / "index.json").write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
+    core.write_templates(bundle / "templates")
+    return program
 
 
 def _move(page: Path, out: Path) -> None:
@@ -111,13 +121,15 @@ def _not_published(folder: str, names: list[str]) -> list[str]:
         "globals.d.ts",
         ".npmrc",
         "README.md",
+        "tsconfig.npm.json",
     }
     return [name for name in names if name in tools]
 
 
-def _summary(out: Path, templates: int) -> Summary:
+def _summary(out: Path) -> Summary:
     sizes = {path.relative_to(out).as_posix(): path.stat().st_size for path in out.rglob("*") if path.is_file()}
     first = sum(size for name, size in sizes.items() if not name.startswith(LAZY) and name != "sw.js")
+    templates = sum(name.startswith("bundle/templates/") for name in sizes)
     return Summary(out, templates, len(sizes), sum(sizes.values()), first)
 
 
@@ -126,7 +138,7 @@ def _summary(out: Path, templates: int) -> Summary:
 
 def _cases(folder: Path) -> list[dict[str, Any]]:
     """Write A, B (float16, so that any dtype holds them exactly) and NumPy's A·B (float64) of each case."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     rng = np.random.default_rng(2024)
     rows = []
     for m, n, k in CASES:

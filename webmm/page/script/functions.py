@@ -197,9 +197,9 @@ def _refuse_hosts(function: ast.FunctionDef, scope: Scope) -> None:
             raise HostError(ast.unparse(node))
         if isinstance(node, ast.Name) and node.id not in bound | scope.variables:
             scope.refer(node.id, node)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id not in bound | scope.variables:
-                scope.refer(f"{node.value.id}.{node.attr}", node)  # of a module, it may be what the runtime lacks
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner), attr=member) if owner not in bound | scope.variables:
+                scope.refer(f"{owner}.{member}", node)  # of a module, it may be what the runtime lacks
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
