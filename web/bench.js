@@ -257,7 +257,7 @@ export async function* ladder(bench, kernels, problem, prepare, onStart = () => 
 }
 
 /**
- * Search the bundle's configurations for the fastest within `budget` seconds: recommended ones first, then neighbours
+ * Search the configurations that the page offers for the fastest within `budget` seconds: recommended ones first, then neighbours
  * of the best so far in turn with others drawn at random.
  * @param {Bench} bench @param {Problem} problem @param {number} budget
  * @param {(kernel: Kernel, done: number, total: number) => void} [onStart]
@@ -289,11 +289,11 @@ export async function* tune(bench, problem, budget, onStart = () => {}) {
   }
 }
 
-/** Every configuration of the bundle, what `choose` would take first, then each stage's default from the last stage back. @param {Device} device @param {Problem} problem */
+/** Every configuration that the page offers, what `choose` would take first, then each stage's default from the last stage back. @param {Device} device @param {Problem} problem */
 function untried(device, problem) {
   const stages = [...device.bundle.kernels.values()];
   const chosen = device.choose(problem);
-  const defaults = [...device.bundle.kernels.keys()].map((name) => device.stage(name)).reverse();
+  const defaults = device.bundle.stages.map((name) => device.stage(name)).reverse();
   const others = stages.flat();
   return [...new Set([chosen, ...defaults, ...others])];
 }
@@ -303,7 +303,7 @@ function next(left, best, turn) {
   if (!best || turn <= new Set(left.map((kernel) => kernel.name)).size) return 0; // the chosen one and each stage come first
   if (turn % 3 === 0) return (turn * 7919) % left.length;
   const distance = (/** @type {Kernel} */ kernel) =>
-    kernel.stage.tunables.filter((t) => kernel.config[t.name] !== best.config[t.name]).length + (kernel.name === best.name ? 0 : 4);
+    Object.keys(kernel.config).filter((name) => kernel.config[name] !== best.config[name]).length + (kernel.name === best.name ? 0 : 4);
   let nearest = 0;
   left.forEach((kernel, i) => {
     if (distance(kernel) < distance(left[nearest])) nearest = i;

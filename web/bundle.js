@@ -1,61 +1,59 @@
 // @ts-check
-/** The bundle: rendered shaders, and what Python knows of each, as `webmm bundle` wrote it. */
+/** The bundle that `webmm bundle` wrote: Python's kernels, problems, choice and templates in JavaScript, and what it measured. */
 
-import { ConfigError, WebmmError } from "./errors.js";
+import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
+import { Dict, PyObject, call, dataclasses, provide } from "./python.js";
+import { added, environment, render } from "./templates.js";
 
-/** @typedef {import("./matrix.js").DType} DType */
 /** @typedef {import("./kernels.js").Config} Config */
-/** @typedef {import("./kernels.js").Fragments} Fragments */
-/** @typedef {{tile_m: number, tile_n: number, elements: number, at_most: number}} Grid */
-/** @typedef {{binding: number, name: string, type: GPUBufferBindingType, wgsl_type: string}} Binding */
+/** @typedef {import("./problems.js").Problem} Problem */
+/** What Python's modules are in JavaScript. @typedef {any} Core */
+/** A problem or a kernel of Python's. @typedef {any} Python */
+/** @typedef {{binding: number, name: string, type: GPUBufferBindingType | "read-only" | "write-only", wgsl_type: string}} Binding */
 /** @typedef {{name: string, doc: string, default: number | string, candidates: (number | string)[]}} Tunable */
-/**
- * One configuration of a kernel, as the index holds it.
- * @typedef {{
- *   config: (number | string)[], workgroup_size: [number, number, number], workgroup_bytes: number, inner_step: number,
- *   grid: Grid, features: string[], subgroup: number, matrix: Fragments | null,
- *   shaders: Partial<Record<DType, Record<string, string>>>,
- * }} ConfigRow
- */
-/** @typedef {{kernel: string, config: Config, fitting: boolean}} Choice `fitting`: only where no tile hangs over an edge */
-/** @typedef {{name: string, summary: string, changed: string, vector_axes: [string, string], vector: number, tunables: Tunable[], light: number, configs: ConfigRow[]}} KernelRow */
+/** @typedef {{name: string, summary: string, changed: string, tunables: Tunable[]}} KernelRow */
 /**
  * @typedef {{
- *   schema: string, version: string, records: string, entry_point: string, max_workgroups: number, loop_limit: number,
- *   ladders: string[], flags: string[], params: {size: number, members: Record<string, number>}, bindings: Binding[],
+ *   schema: string, version: string, records: string,
  *   timing: {warm_up: number, cold: number, wake: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
- *   dtypes: Record<DType, {eps: number, tiny: number, features: string[]}>,
- *   choices: {
- *     enough_tiles: number, tuned: (TunedRecord & {vendor: string})[], gpu: Choice[], cpu: Choice[],
- *     matrix: {kernel: string, tiles: Config[], enough_tiles: number, some_tiles: number, few: number},
- *   },
- *   roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
- *   fragments: (Fragments & {shader: string})[], kernels: KernelRow[], cases: {m: number, n: number, k: number, flags: Record<string, number>}[],
+ *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[],
+ *   changed: Record<string, string>, roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
+ *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
  */
 /**
  * @typedef {{
- *   fma: {shader: string, workgroups: number, results: number, flops: number}[],
- *   copy: {shader: string, workgroup: number, nbytes: number},
+ *   fma: {settings: Record<string, number>, workgroups: number, results: number, flops: number}[],
+ *   copy: {workgroup: number, nbytes: number},
  * }} RooflineRows
  */
-/** @typedef {{dtype: string, m: number, n: number, k: number, kernel: string, config: Config, gflops: number | null}} TunedRecord */
 
-/** The rendered shaders, and what is known about each. */
+const SCHEMA = "webmm.bundle/2";
+
+provide("webmm.render.environment", () => environment);
+
+/** What Python knows, in JavaScript; templates are loaded when a kernel needs them. */
 export class Bundle {
-  /** @type {Map<string, Promise<string>>} */
-  #texts = new Map();
+  #url;
   #read;
+  /** @type {Map<string, Promise<unknown>>} */
+  #modules = new Map();
+  #kernels = new Dict();
+  /** @type {Map<string, Kernel[]> | null} */
+  #configurations = null;
 
-  /** @param {Index} index @param {(path: string) => Promise<ArrayBuffer>} read */
-  constructor(index, read) {
+  /** @param {Index} index @param {Core} core @param {URL} url of its folder @param {(path: string) => Promise<ArrayBuffer>} read */
+  constructor(index, core, url, read) {
     this.index = index;
+    this.core = core;
+    this.#url = url;
     this.#read = read;
-    /** @type {Map<string, Kernel[]>} every configuration of each stage, the default first */
-    this.kernels = new Map(
-      index.kernels.map((stage) => [stage.name, stage.configs.map((row) => new Kernel(stage, row, index.flags))]),
-    );
+    const shipped = index.tuned.map((row) => this.record(row));
+    provide("webmm.choose.tuned.shipped", () => shipped);
+    provide("webmm.dtypes._of_numpy", (spec) => {
+      throw new ConfigError(`${spec} is not a dtype; use one of ${[...core.DTYPES.keys()].join(", ")}`);
+    });
   }
 
   /**
@@ -63,10 +61,32 @@ export class Bundle {
    * @returns {Promise<Bundle>}
    */
   static async load(base = new URL("./bundle/", import.meta.url)) {
-    const read = reader(base);
-    const index = JSON.parse(new TextDecoder().decode(await read("index.json")));
-    if (index.schema !== "webmm.bundle/1") throw new ConfigError(`this page cannot read a bundle of ${index.schema}`);
-    return new Bundle(index, read);
+    const url = new URL(String(base).replace(/\/?$/, "/"), import.meta.url);
+    const read = reader(url);
+    const [json, core] = await Promise.all([read("index.json"), imported(url, "core.js")]);
+    const index = JSON.parse(new TextDecoder().decode(json));
+    if (index.schema !== SCHEMA) throw new ConfigError(`this page cannot read a bundle of ${index.schema}`);
+    return new Bundle(index, core, url, read);
+  }
+
+  /** @param {Record<string, any>} row @returns {Python} a Record of Python's */
+  record(row) {
+    const names = dataclasses.fields(this.core.Record).map(({ name }) => name).filter((name) => row[name] !== undefined);
+    return call(this.core.Record, [], Object.fromEntries(names.map((name) => [name, name === "config" ? new Dict(Object.entries(row.config)) : row[name]])));
+  }
+
+  /** The models of time of an adapter's vendor, by their names: 60 KB each. @param {string} adapter @returns {Promise<Dict>} */
+  async models(adapter) {
+    const [vendor] = adapter.toLowerCase().split(/[\s-]/);
+    const names = this.index.models.filter((name) => name.split("-")[0] === vendor);
+    const documents = await Promise.all(names.map((name) => this.#json(`models/${name}.json`).catch(() => null))); // offline, and not used before
+    return new Dict(/** @type {any} */ (names.flatMap((name, i) => (documents[i] ? [[name, this.#model(documents[i])]] : []))));
+  }
+
+  /** @param {Record<string, any>} document @returns {Python} a Model of Python's */
+  #model({ machine, coefficients, means, spreads, weights }) {
+    const kinds = Object.entries(coefficients).map(([kind, each]) => [kind, new Dict(Object.entries(each))]);
+    return new this.core.Model(call(this.core.Machine, [], machine), new Dict(/** @type {any} */ (kinds)), means, spreads, new Dict(Object.entries(weights)));
   }
 
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
@@ -75,60 +95,117 @@ export class Bundle {
   }
 
   /** @param {string} path below the bundle's folder @returns {Promise<any>} */
-  async json(path) {
+  async #json(path) {
     return JSON.parse(new TextDecoder().decode(await this.#read(path)));
   }
 
-  /** @returns {string[]} the shaders that were asked for, as paths below the bundle's folder */
-  get loaded() {
-    return [...this.#texts.keys()].map((name) => `shaders/${name}.wgsl`);
+  /** @param {string} path of a module below the bundle's folder @returns {Promise<any>} loaded once */
+  module(path) {
+    let module = this.#modules.get(path);
+    if (!module) {
+      module = imported(this.#url, path);
+      module.catch(() => this.#modules.delete(path)); // so that it can be asked for again
+      this.#modules.set(path, module);
+    }
+    return module;
   }
 
-  /** @param {string} name @returns {Promise<string>} the WGSL text of a shader */
-  wgsl(name) {
-    let text = this.#texts.get(name);
-    if (!text) {
-      text = this.#read(`shaders/${name}.wgsl`).then((bytes) => new TextDecoder().decode(bytes));
-      text.catch(() => this.#texts.delete(name)); // so that it can be asked for again
-      this.#texts.set(name, text);
-    }
-    return text;
+  /** The templates that were loaded, as paths below the bundle's folder. */
+  get loaded() {
+    return added();
+  }
+
+  /** Load the templates of a kernel of Python's, with all its dispatches: it can be rendered from then on. @param {Python} kernel */
+  async ready(kernel) {
+    await Promise.all(kernel.dispatches.map((/** @type {Python} */ each) => this.module(moduleOf(each.template))));
+  }
+
+  /** @param {Python} kernel @param {Python} problem @returns {Promise<any>} Python's `Shader`, in the dialect of browsers */
+  async shader(kernel, problem) {
+    await this.module(moduleOf(kernel.template));
+    return this.core.render(kernel, problem, "tint");
+  }
+
+  /** @param {string} template @param {Record<string, any>} settings @returns {Promise<string>} WGSL of no kernel */
+  async text(template, settings) {
+    await this.module(moduleOf(template));
+    return this.core.tidy(render(template, settings));
+  }
+
+  /** @param {Problem | Python} p @returns {Python} a product of floats as Python has it */
+  problem(p) {
+    return p instanceof PyObject ? p : call(this.core.gemm, [p.m, p.n, p.k], { dtype: p.dtype });
+  }
+
+  // The stages of products of floats
+
+  /** The names of the stages that the page shows, in the order of the ladder. @returns {string[]} */
+  get stages() {
+    return this.core.offered().map((/** @type {any} */ cls) => cls.name);
+  }
+
+  /** Every configuration of each stage that the page offers, the default first. @returns {Map<string, Kernel[]>} */
+  get kernels() {
+    const every = (/** @type {any} */ cls) => this.core.configurations(cls).map((/** @type {Python} */ kernel) => this.wrap(kernel));
+    this.#configurations ??= new Map(this.core.offered().map((/** @type {any} */ cls) => [cls.name, every(cls)]));
+    return this.#configurations;
+  }
+
+  /** @param {Python} kernel @returns {Kernel} the same for equal ones */
+  wrap(kernel) {
+    if (!this.#kernels.has(kernel)) this.#kernels.set(kernel, new Kernel(this, kernel));
+    return this.#kernels.get(kernel);
   }
 
   /** @param {string} name @returns {KernelRow} */
   stage(name) {
-    const found = this.index.kernels.find((stage) => stage.name === name);
-    if (!found) throw new ConfigError(`unknown kernel “${name}”; choose from ${[...this.kernels.keys()].join(", ")}`);
-    return found;
+    const cls = this.core.kernel_class(name, "gemm");
+    const tunables = dataclasses.fields(cls).map(({ name, default: value, metadata }) => ({
+      name, default: value, doc: metadata.get("doc"), candidates: metadata.get("candidates"),
+    }));
+    return { name, summary: cls.summary, changed: this.index.changed[name] ?? "", tunables };
   }
 
   /**
    * @param {string} name
    * @param {Config} [config] tunables that differ from the defaults
+   * @param {string} [op]
    * @returns {Kernel}
    */
-  kernel(name, config = {}) {
-    const stage = this.stage(name);
-    const unknown = Object.keys(config).find((key) => !stage.tunables.some((t) => t.name === key));
-    if (unknown) throw new ConfigError(`${name} has no tunable ${unknown}`);
-    const found = this.carried(name, config);
-    if (!found) {
-      const settings = stage.tunables.map((t) => `${t.name}=${config[t.name] ?? t.default}`).join(", ");
-      throw new ConfigError(`the bundle does not carry ${name} with ${settings}`);
-    }
-    return found;
+  kernel(name, config = {}, op = "gemm") {
+    const kernel = this.#made(name, config, op);
+    const reason = kernel.invalid();
+    if (reason) throw new ConfigError(`${name}: ${reason}`);
+    return this.wrap(kernel);
   }
 
-  /** @param {string} name @param {Config} config @returns {Kernel | undefined} as `kernel`, undefined where there is none such */
-  carried(name, config) {
-    const { tunables } = this.stage(name);
-    return this.kernels.get(name)?.find((kernel) => tunables.every((t) => kernel.config[t.name] === (config[t.name] ?? t.default)));
+  /** @param {string} name @param {Config} config @returns {Kernel | null} likewise; null for tiles that cannot work anywhere */
+  configured(name, config) {
+    const kernel = this.#made(name, config, "gemm");
+    return kernel.invalid() === null ? this.wrap(kernel) : null;
+  }
+
+  /** @param {string} name @param {Config} config @param {string} op @returns {Python} */
+  #made(name, config, op) {
+    const texts = Object.entries(config).map(([key, value]) => [key, String(value)]);
+    return this.core.configure(name, new Dict(/** @type {any} */ (texts)), op);
   }
 }
 
-/** @param {string | URL} base @returns {(path: string) => Promise<ArrayBuffer>} */
-function reader(base) {
-  const folder = new URL(String(base).replace(/\/?$/, "/"), import.meta.url);
+/** @param {string} template */
+const moduleOf = (template) => `templates/${template.replace(/\.wgsl$/, ".js")}`;
+
+/** @param {URL} url @param {string} path @returns {Promise<any>} a module of the bundle */
+async function imported(url, path) {
+  try {
+    return await import(String(new URL(path, url)));
+  } catch (error) {
+    throw new WebmmError(`${path} could not be loaded (${inWords(error)}): you are offline, and it was not used before`, error);
+  }
+}
+
+/** @param {URL} folder @returns {(path: string) => Promise<ArrayBuffer>} */
+function reader(folder) {
   return async (path) => {
     const url = new URL(path, folder);
     if (url.protocol === "file:") {

@@ -1,5 +1,5 @@
 // Keeps the page working without a network: its own files are fetched afresh while there is one, and what was seen
-// last is used while there is none. Shaders are named after their content, so a kept one is never out of date.
+// last is used while there is none. Templates of shaders are kept once they were used.
 //
 // Nothing else of its origin is kept, and on loopback nothing at all: a port there belongs to whatever program takes it
 // next, whose answers are none of the page's business.
@@ -9,15 +9,16 @@ const CACHE = `webmm ${SCOPE}`; // all pages of an origin share their caches
 const OLD_CACHE = "webmm"; // where earlier versions kept whatever went by
 const SHELL = [
   "./", "style.css", "icon.svg", "manifest.webmanifest", "main.js", "dom.js", "charts.js", "webmm.js", "errors.js",
-  "matrix.js", "half.js", "host.js", "check.js", "text.js", "problems.js", "kernels.js", "bundle.js", "choose.js", "engine/adapters.js",
-  "engine/array.js", "engine/device.js", "engine/guard.js", "engine/launch.js", "engine/pipelines.js",
-  "engine/pool.js", "engine/roofline.js", "engine/submissions.js", "engine/timing.js", "engine/transfer.js", "calls/matmul.js",
-  "calls/options.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
-  "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json",
-  "bundle/prepared.json",
+  "matrix.js", "half.js", "host.js", "check.js", "text.js", "problems.js", "kernels.js", "bundle.js", "choose.js",
+  "python.js", "numpy.js", "templates.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
+  "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json", "bundle/core.js",
+  "bundle/ladders.js", "engine/adapters.js", "engine/array.js", "engine/device.js", "engine/guard.js",
+  "engine/launch.js", "engine/pipelines.js", "engine/plans.js", "engine/pool.js", "engine/roofline.js",
+  "engine/submissions.js", "engine/timing.js", "engine/transfer.js", "calls/gemm.js", "calls/operands.js",
+  "calls/options.js", "calls/pieces.js", "calls/quantized.js", "calls/reduce.js", "calls/scheme.js",
 ];
 const FILES = new Set(SHELL.map((name) => new URL(name, SCOPE).href));
-const SHADER = /^bundle\/shaders\/[0-9a-f]+\.wgsl$/;
+const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json)$/; // kept once it was used
 
 if (LOOPBACK.test(self.location.hostname)) {
   self.addEventListener("install", () => self.skipWaiting());
@@ -29,8 +30,8 @@ if (LOOPBACK.test(self.location.hostname)) {
   self.addEventListener("fetch", (event) => {
     const { origin, pathname } = new URL(event.request.url);
     const file = origin + pathname;
-    if (event.request.method !== "GET" || !(FILES.has(file) || isShader(file))) return;
-    event.respondWith(isShader(file) ? keptFirst(event, file) : freshFirst(event, file));
+    if (event.request.method !== "GET" || !(FILES.has(file) || isLazy(file))) return;
+    event.respondWith(freshFirst(event, file));
   });
 }
 
@@ -44,18 +45,14 @@ async function takeOver() {
   await self.clients.claim();
 }
 
-// The page names the shaders that it loaded before this worker stood by, and is told when they are kept.
+// The page names the templates that it loaded before this worker stood by, and is told when they are kept.
 async function keepLoaded({ data, source }) {
-  await keepAll(data.map((path) => new URL(path, SCOPE).href).filter(isShader));
+  await keepAll(data.map((path) => new URL(path, SCOPE).href).filter(isLazy));
   source.postMessage("kept");
 }
 
-function isShader(file) {
-  return file.startsWith(SCOPE) && SHADER.test(file.slice(SCOPE.length));
-}
-
-async function keptFirst(event, file) {
-  return (await kept(file)) ?? fetchAndKeep(event, file);
+function isLazy(file) {
+  return file.startsWith(SCOPE) && LAZY.test(file.slice(SCOPE.length));
 }
 
 async function freshFirst(event, file) {

@@ -20,6 +20,7 @@ export { Bundle } from "./bundle.js";
 export { Kernel } from "./kernels.js";
 export { bytesOf, flopsOf, problemOf } from "./problems.js";
 export { RECORD_FIELDS, STATUSES } from "./records.js";
+export { BlockWeights, quantizeBlocks } from "./calls/quantized.js";
 export { DeviceArray } from "./engine/array.js";
 export { Device } from "./engine/device.js";
 export { within } from "./engine/guard.js";

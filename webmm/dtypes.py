@@ -99,6 +99,10 @@ def dtype_of(spec: DType | DTypeLike | str) -> DType:
         return spec
     if isinstance(spec, str) and spec in _NAMES:
         return _NAMES[spec]
+    return _of_numpy(spec)
+
+
+def _of_numpy(spec: DTypeLike) -> DType:
     try:
         name = np.dtype(spec).name
     except (TypeError, ValueError, SyntaxError) as error:

@@ -128,7 +128,7 @@ def tidy(text: str) -> str:
     depth = 0
     for line in map(str.strip, text.splitlines()):
         code = line.split("//")[0].strip()
-        opened, closed = sum(map(code.count, "{(")), sum(map(code.count, "})"))
+        opened, closed = (sum(code.count(mark) for mark in marks) for marks in ("{(", "})"))
         leading = len(code) - len(code.lstrip("})"))
         previous = lines[-1] if lines else ""
         if line or not (previous == "" or previous.endswith("{")):

@@ -1,15 +1,15 @@
-"""The page runs what Python runs: the same template, tile and parameters, dialect aside."""
+"""What the bundle holds, and what the ladders of other ops stand on."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import json
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,18 @@ import numpy as np
 import pytest
 
 from webmm.cases.quantized import scheme_of
-from webmm.choose import gemm as choose
-from webmm.dtypes import F16, U8, dtype_of
+from webmm.choose import tuned
+from webmm.dtypes import F16, U8
 from webmm.engine import timing
 from webmm.errors import ConfigError
-from webmm.kernels import KERNELS, STAGES
-from webmm.kernels.base import Capabilities
-from webmm.kernels.gemm.base import GemmParams
-from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.kernels import STAGES
+from webmm.kernels.base import Capabilities, Kernel
 from webmm.page import bundle, exact, ladders, stages
-from webmm.params import layout
-from webmm.problems.gemm import gemm
+from webmm.page.script import templates
+from webmm.problems.base import Problem
 from webmm.problems.scheme import limits
-from webmm.render import params_bytes, render
-
-SHAPES = ((1, 1, 1), (64, 64, 64), (1024, 1024, 1024), (333, 257, 129), (100, 100, 100), (7, 512, 33), (2, 3, 70_000))
+from webmm.records import Record
+from webmm.render import shader_folder
 
 
 @pytest.fixture(scope="module")
@@ -46,96 +43,45 @@ def index(page: Path) -> dict[str, Any]:
     return json.loads((page / bundle.MARKER).read_text())
 
 
-def served(index: dict[str, Any], row: dict[str, Any], dtype: str, flags: int) -> str:
-    """Return the file of exactly these flags; the recommended configurations carry every specialisation."""
-    return row["shaders"][dtype][str(flags)]
+def test_every_configuration_can_be_made_and_is_offered_once() -> None:
+    for cls in stages.offered():
+        kernels = stages.configurations(cls)
+        assert len(kernels) == len(set(kernels))
+        assert kernels[0] == cls()
+        assert set(stages.recommended(cls)) <= set(kernels)
+        assert [kernel for kernel in kernels if kernel.invalid() is not None] == []
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", [dtype.name for dtype in stages.DTYPES])
-def test_recommended_kernels_are_what_python_runs(
-    page: Path, index: dict[str, Any], shape: tuple[int, int, int], dtype: str
-) -> None:
-    problem = gemm(*shape, dtype=dtype)
-    for cls, stage in zip(stages.offered(), index["kernels"], strict=True):
-        assert stage["name"] == cls.name
-        names = [tunable["name"] for tunable in stage["tunables"]]
-        assert [row["config"] for row in stage["configs"][: len(stages.recommended(cls))]] == [
-            list(kernel.config.values()) for kernel in stages.recommended(cls)
-        ]
-        for kernel, row in zip(stages.chosen(cls), stage["configs"], strict=False):
-            assert dict(zip(names, row["config"], strict=True)) == kernel.config
-            if reason := kernel.unsuited(problem):
-                assert dtype not in row["shaders"], reason
-                continue
-            name = served(index, row, dtype, stages.flags(kernel.specialise(problem)))
-            text = (page / "bundle" / "shaders" / f"{name}.wgsl").read_text()
-            assert text == render(kernel, problem, "tint").wgsl
-            assert name == hashlib.sha256(text.encode()).hexdigest()[:10]
-            if not kernel.matrix_shape:  # whose fragments have other names in each dialect
-                assert body(text) == body(render(kernel, problem, "naga").wgsl)
+def test_every_stage_says_what_it_changed(index: dict[str, Any]) -> None:
+    assert list(index["changed"]) == [cls.name for cls in stages.offered()]
+    for words in index["changed"].values():
+        assert words.startswith(("Changed from", "First stage", "Made for")) or not words
 
 
-def body(text: str) -> list[str]:
-    """Return the text without what sets the dialects apart: directives."""
-    return [line for line in text.splitlines() if line and not line.startswith(("enable ", "requires ", "diagnostic("))]
-
-
-def test_every_configuration_says_what_it_needs(index: dict[str, Any]) -> None:
-    for stage in index["kernels"]:
-        cls = KERNELS[stage["name"]]
-        names = [tunable["name"] for tunable in stage["tunables"]]
-        assert stage["changed"].startswith(("Changed from", "First stage", "Made for")) or not stage["changed"]
-        for row in stage["configs"]:
-            kernel = cls(**dict(zip(names, row["config"], strict=True)))
-            assert kernel.invalid() is None
-            assert tuple(row["workgroup_size"]) == kernel.workgroup_size
-            assert row["workgroup_bytes"] == kernel.workgroup_bytes
-            assert row["inner_step"] == kernel.inner_step
-            assert row["subgroup"] == kernel.subgroup
-            if shape := kernel.matrix_shape:
-                wanted = {**asdict(shape), "lanes": kernel.lanes, "spelling": kernel.spelling}
-                assert row["matrix"] == wanted
-            else:
-                assert row["matrix"] is None
-            grid = kernel.grid
-            assert row["grid"] == {
-                "tile_m": grid.tile_m,
-                "tile_n": grid.tile_n,
-                "elements": grid.elements,
-                "at_most": grid.at_most,
-            }
-
-
-def test_some_shader_covers_every_problem(index: dict[str, Any]) -> None:
-    vectors = sum(1 << i for i, name in enumerate(index["flags"]) if name.startswith("vec"))
-    for stage in index["kernels"]:
-        cls = KERNELS[stage["name"]]
-        names = [tunable["name"] for tunable in stage["tunables"]]
-        for row, shape in itertools.product(stage["configs"], SHAPES):
-            kernel = cls(**dict(zip(names, row["config"], strict=True)))
-            needed = stages.flags(kernel.specialise(stages.some_problem(kernel, *shape)))
-            for dtype, files in row["shaders"].items():
-                assert any(
-                    not (has & ~needed & vectors) and not (needed & ~has & ~vectors) for has in map(int, files)
-                ), (stage["name"], row["config"], shape, dtype)
-
-
-def test_matrix_units_are_carried_in_every_spelling_with_every_kind_of_fragments(index: dict[str, Any]) -> None:
-    rows = next(stage for stage in index["kernels"] if stage["name"] == MatrixUnit.name)["configs"]
-    assert {tuple(row["shaders"]) for row in rows} == {("float16",)}
-    assert len(rows[0]["shaders"]["float16"]) == 2 * 4 * 3  # m and n at the edge; A, B and C in vectors or not
-    found = [tuple(row["matrix"][name] for name in ("spelling", "m", "n", "k", "lanes")) for row in rows]
-    for spelling, fragment in itertools.product(stages.SPELLINGS, stages.FRAGMENTS):
-        assert found.count((spelling, *fragment.values())) >= len(choose.MATRIX_TILES)
-
-
-def test_params_timing_and_choices_are_pythons(index: dict[str, Any]) -> None:
-    assert index["params"]["members"] == {member.name: member.offset for member in layout(GemmParams).members}
+def test_timing_and_records_are_pythons(index: dict[str, Any]) -> None:
     assert index["timing"]["warm_up"] == timing.WARM_UP
-    for where, kernels in (("gpu", choose.GPU), ("cpu", choose.CPU)):
-        listed = [(choice["kernel"], choice["config"]) for choice in index["choices"][where]]
-        assert [(kernel.name, kernel.config) for kernel in kernels] == listed[-len(kernels) :]
+    shipped = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
+    assert [Record(**row) for row in index["tuned"]] == shipped
+    assert shipped
+
+
+def test_every_template_is_a_module_of_its_own(page: Path) -> None:
+    modules = {path.relative_to(page / "bundle/templates").with_suffix("") for path in page.rglob("templates/**/*.js")}
+    assert modules == {Path(name).with_suffix("") for name in templates.names(shader_folder())}
+    assert list(page.rglob("*.wgsl")) == []
+
+
+def test_the_page_is_small(page: Path) -> None:
+    files = [path for path in page.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 3_000_000
+
+
+def test_the_service_worker_keeps_every_file_of_the_page(page: Path) -> None:
+    kept = set(re.findall(r'"([\w./-]+)"', (page / "sw.js").read_text().split("SHELL = [")[1].split("];")[0]))
+    kept = {"index.html" if name == "./" else name for name in kept}
+    lazy = ("bundle/templates/", "bundle/models/", "bundle/cases/")
+    there = {path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()}
+    assert {name for name in there if not name.startswith(lazy)} - {"sw.js"} == kept
 
 
 def test_cases_hold_numpys_products(page: Path, index: dict[str, Any]) -> None:
@@ -152,48 +98,43 @@ ANY_DEVICE = Capabilities(
 )
 
 
-@pytest.fixture(scope="module")
-def written(page: Path) -> dict[str, Any]:
-    return json.loads((page / bundle.PREPARED).read_text())
+def rows() -> Iterator[tuple[ladders.Ladder, Problem, list[Kernel[Any]]]]:
+    """Yield each problem of each ladder for each kind of device, with the kernels on it."""
+    for ladder, kind in itertools.product(ladders.LADDERS, ("gpu", "cpu")):
+        for dtype, size in itertools.product(ladder.dtypes, ladder.sizes[kind]):
+            problem = ladder.case(size, dtype).problem
+            yield ladder, problem, ladder.stages(kind, problem)
 
 
-def test_prepared_steps_are_what_python_dispatches(page: Path, written: dict[str, Any]) -> None:
-    for ladder, row, dtype, size, kind in prepared_rows(written):
-        problem = ladder.case(size, dtype_of(dtype)).problem
-        assert (row["m"], row["n"], row["k"]) == problem.sizes[:3]
-        for stage in row["stages"]:
-            kernel = STAGES[row["op"]][stage["name"]](**stage["config"])
-            assert kernel in ladder.stages(kind, problem)
+def test_stages_of_ladders_can_run_and_have_their_inputs() -> None:
+    for ladder, problem, kernels in rows():
+        inputs = {each.name for each in ladder.case(problem.sizes[: len(ladder.sizes["cpu"][0])], problem.dtype).inputs}
+        assert inputs == {extent.name for extent in problem.buffers() if not extent.written}
+        for kernel in kernels:
             shape = kernel.matrix_shape
             made_for = {"subgroup_size": kernel.subgroup, "matrix_shapes": frozenset({shape})} if shape else {}
             assert kernel.check(problem, dataclasses.replace(ANY_DEVICE, **made_for)) is None
-            assert len(stage["steps"]) == len(kernel.dispatches)
-            for part, step in zip(kernel.dispatches, stage["steps"], strict=True):
-                shader = render(part, problem, "tint")
-                assert (page / "bundle" / "shaders" / f"{step['shader']}.wgsl").read_text() == shader.wgsl
-                assert tuple(step["grid"]) == part.dispatch(problem)
-                assert np.array(step["params"], "<u4").tobytes() == params_bytes(part, problem)
-                bound = {binding["name"] for binding in written["bindings"][step["shader"]]}
-                inputs = {each["name"] for each in row["inputs"]}
-                assert bound <= {"params", row["result"]["name"], *inputs, *stage["scratch"]}
 
 
-def prepared_rows(written: dict[str, Any]) -> Iterator[tuple[ladders.Ladder, dict[str, Any], str, Any, str]]:
-    for ladder, found in zip(ladders.LADDERS, written["ladders"], strict=True):
-        for kind in ("gpu", "cpu"):
-            asked = itertools.product(ladder.dtypes, ladder.sizes[kind])
-            for (dtype, size), row in zip(asked, found[kind], strict=True):
-                yield ladder, row, dtype.name, size, kind
+def test_every_stage_stands_on_a_ladder() -> None:
+    for _, problem, kernels in rows():
+        if problem.op != "gemm":  # whose stages have a ladder of their own
+            halves = {"matrix_unit"} if problem.op == "weights" else set()  # of float16; the ladder is of float32
+            there = {kernel.name for kernel in kernels}
+            assert set(STAGES[problem.op]) - there <= {"columns", "columns_two_pass", *halves}
+        assert len(kernels) == len(set(kernels))
 
 
-def test_every_stage_and_device_kind_is_prepared(written: dict[str, Any]) -> None:
-    for _, row, _, _, _ in prepared_rows(written):
-        there = {stage["name"] for stage in row["stages"]}
-        if row["op"] != "gemm":  # whose stages have a ladder of their own
-            halves = {"matrix_unit"} if row["op"] == "weights" else set()  # of float16; the ladder is of float32
-            assert set(STAGES[row["op"]]) - there <= {"columns", "columns_two_pass", *halves}
-        labels = [(stage["label"], stage["subgroup"], str(stage["matrix"])) for stage in row["stages"]]
-        assert len(labels) == len(set(labels))
+def test_the_page_has_the_same_ladders(page: Path) -> None:
+    text = (page / "bundle/ladders.js").read_text()
+    assert re.findall(r'title: "([^"]+)"', text) == [ladder.title for ladder in ladders.LADDERS]
+    prints = [
+        str(ladder.fingerprint(size, dtype))
+        for ladder in ladders.LADDERS
+        for kind in ("gpu", "cpu")
+        for dtype, size in itertools.product(ladder.dtypes, ladder.sizes[kind])
+    ]
+    assert sorted(re.findall(r"fingerprint: (\d+)", text)) == sorted(prints)
 
 
 @pytest.mark.parametrize("ladder", ladders.LADDERS, ids=lambda ladder: ladder.title)
@@ -271,7 +212,7 @@ def test_results_that_would_be_rounded_are_refused() -> None:
 
 def test_building_again_gives_the_same(page: Path, tmp_path: Path) -> None:
     bundle.build(tmp_path)
-    for path in (bundle.MARKER, bundle.PREPARED):
+    for path in (bundle.MARKER, "bundle/core.js", "bundle/ladders.js"):
         assert (tmp_path / path).read_bytes() == (page / path).read_bytes()
     bundle.build(tmp_path)  # over a bundle of one's own
 

@@ -6,14 +6,13 @@
  * @param {number} most operations of a problem @param {"cpu" | "gpu"} [kind] of adapter for which it was prepared
  */
 export async function checkPrepared({ PreparedCase }, device, most, kind = device.info.kind) {
-  const all = await device.bundle.json("prepared.json");
+  const { default: ladders } = await device.bundle.module("ladders.js");
   const outcomes = [];
-  for (const ladder of all.ladders) {
-    const problems = ladder[kind];
-    for (const problem of problems.filter(({ flops }) => flops <= most)) {
-      const { m, n, k, dtype } = problem;
-      const on = await new PreparedCase(device, all, problem, problems).load();
-      for (const stage of problem.stages) {
+  for (const ladder of ladders) {
+    for (const known of ladder[kind].filter(({ problem }) => problem.flops <= most)) {
+      const on = await new PreparedCase(device, known, ladder[kind]).load();
+      const { m, n, k, dtype } = on.problem;
+      for (const stage of on.rungs) {
         const outcome = { title: ladder.title, label: stage.label, m, n, k, dtype, reason: on.reason(stage) };
         outcomes.push(outcome);
         if (outcome.reason !== null) continue;

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import webmm
-from tests.web.table import VIEWS, Case, Outcome, X, cases, check
+from tests.web.table import OF_PYTHON, VIEWS, Case, Outcome, X, as_json, cases, check
+from webmm.calls.pieces import Labelled, _steps
+from webmm.dtypes import F32
 
 TABLE = cases()
+CALLS_JS = Path(__file__).with_name("calls.js")
 TRANSPOSES = ("transpose_a", "transpose_b")  # options of webmm.js; in Python an operand is a view
 WEIGHTS = inspect.signature(webmm.quantize_blocks).parameters
 
@@ -63,10 +68,86 @@ def python(case: Case, device: webmm.Device) -> Outcome:
         return Outcome(error=type(error).__name__, message=str(error))
 
 
-def test_python(device: webmm.Device) -> None:
-    wrong = {
-        f"{i} {case.call}: {case.name}": said
-        for i, case in enumerate(TABLE)
-        if (said := check(case, python(case, device), python=True))
-    }
+def judge(outcomes: list[Outcome], *, python: bool = False, halves: bool = True) -> None:
+    """Fail where an outcome is not what its case says; what needs float16 is refused by a device that has none."""
+    assert len(outcomes) == len(TABLE)
+    wrong = {}
+    for i, (case, outcome) in enumerate(zip(TABLE, outcomes, strict=True)):
+        refused = case.halves and not halves and outcome.error == "UnsupportedError" and "shader-f16" in outcome.message
+        if not refused and (said := check(case, outcome, python)):
+            wrong[f"{i} {case.call}: {case.name}"] = said
     assert wrong == {}
+
+
+def test_python(device: webmm.Device) -> None:
+    judge([python(case, device) for case in TABLE], python=True)
+
+
+def test_node(page_folder: Path, node_modules: Path, node: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "cases.json").write_text(json.dumps([as_json(case) for case in TABLE]))
+    script, dawn = CALLS_JS.with_name("node_calls.mjs"), node_modules / "webgpu" / "index.js"
+    for memory in ("", "2048"):  # the second time what lies on the host comes and goes in pieces
+        done = node(
+            str(script), str(page_folder / "webmm.js"), str(dawn), str(tmp_path / "cases.json"), memory, timeout=900
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        said = json.loads(done.stdout)
+        judge([Outcome.of_json(row) for row in said["outcomes"]], halves=said["halves"])
+
+
+def test_chromium(page: Any) -> None:
+    function = CALLS_JS.read_text().replace("export async", "async")
+    said = page.evaluate(
+        f"""async (cases) => {{ {function}
+        const module = await import("./webmm.js"), {{ device }} = webmm;
+        return {{ halves: device.features.has("shader-f16"), outcomes: await makeCalls(module, device, cases) }}; }}""",
+        [as_json(case) for case in TABLE],
+    )
+    judge([Outcome.of_json(row) for row in said["outcomes"]], halves=said["halves"])
+
+
+def test_calls_are_cut_alike(page_folder: Path, node: Callable[..., Any], tmp_path: Path) -> None:
+    """Into pieces of the same lengths, or not at all, whatever the shapes, the limits and the memory."""
+    rng = np.random.default_rng(7)
+    rows, expected, nothing = [], [], cast("Any", None)
+    for _ in range(400):
+        lengths = {letter: int(2 ** rng.uniform(0, 17)) for letter in "ijk"}
+        everything = [
+            (axes, bool(rng.random() < 0.5), tuple(lengths[letter] for letter in axes))
+            for axes in rng.choice(["ij", "ik", "kj", "j", "ijk"], size=3)
+        ]
+        room, memory, dispatches = int(2 ** rng.uniform(12, 30)), int(2 ** rng.uniform(12, 32)), 2 ** rng.uniform(-3, 8)
+        whole = {letter: lengths[letter] for letter in "ij"}
+        rows.append([everything, whole, room, memory, dispatches])
+        labelled = [
+            Labelled(np.broadcast_to(np.float32(0), shape) if host else webmm.Array(nothing, shape, F32), axes)
+            for axes, host, shape in everything
+        ]
+        try:
+            expected.append(_steps(labelled, whole, dict(whole), room, memory, dispatches))
+        except webmm.UnsupportedError:
+            expected.append(None)
+    (tmp_path / "cuts.json").write_text(json.dumps(rows))
+    script, pieces = CALLS_JS.with_name("node_cuts.mjs"), page_folder / "calls" / "pieces.js"
+    done = node(str(script), str(pieces), str(tmp_path / "cuts.json"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == expected
+    assert 10 < sum(one is None for one in expected) < 390
+
+
+def test_a_wrong_result_shows() -> None:
+    """Each case tells a result from one that is off by a little, and an error from another."""
+    blind = []
+    for case in TABLE:
+        if case.error:
+            good, bad = (Outcome(error=OF_PYTHON.get(name, name), message="why") for name in (case.error, "OtherError"))
+        else:
+            array = np.asarray(case.expected).astype(case.dtype)
+            other = array.copy()
+            if not array.size or not np.isfinite(array.flat[0]):
+                continue
+            other.flat[0] += 1 if array.dtype.kind in "iu" else array.dtype.type(0.02) * (1 + abs(array.flat[0]))
+            good, bad = Outcome(array), Outcome(other)
+        if check(case, good) or not check(case, bad):
+            blind.append(case.name)
+    assert blind == []

@@ -37,7 +37,7 @@ class Host(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer for the other programs, too."""
         name = urlsplit(self.path).path.removeprefix("/page/")
-        if name in ("account", "notes", "/notes", "bundle/shaders/notes"):
+        if name in ("account", "notes", "/notes", "bundle/templates/notes"):
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"another program's")
@@ -86,7 +86,7 @@ def test_only_the_page_itself_is_kept(elsewhere, page_folder: Path) -> None:
         "account",
         "notes",
         "../notes",
-        "bundle/shaders/notes",
+        "bundle/templates/notes",
         "account?token=1",
         "style.css?token=1",
         "?token=1",
@@ -103,7 +103,7 @@ def test_only_the_page_itself_is_kept(elsewhere, page_folder: Path) -> None:
     files = {str(path.relative_to(page_folder)) for path in page_folder.rglob("*") if path.suffix != ".npy"}
     assert set(kept) <= files | {""}
     assert len(kept) == len(set(kept))
-    assert any(name.endswith(".wgsl") for name in kept)
+    assert any(name.startswith("bundle/templates/") for name in kept)
     assert {"", "main.js", "bundle/index.json"} <= set(kept)
     assert "manifest.webmanifest" not in kept, "it asked not to be stored"
 

@@ -571,8 +571,8 @@ def test_theme_is_remembered(page) -> None:
 def test_a_bad_shader_is_found_out(open_page, find: str, replace: str, status: str, words: str) -> None:
     page = open_page(service_workers="block")
     page.route(
-        "**/*.wgsl",
-        lambda route: route.fulfill(body=route.fetch().text().replace(find, replace), content_type="text/wgsl"),
+        "**/bundle/templates/**",
+        lambda route: route.fulfill(body=route.fetch().text().replace(find, replace), content_type="text/javascript"),
     )
     show(page, "explain")
     page.check("#explain input[value=workgroup_2d]", force=True)

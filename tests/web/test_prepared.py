@@ -1,4 +1,4 @@
-"""The page's ladders of other ops: every dispatch that Python prepared is right, and what is not is called wrong."""
+"""The page's ladders of other ops: every stage on them is right, and what is not is called wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.web.test_page import saved, wait_text
 from webmm import records
 from webmm.cases import OPS
 from webmm.page import ladders
-from webmm.page.bundle import PREPARED
 
 PREPARED_JS = Path(__file__).with_name("prepared.js")
 MOST = 3_000_000  # operations: all but the largest problem of each kind
@@ -92,18 +91,15 @@ def test_a_browser_without_packed_dot_products_emulates_them(open_page) -> None:
     assert statuses["packed"] == "unsupported"
     assert statuses["packed emulated"] in ("ok", "best")
     note = page.inner_text(".bars [data-kernel=packed] .note")
-    assert f"needs the feature {ladders.PACKED_DOT}" in note
+    assert "needs the feature packed_4x8_integer_dot_product" in note
 
 
 def test_a_wrong_shader_is_called_wrong(open_page, page_folder: Path) -> None:
-    index = json.loads((page_folder / PREPARED).read_text())
-    stages = {stage["name"]: stage for stage in index["ladders"][int(MAXIMA) - 1]["cpu"][0]["stages"]}
-    name = stages["per_row"]["steps"][0]["shader"]
-    right = (page_folder / "bundle" / "shaders" / f"{name}.wgsl").read_text()
+    right = (page_folder / "bundle" / "templates" / "reduce" / "per_row.js").read_text()
     wrong = right.replace("k < params.length", "k < params.length - 500u")
     assert wrong != right
     page = open_page(service_workers="block")
-    page.route(f"**/{name}.wgsl", lambda route: route.fulfill(body=wrong, content_type="text/plain"))
+    page.route("**/reduce/per_row.js", lambda route: route.fulfill(body=wrong, content_type="text/javascript"))
     statuses = climb(page, MAXIMA, "61×1001")
     assert statuses["per_row"] == "incorrect"
     assert set(statuses.values()) >= {"best", "ok"}

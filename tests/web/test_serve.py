@@ -65,7 +65,7 @@ def test_nothing_else_is_served(url: str, path: str, capsys: pytest.CaptureFixtu
 def linked(page_folder: Path, tmp_path: Path) -> Iterator[str]:
     """Serve a page with links and a pipe in its folder; return its address."""
     folder = tmp_path / "page"
-    shutil.copytree(page_folder, folder, ignore=lambda *_: ["shaders", "cases"])
+    shutil.copytree(page_folder, folder, ignore=lambda *_: ["templates", "cases"])
     (tmp_path / "secret.txt").write_text("secret")
     (folder / "out.txt").symlink_to(tmp_path / "secret.txt")
     (folder / "up").symlink_to(tmp_path)

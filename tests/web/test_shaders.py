@@ -6,9 +6,15 @@ import json
 import re
 from pathlib import Path
 
-from webmm import tint
+import pytest
+from click.testing import CliRunner
+
+from webmm import cli
+from webmm.dtypes import FLOATS
 from webmm.page.bundle import CASES
 from webmm.page.stages import offered
+from webmm.problems.gemm import gemm
+from webmm.render import render
 
 CASES_JS = Path(__file__).with_name("cases.js")
 LEGITIMATE = re.compile(
@@ -19,7 +25,6 @@ LEGITIMATE = re.compile(
 
 def judge(outcomes: list[dict]) -> None:
     assert len(outcomes) == len(CASES) * len(offered()) * 2
-    assert [o for o in outcomes if not o["flags"]] == [], "the page picks another specialisation than Python"
     refused = [o for o in outcomes if o["reason"]]
     assert [o for o in refused if not LEGITIMATE.search(o["reason"])] == []
     assert [o for o in outcomes if not o["reason"] and not o["right"]] == []
@@ -45,11 +50,28 @@ def test_every_stage_is_right_in_node_on_dawn(page_folder: Path, node_modules: P
     assert result["resident"] == [40, 8]
 
 
-def test_tint_takes_every_shader_of_the_page(page_folder: Path) -> None:
-    texts = sorted(page_folder.glob("bundle/shaders/*.wgsl"))
-    assert len(texts) > 1000
-    for path in texts:
-        tint.validate(path.read_text(), path.name)
+TEXT = """
+([name, m, n, k, dtype]) => {
+  const kernel = webmm.device.bundle.kernel(name);
+  return kernel.dtypes.includes(dtype) ? kernel.wgsl({ m, n, k, dtype }) : "";
+}
+"""
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (333, 257, 129), (2, 3, 70_000)], ids=str)
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in FLOATS])
+def test_the_page_runs_what_python_renders(page, shape: tuple[int, int, int], dtype: str) -> None:
+    problem = gemm(*shape, dtype=dtype)
+    for cls in offered():
+        expected = "" if cls().unsuited(problem) else render(cls(), problem, "tint").wgsl
+        assert page.evaluate(TEXT, [cls.name, *shape, dtype]) == expected
+
+
+def test_the_page_runs_what_the_command_prints(page) -> None:
+    printed = CliRunner().invoke(cli.main, ["shader", "pipelined", "--dialect", "tint", "--set", "bm=32"])
+    assert printed.exit_code == 0, printed.output
+    text = "webmm.device.bundle.kernel('pipelined', { bm: 32 }).wgsl({ m: 1024, n: 1024, k: 1024, dtype: 'float32' })"
+    assert page.evaluate(text) == printed.output
 
 
 def test_types(node_modules: Path, node) -> None:

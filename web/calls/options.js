@@ -1,13 +1,35 @@
 // @ts-check
 /** Options of calls: what is not known is never ignored. */
 
-import { ConfigError } from "../errors.js";
+import { ConfigError, ProblemError } from "../errors.js";
 
 /**
  * Throw ConfigError for an option that the call does not have.
  * @param {string} call @param {object} options @param {readonly string[]} known
  */
 export function checkOptions(call, options, known) {
+  if (typeof options !== "object" || options === null) throw new ConfigError(`${call}() takes its options as an object, such as {${known[0]}: …}`);
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown) throw new ConfigError(`${call}() has no option “${unknown}”; it has ${known.join(", ")}`);
+}
+
+/** @param {string} name @param {unknown} value @param {number} otherwise @returns {number} throws ProblemError where it is none */
+export function number(name, value, otherwise) {
+  if (value === undefined) return otherwise;
+  if (typeof value !== "number") throw new ProblemError(`${name} is a number, not ${JSON.stringify(value)}`);
+  return value;
+}
+
+/** @template {string} T @param {string} what @param {unknown} value @param {Iterable<T>} known @returns {T} throws ProblemError for another */
+export function oneOf(what, value, known) {
+  const names = [...known];
+  if (names.includes(/** @type {T} */ (value))) return /** @type {T} */ (value);
+  throw new ProblemError(`unknown ${what} “${value}”; choose from ${names.join(", ")}`);
+}
+
+/** @param {string} name @param {unknown} value @param {boolean} otherwise @returns {boolean} throws ProblemError for anything but true and false */
+export function flag(name, value, otherwise = false) {
+  if (value === undefined) return otherwise;
+  if (typeof value !== "boolean") throw new ProblemError(`${name} is true or false, not ${JSON.stringify(value)}`);
+  return value;
 }

@@ -9,10 +9,11 @@ const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([
   "shader-f16", "timestamp-query", "subgroups",
   /** @type {any} */ (MATRIX_UNITS),
 ]);
-const WANTED_LIMITS = /** @type {const} */ ([
+/** What kernels ask for. */
+export const LIMITS = /** @type {const} */ ([
   "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupSizeY",
   "maxComputeWorkgroupSizeZ", "maxComputeWorkgroupStorageSize", "maxComputeWorkgroupsPerDimension",
-  "maxStorageBufferBindingSize", "maxBufferSize",
+  "maxStorageBufferBindingSize", "maxBufferSize", "maxTextureDimension2D", "maxTextureArrayLayers",
 ]);
 /**
  * @param {GPU} gpu @param {GPUPowerPreference} powerPreference
@@ -23,7 +24,7 @@ export async function openAdapter(gpu, powerPreference) {
   if (!adapter) throw new NoAdapterError("WebGPU is available, but it found no adapter");
   /** @type {Record<string, number>} */
   const requiredLimits = {}; // unasked, a device has the specification's minimum
-  for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
+  for (const name of LIMITS) requiredLimits[name] = adapter.limits[name];
   const requiredFeatures = WANTED_FEATURES.filter((feature) => adapter.features.has(feature));
   try {
     return { adapter, device: await adapter.requestDevice({ requiredFeatures, requiredLimits }) };

@@ -44,8 +44,13 @@ export class DeviceArray {
     this.dtype = dtype;
     this.strides = strides;
     this.offset = offset;
-    /** What a call's way depends on, besides what is in the array. */
-    this.signature = `${dtype}[${shape}](${strides})${offset}/${storage.nbytes}`;
+    /** @type {string} */
+    this.known = "";
+  }
+
+  /** What a call's way depends on, besides what is in the array. */
+  get signature() {
+    return (this.known ||= `${this.dtype}[${this.shape}](${this.strides})${this.offset}/${this.#storage.nbytes}`);
   }
 
   /** What owns the buffer. Throws FreedArrayError after `free()`. */
@@ -74,6 +79,16 @@ export class DeviceArray {
   /** Bytes of the elements. */
   get nbytes() {
     return this.size * ELEMENTS[this.dtype].itemsize;
+  }
+
+  /** Elements that the buffer holds. */
+  get capacity() {
+    return this.storage.nbytes / ELEMENTS[this.dtype].itemsize;
+  }
+
+  /** @param {DeviceArray} other @returns {boolean} whether both lie in one buffer */
+  shares(other) {
+    return this.#storage === other.#storage;
   }
 
   /** The length of the last axis but one. */

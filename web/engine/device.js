@@ -2,17 +2,22 @@
 /** A device: an opened adapter, with its limits, compiled pipelines and arrays. */
 
 import { Bundle } from "../bundle.js";
-import { matmul } from "../calls/matmul.js";
+import { GEMM, MATMUL, gemm, matmul } from "../calls/gemm.js";
 import { checkOptions } from "../calls/options.js";
+import { BlockWeights, QMATMUL, QMATMUL_WEIGHTS, qmatmul, qmatmulWeights } from "../calls/quantized.js";
+import { GELU, NORMALISE, REDUCE, gelu, normalise, reduce } from "../calls/reduce.js";
 import { Choices } from "../choose.js";
-import { NoAdapterError } from "../errors.js";
+import { ConfigError, NoAdapterError } from "../errors.js";
+import { Kernel } from "../kernels.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
+import { Dict } from "../python.js";
 import { grouped } from "../text.js";
 import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
 import { DeviceArray, Storage } from "./array.js";
 import { Guard } from "./guard.js";
 import { Launches } from "./launch.js";
 import { Pipelines } from "./pipelines.js";
+import { Plans } from "./plans.js";
 import { Pool } from "./pool.js";
 import { roofline } from "./roofline.js";
 import { Submissions } from "./submissions.js";
@@ -22,10 +27,8 @@ import { download, upload } from "./transfer.js";
 /** @typedef {import("../matrix.js").Matrix} Matrix */
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostData} HostData */
-/** @typedef {import("../bundle.js").Binding} Binding */
-/** @typedef {import("../kernels.js").Kernel} Kernel */
+/** @typedef {import("../bundle.js").Python} Python */
 /** @typedef {import("../kernels.js").Config} Config */
-/** @typedef {import("../choose.js").Needs} Needs */
 /** @typedef {import("../problems.js").Problem} Problem */
 /** @typedef {import("../problems.js").Task} Task */
 /** @typedef {import("../records.js").RunRecord} RunRecord */
@@ -33,8 +36,32 @@ import { download, upload } from "./transfer.js";
 /** @typedef {import("./submissions.js").Launch} Launch */
 /** @typedef {import("./timing.js").Timing} Timing */
 
+/** @typedef {"float32" | "float16"} FloatType */
+/** @typedef {"highest" | "high"} Precision "high" lets matrix units multiply float32 as two float16 each, where there are any */
+/**
+ * `bias` is [n], or [m, 1] for one value per row; `residual` has the result's shape; `outDtype` is the operands' type
+ * unless another is named; `kernel` and `config` name a stage and its tile sizes, for measuring.
+ * @typedef {{
+ *   bias?: HostData | DeviceArray, activation?: "relu" | "gelu" | "gelu_tanh" | "silu", residual?: HostData | DeviceArray, alpha?: number,
+ *   outDtype?: FloatType, precision?: Precision, transposeA?: boolean, transposeB?: boolean, kernel?: string | Kernel,
+ *   config?: Record<string, number | string>,
+ * }} MatmulOptions
+ */
+/**
+ * Scales and zero points are numbers, or one for each row of A and each column of B; `bias` is one int32 per column.
+ * @typedef {{
+ *   scaleA: HostData, zeroA: HostData, scaleB: HostData, zeroB: HostData, scaleC?: number, zeroC?: number,
+ *   bias?: HostData, outDtype?: "int8" | "uint8" | "int32" | "float32",
+ * }} QmatmulOptions
+ */
+
+const SPELLINGS = ["current", "deprecated"]; // of loads and stores of fragments
+
 /** An adapter opened for computing; the modules beside do the work. */
 export class Device {
+  /** @type {WeakSet<Launch>} those that the engine took once */
+  #proven = new WeakSet();
+
   /** @param {GPU} gpu @param {GPUAdapter} adapter @param {GPUDevice} device @param {Bundle} bundle */
   constructor(gpu, adapter, device, bundle) {
     this.gpu = gpu; // held: Dawn in node crashes once the garbage collector takes what it came from
@@ -52,8 +79,11 @@ export class Device {
     this.guard = new Guard(device);
     this.submissions = new Submissions(this.guard);
     this.pool = new Pool(this.guard, this.info.name, () => this.flush());
-    this.pipelines = new Pipelines(this.guard, bundle);
+    this.pipelines = new Pipelines(this.guard, bundle.core.ENTRY_POINT);
     this.launches = new Launches(this);
+    this.plans = new Plans(this);
+    /** Bytes of it that a call on the host's arrays takes; what needs more comes and goes in pieces. */
+    this.memory = 2 ** 30;
     this.choices = new Choices(this);
     /** @type {Promise<string>} settles with the reason in words */
     this.lost = this.guard.lost;
@@ -69,17 +99,20 @@ export class Device {
     const loading = options.bundle instanceof Bundle ? options.bundle : Bundle.load(options.bundle);
     const { adapter, device } = await openAdapter(gpu, options.powerPreference ?? "high-performance");
     const opened = new Device(gpu, adapter, device, await loading);
-    opened.spelling = await opened.#readSpelling();
+    [opened.spelling] = await Promise.all([opened.#readSpelling(), opened.choices.loadModels()]);
     return opened;
   }
 
   /** @returns {Promise<string>} the first spelling in which the engine reads fragments that its matrix units multiply */
   async #readSpelling() {
     const halves = this.features.has("shader-f16");
-    const fitting = this.bundle.index.fragments.filter((matrix) => !this.choices.lacksUnits(matrix) && (halves || matrix.operands !== "f16"));
-    /** @type {Map<string, string>} one shader of each */
-    const probes = new Map(fitting.map(({ spelling, shader }) => [spelling, shader]));
-    for (const [spelling, shader] of probes) if (await this.pipelines.compiles(shader)) return spelling;
+    const shape = this.matrix.find(({ operands }) => operands.endsWith("8") || (halves && operands === "f16"));
+    if (!shape) return "";
+    const settings = { shape, size: shape.operands === "f16" ? 2 : 1, lanes: this.info.subgroup };
+    for (const spelling of SPELLINGS) {
+      const code = await this.bundle.text("probe/matrix_unit.wgsl", { ...settings, spelling });
+      if (await this.pipelines.compiles(code)) return spelling;
+    }
     return "";
   }
 
@@ -179,11 +212,6 @@ export class Device {
     return this.choices.reason(kernel, p);
   }
 
-  /** @param {Needs} asked @returns {string | null} what of it this device does not have, or null */
-  lacks(asked) {
-    return this.choices.lacks(asked);
-  }
-
   /** @param {string} name @param {Problem} [p] @returns {Kernel} the configuration that stands for a stage on this device */
   stage(name, p) {
     return this.choices.stage(name, p);
@@ -199,27 +227,161 @@ export class Device {
     return this.choices.choose(p);
   }
 
-  // Running
+  /** Python's modules in JavaScript. */
+  get core() {
+    return this.bundle.core;
+  }
+
+  /** What kernels need to know of the device, as Python's `Capabilities`. */
+  get capabilities() {
+    return this.choices.capabilities;
+  }
+
+  /** @param {Python} problem @returns {Python} the kernel of Python's to use where the caller does not say */
+  chosen(problem) {
+    return this.choices.chosen(problem);
+  }
+
+  // Calls, as Python's: of the host's arrays they give the host's, of arrays on the device one on the device, which the
+  // caller frees. Options that a call does not know are a ConfigError.
 
   /**
-   * A·B. Matrices give a matrix, resident arrays a resident array that the caller frees.
-   * @template {Matrix | DeviceArray} T
-   * @param {T} a @param {T} b
-   * @param {{kernel?: Kernel | string, config?: Config}} [options]
-   * @returns {Promise<T>}
+   * activation(alpha·A·B + bias) + residual, with the shapes of NumPy's matmul: batches broadcast, and a vector is a row
+   * or a column that the result drops.
+   * @template {HostData | DeviceArray} A @template {HostData | DeviceArray} B
+   * @param {A} a (…, m, k), of float32 or float16 @param {B} b (…, k, n), of the same type
+   * @param {MatmulOptions} [options]
+   * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : A extends Matrix ? Matrix : HostArray>}
    */
-  matmul(a, b, options = {}) {
-    return matmul(this, a, b, options);
+  async matmul(a, b, options = {}) {
+    checkOptions("matmul", options, MATMUL);
+    const { bias, residual, ...others } = options;
+    return this.plans.call("matmul", [a, b, bias, residual], others, (call) => matmul(call, a, b, options));
   }
 
   /**
-   * Make a kernel ready to compute `p` from `a` and `b` into `c`.
-   * @param {Kernel} kernel @param {Problem} p @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c
+   * c ← alpha·A·B + beta·c, in place, on arrays of the device; `c` may be a transposed or sliced view.
+   * @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c
+   * @param {{alpha?: number, beta?: number, precision?: Precision}} [options]
+   * @returns {Promise<DeviceArray>} `c`
+   */
+  async gemm(a, b, c, options = {}) {
+    checkOptions("gemm", options, GEMM);
+    return this.plans.call("gemm", [a, b, c], options, (call) => gemm(call, a, b, c, options));
+  }
+
+  /**
+   * The product of the matrices that 8-bit integers stand for, an element q for scale·(q - zero), summed in 32 bits,
+   * exactly. int8 and uint8 results need `scaleC`; int32 are the sums; float32 the sums times scaleA·scaleB.
+   * @template {HostData | DeviceArray} A @template {HostData | DeviceArray} B
+   * @param {A} a (…, m, k), of int8 or uint8 @param {B} b (…, k, n), likewise
+   * @param {QmatmulOptions} options
+   * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : HostArray>}
+   */
+  async qmatmul(a, b, options) {
+    checkOptions("qmatmul", options, QMATMUL);
+    return this.plans.call("qmatmul", [a, b], options, (call) => qmatmul(call, a, b, options));
+  }
+
+  /**
+   * x times quantised weights, see `quantizeBlocks()`, summed in float32. Keep weights on the device by `weights.to(device)`.
+   * @template {HostData | DeviceArray} X
+   * @param {X} x (…, k), of floats @param {BlockWeights} weights (k, n)
+   * @param {{outDtype?: FloatType}} [options]
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   */
+  async qmatmulWeights(x, weights, options = {}) {
+    checkOptions("qmatmulWeights", options, QMATMUL_WEIGHTS);
+    const parts = weights instanceof BlockWeights ? weights.parts : [];
+    const kind = weights instanceof BlockWeights ? `qmatmulWeights ${weights.shape} ${weights.bits} ${weights.block}` : "";
+    return this.plans.call(kind, [x, ...parts], options, (call) => qmatmulWeights(call, x, weights, options));
+  }
+
+  /**
+   * A reduction over one axis, several, or all, with the shapes of NumPy's.
+   * @template {HostData | DeviceArray} X
+   * @param {X} x of floats @param {"sum" | "mean" | "max" | "min" | "argmax" | "logsumexp"} op
+   * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType}} [options]
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} positions are int32
+   */
+  async reduce(x, op, options = {}) {
+    checkOptions("reduce", options, REDUCE);
+    return this.plans.call(`reduce ${op}`, [x], options, (call) => reduce(call, x, op, options));
+  }
+
+  /**
+   * exp(x) / Σ exp(x) along an axis, the last unless another is named.
+   * @template {HostData | DeviceArray} X
+   * @param {X} x of floats @param {{axis?: number}} [options]
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   */
+  async softmax(x, options = {}) {
+    checkOptions("softmax", options, NORMALISE.softmax);
+    return this.plans.call("softmax", [x], options, (call) => normalise(call, "softmax", x, options));
+  }
+
+  /**
+   * (x - mean) / √(variance + eps) · weight + bias along the last axis.
+   * @template {HostData | DeviceArray} X
+   * @param {X} x of floats @param {{weight?: HostData | DeviceArray, bias?: HostData | DeviceArray, eps?: number}} [options] vectors of the last axis's length, and x's type
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   */
+  async layerNorm(x, options = {}) {
+    checkOptions("layerNorm", options, NORMALISE.layer_norm);
+    const { weight, bias, ...others } = options;
+    return this.plans.call("layerNorm", [x, weight, bias], others, (call) => normalise(call, "layer_norm", x, options));
+  }
+
+  /**
+   * x / √(mean of squares + eps) · weight along the last axis.
+   * @template {HostData | DeviceArray} X
+   * @param {X} x of floats @param {{weight?: HostData | DeviceArray, eps?: number}} [options]
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   */
+  async rmsNorm(x, options = {}) {
+    checkOptions("rmsNorm", options, NORMALISE.rms_norm);
+    const { weight, ...others } = options;
+    return this.plans.call("rmsNorm", [x, weight], others, (call) => normalise(call, "rms_norm", x, options));
+  }
+
+  /**
+   * x·Φ(x) of each element, by the error function or, `approximate`, by tanh.
+   * @template {HostData | DeviceArray} X
+   * @param {X} x of floats @param {{approximate?: boolean}} [options]
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   */
+  async gelu(x, options = {}) {
+    checkOptions("gelu", options, GELU);
+    return this.plans.call("gelu", [x], options, (call) => gelu(call, x, options));
+  }
+
+  // Kernels
+
+  /** @param {unknown} kernel its name, or itself @param {Record<string, number | string> | undefined} config tunables that differ @param {string} op @returns {Python | undefined} of Python's */
+  kernelNamed(kernel, config, op) {
+    if (kernel === undefined || kernel === null) {
+      if (config !== undefined) throw new ConfigError("config says how to set the tunables of a kernel: name it, too");
+      return undefined;
+    }
+    if (typeof kernel !== "string") return kernel instanceof Kernel ? kernel.of : kernel;
+    return this.core.configure(kernel, new Dict(Object.entries(config ?? {}).map(([name, value]) => [name, String(value)])), op);
+  }
+
+  /**
+   * Make a kernel ready to compute a problem with an array for each of its buffers, in that order.
+   * @param {Kernel | Python} kernel @param {Problem | Python} p @param {...DeviceArray} arrays
    * @returns {Promise<Launch>}
    */
-  async launch(kernel, p, a, b, c) {
-    const plan = await this.launches.plan(kernel, p);
-    return [{ pipeline: plan.pipeline, bindGroup: await this.launches.group(plan, a, b, c), grid: plan.grid }];
+  launch(kernel, p, ...arrays) {
+    this.guard.alive();
+    return this.launches.get(kernel instanceof Kernel ? kernel.of : kernel, this.bundle.problem(p), arrays);
+  }
+
+  /** Queue a launch; its first time waits for the engine's verdict, later failures come with a result, or when waiting. @param {string} name @param {Launch} launch */
+  async queue(name, launch) {
+    if (this.#proven.has(launch)) return this.submissions.queue(launch);
+    await this.guard.using(name, () => this.submit(launch, 1));
+    this.#proven.add(launch);
   }
 
   /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform that holds them */
@@ -229,12 +391,7 @@ export class Device {
 
   /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers by their bindings' numbers @returns {Promise<GPUBindGroup>} */
   bind(pipeline, buffers) {
-    return this.launches.bind(pipeline, buffers);
-  }
-
-  /** @param {string} file of the bundle @param {string} label @param {Binding[]} bindings @returns {Promise<GPUComputePipeline>} compiled once */
-  pipeline(file, label, bindings) {
-    return this.pipelines.get(file, label, bindings);
+    return this.launches.bind(pipeline, buffers.map((buffer) => ({ buffer })));
   }
 
   /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */

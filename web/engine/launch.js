@@ -1,22 +1,18 @@
 // @ts-check
-/** Dispatches made ready: pipeline, bind group and grid of a kernel on given arrays, kept for the next same call. */
+/** Dispatches made ready: pipelines, bind groups and grids of a kernel on given arrays, kept for the next same call. */
 
-import { UnsupportedError } from "../errors.js";
-import { checkSizes } from "../problems.js";
+import { ProblemError, UnsupportedError } from "../errors.js";
+import { Dict } from "../python.js";
+import { grouped } from "../text.js";
 
-/** @typedef {import("../kernels.js").Kernel} Kernel */
-/** @typedef {import("../problems.js").Problem} Problem */
 /** @typedef {import("./array.js").DeviceArray} DeviceArray */
 /** @typedef {import("./device.js").Device} Device */
 /** @typedef {import("./submissions.js").Launch} Launch */
-/**
- * A kernel made ready for a problem; `groups` are its bind groups, by the buffers bound.
- * @typedef {{pipeline: GPUComputePipeline, uniform: GPUBuffer, grid: [number, number, number],
- *   groups: Map<string, GPUBindGroup>, proven: boolean}} Plan
- */
+/** Of bundle/core.js, which Python wrote. @typedef {any} Kernel @typedef {any} Problem */
 
-const MAX_PLANS = 256;
-const MAX_GROUPS = 64; // per plan
+const MAX_LAUNCHES = 512; // kept per device: results take turns in several buffers
+const MAX_TOKENS = 4096; // and numbers of kernels with their problems
+const MAX_SCRATCH = 8; // and buffers and textures between their dispatches, shared by all launches
 
 /** @type {WeakMap<GPUBuffer, number>} */
 const numbers = new WeakMap();
@@ -30,86 +26,165 @@ function numberOf(buffer) {
   return buffersSeen;
 }
 
-/** @param {Problem} p */
-export function nameOf(p) {
-  return `${p.m} ${p.n} ${p.k} ${p.dtype}`;
+/** @param {number} token @param {GPUBuffer[]} buffers @returns {string} what a launch, or several on the same buffers, are known by */
+export function keyOf(token, buffers) {
+  let key = String(token);
+  for (const buffer of buffers) key += ` ${numberOf(buffer)}`;
+  return key;
 }
-/** The plans of one device. */
+
+/** The prepared launches of one device, with the uniforms and the scratch memory that they share. */
 export class Launches {
-  /** @type {Map<string, Plan>} by kernel and problem */
-  #plans = new Map();
+  /** @type {Map<string, Launch>} */
+  #kept = new Map();
+  /** @type {Map<string, GPUBuffer>} */
+  #uniforms = new Map();
+  /** @type {Map<string, GPUBuffer | GPUTextureView>} */
+  #scratch = new Map();
+  #tokens = new Dict();
+  #next = 0;
+  dropped = 0; // how often launches were forgotten
 
   /** @param {Device} device */
   constructor(device) {
     this.device = device;
   }
 
-  /** @param {Kernel} kernel @param {Problem} p @returns {Plan | Promise<Plan>} all that does not depend on the arrays */
-  plan(kernel, p) {
-    this.device.guard.alive();
-    return this.#plans.get(`${kernel.label} ${nameOf(p)}`) ?? this.#prepare(kernel, p);
+  /** @param {Kernel} kernel @param {Problem} problem @returns {number} the same for equal ones: to compare both takes longer than all else that a repeated call does */
+  token(kernel, problem) {
+    const key = [kernel, problem];
+    if (!this.#tokens.has(key)) {
+      if (this.#tokens.size >= MAX_TOKENS) this.#tokens.clear(); // launches and plans with older numbers stay good
+      this.#tokens.set(key, this.#next++);
+    }
+    return this.#tokens.get(key);
   }
 
-  /** @param {Kernel} kernel @param {Problem} p @returns {Promise<Plan>} */
-  async #prepare(kernel, p) {
-    checkSizes(p);
-    const reason = this.device.reason(kernel, p);
-    if (reason) throw new UnsupportedError(`${kernel.name}: ${reason}`);
-    const { index } = this.device.bundle;
-    const file = kernel.shader(p, index.loop_limit);
-    if (!file) throw new UnsupportedError(`${kernel.name}: the page carries no shader for this problem`);
-    const pipeline = await this.device.pipeline(file, kernel.label, index.bindings);
-    const uniform = await this.#uniform(p);
-    const grid = kernel.dispatch(p, index.max_workgroups);
-    /** @type {Plan} */
-    const plan = { pipeline, uniform, grid, groups: new Map(), proven: false };
-    if (this.#plans.size >= MAX_PLANS) this.#plans.delete(/** @type {string} */ (this.#plans.keys().next().value));
-    this.#plans.set(`${kernel.label} ${nameOf(p)}`, plan);
-    return plan;
+  /** @param {number} token @param {GPUBuffer[]} buffers @returns {Launch | undefined} one that was made before */
+  kept(token, buffers) {
+    return this.#kept.get(keyOf(token, buffers));
   }
 
-  /** @param {Plan} plan @param {...DeviceArray} arrays @returns {GPUBindGroup | Promise<GPUBindGroup>} kept by buffers */
-  group(plan, ...arrays) {
+  /**
+   * Make `kernel` ready to compute `problem` with an array for each of `problem.buffers()`.
+   * @param {Kernel} kernel @param {Problem} problem @param {DeviceArray[]} arrays @returns {Promise<Launch>} kept for the next time
+   */
+  async get(kernel, problem, arrays) {
+    this.#checkArrays(problem, arrays);
     const buffers = arrays.map((array) => array.buffer);
-    const key = buffers.map(numberOf).join(" ");
-    const known = plan.groups.get(key);
+    const token = this.token(kernel, problem);
+    const known = this.kept(token, buffers);
     if (known) return known;
-    const made = this.bind(plan.pipeline, [plan.uniform, ...buffers]);
-    return made.then((group) => {
-      if (plan.groups.size >= MAX_GROUPS) plan.groups.clear(); // they hold on to freed buffers
-      plan.groups.set(key, group);
-      return group;
+    const reason = this.device.choices.refused(kernel, problem);
+    if (reason) throw new UnsupportedError(`${kernel.name}: ${reason}`);
+    return this.prepare(token, kernel, problem, buffers);
+  }
+
+  /** @param {number} token @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers that were checked @returns {Promise<Launch>} */
+  async prepare(token, kernel, problem, buffers) {
+    const launch = await this.#prepare(kernel, problem, buffers);
+    if (this.#kept.size >= MAX_LAUNCHES) this.#forget();
+    this.#kept.set(keyOf(token, buffers), launch);
+    return launch;
+  }
+
+  #forget() {
+    this.#kept.clear();
+    this.dropped += 1;
+  }
+
+  /** @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers @returns {Promise<Launch>} */
+  async #prepare(kernel, problem, buffers) {
+    const { core } = this.device;
+    const most = Math.min(this.device.limits.maxStorageBufferBindingSize, 2 ** 32);
+    /** @type {Map<string, GPUBindingResource>} */
+    const resources = new Map();
+    const firsts = problem.buffers().map((/** @type {any} */ extent, /** @type {number} */ i) => {
+      const { size } = buffers[i];
+      const whole = size <= most && !(extent.windowed && extent.first);
+      const [offset, nbytes] = whole ? [0, size] : [extent.offset, Math.min(extent.nbytes, size - extent.offset)];
+      resources.set(extent.name, { buffer: buffers[i], offset, size: nbytes });
+      return whole ? 0 : extent.first;
     });
+    const placed = problem.within(firsts);
+    for (const left of kernel.scratch(placed)) resources.set(left.name, await this.#left(left));
+    /** @type {Launch} */
+    const launch = [];
+    for (const each of kernel.dispatches) {
+      const shader = await this.device.bundle.shader(each, placed);
+      const pipeline = await this.device.pipelines.of(shader.wgsl, each.name, shader.bindings);
+      const uniform = { buffer: await this.uniform(core.params_bytes(each, placed)) };
+      const bound = shader.bindings.slice(1).map((/** @type {any} */ binding) => resources.get(binding.name));
+      launch.push({ pipeline, bindGroup: await this.bind(pipeline, [uniform, ...bound]), grid: each.dispatch(placed) });
+    }
+    return launch;
   }
 
-  /** @param {Problem} p @returns {Promise<GPUBuffer>} the uniform of a dense row-major product */
-  #uniform(p) {
-    const { size, members } = this.device.bundle.index.params;
-    const words = new Uint32Array(size / 4);
-    /** @type {Record<string, number>} */
-    const values = {
-      m: p.m, n: p.n, k: p.k, lda: p.k, ldb: p.n, ldc: p.n,
-      a_batch_stride: p.m * p.k, b_batch_stride: p.k * p.n, c_batch_stride: p.m * p.n,
-    };
-    for (const [name, offset] of Object.entries(members)) words[offset / 4] = values[name] ?? 0;
-    return this.uniform(words);
+  /** @param {any} left @returns {Promise<GPUBindingResource>} a buffer or a texture like this; launches share it: each fills it before it reads it */
+  async #left(left) {
+    const key = JSON.stringify(left);
+    let made = this.#scratch.get(key);
+    if (!made) {
+      made = await this.device.guard.using(`allocating ${left.name}`, () => ("nbytes" in left ? this.#buffer(left.nbytes) : this.#texture(left)));
+      this.#scratch.set(key, made);
+      if (this.#scratch.size > MAX_SCRATCH) {
+        this.#scratch.delete(/** @type {string} */ (this.#scratch.keys().next().value));
+        this.#forget(); // they would keep its memory
+      }
+    }
+    return made instanceof GPUBuffer ? { buffer: made } : made;
   }
 
-  /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform that holds them */
-  uniform(words) {
-    return this.device.guard.using("allocating", () => {
-      const usage = GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST;
-      const buffer = this.device.wgpu.createBuffer({ size: words.byteLength, usage });
-      this.device.wgpu.queue.writeBuffer(buffer, 0, words);
+  /** @param {number} nbytes */
+  #buffer(nbytes) {
+    return this.device.wgpu.createBuffer({ size: Math.max(16, Math.ceil(nbytes / 16) * 16), usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC });
+  }
+
+  /** @param {{width: number, height: number, layers: number}} left */
+  #texture({ width, height, layers }) {
+    const size = [width, height, layers];
+    return this.device.wgpu.createTexture({ size, format: "rgba32float", usage: GPUTextureUsage.STORAGE_BINDING }).createView({ dimension: "2d-array" });
+  }
+
+  /** @param {ArrayBufferView<ArrayBuffer>} data @returns {Promise<GPUBuffer>} a uniform that holds it; equal ones are shared */
+  async uniform(data) {
+    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    const key = bytes.join();
+    const known = this.#uniforms.get(key);
+    if (known) return known;
+    const made = await this.device.guard.using("allocating", () => {
+      const buffer = this.device.wgpu.createBuffer({ size: bytes.byteLength, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST });
+      this.device.wgpu.queue.writeBuffer(buffer, 0, bytes);
       return buffer;
     });
+    if (this.#uniforms.size >= MAX_LAUNCHES) this.#uniforms.delete(/** @type {string} */ (this.#uniforms.keys().next().value));
+    this.#uniforms.set(key, made);
+    return made;
   }
 
-  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers by their bindings' numbers @returns {Promise<GPUBindGroup>} */
-  bind(pipeline, buffers) {
-    const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
+  /** @param {GPUComputePipeline} pipeline @param {GPUBindingResource[]} resources by their bindings' numbers @returns {Promise<GPUBindGroup>} */
+  bind(pipeline, resources) {
+    const entries = resources.map((resource, binding) => ({ binding, resource }));
     return this.device.guard.using("binding", () =>
       this.device.wgpu.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }),
     );
+  }
+
+  /** @param {Problem} problem @param {DeviceArray[]} arrays */
+  #checkArrays(problem, arrays) {
+    const extents = problem.buffers();
+    if (arrays.length !== extents.length) {
+      const names = extents.map((/** @type {any} */ extent) => extent.name).join(", ");
+      throw new ProblemError(`the problem needs ${extents.length} arrays (${names}), ${arrays.length} were given`);
+    }
+    arrays.forEach((array, i) => {
+      const { name, dtype, end, written } = extents[i];
+      if (array.device !== this.device) throw new ProblemError(`${name} lives on another device; copy it here: device.array(await x.read())`);
+      if (array.dtype !== dtype.name) throw new ProblemError(`${name} is ${array.dtype}, the problem says ${dtype.name}`);
+      if (array.capacity < end) throw new ProblemError(`${name} has ${grouped(array.capacity)} elements, the problem reaches to ${grouped(end)}`);
+      if (written && arrays.filter((other) => other.storage === array.storage).length > 1) {
+        throw new ProblemError(`${name} shares its buffer with an operand, which it would overwrite; use another array`);
+      }
+    });
   }
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Compiled pipelines, one of each shader of the bundle. */
+/** Compiled pipelines, one of each text. */
 
 import { ShaderError, inWords } from "../errors.js";
 import { settled, within } from "./guard.js";
@@ -11,39 +11,37 @@ export class Pipelines {
   /** @type {Map<string, Promise<GPUComputePipeline>>} */
   #kept = new Map();
 
-  /** @param {import("./guard.js").Guard} guard @param {import("../bundle.js").Bundle} bundle */
-  constructor(guard, bundle) {
+  /** @param {import("./guard.js").Guard} guard @param {string} entryPoint */
+  constructor(guard, entryPoint) {
     this.guard = guard;
     this.wgpu = guard.wgpu;
-    this.bundle = bundle;
+    this.entryPoint = entryPoint;
   }
 
   /**
-   * @param {string} file of the bundle @param {string} label @param {Binding[]} bindings
+   * @param {string} code @param {string} label @param {Binding[]} bindings
    * @returns {Promise<GPUComputePipeline>} compiled once
    */
-  get(file, label, bindings) {
+  of(code, label, bindings) {
     this.guard.alive();
-    let found = this.#kept.get(file);
+    let found = this.#kept.get(code);
     if (!found) {
-      found = within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(file, label, bindings));
-      found.catch(() => this.#kept.delete(file));
-      this.#kept.set(file, found);
+      found = within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(code, label, bindings));
+      found.catch(() => this.#kept.delete(code));
+      this.#kept.set(code, found);
     }
     return found;
   }
 
-  /** @param {string} file @param {string} label @param {Binding[]} bindings */
-  async #compile(file, label, bindings) {
-    const code = await this.bundle.wgsl(file);
-    this.guard.alive();
+  /** @param {string} code @param {string} label @param {Binding[]} bindings */
+  async #compile(code, label, bindings) {
     this.wgpu.pushErrorScope("validation"); // else the engine reports the module's error to the console, too
     const module = this.wgpu.createShaderModule({ label, code });
     const scope = this.wgpu.popErrorScope();
     try {
-      const entries = bindings.map((b) => ({ binding: b.binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: b.type } }));
+      const entries = bindings.map(entryOf);
       const layout = this.wgpu.createPipelineLayout({ bindGroupLayouts: [this.wgpu.createBindGroupLayout({ entries })] });
-      const compute = { module, entryPoint: this.bundle.index.entry_point };
+      const compute = { module, entryPoint: this.entryPoint };
       return await this.wgpu.createComputePipelineAsync({ label, layout, compute });
     } catch (error) {
       await settled();
@@ -53,12 +51,17 @@ export class Pipelines {
     }
   }
 
-  /** @param {string} file of the bundle @returns {Promise<boolean>} whether the engine reads it */
-  async compiles(file) {
-    const code = await this.bundle.wgsl(file).catch(() => ""); // offline, and not used before
-    if (!code) return false;
+  /** @param {string} code @returns {Promise<boolean>} whether the engine reads it */
+  async compiles(code) {
     this.wgpu.pushErrorScope("validation");
     this.wgpu.createShaderModule({ code });
     return (await this.wgpu.popErrorScope()) === null;
   }
+}
+
+/** @param {Binding} binding @returns {GPUBindGroupLayoutEntry} */
+function entryOf({ binding, type }) {
+  const visibility = GPUShaderStage.COMPUTE;
+  if (type !== "write-only" && type !== "read-only") return { binding, visibility, buffer: { type } };
+  return { binding, visibility, storageTexture: { access: type, format: "rgba32float", viewDimension: "2d-array" } };
 }

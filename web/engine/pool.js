@@ -20,25 +20,26 @@ export class Pool {
     this.flush = flush;
   }
 
+  /** @param {number} nbytes @returns {GPUBuffer | undefined} one that was freed */
+  idle(nbytes) {
+    const buffer = this.#idle.get(sized(nbytes))?.pop();
+    if (buffer) this.#bytes -= buffer.size;
+    return buffer;
+  }
+
   /**
-   * @param {number} bytes rounded up to whole vec4 @param {string} what needs them
+   * @param {number} nbytes rounded up to whole vec4 @param {string} [what] needs them
    * @returns {Promise<GPUBuffer>} storage of any contents: it may have served before; `give` takes it back
    */
-  async take(bytes, what) {
-    const size = Math.max(16, roundUp(bytes, 16));
-    for (const limit of /** @type {const} */ (["maxBufferSize", "maxStorageBufferBindingSize"])) {
-      if (size > this.wgpu.limits[limit]) {
-        throw new UnsupportedError(
-          `${what} needs ${grouped(size)} bytes, ${this.name} allows ${grouped(this.wgpu.limits[limit])} (${limit})`,
-        );
-      }
+  async take(nbytes, what = "an array") {
+    const size = sized(nbytes);
+    if (size > this.wgpu.limits.maxBufferSize) {
+      const most = grouped(this.wgpu.limits.maxBufferSize);
+      throw new UnsupportedError(`${what} needs ${grouped(size)} bytes, ${this.name} allows ${most} (maxBufferSize)`);
     }
+    const idle = this.idle(nbytes);
+    if (idle) return idle;
     const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
-    const pooled = this.#idle.get(size)?.pop();
-    if (pooled) {
-      this.#bytes -= size;
-      return pooled;
-    }
     const create = () => this.guard.using(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
     try {
       return await create();
@@ -73,6 +74,9 @@ export class Pool {
     this.#bytes += buffer.size;
   }
 }
+
+/** @param {number} nbytes @returns {number} bytes of a buffer that holds so many: whole vec4 */
+const sized = (nbytes) => Math.max(16, roundUp(nbytes, 16));
 
 /** @param {number} value @param {number} multiple */
 export const roundUp = (value, multiple) => Math.ceil(value / multiple) * multiple;

@@ -18,7 +18,7 @@ export async function roofline(device) {
   let gflops = 0;
   const seed = new Matrix(new Float32Array(8).fill(0.5), [2, 4]);
   for (const row of rows.fma) {
-    const launch = { file: row.shader, label: "fma", workgroups: row.workgroups, results: row.results };
+    const launch = { label: "fma", settings: row.settings, workgroups: row.workgroups, results: row.results };
     gflops = Math.max(gflops, row.flops / (await microkernel(device, launch, seed)) / 1e3);
   }
   return { gflops, gbytes: await copyRate(device, rows.copy) };
@@ -31,7 +31,7 @@ async function copyRate(device, row) {
     const vectors = Math.floor(nbytes / 16);
     const workgroups = Math.ceil(vectors / row.workgroup);
     try {
-      const best = await microkernel(device, { file: row.shader, label: "copy", workgroups, results: vectors }, null);
+      const best = await microkernel(device, { label: "copy", settings: { workgroup: row.workgroup }, workgroups, results: vectors }, null);
       return (2 * 16 * vectors) / best / 1e3;
     } catch (error) {
       if (!(error instanceof MemoryLimitError) || nbytes < 2 ** 24) throw error; // a phone has less to spare
@@ -40,19 +40,20 @@ async function copyRate(device, row) {
 }
 
 /**
- * @param {Device} device @param {{file: string, label: string, workgroups: number, results: number}} run
+ * @param {Device} device @param {{label: string, settings: Record<string, number>, workgroups: number, results: number}} run
  * @param {Matrix | null} seed the input, or null for one as large as the output
  * @returns {Promise<number>} best time in µs
  */
 async function microkernel(device, run, seed) {
-  const { roofline, max_workgroups } = device.bundle.index;
-  const pipeline = await device.pipeline(run.file, run.label, roofline.bindings);
+  const { core, index } = device.bundle;
+  const code = await device.bundle.text(`roofline/${run.label}.wgsl`, run.settings);
+  const pipeline = await device.pipelines.of(code, run.label, index.roofline.bindings);
   const result = await device.empty([run.results, 4]);
   let source = null;
   try {
     source = seed ? await device.array(seed) : await device.empty([run.results, 4]);
     const bindGroup = await device.bind(pipeline, [source.buffer, result.buffer]);
-    const y = Math.ceil(run.workgroups / max_workgroups);
+    const y = Math.ceil(run.workgroups / core.MAX_WORKGROUPS);
     return (await time(device, [{ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }], COPY_WARM_UP)).best_us;
   } finally {
     source?.free();

@@ -61,9 +61,9 @@ export function encode(encoder, launch, timestampWrites) {
 
 /** @param {GPUComputePassEncoder} pass @param {Launch} launch */
 function dispatch(pass, launch) {
-  for (const step of launch) {
-    pass.setPipeline(step.pipeline);
-    pass.setBindGroup(0, step.bindGroup);
-    pass.dispatchWorkgroups(...step.grid);
+  for (const { pipeline, bindGroup, grid } of launch) {
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, bindGroup);
+    pass.dispatchWorkgroups(grid[0], grid[1], grid[2]);
   }
 }

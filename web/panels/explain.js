@@ -17,7 +17,7 @@ const SIZES = [[64, 64, 64], [128, 128, 128], [256, 256, 256], [512, 512, 512], 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { bundle, device } = app;
-  let kernel = device.stage(bundle.index.choices.gpu[0].kernel);
+  let kernel = device.stage("pipelined");
   const stages = h("div", { class: "stages", role: "radiogroup", "aria-label": "Stage" });
   const about = h("div", { class: "about-stage" });
   const picture = h("figure", { class: "card tile-picture" });
@@ -42,9 +42,9 @@ export function setup(app, root) {
       h("div", { class: "card code" }, h("div", { class: "code-head" }, title, copy), code),
     ),
   );
-  for (const stage of bundle.index.kernels) {
-    const input = h("input", { type: "radio", name: "stage", value: stage.name, checked: stage.name === kernel.name, onchange: () => choose(device.stage(stage.name)) });
-    stages.append(h("label", {}, input, h("span", {}, stage.name)));
+  for (const name of bundle.stages) {
+    const input = h("input", { type: "radio", name: "stage", value: name, checked: name === kernel.name, onchange: () => choose(device.stage(name)) });
+    stages.append(h("label", {}, input, h("span", {}, name)));
   }
   choose(kernel);
 
@@ -71,7 +71,7 @@ export function setup(app, root) {
     if (!kernel.stage.tunables.length) sliders.append(h("p", { class: "hint" }, "This stage has nothing to set."));
   }
 
-  /** A slider over the values that the bundle carries, or a list for words. @param {Tunable} tunable */
+  /** A slider over the values that a tuner may try, or a list for words. @param {Tunable} tunable */
   function control(tunable) {
     const values = valuesOf(tunable.name);
     const id = `tunable-${tunable.name}`;
@@ -86,20 +86,22 @@ export function setup(app, root) {
 
   /** @param {string} name @returns {(number | string)[]} */
   function valuesOf(name) {
-    const carried = new Set((bundle.kernels.get(kernel.name) ?? []).map((k) => k.config[name]));
-    return [...carried].sort((x, y) => (typeof x === "number" && typeof y === "number" ? x - y : 0));
+    const tunable = kernel.stage.tunables.find((t) => t.name === name);
+    const values = new Set([...(tunable?.candidates ?? []), kernel.config[name]]);
+    return [...values].sort((x, y) => (typeof x === "number" && typeof y === "number" ? x - y : 0));
   }
 
-  /** The carried configuration with `name` at `value` that differs least otherwise. @param {string} name @param {number | string} value */
+  /** The configuration with `name` at `value`, and otherwise as it is, or as little else as makes it one. @param {string} name @param {number | string} value */
   function nearest(name, value) {
+    const same = (/** @type {Kernel} */ other) => bundle.configured(kernel.name, { ...other.config, [name]: value });
     const distance = (/** @type {Kernel} */ other) =>
-      kernel.stage.tunables.reduce((sum, t) => {
-        const [x, y] = [kernel.config[t.name], other.config[t.name]];
-        if (t.name === name || x === y) return sum;
+      Object.entries(kernel.config).reduce((sum, [key, x]) => {
+        const y = other.config[key];
+        if (key === name || x === y) return sum;
         return sum + 1 + (typeof x === "number" && typeof y === "number" ? Math.abs(Math.log2(x / y)) / 8 : 0);
       }, 0);
-    const fitting = (bundle.kernels.get(kernel.name) ?? []).filter((k) => k.config[name] === value);
-    return fitting.reduce((best, k) => (distance(k) < distance(best) ? k : best), fitting[0] ?? kernel);
+    const others = (bundle.kernels.get(kernel.name) ?? []).flatMap((other) => same(other) ?? []);
+    return same(kernel) ?? others.reduce((best, k) => (distance(k) < distance(best) ? k : best), others[0] ?? kernel);
   }
 
   function moveSliders() {
@@ -122,20 +124,19 @@ export function setup(app, root) {
     void showCode();
   }
 
-  /** The element type asked for, or one that the configuration is carried for. @returns {DType} */
+  /** The element type asked for, or one that the stage multiplies. @returns {DType} */
   function shownDtype() {
-    const carried = /** @type {DType[]} */ (Object.keys(kernel.row.shaders));
+    const suited = /** @type {DType[]} */ (kernel.dtypes);
     const { dtype } = problem();
-    return carried.includes(dtype) ? dtype : carried[0];
+    return suited.includes(dtype) ? dtype : suited[0];
   }
 
   async function showCode() {
     const shown = kernel;
     const asked = problem();
     const dtype = shownDtype();
-    const file = kernel.shader({ ...asked, dtype }, bundle.index.loop_limit);
     try {
-      const wgsl = file ? await bundle.wgsl(file) : "// The page carries no shader for this size.";
+      const wgsl = await kernel.wgsl({ ...asked, dtype });
       if (shown !== kernel) return; // another was chosen meanwhile
       text = wgsl;
       title.textContent = `${kernel.label}${dtype === asked.dtype ? "" : ` for ${dtype}`}, ${wgsl.split("\n").length} lines of WGSL`;
@@ -226,15 +227,15 @@ function gridLines(extent, rows, columns, unit) {
 
 /** @param {Kernel} kernel @returns {{rows: number, columns: number, inner: number}} */
 function tileOf(kernel) {
-  const { tile_m, tile_n, elements } = kernel.row.grid;
-  return elements ? { rows: 1, columns: Math.min(elements, 256), inner: 1 } : { rows: tile_m, columns: tile_n, inner: kernel.row.inner_step };
+  const { tile_m, tile_n, elements } = kernel.of.grid;
+  return elements ? { rows: 1, columns: Math.min(elements, 256), inner: 1 } : { rows: tile_m, columns: tile_n, inner: kernel.of.inner_step };
 }
 
 /** Rows and columns, within the tile, of what one invocation computes. @param {Kernel} kernel @returns {[number, number][]} */
 function ownElements(kernel) {
   const number = (/** @type {string} */ name, /** @type {number} */ otherwise) => Number(kernel.config[name] ?? otherwise);
   const { rows, columns } = tileOf(kernel);
-  const total = kernel.row.grid.elements ? kernel.row.grid.elements : rows * columns;
+  const total = kernel.of.grid.elements ? kernel.of.grid.elements : rows * columns;
   const each = Math.max(1, Math.round(total / kernel.invocations));
   const tm = Math.min(rows, number("tm", each >= 4 ? each / 4 : 1));
   const tn = Math.max(1, each / tm);
@@ -258,7 +259,7 @@ function ownInWords(kernel) {
 /** @param {Kernel} kernel @param {DType} dtype */
 function legend(kernel, dtype) {
   const { rows, columns, inner } = tileOf(kernel);
-  const memory = kernel.row.workgroup_bytes;
+  const memory = kernel.of.workgroup_bytes;
   const reuse = (2 * rows * columns) / ((rows + columns) * ITEM_SIZE[dtype]);
   return h(
     "ul",

@@ -11,7 +11,6 @@ import { DeviceLostError, inWords } from "../webmm.js";
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").RunRecord} RunRecord */
 /** @typedef {import("../webmm.js").Task} Task */
-/** @typedef {import("../prepared.js").Prepared} Prepared */
 /** @typedef {{kernels: import("../bench.js").Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} Climb */
 /**
  * What can be climbed: sizes and element types to choose from, and what a run of a choice is.
@@ -164,14 +163,14 @@ export function setup(app, root) {
 function products(app) {
   const { device, bundle } = app;
   return {
-    stages: bundle.index.kernels.map(({ name, summary }) => ({ label: name, summary })),
+    stages: bundle.stages.map((name) => ({ label: name, summary: bundle.stage(name).summary })),
     sizes: SIZES.map((n) => [String(n), `${n} × ${n} × ${n}`]),
     usual: () => (app.speed ? defaultSize(app.speed) : device.info.kind === "cpu" ? "256" : "1024"),
     dtypes: available(app),
     climb(size, dtype) {
       const n = Number(size);
       const problem = { m: n, n, k: n, dtype: /** @type {any} */ (dtype) };
-      const kernels = bundle.index.kernels.map(({ name }) => device.stage(name, problem));
+      const kernels = bundle.stages.map((name) => device.stage(name, problem));
       return { kernels, problem, records: (bench, onStart) => ladder(bench, kernels, problem, () => Operands.random(device, problem), onStart) };
     },
   };
@@ -180,22 +179,22 @@ function products(app) {
 /** @param {App} app @param {number} number @returns {Promise<Source>} what Python prepared for this kind of device */
 async function prepared(app, number) {
   const { device } = app;
-  /** @type {Prepared} */
-  const all = await app.bundle.json("prepared.json");
-  const problems = all.ladders[number][device.info.kind];
-  const of = (/** @type {typeof problems[0]} */ problem) => new PreparedCase(device, all, problem, problems);
+  /** @type {import("../prepared.js").KnownLadder[]} */
+  const ladders = (await app.bundle.module("ladders.js")).default;
+  const known = ladders[number][device.info.kind];
+  const cases = known.map((each) => new PreparedCase(device, each, known));
+  const problems = cases.map(({ problem }) => problem);
   const stored = available(app).map(([name]) => name);
   const dtypes = [...new Set(problems.map((p) => p.dtype))].filter((dtype) => !(dtype in app.bundle.index.dtypes) || stored.includes(dtype));
   const sizes = [...new Set(problems.map(shape))];
   return {
-    stages: of(problems[0]).stages,
+    stages: cases[0].stages,
     sizes: sizes.map((size) => [size, size]),
     usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
     dtypes: dtypes.map((dtype) => [dtype, dtype]),
     climb(size, dtype) {
-      const problem = /** @type {typeof problems[0]} */ (problems.find((p) => shape(p) === size && p.dtype === dtype));
-      const on = of(problem);
-      const kernels = on.stages;
+      const on = /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
+      const { problem, stages: kernels } = on;
       return { kernels, problem, records: (bench, onStart) => ladder(bench, kernels, problem, () => on.load(), onStart) };
     },
   };

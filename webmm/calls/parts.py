@@ -148,10 +148,10 @@ def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
     first, *between, last = pieces
     if not _needs_sum(problem):
         return (Part(first), *(Part(replace(p, beta=1.0, bias="")) for p in (*between, last)))
-    beside = functools.partial(replace, out_dtype=problem.dtype.sums, c=Operand(problem.n), **OF_WHOLE_SUMS)
+    beside: dict[str, Any] = {"out_dtype": problem.dtype.sums, "c": Operand(problem.n), **OF_WHOLE_SUMS}
     return (
-        Part(beside(first, beta=0.0), to_sum=True),
-        *(Part(beside(p, beta=1.0, bias=""), to_sum=True) for p in between),
+        Part(replace(first, beta=0.0, **beside), to_sum=True),
+        *(Part(replace(p, beta=1.0, bias="", **beside), to_sum=True) for p in between),
         Part(replace(last, bias="matrix", bias_offset=0), from_sum=True),
     )
 
@@ -177,7 +177,7 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
             along = sizes[outer] == 1 or (outer == "k" and one_row > most.binding)
             axes.add(inner if along else outer)
     if not axes and p.flops > most.flops:
-        longest = max("m" if p.bias == "matrix" else "mn", key=sizes.__getitem__)  # whose rows follow each other
+        longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # whose rows follow each other
         axes.add("batch" if p.batch > 1 else longest if sizes[longest] > 4 * GRAIN or p.k == 1 else "k")
     if axes == {"k"}:
         if p.batch > 1:
@@ -185,7 +185,7 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
         sums = p.dtype.sums.itemsize
         if _needs_sum(p) and p.m * p.n * sums > most.binding:
             return "m" if p.n * sums <= most.binding else "n"
-    return min(axes, key=("batch", "m", "n", "k").index, default="")
+    return next((axis for axis in ("batch", "m", "n", "k") if axis in axes), "")
 
 
 def _pieces(p: Gemm, axis: str, most: Limits) -> list[Gemm]:
@@ -234,11 +234,13 @@ def foldable(problem: Gemm, axis: Axis) -> bool:
 def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the common shape of two batches by NumPy's rules, or None."""
     result = []
-    for x, y in itertools.zip_longest(reversed(a), reversed(b), fillvalue=1):
+    longest = max(len(a), len(b))
+    padded = ((1,) * (longest - len(shape)) + shape for shape in (a, b))
+    for x, y in zip(*padded, strict=True):
         if x != y and 1 not in (x, y):
             return None
         result.append(y if x == 1 else x)
-    return tuple(reversed(result))
+    return tuple(result)
 
 
 def result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int, ...]:

@@ -12,20 +12,23 @@ The self-test and the tuner run problems themselves, and so stand above this pac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from webmm import log
-from webmm.choose import tuned
+from webmm.choose import elementwise, gemm, normalise, quantized, reduce, tuned, weights
 from webmm.config import Tune
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
-from webmm.problems import OPS
 from webmm.problems.base import Problem
 
+COLUMNS: dict[str, ModuleType] = {  # of every op
+    **{"gemm": gemm, "quantized": quantized, "weights": weights},
+    **{"reduce": reduce, "normalise": normalise, "elementwise": elementwise},
+}
 MAX_CHOICES = 4096  # remembered per device: problems differ by offsets, too
 
 Failing = Callable[[Kernel[Any], Problem, Device], "str | None"]
@@ -43,7 +46,7 @@ def hand_in(failing: Failing, learn: Learn) -> None:
 
 def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[Kernel[Any], str]:
     """Return the kernels that are worth running for `problem` on `device`, best first, each with why it is there."""
-    column = import_module(f"{__name__}.{problem.op}") if problem.op in OPS else None
+    column = COLUMNS.get(problem.op)  # none of an op from outside the package
     portable: list[Kernel[Any]] = list(column.candidates(problem, device)) if column else []
     others = (stage.on(device.capabilities) for stage in reversed(REGISTERED) if stage.op == problem.op)
     anywhere: Iterable[Kernel[Any]] = getattr(column, "ANYWHERE", ())

@@ -249,11 +249,13 @@ def _odd(of: Problem | Record) -> bool:
 
 
 def family(record: Record) -> str:
-    """Return the engine that ran it, wgpu or dawn: they make other code of a shader, for which other tiles are best.
+    """Return the engine that ran it, wgpu or dawn: they make other code of a shader, for which other tiles are best."""
+    return engine_of(record.engine)
 
-    Dawn is that of Python, of node and of Chromium.
-    """
-    return "dawn" if "dawn" in record.engine.lower() else "wgpu"
+
+def engine_of(words: str) -> str:
+    """Return which engine a program has that calls itself so: Dawn is that of Python, of node and of Chromium."""
+    return "dawn" if any(name in words.lower() for name in ("dawn", "chrome", "edge", "opera")) else "wgpu"
 
 
 def _words(adapter: str) -> list[str]:

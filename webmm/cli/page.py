@@ -11,13 +11,20 @@ import click
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace what OUT holds, even if it is no page.")
-def bundle(out: Path, force: bool) -> None:
-    """Write the page with every shader that it may run to the folder OUT, ready for any static host."""
+@click.option("--npm", is_flag=True, help="Write the npm package instead, which `npm pack` takes.")
+def bundle(out: Path, force: bool, npm: bool) -> None:
+    """Write the page, with all that its shaders are made of, to the folder OUT, ready for any static host."""
     from webmm.page import bundle as page
+
+    if npm:
+        from webmm.page import npm as package
+
+        click.echo(f"{out}: {package.build(out, force=force)} files; for their types: npm run build, in web/")
+        return
 
     summary = page.build(out, force=force)
     weights = f"{summary.nbytes / 1e6:.1f} MB, of which {summary.first_load / 1e3:.0f} KB load at first"
-    click.echo(f"{out}: {summary.files:,} files with {summary.shaders:,} shaders, {weights}")
+    click.echo(f"{out}: {summary.files:,} files with {summary.templates:,} templates, {weights}")
 
 
 @click.command()

@@ -25,7 +25,7 @@ from webmm.dask.workers import RESOURCE, count
 from webmm.dtypes import F64, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.array import Array
 from webmm.engine.device import Device, default_device
-from webmm.epilogues import Epilogue, activation_name
+from webmm.epilogues import Terms, activation_name
 from webmm.errors import ProblemError
 
 TILES = 4  # for each worker: what a lost one leaves is a part of its share
@@ -203,7 +203,7 @@ def _finished(total: Any, bias: Any = None, residual: Any = None, *, alpha: floa
     bias = _one(bias)
     if total.dtype == F64.numpy:  # which has no activations, and whose sums are in host memory
         added, residual = (0.0 if x is None else x for x in (bias, residual))
-        return Epilogue(alpha=alpha).reference(total, bias=added) + residual
+        return Terms(alpha=alpha).reference(total, bias=added) + residual
     with own_device(total) as device:
         terms = {"x": total, **({} if bias is None else {"b": _as(bias, total)})}
         value = elementwise("x * alpha" + " + b" * (bias is not None), alpha=float(alpha), device=device, **terms)

@@ -1,29 +1,31 @@
-"""The web page's folder: the page itself, every shader that it may run, and products to check them with.
+"""The web page's folder: the page itself, what Python knows of kernels, and products to check them with.
 
-A browser never assembles a shader. Each combination of kernel, tile sizes and specialisation is a file, rendered here
-by the same `render()` that Python runs and named after its content. `bundle/index.json` (`webmm.page.index`) says which
-file serves which product of floats; the ladders of other ops, problem by problem, are `bundle/prepared.json`
-(`webmm.page.ladders`), which a page fetches when they are asked for.
+`bundle/core.js` and `bundle/templates/` are this package's own kernels, choice and templates in JavaScript
+(`webmm.page.core`), so that a page renders the very texts that `webmm shader` prints. `bundle/index.json` has what was
+measured or decided elsewhere (`webmm.page.index`), and `bundle/ladders.js` problems of other ops with the fingerprints
+of their results (`webmm.page.ladders`), which a page fetches when they are asked for, like templates.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.choose import model
 from webmm.errors import ConfigError
-from webmm.page import index, ladders, leaderboard
-from webmm.page.stages import flags, offered, some_problem
+from webmm.page import core, index, ladders, leaderboard
+from webmm.page.script.program import Program
 
-PREPARED = "bundle/prepared.json"
+LAZY = ("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/")  # fetched when they are asked for
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
@@ -36,27 +38,12 @@ def web_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "web"
 
 
-@dataclass
-class _Files:
-    """Texts stored under the hash of their content, so that equal ones are one file."""
-
-    folder: Path
-    names: set[str] = field(default_factory=set)
-
-    def add(self, text: str) -> str:
-        name = hashlib.sha256(text.encode()).hexdigest()[:10]
-        if name not in self.names:
-            self.names.add(name)
-            (self.folder / f"{name}.wgsl").write_text(text, encoding="utf-8")
-        return name
-
-
 @dataclass(frozen=True)
 class Summary:
     """What `build` wrote."""
 
     folder: Path
-    shaders: int
+    templates: int
     files: int
     nbytes: int
     first_load: int  # bytes that a visitor fetches before the first click
@@ -68,12 +55,25 @@ def build(out: Path, *, force: bool = False) -> Summary:
     Raises ConfigError where `out` is a file, or holds something that is no bundle and `force` is not given, or cannot
     be written to; `out` is then as it was before.
     """
+    with written(out, force) as page:
+        shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published)
+        document = {**index.index(), "cases": _cases(page / "bundle" / "cases")}
+        contributed = leaderboard.read(sorted(leaderboard.folder().glob("*.json")))
+        (page / "leaderboard.html").write_text(leaderboard.render(contributed), encoding="utf-8")
+        program = write_kernels(page / "bundle", document)
+        (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
+    return _summary(out)
+
+
+@contextmanager
+def written(out: Path, force: bool) -> Iterator[Path]:
+    """Yield an empty folder, whose files then become those of `out`; raises as `build()` does."""
     _check(out, force)
     made = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".page-", dir=out) as beside:  # within `out`, so on its disk
-            shaders = _write_page(Path(beside))
+            yield Path(beside)
             shutil.rmtree(out / "bundle", ignore_errors=True)
             _move(Path(beside), out)
     except OSError as error:
@@ -82,20 +82,17 @@ def build(out: Path, *, force: bool = False) -> Summary:
     finally:
         if made and not (out / MARKER).exists():
             shutil.rmtree(out, ignore_errors=True)
-    return _summary(out, shaders)
 
 
-def _write_page(out: Path) -> int:
-    """Write all files of the page to the empty folder `out`; return the number of shaders."""
-    shutil.copytree(web_folder(), out, dirs_exist_ok=True, ignore=_not_published)
-    bundle = out / "bundle"
-    (bundle / "shaders").mkdir(parents=True)
-    contributed = leaderboard.read(sorted(leaderboard.folder().glob("*.json")))
-    (out / "leaderboard.html").write_text(leaderboard.render(contributed), encoding="utf-8")
-    files = _Files(bundle / "shaders")
-    _write(out / MARKER, {**index.index(files.add), "cases": _cases(bundle / "cases")})
-    _write(out / PREPARED, ladders.index(files.add))
-    return len(files.names)
+def write_kernels(bundle: Path, document: dict[str, Any]) -> Program:
+    """Write what Python knows of kernels to the folder `bundle`, with `document` as index; return the translation."""
+    bundle.mkdir(exist_ok=True)
+    program = core.program()
+    (bundle / "core.js").write_text(program.text(), encoding="utf-8")
+    shutil.copytree(model.SHIPPED, bundle / "models")
+    (bundle / "index.json").write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
+    core.write_templates(bundle / "templates")
+    return program
 
 
 def _move(page: Path, out: Path) -> None:
@@ -106,10 +103,6 @@ def _move(page: Path, out: Path) -> None:
             there.mkdir(exist_ok=True)
         else:
             path.replace(there)
-
-
-def _write(path: Path, index: dict[str, Any]) -> None:
-    path.write_text(json.dumps(index, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def _check(out: Path, force: bool) -> None:
@@ -130,16 +123,16 @@ def _not_published(folder: str, names: list[str]) -> list[str]:
         "globals.d.ts",
         ".npmrc",
         "README.md",
+        "tsconfig.npm.json",
     }
     return [name for name in names if name in tools]
 
 
-def _summary(out: Path, shaders: int) -> Summary:
-    paths = [path for path in out.rglob("*") if path.is_file()]
-    lazy = {".wgsl", ".npy"}
-    sizes = {path: path.stat().st_size for path in paths}
-    first = sum(size for path, size in sizes.items() if path.suffix not in lazy and path != out / PREPARED)
-    return Summary(out, shaders, len(paths), sum(sizes.values()), first)
+def _summary(out: Path) -> Summary:
+    sizes = {path.relative_to(out).as_posix(): path.stat().st_size for path in out.rglob("*") if path.is_file()}
+    first = sum(size for name, size in sizes.items() if not name.startswith(LAZY) and name != "sw.js")
+    templates = sum(name.startswith("bundle/templates/") for name in sizes)
+    return Summary(out, templates, len(sizes), sum(sizes.values()), first)
 
 
 # Products to check the shaders with
@@ -147,7 +140,7 @@ def _summary(out: Path, shaders: int) -> Summary:
 
 def _cases(folder: Path) -> list[dict[str, Any]]:
     """Write A, B (float16, so that any dtype holds them exactly) and NumPy's A·B (float64) of each case."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     rng = np.random.default_rng(2024)
     rows = []
     for m, n, k in CASES:
@@ -156,10 +149,5 @@ def _cases(folder: Path) -> list[dict[str, Any]]:
         files: dict[str, NDArray[Any]] = {"a": a, "b": b, "c": a.astype(np.float64) @ b.astype(np.float64)}
         for name, array in files.items():
             np.save(folder / f"{m}x{n}x{k}.{name}.npy", array, allow_pickle=False)
-        rows.append({"m": m, "n": n, "k": k, "flags": _expected_flags(m, n, k)})
+        rows.append({"m": m, "n": n, "k": k})
     return rows
-
-
-def _expected_flags(m: int, n: int, k: int) -> dict[str, int]:
-    """Return the specialisation that Python gives each stage here, which the page's own choice is tested against."""
-    return {cls.name: flags(cls().specialise(some_problem(cls(), m, n, k))) for cls in offered()}

@@ -1,7 +1,7 @@
-"""Ladders beside that of products of floats, ready for a page that knows neither their tiles nor their arithmetic.
+"""Ladders beside that of products of floats: problems whose results are known.
 
-`bundle/prepared.json` lists problems: how their inputs are made, which dispatches each stage takes, with the words of
-the uniform and the workgroup counts, and the fingerprint of the result (`webmm.page.exact`).
+`bundle/ladders.js` lists them: how their inputs are made, which kernels stand on the ladder, and the fingerprint of the
+result (`webmm.page.exact`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from webmm.cases.streaming import DEFAULT_SIZES
 from webmm.choose import gemm as choose_gemm
@@ -21,7 +20,7 @@ from webmm.choose import quantized, weights
 from webmm.choose import reduce as choose_reduce
 from webmm.dtypes import F16, F32, I8, U8, DType
 from webmm.kernels import STAGES
-from webmm.kernels.base import Capabilities, Kernel, Scratch
+from webmm.kernels.base import Capabilities, Kernel
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
@@ -35,14 +34,13 @@ from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.page.exact import Case, Size, fingerprint, multiplied, reduced, thin, weighted
+from webmm.page.script.program import Program
+from webmm.page.script.values import value
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Reduction
 from webmm.problems.weights import WeightOnly
-from webmm.render import params_bytes, render
-
-PACKED_DOT = "packed_4x8_integer_dot_product"  # the language feature that has dot4U8Packed and dot4I8Packed
 
 # What a software adapter runs in place of a stage's default: it has few lanes, and compiles slowly.
 LIGHT: dict[str, Kernel[Any]] = {
@@ -138,12 +136,6 @@ def made_for_gpus(problem: Problem) -> Iterable[Kernel[Any]]:
     return choose_gemm.made_for_gpus(problem) if isinstance(problem, Gemm) else ()
 
 
-def made_for_matrix_units() -> Iterator[Kernel[Any]]:
-    """Yield the stages of all ladders that use matrix units."""
-    kernels = (kernel for ladder in LADDERS for kernel in ladder.kernels["gpu"])
-    return (kernel for kernel in kernels if kernel.matrix_shape)
-
-
 def _as_made(kernel: Kernel[Any], made: list[Kernel[Any]], problem: Problem) -> Kernel[Any]:
     if isinstance(kernel, MatrixUnit) and isinstance(problem, Quantized):
         return _on_its_units(kernel, problem)
@@ -160,13 +152,6 @@ def _on_its_units(kernel: MatrixUnit, problem: Quantized) -> Kernel[Any]:
     return next(iter(quantized.made_for_matrix_units(problem, device)), kernel)
 
 
-def matrix(kernel: Kernel[Any]) -> dict[str, Any] | None:
-    """Return what matrix units must multiply, and how the shader spells it; None for a kernel that uses none."""
-    if (shape := kernel.matrix_shape) is None:
-        return None
-    return {**dataclasses.asdict(shape), "lanes": kernel.subgroup, "spelling": kernel.config["spelling"]}
-
-
 _ROWS = _stages("reduce", "columns", "columns_two_pass")  # rows have no columns
 LADDERS = (
     Ladder("Thin products of floats", THIN_KERNELS, thin, THIN, (F32,)),
@@ -178,61 +163,30 @@ LADDERS = (
 )
 
 
-def index(add: Callable[[str], str]) -> dict[str, Any]:
-    """Return what the page reads; `add` stores a shader's text and returns its name."""
-    writer = _Writer(add)
-    ladders = [
-        {"title": ladder.title, **{kind: writer.problems(ladder, kind) for kind in ladder.sizes}} for ladder in LADDERS
-    ]
-    return {"ladders": ladders, "bindings": writer.bindings}
+def module(program: Program) -> str:
+    """Return a JavaScript module of the ladders, whose problems and kernels are those of `program`."""
 
+    def text(x: Any) -> str:
+        return value(x, lambda name: f"core.{program.identifier(name)}", "")
 
-class _Writer:
-    """Says in JSON types what a page runs, and stores the shaders meanwhile."""
-
-    def __init__(self, add: Callable[[str], str]) -> None:
-        self.add = add
-        self.bindings: dict[str, list[dict[str, Any]]] = {}  # by shader
-
-    def problems(self, ladder: Ladder, kind: str) -> list[dict[str, Any]]:
-        return [self._problem(ladder, kind, size, dtype) for dtype in ladder.dtypes for size in ladder.sizes[kind]]
-
-    def _problem(self, ladder: Ladder, kind: str, size: Size, dtype: DType) -> dict[str, Any]:
+    def problem(ladder: Ladder, kind: str, size: Size, dtype: DType) -> str:
         case = ladder.case(size, dtype)
-        problem = case.problem
-        m, n, k, _ = problem.sizes
-        (written,) = (extent for extent in problem.buffers() if extent.written)
-        return {
-            **{"op": problem.op, "variant": problem.variant, "m": m, "n": n, "k": k, "dtype": dtype.name},
-            "flops": problem.flops,
-            "inputs": [each.to_json() for each in case.inputs],
-            "result": {"name": written.name, "count": written.end, "itemsize": written.dtype.itemsize},
-            "fingerprint": ladder.fingerprint(size, dtype),
-            "stages": [self._stage(kernel, problem) for kernel in ladder.stages(kind, problem)],
+        said = {
+            "problem": text(case.problem),
+            "inputs": json.dumps([each.to_json() for each in case.inputs]),
+            "fingerprint": text(ladder.fingerprint(size, dtype)),
+            "kernels": text(ladder.stages(kind, case.problem)),
         }
+        return f"{{ {', '.join(f'{name}: {each}' for name, each in said.items())} }}"
 
-    def _stage(self, kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:
-        dot = getattr(kernel, "dot", "")
-        sizes = zip(*(each.workgroup_size for each in kernel.dispatches), strict=True)
-        return {
-            "name": kernel.name,
-            "label": f"{kernel.name} emulated" if dot == "emulated" else kernel.name,
-            "summary": kernel.summary,
-            "config": kernel.config,
-            "features": sorted(
-                render(kernel, problem, "tint").features | ({PACKED_DOT} if dot == "builtin" else set())
-            ),
-            "subgroup": max(each.subgroup for each in kernel.dispatches),
-            "matrix": matrix(kernel),
-            "workgroup_size": [max(along) for along in sizes],
-            "workgroup_bytes": max(each.workgroup_bytes for each in kernel.dispatches),
-            "scratch": {left.name: left.nbytes for left in kernel.scratch(problem) if isinstance(left, Scratch)},
-            "steps": [self._step(each, problem) for each in kernel.dispatches],
-        }
+    def problems(ladder: Ladder, kind: str) -> str:
+        return ",\n".join(problem(ladder, kind, size, dtype) for dtype in ladder.dtypes for size in ladder.sizes[kind])
 
-    def _step(self, kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:
-        shader = render(kernel, problem, "tint")
-        name = self.add(shader.wgsl)
-        self.bindings[name] = [{"binding": b.binding, "name": b.name, "type": b.type} for b in shader.bindings]
-        words = np.frombuffer(params_bytes(kernel, problem), "<u4").tolist()
-        return {"shader": name, "params": words, "grid": kernel.dispatch(problem)}
+    rows = (
+        f"{{ title: {text(ladder.title)}, "
+        + ", ".join(f"{kind}: [{problems(ladder, kind)}]" for kind in ladder.sizes)
+        + " }"
+        for ladder in LADDERS
+    )
+    head = 'import * as $ from "../python.js";\nimport * as core from "./core.js";\n'
+    return head + "export default [\n" + ",\n".join(rows) + "\n];\n"

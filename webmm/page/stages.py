@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import tuned
 from webmm.dtypes import FLOATS, DType
 from webmm.kernels import BEYOND, LADDER
-from webmm.kernels.base import LOOP_LIMIT
-from webmm.kernels.gemm.base import GemmKernel, Specialisation
+from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.subgroup import Subgroup
 from webmm.problems.gemm import Gemm, gemm
-
-# The flags of a specialisation, from its lowest bit: how a page looks a shader up. Its matrices are dense, row-major.
-FLAGS = ("vec_a", "vec_b", "vec_c", "edge_m", "edge_n", "edge_k", "long_k")
 
 # Tunables whose every combination the page offers, and how large they grow there: what a picture of a tile can show, in
 # a few megabytes. The others move one at a time from their default.
@@ -44,8 +39,6 @@ FRAGMENTS: tuple[dict[str, Any], ...] = (
     {"fm": 8, "fn": 8, "fk": 8, "lanes": 32},
 )
 SPELLINGS = ("current", "deprecated")
-
-DTYPES = FLOATS  # that JavaScript has arrays of, or will have
 
 
 def light(cls: type[GemmKernel]) -> GemmKernel:
@@ -95,7 +88,7 @@ def configurations(cls: type[GemmKernel]) -> list[GemmKernel]:
     }
     settings = [dict(zip(pictured, values, strict=True)) for values in itertools.product(*pictured.values())]
     alone = {name: values for name, values in candidates.items() if name not in (*shown, *fixed)}
-    settings += [{name: value} for name, values in alone.items() for value in values]
+    settings.extend({name: value} for name, values in alone.items() for value in values)
     kernels = (cls(**_fitting({**default, **changes})) for changes in settings)
     possible = (kernel for kernel in kernels if kernel.invalid() is None and len(kernel.dispatches) == 1)
     small = (kernel for kernel in possible if kernel.invocations <= LARGEST_WORKGROUP)
@@ -109,26 +102,6 @@ def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def problems(kernel: GemmKernel, dtype: DType, every: bool) -> Iterator[Gemm]:
-    """Yield a problem for each specialisation: every one there is, or what fits, whole vectors at edges, and the rest.
-
-    Lengths of 4 tiles fit; a vector more hangs over an edge as a whole; 4 more where only C is written by vectors;
-    1 more in single elements.
-    """
-    grid, step = kernel.grid, kernel.inner_step
-    tiles = (grid.elements or grid.tile_m, grid.elements or grid.tile_n, step)
-    lengths = [[4 * tile + over for over in dict.fromkeys((0, kernel.vector, 4, 1))] for tile in tiles]
-    for m, n, k in itertools.product(*lengths) if every else zip(*lengths, strict=True):
-        yield gemm(m, n, k, dtype=dtype)
-        if step == 1:  # such loops are written differently where k is beyond what some drivers count
-            yield gemm(m, n, 4 * LOOP_LIMIT + k % 4, dtype=dtype)
-
-
-def flags(spec: Specialisation) -> int:
-    """Return the specialisation as a number, bit i for `FLAGS[i]`."""
-    return sum(1 << i for i, name in enumerate(FLAGS) if getattr(spec, name))
-
-
 def suits(kernel: GemmKernel, dtype: DType) -> bool:
     """Tell whether the stage multiplies such elements."""
     return kernel.unsuited(gemm(1, 1, 1, dtype=dtype)) is None
@@ -136,4 +109,4 @@ def suits(kernel: GemmKernel, dtype: DType) -> bool:
 
 def some_problem(kernel: GemmKernel, m: int = 4, n: int = 4, k: int = 4) -> Gemm:
     """Return a product of the first element type of the page that the stage multiplies."""
-    return gemm(m, n, k, dtype=next(dtype for dtype in DTYPES if suits(kernel, dtype)))
+    return gemm(m, n, k, dtype=next(dtype for dtype in FLOATS if suits(kernel, dtype)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
-
-import numpy as np
 
 from webmm.dtypes import F64
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold, tunable
@@ -33,7 +32,7 @@ TYPES = {  # of the bindings
 
 def halves(number: float) -> tuple[int, int]:
     """Return the low and the high word of a double."""
-    low, high = np.array([number], np.float64).view(np.uint32).tolist()
+    low, high = struct.unpack("<2I", struct.pack("<d", number))
     return low, high
 
 

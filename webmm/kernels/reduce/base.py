@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -189,4 +188,4 @@ def vector_axes(problem: Reduction) -> Iterator[str]:
 
 def levels(steps: int) -> int:
     """Return how many levels of CHAIN additions a sum over so many steps takes; each element goes through all."""
-    return next(n for n in itertools.count(1) if CHAIN**n >= steps)
+    return next(n for n in range(1, 65) if CHAIN**n >= steps)

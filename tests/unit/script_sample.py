@@ -1,0 +1,309 @@
+"""Python of the subset that is translated, by construct; `test_script.py` runs each in both languages."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+import re
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from webmm.errors import ConfigError
+
+Side = Literal["left", "right"]
+SIDES = get_args(Side)
+SQUARES = {n: n * n for n in range(3)}
+WORD = re.compile(r"^(\w)(\w)$", re.MULTILINE)
+
+
+class Shape(ABC):
+    """A base with a property that calls, and is called by, its subclasses."""
+
+    sides: ClassVar[int] = 0
+
+    @property
+    @abstractmethod
+    def area(self) -> float:
+        """Its area."""
+
+    def words(self) -> str:
+        """Return what it is."""
+        return f"{type(self).__name__} of {self.sides} sides, {self.area:,}"
+
+    def parts(self) -> Iterator[str]:
+        """Yield what it is made of."""
+        yield "area"
+
+
+@dataclass(frozen=True)
+class Box(Shape):
+    """Defaults, a keyword-only field, and one that is not given."""
+
+    sides = 4
+    width: int
+    height: int = 2
+    name: str = field(default="box", kw_only=True)
+    tags: tuple[str, ...] = ()
+    turned: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.width < 0:
+            raise ConfigError(f"width = {self.width} is below 0")
+
+    @property
+    def area(self) -> int:
+        """Width times height."""
+        return self.width * self.height
+
+    @functools.cached_property
+    def corner(self) -> tuple[int, int]:
+        """The far corner."""
+        return self.width, self.height
+
+    @classmethod
+    def square(cls, side: int) -> Box:
+        """Return a square."""
+        return cls(side, side, name="square")
+
+    def parts(self) -> Iterator[str]:
+        """Yield the base's, then its own."""
+        yield from super().parts()
+        yield "edge"
+
+
+class Solid(Shape):
+    """A second base, met by cooperative calls."""
+
+    depth: int
+
+    def parts(self) -> Iterator[str]:
+        """Yield the next base's, then its own."""
+        yield from super().parts()
+        yield "depth"
+
+
+@dataclass(frozen=True, order=True)
+class Block(Solid, Box):
+    """Two bases."""
+
+    depth: int = 3
+
+    def __str__(self) -> str:
+        return "×".join(str(length) for length in (self.width, self.height, self.depth))
+
+
+class Pair(NamedTuple):
+    """A tuple with names."""
+
+    left: int
+    right: int = 7
+
+    @property
+    def both(self) -> int:
+        """Their sum."""
+        return self.left + self.right
+
+
+def only_python(x: Any) -> Any:
+    """Return what NumPy says."""
+    return np.asarray(x)
+
+
+def signs() -> Any:
+    """Floor division and remainder take the sign of the divisor."""
+    return [(a // b, a % b, divmod(a, b)) for a in (-7, 7) for b in (-3, 3)], -(-7 // 2), 2**10, 1 << 40, 5 & 6, 5 | 6
+
+
+def booleans() -> Any:
+    """Booleans count."""
+    yes, none, zero, nothing = True, None, 0, list(range(0))
+    return (
+        3 * yes,
+        yes + yes,
+        yes == 1,
+        str(yes),
+        f"{none}",
+        nothing or "empty",
+        zero or 7,
+        not nothing,
+        bool({}),
+        yes and 2,
+    )
+
+
+def values() -> Any:
+    """Tuples, sets and dataclasses are equal by value, and keys by it."""
+    boxes = {Box(1): "a", Box(1, tags=("x",)): "b"}
+    pairs = {(1, 2): 3}
+    return (
+        Box(1) == Box(1),
+        Box(1) != Box(1, 3),
+        boxes[Box(1, 2)],
+        boxes.get(Box(2)),
+        pairs[1, 2],
+        (1, 2) in {(1, 2)},
+        frozenset({1, 2}) <= {1, 2, 3},
+        sorted({3, 1} | {2}),
+        list(dict.fromkeys([(1, 1), (2, 2), (1, 1)])),
+        len({Box(1), Box(1)}),
+    )
+
+
+def text() -> Any:
+    """Formats, and methods of strings."""
+    number, name = 1234567, 'it\'s "so"'
+    lines = "  a\n  b\n".splitlines()
+    return (
+        f"{number:,} {2.5:.1f} {1234.56:,.1f} {name!r} {'x'!r}",
+        "%d of %s" % (3, "x"),  # noqa: UP031
+        "-" * 3 + "ab"[::1][-1],
+        [line.strip() for line in lines],
+        "}})".lstrip("})"),
+        ["a", "b", "c"],
+        "prefix-x".removeprefix("prefix-"),
+        WORD.sub(r"\2\1$", "ab\ncd"),
+        "a1".upper().lower().startswith(("a", "b")),
+        "x,y".replace(",", "$&"),
+    )
+
+
+def loops() -> Any:
+    """Comprehensions, generators, conditions, and what is left of them."""
+    found = []
+    for i, (a, *rest) in enumerate([(1, 2, 3), (4,), (5, 6)], 1):
+        if not rest:
+            continue
+        found.append((i, a, sum(rest)))
+    first, *between, last = [*found, (0, 0, 0)]
+    total = 0
+    while total < 10:
+        total += 3
+    nested = [x * y for x in range(4) if x % 2 for y in range(3) if y]
+    return (
+        found,
+        first,
+        between,
+        last,
+        total,
+        nested,
+        {k: v for v, k in enumerate("ab")},
+        {n % 2 for n in range(5)} == {0, 1},
+    )
+
+
+def laziness() -> Any:
+    """A generator computes what is asked for, and no more."""
+    asked = []
+
+    def ask(x: int) -> int:
+        asked.append(x)
+        return x
+
+    large = next((x for x in (ask(n) for n in range(10)) if x > 2), None)
+    return large, asked, next(iter(()), "none"), any(x > 1 for x in (1, 2, 3)), all(x for x in ())
+
+
+def chained() -> Any:
+    """Comparisons of several, and a value on its way."""
+    low, high = 1, 5
+    if (middle := (low + high) // 2) > low:
+        return low < middle < high, low <= middle != high, middle, 3 if low else 4
+    return None
+
+
+def builtins() -> Any:
+    """Builtins, with their keywords."""
+    words = ["bb", "a", "ccc"]
+    return (
+        max(words, key=len),
+        min((), default="none"),
+        sorted(words, key=lambda word: -len(word)),
+        sorted(words, reverse=True),
+        list(zip(words, range(3), strict=True)),
+        list(reversed(words)),
+        [round(x) for x in (0.5, 1.5, 2.5, -0.5)],
+        int("42"),
+        (5).bit_length(),
+        isinstance(3, int),
+        isinstance("x", (int, str)),
+        getattr(Box(1), "nothing", "none"),
+        hasattr(Box(1), "area"),
+        list(map(str, (1, 2))),
+        list(itertools.product((1, 2), "ab")),
+        math.prod((2, 3)),
+        words[-1],
+        words[1:],
+    )
+
+
+def classes() -> Any:
+    """Dataclasses, inheritance in Python's order, and what is asked of them."""
+    block = Block(2, 3, name="brick")
+    other = replace(block, depth=9)
+    return (
+        block.words(),
+        str(block),
+        list(block.parts()),
+        Block.square(4).area,
+        other.depth,
+        dataclasses.asdict(other)["name"],
+        [f.name for f in dataclasses.fields(Block)],
+        block.corner + other.corner,
+        Block.sides,
+        isinstance(block, Solid) and issubclass(Block, Box),
+        Block(1) < Block(2),
+        Pair(1).both,
+        list(Pair(1, 2)),
+        Box(**{"width": 3}, height=4).area,
+        SIDES,
+        SQUARES[2],
+    )
+
+
+def errors() -> Any:
+    """What is raised, and what is caught."""
+    found = []
+    for width in (-1, 1):
+        try:
+            found.append(Box(width).width)
+        except ConfigError as error:
+            found.append(str(error))
+    try:
+        int("x")
+    except (ValueError, KeyError):
+        found.append("no number")
+    try:
+        _ = {}["missing"]
+    except KeyError:
+        found.append("no key")
+    return found
+
+
+def packed() -> Any:
+    """Bytes of numbers."""
+    data = bytearray(12)
+    struct.pack_into("<2I", data, 0, 1, 2**32 - 1)
+    struct.pack_into("<1f", data, 8, 0.5)
+    return list(bytes(data)), struct.unpack("<2I", struct.pack("<d", -2.5))
+
+
+@functools.cache
+def counted(n: int) -> tuple[int, ...]:
+    """Return a tuple that is made once."""
+    return tuple(range(n))
+
+
+def caches() -> Any:
+    """A cached function gives the very same object."""
+    return counted(3) is counted(3), _defaults(1), _defaults(1, c=5), _defaults(b=2, a=0)
+
+
+def _defaults(a: int, b: int = 10, *, c: int = 20) -> int:
+    return a + b + c

@@ -1,0 +1,360 @@
+"""JavaScript's kernels are Python's: over random cases both give the same texts, grids, uniforms, reasons and choices.
+
+Each case is written as JavaScript by the code that writes constants, and all run in one process of node.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from webmm import choose
+from webmm.choose import model, tuned
+from webmm.dtypes import BYTES, F16, F32, F64, FLOATS, I32, MATRIX_DTYPES
+from webmm.epilogues import ACTIVATIONS, BIASES
+from webmm.errors import WebmmError
+from webmm.kernels import STAGES
+from webmm.kernels.base import Capabilities, Kernel, MatrixShape
+from webmm.kernels.gemm.slices import Slices, Software
+from webmm.page import core
+from webmm.page.script.program import Program
+from webmm.page.script.values import value
+from webmm.problems import OPS
+from webmm.problems.base import Problem
+from webmm.problems.elementwise import Elementwise
+from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.normalise import NORMALISATIONS, Normalisation
+from webmm.problems.product import Operand
+from webmm.problems.quantized import Quantized
+from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of
+from webmm.problems.weights import BITS, BLOCKS, WeightOnly
+from webmm.render import expressible, params_bytes, render
+
+WEB = Path(__file__).parents[2] / "web"
+CASES = 400  # of each op
+SIZES = (1, 2, 3, 4, 5, 8, 16, 31, 32, 33, 64, 100, 127, 128, 129, 256, 500, 512, 1000, 1024, 4096, 70_000)
+LIMITS = {
+    "max-compute-invocations-per-workgroup": (64, 128, 256, 1024),
+    "max-compute-workgroup-size-x": (64, 256, 1024),
+    "max-compute-workgroup-size-y": (8, 256, 1024),
+    "max-compute-workgroup-size-z": (64,),
+    "max-compute-workgroup-storage-size": (4096, 16_384, 49_152),
+    "max-compute-workgroups-per-dimension": (100, 65_535),
+    "max-storage-buffer-binding-size": (2**20, 2**27, 2**31),
+    "max-buffer-size": (2**20, 2**28, 2**31),
+    "max-texture-dimension-2d": (8192,),
+    "max-texture-array-layers": (256,),
+}
+FRAGMENTS = (
+    *(MatrixShape("f16", "f32", *sizes) for sizes in ((16, 16, 16), (8, 8, 8), (8, 16, 16))),
+    *(MatrixShape(kind, f"{kind[0]}32", 16, 16, 32) for kind in ("i8", "u8")),
+)
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return core.program()
+
+
+@pytest.fixture(scope="module")
+def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the modules that JavaScript needs to render."""
+    folder: Path = tmp_path_factory.mktemp("core")
+    for name in ("python.js", "numpy.js", "templates.js", "errors.js"):
+        shutil.copy(WEB / name, folder / name)
+    (folder / "package.json").write_text('{"type": "module"}')
+    (folder / "bundle").mkdir()
+    (folder / "bundle" / "core.js").write_text(program.text())
+    core.write_templates(folder / "bundle" / "templates")
+    return folder
+
+
+HEAD = """
+import * as $ from "./python.js";
+import * as core from "./bundle/core.js";
+import { environment } from "./templates.js";
+TEMPLATES
+$.provide("webmm.render.environment", () => environment);
+const MODELS = PREDICTING;
+$.provide("webmm.choose.model.shipped", () => MODELS);
+const RECORDS = SHIPPED;
+$.provide("webmm.choose.tuned.shipped", () => RECORDS);
+$.provide("webmm.choose.tuned.load", () => []);
+const tried = (f) => { try { return f(); } catch (error) { return `${error.name}: ${error.message}`; } };
+const says = (f) => console.log(JSON.stringify(tried(f)));
+const told = ({ wgsl, bindings, features }) => [wgsl, bindings.map($.repr), [...features].sort()];
+const chosen = (problem, info, capabilities) => {
+  const device = { info, engine: { name: "dawn" }, capabilities };
+  return [...core.candidates(problem, device, "cached")].map(([kernel, why]) => [$.str(kernel), why]);
+};
+const rendered = (kernel, problem) => [
+  $.str(kernel),
+  tried(() => told(core.render(kernel, problem, "tint"))),
+  tried(() => kernel.dispatch(problem)),
+  tried(() => [...core.params_bytes(kernel, problem)]),
+  kernel.scratch(problem).map($.repr),
+];
+"""
+
+
+def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[str]) -> list[Any]:
+    """Return what each line says in JavaScript."""
+    imports = [
+        f'import "./bundle/{path.relative_to(folder / "bundle").as_posix()}";' for path in folder.rglob("*/*/*.js")
+    ]
+    records = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
+    head = HEAD.replace("TEMPLATES", "\n".join(imports)).replace("SHIPPED", written(program, records))
+    head = head.replace("PREDICTING", written(program, model.shipped()))
+    (folder / "run.js").write_text("\n".join([head, *lines]))
+    done = node(str(folder / "run.js"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def node() -> Callable[..., Any]:
+    def call(*arguments: str) -> Any:
+        return subprocess.run(["node", *arguments], capture_output=True, text=True, timeout=600, check=False)
+
+    return call
+
+
+def written(program: Program, x: Any) -> str:
+    return value(x, lambda name: f"core.{program.identifier(name)}", "")
+
+
+def tried(f: Callable[[], Any]) -> Any:
+    try:
+        return f()
+    except WebmmError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def plain(x: Any) -> Any:
+    return json.loads(json.dumps(x))
+
+
+# What is drawn
+
+
+def operand(rng: random.Random, rows: int, columns: int, dense: bool = False) -> Operand:
+    transposed = not dense and rng.random() < 0.4
+    outer, inner = (columns, rows) if transposed else (rows, columns)
+    ld = inner if dense else inner + rng.choice((0, 0, 0, 1, 4))
+    offset = 0 if dense else rng.choice((0, 0, 1, 4, 64))
+    return Operand(ld, ld * outer + rng.choice((0, 0, 4)), offset, transposed)
+
+
+def sizes(rng: random.Random, count: int) -> list[int]:
+    return [rng.choice(SIZES) for _ in range(count)]
+
+
+def draw_gemm(rng: random.Random) -> Gemm:
+    m, n, k = sizes(rng, 3)
+    dtype = rng.choice((F32, F32, F32, F16, *MATRIX_DTYPES, F64))
+    batch = rng.choice((1, 1, 1, 3))
+    return Gemm(
+        *(m, n, k, batch, dtype, dtype if dtype == F64 else rng.choice((dtype, F32))),
+        *(operand(rng, m, k), operand(rng, k, n), operand(rng, m, n)),
+        bias_offset=rng.choice((0, 4, 5)),
+        precision=rng.choice(("highest", "highest", "high")),
+        bias=rng.choice(("", "", *(BIASES if batch == 1 else BIASES[:3]))),
+        activation=rng.choice(("", "", *ACTIVATIONS)) if dtype != F64 else "",
+        alpha=rng.choice((1.0, 1.0, 0.5)),
+        beta=rng.choice((0.0, 0.0, -1.5)),
+    )
+
+
+def draw_quantized(rng: random.Random) -> Quantized:
+    m, n, k = sizes(rng, 3)
+    zeros = [rng.choice((0, 0, 3, None)) for _ in range(2)]
+    scaled, starts = (rng.random() < 0.3 for _ in range(2)), ()
+    return Quantized(
+        *(m, n, k, rng.choice(BYTES), rng.choice(BYTES), rng.choice((*BYTES, I32, F32))),
+        *(operand(rng, m, k), operand(rng, k, n), *zeros, rng.choice((0, 7)), (2**30 + 1, 40), *scaled),
+        *(rng.random() < 0.3, starts),
+    )
+
+
+def draw_weights(rng: random.Random) -> WeightOnly:
+    m, n, k = sizes(rng, 3)
+    dtype = rng.choice((F32, F16, F16, *MATRIX_DTYPES))
+    return WeightOnly(
+        m, n, k, dtype, rng.choice((dtype, F32)), operand(rng, m, k), rng.choice(BITS), rng.choice(BLOCKS)
+    )
+
+
+def spanned(rng: random.Random) -> tuple[int, int, int, Span]:
+    outer, length, inner = rng.choice(SIZES), rng.choice(SIZES), rng.choice((1, 1, 4, 7, 128))
+    return (
+        outer,
+        length,
+        inner,
+        rng.choice(
+            (
+                Span.dense(length, inner),
+                Span(1, outer, outer * length, 0),
+                Span(length * inner + 4, inner, 1, rng.choice((0, 3, 4))),
+            )
+        ),
+    )
+
+
+def draw_reduce(rng: random.Random) -> Reduction:
+    outer, length, inner, x = spanned(rng)
+    operation, dtype = rng.choice(tuple(OPERATIONS)), rng.choice(MATRIX_DTYPES)
+    out = operation_of(operation).out_dtype(dtype)
+    out = out if operation_of(operation).index else rng.choice((out, F32))
+    return Reduction(operation, outer, length, inner, dtype, out, x, rng.choice((0, 4)))
+
+
+def draw_normalise(rng: random.Random) -> Normalisation:
+    outer, length, inner, x = spanned(rng)
+    function, dtype = rng.choice(tuple(NORMALISATIONS.values())), rng.choice(MATRIX_DTYPES)
+    vectors = function.name != "softmax" and inner == 1
+    return Normalisation(
+        *(function.operation, outer, length, inner, dtype, dtype, x, 0, function.name),
+        *(vectors and rng.random() < 0.5, vectors and rng.random() < 0.5, 1e-5),
+    )
+
+
+def draw_elementwise(rng: random.Random) -> Elementwise:
+    return Elementwise(
+        rng.choice(tuple(ACTIVATIONS)), rng.choice(SIZES), rng.choice(MATRIX_DTYPES), *rng.choices((0, 1, 4), k=2)
+    )
+
+
+DRAWN: dict[str, Callable[[random.Random], Problem]] = {
+    **{"gemm": draw_gemm, "quantized": draw_quantized, "weights": draw_weights},
+    **{"reduce": draw_reduce, "normalise": draw_normalise, "elementwise": draw_elementwise},
+}
+
+
+def draw_kernel(rng: random.Random, op: str) -> Kernel[Any]:
+    """Return a stage with tunables of which each may be any of its candidates; half are what works somewhere."""
+    cls = rng.choice([*STAGES[op].values(), *((Slices, Software) if op == "gemm" else ())])
+    candidates = {f.name: f.metadata["candidates"] for f in dataclasses.fields(cls)}
+    for _ in range(30):
+        drawn: Kernel[Any] = cls(**{name: rng.choice(values) for name, values in candidates.items()})
+        if drawn.invalid() is None or rng.random() < 0.05:
+            return drawn
+    return cls()
+
+
+def draw_device(rng: random.Random) -> Capabilities:
+    features = [name for name in ("shader-f16", "subgroups", "subgroup", "shader-f64") if rng.random() < 0.7]
+    return Capabilities(
+        "a device",
+        {name: rng.choice(values) for name, values in LIMITS.items()},
+        frozenset(features),
+        rng.choice((0, 0, 65_535)),
+        rng.choice((0, 4, 8, 32, 32)),
+        frozenset(rng.sample(FRAGMENTS, rng.choice((0, 1, 3)))),
+        rng.choice(("", "nobody knows")),
+    )
+
+
+# What is compared
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_texts_grids_uniforms_and_scratch_are_pythons(
+    op: str, program: Program, script: Path, node: Callable[..., Any]
+) -> None:
+    rng = random.Random(op)
+    pairs = []
+    for _ in range(CASES):
+        kernel, problem = draw_kernel(rng, op), DRAWN[op](rng)
+        pairs += [(each, problem) for each in (kernel.dispatches if kernel.invalid() is None else (kernel,))]
+    lines = [
+        f"says(() => rendered({written(program, kernel)}, {written(program, problem)}));" for kernel, problem in pairs
+    ]
+    texts = 0
+    for (kernel, problem), found in zip(pairs, run(node, script, program, lines), strict=True):
+        expected = plain(rendered(kernel, problem))
+        assert found == expected, f"{kernel} of {problem!r}"
+        texts += isinstance(expected[1], list)
+    assert texts > CASES / 4, "too few of them can be rendered"
+
+
+def rendered(kernel: Kernel[Any], problem: Problem) -> list[Any]:
+    def text() -> list[Any]:
+        shader = render(kernel, problem, "tint")
+        return [shader.wgsl, [repr(binding) for binding in shader.bindings], sorted(shader.features)]
+
+    return [
+        str(kernel),
+        tried(text),
+        tried(lambda: kernel.dispatch(problem)),
+        tried(lambda: list(params_bytes(kernel, problem))),
+        [repr(left) for left in kernel.scratch(problem)],
+    ]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_reasons_are_pythons(op: str, program: Program, script: Path, node: Callable[..., Any]) -> None:
+    rng = random.Random(f"{op} reasons")
+    asked = [(draw_kernel(rng, op), DRAWN[op](rng), draw_device(rng)) for _ in range(2 * CASES)]
+    lines = [
+        f"says(() => {written(program, kernel)}.check({written(program, problem)}, {written(program, device)}));"
+        for kernel, problem, device in asked
+    ]
+    expected = [kernel.check(problem, device) for kernel, problem, device in asked]
+    assert run(node, script, program, lines) == expected
+    kinds = {reason and reason.split()[0] for reason in expected}
+    assert len(kinds) > 1, "nothing to tell apart"
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_choices_are_pythons(
+    op: str, program: Program, script: Path, node: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(f"{op} choices")
+    records = tuple(record for record in tuned.shipped() if tuned.family(record) == "dawn")
+    monkeypatch.setattr(tuned, "load", list)
+    monkeypatch.setattr(tuned, "shipped", lambda: records)
+    asked = list(described(rng, op))
+    lines = [
+        f"says(() => chosen({written(program, problem)}, {json.dumps(info)}, {written(program, device)}));"
+        for problem, info, device in asked
+    ]
+    found = run(node, script, program, lines)
+    for (problem, info, device), chosen in zip(asked, found, strict=True):
+        where: Any = SimpleNamespace(
+            info=SimpleNamespace(**info), engine=SimpleNamespace(name="dawn"), capabilities=device
+        )
+        expected = [[str(kernel), why] for kernel, why in choose.candidates(problem, where).items()]
+        assert chosen == expected, f"{problem!r} on {info}"
+    assert len({str(chosen) for chosen in found}) > 1 or op == "elementwise"
+    sources = {why.split()[0] for chosen in found for _, why in chosen}
+    assert op != "gemm" or sources >= {"predicted", "shipped", "known", "portable", "runs"}
+
+
+def described(rng: random.Random, op: str) -> Iterator[tuple[Problem, dict[str, str], Capabilities]]:
+    """Yield problems, and adapters as Python's choice sees them."""
+    names = ("NVIDIA H200", "nvidia hopper", "SwiftShader", "Apple M2")
+    near = [record for record in tuned.shipped() if record.op == op == "gemm"]
+    for _ in range(CASES // 2):
+        problem, device = DRAWN[op](rng), draw_device(rng)
+        if near and rng.random() < 0.5:  # of what is known, or almost
+            record = rng.choice(near)
+            problem = gemm(record.m, record.n + rng.choice((0, 0, 4, 100)), record.k, dtype=record.dtype)
+        yield problem, {"kind": rng.choice(("cpu", "other")), "name": rng.choice(names), "driver": ""}, device
+
+
+def test_what_a_browser_cannot_store_is_refused_alike(program: Program, script: Path, node: Callable[..., Any]) -> None:
+    problem = dataclasses.replace(draw_gemm(random.Random(1)), dtype=F64, out_dtype=F64, activation="")
+    kernel = STAGES["gemm"]["naive"]()
+    assert not expressible(kernel, problem, "tint")
+    line = f"says(() => rendered({written(program, kernel)}, {written(program, problem)}));"
+    assert run(node, script, program, [line]) == [plain(rendered(kernel, problem))]
+    assert {dtype.name for dtype in FLOATS} == {"float32", "float16"}

@@ -1,0 +1,217 @@
+"""Python to JavaScript: each construct of the subset means the same in both, and what is beyond it is an error."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from tests.unit import script_sample
+from webmm.page.script import names, runtime, templates
+from webmm.page.script.names import Name, ScriptError
+from webmm.page.script.program import Program
+
+WEB = Path(__file__).parents[2] / "web"
+SAMPLE = script_sample.__name__
+FUNCTIONS = (
+    *("booleans", "builtins", "caches", "chained", "classes", "errors", "laziness", "loops", "packed", "signs"),
+    *("text", "values"),
+)
+
+
+@pytest.fixture(autouse=True)
+def ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "PACKAGES", ["webmm", "tests", "given"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("python.js", "numpy.js", "templates.js", "errors.js"):
+        shutil.copy(WEB / name, tmp_path / name)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "bundle" / "templates").mkdir(parents=True)
+    return tmp_path
+
+
+def node(folder: Path, script: str) -> str:
+    (folder / "run.js").write_text(script)
+    done = subprocess.run(["node", str(folder / "run.js")], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+PLAIN = """
+const entries = (x) => Object.fromEntries([...x].map(([key, value]) => [key, plain(value)]));
+const plain = (x) => (Array.isArray(x) ? x.map(plain) : x instanceof $.Dict ? entries(x) : x);
+"""
+
+
+def test_every_construct_means_the_same(folder: Path) -> None:
+    program = Program([Name(SAMPLE, name) for name in FUNCTIONS])
+    (folder / "bundle" / "core.js").write_text(program.text())
+    calls = "\n".join(f"console.log(JSON.stringify(plain(core.{name}())));" for name in FUNCTIONS)
+    head = 'import * as $ from "./python.js";\nimport * as core from "./bundle/core.js";\n'
+    found = node(folder, head + PLAIN + calls).splitlines()
+    for name, line in zip(FUNCTIONS, found, strict=True):
+        expected = getattr(script_sample, name)()
+        assert json.loads(line) == json.loads(json.dumps(expected)), name
+
+
+def test_a_function_that_only_python_has_says_so(folder: Path) -> None:
+    program = Program([Name(SAMPLE, "only_python")])
+    (folder / "bundle" / "core.js").write_text(program.text())
+    head = 'import * as $ from "./python.js";\nimport { only_python } from "./bundle/core.js";\n'
+    tries = "try { only_python(1); } catch (error) { console.log(error.message); }\n"
+    provided = f"$.provide('{SAMPLE}.only_python', (x) => x + 1);\nconsole.log(only_python(1));"
+    assert node(folder, head + tries + provided).splitlines() == [f"{SAMPLE}.only_python is Python's alone", "2"]
+
+
+def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Callable[[], Program]:
+    """Return what translates `f` of a module `given`."""
+    (tmp_path / "given.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "given", raising=False)
+    importlib.invalidate_caches()
+    importlib.import_module("given")
+    for cached in (names.tree, names.definitions):
+        cached.cache_clear()
+    return lambda: Program([Name("given", "f")])
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("with x: pass", "With is not translated"),
+        ("for i in x: break\n    else: pass", "for … else is not translated"),
+        ("while x: break\n    else: pass", "while … else is not translated"),
+        ("return x @ x", "the operator MatMult is not translated"),
+        ("return ~x", "the operator Invert is not translated"),
+        ("return f'{x!a}'", "the conversion !a is not translated"),
+        ("return 1 < x + 1 < 3", "a comparison of several has names in its middle"),
+        ("return lambda y=1: y", "a lambda has plain parameters"),
+        ("return b'x'", "is not translated"),
+        ("return x.nothing_has_this", "nothing that is translated has an attribute nothing_has_this"),
+        ("return sorted(x, cmp=1)", "sorted() takes key, default and reverse"),
+        ("return len(x, y=1)", "len() takes no keywords here"),
+        ("x.y = 1", "Attribute is no target here"),
+        ("x[0] += 1", "what is assigned in place is a variable"),
+        ("try:\n        x\n    finally:\n        x", "try has one except that names what it catches"),
+        ("raise", "what is raised is named"),
+        ("global Y; Y = 1", "Global is not translated"),
+        ("async def g(): pass", "AsyncFunctionDef is not translated"),
+        ("a, b = c = x", "only variables are assigned together"),
+        ("for a, *b, c in x: pass", "a star stands last here"),
+        ("del x[0]", "only variables are deleted"),
+        ("return [*x, *(yield)]", "Yield is not translated"),
+        ("return g(z=1)\n\ndef g(y): return y", "g() takes no z"),
+    ],
+)
+def test_what_is_beyond_the_subset_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, what: str
+) -> None:
+    translate = translated(tmp_path, monkeypatch, f"Y = 0\n\n\ndef f(x):\n    {body}\n")
+    with pytest.raises(ScriptError, match=rf"given\.py:\d+: .*{re.escape(what)}"):
+        translate()
+
+
+def test_the_runtime_has_what_it_promises(folder: Path) -> None:
+    wanted = [*runtime.BUILTINS, *runtime.RENAMED.values()]
+    wanted += [f"{module.__name__}.{name}" for module, members in runtime.MODULES.items() for name in members]
+    head = (
+        'import * as python from "./python.js";\nimport { numpy } from "./numpy.js";\nconst $ = { ...python, numpy };\n'
+    )
+    told = node(
+        folder,
+        head + "\n".join(f"console.log('{word}' , $.{word} !== undefined);" for word in wanted),
+    )
+    missing = [line.split()[0] for line in told.splitlines() if line.endswith("false")]
+    assert missing == ["dataclasses.MISSING"]  # which is undefined
+    told = node(
+        folder,
+        'import * as $ from "./python.js";\n'
+        + f"""
+        for (const name of {json.dumps(sorted(runtime.METHODS))}) {{
+          try {{ $.method(name, ""); }} catch (error) {{ if (/METHODS/.test(error.message)) console.log(name); }}
+        }}""",
+    )
+    assert told.split() == ["sub"]  # of patterns, which have it themselves
+
+
+# Templates
+
+ENVIRONMENT = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+TEMPLATES = {
+    "main.wgsl": (
+        '{% import "lib.wgsl" as lib with context %}\n{% include "head.wgsl" %}\n'
+        "{% set half = namespace(size=8) %}\n"
+        "{% for i in range(9) if half.size %}\n{{ i }}:{{ half.size }}{{ ',' if not loop.last }}"
+        "{{ ' first' if loop.first }}\n"
+        "{% set half.size = half.size // 2 %}\n{% endfor %}\n"
+        "{% call lib.wrapped('x', size=n + 1) %}\n  inner {{ n }}\n{% endcall %}\n"
+        "{{ lib.plain }} {{ lib.twice(3) }} {{ lib.twice(b=1, a=2) }} {{ '%d-%s' % (n, 'q') }}\n"
+        "{% set block %}\nkept {{ n }}\n{% endset %}\n[{{ block }}]\n"
+        "{% for a, b in [(1, 2), (3, 4)] %}{{ a ~ b }} {% endfor %}\n"
+        "{{ items | join('+') }} {{ items | length }} {{ items | max }} {{ items | reverse | list | join }} "
+        "{{ missing | default('none') }} {{ missing is defined }} {{ flag is false }} "
+        "{{ {'k': 5}.k }} {{ 'ab'[loopless] }}\n"
+        "{% if flag %}\nyes\n{% elif n == 4 and items %}\nfour\n{% else %}\nno\n{% endif %}\n"
+    ),
+    "lib.wgsl": (
+        "{# a comment #}\n{% set plain = 'n is ' ~ n %}\n"
+        "{% macro twice(a, b=2) -%}\n{{ a * b }}\n{%- endmacro %}\n"
+        "{% macro wrapped(name, size) %}\n<{{ name }} {{ size }}>\n"
+        "{{ caller() }}</{{ name | upper }}>\n{% endmacro %}\n"
+    ),
+    "head.wgsl": "// `quoted` ${n} {{ n }}\n",
+}
+HEAD = 'import "./bundle/templates/main.js";\nimport { render } from "./templates.js";\n'
+GIVEN = {"n": 4, "items": [3, 1, 2], "flag": False, "loopless": 1}
+
+
+def test_templates_render_as_jinjas(folder: Path) -> None:
+    shaders = folder / "shaders"
+    shaders.mkdir()
+    for name, text in TEMPLATES.items():
+        (shaders / name).write_text(text)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(shaders), undefined=jinja2.StrictUndefined, **ENVIRONMENT
+    )
+    every = templates.names(shaders)
+    for name in every:
+        module = templates.module(environment, shaders, name, every)
+        (folder / "bundle" / "templates" / name.replace(".wgsl", ".js")).write_text(
+            module.replace('"../../', '"../../')
+        )
+    found = node(
+        folder,
+        HEAD + f'process.stdout.write(render("main.wgsl", {json.dumps(GIVEN)}));',
+    )
+    assert found == environment.get_template("main.wgsl").render(GIVEN)
+    tries = 'try { render("main.wgsl", {}); } catch (error) { console.log(error.message); }'
+    assert "'n' is undefined" in node(folder, HEAD + tries)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{% for x in y recursive %}{% endfor %}", "for … else and recursive loops are not translated"),
+        ("{{ x | round }}", "the filter round is not translated"),
+        ("{{ x is odd }}", "the test odd is not translated"),
+        ("{% filter upper %}{% endfilter %}", "FilterBlock is not translated"),
+        ("{{ f(*x) }}", "*args and **kwargs are not translated"),
+        ("{{ 1 / 2 }}", "Div is not translated"),
+        ("{% include 'x' ignore missing %}", "Include is not translated"),
+    ],
+)
+def test_templates_beyond_the_subset_are_errors(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "x.wgsl").write_text("\n" + text)
+    with pytest.raises(templates.TemplateError, match=rf"^x\.wgsl:2: {re.escape(what)}"):
+        templates.module(jinja2.Environment(), tmp_path, "x.wgsl", ["x.wgsl"])

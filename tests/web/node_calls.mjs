@@ -1,0 +1,12 @@
+// Usage: node node_calls.mjs WEBMM_JS WEBGPU_PACKAGE CASES [MEMORY]. Prints what becomes of each case as JSON; see calls.js.
+import { readFileSync } from "node:fs";
+import { makeCalls } from "./calls.js";
+import { dawn, finish } from "./dawn.mjs";
+
+const [module, webgpu, cases, memory] = process.argv.slice(2);
+const gpu = await dawn(webgpu);
+const webmm = await import(module);
+const device = await webmm.Device.open({ gpu });
+if (memory) device.memory = Number(memory);
+const outcomes = await makeCalls(webmm, device, JSON.parse(readFileSync(cases, "utf8")));
+finish({ halves: device.features.has("shader-f16"), outcomes });

@@ -1,0 +1,98 @@
+"""The npm package: packed, installed in a project of its own, used from node, and its types checked as a user's are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.web.conftest import ROOT
+from webmm.page import npm
+
+PAGE = (ROOT / "docs" / "javascript.md").read_text()
+EXAMPLES = re.findall(r"```js\n(.*?)```\n\n```\n(.*?)```", PAGE, flags=re.DOTALL)
+# Runs a program as a browser would: `navigator.gpu` is there. Dawn keeps node alive, so it ends itself.
+RUN = """import { pathToFileURL } from "node:url";
+const { create, globals } = await import(process.argv[2]);
+Object.assign(globalThis, globals);
+Object.defineProperty(globalThis, "navigator", { value: { gpu: create([]), userAgent: "node" } });
+await import(pathToFileURL(process.argv[3]));
+process.stdout.write("", () => process.exit(0));
+"""
+TYPED = """import { Device, DeviceArray, HostArray, Matrix, ProblemError, quantizeBlocks } from "webmm";
+
+const gpu: Device = await Device.open();
+const host: HostArray = await gpu.matmul([[1, 2]], [[3], [4]], { activation: "gelu", outDtype: "float16" });
+const matrix: Matrix = await gpu.matmul(Matrix.random(2, 3), Matrix.random(3, 4));
+const x: DeviceArray = await gpu.array(new Float32Array(6), { shape: [2, 3] });
+const there: DeviceArray = await gpu.matmul(x, x, { transposeB: true });
+const rows: number[] = [...there.shape, host.rows, matrix.rows];
+const sums: DeviceArray = await gpu.reduce(x, "sum", { axis: -1, keepdims: true });
+await gpu.qmatmulWeights(sums, quantizeBlocks([[1]], { bits: 8 }));
+// @ts-expect-error: no such option
+await gpu.matmul(x, x, { transposedB: true });
+// @ts-expect-error: no such activation
+await gpu.matmul(x, x, { activation: "tanhh" });
+// @ts-expect-error: no such operation
+await gpu.reduce(x, "median");
+export { ProblemError, rows };
+"""
+STRICT = ["--strict", "--noEmit", "--target", "es2022", "--module", "nodenext", "--lib", "esnext,dom"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, node_modules: Path) -> Path:
+    """A user's project, with the packed package installed."""
+    folder: Path = tmp_path_factory.mktemp("npm")
+    package, user = folder / "package", folder / "user"
+    npm.build(package)
+    settings = ["--project", str(ROOT / "web" / "tsconfig.npm.json"), "--outDir", str(package / "types")]
+    _run("node", str(node_modules / "typescript" / "bin" / "tsc"), *settings, cwd=package)
+    _run("npm", "pack", "--pack-destination", str(folder), cwd=package)
+    (packed,) = folder.glob("webmm-*.tgz")
+    installed = user / "node_modules" / "webmm"
+    shutil.unpack_archive(packed, folder / "unpacked")
+    shutil.copytree(folder / "unpacked" / "package", installed)
+    (user / "package.json").write_text('{"type": "module"}')
+    return user
+
+
+def _run(*arguments: str, cwd: Path) -> None:
+    environment = {**os.environ, "npm_config_offline": "true", "npm_config_update_notifier": "false"}
+    done = subprocess.run(arguments, cwd=cwd, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_users_types(project: Path, node_modules: Path) -> None:
+    (project / "typed.ts").write_text(TYPED)
+    _run("node", str(node_modules / "typescript" / "bin" / "tsc"), *STRICT, "typed.ts", cwd=project)
+
+
+@pytest.mark.parametrize("i", range(len(EXAMPLES)))
+def test_examples_print_what_the_page_shows(
+    i: int, project: Path, node_modules: Path, node: Callable[..., Any]
+) -> None:
+    code, output = EXAMPLES[i]
+    (project / "run.mjs").write_text(RUN)
+    (project / f"example{i}.mjs").write_text(code)
+    dawn = node_modules / "webgpu" / "index.js"
+    done = node(str(project / "run.mjs"), str(dawn), str(project / f"example{i}.mjs"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == output
+
+
+def test_every_example_of_the_page_has_its_output() -> None:
+    assert PAGE.count("```js") == len(EXAMPLES) > 0
+
+
+def test_the_package_has_no_dependencies_and_nothing_of_the_page() -> None:
+    assert not {"dependencies", "peerDependencies"} & npm.PACKAGE.keys()
+    modules = npm.modules(ROOT / "web")
+    assert {"webmm.js", "engine/device.js"} <= set(modules)
+    assert not {"main.js", "dom.js", "charts.js"} & set(modules)

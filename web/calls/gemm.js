@@ -1,0 +1,199 @@
+// @ts-check
+/** Products of matrices of floats: the calls, as webmm/calls/gemm.py. */
+
+import { DeviceArray } from "../engine/array.js";
+import { like } from "../engine/transfer.js";
+import { ProblemError } from "../errors.js";
+import { HostArray } from "../host.js";
+import { make } from "../python.js";
+import { broadcastShape, readable, reshaped, seen, stridesOf, transposed } from "./operands.js";
+import { flag, number, oneOf } from "./options.js";
+import { Labelled, inPieces, limits } from "./pieces.js";
+
+/** @typedef {import("./operands.js").Data} Data */
+/** @typedef {import("../engine/plans.js").Call} Call */
+/** @typedef {import("../host.js").ElementType} ElementType */
+/** What `matmul` was asked for besides the operands. @typedef {{bias: Data | null, residual: Data | null, terms: Record<string, any>, out: ElementType, precision: string, kernel: any}} Settings */
+
+export const MATMUL = /** @type {const} */ ([
+  "bias", "activation", "residual", "alpha", "outDtype", "precision", "transposeA", "transposeB", "kernel", "config",
+]);
+export const GEMM = /** @type {const} */ (["alpha", "beta", "precision"]);
+
+/** `Device.matmul()`. @param {Call} call @param {any} givenA @param {any} givenB @param {any} options */
+export async function matmul(call, givenA, givenB, options) {
+  let [a, b] = [call.data(givenA), call.data(givenB)];
+  if (flag("transposeA", options.transposeA)) a = transposed(a);
+  if (flag("transposeB", options.transposeB)) b = transposed(b);
+  const shape = resultShape(a, b);
+  const left = a.ndim > 1 ? a : reshapedVector(a, [1, a.shape[0]]);
+  const right = b.ndim > 1 ? b : reshapedVector(b, [b.shape[0], 1]);
+  const batch = broadcastShape(left.shape.slice(0, -2), right.shape.slice(0, -2)) ?? [];
+  const whole = [...batch, left.shape[left.ndim - 2], right.shape[right.ndim - 1]];
+  const settings = settingsOf(call, a.dtype, options, whole, shape);
+  const given = [a, b, settings.bias, settings.residual];
+  const resident = given.some((x) => x instanceof DeviceArray);
+  const c = await call.result(whole, settings.out, resident);
+  if (c.size) await filled(call, left, right, c, settings);
+  return c instanceof DeviceArray ? reshaped(c, shape) : like(c.data, shape, c.dtype);
+}
+
+/** @param {Call} call @param {ElementType} dtype @param {any} options @param {number[]} whole the product's shape @param {number[]} shape the result's @returns {Settings} */
+function settingsOf(call, dtype, options, whole, shape) {
+  const { core } = call;
+  const bias = options.bias === undefined || options.bias === null ? null : call.data(options.bias);
+  const residual = options.residual === undefined || options.residual === null ? null : call.data(options.residual);
+  if (bias) checkBias(bias, whole[whole.length - 2], whole[whole.length - 1], dtype);
+  if (residual && String(residual.shape) !== String(shape)) {
+    throw new ProblemError(`residual has shape [${residual.shape}]; it must be the result's, [${shape}]`);
+  }
+  const activation = options.activation ? oneOf("activation", options.activation, core.ACTIVATIONS.keys()) : "";
+  const precision = options.precision === undefined ? "highest" : oneOf("precision", options.precision, core.PRECISIONS);
+  const out = call.dtype(options.outDtype, dtype);
+  core.check_floats("products of floats", call.element(dtype), call.element(out));
+  const kernel = call.device.kernelNamed(options.kernel, options.config, "gemm");
+  return { bias, residual, terms: { alpha: number("alpha", options.alpha, 1), activation }, out, precision, kernel };
+}
+
+/** Fill `c`, cut where it does not fit. @param {Call} call @param {Data} a @param {Data} b @param {Data} c @param {Settings} settings */
+async function filled(call, a, b, c, settings) {
+  if (c instanceof DeviceArray) {
+    if (settings.residual) await copied(call, settings.residual, c);
+    const [left, right] = [await call.array(await readable(call, a)), await call.array(await readable(call, b))];
+    const bias = await biasOf(call, settings.bias, left.dtype);
+    return multiply(call, left, right, c, bias, { ...settings.terms, beta: settings.residual ? 1 : 0 }, settings);
+  }
+  const batch = "ABCDEFGHIJKLMNOPQRSTUVWXYZ".slice(0, c.ndim - 2);
+  const kinds = settings.bias ? (settings.bias.ndim === 1 ? "n" : "mt") : "";
+  const operands = [labelled(a, batch, "mk"), labelled(b, batch, "kn")];
+  if (settings.bias) operands.push(new Labelled(settings.bias, kinds));
+  if (settings.residual) operands.push(new Labelled(reshaped(settings.residual, c.shape), `${batch}mn`, false));
+  const compute = async (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) => {
+    const [x, y, ...others] = arrays;
+    const bias = settings.bias ? await biasOf(call, /** @type {DeviceArray} */ (others.shift()), x.dtype) : null;
+    if (settings.residual) await copied(call, others[0], into);
+    await multiply(call, x, y, into, bias, { ...settings.terms, beta: settings.residual ? 1 : 0 }, settings);
+  };
+  await inPieces(call, compute, operands, new Labelled(c, `${batch}mn`, false), `${batch}mn`);
+}
+
+/** Matrices with the batch's letters, and 1 for the axes along which one serves all. @param {Data} x @param {string} batch @param {string} axes */
+export function labelled(x, batch, axes) {
+  const letters = batch.slice(batch.length - (x.ndim - 2));
+  return new Labelled(x, [...letters].map((letter, axis) => (x.shape[axis] > 1 ? letter : "1")).join("") + axes);
+}
+
+/** Set c ← alpha·a·b + beta·c. `Device.gemm()`. @param {Call} call @param {any} a @param {any} b @param {any} c @param {any} options */
+export async function gemm(call, a, b, c, options) {
+  if (![a, b, c].every((x) => x instanceof DeviceArray)) throw new ProblemError("gemm() works in place, on arrays that live on a device: await device.array(x)");
+  for (const x of [a, b, c]) call.data(x);
+  if (Math.min(a.ndim, b.ndim, c.ndim) < 2) throw new ProblemError("gemm() takes matrices, 2-D or batches of them");
+  const shape = resultShape(a, b);
+  if (String(broadcastShape(shape, c.shape)) !== String(c.shape)) throw new ProblemError(`a @ b has shape [${shape}], which does not fit c, [${c.shape}]`);
+  if (c.shape.some((/** @type {number} */ length, /** @type {number} */ axis) => length > 1 && !c.strides[axis])) {
+    throw new ProblemError("c repeats its elements, of which each would get several results; take an array of its own");
+  }
+  const precision = options.precision === undefined ? "highest" : oneOf("precision", options.precision, call.core.PRECISIONS);
+  const terms = { alpha: number("alpha", options.alpha, 1), beta: number("beta", options.beta, 0), activation: "" };
+  if (c.size) await multiply(call, a, b, c, null, terms, { precision, kernel: undefined });
+  return c;
+}
+
+/**
+ * Queue c ← the epilogue of a·b, for arrays of at least two axes.
+ * @param {Call} call @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c @param {DeviceArray | null} bias
+ * @param {Record<string, any>} terms of the epilogue @param {{precision: string, kernel: any}} settings
+ */
+async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
+  const { core, device } = call;
+  let [x, y, z] = [a, b, c];
+  if (!x.shape[x.ndim - 1]) [x, y] = await noTerms(call, x, y);
+  [x, y] = [await call.array(await readable(call, x)), await call.array(await readable(call, y))];
+  const batch = z.shape.slice(0, -2);
+  [x, y] = [x, y].map((each) => each.broadcastTo(...batch, ...each.shape.slice(-2)));
+  const target = core.matrix_operand(z);
+  if (target === null) throw new ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array");
+  let kind = bias ? (bias.ndim === 1 ? "column" : "row") : "";
+  if (target.transposed) {
+    [x, y, z] = [y.mT, x.mT, z.mT]; // Cᵀ = Bᵀ·Aᵀ is row-major
+    kind = { "": "", column: "row", row: "column" }[kind] ?? "";
+  }
+  const [left, right, out] = [x, y, z].map((each) => core.matrix_operand(each));
+  const [rows, columns] = z.shape.slice(-2);
+  const template = make(core.Gemm, [rows, columns, x.shape[x.ndim - 1], 1, call.element(x.dtype), call.element(z.dtype), left, right, out], {
+    bias_offset: bias ? bias.offset : 0, precision, bias: kind, ...terms,
+  });
+  const most = limits(call, x.dtype);
+  for (const problem of core.problems(template, core.batch_axes(x, y, z))) {
+    for (const part of core.parts(problem, most)) {
+      const size = part.problem.m * part.problem.n;
+      const into = part.to_sum ? await sum(call, size) : z;
+      const added = part.from_sum ? await sum(call, size) : bias;
+      const more = part.problem.bias && added ? [added] : [];
+      await call.run(core.attainable(part.problem, device.choices.described), [x, y, into, ...more], kernel);
+    }
+  }
+}
+
+/** @type {WeakMap<Call, DeviceArray>} what takes the sums of each call */
+const sums = new WeakMap();
+
+/** @param {Call} call @param {number} size @returns {Promise<DeviceArray>} for sums; the same one for as long as it is large enough */
+async function sum(call, size) {
+  const known = sums.get(call);
+  if (known && known.size >= size) return known;
+  const made = call.own(await call.empty([size], "float32"));
+  sums.set(call, made);
+  return made;
+}
+
+/** Operands whose product is that of two without inner elements: one of zeros each. @param {Call} call @param {DeviceArray} a @param {DeviceArray} b */
+async function noTerms(call, a, b) {
+  const zero = await call.array(new HostArray(new Float32Array(1), [1], "float32"), a.dtype);
+  return [zero.broadcastTo(...a.shape.slice(0, -1), 1), zero.broadcastTo(...b.shape.slice(0, -2), 1, b.shape[b.ndim - 1])];
+}
+
+/** @param {Call} call @param {Data} from @param {DeviceArray} to which is dense: becomes what `from` holds */
+async function copied(call, from, to) {
+  const same = from instanceof DeviceArray && from.contiguous && from.dtype === to.dtype && !(from.offset % 4) && !(from.nbytes % 4) && !(to.offset % 4);
+  if (same) return call.copy(from, to);
+  const host = from instanceof DeviceArray ? await call.read(from) : from;
+  call.complete = false;
+  call.device.write(to, host);
+}
+
+/** @param {Call} call @param {Data | null} bias @param {ElementType} dtype @returns {Promise<DeviceArray | null>} of that type, one after the other */
+async function biasOf(call, bias, dtype) {
+  if (!bias) return null;
+  const array = await call.array(bias, dtype);
+  if (array.strides[0] === 1 || array.shape[0] === 1) return array;
+  return call.array(await call.read(array), dtype);
+}
+
+/** @param {Data} bias @param {number} rows @param {number} columns @param {ElementType} dtype of the operands */
+function checkBias(bias, rows, columns, dtype) {
+  if (bias.dtype !== dtype && bias.dtype !== "float32") throw new ProblemError(`bias is ${bias.dtype}; it must be ${dtype}, as the operands are, or float32`);
+  const shape = String(bias.shape);
+  if (shape !== String([columns]) && shape !== String([rows, 1])) {
+    throw new ProblemError(`bias has shape [${shape}]; it must be [${columns}], or [${rows}, 1] for one per row`);
+  }
+}
+
+/** @param {Data} a @param {Data} b @returns {number[]} the shape of NumPy's a @ b */
+export function resultShape(a, b) {
+  if (!a.ndim || !b.ndim) throw new ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha");
+  if (a.dtype !== b.dtype) throw new ProblemError(`a is ${a.dtype}, b is ${b.dtype}; cast one of them`);
+  const inner = b.ndim > 1 ? b.shape[b.ndim - 2] : b.shape[0];
+  if (a.shape[a.ndim - 1] !== inner) {
+    throw new ProblemError(`a [${a.shape}] and b [${b.shape}] do not fit: the inner sizes ${a.shape[a.ndim - 1]} and ${inner} differ`);
+  }
+  const batch = broadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
+  if (!batch) throw new ProblemError(`the batches of a [${a.shape}] and b [${b.shape}] do not broadcast`);
+  return [...batch, ...(a.ndim > 1 ? a.shape.slice(-2, -1) : []), ...(b.ndim > 1 ? b.shape.slice(-1) : [])];
+}
+
+/** @param {Data} x @param {number[]} shape of a vector as a matrix @returns {Data} */
+function reshapedVector(x, shape) {
+  const [stride] = stridesOf(x);
+  return seen(x, shape, shape[0] === 1 ? [shape[1] * stride, stride] : [stride, 1]);
+}

@@ -1,0 +1,226 @@
+// @ts-check
+/** Reductions, softmax and normalisations, and functions of single elements: the calls, as webmm/calls has them. */
+
+import { DeviceArray } from "../engine/array.js";
+import { ProblemError } from "../errors.js";
+import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
+import { make } from "../python.js";
+import { axesOf, dense, permuted, reshaped, seen, stridesOf } from "./operands.js";
+import { flag, number, oneOf } from "./options.js";
+import { Labelled, inPieces, mostAtOnce } from "./pieces.js";
+
+/** @typedef {import("./operands.js").Data} Data */
+/** @typedef {import("../engine/plans.js").Call} Call */
+/** @typedef {import("../host.js").ElementType} ElementType */
+
+export const REDUCE = /** @type {const} */ (["axis", "keepdims", "outDtype"]);
+export const NORMALISE = /** @type {const} */ ({ softmax: ["axis"], layer_norm: ["weight", "bias", "eps"], rms_norm: ["weight", "eps"] });
+export const GELU = /** @type {const} */ (["approximate"]);
+const MAX_PROBLEMS = 64; // dispatches that a view of many strides may take before it is copied instead
+
+/** `Device.reduce()`. @param {Call} call @param {any} given @param {string} op @param {any} options */
+export async function reduce(call, given, op, options) {
+  const { core } = call;
+  const operation = core.OPERATIONS.get(oneOf("reduction", op, core.OPERATIONS.keys()));
+  const x = call.data(given);
+  const axes = axesOf(x, options.axis);
+  const keepdims = flag("keepdims", options.keepdims);
+  core.check_floats("reductions", call.element(x.dtype));
+  if (operation.index && options.axis !== undefined && options.axis !== null && axes.length > 1) {
+    throw new ProblemError(`${op} takes one axis, or none for all; a position in several has no single number`);
+  }
+  const out = call.dtype(options.outDtype, operation.index ? "int32" : x.dtype);
+  if (operation.index ? out !== "int32" : !["float32", "float16"].includes(out)) throw new ProblemError(`${op} does not result in ${out}`);
+  const kept = x.shape.filter((_, axis) => !axes.includes(axis));
+  const shape = keepdims ? x.shape.map((length, axis) => (axes.includes(axis) ? 1 : length)) : kept;
+  if (!x.size) return ofNothing(call, x, operation, shape, sizeOf(axes.map((axis) => x.shape[axis])), out);
+  const pieces = await eachAsIkj(call, x, axes);
+  const inParts = pieces.some((piece) => partLength(call, piece) < piece.shape[1]);
+  const y = await call.result([sizeOf(kept)], out, x instanceof DeviceArray && !inParts);
+  for (const [at, piece] of pieces.entries()) {
+    const [outer, , inner] = piece.shape;
+    await reduced(call, operation, piece, seen(y, [outer, inner], [inner, 1], at * outer * inner));
+  }
+  const result = inParts && x instanceof DeviceArray ? await call.device.array(/** @type {HostArray} */ (y)) : y;
+  return reshaped(result, shape);
+}
+
+/** The results over `count` elements each, which is 0, or none of them at all. @param {Call} call @param {Data} x @param {any} operation @param {number[]} shape @param {number} count @param {ElementType} out */
+async function ofNothing(call, x, operation, shape, count, out) {
+  if (!count && operation.empty === null) throw new ProblemError(`${operation.name} over no elements: x has shape [${x.shape}]`);
+  const value = new HostArray(new Float32Array(sizeOf(shape)).fill(operation.empty ?? 0), shape, "float32").as(out);
+  call.complete = false;
+  return x instanceof DeviceArray ? call.device.array(value) : value;
+}
+
+/** @param {Call} call @param {Data} x @returns {number} how many k of x[i, k, j] can be reduced at once */
+function partLength(call, x) {
+  const [, length, inner] = x.shape;
+  return Math.min(length, Math.max(1, Math.floor(mostAtOnce(call, x) / (inner * ELEMENTS[x.dtype].itemsize))));
+}
+
+/** Fill y[i, j], which is of the host where an i of x[i, k, j] has to be reduced in parts. @param {Call} call @param {any} operation @param {Data} x @param {Data} y */
+async function reduced(call, operation, x, y) {
+  const step = partLength(call, x);
+  if (step < x.shape[1]) return broughtTogether(call, operation, x, /** @type {HostArray} */ (y), step);
+  const { core } = call;
+  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
+    const problem = make(core.Reduction, [operation.name, ...from.shape, call.element(from.dtype), call.element(to.dtype), spanOf(call, from), to.offset]);
+    return call.run(problem, [from, to]);
+  };
+  await inPieces(call, compute, [new Labelled(x, "ikj")], new Labelled(y, "ij"), "ij");
+}
+
+/** Fill `y` with the results over all k from those over `step` of them each. @param {Call} call @param {any} operation @param {Data} x @param {HostArray} y @param {number} step */
+async function broughtTogether(call, operation, x, y, step) {
+  const [outer, length, inner] = x.shape;
+  const strides = stridesOf(x);
+  const ofParts = async (/** @type {string} */ name, /** @type {ElementType} */ dtype) => {
+    const parts = [];
+    for (let start = 0; start < length; start += step) {
+      const part = new HostArray(ELEMENTS[dtype].of(outer * inner), [outer, inner], dtype);
+      const shape = [outer, Math.min(step, length - start), inner];
+      await reduced(call, call.core.OPERATIONS.get(name), seen(x, shape, strides, start * strides[1]), part);
+      parts.push(part.data);
+    }
+    return parts;
+  };
+  const at = (/** @type {number} */ i, /** @type {import("../host.js").Elements[]} */ parts) => parts.map((part) => part[i]);
+  if (operation.index) {
+    const [largest, within] = [await ofParts("max", "float32"), await ofParts(operation.name, "int32")];
+    for (let i = 0; i < y.size; i++) {
+      const values = at(i, largest);
+      const nan = values.findIndex(Number.isNaN);
+      const best = nan >= 0 ? nan : values.indexOf(Math.max(...values));
+      y.data[i] = within[best][i] + best * step;
+    }
+    return;
+  }
+  const parts = await ofParts(operation.of_parts || operation.name, "float32");
+  const totals = Float32Array.from({ length: y.size }, (_, i) => COMBINED[operation.name](at(i, parts), length));
+  y.data.set(new HostArray(totals, y.shape, "float32").as(y.dtype).data);
+}
+
+/** Results over parts brought together, in float64. @type {Record<string, (parts: number[], length: number) => number>} */
+const COMBINED = {
+  sum: (parts) => parts.reduce((sum, x) => sum + x, 0),
+  mean: (parts, length) => parts.reduce((sum, x) => sum + x, 0) / length,
+  max: (parts) => Math.max(...parts),
+  min: (parts) => Math.min(...parts),
+  logsumexp: (parts) => {
+    const top = Math.max(...parts);
+    const shift = Number.isFinite(top) ? top : 0;
+    return Math.log(parts.reduce((sum, x) => sum + Math.exp(x - shift), 0)) + shift;
+  },
+};
+
+/** `Device.softmax()`, `layerNorm()` and `rmsNorm()`. @param {Call} call @param {"softmax" | "layer_norm" | "rms_norm"} name @param {any} given @param {any} options */
+export async function normalise(call, name, given, options) {
+  const { core } = call;
+  const x = call.data(given);
+  const [axis] = axesOf(x, options.axis ?? -1);
+  core.check_floats("normalisations", call.element(x.dtype));
+  const epsilon = name === "softmax" ? 0 : number("eps", options.eps, 1e-5);
+  const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
+  if (!x.size) return y;
+  const length = x.shape[axis];
+  /** @type {DeviceArray[]} */
+  const vectors = [];
+  for (const vector of [options.weight, options.bias]) if (vector !== undefined && vector !== null) vectors.push(await vectorOf(call, vector, length, x.dtype));
+  const terms = { function: name, weight: Boolean(options.weight), bias: Boolean(options.bias), epsilon };
+  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
+    const dtype = call.element(from.dtype);
+    const problem = make(core.Normalisation, [core.NORMALISATIONS.get(name).operation, ...from.shape, dtype, dtype, spanOf(call, from), to.offset], terms);
+    return call.run(problem, [from, to, ...vectors]);
+  };
+  const shape = [sizeOf(x.shape.slice(0, axis)), length, sizeOf(x.shape.slice(axis + 1))];
+  await inPieces(call, compute, [new Labelled(await asIkj(call, x, axis), "ikj")], new Labelled(reshaped(y, shape), "ikj"), "ij");
+  return y;
+}
+
+/** @param {Call} call @param {any} given @param {number} length @param {ElementType} dtype @returns {Promise<DeviceArray>} a weight or bias on the device */
+async function vectorOf(call, given, length, dtype) {
+  const vector = call.data(given);
+  if (String(vector.shape) !== String([length]) || vector.dtype !== dtype) {
+    throw new ProblemError(`weight and bias must have shape [${length}] and dtype ${dtype}, not [${vector.shape}] and ${vector.dtype}`);
+  }
+  const plain = !(vector instanceof DeviceArray) || (vector.contiguous && !vector.offset);
+  return call.array(plain ? vector : await call.read(vector));
+}
+
+/** `Device.gelu()`. @param {Call} call @param {any} given @param {any} options */
+export async function gelu(call, given, options) {
+  const name = flag("approximate", options.approximate) ? "gelu_tanh" : "gelu";
+  const x = call.data(given);
+  call.core.check_floats("activations", call.element(x.dtype));
+  const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
+  if (!x.size) return y;
+  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) =>
+    call.run(make(call.core.Elementwise, [name, from.size, call.element(from.dtype), from.offset, to.offset]), [from, to]);
+  const flat = [x.size];
+  await inPieces(call, compute, [new Labelled(reshaped(await dense(call, x), flat), "i")], new Labelled(reshaped(y, flat), "i"), "i");
+  return y;
+}
+
+// Axes: arrays as x[i, k, j], with k along what is reduced
+
+/** @param {Call} call @param {DeviceArray} x of three axes @returns {any} how it lies in its buffer */
+function spanOf(call, x) {
+  const [outer, along, inner] = x.strides;
+  return new call.core.Span(outer, along, inner, x.offset);
+}
+
+/** @param {Call} call @param {Data} x @param {number} axis @returns {Promise<Data>} all of it as x[i, k, j]; of a copy where strides do not allow it */
+async function asIkj(call, x, axis) {
+  const shape = [sizeOf(x.shape.slice(0, axis)), x.shape[axis], sizeOf(x.shape.slice(axis + 1))];
+  if (!(x instanceof DeviceArray)) return reshaped(x, shape);
+  const layout = x.shape.map((length, i) => [length, x.strides[i]]);
+  const groups = [layout.slice(0, axis), layout.slice(axis, axis + 1), layout.slice(axis + 1)].map(merged);
+  if (groups.some((group) => group.length > 1) || x.strides.some((stride) => stride < 0)) return reshaped(await call.read(x), shape);
+  return seen(x, shape, groups.map((group) => (group.length ? group[0][1] : 1)));
+}
+
+/** @param {Call} call @param {Data} x @param {number[]} axes @returns {Promise<Data[]>} arrays x[i, k, j] with k along all of `axes`, whose (i, j) follow each other in the result */
+async function eachAsIkj(call, x, axes) {
+  const others = x.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
+  if (x instanceof DeviceArray) {
+    const views = viewsOf(x, axes, others);
+    return views.length ? views : eachAsIkj(call, await call.read(x), axes);
+  }
+  const length = sizeOf(axes.map((axis) => x.shape[axis]));
+  if (axes.length && axes[axes.length - 1] - axes[0] < axes.length) {
+    return [reshaped(x, [sizeOf(x.shape.slice(0, axes[0])), length, sizeOf(x.shape.slice(axes[axes.length - 1] + 1))])];
+  }
+  return [reshaped(permuted(x, [...others, ...axes]), [x.size / length, length, 1])];
+}
+
+/** @param {DeviceArray} x @param {number[]} axes @param {number[]} others @returns {DeviceArray[]} the same of an array on a device, none where it would have to be copied */
+function viewsOf(x, axes, others) {
+  const layout = x.shape.map((length, axis) => [length, x.strides[axis]]);
+  const [along, kept] = [axes, others].map((some) => merged(some.map((axis) => layout[axis])));
+  const outermost = kept.slice(0, -2);
+  const forward = [...kept, ...along].every(([, stride]) => stride >= 0);
+  const counts = outermost.map(([length]) => length);
+  if (!forward || along.length > 1 || sizeOf(counts) > MAX_PROBLEMS) return [];
+  const [length, stride] = along[0] ?? [1, 1];
+  let [[outer, outerStride], [inner, innerStride]] = [[1, 0], [1, 0], ...kept].slice(-2);
+  if (outer === 1 && innerStride > stride) [outer, outerStride, inner, innerStride] = [inner, innerStride, 1, 0]; // rows
+  const dense = denseStrides(counts);
+  return Array.from({ length: sizeOf(counts) }, (_, i) => {
+    const offset = outermost.reduce((sum, [count, far], axis) => sum + (Math.floor(i / dense[axis]) % count) * far, 0);
+    return /** @type {DeviceArray} */ (seen(x, [outer, length, inner], [outerStride, stride, innerStride], offset));
+  });
+}
+
+/** @param {number[][]} axes @returns {number[][]} (length, stride) without those of length 1, neighbours merged where one stride serves */
+function merged(axes) {
+  /** @type {number[][]} */
+  const groups = [];
+  for (const [length, stride] of axes) {
+    const last = groups[groups.length - 1];
+    if (length === 1) continue;
+    if (last && last[1] === stride * length) groups[groups.length - 1] = [last[0] * length, stride];
+    else groups.push([length, stride]);
+  }
+  return groups;
+}

@@ -1,0 +1,149 @@
+// @ts-check
+/**
+ * What translated templates call: Jinja's scopes, macros, loops and filters, as `shaders/` uses them.
+ *
+ * A scope is an object that inherits the names of the one it stands in; an undefined name is an error.
+ */
+
+import * as $ from "./python.js";
+
+/** @typedef {any} Any */
+/** @typedef {Record<string, Any>} Scope */
+/** @typedef {(scope: Scope) => string} Template */
+
+/** @type {Record<string, Template>} */
+const templates = {};
+
+/** @param {string} name @param {Template} template */
+export const add = (name, template) => void (templates[name] = template);
+
+/** @returns {string[]} the templates that were added, as files below the bundle's folder */
+export const added = () => Object.keys(templates).map((name) => `templates/${name.replace(/\.wgsl$/, ".js")}`);
+
+/** @param {string} name @returns {Template} */
+function found(name) {
+  if (!Object.hasOwn(templates, name)) throw new $.KeyError(`the template ${name} is not loaded`);
+  return templates[name];
+}
+
+const MAKES_DICT = Symbol("dict"); // of keywords
+
+/** @type {Scope} */
+const GLOBALS = Object.assign(Object.create(null), { range: $.range, dict: MAKES_DICT, namespace: MAKES_DICT });
+
+/** What Python's `environment()` is for `render`: templates by name. */
+export const environment = {
+  /** @param {string} name */
+  get_template: (name) => ({ render: $.signed((/** @type {Scope} */ given) => render(name, given), "**") }),
+};
+
+/** @param {string} name @param {Scope} given @returns {string} */
+export const render = (name, given) => found(name)(Object.assign(Object.create(GLOBALS), given));
+
+/** @param {Scope} scope @returns {Scope} one that stands within it */
+export const inner = (scope) => Object.create(scope);
+
+/** @param {Scope} scope @param {string} name */
+export function get(scope, name) {
+  const value = scope[name];
+  return value === undefined ? new $.Undefined(() => `'${name}' is undefined`) : value;
+}
+
+/** @param {Any} x @param {string} name @returns {Any} its attribute, or else its element */
+export function member(x, name) {
+  if (x instanceof $.Undefined) x.fail();
+  const value = x instanceof $.Dict ? x.get(name) : x?.[name];
+  return value === undefined ? new $.Undefined(() => `${$.repr(x)} has no attribute '${name}'`) : value;
+}
+
+/** @param {Any} x @param {Any} key @returns {Any} its element, or else its attribute */
+export const item = (x, key) => (x instanceof $.PyObject && typeof key === "string" ? member(x, key) : $.item(x, key));
+
+/** @param {Any} f @param {Any[]} args @param {Scope} [named] */
+export function call(f, args, named = {}) {
+  if (f === MAKES_DICT) return $.dict(args[0] ?? [], named);
+  return f[MACRO] ? f(args, named) : $.call(f, args, named);
+}
+
+/** @param {Any} x @param {string} name @param {Any[]} args @param {Scope} [named] */
+export function invoke(x, name, args, named = {}) {
+  const f = member(x, name);
+  return f[MACRO] ? f(args, named) : $.invoke(x, name, args, named);
+}
+
+/** @param {string} name @param {Any} x @param {...Any} args */
+export const method = (name, x, ...args) => (Object.getPrototypeOf(x) === null || x[MODULE] ? invoke(x, name, args) : $.method(name, x, ...args));
+
+const MACRO = Symbol("macro");
+const MODULE = Symbol("module");
+
+/**
+ * @param {Scope} scope where it stands @param {string} names of its parameters
+ * @param {Record<string, (scope: Scope) => Any>} defaults @param {Template} body
+ */
+export function macro(scope, names, defaults, body) {
+  const order = names.split(" ").filter(Boolean);
+  const known = new Set([...order, "caller"]);
+  const f = (/** @type {Any[]} */ args, /** @type {Scope} */ named) => {
+    if (args.length > order.length) throw new $.TypeError_(`a macro takes ${order.length} values, not ${args.length}`);
+    const own = inner(scope);
+    for (const name of Object.keys(named)) if (!known.has(name)) throw new $.TypeError_(`a macro takes no ${name}`);
+    for (const name of order) own[name] = undefined; // hides one of the same name outside
+    args.forEach((value, i) => (own[order[i]] = value));
+    Object.assign(own, named);
+    for (const name of order) if (own[name] === undefined && defaults[name]) own[name] = defaults[name](own);
+    return body(own);
+  };
+  f[MACRO] = true;
+  return f;
+}
+
+/**
+ * Yield elements, each with what `loop` says there. As Jinja does, test each only when its turn comes, or when `loop.last`
+ * is asked for: what the body sets may decide.
+ * @param {Any} x @param {(x: Any) => boolean} [test]
+ */
+export function* loop(x, test = () => true) {
+  const rows = $.list(x);
+  let at = 0;
+  let passed = false; // whether the one that stands next was tested
+  /** @returns {boolean} whether there is another that passes, where `at` then stands */
+  const more = () => {
+    while (!passed && at < rows.length && !(passed = test(rows[at]))) at++;
+    return at < rows.length;
+  };
+  for (let index0 = 0; more(); index0++) {
+    const each = rows[at++];
+    passed = false;
+    yield [each, { index: index0 + 1, index0, first: index0 === 0, get last() { return !more(); } }];
+  }
+}
+
+/** @param {string} name @param {Scope} scope @returns {string} */
+export const include = (name, scope) => found(name)(inner(scope));
+
+/** @param {string} name @param {Scope | null} scope that it sees, null for none @returns {Scope} its macros and variables */
+export function module(name, scope) {
+  const own = Object.create(scope ?? GLOBALS);
+  found(name)(own);
+  return Object.assign(Object.create(null), own, { [MODULE]: true });
+}
+
+/** @param {Any} x */
+export const defined = (x) => !(x instanceof $.Undefined);
+
+/** @param {Any} x @param {Any} other */
+export const otherwise = (x, other) => (defined(x) ? x : other);
+
+export const filters = {
+  /** @param {Any} x */
+  upper: (x) => $.str(x).toUpperCase(),
+  /** @param {Any} x @param {string} [by] */
+  join: (x, by = "") => $.list(x).map($.str).join(by),
+  length: $.len,
+  list: $.list,
+  reverse: $.reversed,
+  max: $.max,
+  /** @param {Any} x @param {string} name */
+  rejectattr: (x, name) => $.list(x).filter((each) => !$.truth(member(each, name))),
+};

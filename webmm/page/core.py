@@ -1,0 +1,72 @@
+"""The page's kernels, problems, choice and templates: this package's own, translated to JavaScript.
+
+`bundle/core.js` is what EXPORTS names and all that they need; `bundle/templates/` has a module for each template.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from webmm.page.script import templates
+from webmm.page.script.names import Name
+from webmm.page.script.program import Program
+from webmm.render import environment, shader_folder
+
+EXPORTS: dict[str, tuple[str, ...]] = {
+    "webmm.calls.parts": (
+        *("Axis", "Limits", "Part", "batch_axes", "broadcast_shape", "foldable", "halved", "limits", "matrix_operand"),
+        *("parts", "problems"),
+    ),
+    "webmm.choose": ("candidates",),
+    "webmm.choose.gemm": ("attainable", "made_for_matrix_units"),
+    "webmm.choose.model": ("Machine", "Model"),
+    "webmm.choose.tuned": ("engine_of",),
+    "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
+    "webmm.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
+    "webmm.kernels": ("STAGES", "configure", "kernel_class"),
+    "webmm.kernels.base": (
+        *(
+            "Capabilities",
+            "INDEX_LIMIT",
+            "LOOP_LIMIT",
+            "MAX_WORKGROUPS",
+            "MatrixShape",
+            "Scratch",
+            "Texture",
+            "features",
+        ),
+    ),
+    "webmm.page.stages": ("configurations", "light", "offered"),
+    "webmm.params": ("layout",),
+    "webmm.problems.base": ("Extent", "check_floats"),
+    "webmm.problems.elementwise": ("Elementwise",),
+    "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
+    "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation"),
+    "webmm.problems.product": ("Operand", "layout_of"),
+    "webmm.problems.quantized": ("Quantized",),
+    "webmm.problems.reduce": ("OPERATIONS", "Reduction", "Span", "operation_of", "reduction"),
+    "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
+    "webmm.records": ("Record",),
+    "webmm.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
+    "webmm.version": ("__version__",),
+}
+# What translated code asks of a column of `choose`, and of what JavaScript hands in: devices, arrays, an environment.
+DESCRIBED = {
+    *("candidates", "capabilities", "driver", "engine", "info", "kind", "name", "predicted"),
+    *("get_template", "ndim", "offset", "render", "shape", "strides"),
+}
+
+
+def program() -> Program:
+    """Return the translation of what the page uses; raises ScriptError for Python that the subset does not have."""
+    return Program([Name(module, name) for module, names in EXPORTS.items() for name in names], DESCRIBED)
+
+
+def write_templates(folder: Path) -> int:
+    """Write a JavaScript module for each template, below `folder`; return how many there are."""
+    names = templates.names(shader_folder())
+    for name in names:
+        file = (folder / name).with_suffix(".js")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(templates.module(environment(), shader_folder(), name, names), encoding="utf-8")
+    return len(names)

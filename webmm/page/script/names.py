@@ -1,0 +1,124 @@
+"""What a name means in a module: its own definition, another module's, or one that only Python has."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+from webmm.page.script import runtime
+
+PACKAGES = ["webmm"]  # whose modules are translated
+
+
+def is_ours(module: str | None) -> bool:
+    """Tell whether a module is one of PACKAGES."""
+    return (module or "").split(".")[0] in PACKAGES
+
+
+class ScriptError(Exception):
+    """Python that is not translated; the message says where it stands, and what it is."""
+
+    def __init__(self, module: str, node: ast.AST | None, what: str) -> None:
+        line = getattr(node, "lineno", 0)
+        super().__init__(f"{_file(module)}:{line}: {what}")
+
+
+class HostError(Exception):
+    """A name that only Python has."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """A definition at the top of a module."""
+
+    module: str
+    name: str
+
+    @property
+    def value(self) -> Any:
+        """The object that it is."""
+        return vars(importlib.import_module(self.module))[self.name]
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+def _file(module: str) -> str:
+    is_package = hasattr(importlib.import_module(module), "__path__")
+    return f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
+
+
+@functools.cache
+def tree(module: str) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(inspect.getsource(importlib.import_module(module)))
+
+
+@functools.cache
+def definitions(module: str) -> dict[str, ast.stmt]:
+    """Return the statements at the top of a module by the names that they bind."""
+    return {name: statement for statement in tree(module).body for name in _bound(statement)}
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        for alias in statement.names:
+            yield alias.asname or alias.name.split(".")[0]
+    elif isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        yield statement.target.id
+
+
+def home(module: str, name: str) -> Name:
+    """Return where what a module calls `name` is defined, through imports of webmm's own modules."""
+    statement = definitions(module).get(name)
+    if isinstance(statement, ast.ImportFrom) and statement.module and is_ours(statement.module):
+        original = next(a.name for a in statement.names if (a.asname or a.name) == name)
+        if not isinstance(vars(importlib.import_module(module)).get(name), ModuleType):
+            return home(statement.module, original)
+    return Name(module, name)
+
+
+def home_of(value: Any) -> Name | None:
+    """Return where a class or a function of webmm is defined at the top of a module; None for anything else."""
+    if not isinstance(value, type | FunctionType) and not hasattr(value, "__wrapped__"):
+        return None
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+    if not is_ours(module) or name not in vars(importlib.import_module(module)):
+        return None
+    return Name(module, name)
+
+
+def resolve(module: str, name: str) -> Name | str:
+    """Return the definition that `name` means at the top of `module`, or the runtime's word for it.
+
+    Raises HostError for what neither the subset nor webmm has.
+    """
+    scope = vars(importlib.import_module(module))
+    if name not in scope:
+        if word := runtime.builtin(name):
+            return word
+        raise HostError(name)
+    value = scope[name]
+    if isinstance(value, ModuleType):
+        if not (is_ours(value.__name__) or value in runtime.MODULES):
+            raise HostError(name)
+        return Name(module, name)
+    if word := runtime.spelled(value):
+        return word
+    found = home_of(value) or home(module, name)
+    if not is_ours(found.module):
+        raise HostError(name)
+    if isinstance(definitions(found.module).get(found.name), ast.Import | ast.ImportFrom):
+        raise HostError(name)
+    return found

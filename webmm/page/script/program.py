@@ -1,0 +1,303 @@
+"""A JavaScript module of all that a few names of Python need."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+import json
+import re
+import typing
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from webmm.page.script import runtime
+from webmm.page.script.expressions import Scope
+from webmm.page.script.functions import Functions, decorator, parameters
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
+from webmm.page.script.values import field as field_text
+from webmm.page.script.values import value as value_text
+
+ERRORS = "webmm.errors"  # whose classes JavaScript has itself
+MARK = re.compile("«(.*?)»")  # a definition within a text, until all are known and have got their identifiers
+
+
+@dataclass
+class Definition:
+    """What stands at the top of the JavaScript module for a name of Python."""
+
+    text: str
+    before: set[Name] = field(default_factory=set)  # must be there when the text is evaluated
+    needs: set[Name] = field(default_factory=set)  # must be there at some time
+    members: set[str] = field(default_factory=set)  # attributes that its objects have
+
+
+class Program:
+    """Translates `names` and all that they need; objects that others hand in have attributes `described`.
+
+    Raises ScriptError for what the subset does not have, with its file and line.
+    """
+
+    def __init__(self, names: Iterable[Name], described: Iterable[str] = ()) -> None:
+        self.entries = list(names)
+        self.described = set(described)
+        self.found: dict[Name, Definition] = {}
+        self._needs: set[Name] = set()
+        self._attributes: dict[str, tuple[str, ast.AST]] = {}
+        self._functions = Functions(self._use, signature, self._attribute)
+        self._walk()
+        self._check_attributes()
+
+    def _walk(self) -> None:
+        waiting = list(reversed(self.entries))
+        while waiting:
+            name = waiting.pop()
+            if name not in self.found:
+                self.found[name] = made = self._define(name)
+                waiting += sorted(made.needs | made.before, key=str, reverse=True)
+
+    def _use(self, name: Name) -> str:
+        if name.module == ERRORS:
+            return f"$errors.{name.name}"
+        self._needs.add(name)
+        return f"«{name}»"
+
+    def _attribute(self, name: str, module: str, node: ast.AST) -> None:
+        self._attributes.setdefault(name, (module, node))
+
+    def _check_attributes(self) -> None:
+        known = (
+            {member for made in self.found.values() for member in made.members} | self.described | runtime.ATTRIBUTES
+        )
+        for name, (module, node) in self._attributes.items():
+            if name not in known:
+                raise ScriptError(module, node, f"nothing that is translated has an attribute {name}")
+
+    # Definitions
+
+    def _define(self, name: Name) -> Definition:
+        node = definitions(name.module).get(name.name)
+        if isinstance(node, ast.ClassDef):
+            return self._class(name, node)
+        if isinstance(node, ast.FunctionDef):
+            return self._function(name, node)
+        try:
+            text, before = self._valued(name.value, str(name))
+        except HostError as error:
+            raise ScriptError(name.module, node, f"{name.name} has no counterpart: {error}") from error
+        return Definition(f"export const «{name}» = {text};", before)
+
+    def _valued(self, value: Any, where: str) -> tuple[str, set[Name]]:
+        self._needs = set()
+        text = value_text(value, self._use, where)
+        return text, self._needs
+
+    def _scope(self, name: Name, is_class: bool = False) -> Scope:
+        return Scope(
+            name.module, f"«{name}»" if is_class else "", set(), lambda id, node: expressible(refer(name.module, id))
+        )
+
+    def _function(self, name: Name, node: ast.FunctionDef) -> Definition:
+        self._needs = set()
+        kept = dict(self._attributes)
+        try:
+            text = self._functions.function(node, self._scope(name))
+        except HostError:
+            self._attributes = kept
+            return Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
+        needs = self._needs
+        if text.startswith("$."):
+            text = f"export const «{name}» = {text};"
+        else:
+            text = "export " + text.replace(f" {name.name}(", f" «{name}»(", 1)
+        return Definition(f"{text}\n{_signed(f'«{name}»', signature(name) or ())}".rstrip(), set(), needs)
+
+    def _class(self, name: Name, node: ast.ClassDef) -> Definition:
+        cls = name.value
+        bases = [home(base.__module__, base.__name__) for base in cls.__bases__ if is_ours(base.__module__)]
+        methods, needs, signs = [], set(), []
+        for member in node.body:
+            if isinstance(member, ast.FunctionDef):
+                text, used = self._method(name, member)
+                methods.append(text)
+                needs |= used
+                signs.append(_signed_method(name, member))
+        attributes, fields, before = self._declared(name, cls)
+        is_dataclass = dataclasses.is_dataclass(cls)
+        said = [
+            f"attributes: {{ {', '.join(attributes)} }}" if attributes else "",
+            f"fields: [{', '.join(fields)}]" if is_dataclass or hasattr(cls, "_fields") else "",
+            "order: true" if _declares(cls, "order") else "",
+            "identity: true" if is_dataclass and not _declares(cls, "eq") else "",
+            "tuple: true" if issubclass(cls, tuple) else "",
+        ]
+        head = f"export class «{name}» extends $.PyObject {{"
+        body = "\n".join("  " + line for method in methods for line in method.split("\n"))
+        places = ", ".join(map(self._use, bases))
+        more = ", ".join(filter(None, said))
+        end = f"$.define(«{name}», {json.dumps(name.name)}, [{places}]{f', {{ {more} }}' if more else ''});"
+        text = "\n".join(filter(None, [head, body, "}", end, *signs]))
+        return Definition(text, before | set(bases), needs, _members(cls))
+
+    def _method(self, name: Name, node: ast.FunctionDef) -> tuple[str, set[Name]]:
+        self._needs = set()
+        kept = dict(self._attributes)
+        try:
+            return self._functions.method(node, self._scope(name, True)), self._needs
+        except HostError:
+            self._attributes = kept
+            return _hosted(f"{name}.{node.name}", node), set()
+
+    def _declared(self, name: Name, cls: type[Any]) -> tuple[list[str], list[str], set[Name]]:
+        """Return the attributes and the fields that a class declares itself, and what they need."""
+        own = inspect.get_annotations(cls)
+        fields = [f for f in dataclasses.fields(cls) if f.name in own] if dataclasses.is_dataclass(cls) else []
+        hints = typing.get_type_hints(cls, include_extras=True) if fields else {}
+        self._needs = set()
+        written = [field_text(each, _hint(hints[each.name]), self._use, str(name)) for each in fields]
+        defaults = getattr(cls, "_field_defaults", {})
+        for key in getattr(cls, "_fields", ()):
+            default = value_text(defaults[key], self._use, str(name)) if key in defaults else "undefined"
+            written.append(f"new $.Field({json.dumps(key)}, {default})")
+        attributes = []
+        for key, value in cls.__dict__.items():
+            if not key.startswith("_") and key not in {f.name for f in fields} and _is_plain(value):
+                attributes.append(f"{key}: {value_text(value, self._use, str(name))}")
+        return attributes, written, self._needs
+
+    # The text
+
+    def text(self) -> str:
+        """Return the JavaScript module; it stands beside `python.js`'s folder."""
+        identifiers = self._identifiers
+        names = {"* as $": "python", "* as $errors": "errors", "{ numpy as $numpy }": "numpy"}
+        header = "".join(f'import {name} from "../{module}.js";\n' for name, module in names.items())
+        body = "\n".join(self.found[name].text for name in self._in_order())
+        return header + MARK.sub(lambda match: identifiers[match.group(1)], body) + "\n"
+
+    def identifier(self, name: Name) -> str:
+        """Return what the module exports a definition as; raises KeyError for one that it does not have."""
+        return self._identifiers[str(name)]
+
+    def _in_order(self) -> list[Name]:
+        order: dict[Name, None] = {}
+        entered: set[Name] = set()
+
+        def visit(name: Name) -> None:
+            if name in entered:
+                return
+            entered.add(name)
+            for other in sorted(self.found[name].before, key=str):
+                visit(other)
+            order[name] = None
+
+        for name in self.found:
+            visit(name)
+        return list(order)
+
+    @functools.cached_property
+    def _identifiers(self) -> dict[str, str]:
+        """Return an identifier for each definition: its name, with the module where others have it, too."""
+        shared = Counter(name.name for name in self.found)
+        return {
+            str(name): name.name
+            if shared[name.name] == 1 or name in self.entries
+            else f"{name.name}${name.module.removeprefix('webmm.').replace('.', '_')}"
+            for name in self.found
+        }
+
+
+def refer(module: str, id: str) -> Name | str:
+    """Return what `id` means at the top of a module; of `x.y`, what y is of x, "" where x is no module or type.
+
+    Raises HostError for what only Python has.
+    """
+    owner, _, member = id.partition(".")
+    if not member:
+        return resolve(module, id)
+    found = resolve(module, owner)
+    if isinstance(found, str):
+        return f'$.unbound("{member}")' if member in runtime.METHODS else ""
+    value = found.value
+    if not isinstance(value, ModuleType):
+        return ""
+    if is_ours(value.__name__):
+        return resolve(value.__name__, member)
+    if word := runtime.spelled(getattr(value, member, None)):
+        return word
+    if value in runtime.MODULES and member in runtime.MODULES[value]:
+        return f"$.{value.__name__}.{member}"
+    raise HostError(id)
+
+
+def expressible(found: Name | str) -> Name | str:
+    """Return what was found; raises HostError for a constant that has no counterpart in JavaScript."""
+    if isinstance(found, Name) and not isinstance(found.value, ModuleType):
+        value_text(found.value, str, "")
+    return found
+
+
+def signature(name: Name) -> Sequence[str] | None:
+    """Return the parameters of a function or class in the order of JavaScript's; None where it takes what comes."""
+    if name.module == ERRORS:
+        return ("message",)
+    value, node = name.value, definitions(name.module).get(name.name)
+    if isinstance(value, type):
+        if hasattr(value, "_fields"):
+            return tuple(value._fields)
+        if dataclasses.is_dataclass(value):
+            return [f.name for f in sorted(dataclasses.fields(value), key=lambda f: bool(f.kw_only)) if f.init]
+        return ()
+    return parameters(node.args) if isinstance(node, ast.FunctionDef) else None
+
+
+def _signed(target: str, names: Sequence[str]) -> str:
+    """Return what makes the names of parameters known, where calls may give them by keyword."""
+    if not names:
+        return ""
+    return f"$.signed({target}, {json.dumps(' '.join(names))});"
+
+
+def _signed_method(name: Name, node: ast.FunctionDef) -> str:
+    decorators = {decorator(each) for each in node.decorator_list}
+    if decorators & {"property", "cached_property"}:
+        return ""
+    owner = f"«{name}»" if "classmethod" in decorators else f"«{name}».prototype"
+    return _signed(f"{owner}.{node.name}", parameters(node.args)[1:])
+
+
+def _hosted(where: str, node: ast.FunctionDef) -> str:
+    """Return a method that only Python has."""
+    kinds = {"property": "get ", "cached_property": "get ", "classmethod": "static "}
+    kind = next((kinds[name] for name in map(decorator, node.decorator_list) if name in kinds), "")
+    given = "" if kind == "get " else "...args"
+    host = f"$.host({json.dumps(where)})(this{given and ', ' + given})"
+    return f"{kind}{node.name}({given}) {{ return {host}; }}"
+
+
+def _hint(annotation: Any) -> str | None:
+    """Return what `Annotated` says of a field, as `typing.get_args()` gives it."""
+    if not hasattr(annotation, "__metadata__"):
+        return None
+    of, *said = typing.get_args(annotation)
+    return json.dumps([str(getattr(of, "__name__", of)), *said])
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether an attribute of a class is neither a method nor a descriptor."""
+    described = inspect.isroutine(value) or hasattr(value, "__get__") or isinstance(value, classmethod | staticmethod)
+    return isinstance(value, type) or not described
+
+
+def _declares(cls: type[Any], parameter: str) -> bool:
+    params = getattr(cls, "__dataclass_params__", None)
+    return bool(params and getattr(params, parameter))
+
+
+def _members(cls: type[Any]) -> set[str]:
+    fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
+    return {name for name in dir(cls) if not name.startswith("__")} | fields | set(getattr(cls, "__annotations__", ()))

@@ -1,0 +1,78 @@
+"""What `web/python.js` has of Python's builtins and modules: the names that translated code may use."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import functools
+import itertools
+import math
+import re
+import struct
+import typing
+from types import ModuleType
+from typing import Any
+
+import numpy
+
+BUILTINS = {
+    *("abs", "all", "any", "bool", "bytearray", "bytes", "callable", "dict", "divmod", "enumerate", "filter", "float"),
+    *("frozenset", "getattr", "hasattr", "int", "isinstance", "issubclass", "len", "list", "map", "max", "min", "next"),
+    *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "vars", "zip"),
+    *("AssertionError", "AttributeError", "KeyError", "OverflowError", "ValueError"),
+}
+RENAMED = {"iter": "iterator"}  # `$.iter` is what a loop walks over
+
+MODULES: dict[ModuleType, tuple[str, ...]] = {
+    dataclasses: ("MISSING", "asdict", "fields", "replace"),
+    functools: ("reduce",),
+    itertools: ("chain", "product"),
+    math: ("ceil", "floor", "inf", "isfinite", "log2", "nan", "prod", "sqrt"),
+    numpy: (
+        *("add", "argmax", "array", "ceil", "clip", "column_stack", "exp", "log", "maximum", "minimum", "stack"),
+        "zeros",
+    ),
+    re: ("sub",),
+    struct: ("error", "pack", "pack_into", "unpack"),
+    typing: ("get_args", "get_type_hints"),
+}
+
+# Methods of strings, lists, dicts and sets.
+METHODS = {
+    *("add", "append", "bit_length", "capitalize", "count", "endswith", "extend", "get", "index", "isdecimal", "items"),
+    *(
+        "join",
+        "keys",
+        "lower",
+        "lstrip",
+        "pop",
+        "removeprefix",
+        "replace",
+        "rstrip",
+        "setdefault",
+        "split",
+        "splitlines",
+    ),
+    *("startswith", "strip", "sub", "union", "update", "upper", "values"),
+}
+
+ATTRIBUTES = {  # of classes, of fields, of dict, of NumPy's arrays
+    *("__name__", "default", "fromkeys", "metadata"),
+    *("T", "at", "sum", "tolist"),
+}
+
+
+def spelled(value: Any) -> str | None:
+    """Return how JavaScript reaches what a builtin or a module of Python offers; None where it has no such thing."""
+    for module, names in MODULES.items():
+        for name in names:
+            if getattr(module, name) is value and not isinstance(value, float):
+                return f"{'$numpy' if module is numpy else '$.' + module.__name__}.{name}"
+    return None
+
+
+def builtin(name: str) -> str | None:
+    """Return how JavaScript reaches a builtin; None for what is no builtin of the subset."""
+    if name in RENAMED:
+        return f"$.{RENAMED[name]}"
+    return f"$.{name}" if name in BUILTINS and hasattr(builtins, name) else None

@@ -1,0 +1,280 @@
+"""Jinja's templates as JavaScript functions, from Jinja's own syntax trees.
+
+Each is a function of the scope that it stands in, and returns its text; `web/templates.js` has what it calls. What the
+templates of `shaders/` don't use is an error with its file and line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import jinja2
+from jinja2 import nodes
+
+from webmm.dtypes import DTYPES
+from webmm.epilogues import ACTIVATIONS
+from webmm.page.script import runtime
+
+OPERATORS: dict[type[nodes.Node], str] = {
+    **{nodes.Add: "add", nodes.Sub: "sub", nodes.Mul: "mul", nodes.FloorDiv: "floordiv"},
+    **{nodes.Mod: "mod", nodes.Pow: "pow"},
+}
+COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": "$.gt", "gteq": "$.ge"}
+COMPUTED = {*ACTIVATIONS, *(dtype.wgsl for dtype in DTYPES.values())}  # what names of templates are made of
+IMPORTED = (
+    "add, call, defined, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, method,"
+    " module, otherwise"
+)
+FILTERS = {"upper", "join", "length", "default", "list", "reverse", "max", "rejectattr"}
+
+
+class TemplateError(Exception):
+    """A template that is not translated; the message says where it stands, and what it is."""
+
+    def __init__(self, template: str, node: nodes.Node, what: str) -> None:
+        super().__init__(f"{template}:{node.lineno}: {what}")
+
+
+def names(folder: Path) -> list[str]:
+    """Return the templates below `folder`."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.wgsl"))
+
+
+def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequence[str]) -> str:
+    """Return a JavaScript module that adds the template `name` to what can be rendered, and all that it needs."""
+    root = environment.parse((folder / name).read_text(encoding="utf-8"), name)
+    up = "../" * (name.count("/") + 2)
+    imports = [f'import * as $ from "{up}python.js";', f'import {{ {IMPORTED} }} from "{up}templates.js";']
+    here = "../" * name.count("/") or "./"
+    imports += [f'import "{here}{other.removesuffix(".wgsl")}.js";' for other in needed(root, every)]
+    return "\n".join([*imports, f"add({json.dumps(name)}, {_Template(name).write(root)});\n"])
+
+
+def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
+    """Return the templates that one imports and includes: where it computes a name, all that it may mean."""
+    found: set[str] = set()
+    imports, includes = root.find_all(nodes.Import), root.find_all(nodes.Include)
+    for template in (*(node.template for node in imports), *(node.template for node in includes)):
+        parts = template.nodes if isinstance(template, nodes.Concat) else [template]
+        form = "".join(re.escape(part.value) if isinstance(part, nodes.Const) else r"(\w+)" for part in parts)
+        fitting = ((name, re.fullmatch(form, name)) for name in every)
+        found |= {name for name, match in fitting if match and set(match.groups()) <= COMPUTED}
+    return sorted(found)
+
+
+class _Template:
+    """Writes one template."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.depth = 0  # of scopes
+
+    def write(self, root: nodes.Template) -> str:
+        return self._function("s0", root.body)
+
+    def _error(self, node: nodes.Node, what: str = "") -> TemplateError:
+        return TemplateError(self.name, node, what or f"{type(node).__name__} is not translated")
+
+    @property
+    def _scope(self) -> str:
+        return f"s{self.depth}"
+
+    def _function(self, parameter: str, body: Sequence[nodes.Node]) -> str:
+        return f'({parameter}) => {{ let o = ""; {self._body(body)} return o; }}'
+
+    def _body(self, body: Sequence[nodes.Node]) -> str:
+        return "".join(text for node in body for text in self._statement(node))
+
+    # Statements
+
+    def _statement(self, node: nodes.Node) -> Iterator[str]:
+        writer = getattr(self, f"_on_{type(node).__name__.lower()}", None)
+        if writer is None:
+            raise self._error(node)
+        yield writer(node)
+
+    def _on_output(self, node: nodes.Output) -> str:
+        parts = [
+            json.dumps(part.data, ensure_ascii=False)
+            if isinstance(part, nodes.TemplateData)
+            else f"$.str({self._x(part)})"
+            for part in node.nodes
+        ]
+        return f"o += {' + '.join(parts)};\n"
+
+    def _on_if(self, node: nodes.If) -> str:
+        text = f"if ({self._condition(node.test)}) {{ {self._body(node.body)}}}"
+        for each in node.elif_:
+            text += f" else if ({self._condition(each.test)}) {{ {self._body(each.body)}}}"
+        return f"{text} else {{ {self._body(node.else_)}}}\n" if node.else_ else f"{text}\n"
+
+    def _on_for(self, node: nodes.For) -> str:
+        if node.else_ or node.recursive:
+            raise self._error(node, "for … else and recursive loops are not translated")
+        values, outer = self._x(node.iter), self._scope
+        self.depth += 1
+        scope = f"const {self._scope} = inner({outer});"
+        target = self._assigned(node.target, "x")
+        test = f", (x) => {{ {scope} {target} return {self._condition(node.test)}; }}" if node.test else ""
+        body = f"{scope} {self._scope}.loop = loop; {target} {self._body(node.body)}"
+        self.depth -= 1
+        return f"for (const [x, loop] of each({values}{test})) {{ {body}}}\n"
+
+    def _on_assign(self, node: nodes.Assign) -> str:
+        if isinstance(node.target, nodes.NSRef):
+            return f"{self._get(node.target.name)}.set({json.dumps(node.target.attr)}, {self._x(node.node)});\n"
+        if isinstance(node.target, nodes.Name):
+            return f"{self._scope}.{node.target.name} = {self._x(node.node)};\n"
+        return f"{{ const x = {self._x(node.node)}; {self._assigned(node.target, 'x')} }}\n"
+
+    def _on_assignblock(self, node: nodes.AssignBlock) -> str:
+        if node.filter is not None or not isinstance(node.target, nodes.Name):
+            raise self._error(node)
+        scope = self._scope
+        self.depth += 1
+        body = f'const {self._scope} = inner({scope}); let o = ""; {self._body(node.body)} return o;'
+        self.depth -= 1
+        return f"{scope}.{node.target.name} = (() => {{ {body} }})();\n"
+
+    def _assigned(self, target: nodes.Node, value: str) -> str:
+        if isinstance(target, nodes.Name):
+            return f"{self._scope}.{target.name} = {value};"
+        if isinstance(target, nodes.Tuple):
+            return " ".join(self._assigned(each, f"$.item({value}, {i})") for i, each in enumerate(target.items))
+        raise self._error(target)
+
+    def _on_macro(self, node: nodes.Macro) -> str:
+        return f"{self._scope}.{node.name} = {self._macro(node)};\n"
+
+    def _macro(self, node: nodes.Macro | nodes.CallBlock) -> str:
+        names, scope = [argument.name for argument in node.args], self._scope
+        self.depth += 1
+        inner, body = self._scope, self._body(node.body)
+        given = zip(names[len(names) - len(node.defaults) :], node.defaults, strict=True)
+        defaults = ", ".join(f"{name}: ({inner}) => {self._x(default)}" for name, default in given)
+        self.depth -= 1
+        text = f'({inner}) => {{ let o = ""; {body} return o; }}'
+        return f"macro({scope}, {json.dumps(' '.join(names))}, {{ {defaults} }}, {text})"
+
+    def _on_callblock(self, node: nodes.CallBlock) -> str:
+        return f"o += $.str({self._call(node.call, self._macro(node))});\n"
+
+    def _on_include(self, node: nodes.Include) -> str:
+        if node.ignore_missing or not node.with_context:
+            raise self._error(node)
+        return f"o += include({self._x(node.template)}, {self._scope});\n"
+
+    def _on_import(self, node: nodes.Import) -> str:
+        context = self._scope if node.with_context else "null"
+        return f"{self._scope}.{node.target} = module({self._x(node.template)}, {context});\n"
+
+    # Expressions
+
+    def _x(self, node: nodes.Node) -> str:
+        writer = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if writer is None:
+            raise self._error(node)
+        text: str = writer(node)
+        return text
+
+    def _get(self, name: str) -> str:
+        return f"g({self._scope}, {json.dumps(name)})"
+
+    def _name(self, node: nodes.Name) -> str:
+        return self._get(node.name)
+
+    def _const(self, node: nodes.Const) -> str:
+        return json.dumps(node.value, ensure_ascii=False)
+
+    def _templatedata(self, node: nodes.TemplateData) -> str:
+        return json.dumps(node.data, ensure_ascii=False)
+
+    def _getattr(self, node: nodes.Getattr) -> str:
+        return f"m({self._x(node.node)}, {json.dumps(node.attr)})"
+
+    def _getitem(self, node: nodes.Getitem) -> str:
+        if isinstance(node.arg, nodes.Slice):
+            ends = (node.arg.start, node.arg.stop, node.arg.step)
+            return f"$.slice({self._x(node.node)}, {', '.join('null' if e is None else self._x(e) for e in ends)})"
+        return f"item({self._x(node.node)}, {self._x(node.arg)})"
+
+    def _call(self, node: nodes.Call, caller: str = "") -> str:
+        if node.dyn_args is not None or node.dyn_kwargs is not None:
+            raise self._error(node, "*args and **kwargs are not translated")
+        values = [self._x(each) for each in node.args]
+        named = [f"{each.key}: {self._x(each.value)}" for each in node.kwargs]
+        named += [f"caller: {caller}"] if caller else []
+        function = node.node
+        if isinstance(function, nodes.Getattr) and function.attr in runtime.METHODS and not named:
+            return f"method({', '.join([json.dumps(function.attr), self._x(function.node), *values])})"
+        if isinstance(function, nodes.Getattr):
+            start = f"invoke({self._x(function.node)}, {json.dumps(function.attr)}"
+        else:
+            start = f"call({self._x(function)}"
+        keywords = f", {{ {', '.join(named)} }}" if named else ""
+        return f"{start}, [{', '.join(values)}]{keywords})"
+
+    def _filter(self, node: nodes.Filter) -> str:
+        if node.name not in FILTERS or node.kwargs or node.node is None:
+            raise self._error(node, f"the filter {node.name} is not translated")
+        values = ", ".join(self._x(each) for each in node.args)
+        if node.name == "default":
+            return f"otherwise({self._x(node.node)}, {values})"
+        return f"filters.{node.name}({', '.join(filter(None, [self._x(node.node), values]))})"
+
+    def _test(self, node: nodes.Test) -> str:
+        if node.name == "defined":
+            return f"defined({self._x(node.node)})"
+        if node.name == "false":
+            return f"({self._x(node.node)} === false)"
+        raise self._error(node, f"the test {node.name} is not translated")
+
+    def _condition(self, node: nodes.Node) -> str:
+        text = self._x(node)
+        return text if isinstance(node, nodes.Compare | nodes.Not | nodes.Test) else f"$.truth({text})"
+
+    def _condexpr(self, node: nodes.CondExpr) -> str:
+        other = '""' if node.expr2 is None else self._x(node.expr2)
+        return f"({self._condition(node.test)} ? {self._x(node.expr1)} : {other})"
+
+    def _and(self, node: nodes.And) -> str:
+        return f"$.and({self._x(node.left)}, () => {self._x(node.right)})"
+
+    def _or(self, node: nodes.Or) -> str:
+        return f"$.or({self._x(node.left)}, () => {self._x(node.right)})"
+
+    def _not(self, node: nodes.Not) -> str:
+        return f"!{self._condition(node.node)}"
+
+    def _compare(self, node: nodes.Compare) -> str:
+        parts, left = [], self._x(node.expr)
+        for each in node.ops:
+            right = self._x(each.expr)
+            if each.op in ("in", "notin"):
+                parts.append(f"{'!' if each.op == 'notin' else ''}$.contains({left}, {right})")
+            else:
+                parts.append(f"{COMPARISONS[each.op]}({left}, {right})")
+            left = right
+        return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
+
+    def _binary(self, node: nodes.BinExpr) -> str:
+        return f"$.{OPERATORS[type(node)]}({self._x(node.left)}, {self._x(node.right)})"
+
+    _add = _sub = _mul = _floordiv = _mod = _pow = _binary
+
+    def _neg(self, node: nodes.Neg) -> str:
+        return f"(-{self._x(node.node)})"
+
+    def _concat(self, node: nodes.Concat) -> str:
+        return f"({' + '.join(f'$.str({self._x(each)})' for each in node.nodes)})"
+
+    def _tuple(self, node: nodes.Tuple | nodes.List) -> str:
+        return f"[{', '.join(self._x(each) for each in node.items)}]"
+
+    _list = _tuple
+
+    def _dict(self, node: nodes.Dict) -> str:
+        return f"new $.Dict([{', '.join(f'[{self._x(pair.key)}, {self._x(pair.value)}]' for pair in node.items)}])"

@@ -1,0 +1,114 @@
+"""Constants by their values: the JavaScript expression that makes one anew."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import math
+import re
+import typing
+from collections.abc import Callable, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from webmm.page.script import runtime
+from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours
+
+Use = Callable[[Name], str]  # says that a definition is needed before, and returns its identifier
+
+
+def value(x: Any, use: Use, where: str) -> str:
+    """Return `x`, found at `where`, as JavaScript; raises HostError for what has no counterpart."""
+    if x is None or isinstance(x, bool):
+        return {None: "null", True: "true", False: "false"}[x]
+    if isinstance(x, int | float):
+        return _number(x)
+    if isinstance(x, str):
+        return json.dumps(x, ensure_ascii=False)
+    if isinstance(x, re.Pattern):
+        return f"$.pattern({json.dumps(x.pattern)}, {json.dumps(_flags(x))})"
+    if typing.get_origin(x) is typing.Literal:
+        return value(typing.get_args(x), use, where)
+    if isinstance(x, type) or callable(x):
+        return _named(x, use, where)
+    return _made(x, use, where)
+
+
+def _number(x: float) -> str:
+    if math.isnan(x):
+        return "NaN"
+    if math.isinf(x):
+        return "Infinity" if x > 0 else "-Infinity"
+    return repr(int(x)) if x == int(x) and abs(x) < 2**53 else repr(x)
+
+
+def _flags(pattern: re.Pattern[str]) -> str:
+    return "gu" + ("m" if pattern.flags & re.MULTILINE else "")
+
+
+def _named(x: Any, use: Use, where: str) -> str:
+    if word := runtime.spelled(x):
+        return word
+    if home := home_of(x):
+        return use(home)
+    if isinstance(x, FunctionType):  # a function without a name, or of another library
+        return f"$.host({json.dumps(where)})"
+    if isinstance(x, type) and (word := runtime.builtin(x.__name__)):
+        return word
+    raise HostError(f"{x!r}")
+
+
+def _made(x: Any, use: Use, where: str) -> str:
+    def inner(each: Any) -> str:
+        return value(each, use, where)
+
+    if isinstance(x, ModuleType) and is_ours(x.__name__):
+        own = [
+            name
+            for name in definitions(x.__name__)
+            if not name.startswith("_") and home(x.__name__, name).module == x.__name__
+        ]
+        members = [name for name in own if not isinstance(definitions(x.__name__)[name], ast.Import | ast.ImportFrom)]
+        return f"{{ {', '.join(f'{name}: {use(Name(x.__name__, name))}' for name in members)} }}"
+    if isinstance(x, dataclasses.Field):
+        hint = json.dumps(typing.get_args(x.type)) if typing.get_args(x.type) else None
+        return field(x, hint, use, where)
+    if dataclasses.is_dataclass(x) and (made := home_of(type(x))):
+        given = [getattr(x, f.name) for f in _in_order(x) if f.init]
+        return f"new {use(made)}({', '.join(map(inner, given))})"
+    if isinstance(x, tuple) and hasattr(x, "_fields") and (made := home_of(type(x))):
+        return f"new {use(made)}({', '.join(map(inner, x))})"
+    if isinstance(x, tuple | list):
+        return f"[{', '.join(map(inner, x))}]"
+    if isinstance(x, set | frozenset):
+        return f"$.frozenset([{', '.join(map(inner, sorted(x, key=str)))}])"
+    if isinstance(x, Mapping):
+        return f"new $.Dict([{', '.join(f'[{inner(k)}, {inner(v)}]' for k, v in x.items())}])"
+    raise HostError(f"a {type(x).__name__}")
+
+
+def _in_order(x: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields as a constructor takes them in JavaScript: those that Python takes by keyword alone last."""
+    return sorted(dataclasses.fields(x), key=lambda f: bool(f.kw_only))
+
+
+def field(f: dataclasses.Field[Any], hint: str | None, use: Use, where: str) -> str:
+    """Return a field of a dataclass with its default and what else is declared."""
+    more = {
+        "metadata": value(f.metadata, use, where) if f.metadata else None,
+        "keyword": "true" if f.kw_only else None,
+        "init": None if f.init else "false",
+        "hint": hint,
+        "factory": f"() => {_factory(f.default_factory)}" if f.default_factory is not dataclasses.MISSING else None,
+    }
+    said = ", ".join(f"{key}: {text}" for key, text in more.items() if text is not None)
+    default = "undefined" if f.default is dataclasses.MISSING else value(f.default, use, where)
+    return f"new $.Field({json.dumps(f.name)}, {default}{f', {{ {said} }}' if said else ''})"
+
+
+def _factory(factory: Any) -> str:
+    known = {dict: "new $.Dict()", list: "[]", tuple: "[]", set: "$.set()", frozenset: "$.frozenset()"}
+    if factory not in known:
+        raise HostError("default_factory")
+    return known[factory]
