@@ -47,16 +47,17 @@ async function* climbs() {
   const stored = Object.keys(index.dtypes).filter((name) => index.dtypes[name].features.every((feature) => device.features.has(feature)));
   const floats = (/** @type {string} */ dtype) => cubes.map((n) => {
     const p = { m: n, n, k: n, dtype };
-    const kernels = [...device.bundle.kernels.keys()].map((name) => device.stage(name, p));
+    const kernels = device.bundle.stages.map((name) => device.stage(name, p));
     return ["Products of floats", p, kernels, () => Operands.random(device, p)];
   });
   if (stored.includes("float16")) yield* floats("float16");
-  const prepared = await device.bundle.json("prepared.json");
-  for (const { title, [device.info.kind]: problems } of prepared.ladders) {
-    const sizes = [...new Set(problems.map(shape))].slice(-Number(values.sizes));
-    for (const problem of problems.filter((p) => sizes.includes(shape(p)))) {
+  const { default: ladders } = await device.bundle.module("ladders.js");
+  for (const { title, [device.info.kind]: known } of ladders) {
+    const cases = known.map((each) => new PreparedCase(device, each, known));
+    const sizes = [...new Set(cases.map(({ problem }) => shape(problem)))].slice(-Number(values.sizes));
+    for (const on of cases.filter(({ problem }) => sizes.includes(shape(problem)))) {
+      const { problem } = on;
       if (problem.dtype in index.dtypes && !stored.includes(problem.dtype)) continue;
-      const on = new PreparedCase(device, prepared, problem, problems);
       yield [title, problem, on.stages, () => on.load()];
     }
   }

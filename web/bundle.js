@@ -19,7 +19,7 @@ import { added, environment, render } from "./templates.js";
  *   timing: {warm_up: number, cold: number, wake: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[],
  *   changed: Record<string, string>, roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
- *   tuned: Record<string, any>[], cases: {m: number, n: number, k: number}[],
+ *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
  */
 /**
@@ -75,9 +75,28 @@ export class Bundle {
     return call(this.core.Record, [], Object.fromEntries(names.map((name) => [name, name === "config" ? new Dict(Object.entries(row.config)) : row[name]])));
   }
 
+  /** The models of time of an adapter's vendor, by their names: 60 KB each. @param {string} adapter @returns {Promise<Dict>} */
+  async models(adapter) {
+    const [vendor] = adapter.toLowerCase().split(/[\s-]/);
+    const names = this.index.models.filter((name) => name.split("-")[0] === vendor);
+    const documents = await Promise.all(names.map((name) => this.#json(`models/${name}.json`).catch(() => null))); // offline, and not used before
+    return new Dict(/** @type {any} */ (names.flatMap((name, i) => (documents[i] ? [[name, this.#model(documents[i])]] : []))));
+  }
+
+  /** @param {Record<string, any>} document @returns {Python} a Model of Python's */
+  #model({ machine, coefficients, means, spreads, weights }) {
+    const kinds = Object.entries(coefficients).map(([kind, each]) => [kind, new Dict(Object.entries(each))]);
+    return new this.core.Model(call(this.core.Machine, [], machine), new Dict(/** @type {any} */ (kinds)), means, spreads, new Dict(Object.entries(weights)));
+  }
+
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
   file(path) {
     return this.#read(path);
+  }
+
+  /** @param {string} path below the bundle's folder @returns {Promise<any>} */
+  async #json(path) {
+    return JSON.parse(new TextDecoder().decode(await this.#read(path)));
   }
 
   /** @param {string} path of a module below the bundle's folder @returns {Promise<any>} loaded once */

@@ -17,12 +17,14 @@ const SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with mat
 /** @type {Python[]} the user's records, of the device that chooses */
 let learned = [];
 provide("webmm.choose.tuned.load", () => learned);
-provide("webmm.choose.model.shipped", () => new Dict());
+let models = new Dict(); // of time, of the device that chooses
+provide("webmm.choose.model.shipped", () => models);
 
 /** The choices of one device. */
 export class Choices {
   /** @type {Python[]} */
   #learned = [];
+  #models = new Dict();
   #chosen = new Dict();
 
   /** @param {Device} device */
@@ -42,6 +44,11 @@ export class Choices {
       engine: { name: core.engine_of(info.engine) },
       capabilities: this.capabilities,
     };
+  }
+
+  /** Load what predicts times on such an adapter, where anything does. */
+  async loadModels() {
+    if (this.device.info.kind !== "cpu") this.#models = await this.device.bundle.models(this.described.info.name);
   }
 
   /** @param {Kernel} kernel @param {Problem | Python} p @returns {string | null} why `kernel` cannot compute `p` here, or null */
@@ -107,7 +114,7 @@ export class Choices {
   chosen(problem) {
     const known = this.#chosen.get(problem);
     if (known) return known;
-    learned = this.#learned;
+    [learned, models] = [this.#learned, this.#models];
     const reasons = new Set();
     for (const candidate of this.core.candidates(problem, this.described, "cached").keys()) {
       const kernel = this.#spelled(candidate);

@@ -512,6 +512,15 @@ export function setItem(x, key, value) {
   else x[key < 0 ? x.length + key : key] = value;
 }
 
+/** A range among several indices: x[:, 1:]. */
+export class Slice {
+  /** @param {number | null} start @param {number | null} stop */
+  constructor(start, stop) {
+    this.start = start ?? 0;
+    this.stop = stop;
+  }
+}
+
 /** @param {Any} x @param {number | null} start @param {number | null} stop @param {number | null} step */
 export function slice(x, start, stop, step) {
   if (step !== null && step !== 1) throw new ValueError("slices have a step of 1");

@@ -10,7 +10,7 @@ const OLD_CACHE = "webmm"; // where earlier versions kept whatever went by
 const SHELL = [
   "./", "style.css", "icon.svg", "manifest.webmanifest", "main.js", "dom.js", "charts.js", "webmm.js", "errors.js",
   "matrix.js", "half.js", "host.js", "check.js", "text.js", "problems.js", "kernels.js", "bundle.js", "choose.js",
-  "python.js", "templates.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
+  "python.js", "numpy.js", "templates.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
   "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "bundle/index.json", "bundle/core.js",
   "bundle/ladders.js", "engine/adapters.js", "engine/array.js", "engine/device.js", "engine/guard.js",
   "engine/launch.js", "engine/pipelines.js", "engine/plans.js", "engine/pool.js", "engine/roofline.js",
@@ -18,7 +18,7 @@ const SHELL = [
   "calls/options.js", "calls/pieces.js", "calls/quantized.js", "calls/reduce.js", "calls/scheme.js",
 ];
 const FILES = new Set(SHELL.map((name) => new URL(name, SCOPE).href));
-const TEMPLATE = /^bundle\/templates\/[\w/]+\.js$/;
+const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json)$/; // kept once it was used
 
 if (LOOPBACK.test(self.location.hostname)) {
   self.addEventListener("install", () => self.skipWaiting());
@@ -30,7 +30,7 @@ if (LOOPBACK.test(self.location.hostname)) {
   self.addEventListener("fetch", (event) => {
     const { origin, pathname } = new URL(event.request.url);
     const file = origin + pathname;
-    if (event.request.method !== "GET" || !(FILES.has(file) || isTemplate(file))) return;
+    if (event.request.method !== "GET" || !(FILES.has(file) || isLazy(file))) return;
     event.respondWith(freshFirst(event, file));
   });
 }
@@ -47,12 +47,12 @@ async function takeOver() {
 
 // The page names the templates that it loaded before this worker stood by, and is told when they are kept.
 async function keepLoaded({ data, source }) {
-  await keepAll(data.map((path) => new URL(path, SCOPE).href).filter(isTemplate));
+  await keepAll(data.map((path) => new URL(path, SCOPE).href).filter(isLazy));
   source.postMessage("kept");
 }
 
-function isTemplate(file) {
-  return file.startsWith(SCOPE) && TEMPLATE.test(file.slice(SCOPE.length));
+function isLazy(file) {
+  return file.startsWith(SCOPE) && LAZY.test(file.slice(SCOPE.length));
 }
 
 async function freshFirst(event, file) {

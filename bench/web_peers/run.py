@@ -11,7 +11,6 @@ What is measured, and how, is in compare.js. Writes `webmm.records/1` and prints
 from __future__ import annotations
 
 import functools
-import json
 import shutil
 import subprocess
 import tempfile
@@ -90,34 +89,18 @@ def main(
 
 
 def write_chosen(output: Path) -> None:
-    """Write the module and, of the bundle's shaders, those that it runs without being asked to."""
+    """Write the module and, of the bundle, what it runs products of floats by."""
     with tempfile.TemporaryDirectory() as temporary:
         whole = Path(temporary) / "page"
         bundle.build(whole)
-        index = json.loads((whole / "bundle/index.json").read_text(encoding="utf-8"))
-        choices = index["choices"]
-        chosen = [
-            *choices["gpu"],
-            *choices["cpu"],
-            *choices["tuned"],
-            *({"kernel": choices["matrix"]["kernel"], "config": tiles} for tiles in choices["matrix"]["tiles"]),
-            *({"kernel": name, "config": {}} for name in ("tile_2d", "naive")),
-        ]
-        names: set[str] = set()
-        for stage in index["kernels"]:
-            default = {tunable["name"]: tunable["default"] for tunable in stage["tunables"]}
-            wanted = [list({**default, **c["config"]}.values()) for c in chosen if c["kernel"] == stage["name"]]
-            stage["configs"] = [row for row in stage["configs"] if row["config"] in wanted]
-            stage["light"] = 0
-            names.update(file for row in stage["configs"] for file in row["shaders"].get("float32", {}).values())
-        index["kernels"] = [stage for stage in index["kernels"] if stage["configs"]]
-        shaders = output / "bundle/shaders"
-        shaders.mkdir(parents=True)
-        (output / "bundle/index.json").write_text(json.dumps(index), encoding="utf-8")
-        for name in names:
-            shutil.copy(whole / f"bundle/shaders/{name}.wgsl", shaders)
-        for script in whole.glob("*.js"):
-            shutil.copy(script, output)
+        for name in ("common", "epilogues", "gemm"):
+            shutil.copytree(whole / "bundle/templates" / name, output / "bundle/templates" / name)
+        for name in ("core.js", "index.json"):
+            shutil.copy(whole / "bundle" / name, output / "bundle")
+        for folder in (".", "calls", "engine"):
+            (output / folder).mkdir(exist_ok=True)
+            for script in (whole / folder).glob("*.js"):
+                shutil.copy(script, output / folder)
 
 
 def in_browser(folder: Path, chromium: str, flags: list[str], options: dict[str, Any]) -> tuple[str, str]:

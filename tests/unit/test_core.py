@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from webmm import choose
-from webmm.choose import tuned
+from webmm.choose import model, tuned
 from webmm.dtypes import BYTES, F16, F32, F64, FLOATS, I32, MATRIX_DTYPES
 from webmm.epilogues import ACTIVATIONS, BIASES
 from webmm.errors import WebmmError
@@ -31,7 +31,7 @@ from webmm.page.script.values import value
 from webmm.problems import OPS
 from webmm.problems.base import Problem
 from webmm.problems.elementwise import Elementwise
-from webmm.problems.gemm import Gemm
+from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
 from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
@@ -69,7 +69,7 @@ def program() -> Program:
 def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the modules that JavaScript needs to render."""
     folder: Path = tmp_path_factory.mktemp("core")
-    for name in ("python.js", "templates.js", "errors.js"):
+    for name in ("python.js", "numpy.js", "templates.js", "errors.js"):
         shutil.copy(WEB / name, folder / name)
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "bundle").mkdir()
@@ -84,7 +84,8 @@ import * as core from "./bundle/core.js";
 import { environment } from "./templates.js";
 TEMPLATES
 $.provide("webmm.render.environment", () => environment);
-$.provide("webmm.choose.model.shipped", () => new $.Dict());
+const MODELS = PREDICTING;
+$.provide("webmm.choose.model.shipped", () => MODELS);
 const RECORDS = SHIPPED;
 $.provide("webmm.choose.tuned.shipped", () => RECORDS);
 $.provide("webmm.choose.tuned.load", () => []);
@@ -112,6 +113,7 @@ def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[st
     ]
     records = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
     head = HEAD.replace("TEMPLATES", "\n".join(imports)).replace("SHIPPED", written(program, records))
+    head = head.replace("PREDICTING", written(program, model.shipped()))
     (folder / "run.js").write_text("\n".join([head, *lines]))
     done = node(str(folder / "run.js"))
     assert done.returncode == 0, done.stderr[-2000:]
@@ -320,7 +322,6 @@ def test_choices_are_pythons(
     records = tuple(record for record in tuned.shipped() if tuned.family(record) == "dawn")
     monkeypatch.setattr(tuned, "load", list)
     monkeypatch.setattr(tuned, "shipped", lambda: records)
-    monkeypatch.setattr("webmm.choose.model.shipped", dict)
     asked = list(described(rng, op))
     lines = [
         f"says(() => chosen({written(program, problem)}, {json.dumps(info)}, {written(program, device)}));"
@@ -334,13 +335,19 @@ def test_choices_are_pythons(
         expected = [[str(kernel), why] for kernel, why in choose.candidates(problem, where).items()]
         assert chosen == expected, f"{problem!r} on {info}"
     assert len({str(chosen) for chosen in found}) > 1 or op == "elementwise"
+    sources = {why.split()[0] for chosen in found for _, why in chosen}
+    assert op != "gemm" or sources >= {"predicted", "shipped", "known", "portable", "runs"}
 
 
 def described(rng: random.Random, op: str) -> Iterator[tuple[Problem, dict[str, str], Capabilities]]:
     """Yield problems, and adapters as Python's choice sees them."""
     names = ("NVIDIA H200", "nvidia hopper", "SwiftShader", "Apple M2")
+    near = [record for record in tuned.shipped() if record.op == op == "gemm"]
     for _ in range(CASES // 2):
         problem, device = DRAWN[op](rng), draw_device(rng)
+        if near and rng.random() < 0.5:  # of what is known, or almost
+            record = rng.choice(near)
+            problem = gemm(record.m, record.n + rng.choice((0, 0, 4, 100)), record.k, dtype=record.dtype)
         yield problem, {"kind": rng.choice(("cpu", "other")), "name": rng.choice(names), "driver": ""}, device
 
 

@@ -34,7 +34,7 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("python.js", "templates.js", "errors.js"):
+    for name in ("python.js", "numpy.js", "templates.js", "errors.js"):
         shutil.copy(WEB / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "bundle" / "templates").mkdir(parents=True)
@@ -125,9 +125,12 @@ def test_what_is_beyond_the_subset_is_an_error(
 def test_the_runtime_has_what_it_promises(folder: Path) -> None:
     wanted = [*runtime.BUILTINS, *runtime.RENAMED.values()]
     wanted += [f"{module.__name__}.{name}" for module, members in runtime.MODULES.items() for name in members]
+    head = (
+        'import * as python from "./python.js";\nimport { numpy } from "./numpy.js";\nconst $ = { ...python, numpy };\n'
+    )
     told = node(
         folder,
-        'import * as $ from "./python.js";\n' + "\n".join(f"console.log('{w}' , $.{w} !== undefined);" for w in wanted),
+        head + "\n".join(f"console.log('{word}' , $.{word} !== undefined);" for word in wanted),
     )
     missing = [line.split()[0] for line in told.splitlines() if line.endswith("false")]
     assert missing == ["dataclasses.MISSING"]  # which is undefined

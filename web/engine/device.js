@@ -99,7 +99,7 @@ export class Device {
     const loading = options.bundle instanceof Bundle ? options.bundle : Bundle.load(options.bundle);
     const { adapter, device } = await openAdapter(gpu, options.powerPreference ?? "high-performance");
     const opened = new Device(gpu, adapter, device, await loading);
-    opened.spelling = await opened.#readSpelling();
+    [opened.spelling] = await Promise.all([opened.#readSpelling(), opened.choices.loadModels()]);
     return opened;
   }
 

@@ -99,7 +99,7 @@ class Model:
         total, aspects, limits = self.judge(kernels, problem)
         times = self._corrected(total, aspects, kernels)
         nearest = np.argmax(limits, axis=1)
-        ranked = sorted(range(len(kernels)), key=times.__getitem__)[:count]
+        ranked = sorted(range(len(kernels)), key=lambda i: times[i])[:count]
         return [(kernels[i], times[i], LIMITS[nearest[i]]) for i in ranked]
 
     def _corrected(self, total: Numbers, aspects: Numbers, kernels: Sequence[Kernel[Any]]) -> list[float]:
@@ -122,7 +122,9 @@ class Model:
             times, each = parts(rows, self.coefficients[kind], self.machine)
             np.add.at(total, owners, times)
             if any(kind_of(kernels[i]) == kind for i in owners):
-                limits[owners], own[owners], alone[owners] = np.stack(each, axis=1), rows, times
+                limits[owners] = np.stack(each, axis=1)
+                own[owners] = rows
+                alone[owners] = times
         t = dict(zip(COLUMNS, own.T, strict=True))
         queue = np.ceil(t["workgroups"] / self.machine.multiprocessors)
         loads = t["vector_loads"] + t["scalar_loads"]
@@ -136,7 +138,7 @@ class Model:
             np.log(t["waste"]),
             t["workgroup_stores"] / loads,
             np.log(loads / t["fmas"]),
-            t["scalar_stores"] > 0,
+            np.minimum(t["scalar_stores"], 1),
         ]
         return total, np.column_stack(aspects), limits
 

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.choose import model
 from webmm.errors import ConfigError
 from webmm.page import core, index, ladders
 from webmm.page.script.program import Program
 
-LAZY = ("bundle/ladders.js", "bundle/templates/", "bundle/cases/")  # fetched when they are asked for
+LAZY = ("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/")  # fetched when they are asked for
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
@@ -86,6 +87,7 @@ def write_kernels(bundle: Path) -> Program:
     bundle.mkdir(exist_ok=True)
     program = core.program()
     (bundle / "core.js").write_text(program.text(), encoding="utf-8")
+    shutil.copytree(model.SHIPPED, bundle / "models")
     core.write_templates(bundle / "templates")
     return program
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from webmm import roofline
-from webmm.choose import tuned
+from webmm.choose import model, tuned
 from webmm.dtypes import FLOATS
 from webmm.engine import timing
 from webmm.kernels.gemm.base import GemmKernel
@@ -32,6 +32,7 @@ def index() -> dict[str, Any]:
         "changed": {cls.name: changed(cls()) for cls in offered()},
         "roofline": _roofline(),
         "tuned": _tuned(),
+        "models": sorted(model.shipped()),
     }
 
 

@@ -16,6 +16,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 COMPARISONS: dict[type[ast.AST], str] = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 KEYED = ("max", "min", "sorted")  # builtins that take keywords
 EAGER = ("tuple", "list", "sum", "max", "min", "sorted", "set", "frozenset", "dict")  # they take all of a generator
+NAMED = ("argmax", "get_type_hints", "replace", "stack", "sum")  # they take keywords as one object, their last argument
 RESERVED = frozenset(
     (
         *("arguments", "await", "break", "case", "catch", "const", "continue", "debugger", "default", "delete", "do"),
@@ -58,7 +59,7 @@ class Expressions:
         self.signature = signature
         self.attribute = attribute
 
-    def write(self, node: ast.expr, scope: Scope) -> str:
+    def write(self, node: ast.expr | ast.Slice, scope: Scope) -> str:
         """Return the expression; raises ScriptError for one that the subset does not have."""
         writer = getattr(self, f"_{type(node).__name__.lower()}", None)
         if writer is None:
@@ -207,6 +208,11 @@ class Expressions:
             return f"$.slice({x}, {', '.join('null' if end is None else self.write(end, scope) for end in ends)})"
         return f"$.item({x}, {self.write(node.slice, scope)})"
 
+    def _slice(self, node: ast.Slice, scope: Scope) -> str:
+        """Return a range within several indices, as NumPy's arrays have them."""
+        ends = ("null" if end is None else self.write(end, scope) for end in (node.lower, node.upper))
+        return f"new $.Slice({', '.join(ends)})"
+
     # Functions
 
     def _lambda(self, node: ast.Lambda, scope: Scope) -> str:
@@ -259,7 +265,7 @@ class Expressions:
         """Return what a function of the runtime takes; of keywords, `replace()` takes what it changes."""
         if name in EAGER and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
             return self._listcomp(node.args[0], scope)
-        if node.keywords and name not in ("replace", "get_type_hints"):
+        if node.keywords and name not in NAMED:
             raise ScriptError(scope.module, node, f"{name}() takes no keywords here")
         return f"{self._all(node.args, scope)}{self._keywords(node, scope)}"
 

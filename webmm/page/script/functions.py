@@ -197,6 +197,9 @@ def _refuse_hosts(function: ast.FunctionDef, scope: Scope) -> None:
             raise HostError(ast.unparse(node))
         if isinstance(node, ast.Name) and node.id not in bound | scope.variables:
             scope.refer(node.id, node)
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner), attr=member) if owner not in bound | scope.variables:
+                scope.refer(f"{owner}.{member}", node)  # of a module, it may be what the runtime lacks
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:

@@ -174,7 +174,8 @@ class Program:
     def text(self) -> str:
         """Return the JavaScript module; it stands beside `python.js`'s folder."""
         identifiers = self._identifiers
-        header = 'import * as $ from "../python.js";\nimport * as $errors from "../errors.js";\n'
+        names = {"* as $": "python", "* as $errors": "errors", "{ numpy as $numpy }": "numpy"}
+        header = "".join(f'import {name} from "../{module}.js";\n' for name, module in names.items())
         body = "\n".join(self.found[name].text for name in self._in_order())
         return header + MARK.sub(lambda match: identifiers[match.group(1)], body) + "\n"
 

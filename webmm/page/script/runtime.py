@@ -13,6 +13,8 @@ import typing
 from types import ModuleType
 from typing import Any
 
+import numpy
+
 BUILTINS = {
     *("abs", "all", "any", "bool", "bytearray", "bytes", "callable", "dict", "divmod", "enumerate", "filter", "float"),
     *("frozenset", "getattr", "hasattr", "int", "isinstance", "issubclass", "len", "list", "map", "max", "min", "next"),
@@ -26,6 +28,10 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
     functools: ("reduce",),
     itertools: ("chain", "product"),
     math: ("ceil", "floor", "inf", "isfinite", "log2", "nan", "prod", "sqrt"),
+    numpy: (
+        *("add", "argmax", "array", "ceil", "clip", "column_stack", "exp", "log", "maximum", "minimum", "stack"),
+        "zeros",
+    ),
     re: ("sub",),
     struct: ("error", "pack", "pack_into", "unpack"),
     typing: ("get_args", "get_type_hints"),
@@ -50,7 +56,10 @@ METHODS = {
     *("startswith", "strip", "sub", "union", "update", "upper", "values"),
 }
 
-ATTRIBUTES = {"__name__", "default", "fromkeys", "metadata"}  # of classes, of fields, of dict
+ATTRIBUTES = {  # of classes, of fields, of dict, of NumPy's arrays
+    *("__name__", "default", "fromkeys", "metadata"),
+    *("T", "at", "sum", "tolist"),
+}
 
 
 def spelled(value: Any) -> str | None:
@@ -58,7 +67,7 @@ def spelled(value: Any) -> str | None:
     for module, names in MODULES.items():
         for name in names:
             if getattr(module, name) is value and not isinstance(value, float):
-                return f"$.{module.__name__}.{name}"
+                return f"{'$numpy' if module is numpy else '$.' + module.__name__}.{name}"
     return None
 
 
