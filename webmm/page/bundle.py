@@ -8,6 +8,7 @@ of their results (`webmm.page.ladders`), which a page fetches when they are aske
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
@@ -150,6 +151,8 @@ def _cases(folder: Path) -> list[dict[str, Any]]:
         b = (rng.random((k, n)) - 0.5).astype(np.float16)
         files: dict[str, NDArray[Any]] = {"a": a, "b": b, "c": a.astype(np.float64) @ b.astype(np.float64)}
         for name, array in files.items():
-            np.save(folder / f"{m}x{n}x{k}.{name}.npy", array, allow_pickle=False)
+            content = io.BytesIO()
+            np.save(content, array, allow_pickle=False)
+            (folder / f"{m}x{n}x{k}.{name}.npy").write_bytes(content.getvalue())
         rows.append({"m": m, "n": n, "k": k})
     return rows
