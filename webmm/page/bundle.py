@@ -58,9 +58,9 @@ def build(out: Path, *, force: bool = False) -> Summary:
     """
     with written(out, force) as page:
         shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published)
-        document = {**index.index(), "cases": _cases(page / "bundle" / "cases")}
-        program = write_kernels(page / "bundle", document)
+        program = write_kernels(page / "bundle")
         (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
+        write_index(page / MARKER, {**index.index(), "cases": _cases(page / "bundle" / "cases")})
     return _summary(out)
 
 
@@ -83,15 +83,19 @@ def written(out: Path, force: bool) -> Iterator[Path]:
             shutil.rmtree(out, ignore_errors=True)
 
 
-def write_kernels(bundle: Path, document: dict[str, Any]) -> Program:
-    """Write what Python knows of kernels to the folder `bundle`, with `document` as index; return the translation."""
+def write_kernels(bundle: Path) -> Program:
+    """Write what Python knows of kernels to the folder `bundle`; return the translation."""
     bundle.mkdir(exist_ok=True)
     program = core.program()
     (bundle / "core.js").write_text(program.text(), encoding="utf-8")
     shutil.copytree(model.SHIPPED, bundle / "models")
-    (bundle / "index.json").write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
     core.write_templates(bundle / "templates")
     return program
+
+
+def write_index(path: Path, document: dict[str, Any]) -> None:
+    """Write what was measured or decided elsewhere."""
+    path.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def _move(page: Path, out: Path) -> None:
