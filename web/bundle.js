@@ -4,7 +4,7 @@
 import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
 import { Dict, PyObject, call, dataclasses, provide } from "./python.js";
-import { added, environment, render } from "./templates.js";
+import { added, filledIn, render } from "./templates.js";
 
 /** @typedef {import("./kernels.js").Config} Config */
 /** @typedef {import("./problems.js").Problem} Problem */
@@ -31,7 +31,7 @@ import { added, environment, render } from "./templates.js";
 
 const SCHEMA = "webmm.bundle/2";
 
-provide("webmm.render.environment", () => environment);
+provide("webmm.render._filled_in", filledIn);
 
 /** What Python knows, in JavaScript; templates are loaded when a kernel needs them. */
 export class Bundle {

@@ -341,7 +341,7 @@ const METHODS = {
   append: (x, value) => void x.push(value),
   bit_length: (x) => (x === 0 ? 0 : Math.floor(Math.log2(Math.abs(x))) + 1),
   capitalize: (x) => x.slice(0, 1).toUpperCase() + x.slice(1).toLowerCase(),
-  count: (x, value) => (typeof x === "string" ? x.split(value).length - 1 : x.filter((/** @type {Any} */ each) => eq(each, value)).length),
+  count: (x, value) => (typeof x === "string" ? occurrences(x, value) : x.filter((/** @type {Any} */ each) => eq(each, value)).length),
   endswith: (x, end) => x.endsWith(end),
   extend: (x, values) => void x.push(...iter(values)),
   get: (x, key, other = null) => (x.has(key) ? x.get(key) : other),
@@ -351,7 +351,7 @@ const METHODS = {
   join: (x, values) => list(values).join(x),
   keys: (x) => [...x.keys()],
   lower: (x) => x.toLowerCase(),
-  lstrip: (x, characters = " \t\n\r") => x.slice([...x].findIndex((c) => !characters.includes(c)) >>> 0),
+  lstrip: (x, characters = " \t\n\r") => x.slice(leading(x, characters)),
   pop: (x, key) => (x instanceof Dict ? popped(x, key) : x.splice(key ?? -1, 1)[0]),
   removeprefix: (x, start) => (x.startsWith(start) ? x.slice(start.length) : x),
   replace: (x, from, to) => x.replaceAll(from, () => to),
@@ -366,6 +366,20 @@ const METHODS = {
   upper: (x) => x.toUpperCase(),
   values: (x) => [...x.values()],
 };
+
+/** @param {string} x @param {string} part @returns {number} how often it occurs, without overlaps */
+function occurrences(x, part) {
+  let count = 0;
+  for (let at = x.indexOf(part); at >= 0; at = x.indexOf(part, at + part.length)) count++;
+  return count;
+}
+
+/** @param {string} x @param {string} characters @returns {number} how many of them it starts with */
+function leading(x, characters) {
+  let count = 0;
+  while (count < x.length && characters.includes(x[count])) count++;
+  return count;
+}
 
 /** @param {Dict} x @param {Any} key */
 function popped(x, key) {
@@ -616,19 +630,21 @@ export const vars = (x) => new Dict(fieldNames(x).map((name) => [name, x[name]])
 export class PyObject {
   /** @param {...Any} args in the order of a dataclass's fields, those that Python takes by keyword alone last */
   constructor(...args) {
-    const places = new.target.__arguments__ ?? [];
-    if (args.length > places.length) throw new TypeError_(`${new.target.__name__}() takes ${places.length} values, not ${args.length}`);
-    for (const field of new.target.__fields__ ?? []) {
-      const given = args[places.indexOf(field)];
-      const value = given === undefined ? field.make() : given;
+    const { __fields__: fields = [], __arguments__: given = [], __places__: places = [] } = new.target;
+    if (args.length > given.length) throw new TypeError_(`${new.target.__name__}() takes ${given.length} values, not ${args.length}`);
+    for (let i = 0; i < fields.length; i++) {
+      const field = fields[i];
+      const value = args[places[i]] ?? (args[places[i]] === undefined ? field.make() : null);
       if (value === undefined) throw new TypeError_(`${new.target.__name__}() lacks ${field.name}`);
-      Object.defineProperty(this, field.name, { value, enumerable: true });
+      if (field.name in this) Object.defineProperty(this, field.name, { value, enumerable: true }); // a property of a base gives way
+      else /** @type {Any} */ (this)[field.name] = value;
     }
     /** @type {Any} */ (this).__post_init__?.();
   }
 
   /** @type {Field[] | undefined} */ static __fields__;
   /** @type {Field[] | undefined} */ static __arguments__; // what a call gives, in its order
+  /** @type {number[] | undefined} */ static __places__; // of each field among them
   /** @type {Any[]} */ static __mro__ = [PyObject];
   static __name__ = "object";
   static __identity__ = false; // whether objects compare by identity
@@ -680,10 +696,11 @@ export function define(cls, name, bases, { attributes = {}, fields, order = fals
   for (const base of mro.slice(1).reverse()) for (const field of base.__own__?.every ?? []) inherited.set(field.name, field);
   for (const field of fields ?? []) inherited.set(field.name, field);
   const every = [...inherited.values()];
+  const given = [...every.filter((f) => !f.keyword), ...every.filter((f) => f.keyword)].filter((f) => f.init);
   const statics = {
     __name__: name, __mro__: mro, __own__: { ...own, every }, __identity__: identity,
     __order__: order, __fields__: fields || every.length ? every : undefined,
-    __arguments__: [...every.filter((f) => !f.keyword), ...every.filter((f) => f.keyword)].filter((f) => f.init),
+    __arguments__: given, __places__: every.map((field) => given.indexOf(field)),
   };
   for (const [key, value] of Object.entries(statics)) Object.defineProperty(cls, key, { value, configurable: true });
   if (iterable) {

@@ -31,11 +31,8 @@ const MAKES_DICT = Symbol("dict"); // of keywords
 /** @type {Scope} */
 const GLOBALS = Object.assign(Object.create(null), { range: $.range, dict: MAKES_DICT, namespace: MAKES_DICT });
 
-/** What Python's `environment()` is for `render`: templates by name. */
-export const environment = {
-  /** @param {string} name */
-  get_template: (name) => ({ render: $.signed((/** @type {Scope} */ given) => render(name, given), "**") }),
-};
+/** What Python's `_filled_in()` is: @param {Any} kernel @param {Any} values by name, a Dict @returns {string} its template's text */
+export const filledIn = (kernel, values) => render(kernel.template, { kernel, ...Object.fromEntries(values) });
 
 /** @param {string} name @param {Scope} given @returns {string} */
 export const render = (name, given) => found(name)(Object.assign(Object.create(GLOBALS), given));

@@ -186,16 +186,16 @@ def _render(
     bindings = (Binding(0, "params", "uniform", "Params"), *kernel.bindings(spec))
     if tags:
         bindings = (*bindings, Binding(len(bindings), "debug", "storage", "Debug"))
-    text = _filled_in(
-        kernel,
-        s=spec,
-        dialect=dialect,
-        bindings=bindings,
-        constants=_constants(kernel),
-        params_struct=wgsl_struct(kernel.params, "Params"),
-        tags=tags,
-        watch_struct=wgsl_struct(Watch, "Watch"),
-    )
+    values = {
+        "s": spec,
+        "dialect": dialect,
+        "bindings": bindings,
+        "constants": _constants(kernel),
+        "params_struct": wgsl_struct(kernel.params, "Params"),
+        "tags": tags,
+        "watch_struct": wgsl_struct(Watch, "Watch"),
+    }
+    text = _filled_in(kernel, values)
     if F64.features <= stored:
         text = _in_f64(text)
     if tags is None:
@@ -214,7 +214,7 @@ def template_of(kernel: Kernel[Any]) -> str:
     return str(Path(place).resolve().with_name(f"{kernel.name}.wgsl"))
 
 
-def _filled_in(kernel: Kernel[Any], **values: Any) -> str:
+def _filled_in(kernel: Kernel[Any], values: dict[str, Any]) -> str:
     """Return the text of a kernel's template; raises ShaderError, which names file and line, where it has a fault."""
     try:
         return environment().get_template(template_of(kernel)).render(kernel=kernel, **values)

@@ -81,9 +81,9 @@ def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
 HEAD = """
 import * as $ from "./python.js";
 import * as core from "./bundle/core.js";
-import { environment } from "./templates.js";
+import { filledIn } from "./templates.js";
 TEMPLATES
-$.provide("webmm.render.environment", () => environment);
+$.provide("webmm.render._filled_in", filledIn);
 const MODELS = PREDICTING;
 $.provide("webmm.choose.model.shipped", () => MODELS);
 const RECORDS = SHIPPED;

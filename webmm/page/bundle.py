@@ -8,7 +8,9 @@ of their results (`webmm.page.ladders`), which a page fetches when they are aske
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +30,7 @@ from webmm.page.script.program import Program
 LAZY = ("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/")  # fetched when they are asked for
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
+COMMENTS = re.compile(r"^[ \t]*(//.*|/\*\*([^*]|\*(?!/))*\*/)[ \t]*\n", re.MULTILINE)
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
 
 
@@ -56,12 +59,12 @@ def build(out: Path, *, force: bool = False) -> Summary:
     be written to; `out` is then as it was before.
     """
     with written(out, force) as page:
-        shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published)
-        document = {**index.index(), "cases": _cases(page / "bundle" / "cases")}
+        shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published, copy_function=_copy)
         contributed = leaderboard.read(sorted(leaderboard.folder().glob("*.json")))
         (page / "leaderboard.html").write_text(leaderboard.render(contributed), encoding="utf-8")
-        program = write_kernels(page / "bundle", document)
+        program = write_kernels(page / "bundle")
         (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
+        write_index(page / MARKER, {**index.index(), "cases": _cases(page / "bundle" / "cases")})
     return _summary(out)
 
 
@@ -84,15 +87,28 @@ def written(out: Path, force: bool) -> Iterator[Path]:
             shutil.rmtree(out, ignore_errors=True)
 
 
-def write_kernels(bundle: Path, document: dict[str, Any]) -> Program:
-    """Write what Python knows of kernels to the folder `bundle`, with `document` as index; return the translation."""
+def write_kernels(bundle: Path) -> Program:
+    """Write what Python knows of kernels to the folder `bundle`; return the translation."""
     bundle.mkdir(exist_ok=True)
     program = core.program()
     (bundle / "core.js").write_text(program.text(), encoding="utf-8")
     shutil.copytree(model.SHIPPED, bundle / "models")
-    (bundle / "index.json").write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
     core.write_templates(bundle / "templates")
     return program
+
+
+def write_index(path: Path, document: dict[str, Any]) -> None:
+    """Write what was measured or decided elsewhere."""
+    path.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file of the page; a script goes without the comments that stand on lines of their own, a third of it."""
+    if not source.endswith(".js"):
+        shutil.copy2(source, target)
+        return
+    text = COMMENTS.sub("", Path(source).read_text(encoding="utf-8"))
+    Path(target).write_text(text, encoding="utf-8")
 
 
 def _move(page: Path, out: Path) -> None:
@@ -148,6 +164,8 @@ def _cases(folder: Path) -> list[dict[str, Any]]:
         b = (rng.random((k, n)) - 0.5).astype(np.float16)
         files: dict[str, NDArray[Any]] = {"a": a, "b": b, "c": a.astype(np.float64) @ b.astype(np.float64)}
         for name, array in files.items():
-            np.save(folder / f"{m}x{n}x{k}.{name}.npy", array, allow_pickle=False)
+            content = io.BytesIO()
+            np.save(content, array, allow_pickle=False)
+            (folder / f"{m}x{n}x{k}.{name}.npy").write_bytes(content.getvalue())
         rows.append({"m": m, "n": n, "k": k})
     return rows

@@ -34,7 +34,8 @@ def build(out: Path, *, force: bool = False) -> int:
         for name in modules(bundle.web_folder()):
             (package / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.web_folder() / name, package / name)
-        bundle.write_kernels(package / "bundle", index.index())
+        bundle.write_kernels(package / "bundle")
+        bundle.write_index(package / bundle.MARKER, index.index())
         (package / "package.json").write_text(json.dumps(PACKAGE, indent=2) + "\n", encoding="utf-8")
         shutil.copyfile(bundle.web_folder() / "README.md", package / "README.md")
     return sum(path.is_file() for path in out.rglob("*"))

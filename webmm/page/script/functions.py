@@ -6,15 +6,16 @@ import ast
 import json
 from collections.abc import Iterator, Sequence
 
-from webmm.page.script.expressions import Expressions, Scope, local
+from webmm.page.script.calls import Calls
+from webmm.page.script.expressions import Scope, local
 from webmm.page.script.names import HostError, ScriptError
 
-INDENT = "  "
+INDENT = " "
 METHOD_DECORATORS = {"property", "cached_property", "classmethod", "staticmethod", "abstractmethod"}
 FUNCTION_DECORATORS = {"cache", "lru_cache"}
 
 
-class Functions(Expressions):
+class Functions(Calls):
     """Writes functions, statement by statement."""
 
     def function(self, node: ast.FunctionDef, scope: Scope) -> str:
