@@ -9,8 +9,10 @@ from click.testing import CliRunner
 
 from webmm import check, cli, naga, tint
 from webmm.cases import OPS
+from webmm.dtypes import COMPUTED
 from webmm.epilogues import ACTIVATIONS, BIASES, NUMBERS
 from webmm.errors import ConfigError, ShaderError
+from webmm.kernels.elementwise.fused import Fused
 
 VALID = "@compute @workgroup_size(1)\nfn main() {\n    var x = 1u;\n    x += 1u;\n}\n"
 EITHER = {False, True}
@@ -27,6 +29,10 @@ def test_examples_finish_in_every_way_at_every_stage(op: str) -> None:
     for _, kernel, problem in OPS[op].shaders():
         made.setdefault(type(kernel), []).append(kernel.specialise(problem))
     of_float64 = [stage for stage in made if stage.integer]  # alone, and so without activations
+    if op == "elementwise":
+        assert {type for s in made[Fused] for type in s.types} == set(COMPUTED)
+        assert {s.vec for s in made[Fused]} == EITHER
+        del made[Fused]  # of expressions: no stage, and without an epilogue
     assert list(made) == [*OPS[op].stages, *of_float64]
     assert len(of_float64) == (3 if op == "gemm" else 0)
     for stage, specialisations in made.items():

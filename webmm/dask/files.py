@@ -160,6 +160,9 @@ def _finished(job: Job, part: Path, done: Path) -> set[Tile]:
     if part.is_dir():
         shutil.rmtree(part)
     m, n, _ = job.shape
+    nbytes, free = m * n * np.dtype(job.dtype).itemsize, shutil.disk_usage(part.parent).free
+    if nbytes > free:  # a process that fills a memory map beyond that is ended by the system
+        raise ConfigError(f"cannot write {part}: it takes {nbytes:,} bytes, there are {free:,}")
     try:
         if part.stem.endswith(ZARR):
             _zarr().create_array(store=str(part), shape=(m, n), chunks=job.tile, dtype=job.dtype)
