@@ -129,17 +129,17 @@ def check() -> None:
     from webmm.kernels import REGISTERED
 
     naga.find()  # or the error that says what to install
-    shaders = list(registered()) if REGISTERED else None
+    shaders = (list(registered()),) if REGISTERED else ()  # else webmm's own
     with ThreadPoolExecutor() as pool:  # each naga is a process, and Tint reads what it is given meanwhile
-        known = texts("naga", shaders)
+        known = texts("naga", *shaders)
         translated = pool.map(naga.translate, known.keys(), known.values())
-        browsers = texts("tint", shaders)
+        browsers = texts("tint", *shaders)
         if tint.installed():
             for wgsl, label in browsers.items():
                 tint.validate(wgsl, label)
         list(translated)
     click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
-    if shaders is None:
+    if not shaders:
         click.echo("of float64 by f64, which Metal and browsers do not have, there is no MSL, and no text for Tint")
     for kernel in () if shaders else inexpressible("naga"):
         click.echo(f"{kernel.name} of {kernel.op} is rendered for Tint alone; naga: {kernel.not_in['naga']}")

@@ -32,7 +32,6 @@ OP_HELP = (
 )
 OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
 LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
-DTYPE = click.option("--dtype", default="float32", show_default=True, help=f"Storage type: {names(MATRIX_DTYPES)}.")
 PLUGIN = click.option(
     "--plugin",
     multiple=True,
