@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from webmm.page.script.program import Program
 LAZY = ("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/")  # fetched when they are asked for
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
+COMMENTS = re.compile(r"^[ \t]*(//.*|/\*\*([^*]|\*(?!/))*\*/)[ \t]*\n", re.MULTILINE)
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
 
 
@@ -57,7 +59,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
     be written to; `out` is then as it was before.
     """
     with written(out, force) as page:
-        shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published)
+        shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published, copy_function=_copy)
         program = write_kernels(page / "bundle")
         (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
         write_index(page / MARKER, {**index.index(), "cases": _cases(page / "bundle" / "cases")})
@@ -96,6 +98,15 @@ def write_kernels(bundle: Path) -> Program:
 def write_index(path: Path, document: dict[str, Any]) -> None:
     """Write what was measured or decided elsewhere."""
     path.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file of the page; a script goes without the comments that stand on lines of their own, a third of it."""
+    if not source.endswith(".js"):
+        shutil.copy2(source, target)
+        return
+    text = COMMENTS.sub("", Path(source).read_text(encoding="utf-8"))
+    Path(target).write_text(text, encoding="utf-8")
 
 
 def _move(page: Path, out: Path) -> None:

@@ -10,7 +10,7 @@ from webmm.page.script.calls import Calls
 from webmm.page.script.expressions import Scope, local
 from webmm.page.script.names import HostError, ScriptError
 
-INDENT = "  "
+INDENT = " "
 METHOD_DECORATORS = {"property", "cached_property", "classmethod", "staticmethod", "abstractmethod"}
 FUNCTION_DECORATORS = {"cache", "lru_cache"}
 

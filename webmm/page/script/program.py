@@ -136,7 +136,7 @@ class Program:
             "tuple: true" if issubclass(cls, tuple) else "",
         ]
         head = f"export class «{name}» extends $.PyObject {{"
-        body = "\n".join("  " + line for method in methods for line in method.split("\n"))
+        body = "\n".join(" " + line for method in methods for line in method.split("\n"))
         places = ", ".join(map(self._use, bases))
         more = ", ".join(filter(None, said))
         end = f"$.define(«{name}», {json.dumps(name.name)}, [{places}]{f', {{ {more} }}' if more else ''});"

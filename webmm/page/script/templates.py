@@ -65,15 +65,12 @@ def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
     return sorted(found)
 
 
-class _Template:
-    """Writes one template."""
+class _Expressions:
+    """Writes the expressions of one template."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.depth = 0  # of scopes
-
-    def write(self, root: nodes.Template) -> str:
-        return self._function("s0", root.body)
 
     def _error(self, node: nodes.Node, what: str = "") -> TemplateError:
         return TemplateError(self.name, node, what or f"{type(node).__name__} is not translated")
@@ -81,97 +78,6 @@ class _Template:
     @property
     def _scope(self) -> str:
         return f"s{self.depth}"
-
-    def _function(self, parameter: str, body: Sequence[nodes.Node]) -> str:
-        return f'({parameter}) => {{ let o = ""; {self._body(body)} return o; }}'
-
-    def _body(self, body: Sequence[nodes.Node]) -> str:
-        return "".join(text for node in body for text in self._statement(node))
-
-    # Statements
-
-    def _statement(self, node: nodes.Node) -> Iterator[str]:
-        writer = getattr(self, f"_on_{type(node).__name__.lower()}", None)
-        if writer is None:
-            raise self._error(node)
-        yield writer(node)
-
-    def _on_output(self, node: nodes.Output) -> str:
-        parts = [
-            json.dumps(part.data, ensure_ascii=False)
-            if isinstance(part, nodes.TemplateData)
-            else f"$.str({self._x(part)})"
-            for part in node.nodes
-        ]
-        return f"o += {' + '.join(parts)};\n"
-
-    def _on_if(self, node: nodes.If) -> str:
-        text = f"if ({self._condition(node.test)}) {{ {self._body(node.body)}}}"
-        for each in node.elif_:
-            text += f" else if ({self._condition(each.test)}) {{ {self._body(each.body)}}}"
-        return f"{text} else {{ {self._body(node.else_)}}}\n" if node.else_ else f"{text}\n"
-
-    def _on_for(self, node: nodes.For) -> str:
-        if node.else_ or node.recursive:
-            raise self._error(node, "for … else and recursive loops are not translated")
-        values, outer = self._x(node.iter), self._scope
-        self.depth += 1
-        scope = f"const {self._scope} = inner({outer});"
-        target = self._assigned(node.target, "x")
-        test = f", (x) => {{ {scope} {target} return {self._condition(node.test)}; }}" if node.test else ""
-        body = f"{scope} {self._scope}.loop = loop; {target} {self._body(node.body)}"
-        self.depth -= 1
-        return f"for (const [x, loop] of each({values}{test})) {{ {body}}}\n"
-
-    def _on_assign(self, node: nodes.Assign) -> str:
-        if isinstance(node.target, nodes.NSRef):
-            return f"{self._get(node.target.name)}.set({json.dumps(node.target.attr)}, {self._x(node.node)});\n"
-        if isinstance(node.target, nodes.Name):
-            return f"{self._scope}.{node.target.name} = {self._x(node.node)};\n"
-        return f"{{ const x = {self._x(node.node)}; {self._assigned(node.target, 'x')} }}\n"
-
-    def _on_assignblock(self, node: nodes.AssignBlock) -> str:
-        if node.filter is not None or not isinstance(node.target, nodes.Name):
-            raise self._error(node)
-        scope = self._scope
-        self.depth += 1
-        body = f'const {self._scope} = inner({scope}); let o = ""; {self._body(node.body)} return o;'
-        self.depth -= 1
-        return f"{scope}.{node.target.name} = (() => {{ {body} }})();\n"
-
-    def _assigned(self, target: nodes.Node, value: str) -> str:
-        if isinstance(target, nodes.Name):
-            return f"{self._scope}.{target.name} = {value};"
-        if isinstance(target, nodes.Tuple):
-            return " ".join(self._assigned(each, f"$.item({value}, {i})") for i, each in enumerate(target.items))
-        raise self._error(target)
-
-    def _on_macro(self, node: nodes.Macro) -> str:
-        return f"{self._scope}.{node.name} = {self._macro(node)};\n"
-
-    def _macro(self, node: nodes.Macro | nodes.CallBlock) -> str:
-        names, scope = [argument.name for argument in node.args], self._scope
-        self.depth += 1
-        inner, body = self._scope, self._body(node.body)
-        given = zip(names[len(names) - len(node.defaults) :], node.defaults, strict=True)
-        defaults = ", ".join(f"{name}: ({inner}) => {self._x(default)}" for name, default in given)
-        self.depth -= 1
-        text = f'({inner}) => {{ let o = ""; {body} return o; }}'
-        return f"macro({scope}, {json.dumps(' '.join(names))}, {{ {defaults} }}, {text})"
-
-    def _on_callblock(self, node: nodes.CallBlock) -> str:
-        return f"o += $.str({self._call(node.call, self._macro(node))});\n"
-
-    def _on_include(self, node: nodes.Include) -> str:
-        if node.ignore_missing or not node.with_context:
-            raise self._error(node)
-        return f"o += include({self._x(node.template)}, {self._scope});\n"
-
-    def _on_import(self, node: nodes.Import) -> str:
-        context = self._scope if node.with_context else "null"
-        return f"{self._scope}.{node.target} = module({self._x(node.template)}, {context});\n"
-
-    # Expressions
 
     def _x(self, node: nodes.Node) -> str:
         writer = getattr(self, f"_{type(node).__name__.lower()}", None)
@@ -278,3 +184,97 @@ class _Template:
 
     def _dict(self, node: nodes.Dict) -> str:
         return f"new $.Dict([{', '.join(f'[{self._x(pair.key)}, {self._x(pair.value)}]' for pair in node.items)}])"
+
+
+class _Template(_Expressions):
+    """Writes one template."""
+
+    def write(self, root: nodes.Template) -> str:
+        return self._function("s0", root.body)
+
+    def _function(self, parameter: str, body: Sequence[nodes.Node]) -> str:
+        return f'({parameter}) => {{ let o = ""; {self._body(body)} return o; }}'
+
+    def _body(self, body: Sequence[nodes.Node]) -> str:
+        return "".join(text for node in body for text in self._statement(node))
+
+    def _statement(self, node: nodes.Node) -> Iterator[str]:
+        writer = getattr(self, f"_on_{type(node).__name__.lower()}", None)
+        if writer is None:
+            raise self._error(node)
+        yield writer(node)
+
+    def _on_output(self, node: nodes.Output) -> str:
+        parts = [
+            json.dumps(part.data, ensure_ascii=False)
+            if isinstance(part, nodes.TemplateData)
+            else f"$.str({self._x(part)})"
+            for part in node.nodes
+        ]
+        return f"o += {' + '.join(parts)};\n"
+
+    def _on_if(self, node: nodes.If) -> str:
+        text = f"if ({self._condition(node.test)}) {{ {self._body(node.body)}}}"
+        for each in node.elif_:
+            text += f" else if ({self._condition(each.test)}) {{ {self._body(each.body)}}}"
+        return f"{text} else {{ {self._body(node.else_)}}}\n" if node.else_ else f"{text}\n"
+
+    def _on_for(self, node: nodes.For) -> str:
+        if node.else_ or node.recursive:
+            raise self._error(node, "for … else and recursive loops are not translated")
+        values, outer = self._x(node.iter), self._scope
+        self.depth += 1
+        scope = f"const {self._scope} = inner({outer});"
+        target = self._assigned(node.target, "x")
+        test = f", (x) => {{ {scope} {target} return {self._condition(node.test)}; }}" if node.test else ""
+        body = f"{scope} {self._scope}.loop = loop; {target} {self._body(node.body)}"
+        self.depth -= 1
+        return f"for (const [x, loop] of each({values}{test})) {{ {body}}}\n"
+
+    def _on_assign(self, node: nodes.Assign) -> str:
+        if isinstance(node.target, nodes.NSRef):
+            return f"{self._get(node.target.name)}.set({json.dumps(node.target.attr)}, {self._x(node.node)});\n"
+        if isinstance(node.target, nodes.Name):
+            return f"{self._scope}.{node.target.name} = {self._x(node.node)};\n"
+        return f"{{ const x = {self._x(node.node)}; {self._assigned(node.target, 'x')} }}\n"
+
+    def _on_assignblock(self, node: nodes.AssignBlock) -> str:
+        if node.filter is not None or not isinstance(node.target, nodes.Name):
+            raise self._error(node)
+        scope = self._scope
+        self.depth += 1
+        body = f'const {self._scope} = inner({scope}); let o = ""; {self._body(node.body)} return o;'
+        self.depth -= 1
+        return f"{scope}.{node.target.name} = (() => {{ {body} }})();\n"
+
+    def _assigned(self, target: nodes.Node, value: str) -> str:
+        if isinstance(target, nodes.Name):
+            return f"{self._scope}.{target.name} = {value};"
+        if isinstance(target, nodes.Tuple):
+            return " ".join(self._assigned(each, f"$.item({value}, {i})") for i, each in enumerate(target.items))
+        raise self._error(target)
+
+    def _on_macro(self, node: nodes.Macro) -> str:
+        return f"{self._scope}.{node.name} = {self._macro(node)};\n"
+
+    def _macro(self, node: nodes.Macro | nodes.CallBlock) -> str:
+        names, scope = [argument.name for argument in node.args], self._scope
+        self.depth += 1
+        inner, body = self._scope, self._body(node.body)
+        given = zip(names[len(names) - len(node.defaults) :], node.defaults, strict=True)
+        defaults = ", ".join(f"{name}: ({inner}) => {self._x(default)}" for name, default in given)
+        self.depth -= 1
+        text = f'({inner}) => {{ let o = ""; {body} return o; }}'
+        return f"macro({scope}, {json.dumps(' '.join(names))}, {{ {defaults} }}, {text})"
+
+    def _on_callblock(self, node: nodes.CallBlock) -> str:
+        return f"o += $.str({self._call(node.call, self._macro(node))});\n"
+
+    def _on_include(self, node: nodes.Include) -> str:
+        if node.ignore_missing or not node.with_context:
+            raise self._error(node)
+        return f"o += include({self._x(node.template)}, {self._scope});\n"
+
+    def _on_import(self, node: nodes.Import) -> str:
+        context = self._scope if node.with_context else "null"
+        return f"{self._scope}.{node.target} = module({self._x(node.template)}, {context});\n"
