@@ -31,19 +31,22 @@ PACKAGE = {
 def build(out: Path, *, force: bool = False) -> int:
     """Write the package to the folder `out`; return how many files it has. Raises ConfigError as `bundle.build()`."""
     with bundle.written(out, force) as package:
-        for name in modules(bundle.web_folder()):
+        bundle.write_kernels(package / "bundle")
+        for name in modules(bundle.web_folder(), (package / "bundle" / "core.js").read_text(encoding="utf-8")):
             (package / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.web_folder() / name, package / name)
-        bundle.write_kernels(package / "bundle")
         bundle.write_index(package / bundle.MARKER, index.index())
         (package / "package.json").write_text(json.dumps(PACKAGE, indent=2) + "\n", encoding="utf-8")
         shutil.copyfile(bundle.web_folder() / "README.md", package / "README.md")
     return sum(path.is_file() for path in out.rglob("*"))
 
 
-def modules(folder: Path) -> list[str]:
-    """Return the modules that users get, relative to `folder`: the entry and all that it imports."""
-    found, waiting = set(), [folder / ENTRY]
+def modules(folder: Path, kernels: str = "") -> list[str]:
+    """Return the modules that users get, relative to `folder`: the entry, and all that it and `kernels` import."""
+    found, waiting = (
+        set(),
+        [folder / ENTRY, *((folder / "bundle" / name).resolve() for name in IMPORT.findall(kernels))],
+    )
     while waiting:
         path = waiting.pop()
         if path not in found:
