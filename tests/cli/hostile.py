@@ -185,17 +185,6 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("missing", ".", "fifo", "/dev/zero"), "cannot read"),
         "a.npy": "cannot read",
     },
-    "plan": {
-        "0 1 1": "from 1 on",
-        f"{LONG} 1 1": "from 1 on",
-        "8 8 ²": "from 1 on",
-        "8 8 8 --devices 0": "--devices",
-        "8 8 8 --memory x": "an amount such as",
-        "8 8 8 --bandwidth nan": "an amount such as",
-        "8 8 8 --host -1": "an amount such as",
-        "8 8 8 --rate inf": "an amount such as",
-        "8 8 8 --dtype ,": "is not a dtype",
-    },
     "serve": {
         "missing --no-browser": "missing",
         ". --no-browser": "webmm",

@@ -18,7 +18,7 @@ from webmm.page import bundle, stages
 from webmm.verify import worst_error
 
 STAGES = [kernel.name for kernel in stages.offered()]
-FIRST_LOAD = 500_000  # bytes
+FIRST_LOAD = 520_000  # bytes; some 150,000 as hosts compress them
 MESSAGE = "#multiply-message"
 
 

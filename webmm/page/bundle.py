@@ -27,7 +27,8 @@ from webmm.errors import ConfigError
 from webmm.page import core, index, ladders, leaderboard
 from webmm.page.script.program import Program
 
-LAZY = ("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/")  # fetched when they are asked for
+# Fetched when they are asked for.
+LAZY = ("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/", "leaderboard.html")
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
 COMMENTS = re.compile(r"^[ \t]*(//.*|/\*\*([^*]|\*(?!/))*\*/)[ \t]*\n", re.MULTILINE)
