@@ -17,13 +17,16 @@ TARGETS = {"SPIR-V": "spv", "MSL": "metal", "HLSL": "hlsl"}
 INSTALL = f"cargo install naga-cli --version {VERSION} --locked --root .tools"
 
 
-@functools.cache
 def find() -> str:
     """Return the path of the pinned naga: the setting `naga`, then .tools/bin, then PATH.
 
     Raises ConfigError, saying how to install it, where there is none or only another version.
     """
-    named = settings().naga
+    return _find(settings().naga)
+
+
+@functools.cache
+def _find(named: str) -> str:
     places = [named] if named else [".tools/bin/naga", str(Path(__file__).parents[1] / ".tools/bin/naga"), "naga"]
     found = [path for path in map(shutil.which, places) if path]
     versions = {path: _version(path) for path in found}
