@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from webmm.cli import main
@@ -74,7 +75,9 @@ def test_every_command_is_documented_and_every_documented_one_exists() -> None:
 
 
 def test_every_option_that_the_readme_names_exists() -> None:
-    options = {name for command in main.commands.values() for param in command.params for name in param.opts}
+    groups = [command for command in main.commands.values() if isinstance(command, click.Group)]
+    commands = [*main.commands.values(), *(command for group in groups for command in group.commands.values())]
+    options = {name for command in commands for param in command.params for name in param.opts}
     assert set(re.findall(r"--[a-z]+", README)) <= options
 
 
