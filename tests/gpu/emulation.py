@@ -97,7 +97,7 @@ def stand_in(device, monkeypatch, kernel, *, emulate=emulated, dialect="tint", s
             compiled[text] = device.compile(text, shader.label, shader.bindings)
         return compiled[text]
 
-    def rendered(kernel, problem, own, debug):
+    def rendered(kernel, problem, own, **looked_into):
         return render(kernel, problem, dialect if kernel.matrix_shape else own)
 
     monkeypatch.setattr(device, "capabilities", able)
