@@ -33,6 +33,9 @@ class HostError(Exception):
     """A name that only Python has."""
 
 
+REGISTRIES = ("webmm.epilogues.OWN", "webmm.kernels.REGISTERED")
+
+
 @dataclass(frozen=True)
 class Name:
     """A definition at the top of a module."""
@@ -42,8 +45,9 @@ class Name:
 
     @property
     def value(self) -> Any:
-        """The object that it is."""
-        return vars(importlib.import_module(self.module))[self.name]
+        """The object that it is; an empty one of what a program may have added to webmm, which is no page's."""
+        value = vars(importlib.import_module(self.module))[self.name]
+        return type(value)() if str(self) in REGISTRIES else value
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
