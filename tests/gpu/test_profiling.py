@@ -132,7 +132,7 @@ def test_the_clock_is_the_one_that_serves(device):
 def test_timestamps_lie_within_the_call(device, monkeypatch):
     if "timestamp-query" not in device.capabilities.features:
         pytest.skip("the device has no timestamps")
-    monkeypatch.setattr(timing, "clock", lambda device: "timestamp")
+    monkeypatch.setattr(timing, "clock_of", lambda device: "timestamp")
     with webmm.Device(device.info.index) as fresh:  # on which no texture has broken them
         run(fresh, Tile2D(), gemm(64, 64, 64))
         found = run(fresh, Tile2D(), gemm(64, 64, 64))
@@ -148,7 +148,7 @@ def test_timestamps_that_cannot_be_give_way_to_the_wall_clock(device, monkeypatc
         timing.submit(device, *launches)
         return [(0.0, 1e6)]
 
-    monkeypatch.setattr(timing, "clock", lambda device: "timestamp")
+    monkeypatch.setattr(timing, "clock_of", lambda device: "timestamp")
     monkeypatch.setattr(timing, "intervals", boast)
     found = run(device, Naive(), gemm(3, 4, 5))
     (dispatch,) = [event for event in found.events if event.kind == "dispatch"]
