@@ -38,6 +38,8 @@ def learn(problem: Problem, device: Device, tune: Tune) -> None:
     that fails is a warning, and the caller goes on with what it had. Another process that searches is waited for,
     since it may be after the same.
     """
+    if problem.variant not in ("", *op_of(problem.op).variants):
+        return  # an expression: no bench knows it, and one kernel computes it
     what = (tune, *kind(problem), problem.layout, (sizes_of if tune == "quick" else bucket)(problem))
     if what in device.learned or covered(problem, device, tune):
         return

@@ -257,6 +257,18 @@ def test_quick_tuning_is_of_a_very_size(folder):
         webmm.matmul(a, a.T, tune="auto")  # whose bucket is known now
 
 
+@pytest.mark.parametrize("mode", ["quick", "auto"])
+def test_what_no_bench_knows_is_computed_untuned(folder, monkeypatch, mode):
+    monkeypatch.setenv("WEBMM_TUNE", mode)
+    monkeypatch.setattr(tuner, "tune", None)
+    square = webmm.Epilogue(wgsl="x * x", numpy=np.square)
+    with Device() as gpu:
+        a = gpu.array(A)
+        assert np.array_equal((a * a[0] + 1.0).numpy(), A * A[0] + 1)
+        assert tuned.load() == []
+        assert np.array_equal(webmm.map(a, square).numpy(), A * A)
+
+
 def test_quick_tuning_ends_in_time(folder, monkeypatch):
     monkeypatch.setattr(learn, "QUICK", 0.0)
     with Device() as gpu:
