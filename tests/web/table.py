@@ -589,3 +589,13 @@ def check(case: Case, outcome: Outcome, python: bool = False) -> str:
         error = np.abs(actual - expected)[~special]
         wrong = ~(error <= np.broadcast_to(case.allowed, expected.shape)[~special])
     return f"{int(wrong.sum())} elements are off, by up to {error.max(initial=0):.3g}" if wrong.any() else ""
+
+
+def faults(outcomes: list[Outcome], table: list[Case], *, python: bool = False, halves: bool = True) -> dict[str, str]:
+    """Return what is wrong by case; what needs float16 is refused by a device that has none."""
+    wrong = {}
+    for i, (case, outcome) in enumerate(zip(table, outcomes, strict=True)):
+        refused = case.halves and not halves and outcome.error == "UnsupportedError" and "shader-f16" in outcome.message
+        if not refused and (said := check(case, outcome, python)):
+            wrong[f"{i} {case.call}: {case.name}"] = said
+    return wrong
