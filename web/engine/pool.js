@@ -64,18 +64,19 @@ export class Pool {
 
   /**
    * Take a freed array's buffer back. A new one costs the engine a pass that clears it, a millisecond for 64 MiB.
-   * @param {GPUBuffer} buffer
+   * @param {GPUBuffer} buffer @param {number} [nbytes] that it was taken for: to ask the engine takes longer
    */
-  give(buffer) {
-    if (this.#bytes + buffer.size > POOL_BYTES) {
+  give(buffer, nbytes = buffer.size) {
+    const size = sized(nbytes);
+    if (this.#bytes + size > POOL_BYTES) {
       this.flush(); // it may still be in use there
       buffer.destroy();
       return;
     }
-    const same = this.#idle.get(buffer.size) ?? [];
-    same.push(buffer);
-    this.#idle.set(buffer.size, same);
-    this.#bytes += buffer.size;
+    const same = this.#idle.get(size);
+    if (same) same.push(buffer);
+    else this.#idle.set(size, [buffer]);
+    this.#bytes += size;
   }
 }
 
