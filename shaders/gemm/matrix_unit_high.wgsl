@@ -8,11 +8,8 @@
 // high·low + low·high, within 2⁻²² of |a|·|b|; low·low would be less than that.
 {% if kernel.runs > 1 %}
 // Matrix units truncate: what they add to a large sum loses its last bits, always towards zero. Sums therefore go no further
-// than one of RUNS parts of k in fragments, and are added up rounded{% if kernel.looped %}: each part's goes through storage to the lanes
-// that keep the total there.
-{% else %}: those of all parts but the last wait in storage
-// until the end. Each part has a loop of its own: one loop within another reads 84 TFLOP/s where one without parts reads 97.
-{% endif %}
+// than one of RUNS parts of k in fragments. Those of all parts but the last wait in storage, to be added up in the end,
+// rounded. Each part has a loop of its own: one loop within another reads 84 TFLOP/s where one without parts reads 97.
 {% endif %}
 // Elements below 2⁻¹⁵ of their line's largest lose bits in float16. Where they might count, as the sum is so small
 // that nothing large can be in it, C is not stored but put in doubt, for mend to compute.
@@ -217,16 +214,6 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 {% endfor %}
 {% endmacro %}
 
-{# Fragments → storage, in the `region` where they wait; zero from here on. #}
-{% macro leave(region) %}
-{% for r in range(rows) %}
-{% for q in range(columns) %}
-    subgroupMatrixStore<row_major>(&sums, place + {{ region ~ " + " if region }}{{ (r * columns + q) * four }}u, acc_{{ r }}_{{ q }}, FN / 4u);
-    acc_{{ r }}_{{ q }} = Result();
-{% endfor %}
-{% endfor %}
-{% endmacro %}
-
 {# Steps of k up to `end`: one is multiplied while the next is fetched. #}
 {% macro steps(end) %}
     for (; k0 < {{ end }}; k0 += BK) {
@@ -263,27 +250,19 @@ fn main(
     workgroupBarrier(); // the first tiles are complete before anyone reads them
     var k0 = BK;
 {% if kernel.runs > 1 %}
-    // In vec4: where the sums of this subgroup's fragments wait, {{ "the total, and after it those of a part" if kernel.looped else "a place for each part of k but the last" }}
+    // In vec4: where the sums of this subgroup's fragments wait, a place for each part of k but the last
     let between = grid.z * tiles_m * tiles_n * {{ kernel.subgroups * kernel.fragments * four }}u;
     let place = ((workgroup.z * tiles_m * tiles_n + tile) * {{ kernel.subgroups }}u + subgroup) * {{ kernel.fragments * four }}u;
     let run = (params.k + RUNS * BK - 1u) / (RUNS * BK) * BK; // inner elements of a part
-{% if kernel.looped %}
-    for (var part = 1u; part < RUNS; part++) {
-{{ steps("min(part * run, params.k)") }}
-{{ leave("between") }}
-        storageBarrier(); // the sums are stored before other lanes read them
-        for (var i = place + subgroup_lane; i < place + {{ kernel.fragments * four }}u; i += LANES) {
-            let sum = bitcast<vec4f>(sums[between + i]);
-            sums[i] = bitcast<vec4<u32>>(select(bitcast<vec4f>(sums[i]) + sum, sum, part == 1u));
-        }
-        storageBarrier(); // they are read before the next ones overwrite them
-    }
-{% else %}
 {% for part in range(1, kernel.runs) %}
 {{ steps("min(%du * run, params.k)" % part) }}
-{{ leave("%du * between" % (part - 1) if part > 1) }}
+{% for r in range(rows) %}
+{% for q in range(columns) %}
+    subgroupMatrixStore<row_major>(&sums, place + {{ "%du * between + " % (part - 1) if part > 1 }}{{ (r * columns + q) * four }}u, acc_{{ r }}_{{ q }}, FN / 4u);
+    acc_{{ r }}_{{ q }} = Result();
 {% endfor %}
-{% endif %}
+{% endfor %}
+{% endfor %}
 {% endif %}
 {{ steps("params.k") }}
 {{ multiply() }}

@@ -44,8 +44,6 @@ fn main(
     }
 {{ matrix.bases() }}
     for (var word = first; word < min(first + WORDS, words); word++) {
-        // From storage: with a copy of the words in workgroup memory, an H200's driver (580.159.04) leaves out most of
-        // the elements of a word that has few.
         var bits = doubts[base + word];
         let row = word / per_row;
         let few = countOneBits(bits) <= FEW;
@@ -53,7 +51,7 @@ fn main(
         while (bits != 0u) {
             let within = select(lane % 32u, firstTrailingBit(bits), few);
             let col = word % per_row * 32u + within;
-            let wanted = extractBits(bits, within, 1u) == 1u;
+            let wanted = (bits >> within & 1u) == 1u; // an H200's driver (580.159.04) gets extractBits() wrong here
             var sum = 0.0;
             if (wanted) {
                 for (var k = lane / columns; k < params.k; k += LANES / columns) {

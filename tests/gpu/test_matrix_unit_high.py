@@ -67,9 +67,9 @@ def test_results_in_float16(device, small):
         check(device, small, gemm(*shape, out_dtype="f16", precision="high"))
 
 
-@pytest.mark.parametrize(("layout", "slices", "runs"), [("nn", 2, 2), ("tt", 2, 16), ("nt", 4, 4)])
-def test_slices_of_k_are_added_up(device, small, layout, slices, runs):
-    kernel = dataclasses.replace(small, slices=slices, bk=8 * slices, runs=runs)
+@pytest.mark.parametrize(("layout", "slices"), [("nn", 2), ("tt", 2), ("nt", 4)])
+def test_slices_of_k_are_added_up(device, small, layout, slices):
+    kernel = dataclasses.replace(small, slices=slices, bk=8 * slices, runs=slices)
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
     for shape, pads in (((33, 21, 35), (3, 1, 2)), ((20, 36, 300), (0, 0, 0))):
         check(device, kernel, high(view(*shape, pads=pads, **turned)))
@@ -184,11 +184,11 @@ def test_sums_in_fragments_are_short(device, small, monkeypatch):
     a, b = (rng.uniform(0, 1, shape).astype(np.float32) for shape in ((16, 1024), (1024, 16)))
     exact = a.astype(np.float64) @ b
     problem, lost = gemm(16, 16, 1024, precision="high"), []
-    for runs in (8, 1, 16):
+    for runs in (8, 1):
         got, _ = multiply(device, dataclasses.replace(small, runs=runs), problem, a[None], b[None])
         lost.append(((exact - got[0]) / exact).mean())
     assert lost[1] > 0.01
-    assert max(lost[0], lost[2]) < lost[1] / 4
+    assert lost[0] < lost[1] / 4
 
 
 def test_it_is_for_float32_and_precision_high():

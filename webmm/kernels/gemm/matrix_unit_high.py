@@ -21,8 +21,7 @@ from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
 LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # what the dispatches leave each other, and the product itself
-RUNS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
-UNROLLED = 8  # parts of k that have a loop each, which is faster; more of them share one
+RUNS = (1, 2, 3, 4, 6, 8)
 LINES_PER_WORKGROUP, WORDS_PER_WORKGROUP = 8, 256
 
 
@@ -152,11 +151,6 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
         return self.sm // self.fm * (self.sn // self.fn)
 
     @property
-    def looped(self) -> bool:
-        """Whether all parts of k share one loop, and a running total."""
-        return self.runs > UNROLLED
-
-    @property
     def before(self) -> tuple[Kernel[Gemm], ...]:
         """The scales are found."""
         return (LineScales(),)
@@ -167,10 +161,9 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
         return (Mend(),)
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """Return what is known of rows and columns, the doubts, and what is kept of sums of parts of k."""
-        kept = 2 if self.looped else self.runs - 1
+        """Return what is known of rows and columns, the doubts, and the sums of all parts of k but the last."""
         elements = self.grid.tiles(problem) * problem.batch * self.subgroups * self.sm * self.sn
-        sums = [Scratch(SUMS, 4 * kept * elements)] if self.runs > 1 else []
+        sums = [Scratch(SUMS, 4 * (self.runs - 1) * elements)] if self.runs > 1 else []
         return (lines(problem), doubts(problem), *sums)
 
     def unsuited(self, problem: Gemm) -> str | None:
