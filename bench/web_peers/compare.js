@@ -4,13 +4,15 @@
  * Per task: inputs are made resident in each library that has such an op, the result is checked against float64, then each
  * runs for `warmUp` so that whatever it compiles or tunes is done. Then come rounds; in each, every library queues a batch
  * of calls and waits for them once, which is a sample of wall time per call, the library's own work in JavaScript included.
- * A batch lasts `batchTime` at least. Who goes first changes from round to round.
+ * A batch lasts `batchTime` at least. Who goes first changes from round to round; who takes `SLOW` times as long as the
+ * fastest has one round.
  */
 
 import { LIBRARIES } from "./libraries/index.js";
 import { checkOf, flopsOf, inputsOf, nameOf } from "./tasks.js";
 
 const MAX_BATCH = 2000;
+const SLOW = 8;
 const SCHEMA = "webmm.records/1";
 
 /** `warmUp` and `batchTime` in ms, `seconds` after which no task begins. @typedef {{rounds: number, warmUp: number, batchTime: number, seconds: number}} Protocol */
@@ -63,12 +65,14 @@ async function runsOf(task, opened, protocol) {
     }
     runs.push(run);
   }
-  const able = runs.filter((run) => run.status === "ok");
+  let able = runs.filter((run) => run.status === "ok");
   for (let round = 0; round < protocol.rounds; round++) {
     for (let i = 0; i < able.length; i++) {
       const run = able[(round + i) % able.length];
       run.samples.push((await wall(run, run.batch)) / run.batch);
     }
+    const fastest = Math.min(...able.map(({ samples }) => samples[0]));
+    able = able.filter(({ samples }) => samples[0] < SLOW * fastest);
   }
   return runs;
 }
@@ -79,7 +83,7 @@ async function prepare(run, check, { warmUp, batchTime }) {
   if (!(run.error <= check.bound)) throw Object.assign(new Error(`off by ${run.error}`), { status: "incorrect" });
   let batch = 1;
   let elapsed = await wall(run, batch);
-  for (let spent = 0; spent < warmUp || (elapsed < batchTime && batch < MAX_BATCH); ) {
+  for (let spent = elapsed; spent < warmUp || (elapsed < batchTime && batch < MAX_BATCH); ) {
     elapsed = await wall(run, batch);
     spent += elapsed;
     if (elapsed < batchTime) batch = Math.min(MAX_BATCH, Math.ceil(batch * Math.min(4, (1.2 * batchTime) / elapsed)));
