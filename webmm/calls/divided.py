@@ -140,7 +140,7 @@ class _Job:
         """Compute a rectangle of C."""
         m, n, k = whole.sizes
         types = Types(*(dtype.itemsize for dtype in self._dtypes))
-        chosen = plan(m, n, k, [_worker(device, self._dtypes[0]) for device in devices], types)
+        chosen = plan(m, n, k, [worker_of(device, self._dtypes[0]) for device in devices], types)
         shares = [_within(whole, share) for share in chosen.shares]
         self._together(shares, devices, self._share, self.divide)
 
@@ -220,7 +220,8 @@ class _Job:
         return heard
 
 
-def _worker(device: Device, dtype: DType) -> Worker:
+def worker_of(device: Device, dtype: DType) -> Worker:
+    """Return what the plan needs to know of a device."""
     limit = device.capabilities.limit
     largest = min(limit("max-storage-buffer-binding-size"), limit("max-buffer-size"))
     return Worker(rate_of(device, dtype), device.memory, BANDWIDTH[device.info.kind], largest)
