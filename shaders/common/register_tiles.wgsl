@@ -70,13 +70,14 @@ var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<{{ "array<" if ha
 {{ ("vec%df" if o.direct and not o.spread else "array<f32, %d>") % width }}
 {%- endmacro %}
 
-{# Element `i`, an expression or a number, of a vec4 in a row of a tile. #}
-{% macro in_tile(row, four, i) -%}
-{% if halves %}
-{{ row }}[{{ i // 2 if i is number else i ~ " / 2u" }}][{{ four }}][{{ i % 2 if i is number else i ~ " % 2u" }}]
-{%- else %}
-{{ row }}[{{ four }}][{{ i }}]
-{%- endif %}
+{# Element `at`, an expression, of a row of a tile; … #}
+{% macro in_tile(row, at) -%}
+{{ "%s[%s %% 4u / 2u][%s / 4u][%s %% 2u]" % (row, at, at, at) if halves else "%s[%s / 4u][%s %% 4u]" % (row, at, at) }}
+{%- endmacro %}
+
+{# … and element `i`, a number, of one of its vec4. #}
+{% macro of_four(row, four, i) -%}
+{{ "%s[%d][%s][%d]" % (row, i // 2, four, i % 2) if halves else "%s[%s][%d]" % (row, four, i) }}
 {%- endmacro %}
 
 {# Four neighbours in storage, where they are bound so; `index` counts what the binding holds. #}
@@ -216,7 +217,7 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% if o.spread %}
 {% set kk, at = steps(o, i).split() %}
 {% set at = "(%s_%s0 + %su)" % (o.x, o.at, at) %}
-        {{ in_tile("%s[%s_kk0 + %su]" % (tile, o.x, kk), at ~ " / 4u", at ~ " % 4u") }} = {{ o.x }}_next{{ i }};
+        {{ in_tile("%s[%s_kk0 + %su]" % (tile, o.x, kk), at) }} = {{ o.x }}_next{{ i }};
 {% elif o.direct and halves %}
 {% for half in range(2) %}
         {{ tile }}[{{ o.x }}_kk{{ i }}][{{ half }}][{{ o.x }}_{{ o.at }}{{ i }} / 4u] = {{ o.x }}_next{{ i }}.{{ ("xy", "zw")[half] }};
@@ -226,7 +227,7 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% else %}
 {% set at = "%s_%s%d" % (o.x, o.at, i) %}
 {% for j in range(4) %}
-        {{ in_tile("%s[%s_kk%d + %du]" % (tile, o.x, i, j), at ~ " / 4u", at ~ " % 4u") }} = {{ o.x }}_next{{ i }}[{{ j }}];
+        {{ in_tile("%s[%s_kk%d + %du]" % (tile, o.x, i, j), at) }} = {{ o.x }}_next{{ i }}[{{ j }}];
 {% endfor %}
 {% endif %}
 {% endfor %}
@@ -245,7 +246,7 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% if halves and o.direct and not o.spread %}
             let {{ name }} = vec4f({{ row }}[0][{{ four }}], {{ row }}[1][{{ four }}]);
 {% elif halves %}
-            let {{ name }} = vec4f({% for i in range(4) %}{{ in_tile(row, four, i) }}{{ ", " if i < 3 }}{% endfor %});
+            let {{ name }} = vec4f({% for i in range(4) %}{{ of_four(row, four, i) }}{{ ", " if i < 3 }}{% endfor %});
 {% else %}
 {{ fragment(name, "%s[%s]" % (row, four), o.direct and not o.spread) }}
 {%- endif %}
@@ -313,7 +314,7 @@ store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (l
 {% macro stage_fragments(r, buffer="") %}
 {% for j in range(kernel.tn // 4) %}
 {% for c in range(4) %}
-    {{ in_tile("b_tile%s[ly]" % buffer, "lx + %du * WX" % j, c) }} = acc_{{ r }}_{{ j }}.{{ "xyzw"[c] }};
+    {{ of_four("b_tile%s[ly]" % buffer, "lx + %du * WX" % j, c) }} = acc_{{ r }}_{{ j }}.{{ "xyzw"[c] }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -324,8 +325,9 @@ store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (l
     {
         let at = {{ lane }} + {{ first }}u;
         let line = at / BN;
-        let value = {{ in_tile("b_tile%s[line]" % buffer, "at % BN / 4u", "at % 4u") }};
-{% set store = "store_c(c_base, row0 + (line + %du * WY) * 4u + %du, col0 + at %% BN, value);" % (r // 4, r % 4) %}
+        let col = at % BN;
+        let value = {{ in_tile("b_tile%s[line]" % buffer, "col") }};
+{% set store = "store_c(c_base, row0 + (line + %du * WY) * 4u + %du, col0 + col, value);" % (r // 4, r % 4) %}
 {% if first + kernel.invocations > kernel.wy * kernel.bn %}
         if (line < WY) {
             {{ store }}
