@@ -125,7 +125,7 @@ async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
   });
   const most = limits(call, x.dtype);
   for (const problem of core.problems(template, core.batch_axes(x, y, z))) {
-    for (const part of core.parts(problem, most)) {
+    for (const part of core.parts(core.attainable(problem, device.choices.described), most)) {
       const size = part.problem.m * part.problem.n;
       const { name } = call.element(x.dtype).sums;
       const into = part.to_sum ? await sum(call, size, name) : z;

@@ -339,7 +339,7 @@ def _multiply(
     )
     device, most = temporary.device, limits(temporary.device, a.element)
     for problem in problems(template, batch_axes(a, b, c)):
-        for part in parts(problem, most):
+        for part in parts(attainable(problem, device), most):
             size, sums = part.problem.m * part.problem.n, problem.dtype.sums
             into = temporary.sum(size, sums) if part.to_sum else c
             added = temporary.sum(size, sums) if part.from_sum else bias

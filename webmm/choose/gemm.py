@@ -48,7 +48,8 @@ MATRIX_TILES: tuple[dict[str, Any], ...] = (
     {"bm": 32, "bn": 64, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
     {"bm": 32, "bn": 32, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
 )
-HIGH_TILES: tuple[dict[str, Any], ...] = ({},)  # smaller ones are no faster than float32: 37 TFLOP/s at 1024³
+# 4096³: 102 and 97 TFLOP/s. Smaller ones are no faster than float32: 42 at 1024³.
+HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
 ENOUGH_MATRIX_TILES, SOME_MATRIX_TILES = 128, 64
 LEAST_K = 256  # inner elements that are worth a workgroup of their own
 
@@ -111,24 +112,24 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     return []
 
 
+# Beyond LONG_K float32 divides k, too, and errs less: 37 units at 32,768, where parts of LONGEST_PART lose 130.
+LONG_K, LONGEST_PART = 4096, 1024
+
+
 def runs_for(k: int) -> int:
     """Return into how many parts to divide k, so that truncation costs at most four times what rounding does.
 
     Over a part of k' sums of equal signs lose some 0.12·k' units of 2⁻²⁴; float32's largest error is 1.05·√k units
     (H200, measured from k = 128 to 32,768).
     """
-    return next((runs for runs in RUNS if 30 * runs >= math.sqrt(k)), RUNS[-1])
-
-
-# On an H200 (Dawn), elements that `matrix_unit_high` put in doubt were not mended, though the same texts mend them on
-# lavapipe, and sums of positive numbers were off by more than was meant at k = 32,768 (docs/precision.md). Until that
-# is understood, nothing is multiplied so but by name.
-HIGH_IS_PROVEN = False
+    if k > LONG_K:
+        return next((runs for runs in RUNS if runs * LONGEST_PART >= k), RUNS[-1])
+    return next(runs for runs in RUNS if 30 * runs >= math.sqrt(k))
 
 
 def attainable(problem: Gemm, device: Device) -> Gemm:
     """Return `problem`, at the highest precision where less brings nothing: where no matrix units serve it."""
-    if problem.precision == "highest" or (HIGH_IS_PROVEN and made_for_matrix_units(problem, device.capabilities)):
+    if problem.precision == "highest" or made_for_matrix_units(problem, device.capabilities):
         return problem
     return dataclasses.replace(problem, precision="highest")
 
