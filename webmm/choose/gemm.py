@@ -97,9 +97,9 @@ def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[Gem
         return [Software()]
     unit = SlicesUnit.on(device)
     tiles = UNIT_TILES if unit.matrix_shape in device.matrix_shapes else ()
-    able: list[tuple[GemmKernel, int]] = [(dataclasses.replace(unit, **tile), enough) for tile, enough in tiles]
-    able += [] if kind == "cpu" else [(SLICES, ENOUGH_SLICES)]
-    filling = [kernel for kernel, enough in able if kernel.grid.tiles(problem) * problem.batch >= enough]
+    units = [(dataclasses.replace(unit, **tile), enough) for tile, enough in tiles]
+    large = [] if kind == "cpu" else [(SLICES, ENOUGH_SLICES)]
+    filling = [kernel for kernel, enough in [*units, *large] if kernel.grid.tiles(problem) * problem.batch >= enough]
     return [*filling, Slices(), Software()]
 
 
