@@ -166,6 +166,7 @@ export class Bench {
 
   /** @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<string | null>} */
   async #tooSlow(kernel, on) {
+    if (this.limit === Infinity) return null;
     const rate = this.#rates.get(kernel.label) ?? (await this.#probe(kernel, on));
     const predicted = flopsOf(on.problem) / rate;
     if (predicted <= this.limit) return null;

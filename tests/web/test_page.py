@@ -18,7 +18,8 @@ from webmm.page import bundle, stages
 from webmm.verify import worst_error
 
 STAGES = [kernel.name for kernel in stages.offered()]
-FIRST_LOAD = 520_000  # bytes; some 150,000 as hosts compress them
+FIRST_LOAD = 400_000  # bytes; some 130,000 as hosts compress them
+FIRST_FIGURE = 6  # seconds; 1.5 on two idle cores, and these may be shared
 MESSAGE = "#multiply-message"
 
 
@@ -69,7 +70,7 @@ def test_arrival(open_page, page_folder) -> None:
     assert "invocations" in chips
     assert float(page.inner_text("#hero-figure")) > 0
     assert "checked" in page.inner_text("#hero-caption")
-    assert first_figure < 20  # 2 s on an idle machine; this one may be shared
+    assert first_figure < FIRST_FIGURE
 
 
 def test_first_load_is_small(tmp_path: Path) -> None:
@@ -452,7 +453,7 @@ def test_a_link_carries_a_run(page, open_page) -> None:
         " return toFragment([webmm.device.record(kernel, p, { gflops: 1.5, median_us: 1, best_us: 1 })]); }"
     )
     other = open_page(f"#run={record}")
-    assert other.is_visible("#tune")
+    other.wait_for_selector("#tune:visible")
     assert "1.5" in other.inner_text("#compare table")
     broken = open_page("#run=nonsense!")
     assert "damaged" in broken.inner_text("#banner")
@@ -510,11 +511,11 @@ def test_fits_a_phone(open_page, panel: str) -> None:
 def test_keyboard(page) -> None:
     page.focus("#tab-ladder")
     page.keyboard.press("ArrowRight")
-    assert page.is_visible("#multiply")
+    page.wait_for_selector("#multiply:visible")
     page.keyboard.press("End")
-    assert page.is_visible("#tune")
+    page.wait_for_selector("#tune:visible")
     page.keyboard.press("Home")
-    assert page.is_visible("#ladder")
+    page.wait_for_selector("#ladder:visible")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "ladder-op"
     for _ in range(3):
