@@ -114,6 +114,19 @@ def test_ladder_runs_checks_and_saves(page) -> None:
             assert record.reason
 
 
+def test_the_table_shows_every_figure(open_page) -> None:
+    page = open_page(viewport={"width": 1280, "height": 800})
+    page.select_option("#ladder-size", "128")
+    page.click("#ladder-run")
+    wait_text(page, "#ladder-message", "Fastest:")
+    heads = page.locator("#ladder table thead th").all_inner_texts()
+    assert heads == ["Kernel", "GFLOP/s", "Median", "Best", "Call", "Error", "Bound"]
+    wide, there = page.eval_on_selector("#ladder .scroll", "(x) => [x.scrollWidth, x.clientWidth]")
+    assert wide <= there, "the last column is cut"
+    best = page.locator("#ladder tr.best td").all_inner_texts()
+    assert all(float(figure.split()[0]) > 0 for figure in best)
+
+
 def test_ladder_skips_what_is_slow_and_stops(page) -> None:
     page.select_option("#ladder-size", "1024")
     page.click("#ladder-run")
