@@ -31,7 +31,7 @@ from webmm.page.script.program import Program
 # Fetched when they are asked for.
 LAZY = (
     *("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/", "leaderboard.html"),
-    *(f"panels/{name}.js" for name in ("multiply", "explain", "tune", "compare", "help")),
+    *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "tune", "compare", "help")),
 )
 # What the page starts with: with all that it imports, it is asked for at once, not module after module.
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")
