@@ -98,11 +98,12 @@ def test_a_cpu_gets_nothing_where_there_is_a_gpu(pair, calls, monkeypatch):
 
 
 def test_rates_are_measured_by_what_takes_long(pair, monkeypatch):
-    assert divided.rate_of(pair[0], webmm.problems.gemm.F32) == divided.ASSUMED_RATE[pair[0].info.kind]
+    before = divided.rate_of(pair[0], webmm.problems.gemm.F32)
+    assert before == divided.ASSUMED_RATE[pair[0].info.kind]
     monkeypatch.setattr(divided, "LONG", 0.0)
     webmm.matmul(whole(64, 64), whole(64, 64), devices=pair)
-    assert divided._seen[pair[0]] > 0
-    assert divided.rate_of(pair[0], webmm.problems.gemm.F32) == divided._seen[pair[0]]
+    assert divided._rates[pair[0]]["float32"] != before
+    assert divided.rate_of(pair[0], webmm.problems.gemm.F32) == divided._rates[pair[0]]["float32"]
 
 
 def test_what_is_small_stays_on_one_device(device, calls):

@@ -85,7 +85,7 @@ export class Device extends Engine {
   /**
    * A reduction over one axis, several, or all, with the shapes of NumPy's.
    * @template {HostData | DeviceArray} X
-   * @param {X} x of floats @param {"sum" | "mean" | "max" | "min" | "argmax" | "logsumexp"} op
+   * @param {X} x of floats or int32 @param {"sum" | "mean" | "prod" | "max" | "min" | "argmax" | "argmin" | "logsumexp"} op
    * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType}} [options]
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} positions are int32
    */

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -27,7 +27,7 @@ from webmm.errors import DeviceLostError, ProblemError
 Devices = Literal["all"] | Sequence[Device]
 BANDWIDTH = {"discrete": 2.5e10, "integrated": 2e10, "other": 1e10, "cpu": 5e9}  # bytes/s from NumPy, as measured
 LONG = 0.1  # seconds that a share takes from which its rate is worth remembering
-_seen: WeakKeyDictionary[Device, float] = WeakKeyDictionary()
+_rates: WeakKeyDictionary[Device, dict[str, float]] = WeakKeyDictionary()  # operations per second, by dtype
 
 One = Callable[..., Any]  # matmul() on one device
 
@@ -63,12 +63,13 @@ def chosen(devices: Devices) -> list[Device]:
 
 def rate_of(device: Device, dtype: DType) -> float:
     """Return operations per second: as the last large share showed, else as records say, else of such a kind."""
-    name = device.info.name
-    products = (
-        r for r in (*tuned.load(), *tuned.shipped()) if (r.op, r.adapter, r.dtype) == ("gemm", name, dtype.name)
-    )
-    recorded = 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
-    return _seen.get(device) or recorded or ASSUMED_RATE[device.info.kind]
+    rates = _rates.setdefault(device, {})
+    if dtype.name not in rates:
+        wanted = ("gemm", device.info.name, dtype.name)
+        products = (r for r in (*tuned.load(), *tuned.shipped()) if (r.op, r.adapter, r.dtype) == wanted)
+        recorded = 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
+        rates[dtype.name] = recorded or ASSUMED_RATE[device.info.kind]
+    return rates[dtype.name]
 
 
 def on_several(
@@ -140,7 +141,7 @@ class _Job:
         """Compute a rectangle of C."""
         m, n, k = whole.sizes
         types = Types(*(dtype.itemsize for dtype in self._dtypes))
-        chosen = plan(m, n, k, [_worker(device, self._dtypes[0]) for device in devices], types)
+        chosen = plan(m, n, k, [worker_of(device, self._dtypes[0]) for device in devices], types)
         shares = [_within(whole, share) for share in chosen.shares]
         self._together(shares, devices, self._share, self.divide)
 
@@ -162,9 +163,17 @@ class _Job:
         again: Callable[[Share, list[Device]], None],
     ) -> None:
         """Compute each share on its device, all at once, and `again` what lost devices leave."""
+
+        def tried(share: Share) -> Exception | None:
+            try:
+                compute(share, devices[share.worker])
+            except Exception as error:
+                return error
+            return None
+
         with ThreadPoolExecutor(len(shares), "webmm-device") as pool:
-            work: list[Future[None]] = [pool.submit(compute, share, devices[share.worker]) for share in shares]
-        errors = [future.exception() for future in work]
+            others = [pool.submit(tried, share) for share in shares[1:]]
+            errors = [tried(shares[0]), *(future.result() for future in others)]
         lost = [share for share, error in zip(shares, errors, strict=True) if isinstance(error, DeviceLostError)]
         left = [device for device in devices if not device.lost]
         for error in errors:
@@ -190,7 +199,7 @@ class _Job:
             progress=self._heard(rows.start, columns.start, share.sizes[0] * share.sizes[1]),
         )
         if (took := time.perf_counter() - began) > LONG:
-            _seen[device] = share.flops / took
+            _rates.setdefault(device, {})[self._dtypes[0].name] = share.flops / took
 
     def _matrices(self, share: Share, device: Device) -> None:
         def some(x: NDArray[Any]) -> NDArray[Any]:
@@ -220,7 +229,8 @@ class _Job:
         return heard
 
 
-def _worker(device: Device, dtype: DType) -> Worker:
+def worker_of(device: Device, dtype: DType) -> Worker:
+    """Return what the plan needs to know of a device."""
     limit = device.capabilities.limit
     largest = min(limit("max-storage-buffer-binding-size"), limit("max-buffer-size"))
     return Worker(rate_of(device, dtype), device.memory, BANDWIDTH[device.info.kind], largest)
