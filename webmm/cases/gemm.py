@@ -178,7 +178,7 @@ class GemmOp(Op[Gemm]):
         with what computes it where no engine has it.
         """
         yield from super().shaders()
-        for (words, problem), runs in itertools.product(self.examples(), (1, 3)):
+        for (words, problem), runs in itertools.product(self.examples(), (1, 4)):
             high, split = MatrixUnitHigh(runs=runs), replace(problem, precision="high")
             if high.unsuited(split) is None:
                 yield f"{words}, precision high", high, split
