@@ -30,7 +30,8 @@ def bound(problem: Gemm | WeightOnly) -> float:
     """Return the largest error, as a multiple of |A|·|B|, that rounding can explain."""
     out = problem.out_dtype
     sums = problem.dtype.sums
-    return problem.k * sums.eps + (out.eps if out != sums else 0.0)
+    eps = problem.eps if isinstance(problem, Gemm) else sums.eps
+    return problem.k * eps + (out.eps if out != sums else 0.0)
 
 
 def worst_error(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType = F32) -> float:

@@ -265,6 +265,62 @@ def in_place() -> Iterator[Case]:
     yield Case("gemm into what repeats", "gemm", (X(a), X(b), repeated), error="ProblemError", resident=True)
 
 
+# Products of float64, which browsers make of integers
+
+
+def doubles() -> Iterator[Case]:
+    """Yield what `matmul()` and `gemm()` do with float64: layouts, batches, epilogues, and numbers that are hard."""
+    wide = 2.0 ** RNG.integers(-300, 300, (9, 90))
+    for name, a, b, options in (
+        ("one term", wider(3, 1), wider(1, 4), {}),
+        ("few terms", wider(5, 7), wider(7, 3), {}),
+        ("slices", wider(33, 140), wider(140, 68), {}),
+        ("vectors", wider(200), wider(200), {}),
+        ("a batch by one matrix", wider(3, 4, 90), wider(90, 5), {"bias": wider(5), "alpha": 1 / 3}),
+        ("bias by row, residual", wider(6, 90), wider(90, 5), {"bias": wider(6, 1), "residual": wider(6, 5)}),
+        ("no terms", wider(2, 0), wider(0, 3), {}),
+        ("powers of two by 600", wider(9, 90) * wide, wider(90, 7), {}),
+        ("all cancels but little", np.tile(wider(5, 40), 2), np.repeat([[1.0], [-1 - 2.0**-45]], 40, 0), {}),
+        ("NaN and infinities", np.where(np.eye(5, 64) > 0, (np.inf, np.nan) * 32, wider(5, 64)), wider(64, 3), {}),
+        ("overflow and subnormals", np.array([[1e200], [1e-170]]), np.array([[1e200, 1e-150]]), {}),
+    ):
+        yield of_doubles(f"float64: {name}", a, b, **options)
+    views = X(wider(90, 12), (("transpose", ()),)), X(wider(2, 120, 9), (("slice", (1, [30, 120], [1, 8, 2])),))
+    yield of_doubles("float64: views", *views, resident=True)
+    yield of_doubles("float64: transposed", wider(90, 6), wider(5, 90), transpose_a=True, transpose_b=True)
+    a, b, c = (wider(*shape) for shape in ((6, 80), (80, 9), (9, 6)))
+    into, expected = X(c, (("transpose", ()),)), 0.3 * (a @ b) - 0.7 * c.T
+    allowed = 82 * 2.0**-52 * (np.abs(a) @ np.abs(b) + np.abs(c.T))
+    terms = {"alpha": 0.3, "beta": -0.7}
+    yield Case("float64: gemm", "gemm", (X(a), X(b), into), terms, expected, allowed, "float64", resident=True)
+    for name, operands, options in (
+        ("by float32", (X(a), X(b.astype(np.float32))), {}),
+        ("into float32", (X(a), X(b)), {"out_dtype": "float32"}),
+        ("bias of float16", (X(a), X(b)), {"bias": X(drawn(9, dtype="float16"))}),
+    ):
+        yield Case(f"float64: {name}", "matmul", operands, options, error="ProblemError")
+
+
+def wider(*shape: int) -> NDArray[np.float64]:
+    """Return numbers of all bits of a double."""
+    return RNG.standard_normal(shape)
+
+
+def of_doubles(name: str, a: Any, b: Any, *, resident: bool = False, **options: Any) -> Case:
+    """Return a case of `matmul()`, with its result in longdouble."""
+    a, b = (x if isinstance(x, X) else X(x) for x in (a, b))
+    flags = {k: options.pop(k) for k in ("transpose_a", "transpose_b") if k in options}
+    x, y = (x.seen.swapaxes(-1, -2) if f"transpose_{n}" in flags else x.seen for n, x in (("a", a), ("b", b)))
+    with np.errstate(all="ignore"):
+        x, y, alpha = x.astype(np.longdouble), y.astype(np.longdouble), options.get("alpha", 1.0)
+        more = [options[term] for term in ("bias", "residual") if term in options]
+        expected = sum(more, alpha * (x @ y)).astype(np.float64)
+        size = sum(map(np.abs, more), np.abs(alpha) * (np.abs(x) @ np.abs(y)))
+        allowed = ((x.shape[-1] + 2) * 2.0**-52 * size + 2.0**-1074).astype(np.float64)
+    given = {k: X(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
+    return Case(name, "matmul", (a, b), given | flags, expected, allowed, "float64", resident=resident)
+
+
 # Integers
 
 
@@ -519,7 +575,7 @@ def elements() -> Iterator[Case]:
 
 def views() -> Iterator[Case]:
     """Yield arrays that are read back through views, of every type."""
-    for dtype in ("float32", "float16", "int8", "uint8", "int32"):
+    for dtype in ("float32", "float16", "float64", "int8", "uint8", "int32"):
         x = np.arange(-60, 60).astype(dtype).reshape(4, 5, 6)
         for name, seen in (
             ("all", ()),
@@ -548,7 +604,7 @@ def views() -> Iterator[Case]:
 
 def cases() -> list[Case]:
     """Return the table; a case's place in it is its number."""
-    columns = (views, products, in_place, quantized, weights, reductions, normalised, elements)
+    columns = (views, products, doubles, in_place, quantized, weights, reductions, normalised, elements)
     return [case for column in columns for case in column()]
 
 
@@ -608,3 +664,13 @@ def check(case: Case, outcome: Outcome, python: bool = False) -> str:
         error = np.abs(actual - expected)[~special]
         wrong = ~(error <= np.broadcast_to(case.allowed, expected.shape)[~special])
     return f"{int(wrong.sum())} elements are off, by up to {error.max(initial=0):.3g}" if wrong.any() else ""
+
+
+def faults(outcomes: list[Outcome], table: list[Case], *, python: bool = False, halves: bool = True) -> dict[str, str]:
+    """Return what is wrong by case; what needs float16 is refused by a device that has none."""
+    wrong = {}
+    for i, (case, outcome) in enumerate(zip(table, outcomes, strict=True)):
+        refused = case.halves and not halves and outcome.error == "UnsupportedError" and "shader-f16" in outcome.message
+        if not refused and (said := check(case, outcome, python)):
+            wrong[f"{i} {case.call}: {case.name}"] = said
+    return wrong

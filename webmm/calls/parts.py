@@ -181,7 +181,8 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
             one_row = sizes[inner] * extent.dtype.itemsize + 2 * ALIGNMENT
             along = sizes[outer] == 1 or (outer == "k" and one_row > most.binding)
             axes.add(inner if along else outer)
-    if not axes and p.precision == "high" and p.k > PART_OF_K * min(PARTS_OF_K, 1 + SUMS // (p.m * p.n)):
+    high = p.precision == "high" and p.dtype == F32
+    if not axes and high and p.k > PART_OF_K * min(PARTS_OF_K, 1 + SUMS // (p.m * p.n)):
         axes.add("k")
     if not axes and p.flops > most.flops:
         longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # whose rows follow each other

@@ -79,11 +79,16 @@ def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, st
     return model.best(list(field(problem, model.machine.multiprocessors)), problem, LIKELY)
 
 
-# float64 by integers. Slices of few terms seldom show that they are enough. TFLOP/s on an H200: at 4096³ 10.8 and 7.0
-# on matrix units with these tiles, 2.5 by dot products; at 1024³ 2.6, 3.8 and 1.5, and 0.1 term by term.
+# float64 by integers. Slices of few terms seldom show that they are enough. TFLOP/s on an H200 on matrix units with
+# both tiles, by dot products with both, and term by term:
+#   4096³  10.5  6.8  2.5  2.1
+#   2048³   8.8  6.5  2.2  2.0
+#   1024³   2.7  3.9  1.5  1.6
+#   512³    0.5  1.1  0.4  0.8  0.1
+#   256³    0.1  0.2  0.1  0.2  0.1
 LEAST_TERMS = 32
-SLICES = Slices(bm=64, bn=64, tm=8)
-UNIT_TILES: tuple[dict[str, Any], ...] = ({}, {"bm": 64, "bn": 64, "sm": 32, "sn": 32})
+SLICES, ENOUGH_SLICES = Slices(bm=128, bn=64, bk=16, tm=8, tn=8), 512
+UNIT_TILES: tuple[tuple[dict[str, Any], int], ...] = (({}, 128), ({"bm": 64, "bn": 64, "sm": 32, "sn": 32}, 16))
 
 
 def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[GemmKernel]:
@@ -91,9 +96,11 @@ def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[Gem
     if problem.k < LEAST_TERMS:
         return [Software()]
     unit = SlicesUnit.on(device)
-    units = (dataclasses.replace(unit, **tiles) for tiles in UNIT_TILES if unit.matrix_shape in device.matrix_shapes)
-    filling = [k for k in units if k.grid.tiles(problem) * problem.batch >= ENOUGH_MATRIX_TILES]
-    return [*filling, *([] if kind == "cpu" else [SLICES]), Slices(), Software()]
+    tiles = UNIT_TILES if unit.matrix_shape in device.matrix_shapes else ()
+    units = [(dataclasses.replace(unit, **tile), enough) for tile, enough in tiles]
+    large = [] if kind == "cpu" else [(SLICES, ENOUGH_SLICES)]
+    filling = [kernel for kernel, enough in [*units, *large] if kernel.grid.tiles(problem) * problem.batch >= enough]
+    return [*filling, Slices(), Software()]
 
 
 def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKernel]:
@@ -128,8 +135,9 @@ def runs_for(k: int) -> int:
 
 
 def attainable(problem: Gemm, device: Device) -> Gemm:
-    """Return `problem`, at the highest precision where less brings nothing: where no matrix units serve it."""
-    if problem.precision == "highest" or made_for_matrix_units(problem, device.capabilities):
+    """Return `problem`, at the highest precision where less brings nothing: no matrix units serve it, nor slices."""
+    sliced = problem.dtype == F64 and not problem.features <= device.capabilities.features
+    if problem.precision == "highest" or sliced or made_for_matrix_units(problem, device.capabilities):
         return problem
     return dataclasses.replace(problem, precision="highest")
 
