@@ -85,3 +85,8 @@ def sum_bound(length: int, out: DType = F32) -> float:
     """
     roundings = 4 * math.log2(max(length, 1)) + 17
     return roundings * F32.eps / 2 + (out.eps if out != F32 else 0.0)
+
+
+def product_bound(length: int, out: DType = F32) -> float:
+    """Return the largest error of a product of so many elements, as a share of it: a rounding for each of them."""
+    return length * F32.eps / 2 + (out.eps if out != F32 else 0.0)

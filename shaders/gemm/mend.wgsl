@@ -51,7 +51,7 @@ fn main(
         while (bits != 0u) {
             let within = select(lane % 32u, firstTrailingBit(bits), few);
             let col = word % per_row * 32u + within;
-            let wanted = (bits >> within & 1u) == 1u; // an H200's driver (580.159.04) gets extractBits() wrong here
+            let wanted = ((bits >> within) & 1u) == 1u; // an H200's driver (580.159.04) gets extractBits() wrong here
             var sum = 0.0;
             if (wanted) {
                 for (var k = lane / columns; k < params.k; k += LANES / columns) {

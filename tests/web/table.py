@@ -23,7 +23,7 @@ from webmm.problems.reduce import OPERATIONS
 from webmm.problems.scheme import Scheme as Quantisation
 from webmm.problems.scheme import checked_scale, checked_zero, reference
 from webmm.problems.weights import quantize_blocks
-from webmm.verify import sum_bound
+from webmm.verify import product_bound, sum_bound
 
 RNG = np.random.default_rng(16)
 EPS = {"float32": 2.0**-23, "float16": 2.0**-10}
@@ -99,8 +99,8 @@ class Case:
 
 
 def drawn(*shape: int, dtype: str = "float32", scale: float = 1.0) -> NDArray[Any]:
-    """Return numbers that float16 holds exactly, or integers of a byte."""
-    if dtype in ("int8", "uint8"):
+    """Return numbers that float16 holds exactly, or any integers."""
+    if dtype in ("int8", "uint8", "int32"):
         info = np.iinfo(dtype)
         return RNG.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
     return (scale * RNG.standard_normal(shape)).astype(np.float16).astype(dtype)
@@ -424,13 +424,16 @@ def with_weights(name: str, x: NDArray[Any], w: NDArray[Any], *, resident: bool 
 
 def reductions() -> Iterator[Case]:
     """Yield every operation over rows, columns, all, several axes, and views."""
-    for op in OPERATIONS:
+    for op, operation in OPERATIONS.items():
         for shape, axis in (((7, 300), -1), ((300, 7), 0), ((4, 5, 6), 1), ((5, 70_001), 1)):
-            yield reduced(f"{op} of {shape} along {axis}", drawn(*shape), op, axis=axis)
-        yield reduced(f"{op} of all", drawn(6, 50), op)
-        yield reduced(f"{op}, keepdims", drawn(6, 50), op, axis=1, keepdims=True)
-        yield reduced(f"{op} of float16", drawn(6, 50, dtype="float16"), op, axis=1)
-        x = drawn(4, 9)
+            yield reduced(f"{op} of {shape} along {axis}", tried_on(op, *shape), op, axis=axis)
+            if operation.integers:
+                x = drawn(*shape, dtype="int32")
+                yield reduced(f"{op} of int32 of {shape} along {axis}", x, op, axis=axis, resident=axis == 0)
+        yield reduced(f"{op} of all", tried_on(op, 6, 50), op)
+        yield reduced(f"{op}, keepdims", tried_on(op, 6, 50), op, axis=1, keepdims=True)
+        yield reduced(f"{op} of float16", tried_on(op, 6, 50, dtype="float16"), op, axis=1)
+        x = tried_on(op, 4, 9)
         x[1, 3], x[2, 2], x[3, 1] = NAN, INF, -INF
         yield reduced(f"{op} of NaN and infinities", x, op, axis=1)
     for op in ("sum", "max"):
@@ -443,6 +446,7 @@ def reductions() -> Iterator[Case]:
             yield reduced(f"{op} of {name}", drawn(30, 40), op, axis=0, views=views, resident=True)
     yield reduced("sum into float32", drawn(6, 50, dtype="float16"), "sum", axis=1, out_dtype="float32")
     yield reduced("sum of nothing", drawn(3, 0), "sum", axis=1)
+    yield reduced("product of nothing", drawn(3, 0, dtype="int32"), "prod", axis=1)
     yield reduced("mean of nothing", drawn(3, 0), "mean", axis=1)
     yield reduced("sum of a number", drawn(), "sum")
     for name, x, options in (
@@ -453,15 +457,26 @@ def reductions() -> Iterator[Case]:
         ("argmax of two axes", X(drawn(3, 4, 5)), {"op": "argmax", "axis": (0, 1)}),
         ("sum of integers", X(drawn(3, 4, dtype="int8")), {"op": "sum"}),
         ("sum into integers", X(drawn(3, 4)), {"op": "sum", "out_dtype": "int32"}),
+        ("sum of int32 into floats", X(drawn(3, 4, dtype="int32")), {"op": "sum", "out_dtype": "float32"}),
+        ("mean of int32", X(drawn(3, 4, dtype="int32")), {"op": "mean"}),
+        ("logsumexp of int32", X(drawn(3, 4, dtype="int32")), {"op": "logsumexp", "axis": 0}),
+        ("minimum of no integers", X(drawn(3, 0, dtype="int32")), {"op": "min", "axis": 1}),
+        ("argmin of two axes", X(drawn(3, 4, 5, dtype="int32")), {"op": "argmin", "axis": (0, 1)}),
     ):
         yield Case(name, "reduce", (x,), options, error="ProblemError")
+
+
+def tried_on(op: str, *shape: int, dtype: str = "float32") -> NDArray[Any]:
+    """Return what an operation is tried on: of products what is near 1."""
+    x = drawn(*shape, dtype=dtype)
+    return np.exp(x / 16).astype(np.float16).astype(dtype) if op == "prod" else x
 
 
 def reduced(name: str, x: NDArray[Any], op: str, *, views: Views = (), resident: bool = False, **options: Any) -> Case:
     """Return a case of `reduce()`."""
     given = X(x, views)
     axis = options.get("axis")
-    seen = given.seen.astype(np.float64)
+    seen = given.seen if x.dtype == np.int32 else given.seen.astype(np.float64)
     axes = (
         tuple(range(seen.ndim))
         if axis is None
@@ -473,13 +488,15 @@ def reduced(name: str, x: NDArray[Any], op: str, *, views: Views = (), resident:
     operation = OPERATIONS[op]
     with np.errstate(all="ignore"):
         if count:
-            expected = np.asarray(operation.reference(rows))
+            expected = operation.exact(rows)
             size = np.nansum(np.where(np.isfinite(rows), np.abs(rows), 0), axis=-1) + TINY["float32"]
         else:
             expected, size = np.full(rows.shape[:-1], operation.empty), np.ones(rows.shape[:-1])
     dtype = "int32" if operation.index else options.get("out_dtype", x.dtype.name)
     unit = size / max(count, 1) if op == "mean" else 16 + size / max(count, 1) if op == "logsumexp" else size
-    allowed = unit * sum_bound(count) if operation.sums else np.zeros(expected.shape)
+    allowed = unit * sum_bound(count) if operation.sums and x.dtype != np.int32 else np.zeros(expected.shape)
+    if op == "prod" and x.dtype != np.int32:
+        allowed = np.abs(np.nan_to_num(expected)) * product_bound(count) + TINY["float32"]
     if dtype == "float16":
         allowed = allowed + EPS["float16"] * np.abs(np.nan_to_num(expected, nan=0, posinf=0, neginf=0))
     if options.get("keepdims"):
@@ -650,3 +667,13 @@ def check(case: Case, outcome: Outcome, python: bool = False) -> str:
         error = np.abs(actual - expected)[~special]
         wrong = ~(error <= np.broadcast_to(case.allowed, expected.shape)[~special])
     return f"{int(wrong.sum())} elements are off, by up to {error.max(initial=0):.3g}" if wrong.any() else ""
+
+
+def faults(outcomes: list[Outcome], table: list[Case], *, python: bool = False, halves: bool = True) -> dict[str, str]:
+    """Return what is wrong by case; what needs float16 is refused by a device that has none."""
+    wrong = {}
+    for i, (case, outcome) in enumerate(zip(table, outcomes, strict=True)):
+        refused = case.halves and not halves and outcome.error == "UnsupportedError" and "shader-f16" in outcome.message
+        if not refused and (said := check(case, outcome, python)):
+            wrong[f"{i} {case.call}: {case.name}"] = said
+    return wrong

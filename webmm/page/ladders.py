@@ -36,6 +36,7 @@ from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.page.exact import Case, Size, fingerprint, multiplied, reduced, thin, weighted
+from webmm.page.script.compact import abbreviated
 from webmm.page.script.program import Program
 from webmm.page.script.values import value
 from webmm.problems.base import Problem
@@ -207,4 +208,4 @@ def module(program: Program) -> str:
         for ladder in LADDERS
     )
     head = 'import * as $ from "../python.js";\nimport * as core from "./core.js";\n'
-    return head + "export default [\n" + ",\n".join(rows) + "\n];\n"
+    return abbreviated(head + "export default [\n" + ",\n".join(rows) + "\n];\n")
