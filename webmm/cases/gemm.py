@@ -187,8 +187,8 @@ class GemmOp(Op[Gemm]):
                 problem = gemm(*shape, dtype=F64, transpose_a=a == "t", transpose_b=b == "t")
                 if kernel.unsuited(problem) is None:
                     yield f"float64 {a}{b} {shape}", kernel, problem
-                    for bias in BIASES:
-                        yield f"float64 {shape} {bias}", kernel, replace(problem, **TRIALS, bias=bias)
+                    for finish, finished in _epilogues(f"float64 {shape}", problem):
+                        yield finish, kernel, finished
 
 
 def _put_in_doubt(a: NDArray[Any], b: NDArray[Any]) -> None:
