@@ -167,7 +167,7 @@ def test_prepared_results_are_numpys(ladder: ladders.Ladder) -> None:
             x = case.inputs[0].integers.reshape(size).astype(np.float64)
             expected = {"sum": x.sum(1), "max": x.max(1), "argmax": x.argmax(1)}[case.problem.operation]
         elif case.problem.op == "gemm":
-            (m, n, k), (a, b) = size, (each.integers for each in case.inputs)
+            (m, n, k), (a, b) = size, (each.integers.astype(np.int64) for each in case.inputs)
             expected = np.einsum("ik,kj->ij", a.reshape(m, k), b.reshape(k, n))
         elif case.problem.op == "weights":
             expected = product_with_weights(size, *(each.integers for each in case.inputs))

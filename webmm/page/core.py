@@ -45,7 +45,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation"),
     "webmm.problems.product": ("Operand", "layout_of"),
     "webmm.problems.quantized": ("Quantized",),
-    "webmm.problems.reduce": ("OPERATIONS", "Reduction", "Span", "operation_of", "reduction"),
+    "webmm.problems.reduce": ("OPERATIONS", "Reduction", "Span", "check_types", "operation_of", "reduction"),
     "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
     "webmm.records": ("Record",),
     "webmm.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
