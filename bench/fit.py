@@ -19,7 +19,7 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
-from shapes import geometric, grouped, tenth
+from shapes_report import geometric, grouped, tenth
 
 from webmm.choose import model as models
 from webmm.choose.model import ASPECTS, NAMES, START, Machine, Model, parts, shape
@@ -50,9 +50,9 @@ class Cases:
             r for r in records if r.status == "ok" and r.median_us and r.kernel in ("pipelined", "split_k", "gemv")
         ]
         self.ranges = []
-        for i, (key, found) in enumerate(grouped(usable).items()):
-            m, n, k, batch, layout = key
-            problem = gemm(m, n, k, batch=batch, **transposes(layout))
+        for i, found in enumerate(grouped(usable).values()):
+            r = found[0]
+            problem = gemm(r.m, r.n, r.k, batch=r.batch, **transposes(r.layout))
             kernels = [configure(r.kernel, {name: str(v) for name, v in r.config.items()}) for r in found]
             first = len(self.kernels)
             for kind, (owners, rows) in models.dispatches(kernels, problem).items():

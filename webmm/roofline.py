@@ -82,9 +82,14 @@ def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:
     """Return a launch that copies a large buffer, within what a binding may hold, and the arrays that it works on."""
     limit = device.capabilities.limit("max-storage-buffer-binding-size")
     elements = min(copy_bytes(device.info.kind == "cpu"), limit) // 16 * 4
-    workgroups = -(-elements // (4 * COPY_WORKGROUP))
     source, out = device.array(np.ones(elements, np.float32)), device.empty((elements,))
-    return _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, out), (source, out)
+    return copy(device, source, out), (source, out)
+
+
+def copy(device: Device, source: Array, result: Array) -> Launch:
+    """Return a launch that copies an array of whole vec4 of float32 into another."""
+    workgroups = -(-source.size // (4 * COPY_WORKGROUP))
+    return _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, result)
 
 
 def _copy_rate(device: Device) -> float:
