@@ -5,6 +5,7 @@
     python bench/shapes.py --adapter gpu --op reduce,normalise FILE.json         # beside copying and PyTorch
     python bench/shapes.py --adapter gpu --engine dawn --dtype float16 FILE.json # on matrix units
     python bench/shapes.py --adapter gpu --collect 14 --seconds 200 FILE.json    # times to fit a model to
+    python bench/shapes.py --adapter gpu --sizes 1x1536x8192nt --kernels gemv:lanes=64,gemv FILE.json
 
 Problems are drawn by class (`random_problems.py`): products of squares, any sizes, linear layers, batches of attention,
 tall, convolutions as products, deep ones; weights of one, few and many rows; arrays along any axis. Report on seeds
@@ -32,15 +33,18 @@ from shapes_report import Key, grouped, report
 from shapes_timing import Bench, peer
 
 from webmm import tuner
+from webmm.cases import op_of
 from webmm.choose import choose
 from webmm.choose.field import field
 from webmm.choose.model import START, Machine, Model, model_of
+from webmm.cli.options import parse_kernels
 from webmm.dtypes import F32
 from webmm.engine.device import Device
 from webmm.errors import WebmmError
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
+from webmm.problems.product import LAYOUTS
 from webmm.records import Record, from_json, save, to_json
 
 LONG = 1.5e11  # operations of a product that is not collected
@@ -52,14 +56,19 @@ CHECKED = 2**31  # operations up to which a result is compared with NumPy
 
 
 def spread(problem: Gemm, device: Device, model: Model, count: int, seed: int) -> list[Kernel[Any]]:
-    """Return `count` candidates: most from among those that `model` expects to be best, others at random."""
+    """Return `count` candidates: most from among those that `model` expects to be best, others at random.
+
+    A third are of settings that the model does not know, if there are any.
+    """
     source = random.Random(seed)
     able = [k for k in field(problem, model.machine.multiprocessors) if not k.check(problem, device.capabilities)]
     times = model.times(able, problem)
     ranked = sorted(range(len(able)), key=times.__getitem__)
-    near = ranked[: 3 * count]
-    chosen = {*ranked[:2], *source.sample(near, min(len(near), count * 2 // 3))}
-    far = [i for i in ranked if i not in chosen and times[i] < 5 * times[ranked[0]]]
+    known = [i for i in ranked if model.knows(able[i])]
+    near, fresh = known[: 3 * count], [i for i in ranked if not model.knows(able[i])][:count]
+    chosen = {*known[:2], *source.sample(fresh, min(len(fresh), count // 3))}
+    chosen |= set(source.sample(near, min(len(near), count // 3 if fresh else count * 2 // 3)))
+    far = [i for i in known if i not in chosen and times[i] < 5 * times[ranked[0]]]
     chosen |= set(source.sample(far, min(len(far), max(0, count - len(chosen)))))
     return [able[i] for i in ranked if i in chosen]
 
@@ -81,6 +90,7 @@ class Task:
     row: dict[str, Any]
     seed: int
     candidates: int = 0  # beside what is chosen
+    kernels: tuple[Kernel[Any], ...] = ()  # likewise, these
     chosen: bool = True
     checked: bool = False
 
@@ -93,6 +103,7 @@ def work(tasks: Any, results: Any, lock: Any, adapter: str, engine: str, models:
         problem = problem_of(task.row)
         try:
             kernels: list[Kernel[Any]] = [choose(problem, bench.device)] if task.chosen else []
+            kernels += [k for k in task.kernels if not k.check(problem, bench.device.capabilities)]
             if task.candidates:
                 kernels += others(problem, bench.device, model, task.candidates, task.seed)
             records = list(bench.records(problem, dict.fromkeys(kernels)))
@@ -177,6 +188,15 @@ def rows_of(
     return [(seed, row) for seed, row in rows if row["n"] % 4 or not ragged]
 
 
+def named(text: str, op: str, dtype: str) -> Iterator[dict[str, Any]]:
+    """Yield the problems of a list such as 1x1536x8192nt,64x512x512@8."""
+    for words in text.split(","):
+        size, layout = (words[:-2], words[-2:]) if words[-2:] in LAYOUTS else (words, "nn")
+        m, n, k, *batch = op_of(op).parse(size)
+        row = {"op": op, "variant": "", "dtype": dtype or "float32", "cls": words}
+        yield row | {"batch": batch[0] if batch else 1, "m": m, "n": n, "k": k, "layout": layout}
+
+
 def key_of(row: dict[str, Any]) -> Key:
     """Return how `grouped()` knows the problem of a row."""
     p = problem_of(row)
@@ -194,6 +214,8 @@ def key_of(row: dict[str, Any]) -> Key:
 @click.option("--scale", default=1.0, help="By how much the problems are smaller: 200 for a CPU.")
 @click.option("--regret", default=0, help="Candidates per problem that are timed beside what is chosen.")
 @click.option("--collect", default=0, help="Candidates per problem, without what is chosen: what a model is fitted to.")
+@click.option("--sizes", default="", help="These problems in place of random ones: 1x1536x8192nt,64x512x512@8.")
+@click.option("--kernels", default="", help="Measured beside what is chosen, as `webmm bench` takes them.")
 @click.option("--seconds", default=500.0, help="After which no problem is begun.")
 @click.option("--workers", default=os.cpu_count() or 1, help="Processes that compile.")
 @click.option("--models", default="", help="prior: candidates are spread by a model that nothing was fitted to.")
@@ -210,6 +232,8 @@ def main(
     scale: float,
     regret: int,
     collect: int,
+    sizes: str,
+    kernels: str,
     seconds: float,
     workers: int,
     models: str,
@@ -220,12 +244,14 @@ def main(
     """Measure random problems, and write the records to OUTPUT."""
     if unknown := set(ops.split(",")) - set(DRAWN):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(DRAWN)}", param_hint="--op")
-    rows = rows_of(ops, dtype, seeds, count, scale, collect=bool(collect), ragged=ragged)
+    tried = tuple(parse_kernels(kernels, ops)) if kernels else ()
+    rows = [(0, row) for row in named(sizes, ops, dtype)] if sizes else []
+    rows = rows or rows_of(ops, dtype, seeds, count, scale, collect=bool(collect), ragged=ragged)
     classes = {key_of(row): str(row["cls"]) for _, row in rows}
     records = from_json(output.read_text()) if output.exists() else []
     known, saved = grouped(records), time.monotonic()
     tasks = [
-        Task(row, 1000 * seed + i, collect or regret, not collect, checked and not collect)
+        Task(row, 1000 * seed + i, collect or regret, tried, not collect, checked and not collect)
         for i, (seed, row) in enumerate(rows)
         if key_of(row) not in known
     ]
@@ -237,7 +263,7 @@ def main(
             saved = time.monotonic()
     save(output, to_json(records))
     print(f"{len(grouped(records))} problems, {len(records)} records")
-    report(records, classes)
+    report(records, classes, every=bool(sizes))
 
 
 if __name__ == "__main__":

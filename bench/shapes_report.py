@@ -50,8 +50,11 @@ def table(shares: list[tuple[str, float, float]]) -> str:
     return "\n".join(lines)
 
 
-def report(records: list[Record], classes: dict[Key, str]) -> None:
-    """Print what share of the faster peer's speed the chosen kernels have, and of the best candidate's."""
+def report(records: list[Record], classes: dict[Key, str], *, every: bool = False) -> None:
+    """Print what share of the faster peer's speed the chosen kernels have, and of the best candidate's.
+
+    With `every`, all times of each problem.
+    """
     shares, regrets, worst = [], [], []
     for key, found in grouped(records).items():
         cls = classes.get(key, "?")
@@ -78,6 +81,10 @@ def report(records: list[Record], classes: dict[Key, str]) -> None:
     print(f"{sum(r.max_error is not None for r in records)} checked, {len(wrong)} wrong")
     for _, line in sorted(worst)[:40]:
         print(line)
+    for key, found in grouped(records).items() if every else ():
+        print(classes.get(key, "?"), key)
+        for r in sorted(found, key=time):
+            print(f"  {time(r):9.1f} {label_of(r)}" + f" {r.status}: {r.reason}" * (r.status != "ok"))
 
 
 def time(record: Record) -> float:

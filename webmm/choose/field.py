@@ -49,6 +49,19 @@ TILES: tuple[tuple[int, int, int, int, int, tuple[int, ...]], ...] = (
     (128, 8, 16, 8, 4, (2, 4)),
     (8, 64, 16, 8, 4, (4, 8)),
     (8, 128, 16, 8, 4, (2, 4)),
+    # whole lines of 128 bytes from rows along k, where these lie far apart
+    (64, 128, 32, 8, 8, (1,)),
+    (128, 64, 32, 8, 8, (1,)),
+    (64, 64, 32, 8, 8, (1, 2)),
+    (64, 64, 32, 8, 4, (1,)),
+    (64, 64, 32, 4, 4, (1,)),
+    (32, 128, 32, 8, 4, (1,)),
+    (128, 32, 32, 8, 4, (1,)),
+    (32, 64, 32, 4, 4, (1, 2)),
+    (64, 32, 32, 4, 4, (1, 2)),
+    (32, 32, 32, 4, 4, (1, 2)),
+    (16, 64, 32, 4, 4, (1, 2)),
+    (64, 16, 32, 4, 4, (1, 2)),
 )
 ORDERS = ((128, 128),)  # tiles whose FMAs stand in plain rows
 MULTIPLES = (1, 2, 3, 4, 6)  # of the machine's multiprocessors that divided products may fill
@@ -64,6 +77,8 @@ VECTORS = tuple(
         *((16, groups, ti, tj) for groups in (8, 16, 32) for ti in (1, 2) for tj in (1, 2, 4, 8)),
         *((8, groups, 1, tj) for groups in (16, 32, 64) for tj in (1, 2, 4, 8)),
         *((16, 4, 4, 8), (4, 32, 1, 8), (4, 64, 1, 4), (16, 64, 1, 1), (16, 64, 1, 2)),
+        *((lanes, 128 // lanes * more, 1, tj) for lanes in (64, 128) for more in (1, 2) for tj in (1, 2, 4)),
+        *((lanes, 128, 1, tj) for lanes in (4, 8) for tj in (1, 2)),
     )
     for unroll in (1, 2, 4)
     if ti * tj * unroll <= 16 and 16 * lanes * groups * ti * tj <= 32_768

@@ -75,7 +75,8 @@ def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, st
     model = None if device.info.kind == "cpu" or problem.dtype.itemsize > F32.itemsize else model_of(device)
     if model is None:
         return []
-    return model.best(list(field(problem, model.machine.multiprocessors)), problem, LIKELY)
+    known = [kernel for kernel in field(problem, model.machine.multiprocessors) if model.knows(kernel)]
+    return model.best(known, problem, LIKELY)
 
 
 # float64 by integers. Slices of few terms seldom show that they are enough. TFLOP/s on an H200: at 4096³ 10.8 and 7.0

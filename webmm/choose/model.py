@@ -89,6 +89,10 @@ class Model:
     spreads: tuple[float, ...] = ()
     weights: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)  # by `shape()`, "" for others
 
+    def knows(self, kernel: Kernel[Any]) -> bool:
+        """Tell whether the kernel's settings were among what the model was fitted to; without a fit, all are alike."""
+        return not self.weights or shape(kernel) in self.weights
+
     def times(self, kernels: Sequence[Kernel[Any]], problem: Problem) -> list[float]:
         """Return the predicted µs of each kernel; raises KeyError for one of which the model knows nothing."""
         total, aspects, _ = self.judge(kernels, problem)
