@@ -35,8 +35,9 @@ from shapes_timing import Bench, peer
 from webmm import tuner
 from webmm.cases import op_of
 from webmm.choose import choose
+from webmm.choose.adapted import model_of
 from webmm.choose.field import field
-from webmm.choose.model import START, Machine, Model, model_of
+from webmm.choose.model import START, Machine, Model
 from webmm.cli.options import parse_kernels
 from webmm.dtypes import F32
 from webmm.engine.device import Device

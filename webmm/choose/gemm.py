@@ -6,8 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
+from webmm.choose.adapted import model_of
 from webmm.choose.field import field
-from webmm.choose.model import model_of
 from webmm.dtypes import F16, F32, F64
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities

@@ -14,7 +14,7 @@ from webmm import roofline, tuner
 from webmm.calls.parts import Part, limits, parts
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
-from webmm.choose import candidates, choose, refused, tuned
+from webmm.choose import adapted, candidates, choose, refused, tuned
 from webmm.engine.device import Device
 from webmm.errors import ProblemError, WebmmError
 from webmm.kernels import label_of
@@ -89,7 +89,7 @@ def tune(
 ) -> list[Record]:
     """Tune each size, those of a bench by default, within its share of `budget` seconds.
 
-    Prints what was found, and returns all outcomes.
+    Prints what was found, corrects the model of time by it, and returns all outcomes.
     """
     console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []
@@ -111,6 +111,7 @@ def tune(
                 found = tuner.tune(device, problem, share, worker=worker, first=[default], on_step=show)
                 outcomes += found
                 console.print(_verdict(found, default))
+        adapted.learn(device, outcomes)
     return outcomes
 
 
