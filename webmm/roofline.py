@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from webmm.engine import rates
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.launch import Launch
 from webmm.engine.rates import Rates
 from webmm.engine.timing import time_launch
+from webmm.errors import ConfigError
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 from webmm.render import environment, tidy
 
@@ -70,6 +73,13 @@ def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
     launch = _copy_us(device, 4)
     cached = max(_copy_us(device, CACHED) - launch, 1e-3)
     return Rates(ceiling.gflops, ceiling.gbytes, 8 * CACHED / cached / 1e3, launch, workgroups_at_once(device))
+
+
+def probe_and_keep(device: Device, ceiling: Roofline) -> None:
+    """Probe a GPU that is measured anyhow, for its model of time; none serves CPUs."""
+    if device.info.kind != "cpu":
+        with contextlib.suppress(ConfigError):  # what cannot be kept is measured again
+            rates.keep(device, probe(device, ceiling))
 
 
 def _copy_us(device: Device, elements: int) -> float:
