@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from ops import worthwhile
 from random_problems import BYTES, DRAWN, draw, problem_of
 from shapes_report import Key, grouped, report
 from shapes_timing import Bench, peer
@@ -46,6 +47,7 @@ from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import LAYOUTS
+from webmm.problems.reduce import Reduction
 from webmm.records import Record, from_json, save, to_json
 
 LONG = 1.5e11  # operations of a product that is not collected
@@ -78,7 +80,8 @@ def others(problem: Problem, device: Device, model: Model | None, count: int, se
     """Return `count` candidates: by a model of time where there may be one, else what `webmm tune` would try."""
     if isinstance(problem, Gemm) and problem.dtype == F32 and device.info.kind != "cpu":
         return spread(problem, device, model or model_of(device) or prior(), count, seed)
-    return list(itertools.islice(tuner.drawn(device, problem), count))
+    tried = (k for k in tuner.drawn(device, problem) if not isinstance(problem, Reduction) or worthwhile(k, problem))
+    return list(itertools.islice(tried, count))
 
 
 # Processes
@@ -96,9 +99,9 @@ class Task:
     checked: bool = False
 
 
-def work(tasks: Any, results: Any, lock: Any, adapter: str, engine: str, models: str) -> None:
+def work(tasks: Any, results: Any, lock: Any, last: Any, adapter: str, engine: str, models: str) -> None:
     """Measure tasks until there are none."""
-    bench = Bench(lock, adapter, engine)
+    bench = Bench(lock, last, adapter, engine)
     model = prior() if models == "prior" else None
     while (task := tasks.get()) is not None:
         problem = problem_of(task.row)
@@ -119,11 +122,11 @@ def work(tasks: Any, results: Any, lock: Any, adapter: str, engine: str, models:
         results.put((task, records))
 
 
-def work_peers(tasks: Any, results: Any, lock: Any) -> None:
+def work_peers(tasks: Any, results: Any, lock: Any, last: Any) -> None:
     """Time what others have for the tasks until there are none."""
     while (task := tasks.get()) is not None:
         try:
-            results.put((task, peer(problem_of(task.row), lock)))
+            results.put((task, peer(problem_of(task.row), lock, last)))
         except RuntimeError as error:  # PyTorch's, where the GPU has no room
             print(f"{task.row}: {error}", flush=True)
             results.put((task, []))
@@ -141,15 +144,15 @@ def measure(
     import peers
 
     context, end = multiprocessing.get_context("spawn"), time.monotonic() + seconds
-    lock, results = context.Lock(), context.Queue()
+    lock, last, results = context.Lock(), context.Value("d", 0.0), context.Queue()
     vendor = peers.available()
     ours, theirs = context.Queue(2 * workers), context.Queue(4)
     processes = [
-        context.Process(target=work, args=(ours, results, lock, adapter, engine, models), daemon=True)
+        context.Process(target=work, args=(ours, results, lock, last, adapter, engine, models), daemon=True)
         for _ in range(workers)
     ]
     if vendor:
-        processes.append(context.Process(target=work_peers, args=(theirs, results, lock), daemon=True))
+        processes.append(context.Process(target=work_peers, args=(theirs, results, lock, last), daemon=True))
     for process in processes:
         process.start()
     waiting, half = list(reversed(tasks)), dict[str, list[Record]]()

@@ -49,19 +49,6 @@ TILES: tuple[tuple[int, int, int, int, int, tuple[int, ...]], ...] = (
     (128, 8, 16, 8, 4, (2, 4)),
     (8, 64, 16, 8, 4, (4, 8)),
     (8, 128, 16, 8, 4, (2, 4)),
-    # whole lines of 128 bytes from rows along k, where these lie far apart
-    (64, 128, 32, 8, 8, (1,)),
-    (128, 64, 32, 8, 8, (1,)),
-    (64, 64, 32, 8, 8, (1, 2)),
-    (64, 64, 32, 8, 4, (1,)),
-    (64, 64, 32, 4, 4, (1,)),
-    (32, 128, 32, 8, 4, (1,)),
-    (128, 32, 32, 8, 4, (1,)),
-    (32, 64, 32, 4, 4, (1, 2)),
-    (64, 32, 32, 4, 4, (1, 2)),
-    (32, 32, 32, 4, 4, (1, 2)),
-    (16, 64, 32, 4, 4, (1, 2)),
-    (64, 16, 32, 4, 4, (1, 2)),
 )
 ORDERS = ((128, 128),)  # tiles whose FMAs stand in plain rows
 MULTIPLES = (1, 2, 3, 4, 6)  # of the machine's multiprocessors that divided products may fill

@@ -19,9 +19,7 @@ class RegisterTiles(Tiled[P]):
     bk: int = tunable(16, (8, 16, 32), "inner elements per step")
     tm: int = tunable(8, (4, 8), "rows of C per invocation")
     tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
-    unroll: int = tunable(
-        16, (1, 4, 8, 16, 32), "inner elements multiplied per iteration of the inner loop, at most BK"
-    )
+    unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
     group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
 
     @cached_property
