@@ -76,20 +76,22 @@ export class Bars {
   }
 }
 
-/** @param {RunRecord[]} records @param {string} caption @returns {HTMLElement} every figure of a run */
+/** @param {RunRecord[]} records of one problem @param {string} caption @returns {HTMLElement} every figure of a run */
 export function table(records, caption) {
+  const called = records.some((r) => r.call_us);
   const ordered = [...records].sort((r, q) => (q.gflops ?? -1) - (r.gflops ?? -1));
   const best = fastest(records);
-  const heads = ["Kernel", "Size", unitOf(records[0]), "Median", "Best", "Error", "Bound"];
+  const heads = ["Kernel", unitOf(records[0]), "Median", "Best", ...(called ? ["Call"] : []), "Error", "Bound"];
+  const figuresOf = (/** @type {RunRecord} */ r) =>
+    [figures(speedOf(r)), time(r.median_us), time(r.best_us), ...(called ? [time(r.call_us ?? null)] : []), exponent(r.max_error), exponent(r.error_bound)];
   const rows = ordered.map((r) =>
     h(
       "tr",
       { class: r === best ? "best" : "" },
       h("th", { scope: "row" }, r.kernel, changes(r)),
-      h("td", {}, shape(r)),
       ...(r.status === "ok"
-        ? [figures(speedOf(r)), time(r.median_us), time(r.best_us), exponent(r.max_error), exponent(r.error_bound)].map((x) => h("td", { class: "number" }, x))
-        : [h("td", { colSpan: 5, class: "reason" }, h("b", {}, r.status), ` ${r.reason ?? ""}`)]),
+        ? figuresOf(r).map((x) => h("td", { class: "number" }, x))
+        : [h("td", { colSpan: heads.length - 1, class: "reason" }, h("b", {}, r.status), ` ${r.reason ?? ""}`)]),
     ),
   );
   return h(

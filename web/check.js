@@ -10,15 +10,35 @@
 
 /** @typedef {import("./matrix.js").Matrix} Matrix */
 /** @typedef {{eps: number, tiny: number}} Rounding */
+/** activation(alpha·A·B + bias), with one value of the bias per "row" or per "column". @typedef {{alpha: number, bias: Float32Array | null, per: string, activation: string}} Epilogue */
 
 const F32_EPS = 2 ** -23;
 const FULL_CHECK = 2 ** 24; // multiply-adds up to which every element is compared
 const SAMPLE = 2 ** 23; // multiply-adds spent on rows, and on columns, of a larger product
 const CHUNK = 12; // milliseconds of work between breaths
+const APPROXIMATION = 2 ** -12; // what a driver may make of an activation
+/** @type {Epilogue} */
+const NONE = { alpha: 1, bias: null, per: "", activation: "" };
 
-/** @param {number} k @param {string} dtype @param {Rounding} rounding @returns {number} */
-export function errorBound(k, dtype, rounding) {
-  return k * F32_EPS + (dtype === "float32" ? 0 : rounding.eps);
+/** What activations mean, as webmm/epilogues.py says. @type {Record<string, (x: number) => number>} */
+const MEANINGS = {
+  "": (x) => x,
+  relu: (x) => Math.max(x, 0),
+  gelu: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)),
+  gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+  silu: (x) => x / (1 + Math.exp(-x)),
+};
+
+/** @param {number} x @returns {number} the error function, to 1.5e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26) */
+function erf(x) {
+  const t = 1 / (1 + 0.3275911 * Math.abs(x));
+  const tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * Math.exp(-x * x);
+  return Math.sign(x) * (1 - tail);
+}
+
+/** @param {number} k @param {string} dtype @param {Rounding} rounding of the result's type @param {string} [activation] @returns {number} */
+export function errorBound(k, dtype, rounding, activation = "") {
+  return k * F32_EPS + (dtype === "float32" ? 0 : rounding.eps) + (activation ? APPROXIMATION : 0);
 }
 
 /** @returns {Promise<void>} lets the page handle input and paint */
@@ -30,6 +50,7 @@ export class Checker {
   #a;
   #b;
   #rounding;
+  #epilogue;
   /** @type {{rows: number[], columns: number[], full: boolean}} */
   #sample;
   /** @type {Promise<{expected: Float64Array, scale: Float64Array}[]> | undefined} */
@@ -37,21 +58,23 @@ export class Checker {
   /** @type {Promise<{expected: Float64Array, scale: Float64Array, signs: Float64Array} | null> | undefined} */
   #projection;
 
-  /** @param {Matrix} a @param {Matrix} b @param {Rounding} rounding of the type that the product is stored in */
-  constructor(a, b, rounding) {
+  /** @param {Matrix} a @param {Matrix} b @param {Rounding} rounding of the type that the product is stored in @param {Epilogue} [epilogue] */
+  constructor(a, b, rounding, epilogue = NONE) {
     this.m = a.rows;
     this.n = b.columns;
     this.k = a.columns;
     this.#a = a.floats();
     this.#b = b.floats();
     this.#rounding = rounding;
+    this.#epilogue = epilogue;
     this.#sample = samples(this.m, this.n, this.k);
   }
 
   /** @returns {string} what is compared, in words */
   get scope() {
     const { rows, columns, full } = this.#sample;
-    return full ? "every element" : `${rows.length} rows, ${columns.length} columns and all row sums`;
+    const more = this.#epilogue === NONE ? ", " : " and ";
+    return full ? "every element" : `${rows.length} rows${more}${columns.length} columns${this.#epilogue === NONE ? " and all row sums" : ""}`;
   }
 
   /** Compute the reference ahead of time. */
@@ -62,7 +85,7 @@ export class Checker {
 
   /**
    * @param {import("./host.js").HostArray} got
-   * @returns {Promise<number>} the worst error as a multiple of |A|·|B|; Infinity where NaN or an infinity differs
+   * @returns {Promise<number>} the worst error as a multiple of |A|·|B|, or of what the epilogue makes of it; Infinity where NaN or an infinity differs
    */
   async error(got) {
     await this.prepare();
@@ -105,13 +128,26 @@ export class Checker {
     const out = [];
     let breath = performance.now();
     for (const [at, alongRow] of [...rows.map((r) => [r, true]), ...columns.map((c) => [c, false])]) {
-      out.push(alongRow ? this.#row(Number(at)) : this.#column(Number(at)));
+      const line = alongRow ? this.#row(Number(at)) : this.#column(Number(at));
+      if (this.#epilogue !== NONE) this.#finish(line, Number(at), Boolean(alongRow));
+      out.push(line);
       if (performance.now() - breath > CHUNK) {
         await breathe();
         breath = performance.now();
       }
     }
     return out;
+  }
+
+  /** Do to sums, and to their scale, what the epilogue does. @param {{expected: Float64Array, scale: Float64Array}} line @param {number} at @param {boolean} alongRow */
+  #finish({ expected, scale }, at, alongRow) {
+    const { alpha, bias, per, activation } = this.#epilogue;
+    const along = (per === "column") === alongRow;
+    for (let i = 0; i < expected.length; i++) {
+      const added = bias ? bias[along ? i : at] : 0;
+      expected[i] = MEANINGS[activation](alpha * expected[i] + added);
+      scale[i] = Math.abs(alpha) * scale[i] + Math.abs(added) + (activation ? 1 : 0);
+    }
   }
 
   /** @param {number} row */
@@ -154,7 +190,7 @@ export class Checker {
 
   /** A·(B·x) for random signs x, or null where NaN or infinities make a sum say nothing. */
   async #project() {
-    if (this.#sample.full) return null;
+    if (this.#sample.full || this.#epilogue !== NONE) return null;
     const { m, n, k } = this;
     let state = 1;
     const signs = Float64Array.from({ length: n }, () => ((state = (state * 48271) % 2147483647) % 2 ? 1 : -1));

@@ -9,7 +9,7 @@ import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 /** @typedef {import("./kernels.js").Kernel} Kernel */
 /** @typedef {import("./problems.js").Problem} Problem */
 /** @typedef {import("./records.js").RunRecord} RunRecord */
-/** @typedef {import("./engine/device.js").Device} Device */
+/** @typedef {import("./engine/engine.js").Engine} Device */
 
 const PACKED_DOT = "packed_4x8_integer_dot_product"; // the language feature that has dot4U8Packed and dot4I8Packed
 const SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units";

@@ -4,15 +4,16 @@
 import { ProblemError } from "./errors.js";
 import { fromHalves, toHalves } from "./half.js";
 
-/** @typedef {"float32" | "float16" | "int8" | "uint8" | "int32" | "uint32"} ElementType */
-/** @typedef {Float32Array | Uint16Array | Int8Array | Uint8Array | Int32Array | Uint32Array} Elements float16 as bits, in a Uint16Array */
+/** @typedef {"float32" | "float16" | "float64" | "int8" | "uint8" | "int32" | "uint32"} ElementType */
+/** @typedef {Float32Array | Uint16Array | Float64Array | Int8Array | Uint8Array | Int32Array | Uint32Array} Elements float16 as bits, in a Uint16Array */
 /** @typedef {number | readonly Nested[]} Nested */
 /** What calls take for an array in the host's memory. @typedef {HostArray | ArrayBufferView | Nested} HostData */
 
-/** @type {Record<ElementType, {itemsize: 1 | 2 | 4, of: (count: number) => Elements, over: (buffer: ArrayBuffer, count: number) => Elements}>} */
+/** @type {Record<ElementType, {itemsize: 1 | 2 | 4 | 8, of: (count: number) => Elements, over: (buffer: ArrayBuffer, count: number) => Elements}>} */
 export const ELEMENTS = {
   float32: { itemsize: 4, of: (n) => new Float32Array(n), over: (buffer, n) => new Float32Array(buffer, 0, n) },
   float16: { itemsize: 2, of: (n) => new Uint16Array(n), over: (buffer, n) => new Uint16Array(buffer, 0, n) },
+  float64: { itemsize: 8, of: (n) => new Float64Array(n), over: (buffer, n) => new Float64Array(buffer, 0, n) },
   int8: { itemsize: 1, of: (n) => new Int8Array(n), over: (buffer, n) => new Int8Array(buffer, 0, n) },
   uint8: { itemsize: 1, of: (n) => new Uint8Array(n), over: (buffer, n) => new Uint8Array(buffer, 0, n) },
   int32: { itemsize: 4, of: (n) => new Int32Array(n), over: (buffer, n) => new Int32Array(buffer, 0, n) },
@@ -20,7 +21,7 @@ export const ELEMENTS = {
 };
 /** The type that a typed array stands for. @type {Record<string, ElementType>} */
 const TYPES = {
-  Float32Array: "float32", Float16Array: "float16", Uint16Array: "float16", Int8Array: "int8", Uint8Array: "uint8",
+  Float32Array: "float32", Float16Array: "float16", Uint16Array: "float16", Float64Array: "float64", Int8Array: "int8", Uint8Array: "uint8",
   Uint8ClampedArray: "uint8", Int32Array: "int32", Uint32Array: "uint32",
 };
 
@@ -140,7 +141,7 @@ function ofTyped(x, shape, dtype) {
   const own = TYPES[name];
   const lengths = shape ?? [x.length];
   if (!own) {
-    if (dtype === undefined || !/^(Float64|U?Int16)Array$/.test(name)) {
+    if (dtype === undefined || !/^U?Int16Array$/.test(name)) {
       throw new ProblemError(`a ${name} is not computed with; convert it with {dtype: "float32"}, or take one of ${Object.keys(TYPES).join(", ")}`);
     }
     return new HostArray(stored(x, dtype), lengths, dtype);

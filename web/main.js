@@ -2,19 +2,20 @@
 /** The page: opens the device, shows what it is, and gives each panel its place. */
 
 import { byId, figures, h, shape, size, systemName, time } from "./dom.js";
-import { setup as setupExplain } from "./panels/explain.js";
-import { showHelp } from "./panels/help.js";
-import { setup as setupLadder } from "./panels/ladder.js";
-import { setup as setupMultiply } from "./panels/multiply.js";
-import { setup as setupTune } from "./panels/tune.js";
 import { Bench, Operands } from "./bench.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
-import { Bundle, Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
+import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 
 /** @typedef {import("./webmm.js").RunRecord} RunRecord */
 /** @typedef {import("./webmm.js").Roofline} Roofline */
 
-const PANELS = { ladder: setupLadder, multiply: setupMultiply, explain: setupExplain, tune: setupTune };
+/** The panels, each of which is loaded when it is first shown. @type {Record<string, () => Promise<{setup: (app: App, root: HTMLElement) => void}>>} */
+const PANELS = {
+  ladder: () => import("./panels/ladder.js"),
+  multiply: () => import("./panels/multiply.js"),
+  explain: () => import("./panels/explain.js"),
+  tune: () => import("./panels/tune.js"),
+};
 const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // hosts whose ports other programs take next; as in sw.js
 const TUNED = "webmm.tuned"; // where this browser keeps what its tuner found
 
@@ -27,6 +28,8 @@ export class App extends EventTarget {
   /** GFLOP/s of the first product, by which default sizes are chosen. */
   speed = 0;
   #busy = false;
+  /** @type {Map<string, Promise<void>>} */
+  #panels = new Map();
 
   /** @param {Device} device */
   constructor(device) {
@@ -45,6 +48,18 @@ export class App extends EventTarget {
     } catch (error) {
       if (error instanceof DeviceLostError) throw error;
       return null; // results stand without it
+    }
+  }
+
+  /** Fill a panel, the first time that it is shown. @param {string} name */
+  async fill(name) {
+    const filled = this.#panels.get(name) ?? PANELS[name]().then(({ setup }) => setup(this, byId(name)));
+    this.#panels.set(name, filled);
+    try {
+      await filled;
+    } catch (error) {
+      this.#panels.delete(name); // so that it can be asked for again
+      banner(`This panel could not be loaded: ${inWords(error)}`);
     }
   }
 
@@ -122,7 +137,8 @@ function setupTheme() {
   });
 }
 
-function setupTabs() {
+/** @param {App} app */
+function setupTabs(app) {
   const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
   const open = (/** @type {HTMLElement} */ tab, focus = false) => {
     for (const other of tabs) {
@@ -132,7 +148,7 @@ function setupTabs() {
       byId(String(other.getAttribute("aria-controls"))).hidden = !chosen;
     }
     if (focus) tab.focus();
-    byId(String(tab.getAttribute("aria-controls"))).dispatchEvent(new Event("shown"));
+    void app.fill(String(tab.getAttribute("aria-controls")));
   };
   tabs.forEach((tab, i) => {
     tab.addEventListener("click", () => {
@@ -147,8 +163,7 @@ function setupTabs() {
     });
   });
   const wanted = location.hash.startsWith("#run=") ? "tune" : location.hash.slice(1);
-  const first = tabs.find((tab) => tab.getAttribute("aria-controls") === wanted);
-  if (first) open(first);
+  open(tabs.find((tab) => tab.getAttribute("aria-controls") === wanted) ?? tabs[0]);
 }
 
 /** @param {string} message @param {HTMLElement} [action] */
@@ -226,8 +241,9 @@ async function start() {
   setupTheme();
   let device;
   try {
-    device = await Device.open({ bundle: await Bundle.load() });
+    device = await Device.open();
   } catch (error) {
+    const { showHelp } = await import("./panels/help.js");
     byId("device-kind").textContent = error instanceof NoAdapterError ? "No GPU to be had" : "The GPU could not be opened";
     byId("adapter").textContent = inWords(error);
     showHelp(byId("help"), error);
@@ -239,8 +255,7 @@ async function start() {
   Object.assign(globalThis, { webmm: { app, device, Matrix } });
   showDevice(device);
   watchForLoss(app);
-  for (const [name, setup] of Object.entries(PANELS)) setup(app, byId(name));
-  setupTabs();
+  setupTabs(app);
   if (location.hash.startsWith("#run=")) await openLink(app);
   try {
     await app.exclusively(() => firstProduct(app));

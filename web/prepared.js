@@ -17,8 +17,8 @@ import { toHalf } from "./half.js";
 /** @typedef {Task & {op: string, flops: number}} KnownTask */
 
 const CHUNK = 2 ** 20; // elements between breaths
-const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array };
-const ARRAYS = { float32: Float32Array, float16: Uint16Array, uint8: Uint8Array, int8: Int8Array };
+const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
+const ARRAYS = { float32: Float32Array, float16: Uint16Array, float64: Float64Array, uint8: Uint8Array, int8: Int8Array };
 
 /** @param {number} x @returns {number} a hash of 32 bits (Wellons' lowbias32) */
 function mix(x) {
@@ -43,7 +43,7 @@ export async function draw(input) {
   return bytes;
 }
 
-/** @param {Uint8Array | Uint16Array | Uint32Array} bits of each element @returns {number} 32 bits, by all of them and their places */
+/** @param {Uint8Array | Uint16Array | Uint32Array} bits of each element, or of each half of one of 64 @returns {number} 32 bits, by all of them and their places */
 export function fingerprint(bits) {
   let sum = 0;
   for (let i = 0; i < bits.length; i++) sum = (sum + mix(bits[i] ^ mix(i))) >>> 0;
@@ -162,7 +162,8 @@ export class PreparedCase {
     const at = extents.findIndex((/** @type {any} */ { written }) => written);
     const { end, dtype } = extents[at];
     const bytes = await this.device.read(buffers[at], Math.ceil((end * dtype.itemsize) / 4) * 4);
-    const found = fingerprint(new WORDS[/** @type {1 | 2 | 4} */ (dtype.itemsize)](bytes, 0, end));
+    const Words = WORDS[/** @type {1 | 2 | 4 | 8} */ (dtype.itemsize)];
+    const found = fingerprint(new Words(bytes, 0, (end * dtype.itemsize) / Words.BYTES_PER_ELEMENT));
     if (found === this.known.fingerprint) return { wrong: null, max_error: 0, error_bound: 0 };
     const hex = (/** @type {number} */ value) => value.toString(16).padStart(8, "0");
     const wrong = `the result is not what Python computes: its fingerprint is ${hex(found)}, not ${hex(this.known.fingerprint)}`;

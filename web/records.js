@@ -14,7 +14,8 @@ import { ProblemError } from "./errors.js";
  *   status: Status, reason: string | null, median_us: number | null, best_us: number | null, spread_us: number | null,
  *   samples: number | null, gflops: number | null,
  *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
- * }} RunRecord
+ *   call_us?: number,
+ * }} RunRecord `call_us` is this page's own: the wall clock of one call, until its result is there
  */
 
 export const RECORD_FIELDS = /** @type {const} */ ([

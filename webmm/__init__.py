@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from webmm import choose
 from webmm.calls import numpy_functions
+from webmm.calls.einsum import einsum
 from webmm.calls.elementwise import gelu, map
 from webmm.calls.expression import astype, concatenate, elementwise, stack, take, where
 from webmm.calls.gemm import gemm, matmul, matmul_async
@@ -61,6 +62,7 @@ __all__ = [
     "concatenate",
     "dequantize",
     "devices",
+    "einsum",
     "elementwise",
     "from_dlpack",
     "gelu",

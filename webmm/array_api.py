@@ -33,6 +33,7 @@ __all__ = [
     "abs",
     "add",
     "argmax",
+    "argmin",
     "asarray",
     "astype",
     "bool",
@@ -74,6 +75,7 @@ __all__ = [
     "permute_dims",
     "pi",
     "positive",
+    "prod",
     "reshape",
     "sqrt",
     "square",
@@ -168,4 +170,14 @@ def _reduction(name: str) -> Any:
     return compute
 
 
-sum, mean, max, min, argmax = (_reduction(name) for name in ("sum", "mean", "max", "min", "argmax"))
+def _accumulation(name: str) -> Any:
+    def compute(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
+        return reduce(x if dtype is None else asarray(x, dtype=dtype), name, axis, keepdims)
+
+    compute.__name__ = name
+    compute.__doc__ = f"Return the {name} over `axis`, all axes by default, of `x` cast to `dtype`; int32 wraps around."
+    return compute
+
+
+sum, prod = _accumulation("sum"), _accumulation("prod")
+mean, max, min, argmax, argmin = (_reduction(name) for name in ("mean", "max", "min", "argmax", "argmin"))

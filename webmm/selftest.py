@@ -85,8 +85,8 @@ def run(device: Device) -> Iterator[tuple[Problem, Kernel[Any], str]]:
 
 def _cases() -> Iterator[Problem]:
     for op in OPS.values():
-        for variant, dtype, (size, layout) in itertools.product(op.variants or ("",), op.dtypes, op.tried):
-            yield op_of(op.name, variant).problem(size, dtype.name, layout)
+        for known, (size, layout) in itertools.product([op_of(op.name, v) for v in op.variants or ("",)], op.tried):
+            yield from (known.problem(size, dtype.name, layout) for dtype in known.dtypes)
 
 
 def _verdict(kernel: Kernel[Any], problem: Problem, device: Device) -> str:

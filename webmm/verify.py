@@ -30,7 +30,8 @@ def bound(problem: Gemm | WeightOnly) -> float:
     """Return the largest error, as a multiple of |A|·|B|, that rounding can explain."""
     out = problem.out_dtype
     sums = problem.dtype.sums
-    return problem.k * sums.eps + (out.eps if out != sums else 0.0)
+    eps = problem.eps if isinstance(problem, Gemm) else sums.eps
+    return problem.k * eps + (out.eps if out != sums else 0.0)
 
 
 def worst_error(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType = F32) -> float:
@@ -84,3 +85,8 @@ def sum_bound(length: int, out: DType = F32) -> float:
     """
     roundings = 4 * math.log2(max(length, 1)) + 17
     return roundings * F32.eps / 2 + (out.eps if out != F32 else 0.0)
+
+
+def product_bound(length: int, out: DType = F32) -> float:
+    """Return the largest error of a product of so many elements, as a share of it: a rounding for each of them."""
+    return length * F32.eps / 2 + (out.eps if out != F32 else 0.0)

@@ -1,5 +1,5 @@
 // A browser: all libraries in this one page. run.py calls `compareHere`.
-import { compare, document as recordsDocument, table } from "./compare.js";
+import { compare, document as recordsDocument, openAll, table } from "./compare.js";
 
 const packages = new URL("./node_modules/", import.meta.url);
 
@@ -22,7 +22,8 @@ const host = {
     }),
 };
 
-globalThis.compareHere = async (options) => {
-  const records = await compare(host, { ...options, log: (line) => console.info(line) });
+globalThis.compareHere = async (tasks, { libraries, ...options }) => {
+  const log = (line) => console.info(line);
+  const records = await compare(host, await openAll(host, libraries, log), tasks, { ...options, log });
   return { document: recordsDocument(records), table: table(records) };
 };

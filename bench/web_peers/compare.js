@@ -1,88 +1,46 @@
 /**
- * The comparison: every library computes the same products, in turns.
+ * The comparison: every library computes the same tasks, in turns.
  *
- * Per size: A and B are made resident in each library, C is checked against float64, then each runs for 0.2 s so that
- * whatever it compiles or tunes is done. Then come rounds; in each, every library queues a batch of products and waits
- * for them once, which is a sample of wall time per call, the library's own work in JavaScript included. A batch lasts
- * 50 ms at least. Who goes first changes from round to round.
+ * Per task: inputs are made resident in each library that has such an op, the result is checked against float64, then each
+ * runs for `warmUp` so that whatever it compiles or tunes is done. Then come rounds; in each, every library queues a batch
+ * of calls and waits for them once, which is a sample of wall time per call, the library's own work in JavaScript included.
+ * A batch lasts `batchTime` at least. Who goes first changes from round to round; who takes `SLOW` times as long as the
+ * fastest has one round.
  */
 
-import { LIBRARIES } from "./libraries.js";
+import { LIBRARIES } from "./libraries/index.js";
+import { checkOf, flopsOf, inputsOf, nameOf } from "./tasks.js";
 
-const WARM_UP = 200; // ms
-const BATCH_TIME = 50; // ms that a sample lasts at least
 const MAX_BATCH = 2000;
+const SLOW = 8;
 const SCHEMA = "webmm.records/1";
 
-/** @param {string} text such as "512,333x257x129" @returns {{m: number, n: number, k: number}[]} */
-function parseSizes(text) {
-  return text.split(",").map((size) => {
-    const [m, n = m, k = n] = size.split(/[x×]/).map(Number);
-    return { m, n, k };
-  });
-}
+/** `warmUp` and `batchTime` in ms, `seconds` after which no task begins. @typedef {{rounds: number, warmUp: number, batchTime: number, seconds: number}} Protocol */
 
 /**
- * @param {import("./libraries.js").Host} host
- * @param {{sizes: string, rounds: number, libraries?: string, log: (line: string) => void}} options
- * @returns {Promise<object[]>} records
+ * @param {import("./libraries/index.js").Host} host @param {object[]} opened libraries @param {import("./tasks.js").Task[]} tasks
+ * @param {Protocol & {log: (line: string) => void, keep?: (records: object[]) => void}} options
+ * @returns {Promise<object[]>} records; `keep` gets those so far after each task
  */
-export async function compare(host, { sizes, rounds, libraries, log }) {
-  const { Matrix, Checker, errorBound } = await import(`${host.page}/webmm.js`);
-  const opened = await openAll(host, libraries?.split(",") ?? Object.keys(LIBRARIES), log);
-  const { info, bundle } = opened.find((library) => library.name === "webmm").device;
-  const rounding = bundle.index.dtypes.float32;
+export async function compare(host, opened, tasks, { log, keep = () => {}, seconds, ...protocol }) {
+  const { device } = opened.find((library) => library.name === "webmm");
+  const end = performance.now() + 1e3 * seconds;
   const records = [];
-  for (const { m, n, k } of parseSizes(sizes)) {
-    const [a, b] = [Matrix.random(m, k, 1), Matrix.random(k, n, 2)];
-    const checker = new Checker(a, b, rounding);
-    const bound = errorBound(k, "float32", rounding);
-    const runs = [];
-    for (const library of opened) {
-      const run = { library, samples: [], error: null, reason: null, status: "ok" };
-      runs.push(run);
-      try {
-        await prepare(run, a, b, checker);
-        if (!(run.error <= bound)) throw Object.assign(new Error(`off by ${run.error}·|A|·|B|`), { status: "incorrect" });
-      } catch (error) {
-        run.status = error.status ?? "runtime";
-        run.reason = String(error?.message ?? error);
-      }
-      log(`${m}x${n}x${k} ${library.name}: ${run.reason ?? `${run.batch} calls per sample`}`);
-    }
-    const able = runs.filter((run) => run.status === "ok");
-    for (let round = 0; round < rounds; round++) {
-      for (let i = 0; i < able.length; i++) {
-        const run = able[(round + i) % able.length];
-        run.samples.push((await wall(run, run.batch)) / run.batch);
-      }
-    }
-    const base = { op: "gemm", m, n, k, batch: 1, dtype: "float32", adapter: info.name, backend: info.backend, driver: info.driver };
-    for (const run of runs) {
-      const { kernel } = run.product ?? {};
-      const common = {
-        ...base,
-        kernel: kernel?.name ?? run.library.name,
-        engine: `${run.library.name} ${run.library.version}, ${host.name}`,
-        version: bundle.index.version,
-        config: kernel?.config ?? {},
-        error_bound: bound,
-        max_error: run.error,
-      };
-      records.push(record(common, run, summary(run.samples, "wall")));
-      if (run.product?.time && run.status === "ok") {
-        const timing = await run.product.time();
-        if (timing.clock === "timestamp") records.push(record(common, run, timing));
-      }
-      run.product?.free();
-    }
+  for (const task of tasks) {
+    if (performance.now() > end) break;
+    const runs = await runsOf(task, opened, protocol);
+    for (const run of runs) records.push(...(await recorded(run, task, host, device)));
+    for (const { work } of runs) await work?.free();
+    log(line(task, runs));
+    keep(records);
   }
   return records;
 }
 
-async function openAll(host, names, log) {
+/** @param {import("./libraries/index.js").Host} host @param {string | undefined} names comma-separated; all by default */
+export async function openAll(host, names, log) {
   const opened = [];
-  for (const name of names) {
+  for (const name of names?.split(",") ?? Object.keys(LIBRARIES)) {
     const library = await LIBRARIES[name](host);
     log(`${library.name} ${library.version}`);
     opened.push(library);
@@ -90,70 +48,138 @@ async function openAll(host, names, log) {
   return opened;
 }
 
-/** Make the operands resident, check the product, warm up, and see how many calls make a sample. */
-async function prepare(run, a, b, checker) {
-  run.product = await run.library.product(a, b);
-  const c = await run.product.read();
-  run.error = await checker.error({ dtype: "float32", floats: () => c });
+/** One library at one task: what was measured, or why nothing was. */
+async function runsOf(task, opened, protocol) {
+  const inputs = inputsOf(task);
+  const check = checkOf(task, inputs);
+  const runs = [];
+  for (const library of opened) {
+    const run = { library, samples: [], error: null, bound: check.bound, reason: null, status: "ok" };
+    try {
+      run.work = await library.prepare(task, inputs);
+      if (!run.work) continue;
+      await prepare(run, check, protocol);
+    } catch (error) {
+      run.status = error.status ?? "runtime";
+      run.reason = String(error?.message ?? error);
+    }
+    runs.push(run);
+  }
+  let able = runs.filter((run) => run.status === "ok");
+  for (let round = 0; round < protocol.rounds; round++) {
+    for (let i = 0; i < able.length; i++) {
+      const run = able[(round + i) % able.length];
+      run.samples.push((await wall(run, run.batch)) / run.batch);
+    }
+    const fastest = Math.min(...able.map(({ samples }) => samples[0]));
+    able = able.filter(({ samples }) => samples[0] < SLOW * fastest);
+  }
+  return runs;
+}
+
+/** Check the result, warm up, and see how many calls make a sample. */
+async function prepare(run, check, { warmUp, batchTime }) {
+  run.error = check.error(await run.work.read());
+  if (!(run.error <= check.bound)) throw Object.assign(new Error(`off by ${run.error}`), { status: "incorrect" });
   let batch = 1;
   let elapsed = await wall(run, batch);
-  for (let spent = 0; spent < WARM_UP || (elapsed < BATCH_TIME && batch < MAX_BATCH); ) {
+  for (let spent = elapsed; spent < warmUp || (elapsed < batchTime && batch < MAX_BATCH); ) {
     elapsed = await wall(run, batch);
     spent += elapsed;
-    if (elapsed < BATCH_TIME) batch = Math.min(MAX_BATCH, Math.ceil(batch * Math.min(4, (1.2 * BATCH_TIME) / elapsed)));
+    if (elapsed < batchTime) batch = Math.min(MAX_BATCH, Math.ceil(batch * Math.min(4, (1.2 * batchTime) / elapsed)));
   }
   run.batch = batch;
 }
 
-/** @returns {Promise<number>} ms until `count` products are done */
+/** @returns {Promise<number>} ms until `count` calls are done */
 async function wall(run, count) {
   const start = performance.now();
-  await run.product.run(count);
+  await run.work.run(count);
   await run.library.done();
   return performance.now() - start;
 }
 
-function summary(samples, clock) {
-  const us = samples.map((ms) => ms * 1e3).sort((x, y) => x - y);
-  const middle = us.length >> 1;
-  const median_us = us.length % 2 ? us[middle] : (us[middle - 1] + us[middle]) / 2;
-  return us.length ? { median_us, best_us: us[0], clock } : { median_us: null, best_us: null, clock: null };
+// Records and tables
+
+const OPS = {
+  gemm: ({ m, n, k }) => ({ op: "gemm", m, n, k }),
+  weights: ({ m, n, k, bits, block }) => ({ op: "weights", variant: `int${bits} block ${block}`, m, n, k }),
+  softmax: ({ m, n }) => ({ op: "normalise", variant: "softmax", m, n, k: 1 }),
+  layer_norm: ({ m, n }) => ({ op: "normalise", variant: "layer_norm", m, n, k: 1 }),
+  sum: ({ m, n, axis }) => ({ op: "reduce", variant: "sum", ...(axis === 0 ? { m: 1, n: m, k: n } : { m, n, k: 1 }) }), // i, k, j
+};
+
+async function recorded(run, task, host, { info, bundle }) {
+  const { kernel } = run.work ?? {};
+  const { name, backend, driver } = info;
+  const common = {
+    variant: "", ...OPS[task.op](task), batch: task.batch ?? 1, dtype: "float32", layout: task.layout ?? "nn",
+    kernel: kernel?.name ?? run.library.name, config: kernel?.config ?? {},
+    engine: `${run.library.name} ${run.library.version}, ${host.name}`, adapter: name, backend, driver, version: bundle.index.version,
+    status: run.status, reason: run.reason, error_bound: run.bound, max_error: run.error, peak_fraction: null,
+  };
+  const record = (timing) => ({ ...common, ...timing, gflops: timing.median_us ? flopsOf(task) / timing.median_us / 1e3 : null });
+  const made = [record(summary(run.samples))];
+  if (run.work?.time && run.status === "ok") {
+    const { median_us, best_us, spread_us, samples, clock } = await run.work.time();
+    if (clock === "timestamp") made.push(record({ median_us, best_us, spread_us, samples, clock }));
+  }
+  return made;
 }
 
-function record(common, run, { median_us, best_us, clock }) {
-  const gflops = median_us ? (2 * common.m * common.n * common.k) / median_us / 1e3 : null;
-  return { ...common, status: run.status, reason: run.reason, median_us, best_us, gflops, clock, peak_fraction: null };
+/** @param {number[]} samples ms */
+function summary(samples) {
+  const us = samples.map((ms) => ms * 1e3).sort((x, y) => x - y);
+  if (!us.length) return { median_us: null, best_us: null, spread_us: null, samples: null, clock: null };
+  const quantile = (q) => us[Math.round(q * (us.length - 1))];
+  return { median_us: quantile(0.5), best_us: us[0], spread_us: quantile(0.75) - quantile(0.25), samples: us.length, clock: "wall" };
 }
 
 /** @param {object[]} records @returns {string} schema webmm.records/1 */
 export function document(records) {
-  return JSON.stringify({ schema: SCHEMA, records }, null, 1) + "\n";
+  const rows = records.map((record) => ({ ...record, max_error: record.max_error === Infinity ? "inf" : record.max_error }));
+  return JSON.stringify({ schema: SCHEMA, records: rows }, null, 1) + "\n";
 }
 
-/** @param {object[]} records @returns {string} a Markdown table: a row per library, a column per size */
+/** @returns {string} such as "512³: webmm 16.5 µs, jax-js 77 µs: 4.67 × jax-js" */
+function line(task, runs) {
+  const each = runs.map(({ library, samples, status, reason }) => {
+    const { median_us } = summary(samples);
+    return `${library.name} ${median_us ? `${significant(median_us)} µs` : `${status} (${reason})`}`;
+  });
+  return `${nameOf(task)}: ${each.join(", ")}`;
+}
+
+/** @param {object[]} records of wall time @returns {{sizes: string, times: Map<string, number>, ratio: number | null}[]} a row per task */
+function rowsOf(records) {
+  /** @type {Map<string, object[]>} */
+  const tasks = new Map();
+  for (const record of records) tasks.set(sizesOf(record), [...(tasks.get(sizesOf(record)) ?? []), record]);
+  return [...tasks].map(([sizes, alike]) => {
+    const times = new Map(alike.filter((r) => r.median_us).map((r) => [r.engine.split(" ")[0], r.median_us]));
+    const peers = [...times].filter(([name]) => name !== "webmm").map(([, us]) => us);
+    const ours = times.get("webmm");
+    return { sizes, times, ratio: ours && peers.length ? Math.min(...peers) / ours : null };
+  });
+}
+
+/** @param {object[]} records @returns {string} Markdown: a row per task, with how many times the fastest peer's speed webmm has, and their geometric mean */
 export function table(records) {
-  const walls = records.filter((r) => r.clock !== "timestamp");
-  const sizes = [...new Set(walls.map(sizeOf))];
-  const libraries = [...new Set(walls.map((r) => r.engine.split(",")[0]))];
-  const find = (library, size) => walls.find((r) => r.engine.startsWith(library) && sizeOf(r) === size);
-  const cell = (r) => (r?.gflops ? `${ms(r.median_us)} (${ms(r.best_us)}) ms, ${significant(r.gflops)}` : (r?.status ?? ""));
-  const rows = libraries.map((library) => [library, ...sizes.map((size) => cell(find(library, size)))]);
-  const ratio = (size, key) => {
-    const ours = find("webmm", size);
-    const peers = libraries.filter((name) => !name.startsWith("webmm")).map((name) => find(name, size)?.[key]);
-    const fastest = Math.min(...peers.filter(Boolean));
-    return ours?.[key] && Number.isFinite(fastest) ? (fastest / ours[key]).toFixed(2) : "";
-  };
-  rows.push(["**webmm × fastest peer**", ...sizes.map((size) => `${ratio(size, "median_us")} (${ratio(size, "best_us")})`)]);
-  const device = sizes.map((size) => records.find((r) => r.clock === "timestamp" && sizeOf(r) === size));
-  const kernels = sizes.map((size) => find("webmm", size));
-  rows.push(["webmm's kernel", ...kernels.map((r) => (r ? `${r.kernel} ${Object.entries(r.config).map((e) => e.join("=")).join(" ")}` : ""))]);
-  if (device.some(Boolean)) rows.push(["on the device alone", ...device.map((r) => (r ? `${ms(r.median_us)} ms, ${significant(r.gflops)}` : ""))]);
-  const line = (cells) => `| ${cells.join(" | ")} |`;
-  const head = ["median (best), GFLOP/s", ...sizes];
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
+  const rows = rowsOf(records.filter(({ clock }) => clock !== "timestamp"));
+  const names = [...new Set(rows.flatMap(({ times }) => [...times.keys()]))];
+  const cells = (row) => [row.sizes, ...names.map((name) => (row.times.has(name) ? significant(row.times.get(name)) : "")), row.ratio?.toFixed(2) ?? ""];
+  const ratios = rows.map(({ ratio }) => ratio).filter(Boolean);
+  const mean = Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length);
+  const text = (row) => `| ${row.join(" | ")} |`;
+  const head = ["µs per call", ...names, "webmm × fastest peer"];
+  const last = `${ratios.length} tasks: geometric mean ${mean.toFixed(2)}, least ${Math.min(...ratios).toFixed(2)}, below 1: ${ratios.filter((ratio) => ratio < 1).length}`;
+  return [text(head), text(head.map(() => "---")), ...rows.map((row) => text(cells(row))), "", last].join("\n");
 }
 
-const sizeOf = (r) => (r.m === r.n && r.n === r.k ? `${r.m}` : `${r.m}×${r.n}×${r.k}`);
-const ms = (us) => Number((us / 1e3).toPrecision(3)).toString();
+/** @param {object} record @returns {string} */
+function sizesOf({ op, variant, m, n, k, batch, layout }) {
+  const sizes = op === "gemm" && m === n && n === k ? `${m}³` : [m, n, k].join("×");
+  return [variant || op, `${batch > 1 ? `${batch} × ` : ""}${sizes}`, layout === "nn" ? "" : layout].filter(Boolean).join(" ");
+}
+
 const significant = (x) => Number(x.toPrecision(3)).toLocaleString("en");

@@ -1,19 +1,26 @@
-// Node on Dawn: node node.js --page FOLDER --output FILE [--sizes LIST] [--rounds N] [--libraries LIST] [--toggles LIST]
-import { readFile, writeFile } from "node:fs/promises";
+// Node on Dawn: node node.js --page FOLDER --tasks FILE --output FOLDER [--only GROUPS] [--rounds N] [--libraries LIST] …
+// FILE holds lists of tasks by the names of their groups; FOLDER gets GROUP.json of each, and host_time.json.
+import { readFileSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { runInThisContext } from "node:vm";
 
-import { compare, document, table } from "./compare.js";
+import { compare, document, openAll, table } from "./compare.js";
+import { hostTime } from "./host_time.js";
 
 const { values } = parseArgs({
   options: {
     page: { type: "string" },
+    tasks: { type: "string" },
     output: { type: "string" },
-    sizes: { type: "string", default: "512,1024,2048,4096,333x257x129" },
-    rounds: { type: "string", default: "15" },
+    only: { type: "string" }, // groups, and host_time; all by default
+    rounds: { type: "string", default: "9" },
+    "warm-up": { type: "string", default: "200" }, // ms
+    "batch-time": { type: "string", default: "50" }, // ms that a sample lasts at least
+    seconds: { type: "string", default: "3600" }, // after which no task begins
     libraries: { type: "string" },
     toggles: { type: "string", default: "" }, // of Dawn, as in enable-dawn-features
   },
@@ -53,12 +60,26 @@ const host = {
   script: async (path) => void runInThisContext(await readFile(new URL(path, packages), "utf8"), { filename: path }),
 };
 
-const records = await compare(host, {
-  sizes: values.sizes,
-  rounds: Number(values.rounds),
-  libraries: values.libraries,
-  log: (line) => console.error(line),
-});
-if (values.output) await writeFile(values.output, document(records));
-console.log(table(records));
+const log = (line) => console.error(`${(performance.now() / 1e3).toFixed(0)} s ${line}`);
+const groups = JSON.parse(readFileSync(values.tasks, "utf8"));
+const only = values.only?.split(",") ?? ["host_time", ...Object.keys(groups)];
+const write = (name, text) => writeFileSync(join(values.output, `${name}.json`), text);
+if (only.includes("host_time")) {
+  const times = await hostTime(host);
+  write("host_time", `${JSON.stringify(times, null, 1)}\n`);
+  for (const [name, us] of Object.entries(times)) console.log(`${name}: ${us.toFixed(1)} µs`);
+}
+const chosen = Object.entries(groups).filter(([name]) => only.includes(name));
+const opened = chosen.length ? await openAll(host, values.libraries, log) : [];
+for (const [name, tasks] of chosen) {
+  const records = await compare(host, opened, tasks, {
+    rounds: Number(values.rounds),
+    warmUp: Number(values["warm-up"]),
+    batchTime: Number(values["batch-time"]),
+    seconds: Number(values.seconds) - performance.now() / 1e3,
+    log,
+    keep: (some) => write(name, document(some)),
+  });
+  console.log(`\n${table(records)}`);
+}
 process.exit(0); // Dawn keeps node alive

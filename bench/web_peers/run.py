@@ -1,31 +1,33 @@
 """webmm.js beside TensorFlow.js, ONNX Runtime Web and jax-js, in headless Chromium or in node on Dawn.
 
     npm ci --prefix bench/web_peers --ignore-scripts
-    python bench/web_peers/run.py --host browser records.json
+    python bench/web_peers/run.py --host browser OUT
     VK_DRIVER_FILES=/usr/lib/chromium/vk_swiftshader_icd.json \\
-        python bench/web_peers/run.py --host node --sizes 64 records.json
+        python bench/web_peers/run.py --host node --only squares,ops OUT
 
-What is measured, and how, is in compare.js. Writes `webmm.records/1` and prints a table.
+What is computed is in tasks.py, how it is measured in compare.js. Writes OUT/GROUP.json, `webmm.records/1` each, and
+prints tables; in node also OUT/host_time.json: what a call of webmm.js costs the host.
 """
 
 from __future__ import annotations
 
 import functools
-import shutil
+import json
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import click
+from tasks import groups
 
 from webmm.page import bundle
 from webmm.records import from_json, save
 
 HERE = Path(__file__).resolve().parent
-SIZES = {"browser": "256,512,1024,333x257x129", "node": "512,1024,2048,4096,333x257x129"}
 CHROMIUM_FLAGS = [
     "--headless=new",
     "--no-sandbox",
@@ -40,9 +42,11 @@ LONGEST = 3600  # seconds
 
 
 @click.command()
-@click.option("--host", type=click.Choice(list(SIZES)), default="browser", show_default=True)
-@click.option("--sizes", help="Comma-separated, M×N×K or one length. Default: " + "; ".join(map(str, SIZES.items())))
-@click.option("--rounds", type=int, default=9, show_default=True, help="Samples of each library per size.")
+@click.option("--host", type=click.Choice(["browser", "node"]), default="browser", show_default=True)
+@click.option("--only", help="Comma-separated groups: squares, ops, random; in node also host_time. Default: all.")
+@click.option("--rounds", type=int, default=9, show_default=True, help="Samples of each library per task.")
+@click.option("--warm-up", type=int, default=200, show_default=True, help="Milliseconds, of each library per task.")
+@click.option("--batch-time", type=int, default=50, show_default=True, help="Milliseconds that a sample lasts.")
 @click.option("--libraries", help="Comma-separated; webmm must be among them. Default: all.")
 @click.option("--page", type=click.Path(path_type=Path), help="A folder written by `webmm bundle`. Default: a new one.")
 @click.option("--chromium", default="/usr/bin/chromium", show_default=True, help="The browser's executable.")
@@ -50,12 +54,14 @@ LONGEST = 3600  # seconds
     "--adapter", default="swiftshader", show_default=True, help="The browser's WebGPU adapter; '' for its own."
 )
 @click.option("--toggles", default="", help="Dawn toggles of the node host, comma-separated.")
-@click.option("--pack", is_flag=True, help="Only write to OUTPUT what the comparison needs of the page.")
+@click.option("--pack", is_flag=True, help="Only write the page and the tasks to OUTPUT, for a machine without Python.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(
     host: str,
-    sizes: str | None,
+    only: str | None,
     rounds: int,
+    warm_up: int,
+    batch_time: int,
     libraries: str | None,
     page: Path | None,
     chromium: str,
@@ -64,13 +70,14 @@ def main(
     pack: bool,
     output: Path,
 ) -> None:
-    """Run the comparison and write its records to OUTPUT."""
+    """Run the comparison and write its records to the folder OUTPUT."""
+    output.mkdir(parents=True, exist_ok=True)
     if pack:
-        write_chosen(output)
+        bundle.build(output / "page")
+        (output / "tasks.json").write_text(json.dumps(groups(host)))
         return
     if not (HERE / "node_modules").is_dir():
         raise click.ClickException(f"install the peers first: npm ci --prefix {HERE} --ignore-scripts")
-    options: dict[str, Any] = {"sizes": sizes or SIZES[host], "rounds": rounds, "libraries": libraries}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "peers").symlink_to(HERE)
@@ -78,33 +85,22 @@ def main(
             (folder / "page").symlink_to(page.resolve())
         else:
             bundle.build(folder / "page")
+        tasks = {name: each for name, each in groups(host).items() if not only or name in only.split(",")}
         if host == "browser":
             flags = [*CHROMIUM_FLAGS, *([f"--use-webgpu-adapter={adapter}"] if adapter else [])]
-            text, table = in_browser(folder, chromium, flags, options)
+            options = {"rounds": rounds, "warmUp": warm_up, "batchTime": batch_time, "seconds": LONGEST}
+            for name, text in in_browser(folder, chromium, flags, tasks, {**options, "libraries": libraries or None}):
+                from_json(text)  # raises where it is not of our schema
+                save(output / f"{name}.json", text)
         else:
-            text, table = in_node(folder, {**options, "toggles": toggles})
-    from_json(text)  # raises where it is not of our schema
-    save(output, text)
-    click.echo(table)
+            options = {"rounds": rounds, "warm-up": warm_up, "batch-time": batch_time, "only": only}
+            in_node(folder, output, tasks, {**options, "libraries": libraries, "toggles": toggles})
 
 
-def write_chosen(output: Path) -> None:
-    """Write the module and, of the bundle, what it runs products of floats by."""
-    with tempfile.TemporaryDirectory() as temporary:
-        whole = Path(temporary) / "page"
-        bundle.build(whole)
-        for name in ("common", "epilogues", "gemm"):
-            shutil.copytree(whole / "bundle/templates" / name, output / "bundle/templates" / name)
-        for name in ("core.js", "index.json"):
-            shutil.copy(whole / "bundle" / name, output / "bundle")
-        for folder in (".", "calls", "engine"):
-            (output / folder).mkdir(exist_ok=True)
-            for script in (whole / folder).glob("*.js"):
-                shutil.copy(script, output / folder)
-
-
-def in_browser(folder: Path, chromium: str, flags: list[str], options: dict[str, Any]) -> tuple[str, str]:
-    """Return records and table of one page in one browser."""
+def in_browser(
+    folder: Path, chromium: str, flags: list[str], tasks: dict[str, list[dict[str, Any]]], options: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield name and records of each group of tasks, of one page in one browser."""
     from playwright.sync_api import sync_playwright
 
     handler = functools.partial(Handler, directory=str(folder))
@@ -118,11 +114,13 @@ def in_browser(folder: Path, chromium: str, flags: list[str], options: dict[str,
             tab.goto(f"http://127.0.0.1:{server.server_address[1]}/peers/index.html")
             tab.wait_for_function("typeof compareHere === 'function'")
             tab.set_default_timeout(LONGEST * 1e3)
-            result = tab.evaluate("options => compareHere(options)", options)
+            for name, each in tasks.items():
+                result = tab.evaluate("([tasks, options]) => compareHere(tasks, options)", [each, options])
+                click.echo(f"\n{result['table']}")
+                yield name, result["document"]
         finally:
             browser.close()
             server.shutdown()
-    return result["document"], result["table"]
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -142,17 +140,17 @@ class Handler(SimpleHTTPRequestHandler):
         """Keep the terminal for the results."""
 
 
-def in_node(folder: Path, options: dict[str, Any]) -> tuple[str, str]:
-    """Return records and table of a node process; which driver it finds is up to the environment."""
-    records = folder / "records.json"
-    command = ["node", str(HERE / "node.js"), "--page", str(folder / "page"), "--output", str(records)]
+def in_node(folder: Path, output: Path, tasks: dict[str, list[dict[str, Any]]], options: dict[str, Any]) -> None:
+    """Run node.js, which prints and writes by itself; which driver it finds is up to the environment."""
+    (folder / "tasks.json").write_text(json.dumps(tasks))
+    command = ["node", str(HERE / "node.js"), "--page", str(folder / "page"), "--tasks", str(folder / "tasks.json")]
+    command += ["--output", str(output)]
     for name, value in options.items():
         if value:
             command += [f"--{name}", str(value)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LONGEST, check=False)
+    done = subprocess.run(command, timeout=LONGEST, check=False)
     if done.returncode:
         raise click.ClickException(f"node ended with {done.returncode}")
-    return records.read_text(encoding="utf-8"), done.stdout.rstrip()
 
 
 if __name__ == "__main__":

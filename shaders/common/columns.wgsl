@@ -6,9 +6,9 @@
 const SPREAD: u32 = {{ "1u" if s.vec else "WX" }}; // distance between the four j of an invocation
 
 {{ reduce.functions() }}
-// x[k, j], x[k, j + SPREAD] …{% if s.edge %}; params.outside beyond the end of a column{% endif %}
+// x[k, j], x[k, j + SPREAD] …{% if s.edge %}; {{ reduce.outside() }} beyond the end of a column{% endif %}
 
-fn load4(base: u32, k: u32, j: u32, end: u32) -> vec4f {
+fn load4(base: u32, k: u32, j: u32, end: u32) -> {{ reduce.number("4") }} {
 {% set row = "min(k, end - 1u)" if s.edge else "k" %}
 {% if s.vec %}
 {% set place = "min(j, params.inner - 4u)" if s.edge_j else "j" %}
@@ -16,13 +16,17 @@ fn load4(base: u32, k: u32, j: u32, end: u32) -> vec4f {
 {% else %}
     let columns = vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD;
     let place = vec4u(base + {{ row }} * params.stride) + {{ "min(columns, vec4u(params.inner - 1u))" if s.edge_j else "columns" }} * params.inner_stride;
-    let v = vec4f(
+    let v = {{ reduce.number("4") }}(
 {% for c in "xyzw" %}
         {{ matrix.element("x", "place.%s" % c) }},
 {% endfor %}
     );
 {% endif %}
-    return {{ "select(v, vec4f(params.outside), k >= end)" if s.edge else "v" }};
+{% if s.edge %}
+    return select(v, {{ reduce.number("4") }}({{ reduce.outside() }}), k >= end);
+{% else %}
+    return v;
+{% endif %}
 }
 
 {% if kernel.wy > 1 %}
@@ -62,12 +66,12 @@ select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPR
 {% for u in range(kernel.unroll) %}
         let x{{ u }} = load4(base, k{{ " + %du" % (u * kernel.wy) if u }}, j, {{ end }});
 {% endfor %}
-{% macro at(u) %}vec4u(k{{ " + %du" % (u * kernel.wy) if u }}){% endmacro %}
-{{ reduce.take(kernel.unroll, at) }}
+{% macro place(u) %}vec4u(k{{ " + %du" % (u * kernel.wy) if u }}){% endmacro %}
+{{ reduce.take(kernel.unroll, place) }}
 {{ reduce.carry("4") }}
 {% for c in range(4) %}
 {% for u in range(kernel.unroll) %}
-        dbg(LOADED, {{ row_of(c) }}, 0u, k + {{ u * kernel.wy }}u, x{{ u }}[{{ c }}]);
+        dbg(LOADED, {{ row_of(c) }}, 0u, k + {{ u * kernel.wy }}u, f32(x{{ u }}[{{ c }}]));
 {% endfor %}
         dbg(ACC, {{ row_of(c) }}, 0u, k + {{ (kernel.unroll - 1) * kernel.wy }}u, f32(result(component({{ reduce.all_levels("4") }}, {{ c }}u))));
 {% endfor %}

@@ -3,7 +3,7 @@
   component. Every operation has the same four functions:
 
       none()          the part of no elements
-      lift(x)         the part of the element x; of argmax, lift(x, at) with its position along k
+      lift(x)         the part of the element x; of positions, lift(x, at) with that along k
       merge(a, b)     the part of both
       result(part)    what goes into y
 
@@ -12,17 +12,32 @@
 
   Maxima compare the bits of floats as integers: no driver can lose a NaN there (NVIDIA turns max() and comparisons of
   floats into one instruction that returns the other operand), and they are exact for subnormals.
+
+  Elements are f32, or i32, whose sums and products wrap around.
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
-{% set sums = s.operation in ("sum", "mean") %}
+{% set integers = s.dtype.wgsl == "i32" %}
+{% set plain = s.operation in ("sum", "mean", "prod") %}
 {% set keyed = s.operation in ("max", "min") %}
-{% set struct = s.operation in ("argmax", "logsumexp") %}
+{% set positions = s.operation in ("argmax", "argmin") %}
+{% set struct = positions or s.operation == "logsumexp" %}
+{% set falls = s.operation in ("min", "argmin") %}
+
+{# The type of an element, and of four. #}
+{% macro number(four="") -%}
+{{ ("vec4i" if four else "i32") if integers else ("vec4f" if four else "f32") }}
+{%- endmacro %}
 
 {# WGSL's types for one part and for four. #}
-{% set widths = [("", "f32", "u32"), ("4", "vec4f", "vec4u")] %}
+{% set widths = [("", number(), "u32"), ("4", number("4"), "vec4u")] %}
 
 {% macro part(four="") -%}
-{{ "Part" ~ four if struct else ("vec4" if four else "") ~ ("u" if keyed else "f") if four else "u32" if keyed else "f32" }}
+{{ "Part" ~ four if struct else ("vec4u" if four else "u32") if keyed else number(four) }}
+{%- endmacro %}
+
+{# What stands for an element beyond the end, and changes nothing. #}
+{% macro outside() -%}
+{{ s.outside if integers else "params.outside" }}
 {%- endmacro %}
 
 {% macro functions(vector=true) %}
@@ -35,7 +50,7 @@ const MOST: f32 = 0x1.fffffep+127f; // the largest float: the maximum stays fini
 {% endfor %}
 {% if vector %}
 fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
-{% if s.operation == "argmax" %}
+{% if positions %}
     return Part(four.key[i], four.at[i]);
 {% elif s.operation == "logsumexp" %}
     return Part(four.top[i], four.sum[i]);
@@ -45,17 +60,19 @@ fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
 }
 
 {% endif %}
-fn result(part: {{ part() }}) -> {{ "i32" if s.operation == "argmax" else "f32" }} {
-{% if s.operation == "sum" %}
+fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
+{% if s.operation in ("sum", "prod") %}
     return part;
 {% elif s.operation == "mean" %}
     return part / f32(params.length);
-{% elif s.operation == "argmax" %}
+{% elif positions %}
     return i32(part.at);
 {% elif s.operation == "logsumexp" %}
     return select(part.top + log(part.sum), part.sum, is_nan(part.sum));
+{% elif integers %}
+    return bitcast<i32>({{ "~part" if falls else "part" }} ^ 0x80000000u);
 {% else %}
-    let key = {{ "~part" if s.operation == "min" else "part" }};
+    let key = {{ "~part" if falls else "part" }};
     let value = select(~key, key & 0x7fffffffu, key >= 0x80000000u);
     return bitcast<f32>(select(value, 0x7fc00000u, part == NAN_KEY));
 {% endif %}
@@ -63,9 +80,9 @@ fn result(part: {{ part() }}) -> {{ "i32" if s.operation == "argmax" else "f32" 
 {% endmacro %}
 
 {% macro part_functions(four, f, u) %}
-{% if s.operation == "argmax" %}
+{% if positions %}
 struct Part{{ four }} {
-    key: {{ u }}, // the largest element's
+    key: {{ u }}, // the {{ "smallest" if falls else "largest" }} element's
     at: {{ u }}, // where it is
 }
 
@@ -78,7 +95,7 @@ fn lift{{ four }}(x: {{ f }}, at: {{ u }}) -> Part{{ four }} {
     return Part{{ four }}(key{{ four }}(x), at);
 }
 
-// The larger one; of equal ones the first
+// The {{ "smaller" if falls else "larger" }} one; of equal ones the first
 fn merge{{ four }}(a: Part{{ four }}, b: Part{{ four }}) -> Part{{ four }} {
     let other = (b.key > a.key) | ((b.key == a.key) & (b.at < a.at));
     return Part{{ four }}(select(a.key, b.key, other), select(a.at, b.at, other));
@@ -126,41 +143,49 @@ fn merge{{ four }}(a: {{ u }}, b: {{ u }}) -> {{ u }} {
 }
 {% else %}
 fn none{{ four }}() -> {{ f }} {
-    return {{ f }}();
+    return {{ f }}({{ "1" if s.operation == "prod" }});
 }
 
 fn merge{{ four }}(a: {{ f }}, b: {{ f }}) -> {{ f }} {
-    return a + b;
+    return a {{ "*" if s.operation == "prod" else "+" }} b;
 }
 {% endif %}
 
 {% endmacro %}
 
-{# Floats in order, as integers: NaN above all. #}
+{# Elements in order, as unsigned integers: NaN above all. #}
 {% macro key(four, f, u) %}
+{% if integers %}
+// A number that grows {{ "as x falls" if falls else "with x" }}
+fn key{{ four }}(x: {{ f }}) -> {{ u }} {
+    return {{ "~" if falls }}(bitcast<{{ u }}>(x) ^ {{ u }}(0x80000000u));
+}
+
+{% else %}
 {% if not four %}
 const NAN_KEY: u32 = 0xffffffffu;
 
 {% endif %}
-// A number that grows {{ "as x falls" if s.operation == "min" else "with x" }}; NaN has the largest{% if s.operation == "argmax" %}, -0 and 0 have the same{% endif %}
+// A number that grows {{ "as x falls" if falls else "with x" }}; NaN has the largest{% if positions %}, -0 and 0 have the same{% endif %}
 
 fn key{{ four }}(x: {{ f }}) -> {{ u }} {
     let bits = bitcast<{{ u }}>(x);
     let magnitude = bits & {{ u }}(0x7fffffffu);
-{% if s.operation == "argmax" %}
+{% if positions %}
     let negative = bits > {{ u }}(0x80000000u);
     let ordered = select(magnitude | {{ u }}(0x80000000u), ~bits, negative);
 {% else %}
     let ordered = select(bits | {{ u }}(0x80000000u), ~bits, bits >= {{ u }}(0x80000000u));
 {% endif %}
-    return select({{ "~ordered" if s.operation == "min" else "ordered" }}, {{ u }}(NAN_KEY), magnitude > {{ u }}(0x7f800000u));
+    return select({{ "~ordered" if falls else "ordered" }}, {{ u }}(NAN_KEY), magnitude > {{ u }}(0x7f800000u));
 }
 
+{% endif %}
 {% endmacro %}
 
-{# The part of an element; a sum's is the element. #}
-{% macro lift(four, x, at) -%}
-{{ x if sums else "lift%s(%s, %s)" % (four, x, at) if s.operation == "argmax" else "lift%s(%s)" % (four, x) }}
+{# The part of an element; a sum's and a product's is the element. #}
+{% macro lift(four, x, place) -%}
+{{ x if plain else "lift%s(%s, %s)" % (four, x, place) if positions else "lift%s(%s)" % (four, x) }}
 {%- endmacro %}
 
 {# Where the row number `row` begins. #}
@@ -178,23 +203,27 @@ params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % p
   Beyond `end` the last element is read, and dropped: a load that depends on nothing can be under way with the others.
 #}
 {% macro load4(spread) %}
-// Elements k, k + {{ "1" if s.vec else spread }}, … of a row{% if s.edge %}; params.outside beyond its end{% endif %}
+// Elements k, k + {{ "1" if s.vec else spread }}, … of a row{% if s.edge %}; {{ outside() }} beyond its end{% endif %}
 
-fn load4(base: u32, k: u32, end: u32) -> vec4f {
+fn load4(base: u32, k: u32, end: u32) -> {{ number("4") }} {
 {% if s.vec and s.edge %}
-    return select({{ matrix.as_vec4f("x[(base + min(k, end - 4u)) / 4u]") }}, vec4f(params.outside), k >= end);
+    return select({{ matrix.as_vec4f("x[(base + min(k, end - 4u)) / 4u]") }}, {{ number("4") }}({{ outside() }}), k >= end);
 {% elif s.vec %}
     return {{ matrix.as_vec4f("x[(base + k) / 4u]") }};
 {% else %}
     let at = vec4u(k) + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u;
 {% set places = "min(at, vec4u(end - 1u))" if s.edge else "at" %}
     let place = vec4u(base) + {{ places }} * params.stride;
-    let v = vec4f(
+    let v = {{ number("4") }}(
 {% for c in "xyzw" %}
         {{ matrix.element("x", "place.%s" % c) }},
 {% endfor %}
     );
-    return {{ "select(v, vec4f(params.outside), at >= vec4u(end))" if s.edge else "v" }};
+{% if s.edge %}
+    return select(v, {{ number("4") }}({{ outside() }}), at >= vec4u(end));
+{% else %}
+    return v;
+{% endif %}
 {% endif %}
 }
 
@@ -246,7 +275,7 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {%- endmacro %}
 
 {# acc0 += what the vec4 x0, x1 … at positions at(u) hold. #}
-{% macro take(unroll, at) %}
+{% macro take(unroll, place) %}
 {% if s.operation == "logsumexp" %}
 {% set tops = [] %}
 {% for u in range(unroll) %}
@@ -257,7 +286,7 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {% else %}
 {% set terms = [] %}
 {% for u in range(unroll) %}
-{% set _ = terms.append(lift("4", "x%d" % u, at(u))) %}
+{% set _ = terms.append(lift("4", "x%d" % u, place(u))) %}
 {% endfor %}
         acc0 = merge4(acc0, {{ tree(terms) }});
 {% endif %}
@@ -306,12 +335,12 @@ load4(base, {{ k }}, {{ end }})
 {% for u in range(kernel.unroll) %}
         let x{{ u }} = {{ load(u, "k + %du" % (4 * lanes * u) if u else "k", end) }};
 {% endfor %}
-{% macro at(u) %}vec4u(k) + vec4u(0u, 1u, 2u, 3u){{ " * %du" % lanes if not s.vec }}{{ " + %du" % (4 * lanes * u) if u }}{% endmacro %}
-{{ take(kernel.unroll, at) }}
+{% macro place(u) %}vec4u(k) + vec4u(0u, 1u, 2u, 3u){{ " * %du" % lanes if not s.vec }}{{ " + %du" % (4 * lanes * u) if u }}{% endmacro %}
+{{ take(kernel.unroll, place) }}
 {{ carry("4") }}
 {% set far = 1 if s.vec else lanes %}
 {% for u in range(kernel.unroll) %}
-        dbg_far({{ tag }}, row, 0u, k + {{ 4 * lanes * u }}u, {{ far }}u, x{{ u }});
+        dbg_far({{ tag }}, row, 0u, k + {{ 4 * lanes * u }}u, {{ far }}u, vec4f(x{{ u }}));
 {% endfor %}
         dbg({{ acc }}, row, 0u, k + {{ 4 * lanes * (kernel.unroll - 1) + 3 * far }}u, {{ merged(all_levels("4")) }});
     }
@@ -350,14 +379,14 @@ fn together(own: {{ part() }}, lane: u32) -> {{ part() }} {
 {% else %}
 // The part of a subgroup, in each of its lanes
 fn together_in_subgroup(own: {{ part() }}) -> {{ part() }} {
-{% if s.operation == "argmax" %}
+{% if positions %}
     let key = subgroupMax(own.key);
     return Part(key, subgroupMin(select(0xffffffffu, own.at, own.key == key)));
 {% elif s.operation == "logsumexp" %}
     let top = subgroupMax(own.top);
     return Part(top, subgroupAdd(own.sum * power(own.top - top)));
 {% else %}
-    return {{ "subgroupMax" if keyed else "subgroupAdd" }}(own);
+    return {{ "subgroupMax" if keyed else "subgroupMul" if s.operation == "prod" else "subgroupAdd" }}(own);
 {% endif %}
 }
 
@@ -411,7 +440,7 @@ fn together(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
 {% endmacro %}
 
 {% macro pack(part) -%}
-{% if s.operation == "argmax" -%}
+{% if positions -%}
 vec2u({{ part }}.key, {{ part }}.at)
 {%- elif s.operation == "logsumexp" -%}
 vec2u(bitcast<u32>({{ part }}.top), bitcast<u32>({{ part }}.sum))
@@ -421,11 +450,11 @@ vec2u({{ part if keyed else "bitcast<u32>(" ~ part ~ ")" }}, 0u)
 {%- endmacro %}
 
 {% macro unpack(pair) -%}
-{% if s.operation == "argmax" -%}
+{% if positions -%}
 Part({{ pair }}.x, {{ pair }}.y)
 {%- elif s.operation == "logsumexp" -%}
 Part(bitcast<f32>({{ pair }}.x), bitcast<f32>({{ pair }}.y))
 {%- else -%}
-{{ pair ~ ".x" if keyed else "bitcast<f32>(" ~ pair ~ ".x)" }}
+{{ pair ~ ".x" if keyed else "bitcast<" ~ number() ~ ">(" ~ pair ~ ".x)" }}
 {%- endif %}
 {%- endmacro %}

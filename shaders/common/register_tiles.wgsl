@@ -23,6 +23,11 @@
   No load hangs on a condition. What is read beyond the last row or column goes into sums that nobody stores, and an
   engine keeps such reads within the binding; what is read beyond the end of k is replaced by zero.
 
+  A vec4 of float64 lies in two halves, each beside the same half of its neighbours: a lane reads 16 bytes at once, and
+  where lanes read them 32 bytes apart, every other one waits for a bank of workgroup memory (16.3 against 19.6 TFLOP/s).
+  Where storage runs along k, neighbouring lanes fetch from neighbouring lines: 32 bytes are all that a GPU fetches at
+  least, and what goes to different rows of the tile would meet in a bank.
+
   Measured there, too, and left out: padding the rows of tiles of vec4 (−2 %), lanes in 8 × 4 per subgroup (−1 %).
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
@@ -33,6 +38,8 @@
   {"x": "b", "at": "col", "tile": "BN", "length": kernel.bn, "vec": s.vec_b, "direct": not s.trans_b,
    "spread": s.vec_b is false and kernel.b_vector_axis != "", "loads": kernel.b_loads},
 ] %}
+
+{% set halves = s.dtype is defined and s.dtype.itemsize == 8 %}
 
 {% macro declarations(buffers=1, slices=1, load_b4="") %}
 {{ inputs(buffers, slices, load_b4) }}
@@ -51,13 +58,29 @@ const WY = BM / TM; // invocations along M
 // Nested, so that the engine's bounds checks are hoisted out of the inner loop: only the lane is no constant there.
 {% for buffer in range(buffers) %}
 {% for o in operands %}
-var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<array<{{ "vec4f" if o.direct and not o.spread else "array<f32, 4>" }}, {{ o.tile }} / 4u{{ " + 1u" if o.spread }}>, BK>{{ each }}; // {{ "[slice]" if slices > 1 }}[kk][{{ o.at }}/4]
+var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<{{ "array<" if halves }}array<{{ tile_vector(o) }}, {{ o.tile }} / 4u{{ " + 1u" if o.spread }}>{{ ", 2>" if halves }}, BK>{{ each }}; // {{ "[slice]" if slices > 1 }}[kk]{{ "[half]" if halves }}[{{ o.at }}/4]
 {% endfor %}
 {% endfor %}
 
 {{ load4(operands[0]) }}
 {{ load_b4 or load4(operands[1]) }}
 {% endmacro %}
+
+{# What a tile holds: neighbours that are stored at once, or one by one. #}
+{% macro tile_vector(o) -%}
+{% set width = 2 if halves else 4 %}
+{{ ("vec%df" if o.direct and not o.spread else "array<f32, %d>") % width }}
+{%- endmacro %}
+
+{# Element `at`, an expression, of a row of a tile; … #}
+{% macro in_tile(row, at) -%}
+{{ "%s[%s %% 4u / 2u][%s / 4u][%s %% 2u]" % (row, at, at, at) if halves else "%s[%s / 4u][%s %% 4u]" % (row, at, at) }}
+{%- endmacro %}
+
+{# … and element `i`, a number, of one of its vec4. #}
+{% macro of_four(row, four, i) -%}
+{{ "%s[%d][%s][%d]" % (row, i // 2, four, i % 2) if halves else "%s[%s][%d]" % (row, four, i) }}
+{%- endmacro %}
 
 {# Four neighbours in storage, where they are bound so; `index` counts what the binding holds. #}
 {% macro load4(o) %}
@@ -125,8 +148,13 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
     let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} % ({{ o.tile }}{{ among }}){{ times }};
     let {{ o.x }}_start{{ i }} = ({{ o.x }}_base + {{ o.x }}_kk{{ i }} * params.ld{{ o.x }} + {{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}){{ " / 4u" if o.vec }};
 {% else %}
+{% if halves and not o.spread %}
+    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / {{ o.tile }} * 4u;
+    let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} % {{ o.tile }};
+{% else %}
     let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} % (BK{{ among }}){{ times }};
     let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} / (BK{{ among }});
+{% endif %}
     let {{ o.x }}_start{{ i }} = ({{ o.x }}_base + ({{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}) * params.ld{{ o.x }} + {{ o.x }}_kk{{ i }}){{ " / 4u" if o.vec }};
 {% endif %}
 {% endfor %}
@@ -196,12 +224,17 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% if o.spread %}
 {% set kk, at = steps(o, i).split() %}
 {% set at = "(%s_%s0 + %su)" % (o.x, o.at, at) %}
-        {{ tile }}[{{ o.x }}_kk0 + {{ kk }}u][{{ at }} / 4u][{{ at }} % 4u] = {{ o.x }}_next{{ i }};
+        {{ in_tile("%s[%s_kk0 + %su]" % (tile, o.x, kk), at) }} = {{ o.x }}_next{{ i }};
+{% elif o.direct and halves %}
+{% for half in range(2) %}
+        {{ tile }}[{{ o.x }}_kk{{ i }}][{{ half }}][{{ o.x }}_{{ o.at }}{{ i }} / 4u] = {{ o.x }}_next{{ i }}.{{ ("xy", "zw")[half] }};
+{% endfor %}
 {% elif o.direct %}
         {{ tile }}[{{ o.x }}_kk{{ i }}][{{ o.x }}_{{ o.at }}{{ i }} / 4u] = {{ o.x }}_next{{ i }};
 {% else %}
+{% set at = "%s_%s%d" % (o.x, o.at, i) %}
 {% for j in range(4) %}
-        {{ tile }}[{{ o.x }}_kk{{ i }} + {{ j }}u][{{ o.x }}_{{ o.at }}{{ i }} / 4u][{{ o.x }}_{{ o.at }}{{ i }} % 4u] = {{ o.x }}_next{{ i }}[{{ j }}];
+        {{ in_tile("%s[%s_kk%d + %du]" % (tile, o.x, i, j), at) }} = {{ o.x }}_next{{ i }}[{{ j }}];
 {% endfor %}
 {% endif %}
 {% endfor %}
@@ -216,6 +249,16 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% endif %}
 {% endmacro %}
 
+{% macro from_tile(name, row, four, o) %}
+{% if halves and o.direct and not o.spread %}
+            let {{ name }} = vec4f({{ row }}[0][{{ four }}], {{ row }}[1][{{ four }}]);
+{% elif halves %}
+            let {{ name }} = vec4f({% for i in range(4) %}{{ of_four(row, four, i) }}{{ ", " if i < 3 }}{% endfor %});
+{% else %}
+{{ fragment(name, "%s[%s]" % (row, four), o.direct and not o.spread) }}
+{%- endif %}
+{% endmacro %}
+
 {#
   One kk: an outer product of TM rows and TN columns. In serpentine order the columns alternate in direction from row to
   row, so that neighbouring FMAs share an operand: 50.3 against 49.7 TFLOP/s at 8192³ on an H200. With tiles of 128 × 128
@@ -223,10 +266,10 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 #}
 {% macro step(kk, buffer, k0) %}
 {% for i in range(kernel.tm // 4) %}
-{{ fragment("a_reg%d" % i, "a_tile%s[%s][ly + %du * WY]" % (buffer or "", kk, i), operands[0].direct and not operands[0].spread) }}
+{{ from_tile("a_reg%d" % i, "a_tile%s[%s]" % (buffer or "", kk), "ly + %du * WY" % i, operands[0]) }}
 {%- endfor %}
 {% for j in range(kernel.tn // 4) %}
-{{ fragment("b_reg%d" % j, "b_tile%s[%s][lx + %du * WX]" % (buffer or "", kk, j), operands[1].direct and not operands[1].spread) }}
+{{ from_tile("b_reg%d" % j, "b_tile%s[%s]" % (buffer or "", kk), "lx + %du * WX" % j, operands[1]) }}
 {%- endfor %}
 {% for r in range(kernel.tm) %}
 {% set columns = range(kernel.tn // 4) | list %}
@@ -278,7 +321,7 @@ store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (l
 {% macro stage_fragments(r, buffer="") %}
 {% for j in range(kernel.tn // 4) %}
 {% for c in range(4) %}
-    b_tile{{ buffer }}[ly][lx + {{ j }}u * WX][{{ c }}] = acc_{{ r }}_{{ j }}.{{ "xyzw"[c] }};
+    {{ of_four("b_tile%s[ly]" % buffer, "lx + %du * WX" % j, c) }} = acc_{{ r }}_{{ j }}.{{ "xyzw"[c] }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -289,8 +332,9 @@ store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (l
     {
         let at = {{ lane }} + {{ first }}u;
         let line = at / BN;
-        let value = b_tile{{ buffer }}[line][at % BN / 4u][at % 4u];
-{% set store = "store_c(c_base, row0 + (line + %du * WY) * 4u + %du, col0 + at %% BN, value);" % (r // 4, r % 4) %}
+        let col = at % BN;
+        let value = {{ in_tile("b_tile%s[line]" % buffer, "col") }};
+{% set store = "store_c(c_base, row0 + (line + %du * WY) * 4u + %du, col0 + col, value);" % (r // 4, r % 4) %}
 {% if first + kernel.invocations > kernel.wy * kernel.bn %}
         if (line < WY) {
             {{ store }}

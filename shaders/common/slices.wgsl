@@ -1,7 +1,7 @@
 {# Sums of products of slices: what the stages that multiply them share. #}
 {% macro sums() %}
 const CHUNK: u32 = {{ kernel.most }}u; // words: 4 · CHUNK · 127² < 2³¹
-const KEPT: u32 = {{ kernel.kept }}u;
+const KEPT: u32 = {{ s.kept }}u;
 
 // Bytes without their signs; none is -128.
 fn magnitudes(x: vec4u) -> vec4u {

@@ -10,7 +10,7 @@
 {% import "common/double.wgsl" as double with context %}
 {% include "common/header.wgsl" %}
 
-const ENOUGH: u32 = {{ kernel.enough }}u;
+const ENOUGH: u32 = {{ s.enough }}u;
 
 {{ double.arithmetic() }}
 {{ double.dot() }}
@@ -31,12 +31,12 @@ fn main(
     let a_line = a_lines[select(workgroup.z, 0u, params.a_batch_stride == 0u) * params.m + row];
     let b_line = b_lines[select(workgroup.z, 0u, params.b_batch_stride == 0u) * params.n + col];
     let sum = wide[(workgroup.z * params.m + row) * params.n + col];
-    let exact = a_line.y == 0u || b_line.y == 0u || a_line.y + b_line.y <= {{ kernel.kept + 1 }}u;
+    let exact = a_line.y == 0u || b_line.y == 0u || a_line.y + b_line.y <= {{ s.kept + 1 }}u;
     var value: vec2u;
     if (max(a_line.x, b_line.x) < 2047u && (exact || sum.w >= ENOUGH)) {
         let negative = sum.z >> 31u;
         let m = vec4u(sum.xyz, select(0u, 0xffffffffu, negative == 1u));
-        value = rounded(negative << 31u, select(m, negated(m), vec4<bool>(negative == 1u)), i32(a_line.x + b_line.x) - 2044 - {{ 7 * (kernel.kept + 1) }});
+        value = rounded(negative << 31u, select(m, negated(m), vec4<bool>(negative == 1u)), i32(a_line.x + b_line.x) - 2044 - {{ 7 * (s.kept + 1) }});
     } else {
         value = dot_of(a_base, b_base, row, col);
     }

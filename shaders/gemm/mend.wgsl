@@ -7,11 +7,10 @@
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
-const WORDS: u32 = {{ kernel.invocations }}u;
 const LANES: u32 = {{ kernel.invocations }}u;
+const WORDS: u32 = LANES; // of doubts, for a workgroup
 const FEW: u32 = 2u; // columns of a word
 
-var<workgroup> words: array<u32, WORDS>;
 var<workgroup> together: atomic<u32>; // all bits of all words
 var<workgroup> doubt: u32;
 var<workgroup> sums: array<f32, LANES>;
@@ -25,19 +24,18 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let per_row = (params.n + 31u) / 32u;
+    let per_row = (params.n + 31u) / 32u; // words
+    let words = params.m * per_row;
     let first = (workgroup.x + workgroup.y * grid.x) * WORDS;
-    let place = first + lane;
-    words[lane] = 0u;
+    let base = workgroup.z * words;
     if (lane == 0u) {
         atomicStore(&together, 0u); // Mesa 22.3 does not clear what atomics work on
     }
     workgroupBarrier(); // it is zero before anyone adds to it
-    if (place < params.m * per_row) {
-        words[lane] = doubts[workgroup.z * params.m * per_row + place];
-        atomicOr(&together, words[lane]);
+    if (first + lane < words) {
+        atomicOr(&together, doubts[base + first + lane]);
     }
-    workgroupBarrier(); // all words are there before anyone looks at them
+    workgroupBarrier(); // all words are in it before anyone looks
     if (lane == 0u) {
         doubt = atomicLoad(&together);
     }
@@ -45,15 +43,15 @@ fn main(
         return;
     }
 {{ matrix.bases() }}
-    for (var word = 0u; word < WORDS; word++) {
-        var bits = workgroupUniformLoad(&words[word]);
-        let row = (first + word) / per_row;
+    for (var word = first; word < min(first + WORDS, words); word++) {
+        var bits = doubts[base + word];
+        let row = word / per_row;
         let few = countOneBits(bits) <= FEW;
         let columns = select(32u, 1u, few);
         while (bits != 0u) {
             let within = select(lane % 32u, firstTrailingBit(bits), few);
-            let col = (first + word) % per_row * 32u + within;
-            let wanted = extractBits(bits, within, 1u) == 1u;
+            let col = word % per_row * 32u + within;
+            let wanted = ((bits >> within) & 1u) == 1u; // an H200's driver (580.159.04) gets extractBits() wrong here
             var sum = 0.0;
             if (wanted) {
                 for (var k = lane / columns; k < params.k; k += LANES / columns) {
@@ -61,14 +59,16 @@ fn main(
                 }
             }
             sums[lane] = sum;
-            workgroupBarrier(); // all parts are there before they are added up
-            if (wanted && lane < columns) {
-                for (var other = lane + columns; other < LANES; other += columns) {
-                    sum += sums[other];
+            for (var half = LANES / 2u; half >= columns; half /= 2u) {
+                workgroupBarrier(); // the parts are there before they are added up
+                if (lane < half) {
+                    sums[lane] += sums[lane + half];
                 }
-                store_c(c_base, row, col, sum);
             }
-            workgroupBarrier(); // they were read before the next ones overwrite them
+            if (wanted && lane < columns) {
+                store_c(c_base, row, col, sums[lane]); // no other lane has changed it since
+            }
+            workgroupBarrier(); // all are done before the next ones overwrite them
             bits = select(0u, bits & (bits - 1u), few);
         }
     }

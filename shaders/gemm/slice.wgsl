@@ -1,4 +1,4 @@
-// slice_{{ kernel.side }}: the {{ "rows of A" if kernel.side == "a" else "columns of B" }}, each cut into {{ kernel.kept }} slices of 7 bits.
+// slice_{{ kernel.side }}: the {{ "rows of A" if kernel.side == "a" else "columns of B" }}, each cut into {{ s.kept }} slices of 7 bits.
 //
 // Storage: {{ kernel.side }} of doubles, two words each; slices (batch, line, slice, k), bytes, four to a u32, {{ "the first slice first" if kernel.side == "a" else "the last slice first" }};
 // k is filled up with zeros to a multiple of STEP words; lines (batch, line): the largest exponent, as doubles store it, and the last slice that is not all zero,
@@ -12,6 +12,7 @@
 {% set along_k = (not s.trans_a) if x == "a" else s.trans_b %}
 const LINES: u32 = {{ kernel.at_once }}u; // of a workgroup,
 const SHARERS: u32 = LINES; // invocations for each
+const BEYOND: u32 = (1u << {{ 56 - 7 * s.kept }}u) - 1u; // of a fraction's low word: the bits that no slice has
 
 var<workgroup> found: array<array<vec4u, SHARERS>, LINES>; // largest high word; or of all digits, high and low; bits left
 
@@ -67,7 +68,7 @@ fn main(
     let field = max(highest >> 20u, 1u);
     var digits = vec3u();
     for (var word = sharer; word < select(0u, words, inside); word += SHARERS) {
-        var packed = array<u32, {{ kernel.kept }}>(); // said, as naga else keeps what the last round left
+        var packed = array<u32, {{ s.kept }}>(); // said, as naga else keeps what the last round left
         for (var i = 0u; i < 4u; i++) {
             let k = word * 4u + i;
             if (k < params.k) {
@@ -75,15 +76,15 @@ fn main(
                 let f = fraction(x, field);
                 digits |= f;
                 let negative = x.y >> 31u == 1u;
-{% for slice in range(kernel.kept) %}
+{% for slice in range(s.kept) %}
 {% set digit = "((f.%s >> %du) & 127u)" % ("xy"[slice // 4], 21 - slice % 4 * 7) %}
                 packed[{{ slice }}] |= (select({{ digit }}, 0u - {{ digit }}, negative) & 255u) << (8u * i);
 {% endfor %}
             }
         }
-        let place = (workgroup.z * {{ length }} + line) * {{ kernel.kept }}u * words + word;
-{% for slice in range(kernel.kept) %}
-        {{ x }}_slices[place + {{ slice if x == "a" else kernel.kept - 1 - slice }}u * words] = packed[{{ slice }}];
+        let place = (workgroup.z * {{ length }} + line) * {{ s.kept }}u * words + word;
+{% for slice in range(s.kept) %}
+        {{ x }}_slices[place + {{ slice if x == "a" else s.kept - 1 - slice }}u * words] = packed[{{ slice }}];
 {% endfor %}
     }
     workgroupBarrier(); // everyone has read the largest
@@ -94,9 +95,9 @@ fn main(
             digits |= found[local_line][i].yzw;
         }
         var last = 0u;
-{% for slice in range(kernel.kept) %}
+{% for slice in range(s.kept) %}
         last = select(last, {{ slice + 1 }}u, ((digits.{{ "xy"[slice // 4] }} >> {{ 21 - slice % 4 * 7 }}u) & 127u) != 0u);
 {% endfor %}
-        {{ x }}_lines[workgroup.z * {{ length }} + line] = vec2u(field, select(last, {{ kernel.inexact }}u, digits.z != 0u));
+        {{ x }}_lines[workgroup.z * {{ length }} + line] = vec2u(field, select(last, {{ kernel.inexact }}u, (digits.z | (digits.y & BEYOND)) != 0u));
     }
 }

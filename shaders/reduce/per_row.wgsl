@@ -24,7 +24,7 @@ fn main(
     for (var k = 0u; k < params.length; k++) {
         acc0 = merge(acc0, {{ reduce.lift("", reduce.element(), "k") }});
 {{ reduce.carry("") }}
-        dbg(LOADED, row, 0u, k, {{ reduce.element() }});
+        dbg(LOADED, row, 0u, k, f32({{ reduce.element() }}));
         dbg(ACC, row, 0u, k, f32(result({{ reduce.all_levels("") }})));
     }
     {{ out.store("params.y_offset + row", "result(%s)" % reduce.all_levels("")) }}

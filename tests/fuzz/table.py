@@ -23,7 +23,7 @@ from webmm.expressions import reference as of_expression
 from webmm.problems.gemm import gemm as gemm_problem
 from webmm.problems.reduce import OPERATIONS
 from webmm.problems.scheme import Scheme, reference
-from webmm.verify import bound, sum_bound
+from webmm.verify import bound, product_bound, sum_bound
 
 # Limits by their names, and Device.memory.
 DEVICES: dict[str, Mapping[str, int]] = {
@@ -163,23 +163,24 @@ def qmatmul_weights(draw: Draw) -> Result:
 
 
 def reduce(draw: Draw) -> Result:
-    dtype, on_host, op = draw.dtype(), draw.setting("x on the host", (False, True)), draw.setting("op", [*OPERATIONS])
-    empty = op in ("sum", "mean", "logsumexp")
-    x, values = _array(draw, dtype, on_host, special=op != "mean", empty=empty)
+    on_host, op = draw.setting("x on the host", (False, True)), draw.setting("op", [*OPERATIONS])
+    dtype = "int32" if OPERATIONS[op].integers and draw.setting("int32", (False, False, True)) else draw.dtype()
+    x, values = _reducible(draw, dtype, on_host, op)
+    index = OPERATIONS[op].index
     axis = draw.pick("axis", (None, *range(-x.ndim, x.ndim)))
-    if op != "argmax" and x.ndim > 1 and draw.setting("several axes", (False, False, True)):
+    if not index and x.ndim > 1 and draw.setting("several axes", (False, False, True)):
         axis = draw.pick("axes", ((0, -1), (-1, -2), tuple(range(x.ndim)), (x.ndim - 1,)))
     keepdims = draw.setting("keepdims", (False, True))
-    out = "int32" if op == "argmax" else draw.setting("out_dtype", draw.floats())
-    wide = values.astype(np.float64)
+    out = "int32" if index or dtype == "int32" else draw.setting("out_dtype", draw.floats())
+    wide = values.astype(np.int64 if dtype == "int32" else np.float64)
     over = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis % x.ndim,)
     count = int(np.prod([x.shape[i] for i in over]))
     with np.errstate(all="ignore"):
         exact, unit = _reduced(wide, op, axis, keepdims, count)
-        allowed = sum_bound(count, dtype_of(out)) * unit
-        if op in ("max", "min", "argmax"):
+        allowed = (product_bound if op == "prod" else sum_bound)(count, dtype_of(out)) * unit
+        if index or op in ("max", "min") or dtype == "int32":
             allowed = 0.0 if out in (dtype, "float32", "int32") else _rounding(exact, out)
-    got = webmm.reduce(x, op, axis, keepdims, out_dtype=None if op == "argmax" else out, device=draw.device)
+    got = webmm.reduce(x, op, axis, keepdims, out_dtype=None if index else out, device=draw.device)
     return got, exact, allowed, out
 
 
@@ -315,11 +316,24 @@ def _array(
     draw: Draw, dtype: str, on_host: bool, special: bool = False, empty: bool = True
 ) -> tuple[Any, NDArray[Any]]:
     """Return an operand of one to four axes."""
+    return draw.operand("x", draw.values(_shape(draw, empty), dtype, special), on_host)
+
+
+def _shape(draw: Draw, empty: bool) -> tuple[int, ...]:
     axes = draw.setting("axes", (1, 2, 2, 3, 4))
     most = {1: 200, 2: 200, 3: 65, 4: 17}[axes]
-    return draw.operand(
-        "x", draw.values(tuple(draw.size(str(i), most, empty) for i in range(axes)), dtype, special), on_host
-    )
+    return tuple(draw.size(str(i), most, empty) for i in range(axes))
+
+
+def _reducible(draw: Draw, dtype: str, on_host: bool, op: str) -> tuple[Any, NDArray[Any]]:
+    """Return what an operation is tried on: any integers; of products what is near 1, so that none overflows."""
+    empty = OPERATIONS[op].empty is not None
+    if dtype == "int32":
+        return draw.operand("x", draw.integers(_shape(draw, empty), dtype), on_host)
+    if op == "prod":
+        near = np.exp(draw.values(_shape(draw, empty), "float32") / 64)
+        return draw.operand("x", near.astype(dtype_of(dtype).numpy), on_host)
+    return _array(draw, dtype, on_host, special=op != "mean", empty=empty)
 
 
 def _reduced(
@@ -334,10 +348,15 @@ def _reduced(
         exact = np.where(np.isfinite(most), total, most)
         exact = exact if keepdims else exact.reshape(np.sum(x, axis).shape)
         return np.asarray(exact), 8 + magnitudes.max(axis, keepdims=keepdims, initial=0)
-    if op == "argmax":
-        return np.asarray(x.argmax(axis, keepdims=keepdims)).astype(np.float64), 0.0
+    if op in ("argmax", "argmin"):
+        return np.asarray(getattr(x, op)(axis, keepdims=keepdims)).astype(np.float64), 0.0
     if op in ("max", "min"):
         return np.asarray(getattr(x, op)(axis, keepdims=keepdims)), 0.0
+    if x.dtype == np.int64:
+        return np.asarray(getattr(x, op)(axis, keepdims=keepdims)).astype(np.int32).astype(np.float64), 0.0
+    if op == "prod":
+        product = np.asarray(x.prod(axis, keepdims=keepdims))
+        return product, np.abs(product) + 2.0**-126
     total, scale = x.sum(axis, keepdims=keepdims), magnitudes.sum(axis, keepdims=keepdims) + 2.0**-126
     return (np.asarray(total), scale) if op == "sum" else (np.asarray(total) / np.float64(count), scale / max(count, 1))
 

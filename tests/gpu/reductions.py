@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from webmm import kernels
-from webmm.dtypes import dtype_of
+from webmm.dtypes import I32, dtype_of
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
 from webmm.kernels.reduce.serial import Serial
@@ -16,7 +16,7 @@ from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.problems.reduce import OPERATIONS, Reduction, Span
-from webmm.verify import sum_bound
+from webmm.verify import product_bound, sum_bound
 
 UNTOUCHED = -77
 SPARE = 64  # elements behind the last of a buffer
@@ -60,7 +60,7 @@ def reduce(device, kernel, problem, x):
     p, span = problem, problem.x
     i, k, j = np.ogrid[: p.outer, : p.length, : p.inner]
     where = span.offset + i * span.outer_stride + k * span.stride + j * span.inner_stride
-    buffer = np.full(where.max() + 1 + SPARE, np.nan, p.dtype.numpy)
+    buffer = np.full(where.max() + 1 + SPARE, np.nan if p.dtype != I32 else -77, p.dtype.numpy)
     buffer[where] = x
     blank = np.full(p.y_offset + p.results + SPARE, UNTOUCHED, p.out_dtype.numpy)
     with device.array(buffer) as x_array, device.array(blank) as y_array:
@@ -74,19 +74,27 @@ def reduce(device, kernel, problem, x):
 def expected(problem, x):
     """Return the results in float64, or as positions."""
     with np.errstate(all="ignore"):
-        return OPERATIONS[problem.operation].reference(np.moveaxis(x.astype(np.float64), 1, -1))
+        return OPERATIONS[problem.operation].exact(np.moveaxis(x, 1, -1))
 
 
 def whole_numbers(problem, seed=0):
-    """Return small whole numbers, whose sums make no rounding error."""
+    """Return small whole numbers, whose sums make no rounding error; of products powers of 2; any int32."""
+    rng, shape = np.random.default_rng(seed), (problem.outer, problem.length, problem.inner)
+    if problem.dtype == I32:
+        return rng.integers(-(2**31), 2**31, shape, np.int32)
+    if problem.operation == "prod":
+        return rng.choice([0.5, 1, -1, 2], shape, p=[0.1, 0.4, 0.4, 0.1] if shape[1] < 400 else [0, 0.5, 0.5, 0])
     top = 8 if problem.dtype.name == "float32" else 2
-    return np.random.default_rng(seed).integers(-top, top + 1, (problem.outer, problem.length, problem.inner))
+    return rng.integers(-top, top + 1, shape)
 
 
 def tolerance(problem, x):
     """Return by how much each result may be off."""
     p = problem
-    if not OPERATIONS[p.operation].sums:
+    if p.operation == "prod" and p.dtype != I32:
+        with np.errstate(all="ignore"):
+            return product_bound(p.length, p.out_dtype) * np.abs(x.astype(np.float64).prod(axis=1)) + p.out_dtype.tiny
+    if not p.rounded_sums:
         return 0.0
     magnitudes = np.abs(x.astype(np.float64)).sum(axis=1)
     if p.operation == "mean":

@@ -108,18 +108,45 @@ def test_where(data, dtype):
     same(xp.where(*map(ours, (c, x, y))), strict.where(c, x, y))
 
 
-@settings(max_examples=25)
-@given(st.data(), st.sampled_from(["float32", "float16"]), st.sampled_from(["sum", "mean", "max", "min", "argmax"]))
+POSITIONS = ["argmax", "argmin"]
+REDUCTIONS = ["sum", "prod", "mean", "max", "min", *POSITIONS]
+
+
+@settings(max_examples=40)
+@given(st.data(), st.sampled_from(["float32", "float16"]), st.sampled_from(REDUCTIONS))
 def test_reductions(data, stored, name):
-    finite = st.floats(-100, 100, width=16)
+    finite = st.sampled_from([-1.5, -1.0, 0.75, 1.0]) if name == "prod" else st.floats(-100, 100, width=16)
     shape = drawing.array_shapes(min_dims=1, max_dims=4, max_side=5)
     x = data.draw(arrays("float32", shape, finite))
     axis, keepdims = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1)), data.draw(st.booleans())
     got = getattr(xp, name)(ours(x).astype(stored), axis=axis, keepdims=keepdims)
-    assert got.dtype == (np.int32 if name == "argmax" else stored)
+    assert got.dtype == (np.int32 if name in POSITIONS else stored)
     expected = getattr(strict, name)(x, axis=axis, keepdims=keepdims)
     # strict's sums are of float32; half of them differ by a rounding to float16 of up to 100 × 625.
-    same(got.astype("float32") if name != "argmax" else got, expected, 2e-3 if stored == "float16" else 1e-5)
+    got = got if name in POSITIONS else got.astype("float32")
+    if name == "prod" and stored == "float16":
+        expected = strict.clip(expected, -65504.0, 65504.0)
+        got = xp.minimum(xp.maximum(got, -65504.0), 65504.0)
+    same(got, expected, 2e-3 if stored == "float16" else 1e-5)
+
+
+@settings(max_examples=40)
+@given(st.data(), st.sampled_from([name for name in REDUCTIONS if name != "mean"]))
+def test_reductions_of_int32(data, name):
+    """The standard's default integer is int32 here: sums and products are what is left of longer ones."""
+    anything = st.integers(-(2**31), 2**31 - 1)
+    x = data.draw(arrays("int32", drawing.array_shapes(min_dims=1, max_dims=4, max_side=5), anything))
+    axis, keepdims = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1)), data.draw(st.booleans())
+    expected = getattr(strict, name)(x, axis=axis, keepdims=keepdims)
+    with np.errstate(all="ignore"):
+        same(getattr(xp, name)(ours(x), axis=axis, keepdims=keepdims), strict.astype(expected, strict.int32))
+
+
+@settings(max_examples=15)
+@given(st.data(), st.sampled_from(["sum", "prod"]))
+def test_reductions_into_another_type(data, name):
+    x = data.draw(arrays("int32", drawing.array_shapes(min_dims=1, max_dims=3, max_side=4), st.integers(-2, 2)))
+    same(getattr(xp, name)(ours(x), dtype=xp.float32), getattr(strict, name)(x, dtype=strict.float32))
 
 
 @settings(max_examples=25)
@@ -202,6 +229,10 @@ def test_the_namespace_is_found():
         (lambda x, i: i + 0.5, "a float and int32 do not go together; cast"),
         (lambda x, i: i / i, "not defined for i32; cast"),
         (lambda x, i: xp.exp(i), r"exp\(\) is not defined for i32"),
+        (lambda x, i: xp.mean(i), r"mean is of floats, not of int32; cast its operand, e\.g\. x\.astype"),
+        (lambda x, i: i.prod(dtype="float32"), "prod of int32 results in int32, not in float32"),
+        (lambda x, i: (i[:0]).argmin(), r"argmin over no elements"),
+        (lambda x, i: (x == x).sum(), "dtype bool is not supported by reductions"),
         (lambda x, i: x[:2] + x, r"shapes \(2,\), \(3,\) do not broadcast"),
         (lambda x, i: i + 2**40, "does not fit int32"),
         (lambda x, i: xp.concat([x, i]), "dtypes float32, int32 are to be one"),

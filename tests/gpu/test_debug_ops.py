@@ -47,7 +47,7 @@ LOOKED_INTO = [
     ("reduce:logsumexp", Vectorized(size=8), (3, 45, 1), {"LOADED", "ACC"}, [(0, 0), (2, 0)]),
     *(
         (f"reduce:{name}", Tree(lanes=32, unroll=2), size, {"LOADED", "ACC"}, [(1, 0), (2, 0)])
-        for name in ("sum", "min", "argmax", "logsumexp")
+        for name in ("sum", "prod", "min", "argmin", "logsumexp")
         for size in ((3, 520, 1), (3, 333, 1))
     ),
     ("reduce:sum", TwoPass(lanes=32, unroll=1, splits=2), (2, 600, 1), {"LOADED", "ACC"}, [(1, 0)]),

@@ -17,7 +17,7 @@ from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.slices import CHUNK, ENOUGH, Slices, Software
 from webmm.kernels.gemm.split_k import SplitK
-from webmm.problems.gemm import gemm
+from webmm.problems.gemm import HIGH_F64, gemm
 from webmm.problems.product import LAYOUTS, transposes
 
 K = 200
@@ -68,8 +68,8 @@ def excess(got, a, b, more=0.0):
         return float((abs(got - expected) / scale)[~special].max(initial=0))
 
 
-def run(kernel, device, a, b, layout="nn"):
-    problem = gemm(a.shape[0], b.shape[1], a.shape[1], dtype="float64", **transposes(layout))
+def run(kernel, device, a, b, layout="nn", precision="highest"):
+    problem = gemm(a.shape[0], b.shape[1], a.shape[1], dtype="float64", precision=precision, **transposes(layout))
     arrays = (x.T if letter == "t" else x for x, letter in zip((a, b), layout, strict=True))
     c = device.empty((problem.m, problem.n), "float64")
     assert kernel.check(problem, device.capabilities) is None
@@ -148,7 +148,23 @@ def test_which_sums_of_slices_are_taken(k):
     with Device() as device, device.empty((8 * 9, 4), "uint32") as kept:
         device.launches.scratch[wide] = kept.storage.buffer  # what stays of a run can then be read
         run(Slices(), device, a, b)
-        assert (kept.numpy()[:, 3] >= ENOUGH).mean() == (k == 5000)
+        assert (kept.numpy()[:, 3] >= ENOUGH["highest"]).mean() == (k == 5000)
+
+
+@pytest.mark.parametrize("name", ADVERSARIAL)
+def test_fewer_slices_keep_to_their_own_bound(without, name):
+    a, b = ADVERSARIAL[name]
+    assert excess(run(Slices(), without, a, b, precision="high"), a, b) <= HIGH_F64 / F64.eps
+
+
+def test_what_high_precision_gives_up(native, without):
+    a, b = normal(60, 3000), normal(3000, 70, seed=1)
+    high, highest = (excess(webmm.matmul(a, b, device=without, precision=p), a, b) for p in ("high", "highest"))
+    assert 1 < high <= HIGH_F64 / F64.eps
+    assert highest <= 1
+    assert excess(webmm.matmul(a, b, device=native, precision="high"), a, b) <= 1  # where it brings nothing
+    whole = np.trunc(normal(20, K) * 2.0**10), np.trunc(normal(K, 20, seed=1) * 2.0**10)
+    np.testing.assert_array_equal(webmm.matmul(*whole, device=without, precision="high"), whole[0] @ whole[1])
 
 
 @pytest.mark.parametrize("k", [CHUNK // 2, CHUNK // 2 + 1, 3 * CHUNK // 2])

@@ -20,11 +20,18 @@ from webmm.problems.elementwise import Elementwise
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import OPERATIONS, Span, reduction
 
-NUMPY = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "argmax": np.argmax}
+NUMPY = {
+    **{"sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min},
+    **{"argmax": np.argmax, "argmin": np.argmin},
+}
+OF_INTEGERS = [name for name, operation in OPERATIONS.items() if operation.integers]
 
 
 def by_numpy(x, op, axis=None, keepdims=False):
-    """Return NumPy's result in float64."""
+    """Return NumPy's result in float64, of integers in int32."""
+    if x.dtype == np.int32:
+        dtype = {"dtype": np.int32} if op in ("sum", "prod") else {}
+        return NUMPY[op](x, axis=axis, keepdims=keepdims, **dtype)
     x = x.astype(np.float64)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -52,8 +59,34 @@ def test_every_axis(device, op, shape):
     for axis in (None, *range(-len(shape), len(shape))):
         for keepdims in (False, True):
             got = webmm.reduce(x, op, axis, keepdims, device=device)
-            assert got.dtype == (np.int32 if op == "argmax" else np.float32)
+            assert got.dtype == (np.int32 if OPERATIONS[op].index else np.float32)
             assert_same(got, by_numpy(x, op, axis, keepdims))
+
+
+@pytest.mark.parametrize("op", OF_INTEGERS)
+@pytest.mark.parametrize("shape", [(7,), (5, 9), (3, 4, 5), (2, 3, 4, 5)], ids=str)
+def test_int32_wraps_around_as_numpys(device, op, shape):
+    x = np.random.default_rng(0).integers(-(2**31), 2**31, shape, np.int32)
+    with device.array(x) as array:
+        for axis in (None, *range(len(shape))):
+            for got in (webmm.reduce(x, op, axis, device=device), webmm.reduce(array, op, axis).numpy()):
+                assert got.dtype == np.int32
+                np.testing.assert_array_equal(got, by_numpy(x, op, axis))
+        for view in (array.T, array[::2], array[..., 1:]):
+            np.testing.assert_array_equal(webmm.reduce(view, op, 0).numpy(), by_numpy(view.numpy(), op, 0))
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_row_that_no_binding_holds_is_brought_together_from_parts(op):
+    rng = np.random.default_rng(1)
+    with webmm.Device(limits={"max-storage-buffer-binding-size": 2**14}) as small:
+        for dtype in ("float32", *(["int32"] if op in OF_INTEGERS else [])):
+            x = rng.integers(-(2**31), 2**31, (3, 10_001), np.int32) if dtype == "int32" else rng.random((3, 10_001))
+            x = (np.exp(x - 0.5) ** 0.05 if op == "prod" and dtype == "float32" else x).astype(dtype)
+            for given in (x, x[::-1], small.array(x)):
+                want = by_numpy(np.asarray(given), op, 1)
+                got = np.asarray(webmm.reduce(given, op, 1, device=small))
+                np.testing.assert_allclose(got, want, 0 if dtype == "int32" else 1e-4)
 
 
 def test_several_axes_and_none(device):
@@ -122,7 +155,7 @@ def test_float16(device):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda x: webmm.reduce(x, "median"), "choose from sum, mean, max, min, argmax, logsumexp"),
+        (lambda x: webmm.reduce(x, "median"), "choose from sum, mean, prod, max, min, argmax, argmin, logsumexp"),
         (lambda x: webmm.reduce(x, "sum", 2), "axis 2 is out of range"),
         (lambda x: webmm.reduce(x, "sum", (0, -2)), "twice"),
         (lambda x: webmm.reduce(x, "argmax", (0, 1)), "one axis"),
@@ -131,7 +164,16 @@ def test_float16(device):
         (lambda x: webmm.softmax(x, 0.5), "an axis is a whole number"),
         (lambda x: webmm.reduce(x, "argmax", 0, out_dtype="float32"), "results in int32"),
         (lambda x: webmm.reduce(x.astype(int), "sum"), "cast"),
-        (lambda x: webmm.reduce(x.astype(np.int32), "sum"), "cast to one of float32"),
+        (lambda x: webmm.reduce(x.astype(np.uint8), "sum"), "cast to one of float32"),
+        (
+            lambda x: webmm.reduce(x.astype(np.int32), "mean"),
+            r"mean is of floats, not of int32; cast its operand, e\.g\.",
+        ),
+        (lambda x: webmm.reduce(x.astype(np.int32)[:0], "logsumexp", 0), "logsumexp is of floats"),
+        (lambda x: webmm.reduce(x.astype(np.int32)[:0], "argmin", 0), r"argmin over no elements: x has shape \(0, 3\)"),
+        (lambda x: webmm.reduce(x.astype(np.int32), "sum", out_dtype="float16"), "results in int32, not in float16"),
+        (lambda x: webmm.reduce(x, "prod", out_dtype="int32"), "dtype int32 is not supported by reductions"),
+        (lambda x: webmm.reduce(x, "argmin", (0, 1)), "one axis"),
         (lambda x: webmm.layer_norm(x, np.ones(4, np.float32)), re.escape("must have shape (3,)")),
         (lambda x: webmm.rms_norm(x, np.ones(3, np.float16)), "dtype float32"),
         (lambda x: webmm.softmax(x, 5), "out of range"),
@@ -156,6 +198,7 @@ def test_any_shape_axis_and_operation(device):
         axes = range(-len(shape), len(shape))
         axis = data.draw(st.one_of(st.none(), st.sampled_from(axes)))
         x = np.random.default_rng(len(shape)).integers(-8, 9, shape).astype(np.float32)
+        x = np.sign(x - 0.5) * 2 ** (x % 2 - 0.5) if op == "prod" else x
         assert_same(webmm.reduce(x, op, axis, keepdims, device=device), by_numpy(x, op, axis, keepdims))
 
     drawn()

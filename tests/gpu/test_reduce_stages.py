@@ -16,7 +16,7 @@ from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Tree
 from webmm.kernels.reduce.two_pass import TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
-from webmm.problems.reduce import reduction
+from webmm.problems.reduce import OPERATIONS, reduction
 from webmm.verify import sum_bound
 
 # One element; one of everything but one axis; just over and under a tile of some stage; long and thin; many short rows;
@@ -56,9 +56,22 @@ def test_operations(device, kernel, operation):
 
 
 @every_stage
+@every_operation
+def test_int32(device, kernel, operation):
+    if not OPERATIONS[operation].integers:
+        return
+    for shape in ((3, 301, 1), (1, 3001, 1), (2, 64, 36), (2, 33, 37)):
+        check(device, kernel, problem_of(operation, shape, "int32"))
+    check(device, kernel, problem_of(operation, (2, 30, 8), "int32", gaps=(1, 2, 3), offset=5, y_offset=3))
+    least = np.full((2, 37, 5), -(2**31))
+    check(device, kernel, problem_of(operation, least.shape, "int32"), least)
+    check(device, kernel, problem_of(operation, least.shape, "int32"), ~least)
+
+
+@every_stage
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_short_types(device, kernel, dtype):
-    for operation in ("sum", "max", "argmax", "logsumexp"):
+    for operation in ("sum", "prod", "max", "argmin", "logsumexp"):
         check(device, kernel, problem_of(operation, (3, 260, 1), dtype))
     check(device, kernel, problem_of("mean", (2, 37, 5), dtype, offset=3, y_offset=5))
     check(device, kernel, problem_of("max", (1, 37, 8), dtype, y_offset=1))
@@ -108,21 +121,24 @@ def test_special_values(device, kernel, operation):
             for k, value in values:
                 rows[i, k] = value
         x = np.moveaxis(rows.reshape(outer, inner, length), -1, 1)
-        if operation in ("sum", "mean", "logsumexp"):
+        if operation in ("sum", "mean", "prod", "logsumexp"):
             x[x == 1e-42] = 1e-30  # sums may flush subnormals
+        if operation == "prod":  # near 1, so that it is of no account when a product overflows
+            x[np.isfinite(x) & (x != 0)] = np.exp(x[np.isfinite(x) & (x != 0)] / 16)
         check(device, kernel, problem_of(operation, shape), x)
 
 
-def test_the_first_of_equal_maxima_wins(device):
+@pytest.mark.parametrize(("operation", "sign"), [("argmax", 1), ("argmin", -1)])
+def test_the_first_of_equal_extremes_wins(device, operation, sign):
     for kernel in STAGES:
         x = np.zeros((4, 1000, 1))
         x[1, [999, 400, 3]] = 7
         x[2, [998, 31, 32]] = np.nan
         x[3, 17:], x[3, 40] = -0.0, 0.0
         x[3, :17] = -1
-        problem = problem_of("argmax", x.shape)
+        problem = problem_of(operation, x.shape)
         if not kernel.check(problem, device.capabilities):
-            got, _ = reduce(device, kernel, problem, x.astype(np.float32))
+            got, _ = reduce(device, kernel, problem, sign * x.astype(np.float32))
             assert got[:, 0].tolist() == [0, 3, 31, 17], kernel
 
 

@@ -5,10 +5,13 @@ import dataclasses
 import pytest
 from test_choose_matrix_units import ABLE
 
+from webmm.calls.parts import Limits, parts
 from webmm.choose.gemm import attainable, made_for_matrix_units, runs_for
 from webmm.errors import ConfigError
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
 from webmm.problems.gemm import gemm
+
+ENDLESS = Limits(2**40, 2.0**80)
 
 
 class Device:
@@ -18,33 +21,25 @@ class Device:
         self.capabilities = capabilities
 
 
-def test_nothing_takes_it_before_it_is_proven():
+def test_large_products_of_float32_take_it_if_asked():
     problem = gemm(4096, 4096, 4096, precision="high")
-    assert attainable(problem, Device(ABLE)) == dataclasses.replace(problem, precision="highest")
-
-
-def test_large_products_of_float32_take_it_if_asked(monkeypatch):
-    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
-    problem = gemm(4096, 4096, 4096, precision="high")
-    assert made_for_matrix_units(problem, ABLE) == [MatrixUnitHigh(runs=3)]
+    assert made_for_matrix_units(problem, ABLE) == [MatrixUnitHigh(bk=32, sm=32, runs=3), MatrixUnitHigh(runs=3)]
     assert attainable(problem, Device(ABLE)) == problem
     assert not made_for_matrix_units(dataclasses.replace(problem, precision="highest"), ABLE)
 
 
 @pytest.mark.parametrize("size", [(1024, 1024, 1024), (8, 65536, 512)])
-def test_what_would_gain_nothing_stays_at_the_highest(size, monkeypatch):
-    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
+def test_what_would_gain_nothing_stays_at_the_highest(size):
     assert attainable(gemm(*size, precision="high"), Device(ABLE)) == gemm(*size)
 
 
-def test_without_matrix_units_high_is_highest(monkeypatch):
-    monkeypatch.setattr("webmm.choose.gemm.HIGH_IS_PROVEN", True)
+def test_without_matrix_units_high_is_highest():
     none = dataclasses.replace(ABLE, matrix_shapes=frozenset())
     assert attainable(gemm(4096, 4096, 4096, precision="high"), Device(none)) == gemm(4096, 4096, 4096)
 
 
-def test_parts_grow_as_the_root_of_k():
-    assert [runs_for(k) for k in (16, 900, 901, 4096, 32768, 10**6)] == [1, 1, 2, 3, 8, 8]
+def test_parts_grow_as_the_root_of_k_and_end_at_a_thousand():
+    assert [runs_for(k) for k in (16, 900, 901, 4096, 5000, 8192, 10**6)] == [1, 1, 2, 3, 6, 8, 8]
 
 
 def test_the_setting_is_one_of_two(monkeypatch):
@@ -55,3 +50,10 @@ def test_the_setting_is_one_of_two(monkeypatch):
     monkeypatch.setenv("WEBMM_PRECISION", "low")
     with pytest.raises(ConfigError, match="WEBMM_PRECISION: precision is highest or high, not 'low'"):
         settings()
+
+
+def test_long_sums_are_cut_so_that_parts_stay_short_and_what_waits_in_storage_small():
+    for (m, n, k), sums in (((4096, 4096, 32768), 8192), ((16384, 16384, 16384), 2048), ((512, 4096, 8192), 8192)):
+        whole = gemm(m, n, k, precision="high")
+        assert {part.problem.k for part in parts(whole, ENDLESS)} == {sums}
+        assert len(parts(dataclasses.replace(whole, precision="highest"), ENDLESS)) == 1

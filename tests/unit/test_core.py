@@ -212,10 +212,11 @@ def spanned(rng: random.Random) -> tuple[int, int, int, Span]:
 
 def draw_reduce(rng: random.Random) -> Reduction:
     outer, length, inner, x = spanned(rng)
-    operation, dtype = rng.choice(tuple(OPERATIONS)), rng.choice(MATRIX_DTYPES)
-    out = operation_of(operation).out_dtype(dtype)
-    out = out if operation_of(operation).index else rng.choice((out, F32))
-    return Reduction(operation, outer, length, inner, dtype, out, x, rng.choice((0, 4)))
+    operation = operation_of(rng.choice(tuple(OPERATIONS)))
+    dtype = rng.choice((*MATRIX_DTYPES, I32) if operation.integers else MATRIX_DTYPES)
+    out = operation.out_dtype(dtype)
+    out = out if out == I32 else rng.choice((out, F32))
+    return Reduction(operation.name, outer, length, inner, dtype, out, x, rng.choice((0, 4)))
 
 
 def draw_normalise(rng: random.Random) -> Normalisation:

@@ -25,6 +25,9 @@ from webmm.verify import sum_bound
 
 REDUCTIONS = list(STAGES["reduce"].values())
 stages = pytest.mark.parametrize("cls", REDUCTIONS, ids=lambda cls: cls.name)
+DEFINED = [(name, "float32") for name in OPERATIONS] + [
+    (name, "int32") for name in OPERATIONS if OPERATIONS[name].integers
+]
 
 
 def test_a_problem_says_what_it_needs():
@@ -53,9 +56,15 @@ def test_a_problem_that_is_none(arguments, words):
     with pytest.raises(ProblemError, match=words):
         reduction(*arguments)
     with pytest.raises(ProblemError, match="cast to one of float32, float16, bfloat16"):
-        reduction(8, 8, dtype="int32")
-    with pytest.raises(ProblemError, match="int32"):
+        reduction(8, 8, dtype="uint8")
+    with pytest.raises(ProblemError, match=r"mean is of floats, not of int32; cast its operand"):
+        reduction(8, 8, "mean", dtype="int32")
+    with pytest.raises(ProblemError, match="argmax of float32 results in int32, not in float32"):
         reduction(8, 8, "argmax", out_dtype="float32")
+    with pytest.raises(ProblemError, match="sum of int32 results in int32, not in float32"):
+        reduction(8, 8, "sum", dtype="int32", out_dtype="float32")
+    with pytest.raises(ProblemError, match="dtype int32 is not supported by reductions"):
+        reduction(8, 8, "sum", out_dtype="int32")
 
 
 @stages
@@ -89,15 +98,17 @@ def test_header_says_what_changed_and_what_it_needs(cls):
 
 
 @stages
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_workgroup_memory_in_the_text_is_at_most_what_the_kernel_declares(cls, operation):
+@pytest.mark.parametrize(("operation", "dtype"), DEFINED)
+def test_workgroup_memory_in_the_text_is_at_most_what_the_kernel_declares(cls, operation, dtype):
     for step in (*cls().before, cls()):
-        text = render(step, reduction(33, 1001, operation)).wgsl
+        text = render(step, reduction(33, 1001, operation, dtype=dtype)).wgsl
         constants = {name: int(value) for name, value in re.findall(r"const (\w+): u32 = (\d+)u;", text)}
         total = 0
         for kind in re.findall(r"var<workgroup> \w+: (.+);", text):
             element = re.search(r"array<(\w+), ", kind)[1]
-            size = {"Part": 8, "Part4": 32, "f32": 4, "u32": 4, "vec4f": 16, "vec4u": 16}[element]
+            size = {"Part": 8, "Part4": 32, "f32": 4, "u32": 4, "vec4f": 16, "vec4u": 16, "i32": 4, "vec4i": 16}[
+                element
+            ]
             for length in re.findall(r", (\w+)>", kind):
                 size *= constants.get(length) or int(length)
             total += size

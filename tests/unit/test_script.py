@@ -16,6 +16,7 @@ import pytest
 
 from tests.unit import script_sample
 from webmm.page.script import names, runtime, templates
+from webmm.page.script.compact import abbreviated, compact
 from webmm.page.script.names import Name, ScriptError
 from webmm.page.script.program import Program
 
@@ -215,3 +216,37 @@ def test_templates_beyond_the_subset_are_errors(tmp_path: Path, text: str, what:
     (tmp_path / "x.wgsl").write_text("\n" + text)
     with pytest.raises(templates.TemplateError, match=rf"^x\.wgsl:2: {re.escape(what)}"):
         templates.module(jinja2.Environment(), tmp_path, "x.wgsl", ["x.wgsl"])
+
+
+# Less to load
+
+LAID_OUT = r"""
+// a comment, and "a text" in it
+const half = (x) => x / 2 / 1; /* not a pattern */
+const words = `a  // ${[1, 2].map((x) => `<${{ x }.x}  >`).join(" ")}  b`; /* of one line */
+const pattern = /[/"'`]  \/\/ ?/g;
+let i = 1
+let j = i++ + ++i
+const text = 'it\'s  "so"' + "\"  //";
+class Pair { #a = 1
+  get both() { return [this.#a, - -this.#a] }
+  static of() { return new Pair }
+}
+const found = typeof /x  y/ in {}
+if (i) /=/.test("=") && (j += 1)
+console.log(JSON.stringify([half(8), words, pattern.source, i, j, text, Pair.of().both, found, 6 / 2 / 3, (4) / 2 / 1]))
+"""
+
+
+def test_compact_programs_do_the_same(folder: Path) -> None:
+    short = compact(LAID_OUT)
+    assert len(short) < len(LAID_OUT) - 60
+    assert "comment" not in short
+    assert node(folder, short) == node(folder, LAID_OUT)
+
+
+def test_words_of_the_runtime_are_short(folder: Path) -> None:
+    said = "console.log($.mul($.add(1, 2), 3), `${$.add(4, 5)} $.add`);\n"
+    plain = f'import * as $ from "./python.js";\nconst x = {{ $: 1 }};\n{said}'
+    assert node(folder, abbreviated(plain)) == node(folder, plain) == "9 9 $.add\n"
+    assert abbreviated(plain).startswith('import{add as $a,mul as $b}from"./python.js";')

@@ -23,7 +23,7 @@ from webmm.problems.reduce import OPERATIONS
 from webmm.problems.scheme import Scheme as Quantisation
 from webmm.problems.scheme import checked_scale, checked_zero, reference
 from webmm.problems.weights import quantize_blocks
-from webmm.verify import sum_bound
+from webmm.verify import product_bound, sum_bound
 
 RNG = np.random.default_rng(16)
 EPS = {"float32": 2.0**-23, "float16": 2.0**-10}
@@ -99,8 +99,8 @@ class Case:
 
 
 def drawn(*shape: int, dtype: str = "float32", scale: float = 1.0) -> NDArray[Any]:
-    """Return numbers that float16 holds exactly, or integers of a byte."""
-    if dtype in ("int8", "uint8"):
+    """Return numbers that float16 holds exactly, or any integers."""
+    if dtype in ("int8", "uint8", "int32"):
         info = np.iinfo(dtype)
         return RNG.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
     return (scale * RNG.standard_normal(shape)).astype(np.float16).astype(dtype)
@@ -265,6 +265,62 @@ def in_place() -> Iterator[Case]:
     yield Case("gemm into what repeats", "gemm", (X(a), X(b), repeated), error="ProblemError", resident=True)
 
 
+# Products of float64, which browsers make of integers
+
+
+def doubles() -> Iterator[Case]:
+    """Yield what `matmul()` and `gemm()` do with float64: layouts, batches, epilogues, and numbers that are hard."""
+    wide = 2.0 ** RNG.integers(-300, 300, (9, 90))
+    for name, a, b, options in (
+        ("one term", wider(3, 1), wider(1, 4), {}),
+        ("few terms", wider(5, 7), wider(7, 3), {}),
+        ("slices", wider(33, 140), wider(140, 68), {}),
+        ("vectors", wider(200), wider(200), {}),
+        ("a batch by one matrix", wider(3, 4, 90), wider(90, 5), {"bias": wider(5), "alpha": 1 / 3}),
+        ("bias by row, residual", wider(6, 90), wider(90, 5), {"bias": wider(6, 1), "residual": wider(6, 5)}),
+        ("no terms", wider(2, 0), wider(0, 3), {}),
+        ("powers of two by 600", wider(9, 90) * wide, wider(90, 7), {}),
+        ("all cancels but little", np.tile(wider(5, 40), 2), np.repeat([[1.0], [-1 - 2.0**-45]], 40, 0), {}),
+        ("NaN and infinities", np.where(np.eye(5, 64) > 0, (np.inf, np.nan) * 32, wider(5, 64)), wider(64, 3), {}),
+        ("overflow and subnormals", np.array([[1e200], [1e-170]]), np.array([[1e200, 1e-150]]), {}),
+    ):
+        yield of_doubles(f"float64: {name}", a, b, **options)
+    views = X(wider(90, 12), (("transpose", ()),)), X(wider(2, 120, 9), (("slice", (1, [30, 120], [1, 8, 2])),))
+    yield of_doubles("float64: views", *views, resident=True)
+    yield of_doubles("float64: transposed", wider(90, 6), wider(5, 90), transpose_a=True, transpose_b=True)
+    a, b, c = (wider(*shape) for shape in ((6, 80), (80, 9), (9, 6)))
+    into, expected = X(c, (("transpose", ()),)), 0.3 * (a @ b) - 0.7 * c.T
+    allowed = 82 * 2.0**-52 * (np.abs(a) @ np.abs(b) + np.abs(c.T))
+    terms = {"alpha": 0.3, "beta": -0.7}
+    yield Case("float64: gemm", "gemm", (X(a), X(b), into), terms, expected, allowed, "float64", resident=True)
+    for name, operands, options in (
+        ("by float32", (X(a), X(b.astype(np.float32))), {}),
+        ("into float32", (X(a), X(b)), {"out_dtype": "float32"}),
+        ("bias of float16", (X(a), X(b)), {"bias": X(drawn(9, dtype="float16"))}),
+    ):
+        yield Case(f"float64: {name}", "matmul", operands, options, error="ProblemError")
+
+
+def wider(*shape: int) -> NDArray[np.float64]:
+    """Return numbers of all bits of a double."""
+    return RNG.standard_normal(shape)
+
+
+def of_doubles(name: str, a: Any, b: Any, *, resident: bool = False, **options: Any) -> Case:
+    """Return a case of `matmul()`, with its result in longdouble."""
+    a, b = (x if isinstance(x, X) else X(x) for x in (a, b))
+    flags = {k: options.pop(k) for k in ("transpose_a", "transpose_b") if k in options}
+    x, y = (x.seen.swapaxes(-1, -2) if f"transpose_{n}" in flags else x.seen for n, x in (("a", a), ("b", b)))
+    with np.errstate(all="ignore"):
+        x, y, alpha = x.astype(np.longdouble), y.astype(np.longdouble), options.get("alpha", 1.0)
+        more = [options[term] for term in ("bias", "residual") if term in options]
+        expected = sum(more, alpha * (x @ y)).astype(np.float64)
+        size = sum(map(np.abs, more), np.abs(alpha) * (np.abs(x) @ np.abs(y)))
+        allowed = ((x.shape[-1] + 2) * 2.0**-52 * size + 2.0**-1074).astype(np.float64)
+    given = {k: X(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
+    return Case(name, "matmul", (a, b), given | flags, expected, allowed, "float64", resident=resident)
+
+
 # Integers
 
 
@@ -363,13 +419,16 @@ def with_weights(name: str, x: NDArray[Any], w: NDArray[Any], *, resident: bool 
 
 def reductions() -> Iterator[Case]:
     """Yield every operation over rows, columns, all, several axes, and views."""
-    for op in OPERATIONS:
+    for op, operation in OPERATIONS.items():
         for shape, axis in (((7, 300), -1), ((300, 7), 0), ((4, 5, 6), 1), ((5, 70_001), 1)):
-            yield reduced(f"{op} of {shape} along {axis}", drawn(*shape), op, axis=axis)
-        yield reduced(f"{op} of all", drawn(6, 50), op)
-        yield reduced(f"{op}, keepdims", drawn(6, 50), op, axis=1, keepdims=True)
-        yield reduced(f"{op} of float16", drawn(6, 50, dtype="float16"), op, axis=1)
-        x = drawn(4, 9)
+            yield reduced(f"{op} of {shape} along {axis}", tried_on(op, *shape), op, axis=axis)
+            if operation.integers:
+                x = drawn(*shape, dtype="int32")
+                yield reduced(f"{op} of int32 of {shape} along {axis}", x, op, axis=axis, resident=axis == 0)
+        yield reduced(f"{op} of all", tried_on(op, 6, 50), op)
+        yield reduced(f"{op}, keepdims", tried_on(op, 6, 50), op, axis=1, keepdims=True)
+        yield reduced(f"{op} of float16", tried_on(op, 6, 50, dtype="float16"), op, axis=1)
+        x = tried_on(op, 4, 9)
         x[1, 3], x[2, 2], x[3, 1] = NAN, INF, -INF
         yield reduced(f"{op} of NaN and infinities", x, op, axis=1)
     for op in ("sum", "max"):
@@ -382,6 +441,7 @@ def reductions() -> Iterator[Case]:
             yield reduced(f"{op} of {name}", drawn(30, 40), op, axis=0, views=views, resident=True)
     yield reduced("sum into float32", drawn(6, 50, dtype="float16"), "sum", axis=1, out_dtype="float32")
     yield reduced("sum of nothing", drawn(3, 0), "sum", axis=1)
+    yield reduced("product of nothing", drawn(3, 0, dtype="int32"), "prod", axis=1)
     yield reduced("mean of nothing", drawn(3, 0), "mean", axis=1)
     yield reduced("sum of a number", drawn(), "sum")
     for name, x, options in (
@@ -392,15 +452,26 @@ def reductions() -> Iterator[Case]:
         ("argmax of two axes", X(drawn(3, 4, 5)), {"op": "argmax", "axis": (0, 1)}),
         ("sum of integers", X(drawn(3, 4, dtype="int8")), {"op": "sum"}),
         ("sum into integers", X(drawn(3, 4)), {"op": "sum", "out_dtype": "int32"}),
+        ("sum of int32 into floats", X(drawn(3, 4, dtype="int32")), {"op": "sum", "out_dtype": "float32"}),
+        ("mean of int32", X(drawn(3, 4, dtype="int32")), {"op": "mean"}),
+        ("logsumexp of int32", X(drawn(3, 4, dtype="int32")), {"op": "logsumexp", "axis": 0}),
+        ("minimum of no integers", X(drawn(3, 0, dtype="int32")), {"op": "min", "axis": 1}),
+        ("argmin of two axes", X(drawn(3, 4, 5, dtype="int32")), {"op": "argmin", "axis": (0, 1)}),
     ):
         yield Case(name, "reduce", (x,), options, error="ProblemError")
+
+
+def tried_on(op: str, *shape: int, dtype: str = "float32") -> NDArray[Any]:
+    """Return what an operation is tried on: of products what is near 1."""
+    x = drawn(*shape, dtype=dtype)
+    return np.exp(x / 16).astype(np.float16).astype(dtype) if op == "prod" else x
 
 
 def reduced(name: str, x: NDArray[Any], op: str, *, views: Views = (), resident: bool = False, **options: Any) -> Case:
     """Return a case of `reduce()`."""
     given = X(x, views)
     axis = options.get("axis")
-    seen = given.seen.astype(np.float64)
+    seen = given.seen if x.dtype == np.int32 else given.seen.astype(np.float64)
     axes = (
         tuple(range(seen.ndim))
         if axis is None
@@ -412,13 +483,15 @@ def reduced(name: str, x: NDArray[Any], op: str, *, views: Views = (), resident:
     operation = OPERATIONS[op]
     with np.errstate(all="ignore"):
         if count:
-            expected = np.asarray(operation.reference(rows))
+            expected = operation.exact(rows)
             size = np.nansum(np.where(np.isfinite(rows), np.abs(rows), 0), axis=-1) + TINY["float32"]
         else:
             expected, size = np.full(rows.shape[:-1], operation.empty), np.ones(rows.shape[:-1])
     dtype = "int32" if operation.index else options.get("out_dtype", x.dtype.name)
     unit = size / max(count, 1) if op == "mean" else 16 + size / max(count, 1) if op == "logsumexp" else size
-    allowed = unit * sum_bound(count) if operation.sums else np.zeros(expected.shape)
+    allowed = unit * sum_bound(count) if operation.sums and x.dtype != np.int32 else np.zeros(expected.shape)
+    if op == "prod" and x.dtype != np.int32:
+        allowed = np.abs(np.nan_to_num(expected)) * product_bound(count) + TINY["float32"]
     if dtype == "float16":
         allowed = allowed + EPS["float16"] * np.abs(np.nan_to_num(expected, nan=0, posinf=0, neginf=0))
     if options.get("keepdims"):
@@ -500,7 +573,7 @@ def elements() -> Iterator[Case]:
 
 def views() -> Iterator[Case]:
     """Yield arrays that are read back through views, of every type."""
-    for dtype in ("float32", "float16", "int8", "uint8", "int32"):
+    for dtype in ("float32", "float16", "float64", "int8", "uint8", "int32"):
         x = np.arange(-60, 60).astype(dtype).reshape(4, 5, 6)
         for name, seen in (
             ("all", ()),
@@ -529,7 +602,7 @@ def views() -> Iterator[Case]:
 
 def cases() -> list[Case]:
     """Return the table; a case's place in it is its number."""
-    columns = (views, products, in_place, quantized, weights, reductions, normalised, elements)
+    columns = (views, products, doubles, in_place, quantized, weights, reductions, normalised, elements)
     return [case for column in columns for case in column()]
 
 
@@ -589,3 +662,13 @@ def check(case: Case, outcome: Outcome, python: bool = False) -> str:
         error = np.abs(actual - expected)[~special]
         wrong = ~(error <= np.broadcast_to(case.allowed, expected.shape)[~special])
     return f"{int(wrong.sum())} elements are off, by up to {error.max(initial=0):.3g}" if wrong.any() else ""
+
+
+def faults(outcomes: list[Outcome], table: list[Case], *, python: bool = False, halves: bool = True) -> dict[str, str]:
+    """Return what is wrong by case; what needs float16 is refused by a device that has none."""
+    wrong = {}
+    for i, (case, outcome) in enumerate(zip(table, outcomes, strict=True)):
+        refused = case.halves and not halves and outcome.error == "UnsupportedError" and "shader-f16" in outcome.message
+        if not refused and (said := check(case, outcome, python)):
+            wrong[f"{i} {case.call}: {case.name}"] = said
+    return wrong

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import webmm
-from tests.web.table import OF_PYTHON, VIEWS, Case, Outcome, X, as_json, cases, check
+from tests.web.table import OF_PYTHON, VIEWS, Case, Outcome, X, as_json, cases, check, faults
 from webmm.calls.pieces import Labelled, _steps
 from webmm.dtypes import F32
 
@@ -70,12 +70,7 @@ def python(case: Case, device: webmm.Device) -> Outcome:
 
 def judge(outcomes: list[Outcome], table: list[Case] = TABLE, *, python: bool = False, halves: bool = True) -> None:
     """Fail where an outcome is not what its case says; what needs float16 is refused by a device that has none."""
-    wrong = {}
-    for i, (case, outcome) in enumerate(zip(table, outcomes, strict=True)):
-        refused = case.halves and not halves and outcome.error == "UnsupportedError" and "shader-f16" in outcome.message
-        if not refused and (said := check(case, outcome, python)):
-            wrong[f"{i} {case.call}: {case.name}"] = said
-    assert wrong == {}
+    assert faults(outcomes, table, python=python, halves=halves) == {}
 
 
 def test_python(device: webmm.Device) -> None:

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from tests.web.conftest import FLAGS, chromium_path
-from webmm import records
+from webmm import epilogues, records
 from webmm.page import bundle, stages
 from webmm.verify import worst_error
 
 STAGES = [kernel.name for kernel in stages.offered()]
-FIRST_LOAD = 520_000  # bytes; some 150,000 as hosts compress them
+FIRST_LOAD = 400_000  # bytes; some 130,000 as hosts compress them
+FIRST_FIGURE = 6  # seconds; 1.5 on two idle cores, and these may be shared
 MESSAGE = "#multiply-message"
 
 
@@ -69,7 +70,7 @@ def test_arrival(open_page, page_folder) -> None:
     assert "invocations" in chips
     assert float(page.inner_text("#hero-figure")) > 0
     assert "checked" in page.inner_text("#hero-caption")
-    assert first_figure < 20  # 2 s on an idle machine; this one may be shared
+    assert first_figure < FIRST_FIGURE
 
 
 def test_first_load_is_small(tmp_path: Path) -> None:
@@ -111,6 +112,19 @@ def test_ladder_runs_checks_and_saves(page) -> None:
             assert 0 < record.peak_fraction < 1.5
         else:
             assert record.reason
+
+
+def test_the_table_shows_every_figure(open_page) -> None:
+    page = open_page(viewport={"width": 1280, "height": 800})
+    page.select_option("#ladder-size", "128")
+    page.click("#ladder-run")
+    wait_text(page, "#ladder-message", "Fastest:")
+    heads = page.locator("#ladder table thead th").all_inner_texts()
+    assert heads == ["Kernel", "GFLOP/s", "Median", "Best", "Call", "Error", "Bound"]
+    wide, there = page.eval_on_selector("#ladder .scroll", "(x) => [x.scrollWidth, x.clientWidth]")
+    assert wide <= there, "the last column is cut"
+    best = page.locator("#ladder tr.best td").all_inner_texts()
+    assert all(float(figure.split()[0]) > 0 for figure in best)
 
 
 def test_ladder_skips_what_is_slow_and_stops(page) -> None:
@@ -250,6 +264,73 @@ def test_sizes_that_do_not_fit(page) -> None:
     page.fill("#b-text", "1,2,3\n4,5,6")
     page.click("#multiply-run")
     assert "as many columns as B has rows" in wait_text(page, MESSAGE, "A is")
+
+
+def test_multiply_with_options(page) -> None:
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((7, 5), (6, 7)))
+    show(page, "multiply")
+    upload(page, "#a-file", "a.npy", npy(a))
+    upload(page, "#b-file", "b.npy", npy(b))
+    wait_text(page, "#b-about", "6×7")
+    for name in ("a", "b"):
+        page.check(f"#multiply-transpose-{name}")
+    page.fill("#multiply-alpha", "0.5")
+    page.select_option("#multiply-precision", "high")
+    product = 0.5 * (a.T @ b.T).astype(np.float64)
+    per_row, per_column = np.arange(5) - 2.0, np.arange(6) / 4
+    asked = "transposeA: true, transposeB: true, alpha: 0.5"
+    for bias, values, added in (("row", per_row, per_row[:, None]), ("column", per_column, per_column), ("", (), 0)):
+        page.select_option("#multiply-bias", bias)
+        if bias:
+            page.fill("#multiply-bias-values", ", ".join(map(str, values)))
+        for activation, meaning in (("relu", epilogues.relu), ("gelu", epilogues.gelu), ("", lambda x: x)):
+            page.select_option("#multiply-activation", activation)
+            page.click("#multiply-run")
+            wait_text(page, MESSAGE, "C is 5×6 float32, by ", "wrong")
+            assert page.inner_text("#multiply-call").startswith(f"await gpu.matmul(a, b, {{ {asked}")
+            assert "every element" in page.inner_text("#multiply-check")
+            c = np.load(io.BytesIO(saved(page, "#download-npy")), allow_pickle=False)
+            np.testing.assert_allclose(
+                c, meaning(product + added), rtol=1e-5, atol=1e-5, err_msg=f"{bias} {activation}"
+            )
+
+
+def test_multiply_says_what_does_not_fit_together(page) -> None:
+    show(page, "multiply")  # 2×3 by 3×2
+    page.select_option("#multiply-bias", "column")
+    for fill, words in (
+        ({"#multiply-bias-values": "1, 2, 3"}, "bias has shape [3]; it must be [2]"),
+        ({"#multiply-bias-values": "1, x"}, "bias: line 1, value 2 is no number: “x”"),
+        ({"#multiply-bias-values": "", "#multiply-alpha": "two"}, "alpha is a number, not “two”"),
+    ):
+        for selector, text in fill.items():
+            page.fill(selector, text)
+        page.click("#multiply-run")
+        assert "\n" not in wait_text(page, MESSAGE, words)
+    page.fill("#multiply-alpha", "1")
+    page.check("#multiply-transpose-a")
+    page.click("#multiply-run")
+    assert "as many columns as B has rows" in wait_text(page, MESSAGE, "A is 3×2")
+    page.uncheck("#multiply-transpose-a")
+    page.click("#multiply-run")  # a bias drawn at random
+    wait_text(page, MESSAGE, "C is 2×2")
+
+
+def test_a_wrong_epilogue_is_found_out(open_page) -> None:
+    page = open_page(service_workers="block")
+    page.route(
+        "**/bundle/templates/epilogues/relu.js",
+        lambda route: route.fulfill(
+            body=route.fetch().text().replace("select(x, vec4f()", "select(vec4f(), x"), content_type="text/javascript"
+        ),
+    )
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    show(page, "multiply")
+    page.select_option("#multiply-activation", "relu")
+    page.click("#multiply-run")
+    assert "C is wrong" in wait_text(page, MESSAGE, "C is")
 
 
 # Explain
@@ -452,7 +533,7 @@ def test_a_link_carries_a_run(page, open_page) -> None:
         " return toFragment([webmm.device.record(kernel, p, { gflops: 1.5, median_us: 1, best_us: 1 })]); }"
     )
     other = open_page(f"#run={record}")
-    assert other.is_visible("#tune")
+    other.wait_for_selector("#tune:visible")
     assert "1.5" in other.inner_text("#compare table")
     broken = open_page("#run=nonsense!")
     assert "damaged" in broken.inner_text("#banner")
@@ -510,11 +591,11 @@ def test_fits_a_phone(open_page, panel: str) -> None:
 def test_keyboard(page) -> None:
     page.focus("#tab-ladder")
     page.keyboard.press("ArrowRight")
-    assert page.is_visible("#multiply")
+    page.wait_for_selector("#multiply:visible")
     page.keyboard.press("End")
-    assert page.is_visible("#tune")
+    page.wait_for_selector("#tune:visible")
     page.keyboard.press("Home")
-    assert page.is_visible("#ladder")
+    page.wait_for_selector("#ladder:visible")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "ladder-op"
     for _ in range(3):

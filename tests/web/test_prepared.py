@@ -16,7 +16,7 @@ from webmm.page import ladders
 PREPARED_JS = Path(__file__).with_name("prepared.js")
 MOST = 3_000_000  # operations: all but the largest problem of each kind
 LEGITIMATE = re.compile(r"needs the feature (shader-f16|chromium-experimental-subgroup-matrix)|needs subgroups of")
-THIN, PRODUCTS, WEIGHTS, SUMS, MAXIMA, PLACES = (str(number) for number in range(1, 7))  # the ladder's choices
+THIN, DOUBLES, PRODUCTS, WEIGHTS, SUMS, MAXIMA, PLACES = (str(number) for number in range(1, 8))  # the ladder's choices
 
 
 def judge(outcomes: list[dict]) -> None:

@@ -50,7 +50,7 @@ function settingsOf(call, dtype, options, whole, shape) {
   const activation = options.activation ? oneOf("activation", options.activation, core.ACTIVATIONS.keys()) : "";
   const precision = options.precision === undefined ? "highest" : oneOf("precision", options.precision, core.PRECISIONS);
   const out = call.dtype(options.outDtype, dtype);
-  core.check_floats("products of floats", call.element(dtype), call.element(out));
+  make(core.gemm, [1, 1, 1], { dtype: call.element(dtype), out_dtype: call.element(out) }); // refuses what is not computed
   const kernel = call.device.kernelNamed(options.kernel, options.config, "gemm");
   return { bias, residual, terms: { alpha: number("alpha", options.alpha, 1), activation }, out, precision, kernel };
 }
@@ -125,10 +125,11 @@ async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
   });
   const most = limits(call, x.dtype);
   for (const problem of core.problems(template, core.batch_axes(x, y, z))) {
-    for (const part of core.parts(problem, most)) {
+    for (const part of core.parts(core.attainable(problem, device.choices.described), most)) {
       const size = part.problem.m * part.problem.n;
-      const into = part.to_sum ? await sum(call, size) : z;
-      const added = part.from_sum ? await sum(call, size) : bias;
+      const { name } = call.element(x.dtype).sums;
+      const into = part.to_sum ? await sum(call, size, name) : z;
+      const added = part.from_sum ? await sum(call, size, name) : bias;
       const more = part.problem.bias && added ? [added] : [];
       await call.run(core.attainable(part.problem, device.choices.described), [x, y, into, ...more], kernel);
     }
@@ -138,11 +139,11 @@ async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
 /** @type {WeakMap<Call, DeviceArray>} what takes the sums of each call */
 const sums = new WeakMap();
 
-/** @param {Call} call @param {number} size @returns {Promise<DeviceArray>} for sums; the same one for as long as it is large enough */
-async function sum(call, size) {
+/** @param {Call} call @param {number} size @param {ElementType} dtype @returns {Promise<DeviceArray>} for sums; the same one for as long as it is large enough */
+async function sum(call, size, dtype) {
   const known = sums.get(call);
   if (known && known.size >= size) return known;
-  const made = call.own(await call.empty([size], "float32"));
+  const made = call.own(await call.empty([size], dtype));
   sums.set(call, made);
   return made;
 }

@@ -134,6 +134,11 @@ export class BlockWeights {
     this.zeros = zeros;
   }
 
+  /** What a product's way depends on, besides how its parts lie. */
+  get kind() {
+    return `${this.shape}x${this.bits}/${this.block}`;
+  }
+
   /** @returns {[Data, Data, Data]} words, scales and zero points */
   get parts() {
     return [this.words, this.scales, this.zeros];

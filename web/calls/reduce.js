@@ -25,12 +25,11 @@ export async function reduce(call, given, op, options) {
   const x = call.data(given);
   const axes = axesOf(x, options.axis);
   const keepdims = flag("keepdims", options.keepdims);
-  core.check_floats("reductions", call.element(x.dtype));
+  const out = call.dtype(options.outDtype, operation.index ? "int32" : x.dtype);
+  core.check_types(operation, call.element(x.dtype), call.element(out));
   if (operation.index && options.axis !== undefined && options.axis !== null && axes.length > 1) {
     throw new ProblemError(`${op} takes one axis, or none for all; a position in several has no single number`);
   }
-  const out = call.dtype(options.outDtype, operation.index ? "int32" : x.dtype);
-  if (operation.index ? out !== "int32" : !["float32", "float16"].includes(out)) throw new ProblemError(`${op} does not result in ${out}`);
   const kept = x.shape.filter((_, axis) => !axes.includes(axis));
   const shape = keepdims ? x.shape.map((length, axis) => (axes.includes(axis) ? 1 : length)) : kept;
   if (!x.size) return ofNothing(call, x, operation, shape, sizeOf(axes.map((axis) => x.shape[axis])), out);
@@ -86,23 +85,29 @@ async function broughtTogether(call, operation, x, y, step) {
     return parts;
   };
   const at = (/** @type {number} */ i, /** @type {import("../host.js").Elements[]} */ parts) => parts.map((part) => part[i]);
+  const whole = x.dtype === "int32";
+  const parts = await ofParts(operation.of_parts || operation.name, whole ? "int32" : "float32");
   if (operation.index) {
-    const [largest, within] = [await ofParts("max", "float32"), await ofParts(operation.name, "int32")];
+    const within = await ofParts(operation.name, "int32");
     for (let i = 0; i < y.size; i++) {
-      const values = at(i, largest);
+      const values = at(i, parts);
       const nan = values.findIndex(Number.isNaN);
-      const best = nan >= 0 ? nan : values.indexOf(Math.max(...values));
+      const best = nan >= 0 ? nan : values.indexOf(COMBINED[operation.of_parts](values, length));
       y.data[i] = within[best][i] + best * step;
     }
     return;
   }
-  const parts = await ofParts(operation.of_parts || operation.name, "float32");
-  const totals = Float32Array.from({ length: y.size }, (_, i) => COMBINED[operation.name](at(i, parts), length));
-  y.data.set(new HostArray(totals, y.shape, "float32").as(y.dtype).data);
+  const combine = (whole && WRAPPED[operation.name]) || COMBINED[operation.name];
+  const totals = Array.from({ length: y.size }, (_, i) => combine(at(i, parts), length));
+  if (whole) y.data.set(totals);
+  else y.data.set(new HostArray(Float32Array.from(totals), y.shape, "float32").as(y.dtype).data);
 }
 
-/** Results over parts brought together, in float64. @type {Record<string, (parts: number[], length: number) => number>} */
+/** @typedef {Record<string, (parts: number[], length: number) => number>} Combined */
+
+/** Results over parts brought together, in float64. @type {Combined} */
 const COMBINED = {
+  prod: (parts) => parts.reduce((product, x) => product * x, 1),
   sum: (parts) => parts.reduce((sum, x) => sum + x, 0),
   mean: (parts, length) => parts.reduce((sum, x) => sum + x, 0) / length,
   max: (parts) => Math.max(...parts),
@@ -112,6 +117,12 @@ const COMBINED = {
     const shift = Number.isFinite(top) ? top : 0;
     return Math.log(parts.reduce((sum, x) => sum + Math.exp(x - shift), 0)) + shift;
   },
+};
+
+/** The same where that of integers is another: modulo 2^32. @type {Combined} */
+const WRAPPED = {
+  prod: (parts) => parts.reduce(Math.imul, 1),
+  sum: (parts) => parts.reduce((sum, x) => (sum + x) | 0, 0),
 };
 
 /** `Device.softmax()`, `layerNorm()` and `rmsNorm()`. @param {Call} call @param {"softmax" | "layer_norm" | "rms_norm"} name @param {any} given @param {any} options */

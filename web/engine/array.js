@@ -6,7 +6,7 @@ import { ELEMENTS, checkedShape, denseStrides, sizeOf } from "../host.js";
 
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostArray} HostArray */
-/** @typedef {import("./device.js").Device} Device */
+/** @typedef {import("./engine.js").Engine} Device */
 /** What `slice()` takes for an axis: all of it, one place, which drops the axis, or [start, stop, step]. @typedef {null | undefined | number | readonly (number | null | undefined)[]} Range */
 
 /** What owns a GPU buffer until it is freed, and then gives it back to the device's pool. */
@@ -21,9 +21,23 @@ export class Storage {
 
   /** Give the memory back; doing so again is harmless. */
   free() {
-    if (this.buffer) this.device.recycle(this.buffer);
+    if (this.buffer) this.device.recycle(this.buffer, this.nbytes);
     this.buffer = null;
   }
+}
+
+const MAX_SIGNATURES = 4096;
+/** @type {Map<string, number>} */
+const signatures = new Map();
+let signaturesSeen = 0;
+
+/** @param {string} text @returns {number} */
+function signatureOf(text) {
+  const known = signatures.get(text);
+  if (known) return known;
+  if (signatures.size >= MAX_SIGNATURES) signatures.clear(); // what has a number keeps it
+  signatures.set(text, ++signaturesSeen);
+  return signaturesSeen;
 }
 
 /**
@@ -44,13 +58,12 @@ export class DeviceArray {
     this.dtype = dtype;
     this.strides = strides;
     this.offset = offset;
-    /** @type {string} */
-    this.known = "";
+    this.known = 0;
   }
 
-  /** What a call's way depends on, besides what is in the array. */
+  /** What a call's way depends on, besides what is in the array: a number, the same for arrays that lie alike. */
   get signature() {
-    return (this.known ||= `${this.dtype}[${this.shape}](${this.strides})${this.offset}/${this.#storage.nbytes}`);
+    return (this.known ||= signatureOf(`${this.dtype}[${this.shape}](${this.strides})${this.offset}/${this.#storage.nbytes}`));
   }
 
   /** What owns the buffer. Throws FreedArrayError after `free()`. */

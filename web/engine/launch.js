@@ -6,7 +6,7 @@ import { Dict } from "../python.js";
 import { grouped } from "../text.js";
 
 /** @typedef {import("./array.js").DeviceArray} DeviceArray */
-/** @typedef {import("./device.js").Device} Device */
+/** @typedef {import("./engine.js").Engine} Device */
 /** @typedef {import("./submissions.js").Launch} Launch */
 /** Of bundle/core.js, which Python wrote. @typedef {any} Kernel @typedef {any} Problem */
 
@@ -26,8 +26,39 @@ function numberOf(buffer) {
   return buffersSeen;
 }
 
-/** @param {number} token @param {GPUBuffer[]} buffers @returns {string} what a launch, or several on the same buffers, are known by */
-export function keyOf(token, buffers) {
+/** Launches by their buffers, in order: a repeated call finds its own without a text to build. */
+export class ByBuffers {
+  /** @type {Map<GPUBuffer, any>} by the first, then by the second … */
+  #kept = new Map();
+  size = 0;
+
+  /** @param {GPUBuffer[]} buffers at least one @returns {Launch | undefined} */
+  get(buffers) {
+    /** @type {any} */
+    let found = this.#kept;
+    for (let i = 0; i < buffers.length && found; i++) found = found.get(buffers[i]);
+    return found;
+  }
+
+  /** @param {GPUBuffer[]} buffers as many as of all others @param {Launch} launch */
+  set(buffers, launch) {
+    let at = this.#kept;
+    for (const buffer of buffers.slice(0, -1)) {
+      if (!at.has(buffer)) at.set(buffer, new Map());
+      at = at.get(buffer);
+    }
+    at.set(buffers[buffers.length - 1], launch);
+    this.size += 1;
+  }
+
+  clear() {
+    this.#kept.clear();
+    this.size = 0;
+  }
+}
+
+/** @param {number} token @param {GPUBuffer[]} buffers @returns {string} what a launch is known by */
+function keyOf(token, buffers) {
   let key = String(token);
   for (const buffer of buffers) key += ` ${numberOf(buffer)}`;
   return key;

@@ -4,14 +4,15 @@
  * again. What a call does depends on its arguments and on how its arrays lie, not on what is in them or where.
  */
 
+import { checkOptions } from "../calls/options.js";
 import { ProblemError } from "../errors.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
 import { DeviceArray, Storage } from "./array.js";
-import { keyOf } from "./launch.js";
+import { ByBuffers } from "./launch.js";
 
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostData} HostData */
-/** @typedef {import("./device.js").Device} Device */
+/** @typedef {import("./engine.js").Engine} Device */
 /** @typedef {import("./launch.js").Kernel} Kernel */
 /** @typedef {import("./launch.js").Problem} Problem */
 /** @typedef {import("./submissions.js").Launch} Launch */
@@ -116,8 +117,7 @@ const MAX_LAUNCHES = 64; // kept per plan: results take turns in several buffers
 
 /** How to do a call again on other arrays that lie alike. */
 class Plan {
-  /** @type {Map<string, Launch>} by the buffers */
-  #launches = new Map();
+  #launches = new ByBuffers();
   #dropped = 0;
 
   /** @param {Call} call @param {DeviceArray[]} arrays its operands @param {DeviceArray} result */
@@ -136,7 +136,8 @@ class Plan {
   run(arrays) {
     const { device } = this;
     device.guard.alive();
-    const buffers = this.firsts.map((i) => arrays[i].buffer);
+    const buffers = [];
+    for (const first of this.firsts) buffers.push(arrays[first].buffer);
     for (const nbytes of this.sizes) {
       const idle = device.pool.idle(nbytes);
       if (!idle) return this.#make(arrays, buffers);
@@ -150,8 +151,7 @@ class Plan {
     const { launches } = this.device;
     if (this.#dropped !== launches.dropped || this.#launches.size >= MAX_LAUNCHES) this.#launches.clear();
     this.#dropped = launches.dropped;
-    const key = keyOf(0, buffers);
-    const known = this.#launches.get(key);
+    const known = this.#launches.get(buffers);
     if (known) return known;
     const all = [];
     for (const { token, numbers } of this.steps) {
@@ -159,7 +159,7 @@ class Plan {
       if (!launch) return null;
       all.push(...launch);
     }
-    this.#launches.set(key, all);
+    this.#launches.set(buffers, all);
     return all;
   }
 
@@ -169,7 +169,7 @@ class Plan {
     const launch = this.#launch(buffers);
     if (!launch) return null;
     device.submissions.queue(launch);
-    for (let n = this.firsts.length; n < buffers.length; n++) if (n !== this.result) device.pool.give(buffers[n]);
+    for (let n = this.firsts.length; n < buffers.length; n++) if (n !== this.result) device.pool.give(buffers[n], this.sizes[n - this.firsts.length]);
     if (this.same >= 0) return arrays[this.same];
     const { shape, dtype, strides, offset } = this.like;
     const nbytes = this.sizes[this.result - this.firsts.length];
@@ -201,6 +201,44 @@ class Plan {
 
 const MAX_PLANS = 1024;
 
+/**
+ * @param {string} name @param {unknown[]} operands @param {Record<string, any>} options @param {DeviceArray[]} arrays which are added here
+ * @returns {string} the same for calls that do the same; "" where something lies in the host's memory: what it holds is not known beforehand
+ */
+function keyOf(name, operands, options, arrays) {
+  let key = name;
+  for (const operand of operands) {
+    const its = partOf(operand, arrays);
+    if (!its) return "";
+    key += its;
+  }
+  if (typeof options !== "object" || options === null) return "";
+  for (const option in options) {
+    const value = options[option];
+    if (value === undefined) continue;
+    const its = Array.isArray(value) ? `[${value}` : partOf(value, arrays);
+    if (!its) return "";
+    key += `|${option}${its}`;
+  }
+  for (let i = 1; i < arrays.length; i++) {
+    const same = arrays.findIndex((array) => array.shares(arrays[i]));
+    if (same < i) key += `|${i}=${same}`;
+  }
+  return key;
+}
+
+/** @param {any} value @param {DeviceArray[]} arrays @returns {string} */
+function partOf(value, arrays) {
+  if (value instanceof DeviceArray) {
+    arrays.push(value);
+    return ` ${value.signature}`;
+  }
+  if (typeof value !== "object") return `=${typeof value === "number" ? "" : typeof value}${value}`;
+  if (value === null) return "=null";
+  const parts = (value.parts ?? []).map((/** @type {any} */ part) => partOf(part, arrays));
+  return parts.length && parts.every(Boolean) ? ` ${value.kind}${parts.join("")}` : "";
+}
+
 /** The plans of one device. */
 export class Plans {
   /** @type {Map<string, Plan>} */
@@ -213,32 +251,19 @@ export class Plans {
 
   /**
    * Make a call, as it was made before where all its arrays are on the device and lie as those did then.
-   * @param {string} name @param {unknown[]} operands arrays, or undefined for one that there is not
-   * @param {Record<string, unknown>} options besides @param {(call: Call) => Promise<any>} body
+   * @param {string} name @param {readonly string[]} known options
+   * @param {unknown[]} operands arrays, quantised weights, or the names of operations
+   * @param {Record<string, any>} options @param {(call: Call) => Promise<any>} body
    * @returns {any}
    */
-  call(name, operands, options, body) {
+  call(name, known, operands, options, body) {
     /** @type {DeviceArray[]} */
     const arrays = [];
-    let key = name;
-    for (const operand of operands) {
-      if (operand instanceof DeviceArray) {
-        arrays.push(operand);
-        key += `|${operand.signature}`;
-      } else if (operand === undefined || operand === null) {
-        key += "|";
-      } else {
-        return this.#record("", [], body); // of the host's memory: what it holds is not known beforehand
-      }
-    }
-    for (const option in options) {
-      const value = options[option];
-      if (typeof value === "object" && value !== null && !Array.isArray(value)) return this.#record("", [], body);
-      key += `|${option}=${typeof value === "number" ? "" : typeof value}${value}`;
-    }
-    for (let i = 1; i < arrays.length; i++) key += arrays.findIndex((array) => array.shares(arrays[i]));
+    const key = keyOf(name, operands, options, arrays);
     const plan = this.#kept.get(key);
-    return plan ? plan.run(arrays) : this.#record(key, arrays, body);
+    if (plan) return plan.run(arrays);
+    checkOptions(name, options, known); // those of a plan were checked when it was made
+    return this.#record(key, arrays, body);
   }
 
   /** Forget them all: what calls do may have changed. */

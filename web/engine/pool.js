@@ -5,6 +5,7 @@ import { MemoryLimitError, UnsupportedError } from "../errors.js";
 import { grouped } from "../text.js";
 
 const POOL_BYTES = 2 ** 30; // of freed buffers that are kept for the next arrays
+const [TURNS, SMALL] = [4, 2 ** 24]; // so many buffers of up to so many bytes take turns: neighbouring results then do not wait
 
 /** The storage of one device. */
 export class Pool {
@@ -20,10 +21,13 @@ export class Pool {
     this.flush = flush;
   }
 
-  /** @param {number} nbytes @returns {GPUBuffer | undefined} one that was freed */
+  /** @param {number} nbytes @returns {GPUBuffer | undefined} the one that was freed first; none where a new one is better */
   idle(nbytes) {
-    const buffer = this.#idle.get(sized(nbytes))?.pop();
-    if (buffer) this.#bytes -= buffer.size;
+    const size = sized(nbytes);
+    const idle = this.#idle.get(size);
+    if (!idle || (size <= SMALL && idle.length < TURNS)) return undefined;
+    const buffer = idle.shift();
+    if (buffer) this.#bytes -= size;
     return buffer;
   }
 
@@ -60,18 +64,19 @@ export class Pool {
 
   /**
    * Take a freed array's buffer back. A new one costs the engine a pass that clears it, a millisecond for 64 MiB.
-   * @param {GPUBuffer} buffer
+   * @param {GPUBuffer} buffer @param {number} [nbytes] that it was taken for: to ask the engine takes longer
    */
-  give(buffer) {
-    if (this.#bytes + buffer.size > POOL_BYTES) {
+  give(buffer, nbytes = buffer.size) {
+    const size = sized(nbytes);
+    if (this.#bytes + size > POOL_BYTES) {
       this.flush(); // it may still be in use there
       buffer.destroy();
       return;
     }
-    const same = this.#idle.get(buffer.size) ?? [];
-    same.push(buffer);
-    this.#idle.set(buffer.size, same);
-    this.#bytes += buffer.size;
+    const same = this.#idle.get(size);
+    if (same) same.push(buffer);
+    else this.#idle.set(size, [buffer]);
+    this.#bytes += size;
   }
 }
 

@@ -5,7 +5,7 @@ import { MemoryLimitError } from "../errors.js";
 import { Matrix } from "../matrix.js";
 import { time } from "./timing.js";
 
-/** @typedef {import("./device.js").Device} Device */
+/** @typedef {import("./engine.js").Engine} Device */
 /** @typedef {import("../bundle.js").RooflineRows} RooflineRows */
 /** @typedef {{gflops: number, gbytes: number}} Roofline */
 

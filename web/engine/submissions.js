@@ -3,7 +3,8 @@
 /** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} Step a dispatch */
 /** @typedef {Step[]} Launch dispatches that run one after another, as one */
 
-const TOGETHER = 8; // dispatches per submission at most
+const [FEW, MANY] = [8, 32]; // dispatches per submission: few at first, for the device to begin, then more
+
 /** What waits to be submitted together, of one device. */
 export class Submissions {
   /** @type {GPUCommandEncoder | null} */
@@ -11,6 +12,10 @@ export class Submissions {
   /** @type {GPUComputePassEncoder | null} */
   #pass = null;
   #waiting = 0;
+  #most = FEW;
+  #due = false; // whether the end of this turn of the event loop will submit
+  /** @type {GPUComputePipeline | null} which the pass has set */
+  #pipeline = null;
 
   /** @param {import("./guard.js").Guard} guard */
   constructor(guard) {
@@ -27,18 +32,28 @@ export class Submissions {
   }
 
   /**
-   * Queue a dispatch: those of one turn of the event loop, or eight of them, go together.
+   * Queue a dispatch: those of one turn of the event loop go together, up to `MANY` of them.
    * @param {Launch} launch
    */
   queue(launch) {
-    if (!this.#pass) {
-      this.#open = this.wgpu.createCommandEncoder();
-      this.#pass = this.#open.beginComputePass();
-      setTimeout(() => this.flush());
-    }
-    dispatch(this.#pass, launch);
+    if (!this.#pass) this.#begin();
+    this.#pipeline = dispatch(/** @type {GPUComputePassEncoder} */ (this.#pass), launch, this.#pipeline);
     this.#waiting += 1;
-    if (this.#waiting === TOGETHER) this.flush();
+    if (this.#waiting < this.#most) return;
+    this.#most = Math.min(2 * this.#most, MANY);
+    this.flush();
+  }
+
+  #begin() {
+    this.#open = this.wgpu.createCommandEncoder();
+    this.#pass = this.#open.beginComputePass();
+    if (this.#due) return;
+    this.#due = true;
+    setTimeout(() => {
+      this.#due = false;
+      this.#most = FEW;
+      this.flush();
+    });
   }
 
   /** Submit what is queued. Happens by itself at the end of the event loop's turn, and before anything that depends on it. */
@@ -46,7 +61,7 @@ export class Submissions {
     if (!this.#open || !this.#pass) return;
     const encoder = this.#open;
     this.#pass.end();
-    this.#open = this.#pass = null;
+    this.#open = this.#pass = this.#pipeline = null;
     this.#waiting = 0;
     if (!this.guard.loss) this.wgpu.queue.submit([encoder.finish()]);
   }
@@ -59,11 +74,16 @@ export function encode(encoder, launch, timestampWrites) {
   pass.end();
 }
 
-/** @param {GPUComputePassEncoder} pass @param {Launch} launch */
-function dispatch(pass, launch) {
+/**
+ * @param {GPUComputePassEncoder} pass @param {Launch} launch @param {GPUComputePipeline | null} [set] the pipeline that is set already
+ * @returns {GPUComputePipeline | null} the one that is set then
+ */
+function dispatch(pass, launch, set = null) {
   for (const { pipeline, bindGroup, grid } of launch) {
-    pass.setPipeline(pipeline);
+    if (pipeline !== set) pass.setPipeline(pipeline);
+    set = pipeline;
     pass.setBindGroup(0, bindGroup);
     pass.dispatchWorkgroups(grid[0], grid[1], grid[2]);
   }
+  return set;
 }

@@ -3,7 +3,7 @@
 
 import { encode } from "./submissions.js";
 
-/** @typedef {import("./device.js").Device} Device */
+/** @typedef {import("./engine.js").Engine} Device */
 /** @typedef {import("./submissions.js").Launch} Launch */
 /** @typedef {{median_us: number, best_us: number, spread_us: number, samples: number, clock: "timestamp" | "wall"}} Timing */
 

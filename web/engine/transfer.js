@@ -8,7 +8,7 @@ import { roundUp } from "./pool.js";
 
 /** @typedef {import("../host.js").Elements} Elements */
 /** @typedef {import("./array.js").DeviceArray} DeviceArray */
-/** @typedef {import("./device.js").Device} Device */
+/** @typedef {import("./engine.js").Engine} Device */
 
 /** Overwrite `target`, which is contiguous and of whole words, with `host`. @param {Device} device @param {HostArray} host @param {DeviceArray} target */
 export function upload(device, host, target) {

@@ -139,7 +139,7 @@ export function setup(app, root) {
     app.announce(words);
     if (records.length === 0) return;
     const left = records.filter((r) => r.status !== "ok").length;
-    const caption = `${records.length - left} results${left ? `, ${left} left out` : ""}, fastest first`;
+    const caption = `${records.length - left} results on ${shape(records[0])}${left ? `, ${left} left out` : ""}, fastest first; Call is the wall clock until the result is there`;
     details.append(h("div", { class: "card" }, table(records, caption)));
     const what = ops.value === "0" ? "ladder" : `ladder of ${titles[Number(ops.value)].toLowerCase()}`;
     app.addRun(`${what} ${shape(records[0])} ${records[0].dtype}, this browser`, records);

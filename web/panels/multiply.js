@@ -2,8 +2,9 @@
 /** The visitor's own matrices: pasted, from a file, or random; their product as a picture, numbers and files. */
 
 import { exponent } from "../charts.js";
-import { download, field, figures, h, s, select, time } from "../dom.js";
-import { available } from "./ladder.js";
+import { download, field, figures, h, s, time } from "../dom.js";
+import { call, dataclasses } from "../python.js";
+import { productOptions } from "./options.js";
 import { Checker, Matrix, ProblemError, UnsupportedError, errorBound, inWords, parseCsv, parseNpy, problemOf, toCsv, toNpy } from "../webmm.js";
 
 /** @typedef {import("../main.js").App} App */
@@ -16,17 +17,24 @@ const EXAMPLE = { A: "1, 2, 3\n4, 5, 6", B: "1, 0\n0, 1\n2, 2" };
 export function setup(app, root) {
   const a = operand(app, "A");
   const b = operand(app, "B");
-  const dtypes = select({ id: "multiply-dtype" }, available(app));
+  const options = productOptions(app, showCall);
+  const written = h("code", { id: "multiply-call" });
   const message = h("p", { class: "message", id: "multiply-message", role: "status" });
   const run = h("button", { type: "button", class: "primary", id: "multiply-run", onclick: start }, "Multiply");
   const result = h("div", { class: "result" });
   root.append(
     h("div", { class: "lead" }, h("h2", {}, "Your own matrices"), h("p", {}, "Paste rows of numbers, choose a CSV or .npy file, or draw random ones. They stay in this tab.")),
     h("div", { class: "operands" }, a.element, b.element),
-    h("div", { class: "controls" }, field("Element type", dtypes), run),
+    options.element,
+    h("div", { class: "controls" }, run, written),
     message,
     result,
   );
+  showCall();
+
+  function showCall() {
+    written.textContent = options.call();
+  }
 
   async function start() {
     run.disabled = true;
@@ -44,24 +52,27 @@ export function setup(app, root) {
   }
 
   async function multiply() {
-    const dtype = /** @type {import("../webmm.js").DType} */ (dtypes.value);
-    const [x, y] = [(await a.matrix()).as(dtype), (await b.matrix()).as(dtype)];
-    const problem = problemOf(x, y);
-    const kernel = app.device.choose(problem);
+    const flips = options.flips();
+    const [x, y] = [await a.matrix(), await b.matrix()];
+    const [left, right] = [flips.a ? transposed(x) : x, flips.b ? transposed(y) : y];
+    const { dtype, options: asked, epilogue } = options.asked(left.rows, right.columns);
+    const problem = problemOf(left.as(dtype), right.as(dtype));
     const started = performance.now();
-    const c = await app.device.matmul(x, y, { kernel });
+    const c = await app.device.matmul(x.as(dtype), y.as(dtype), asked);
     const spent = (performance.now() - started) * 1e3;
     message.textContent = "Checking on the CPU …";
-    const checker = new Checker(x, y, app.bundle.index.dtypes[dtype]);
+    const rounding = app.bundle.index.dtypes[c.dtype];
+    const checker = new Checker(left.as(dtype), right.as(dtype), rounding, epilogue);
     const error = await checker.error(c);
-    const bound = errorBound(problem.k, dtype, app.bundle.index.dtypes[dtype]);
-    const right = error <= bound;
-    message.classList.toggle("error", !right);
-    message.textContent = right
-      ? `C is ${c.rows}×${c.columns}, by ${kernel.label} in ${time(spent)} with both copies.`
-      : `C is wrong: this browser or driver computes ${kernel.name} incorrectly. Please report it, with the adapter's name.`;
+    const bound = errorBound(problem.k, c.dtype, rounding, epilogue?.activation);
+    const isRight = error <= bound;
+    message.classList.toggle("error", !isRight);
+    message.textContent = isRight
+      ? `C is ${c.rows}×${c.columns} ${c.dtype}, by ${kernelOf(app, problem, asked, epilogue).label} in ${time(spent)} with both copies.`
+      : `C is wrong: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
     app.announce(message.textContent);
-    show(c, `largest error ${exponent(error)}·|A||B| over ${checker.scope}, rounding explains ${exponent(bound)}`);
+    const scale = epilogue ? "·(|alpha||A||B| + |bias|)" : "·|A||B|";
+    show(c, `largest error ${exponent(error)}${scale} over ${checker.scope}, rounding explains ${exponent(bound)}`);
   }
 
   /** @param {Matrix} c @param {string} check */
@@ -83,6 +94,24 @@ export function setup(app, root) {
       ),
     );
   }
+}
+
+/**
+ * The kernel that computes such a product of matrices that lie densely, as those of the host do once they are copied.
+ * @param {App} app @param {import("../webmm.js").Problem} p @param {import("../engine/device.js").MatmulOptions} asked @param {import("../check.js").Epilogue} [epilogue]
+ */
+function kernelOf({ device, bundle }, p, { outDtype, precision = "highest" }, epilogue) {
+  const { core } = bundle;
+  const plain = call(core.gemm, [p.m, p.n, p.k], { dtype: p.dtype, out_dtype: outDtype ?? null, precision });
+  const finished = epilogue ? dataclasses.replace(plain, { alpha: epilogue.alpha, bias: epilogue.per, activation: epilogue.activation }) : plain;
+  return device.choose(/** @type {any} */ (core.attainable(finished, device.choices.described)));
+}
+
+/** @param {Matrix} x @returns {Matrix} */
+function transposed(x) {
+  const { data, rows, columns } = x;
+  const flipped = data.map((_, i) => data[(i % rows) * columns + Math.floor(i / rows)]);
+  return new Matrix(flipped, [columns, rows], x.dtype);
 }
 
 /** One operand's card. @param {App} app @param {"A" | "B"} name */

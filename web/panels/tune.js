@@ -142,5 +142,5 @@ function outcomes(records) {
   /** @type {Map<string, number>} */
   const counts = new Map();
   for (const r of records) counts.set(r.status, (counts.get(r.status) ?? 0) + 1);
-  return `Outcomes: ${[...counts].map(([status, count]) => `${count} ${status}`).join(", ")}; the fastest first`;
+  return `Outcomes: ${[...counts].map(([status, count]) => `${count} ${status}`).join(", ")} on ${shape(records[0])}; the fastest first`;
 }

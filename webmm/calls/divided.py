@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -26,8 +26,9 @@ from webmm.errors import DeviceLostError, ProblemError
 
 Devices = Literal["all"] | Sequence[Device]
 BANDWIDTH = {"discrete": 2.5e10, "integrated": 2e10, "other": 1e10, "cpu": 5e9}  # bytes/s from NumPy, as measured
+HOST = 3.4e10  # bytes/s of all devices of a host together: what two H200s read, no more than one
 LONG = 0.1  # seconds that a share takes from which its rate is worth remembering
-_seen: WeakKeyDictionary[Device, float] = WeakKeyDictionary()
+_rates: dict[tuple[str, str], float] = {}  # operations per second, by adapter's name and dtype: twins get equal shares
 
 One = Callable[..., Any]  # matmul() on one device
 
@@ -62,13 +63,15 @@ def chosen(devices: Devices) -> list[Device]:
 
 
 def rate_of(device: Device, dtype: DType) -> float:
-    """Return operations per second: as the last large share showed, else as records say, else of such a kind."""
-    name = device.info.name
-    products = (
-        r for r in (*tuned.load(), *tuned.shipped()) if (r.op, r.adapter, r.dtype) == ("gemm", name, dtype.name)
-    )
-    recorded = 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
-    return _seen.get(device) or recorded or ASSUMED_RATE[device.info.kind]
+    """Return operations per second: the most that a large share has shown, else what records say, or such a kind."""
+    key = (device.info.name, dtype.name)
+    return _rates.get(key) or _recorded(*key) or ASSUMED_RATE[device.info.kind]
+
+
+@functools.cache
+def _recorded(adapter: str, dtype: str) -> float:
+    products = (r for r in (*tuned.load(), *tuned.shipped()) if (r.op, r.adapter, r.dtype) == ("gemm", adapter, dtype))
+    return 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
 
 
 def on_several(
@@ -140,7 +143,8 @@ class _Job:
         """Compute a rectangle of C."""
         m, n, k = whole.sizes
         types = Types(*(dtype.itemsize for dtype in self._dtypes))
-        chosen = plan(m, n, k, [_worker(device, self._dtypes[0]) for device in devices], types)
+        workers = [worker_of(device, self._dtypes[0]) for device in devices]
+        chosen = plan(m, n, k, workers, types, host=HOST)
         shares = [_within(whole, share) for share in chosen.shares]
         self._together(shares, devices, self._share, self.divide)
 
@@ -162,9 +166,17 @@ class _Job:
         again: Callable[[Share, list[Device]], None],
     ) -> None:
         """Compute each share on its device, all at once, and `again` what lost devices leave."""
+
+        def tried(share: Share) -> Exception | None:
+            try:
+                compute(share, devices[share.worker])
+            except Exception as error:
+                return error
+            return None
+
         with ThreadPoolExecutor(len(shares), "webmm-device") as pool:
-            work: list[Future[None]] = [pool.submit(compute, share, devices[share.worker]) for share in shares]
-        errors = [future.exception() for future in work]
+            others = [pool.submit(tried, share) for share in shares[1:]]
+            errors = [tried(shares[0]), *(future.result() for future in others)]
         lost = [share for share, error in zip(shares, errors, strict=True) if isinstance(error, DeviceLostError)]
         left = [device for device in devices if not device.lost]
         for error in errors:
@@ -190,7 +202,8 @@ class _Job:
             progress=self._heard(rows.start, columns.start, share.sizes[0] * share.sizes[1]),
         )
         if (took := time.perf_counter() - began) > LONG:
-            _seen[device] = share.flops / took
+            key = (device.info.name, self._dtypes[0].name)
+            _rates[key] = max(_rates.get(key, 0.0), share.flops / took)
 
     def _matrices(self, share: Share, device: Device) -> None:
         def some(x: NDArray[Any]) -> NDArray[Any]:
@@ -220,7 +233,8 @@ class _Job:
         return heard
 
 
-def _worker(device: Device, dtype: DType) -> Worker:
+def worker_of(device: Device, dtype: DType) -> Worker:
+    """Return what the plan needs to know of a device."""
     limit = device.capabilities.limit
     largest = min(limit("max-storage-buffer-binding-size"), limit("max-buffer-size"))
     return Worker(rate_of(device, dtype), device.memory, BANDWIDTH[device.info.kind], largest)

@@ -75,7 +75,7 @@ def matmul(
     adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "quick" or "auto" to tune
     what was not, which takes about a second or some 20 s once (docs/tuning.md); by default the setting `tune`. With the
     `precision` "high" matrix units multiply float32, where there are any, as two float16 each; "highest" is arithmetic
-    in float32 (docs/precision.md); by default the setting `precision`.
+    in float32, and float64 by integers takes fewer slices (docs/precision.md); by default the setting `precision`.
 
     With `devices`, "all" or a list, NumPy operands are divided among several, by how fast each is, where that is faster
     than one (docs/scaling.md). Where `a` or `b` is a list of Arrays, a panel on each of several devices, the result is
@@ -339,7 +339,7 @@ def _multiply(
     )
     device, most = temporary.device, limits(temporary.device, a.element)
     for problem in problems(template, batch_axes(a, b, c)):
-        for part in parts(problem, most):
+        for part in parts(attainable(problem, device), most):
             size, sums = part.problem.m * part.problem.n, problem.dtype.sums
             into = temporary.sum(size, sums) if part.to_sum else c
             added = temporary.sum(size, sums) if part.from_sum else bias

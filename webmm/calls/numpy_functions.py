@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from webmm.calls.einsum import einsum
 from webmm.calls.expression import concatenate, stack, take, where
 from webmm.calls.gemm import matmul
 from webmm.calls.reduce import reduce
@@ -38,12 +39,19 @@ def _reduction(op: str) -> Callable[..., Any]:
     return compute
 
 
-def _positions(x: Array, axis: int | None = None, out: None = None, *, keepdims: Any = False) -> Any:
-    return _reduction("argmax")(x, axis, None, out, keepdims)
+def _positions(op: str) -> Callable[..., Any]:
+    return lambda x, axis=None, out=None, *, keepdims=False: _reduction(op)(x, axis, None, out, keepdims)
 
 
 def _of_extremes(op: str) -> Callable[..., Any]:
     return lambda x, axis=None, out=None, keepdims=False: _reduction(op)(x, axis, None, out, keepdims)
+
+
+def _einsum(*given: Any, dtype: Any = None, optimize: Any = False, **settings: Any) -> Any:
+    if settings:
+        raise ProblemError(f"einsum() of device arrays takes no {', '.join(settings)}")
+    del optimize  # there is but one way
+    return einsum(*given, out_dtype=dtype)
 
 
 def tensordot(a: Array, b: Array, axes: Any = 2) -> Array:
@@ -79,12 +87,15 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.where: where,
     np.take: lambda x, indices, axis=None: take(x, indices, axis),
     np.sum: _reduction("sum"),
+    np.prod: _reduction("prod"),
     np.mean: _reduction("mean"),
     np.max: _of_extremes("max"),
     np.amax: _of_extremes("max"),
     np.min: _of_extremes("min"),
     np.amin: _of_extremes("min"),
-    np.argmax: _positions,
+    np.argmax: _positions("argmax"),
+    np.argmin: _positions("argmin"),
+    np.einsum: _einsum,
     np.tensordot: tensordot,
     np.dot: lambda a, b: tensordot(a, b, ([a.ndim - 1], [max(0, b.ndim - 2)])),
     np.empty_like: lambda x, dtype=None, **_: x.device.empty(x.shape, dtype or x.element),

@@ -94,6 +94,11 @@ SLOWER, SLOWER_IN_SLICES, ROOM_FOR_SLICES = 64, 256, 4
 GRAIN = 64  # cuts are at multiples of it where sizes allow: aligned operands and whole tiles stay what they are
 
 
+# Where float32 is multiplied as float16, k is divided into parts of so many elements or less within a dispatch, whose
+# sums wait in storage: at most so many of them, and so many elements in all. What is longer is cut as it is for limits.
+PART_OF_K, PARTS_OF_K, SUMS = 1024, 8, 2**28
+
+
 @dataclass(frozen=True)
 class Limits:
     """How much one dispatch may do: bytes of one binding, and operations."""
@@ -176,6 +181,9 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
             one_row = sizes[inner] * extent.dtype.itemsize + 2 * ALIGNMENT
             along = sizes[outer] == 1 or (outer == "k" and one_row > most.binding)
             axes.add(inner if along else outer)
+    high = p.precision == "high" and p.dtype == F32
+    if not axes and high and p.k > PART_OF_K * min(PARTS_OF_K, 1 + SUMS // (p.m * p.n)):
+        axes.add("k")
     if not axes and p.flops > most.flops:
         longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # whose rows follow each other
         axes.add("batch" if p.batch > 1 else longest if sizes[longest] > 4 * GRAIN or p.k == 1 else "k")

@@ -17,8 +17,7 @@ from webmm.dtypes import F32, I32, DType, dtype_of
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
-from webmm.problems.base import check_floats
-from webmm.problems.reduce import OPERATIONS, Operation, Reduction, operation_of
+from webmm.problems.reduce import OPERATIONS, Operation, Reduction, check_types, operation_of
 
 
 @planned
@@ -33,27 +32,29 @@ def reduce(
 ) -> Any:
     """Return the reduction of `x` over `axis`, with the shapes of NumPy's: a negative axis counts from the end.
 
-    `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, max, min, argmax or logsumexp. `axis` is an axis, a
-    tuple of them, or None for all. `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, of any number of axes; sums are
-    float32, whatever the storage, and their rounding error grows with the logarithm of the number of elements. The
-    result is `out_dtype`, by default of the type of `x`; positions are int32, of the first maximum. NaN spreads as in
-    NumPy; argmax returns the first one. Over no elements a sum is 0, a mean NaN, a logsumexp -inf.
+    `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, prod, max, min, argmax, argmin or logsumexp. `axis` is
+    an axis, a tuple of them, or None for all. `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, or int32, of any number of
+    axes. Sums and products of floats are float32, whatever the storage; the rounding error of a sum grows with the
+    logarithm of the number of elements, that of a product with the number. Those of int32 are int32 and wrap around, as
+    NumPy's with dtype="int32"; mean and logsumexp are of floats only. The result is `out_dtype`, by default of the type
+    of `x`; positions are int32, of the first one. NaN spreads as in NumPy; argmax and argmin return the first one. Over
+    no elements a sum is 0, a product 1, a mean NaN, a logsumexp -inf.
 
     A NumPy array gives a NumPy array (a number where no axis is left), an `Array` one on the same device. Transposed
     and sliced `Array`s are read where they lie; those with negative strides, and several axes that do not follow each
     other in memory, are copied through the host first.
 
-    Raises ProblemError for an operation, axis or dtype that there is not, and for a maximum over no elements;
+    Raises ProblemError for an operation, axis or dtype that there is not, and for an extreme over no elements;
     UnsupportedError where the device cannot hold the operands, MemoryLimitError where it has no room.
     """
     operation = operation_of(op)
     with opened("reduce", device, x) as temporary:
         source, device = temporary.data(x), temporary.device
         axes, dtype = axes_of(source, axis), element_of(source)
-        check_floats("reductions", dtype)
+        out = operation.out_dtype(dtype) if out_dtype is None else dtype_of(out_dtype)
+        check_types(operation, dtype, out)
         if operation.index and axis is not None and len(axes) > 1:
             raise ProblemError(f"{op} takes one axis, or None for all; a position in several has no single number")
-        out = operation.out_dtype(dtype) if out_dtype is None else dtype_of(out_dtype)
         kept = tuple(n for i, n in enumerate(source.shape) if i not in axes)
         shape = tuple(1 if i in axes else n for i, n in enumerate(source.shape)) if keepdims else kept
         if not source.size:
@@ -101,7 +102,7 @@ def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
 def _brought_together(device: Device, operation: Operation, x: Data, step: int) -> NDArray[Any]:
     """Return the results over all k from those over `step` of them each."""
     outer, length, inner = x.shape
-    starts = range(0, length, step)
+    starts, whole = range(0, length, step), element_of(x) == I32
 
     def of_parts(name: str, dtype: DType) -> NDArray[Any]:
         parts = np.empty((len(starts), outer, inner), dtype.numpy)
@@ -109,10 +110,11 @@ def _brought_together(device: Device, operation: Operation, x: Data, step: int) 
             _reduce(device, OPERATIONS[name], x[:, start : start + step], part)
         return np.moveaxis(parts, 0, -1)
 
+    parts = of_parts(operation.of_parts or operation.name, I32 if whole else F32)
     if not operation.index:
-        return operation.combine(of_parts(operation.of_parts or operation.name, F32).astype(np.float64), length)
+        return operation.combine(parts.astype(np.int64 if whole else np.float64), length)
     if length > 2**31:
         raise ProblemError(f"{operation.name} over {length:,} elements: positions are int32")
-    best = of_parts("max", F32).argmax(axis=-1)  # the first one, or the first NaN
+    best = operation.reference(parts)  # the first one, or the first NaN
     within = np.take_along_axis(of_parts(operation.name, I32), best[..., None], axis=-1)[..., 0]
     return np.asarray(within + best * step)

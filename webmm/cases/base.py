@@ -71,7 +71,7 @@ class Op(ABC, Generic[P]):
     name: ClassVar[str]
     shape: ClassVar[str] = "N nor MxNxK"  # how a size is written
     unit: ClassVar[str] = "GFLOP/s"
-    dtypes: ClassVar[tuple[DType, ...]] = MATRIX_DTYPES  # the first is meant where none is named
+    dtypes: tuple[DType, ...] = MATRIX_DTYPES  # the first is meant where none is named
     variants: ClassVar[tuple[str, ...]] = ()  # what NAME:VARIANT may name; likewise
     tried: ClassVar[tuple[tuple[Size, str], ...]]  # sizes and layouts that `webmm selftest` computes
 

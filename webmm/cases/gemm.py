@@ -237,6 +237,8 @@ class GemmOp(Op[Gemm]):
         p, rng = problem, np.random.default_rng(0)
         bias_shape = {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n))
         a, b, c, bias = (quarters(rng, shape) for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), bias_shape))
+        if p.precision == "high":
+            _put_in_doubt(a, b)
         scale = a @ b
         values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}
         stored = {"a": p.a, "b": p.b, "c": p.c, "bias": Operand(1)}
@@ -279,6 +281,17 @@ class GemmOp(Op[Gemm]):
                     yield f"float64 {a}{b} {shape}", kernel, problem
                     for bias in BIASES:
                         yield f"float64 {shape} {bias}", kernel, replace(problem, **TRIALS, bias=bias)
+
+
+def _put_in_doubt(a: NDArray[Any], b: NDArray[Any]) -> None:
+    """Let a large element of A, beside a small one, meet zeros of B: for every second column of one row, and for a few
+    of another. Float16 would lose what these sums are made of; float32 still sums them up exactly.
+    """
+    for row, inner, columns in ((0, slice(0, 2), slice(0, None, 2)), (-1, slice(2, 4), slice(3, None, 32))):
+        if a.shape[1] >= 4 and (row == 0 or a.shape[0] > 1):
+            a[row] = 0.0
+            a[row, inner] = 2.0**17, 0.25
+            b[inner.start, columns] = 0.0
 
 
 def _epilogues(words: str, problem: Gemm) -> Iterator[tuple[str, Gemm]]:

@@ -1,6 +1,7 @@
 """Reductions on the bench: of an array along an axis, beside the device's copy bandwidth and NumPy.
 
-Errors of sums are multiples of the sums of magnitudes; maxima and positions have none.
+Errors of sums are multiples of the sums of magnitudes, of products shares of them; maxima, positions and integers have
+none.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from numpy.typing import NDArray
 from webmm.cases.base import Size, Trial
 from webmm.cases.products import reduced
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, MATRIX_DTYPES, DType
+from webmm.dtypes import F32, I32, MATRIX_DTYPES, DType
 from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, ReduceKernel
 from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of
-from webmm.verify import sum_bound
+from webmm.verify import product_bound, sum_bound
 
 R = TypeVar("R", bound=Reduction)
 
@@ -37,39 +38,49 @@ class ReduceCase(Streamed[Reduction]):
     def __init__(self, device: Device, problem: Reduction) -> None:
         p = self.problem = problem
         self.operation = operation_of(p.operation)
-        self.x = drawn(p.flops, p.dtype).reshape(p.outer, p.length, p.inner)
+        self.x = _drawn_for(p).reshape(p.outer, p.length, p.inner)
         self.inputs = {"x": device.array(self.x)}
         self.checked = spread(p.results, p.length)
-        self.scale = "·Σ|x|" if self.operation.sums else ""
+        self.scale = "·Σ|x|" if p.rounded_sums else "·Π|x|" if p.operation == "prod" else ""
 
     @property
     def bound(self) -> float:
-        """Rounding explains nothing but of sums."""
-        return sum_bound(self.problem.length, self.problem.out_dtype) if self.operation.sums else 0.0
+        """Rounding explains nothing but of sums and products of floats."""
+        return rounding(self.problem)
 
     @functools.cached_property
-    def _rows(self) -> NDArray[np.float64]:
-        return self.x[self.checked // self.problem.inner, :, self.checked % self.problem.inner].astype(np.float64)
+    def _rows(self) -> NDArray[Any]:
+        return np.asarray(self.x[self.checked // self.problem.inner, :, self.checked % self.problem.inner])
 
     @functools.cached_property
     def expected(self) -> NDArray[np.float64]:
         """What NumPy makes of these rows."""
-        return self.operation.reference(self._rows).astype(np.float64)
+        return self.operation.exact(self._rows).astype(np.float64)
 
     @functools.cached_property
     def unit(self) -> NDArray[np.float64] | float:
-        """Σ|x|, of a mean its share; log(Σ) has Σ's relative error for its absolute one."""
-        name, magnitudes = self.operation.name, np.abs(self._rows)
-        if not self.operation.sums:
+        """Σ|x|, of a mean its share; log(Σ) has Σ's relative error for its absolute one; of a product itself."""
+        name, least = self.operation.name, float(np.finfo(np.float32).tiny)
+        if not self.bound:
             return 1.0
+        if name == "prod":
+            return np.asarray(np.abs(self.expected) + least)
+        magnitudes = np.abs(self._rows.astype(np.float64))
         if name == "logsumexp":
             return np.asarray(8 + magnitudes.max(axis=1))
-        least = float(np.finfo(np.float32).tiny)
         return np.asarray((magnitudes.sum(axis=1) + least) / (self.problem.length if name == "mean" else 1))
 
     def numpy(self) -> NDArray[Any]:
-        """Reduce in float32."""
-        return np.asarray(self.operation.reference(np.moveaxis(self.in_f32, 1, -1)))  # type: ignore[arg-type]
+        """Reduce in float32, or in int32."""
+        if self.problem.dtype == I32:
+            return self.operation.exact(np.moveaxis(self.x, 1, -1))
+        return np.asarray(self.operation.reference(np.moveaxis(self.in_f32, 1, -1)))
+
+    def error(self, got: NDArray[Any]) -> float:
+        """Return the largest error, of integers in units; inf where anything was left out, or is NaN."""
+        if self.operation.index or self.problem.dtype != I32:
+            return super().error(got)
+        return float(np.abs(self.at_checked(got).astype(np.float64) - self.expected).max())
 
 
 class ReduceOp(StreamingOp[Reduction]):
@@ -77,7 +88,13 @@ class ReduceOp(StreamingOp[Reduction]):
 
     name = "reduce"
     variants = tuple(OPERATIONS)
+    dtypes: tuple[DType, ...] = (*MATRIX_DTYPES, I32)
     tried = (((64, 1024, 1), "nn"), ((65, 1023, 1), "nn"), ((3, 77, 65), "nn"), ((1, 2**17, 1), "nn"))
+
+    def __init__(self, variant: str = "") -> None:
+        super().__init__(variant)
+        if not OPERATIONS[self.variant].integers:
+            self.dtypes = MATRIX_DTYPES
 
     def along(self, size: Size, dtype: DType) -> Reduction:
         """Return the reduction of a dense array."""
@@ -95,21 +112,42 @@ class ReduceOp(StreamingOp[Reduction]):
         """Return elements whose sum is exact, and of which one is the largest, or the smallest."""
         p, operation = problem, operation_of(problem.operation)
         x = elements(p)
-        expected = operation.reference(np.moveaxis(x, 1, -1).astype(np.float64))
+        expected = operation.exact(np.moveaxis(x, 1, -1)).astype(np.float64)
         out = p.out_dtype.eps if p.out_dtype != F32 else 0.0
         if operation.name == "logsumexp":
             allowed = np.full(expected.shape, sum_bound(p.length, p.out_dtype) * (8 + LARGEST))
+        elif operation.name == "prod":
+            allowed = rounding(p) * np.abs(expected)
         else:
             allowed = (4 * F32.eps + out) * np.abs(expected)
         return Trial({"x": strided(x, p)}, expected, allowed)
 
     def examples(self) -> Iterator[tuple[str, Reduction]]:
         """Yield each operation and dtype, of rows and columns that tiles divide, and of some that they do not."""
-        for name, dtype, inner in itertools.product(OPERATIONS, MATRIX_DTYPES, (1, 4096)):
+        for name, dtype, inner in itertools.product(OPERATIONS, self.dtypes, (1, 4096)):
+            if dtype == I32 and not OPERATIONS[name].integers:
+                continue
             for words, ragged in (("aligned", 0), ("ragged", 1)):
                 size = (64, 2**20 - ragged, inner - ragged * (inner > 1))
                 what = f"{name} {dtype.name} {'rows' if inner == 1 else 'columns'} {words}"
                 yield what, _reduction(name, size, dtype)
+
+
+def rounding(problem: Reduction) -> float:
+    """Return the largest error that rounding can explain, as a multiple of what errors are multiples of."""
+    p = problem
+    if p.dtype != I32 and p.operation == "prod":
+        return product_bound(p.length, p.out_dtype)
+    return sum_bound(p.length, p.out_dtype) if p.rounded_sums else 0.0
+
+
+def _drawn_for(p: Reduction) -> NDArray[Any]:
+    """Return the elements of a case: of products near 1, so that they neither overflow nor vanish."""
+    if p.dtype == I32:
+        return np.random.default_rng(0).integers(-(2**31), 2**31, p.flops, np.int32)
+    if p.operation != "prod":
+        return drawn(p.flops, p.dtype)
+    return np.asarray(np.exp(drawn(p.flops, F32) * min(1 / 32, 8 / math.sqrt(p.length))).astype(p.dtype.numpy))
 
 
 # What a reduction's trial and a normalisation's have in common
@@ -136,23 +174,35 @@ def smaller(kernel: ReduceKernel, p: R) -> Iterator[R]:
                 yield replace(p, outer=outer, length=length, inner=inner, x=x, y_offset=p.y_offset % 4)
 
 
-def elements(p: Reduction) -> NDArray[np.float32]:
-    """Return x[i, k, j] of quarters, none of them 0, and an outlier at another place of each row, the last of one."""
+def elements(p: Reduction) -> NDArray[Any]:
+    """Return x[i, k, j], none of them 0, and an outlier at another place of each row, the last of one.
+
+    They are quarters, whose sums are exact; of products near 1, and as many above as below; of int32 any odd ones.
+    """
     rng = np.random.default_rng(0)
-    pattern = rng.choice(
-        np.array([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], np.float32), 4099
-    )  # a prime, as lengths are not
-    x = np.resize(pattern, (p.outer, p.length, p.inner))
+    x = np.resize(_pattern(p, rng), (p.outer, p.length, p.inner))
     places = rng.integers(0, p.length, (p.outer, p.inner))
     places[0, 0] = p.length - 1
     i, j = np.ogrid[: p.outer, : p.inner]
-    x[i, places, j] = -LARGEST if p.operation == "min" else LARGEST
+    largest = 2**31 - 1 if p.dtype == I32 else LARGEST
+    x[i, places, j] = -largest if p.operation in ("min", "argmin") else largest
     return x
 
 
-def strided(x: NDArray[np.float32], p: Reduction) -> NDArray[np.float32]:
+def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
+    count = 4099  # a prime, as lengths are not
+    if p.dtype == I32:
+        return np.asarray(rng.integers(-(2**30), 2**30, count, np.int32) | np.int32(1))
+    if p.operation != "prod":
+        return rng.choice(np.array([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], np.float32), count)
+    above = round(count * math.log(64 / 63) / math.log(65 / 63))
+    near = np.repeat(np.array([65 / 64, 63 / 64], np.float32), (above, count - above))
+    return np.asarray(rng.permutation(near) * rng.choice(np.array([-1, 1], np.float32), count))
+
+
+def strided(x: NDArray[Any], p: Reduction) -> NDArray[Any]:
     """Return the buffer that holds x[i, k, j] as `p` says."""
-    buffer = np.full(p.buffers()[0].end, np.nan, np.float32)
+    buffer = np.full(p.buffers()[0].end, np.nan if x.dtype.kind == "f" else -77, x.dtype)
     strides = (buffer.itemsize * far for far in (p.x.outer_stride, p.x.stride, p.x.inner_stride))
     np.lib.stride_tricks.as_strided(buffer[p.x.offset :], x.shape, tuple(strides))[...] = x
     return buffer

@@ -48,7 +48,8 @@ MATRIX_TILES: tuple[dict[str, Any], ...] = (
     {"bm": 32, "bn": 64, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
     {"bm": 32, "bn": 32, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
 )
-HIGH_TILES: tuple[dict[str, Any], ...] = ({},)  # smaller ones are no faster than float32: 37 TFLOP/s at 1024³
+# 4096³: 102 and 97 TFLOP/s. Smaller ones are no faster than float32: 42 at 1024³.
+HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
 ENOUGH_MATRIX_TILES, SOME_MATRIX_TILES = 128, 64
 LEAST_K = 256  # inner elements that are worth a workgroup of their own
 
@@ -79,11 +80,16 @@ def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, st
     return model.best(known, problem, LIKELY)
 
 
-# float64 by integers. Slices of few terms seldom show that they are enough. TFLOP/s on an H200: at 4096³ 10.8 and 7.0
-# on matrix units with these tiles, 2.5 by dot products; at 1024³ 2.6, 3.8 and 1.5, and 0.1 term by term.
+# float64 by integers. Slices of few terms seldom show that they are enough. TFLOP/s on an H200 on matrix units with
+# both tiles, by dot products with both, and term by term:
+#   4096³  10.5  6.8  2.5  2.1
+#   2048³   8.8  6.5  2.2  2.0
+#   1024³   2.7  3.9  1.5  1.6
+#   512³    0.5  1.1  0.4  0.8  0.1
+#   256³    0.1  0.2  0.1  0.2  0.1
 LEAST_TERMS = 32
-SLICES = Slices(bm=64, bn=64, tm=8)
-UNIT_TILES: tuple[dict[str, Any], ...] = ({}, {"bm": 64, "bn": 64, "sm": 32, "sn": 32})
+SLICES, ENOUGH_SLICES = Slices(bm=128, bn=64, bk=16, tm=8, tn=8), 512
+UNIT_TILES: tuple[tuple[dict[str, Any], int], ...] = (({}, 128), ({"bm": 64, "bn": 64, "sm": 32, "sn": 32}, 16))
 
 
 def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[GemmKernel]:
@@ -91,9 +97,11 @@ def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[Gem
     if problem.k < LEAST_TERMS:
         return [Software()]
     unit = SlicesUnit.on(device)
-    units = (dataclasses.replace(unit, **tiles) for tiles in UNIT_TILES if unit.matrix_shape in device.matrix_shapes)
-    filling = [k for k in units if k.grid.tiles(problem) * problem.batch >= ENOUGH_MATRIX_TILES]
-    return [*filling, *([] if kind == "cpu" else [SLICES]), Slices(), Software()]
+    tiles = UNIT_TILES if unit.matrix_shape in device.matrix_shapes else ()
+    units = [(dataclasses.replace(unit, **tile), enough) for tile, enough in tiles]
+    large = [] if kind == "cpu" else [(SLICES, ENOUGH_SLICES)]
+    filling = [kernel for kernel, enough in [*units, *large] if kernel.grid.tiles(problem) * problem.batch >= enough]
+    return [*filling, Slices(), Software()]
 
 
 def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKernel]:
@@ -112,24 +120,25 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     return []
 
 
+# Beyond LONG_K float32 divides k, too, and errs less: 37 units at 32,768, where parts of LONGEST_PART lose 130.
+LONG_K, LONGEST_PART = 4096, 1024
+
+
 def runs_for(k: int) -> int:
     """Return into how many parts to divide k, so that truncation costs at most four times what rounding does.
 
     Over a part of k' sums of equal signs lose some 0.12·k' units of 2⁻²⁴; float32's largest error is 1.05·√k units
     (H200, measured from k = 128 to 32,768).
     """
-    return next((runs for runs in RUNS if 30 * runs >= math.sqrt(k)), RUNS[-1])
-
-
-# On an H200 (Dawn), elements that `matrix_unit_high` put in doubt were not mended, though the same texts mend them on
-# lavapipe, and sums of positive numbers were off by more than was meant at k = 32,768 (docs/precision.md). Until that
-# is understood, nothing is multiplied so but by name.
-HIGH_IS_PROVEN = False
+    if k > LONG_K:
+        return next((runs for runs in RUNS if runs * LONGEST_PART >= k), RUNS[-1])
+    return next(runs for runs in RUNS if 30 * runs >= math.sqrt(k))
 
 
 def attainable(problem: Gemm, device: Device) -> Gemm:
-    """Return `problem`, at the highest precision where less brings nothing: where no matrix units serve it."""
-    if problem.precision == "highest" or (HIGH_IS_PROVEN and made_for_matrix_units(problem, device.capabilities)):
+    """Return `problem`, at the highest precision where less brings nothing: no matrix units serve it, nor slices."""
+    sliced = problem.dtype == F64 and not problem.features <= device.capabilities.features
+    if problem.precision == "highest" or sliced or made_for_matrix_units(problem, device.capabilities):
         return problem
     return dataclasses.replace(problem, precision="highest")
 

@@ -11,13 +11,18 @@ from webmm.cases.elementwise import rounding as elementwise_rounding
 from webmm.cases.elementwise import scale_of
 from webmm.cases.normalise import EXP_ERROR
 from webmm.cases.normalise import rounding as normalise_rounding
+from webmm.cases.reduce import rounding
 from webmm.debug.reference import Floats, Origins, Reference, by_part
 from webmm.debug.subject import Subject
-from webmm.dtypes import F32
+from webmm.dtypes import F32, I32
 from webmm.epilogues import activation_of
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import operation_of
-from webmm.verify import sum_bound
+
+RUNNING = {  # what a part has of a row so far, where that is no sum
+    **{"max": np.maximum.accumulate, "min": np.minimum.accumulate},
+    **{"prod": np.multiply.accumulate, "logsumexp": np.logaddexp.accumulate},
+}
 
 
 class OfReduction(Subject):
@@ -62,18 +67,24 @@ class OfReduction(Subject):
     def accumulated(self, x: Floats) -> tuple[Floats, Floats]:
         """Return what each part has of a row so far, and by how much that may be off."""
         name, parts = self.problem.operation, self.parts()[: self.length]
-        if name == "argmax":
-            order = by_part(parts, x, lambda own: np.arange(len(own))[_first_of_running_maximum(own)])
+        if name in ("argmax", "argmin"):
+            up = x if name == "argmax" else -x
+            order = by_part(parts, up, lambda own: np.arange(len(own))[_first_of_running_maximum(own)])
             found = np.empty_like(x)
             for part in np.unique(parts):
                 own = np.flatnonzero(parts == part)
                 found[own] = own[order[own].astype(int)]
             return found, np.zeros(self.length)
-        running = {"max": np.maximum.accumulate, "min": np.minimum.accumulate, "logsumexp": np.logaddexp.accumulate}
-        values = by_part(parts, x, running.get(name, np.cumsum))
+        if self.problem.dtype == I32:
+            running = RUNNING.get(name, np.cumsum)
+            values = by_part(parts, x, lambda own: running(own.astype(np.int64)).astype(np.int32))
+            return values, F32.eps * np.abs(values)
+        values = by_part(parts, x, RUNNING.get(name, np.cumsum))
         counts = by_part(parts, np.ones(self.length), np.cumsum)
         if name == "logsumexp":
             return values, (EXP_ERROR + counts * F32.eps) * (8 + np.abs(values))
+        if name == "prod":
+            return values, counts * F32.eps * np.abs(values)
         slack = counts * F32.eps * by_part(parts, np.abs(x), np.cumsum)
         scale = self.length if name == "mean" else 1
         return values / scale, slack / scale * (name in ("sum", "mean"))
@@ -83,15 +94,17 @@ class OfReduction(Subject):
         del col
         x, operation = self.row(row), operation_of(self.problem.operation)
         sums, slack = self.accumulated(x)
-        total = float(operation.reference(x))
+        shown = F32.eps * np.abs(x) * (self.problem.dtype == I32)  # which the shader tells of as floats
+        total = float(operation.exact(x.astype(self.case.x.dtype)))
         size = np.abs(x).sum() / (self.length if operation.name == "mean" else 1)
         size = 8 + np.abs(x).max() if operation.name == "logsumexp" else size
+        size = abs(total) if operation.name == "prod" else size
         return Reference(
             *(f"y[{row}]", self.length, {"x": {"LOADED": "x"}, "sum": {"ACC": operation.name}}),
-            {"x": self.padded(x, operation.outside), "sum": self.filled(sums)},
-            {"x": np.zeros(self.steps), "sum": self.filled(slack)},
+            {"x": self.padded(x, operation.beyond(self.problem.dtype)), "sum": self.filled(sums)},
+            {"x": self.padded(shown), "sum": self.filled(slack)},
             self.parts(),
-            *(total, sum_bound(self.length, self.problem.out_dtype) * float(size) * operation.sums),
+            *(total, rounding(self.problem) * float(size)),
             lambda result: float(result.reshape(-1)[row]),
             every=frozenset("x"),
             places={"x": f"x[{row}, {{k}}]"},

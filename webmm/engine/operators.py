@@ -77,6 +77,10 @@ class Operators:
         """Return the sum over `axis`, an axis, a tuple of them, or None for all, as `webmm.reduce()` does."""
         return self._reduced("sum", axis, keepdims, dtype)
 
+    def prod(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
+        """Return the product; as `sum()` otherwise."""
+        return self._reduced("prod", axis, keepdims, dtype)
+
     def mean(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
         """Return the mean; as `sum()` otherwise."""
         return self._reduced("mean", axis, keepdims, dtype)
@@ -92,6 +96,10 @@ class Operators:
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Array:
         """Return the position of the first maximum, int32; as `sum()` otherwise."""
         return self._reduced("argmax", axis, keepdims)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Array:
+        """Return the position of the first minimum, int32; as `sum()` otherwise."""
+        return self._reduced("argmin", axis, keepdims)
 
     def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: DTypeLike | None = None) -> Array:
         found: Array = _calls["reduce"](self, op, axis, keepdims, out_dtype=dtype)

@@ -25,13 +25,20 @@ from numpy.typing import NDArray
 from webmm.choose import model
 from webmm.errors import ConfigError
 from webmm.page import core, index, ladders, leaderboard
+from webmm.page.script.compact import compact
 from webmm.page.script.program import Program
 
 # Fetched when they are asked for.
-LAZY = ("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/", "leaderboard.html")
+LAZY = (
+    *("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/", "leaderboard.html"),
+    *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "tune", "compare", "help")),
+)
+# What the page starts with: with all that it imports, it is asked for at once, not module after module.
+STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")
+STARTS = '<link rel="modulepreload" href="main.js">\n'  # the place in index.html
+IMPORT = re.compile(r'(?:^|;)(?:(?:import|export)\b[^;"()]*?from|import) ?"(\.[^"]+)"', re.MULTILINE)
 MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
 
-COMMENTS = re.compile(r"^[ \t]*(//.*|/\*\*([^*]|\*(?!/))*\*/)[ \t]*\n", re.MULTILINE)
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
 
 
@@ -66,6 +73,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
         program = write_kernels(page / "bundle")
         (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
         write_index(page / MARKER, {**index.index(), "cases": _cases(page / "bundle" / "cases")})
+        _preload(page / "index.html")
     return _summary(out)
 
 
@@ -103,13 +111,32 @@ def write_index(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
+def imported(folder: Path, *names: str) -> list[str]:
+    """Return these modules of `folder` and all that they import, without what they load when it is asked for."""
+    folder = folder.resolve()
+    found, waiting = set(), [folder / name for name in names]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += [(path.parent / name).resolve() for name in IMPORT.findall(path.read_text(encoding="utf-8"))]
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+def _preload(page: Path) -> None:
+    """Have the page ask for all the modules that it starts with at once."""
+    text = page.read_text(encoding="utf-8")
+    modules = imported(page.parent, *STARTED)
+    links = "".join(STARTS.replace("main.js", name) for name in modules)
+    page.write_text(text.replace(STARTS, links), encoding="utf-8")
+
+
 def _copy(source: str, target: str) -> None:
-    """Copy a file of the page; a script goes without the comments that stand on lines of their own, a third of it."""
-    if not source.endswith(".js"):
+    """Copy a file of the page, a script compact; but the service worker's, which nothing waits for."""
+    if source.endswith(".js") and not source.endswith("sw.js"):
+        Path(target).write_text(compact(Path(source).read_text(encoding="utf-8")), encoding="utf-8")
+    else:
         shutil.copy2(source, target)
-        return
-    text = COMMENTS.sub("", Path(source).read_text(encoding="utf-8"))
-    Path(target).write_text(text, encoding="utf-8")
 
 
 def _move(page: Path, out: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from webmm.page.script import templates
+from webmm.page.script.compact import compact
 from webmm.page.script.names import Name
 from webmm.page.script.program import Program
 from webmm.render import environment, shader_folder
@@ -44,7 +45,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation"),
     "webmm.problems.product": ("Operand", "layout_of"),
     "webmm.problems.quantized": ("Quantized",),
-    "webmm.problems.reduce": ("OPERATIONS", "Reduction", "Span", "operation_of", "reduction"),
+    "webmm.problems.reduce": ("OPERATIONS", "Reduction", "Span", "check_types", "operation_of", "reduction"),
     "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
     "webmm.records": ("Record",),
     "webmm.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
@@ -68,5 +69,5 @@ def write_templates(folder: Path) -> int:
     for name in names:
         file = (folder / name).with_suffix(".js")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(templates.module(environment(), shader_folder(), name, names), encoding="utf-8")
+        file.write_text(compact(templates.module(environment(), shader_folder(), name, names)), encoding="utf-8")
     return len(names)

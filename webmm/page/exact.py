@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases.quantized import scheme_of
-from webmm.dtypes import F16, F32, U8, DType
+from webmm.dtypes import F16, F32, F64, U8, DType
 from webmm.errors import ConfigError
 from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
@@ -33,6 +33,8 @@ SEED_STEP = 0x9E3779B9  # between the seeds of a problem's inputs
 # Sums of integers between these over the longest rows are exact: below 2^24 for float32, 2^11 for float16.
 SUMMED = {F32: (-128, 127), F16: (-1, 1)}
 COMPARED = (-(2**23), 2**23 - 1)
+# Factors of which products are exact, up to so long a k: below 2^53 for float64, which float32 is far from.
+MULTIPLIED = {F32: (-8, 7), F64: (-(2**19), 2**19 - 1)}
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ def _draw(count: int, start: int, low: int, high: int) -> Integers:
 
 
 def fingerprint(result: NDArray[Any]) -> int:
-    """Return 32 bits that depend on the bits and the place of every element."""
-    bits = result.reshape(-1).view(f"u{result.itemsize}").astype(np.uint32)
+    """Return 32 bits that depend on the bits and the place of every element, or of each half of one of 64 bits."""
+    bits = result.reshape(-1).view(f"u{min(result.itemsize, 4)}").astype(np.uint32)
     return int(mix(bits ^ mix(np.arange(bits.size, dtype=np.uint32))).sum(dtype=np.uint32))
 
 
@@ -127,7 +129,8 @@ def thin(size: Size, dtype: DType) -> Case:
     """Return a product of floats."""
     m, n, k = size
     inputs = tuple(
-        Input(name, dtype, count, seed, -8, 7) for seed, (name, count) in enumerate((("a", m * k), ("b", k * n)))
+        Input(name, dtype, count, seed, *MULTIPLIED[dtype])
+        for seed, (name, count) in enumerate((("a", m * k), ("b", k * n)))
     )
     return Case(gemm(m, n, k, dtype=dtype), inputs, lambda a, b: _product(a.reshape(m, k), b.reshape(k, n)))
 

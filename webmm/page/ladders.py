@@ -18,12 +18,14 @@ from webmm.cases.streaming import DEFAULT_SIZES
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import quantized, weights
 from webmm.choose import reduce as choose_reduce
-from webmm.dtypes import F16, F32, I8, U8, DType
+from webmm.dtypes import F16, F32, F64, I8, U8, DType
 from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.slices import Slices, Software
+from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
 from webmm.kernels.quantized.packed import Packed
@@ -34,6 +36,7 @@ from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.page.exact import Case, Size, fingerprint, multiplied, reduced, thin, weighted
+from webmm.page.script.compact import abbreviated
 from webmm.page.script.program import Program
 from webmm.page.script.values import value
 from webmm.problems.base import Problem
@@ -63,6 +66,10 @@ THIN_KERNELS: dict[str, tuple[Kernel[Any], ...]] = {
     "gpu": (Naive(), Pipelined(), SplitK(slices=2, splits=16), Gemv()),
     "cpu": (Naive(), Pipelined(**_TILES, unroll=1), SplitK(**_TILES, unroll=1, slices=1, splits=4), Gemv(8, 4)),
 }
+DOUBLE_KERNELS: dict[str, tuple[Kernel[Any], ...]] = {
+    "gpu": (Software(), choose_gemm.SLICES, *(SlicesUnit(**fragment) for fragment in FRAGMENTS)),
+    "cpu": (Software(), Slices()),
+}
 
 # The first size is small: on it a page finds out which stages would take too long on a large one.
 ROWS: dict[str, tuple[Size, ...]] = {
@@ -70,6 +77,10 @@ ROWS: dict[str, tuple[Size, ...]] = {
     "cpu": ((61, 1001), (64, 4096), (512, 8192)),
 }
 SIDES: dict[str, tuple[Size, ...]] = {"gpu": ((128,), (512,), (1024,), (2048,)), "cpu": ((61,), (128,), (256,))}
+DOUBLE: dict[str, tuple[Size, ...]] = {
+    "gpu": ((128, 128, 128), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048)),
+    "cpu": ((61, 61, 61), (128, 128, 128)),
+}
 THIN: dict[str, tuple[Size, ...]] = {
     "gpu": ((1, 1024, 1024), (1, 4096, 4096), (4096, 1, 4096), (8, 4096, 4096), (64, 64, 65536)),
     "cpu": ((1, 61, 259), (1, 512, 1024), (512, 1, 1024), (32, 32, 4096)),
@@ -133,11 +144,13 @@ def made_for_gpus(problem: Problem) -> Iterable[Kernel[Any]]:
         return quantized.made_for_gpus(problem)
     if isinstance(problem, WeightOnly):
         return weights.made_for_gpus(problem)
+    if isinstance(problem, Gemm) and problem.dtype == F64:  # which browsers do not have
+        return choose_gemm.made_of_integers(problem, "gpu", Capabilities("", {}, frozenset()))
     return choose_gemm.made_for_gpus(problem) if isinstance(problem, Gemm) else ()
 
 
 def _as_made(kernel: Kernel[Any], made: list[Kernel[Any]], problem: Problem) -> Kernel[Any]:
-    if isinstance(kernel, MatrixUnit) and isinstance(problem, Quantized):
+    if isinstance(kernel, MatrixUnit | SlicesUnit):
         return _on_its_units(kernel, problem)
     alike = next((each for each in made if type(each) is type(kernel)), kernel)
     if isinstance(alike, Packed) and isinstance(kernel, Packed):
@@ -145,16 +158,22 @@ def _as_made(kernel: Kernel[Any], made: list[Kernel[Any]], problem: Problem) -> 
     return alike
 
 
-def _on_its_units(kernel: MatrixUnit, problem: Quantized) -> Kernel[Any]:
+def _on_its_units(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Kernel[Any]:
     """Return the stage as Python would run it on a device that has its very fragments."""
     units = frozenset({kernel.matrix_shape})
     device = Capabilities("", {}, frozenset(), subgroup_size=kernel.lanes, matrix_shapes=units)
-    return next(iter(quantized.made_for_matrix_units(problem, device)), kernel)
+    made: Iterable[Kernel[Any]] = ()
+    if isinstance(problem, Quantized):
+        made = quantized.made_for_matrix_units(problem, device)
+    elif isinstance(problem, Gemm):
+        made = choose_gemm.made_of_integers(problem, "gpu", device)
+    return next((each for each in made if type(each) is type(kernel)), kernel)
 
 
 _ROWS = _stages("reduce", "columns", "columns_two_pass")  # rows have no columns
 LADDERS = (
     Ladder("Thin products of floats", THIN_KERNELS, thin, THIN, (F32,)),
+    Ladder("Products of float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),
     Ladder("Products of 8-bit integers", _stages("quantized"), multiplied, SIDES, (U8, I8)),
     Ladder("Products with 4-bit weights", _stages("weights", "matrix_unit"), weighted, LAYERS, (F32,)),
     Ladder("Sums of rows", _ROWS, functools.partial(reduced, "sum"), ROWS, (F32, F16)),
@@ -189,4 +208,4 @@ def module(program: Program) -> str:
         for ladder in LADDERS
     )
     head = 'import * as $ from "../python.js";\nimport * as core from "./core.js";\n'
-    return head + "export default [\n" + ",\n".join(rows) + "\n];\n"
+    return abbreviated(head + "export default [\n" + ",\n".join(rows) + "\n];\n")

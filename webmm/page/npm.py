@@ -6,14 +6,12 @@ Types come from the modules' own JSDoc: `npm run build` in `web/` has TypeScript
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
 from webmm.page import bundle, index
 from webmm.version import __version__
 
-IMPORT = re.compile(r"^(?:import|export) .*? from \"(\.[^\"]+)\";$", re.MULTILINE)
 ENTRY = "webmm.js"
 PACKAGE = {
     "name": "webmm",
@@ -43,13 +41,5 @@ def build(out: Path, *, force: bool = False) -> int:
 
 def modules(folder: Path, kernels: str = "") -> list[str]:
     """Return the modules that users get, relative to `folder`: the entry, and all that it and `kernels` import."""
-    found, waiting = (
-        set(),
-        [folder / ENTRY, *((folder / "bundle" / name).resolve() for name in IMPORT.findall(kernels))],
-    )
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += [(path.parent / name).resolve() for name in IMPORT.findall(path.read_text(encoding="utf-8"))]
-    return sorted(path.relative_to(folder).as_posix() for path in found)
+    needed = (name.removeprefix("../") for name in bundle.IMPORT.findall(kernels))
+    return bundle.imported(folder, ENTRY, *needed)

@@ -54,6 +54,10 @@ class Handler(SimpleHTTPRequestHandler):
     extensions_map = TYPES  # not the system's, which may lack types that browsers insist on
     server_version = "webmm"
 
+    protocol_version = "HTTP/1.1"  # a page is some fifty files: connections are kept between them
+    disable_nagle_algorithm = True  # headers and body leave in two writes, of which the second would wait
+    timeout = 30  # seconds that a connection may idle
+
     def end_headers(self) -> None:
         """Add the security headers; have browsers ask again each time, so that a rebuilt page shows."""
         self.send_header("Content-Security-Policy", CONTENT_SECURITY_POLICY)

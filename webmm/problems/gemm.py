@@ -14,6 +14,7 @@ from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
 
 PRECISIONS = get_args(Precision)  # the highest first
+HIGH_F64 = 2.0**-40  # the unit of errors of float64 at precision "high"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Gemm(Terms, Product):
     def variant(self) -> str:
         """The precision, where it is not the highest."""
         return "" if self.precision == PRECISIONS[0] else self.precision
+
+    @property
+    def eps(self) -> float:
+        """What the errors of sums are measured by: each is within k·eps·(|A|·|B|)."""
+        return HIGH_F64 if self.dtype == F64 and self.precision == "high" else self.dtype.sums.eps
 
     @property
     def layout(self) -> str:

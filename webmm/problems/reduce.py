@@ -1,7 +1,7 @@
 """Reductions: the operation, the axis, and the way the array lies in memory.
 
-Elements are taken as float32, whatever the storage. How a shader accumulates each operation is in
-shaders/common/reduce.wgsl.
+Floats are taken as float32, whatever the storage, int32 as it is, modulo 2^32. How a shader accumulates each operation
+is in shaders/common/reduce.wgsl.
 """
 
 from __future__ import annotations
@@ -26,18 +26,29 @@ class Operation:
     """An operation: its meaning in NumPy along the last axis, and what shaders need to know of it."""
 
     name: str
-    reference: Callable[[Floats], NDArray[Any]]
+    reference: Callable[[NDArray[Any]], NDArray[Any]]
     outside: float  # what stands for an element beyond the end of a row: it changes nothing
     empty: float | None = None  # of a row without elements; None where NumPy raises, too
     sums: bool = False  # its rounding error depends on the order of the elements
     index: bool = False  # its result is a position, not an element
-    of_parts: str = ""  # the operation over the parts of a row whose results `combine` brings together; "" for itself
+    integers: bool = True  # it is defined for int32, too
+    of_parts: str = ""  # the operation over parts of a row from which the result over all follows; "" for itself
 
     def out_dtype(self, dtype: DType) -> DType:
         """Return the type of the result: the elements', or int32 for a position."""
         return I32 if self.index else dtype
 
-    def combine(self, parts: Floats, length: int) -> NDArray[Any]:
+    def beyond(self, dtype: DType) -> float:
+        """Return `outside`, of int32 the end of its range for an infinity."""
+        return min(max(self.outside, -(2**31)), 2**31 - 1) if dtype == I32 else self.outside
+
+    def exact(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the results along the last axis: of floats in float64, of int32 modulo 2^32."""
+        if x.dtype.kind == "i":
+            return self.reference(x.astype(np.int64)).astype(np.int32)
+        return self.reference(x.astype(np.float64))
+
+    def combine(self, parts: NDArray[Any], length: int) -> NDArray[Any]:
         """Return the result over rows of `length` elements from those over parts of them, along the last axis."""
         return np.asarray(np.sum(parts, axis=-1) / length) if self.of_parts else self.reference(parts)
 
@@ -54,11 +65,13 @@ OPERATIONS = {
     operation.name: operation
     for operation in (
         Operation("sum", lambda x: np.sum(x, axis=-1), 0.0, 0.0, sums=True),
-        Operation("mean", lambda x: np.mean(x, axis=-1), 0.0, math.nan, sums=True, of_parts="sum"),
+        Operation("mean", lambda x: np.mean(x, axis=-1), 0.0, math.nan, sums=True, integers=False, of_parts="sum"),
+        Operation("prod", lambda x: np.prod(x, axis=-1), 1.0, 1.0),
         Operation("max", lambda x: np.max(x, axis=-1), -math.inf),
         Operation("min", lambda x: np.min(x, axis=-1), math.inf),
-        Operation("argmax", lambda x: np.argmax(x, axis=-1), -math.inf, index=True),
-        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True),
+        Operation("argmax", lambda x: np.argmax(x, axis=-1), -math.inf, index=True, of_parts="max"),
+        Operation("argmin", lambda x: np.argmin(x, axis=-1), math.inf, index=True, of_parts="min"),
+        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True, integers=False),
     )
 }
 
@@ -68,6 +81,22 @@ def operation_of(name: str) -> Operation:
     if name not in OPERATIONS:
         raise ProblemError(f"unknown reduction {name!r}; choose from {', '.join(OPERATIONS)}")
     return OPERATIONS[name]
+
+
+def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
+    """Raise ProblemError where an operation is not defined for elements of `dtype`, or does not result in `out_dtype`.
+
+    Floats result in floats, int32 in int32.
+    """
+    if dtype != I32:
+        check_floats("reductions", dtype)
+    elif not operation.integers:
+        raise ProblemError(f"{operation.name} is of floats, not of int32; cast its operand, e.g. x.astype('float32')")
+    if operation.index or dtype == I32:
+        if out_dtype != I32:
+            raise ProblemError(f"{operation.name} of {dtype.name} results in int32, not in {out_dtype.name}")
+    else:
+        check_floats("reductions", out_dtype)
 
 
 @dataclass(frozen=True)
@@ -113,13 +142,7 @@ class Reduction(Problem):
     op: ClassVar[str] = "reduce"
 
     def __post_init__(self) -> None:
-        operation = operation_of(self.operation)
-        check_floats("reductions", self.dtype)
-        if operation.index:
-            if self.out_dtype != operation.out_dtype(self.dtype):
-                raise ProblemError(f"{self.operation} results in {operation.out_dtype(self.dtype).name}")
-        else:
-            check_floats("reductions", self.out_dtype)
+        check_types(operation_of(self.operation), self.dtype, self.out_dtype)
         for name in ("outer", "length", "inner"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -138,6 +161,11 @@ class Reduction(Problem):
     def variant(self) -> str:
         """The operation."""
         return self.operation
+
+    @property
+    def rounded_sums(self) -> bool:
+        """Whether the order in which elements are added up matters: of floats, not of integers."""
+        return operation_of(self.operation).sums and self.dtype != I32
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return x and y."""

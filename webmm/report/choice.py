@@ -15,6 +15,7 @@ from webmm.calls.parts import Part, limits, parts
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
 from webmm.choose import adapted, candidates, choose, refused, tuned
+from webmm.choose.gemm import attainable
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, WebmmError
 from webmm.kernels import label_of
@@ -81,7 +82,7 @@ def _cut(problem: Gemm, device: Device) -> tuple[Part, ...]:
     dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
     if dispatches > MOST_DISPATCHES:
         raise ProblemError(f"{problem} takes at least {dispatches:,.0f} dispatches; only a smaller one is explained")
-    return parts(problem, most)
+    return parts(attainable(problem, device), most)
 
 
 def tune(

@@ -104,16 +104,21 @@ class Mend(GemmKernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """The words, whether there is any, and partial sums."""
-        return 4 * WORDS_PER_WORKGROUP + 8 + 4 * self.invocations
+        """Whether there is any doubt, and partial sums."""
+        return 8 + 4 * self.invocations
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """As many workgroups as there are words for."""
         return fold(ceil_div(problem.m * ceil_div(problem.n, 32), WORDS_PER_WORKGROUP), problem.batch)
 
     def iterations(self, problem: Gemm) -> int:
-        """Return how often its loops run where every element is in doubt."""
-        return WORDS_PER_WORKGROUP * (1 + ceil_div(problem.k, 8))
+        """Return how often its loops run where words have all elements in doubt, or two, whichever is more."""
+        lanes = self.invocations
+        many, few = (
+            n * (ceil_div(problem.k * columns, lanes) + (lanes // columns).bit_length())
+            for n, columns in ((1, 32), (2, 1))
+        )
+        return WORDS_PER_WORKGROUP * (1 + max(many, few))
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield what every stage has, and the doubts."""

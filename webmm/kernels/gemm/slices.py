@@ -14,12 +14,14 @@ from webmm.kernels.product import Grid
 from webmm.params import Vec2U, member
 from webmm.problems.gemm import Gemm
 
-SLICES = 8  # of 7 bits each: 56, of the 53 that a double has
+# Slices of 7 bits each, by the precision: 56 bits, of the 53 that a double has; or 42, for errors up to k·2⁻⁴⁰.
+SLICES = {"highest": 8, "high": 6}
 INEXACT = 99  # in place of a line's last slice, where even more would not hold all of it
 CHUNK = 16384  # words of four products that are added up in i32: 4 · 16384 · 127² < 2³¹
 # Of Σ|a||b| by the first slices, in units of 2⁻¹⁴: what is left out is at most k·9.1·2⁻⁵⁶ of the lines' powers of two,
-# and half of k·2⁻⁵² is allowed where k = 1, after the rounding of the result: 9.1/16·2·2¹⁴ = 18,637.
-ENOUGH = 20480
+# and half of k·2⁻⁵² is allowed where k = 1, after the rounding of the result: 9.1/16·2·2¹⁴ = 18,637. Of fewer slices
+# k·7.1·2⁻⁴² is left out, and k·2⁻⁴⁰ allowed, of which a rounding is nothing: 7.1/4·2¹⁴ = 29,082.
+ENOUGH = {"highest": 20480, "high": 30720}
 LINES = 16  # cut by a workgroup
 
 PAIRS = "array<vec2u>"
@@ -59,6 +61,14 @@ class DoubleParams(GemmLengths):
 
 
 @dataclass(frozen=True)
+class DoubleSpecialisation(Specialisation):
+    """With how many slices serve, and which sum of magnitudes shows that they are enough."""
+
+    kept: int
+    enough: int
+
+
+@dataclass(frozen=True)
 class DoubleKernel(GemmKernel):
     """A kernel that takes float64 for pairs of words."""
 
@@ -69,6 +79,11 @@ class DoubleKernel(GemmKernel):
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why this kernel computes `problem` on no device: it is made for float64."""
         return None if problem.dtype == F64 else f"multiplies {F64.name}, not {problem.dtype.name}"
+
+    def specialise(self, problem: Gemm) -> DoubleSpecialisation:
+        """Return the template choices that fit `problem`, its precision among them."""
+        base, of = vars(super().specialise(problem)), problem.precision
+        return DoubleSpecialisation(**base, kept=SLICES[of], enough=ENOUGH[of])
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield `binds` in that order."""
@@ -106,7 +121,6 @@ class Slice(DoubleKernel):
 
     name = "slice"
     summary = "an operand of float64 cut into slices"
-    kept: ClassVar[int] = SLICES
     inexact: ClassVar[int] = INEXACT
     at_once: ClassVar[int] = LINES
 
@@ -150,7 +164,7 @@ class Slice(DoubleKernel):
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
         """A byte per element and slice, k in whole words; two words per line."""
         lines, batch = self.lines(problem)
-        nbytes = 4 * self.step * ceil_div(problem.k, 4 * self.step) * SLICES * lines * batch
+        nbytes = 4 * self.step * ceil_div(problem.k, 4 * self.step) * SLICES[problem.precision] * lines * batch
         return Scratch(f"{self.side}_slices", nbytes), Scratch(f"{self.side}_lines", 8 * lines * batch)
 
 
@@ -161,8 +175,6 @@ class FromSlices(DoubleKernel):
     name = "from_slices"
     summary = "sums of slices rounded to float64"
     binds = ("a", "b", "wide", "a_lines", "b_lines", "c", "bias")
-    kept: ClassVar[int] = SLICES
-    enough: ClassVar[int] = ENOUGH
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -183,7 +195,6 @@ class Slices(DoubleKernel):
     summary = "float64 by exact products of slices"
     binds = ("a_slices", "b_slices", "wide")
     fills = ("wide",)
-    kept: ClassVar[int] = SLICES
     most: ClassVar[int] = CHUNK
 
     bm: int = tunable(32, (32, 64, 128), "rows of C per workgroup")
@@ -229,8 +240,9 @@ class Slices(DoubleKernel):
 
     def iterations(self, problem: Gemm) -> int:
         """Return how often loops run: over k for each pair of slices that counts, and once more."""
-        pairs, steps = SLICES * (SLICES + 1) // 2 + 1, ceil_div(problem.k, self.inner_step)
-        return pairs * steps + (SLICES + 1) * (2 + 2 * ceil_div(SLICES * steps * self.bk, CHUNK))
+        kept, steps = SLICES[problem.precision], ceil_div(problem.k, self.inner_step)
+        pairs = kept * (kept + 1) // 2 + 1
+        return pairs * steps + (kept + 1) * (2 + 2 * ceil_div(kept * steps * self.bk, CHUNK))
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Whole fragments, and the same number of loads for every invocation."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape, Scratch, Texture, tunable
-from webmm.kernels.gemm.slices import CHUNK, SLICES, DoubleKernel, FromSlices, Slice, Slices
+from webmm.kernels.gemm.slices import CHUNK, DoubleKernel, FromSlices, Slice, Slices
 from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
 from webmm.kernels.product import Grid
 from webmm.problems.gemm import Gemm
@@ -23,7 +23,6 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
     binds = ("a_slices", "b_slices", "wide")
     fills = ("wide",)
     chunk = CHUNK_BYTES
-    kept: ClassVar[int] = SLICES
     most: ClassVar[int] = CHUNK
 
     bk: int = tunable(64, (32, 64), "inner elements per step")

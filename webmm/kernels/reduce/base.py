@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from webmm.dtypes import I32
 from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, Stored, ceil_div, fold
 from webmm.params import F32, U32, member
 from webmm.problems.reduce import Reduction, operation_of
@@ -52,6 +53,7 @@ class Specialisation(Stored):
     edge: bool  # the last step reaches beyond the end of a row
     edge_j: bool  # the last workgroup reaches beyond the last j
     levels: int  # of the sum of an invocation: CHAIN additions at each
+    outside: int  # stands for an element beyond the end, of int32; that of floats is in the uniform
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,6 @@ class ReduceKernel(Kernel[Reduction]):
     def specialise(self, problem: Reduction) -> Specialisation:
         """Return the template choices that fit `problem`."""
         p = problem
-        summed = operation_of(p.operation).sums
         return Specialisation(
             operation=p.operation,
             dtype=p.dtype,
@@ -126,7 +127,8 @@ class ReduceKernel(Kernel[Reduction]):
             vec=self.vectorizes in vector_axes(p),
             edge=p.length % (self.step * self.splits) != 0,
             edge_j=p.inner % self.columns != 0,
-            levels=levels(self.steps(p)) if summed else 1,
+            levels=levels(self.steps(p)) if p.rounded_sums else 1,
+            outside=int(operation_of(p.operation).beyond(I32)) if p.dtype == I32 else 0,
         )
 
     @property

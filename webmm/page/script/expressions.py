@@ -31,15 +31,22 @@ def local(name: str) -> str:
 class Scope:
     """What names mean within a function: its variables, and what stands at the top of the module."""
 
-    def __init__(self, module: str, cls: str, variables: set[str], refer: Callable[[str, ast.AST], Name | str]) -> None:
+    def __init__(
+        self, module: str, cls: str, variables: set[str], refer: Callable[[str, ast.AST], Name | str], this: str = ""
+    ) -> None:
         self.module = module
         self.cls = cls  # in whose body the function stands; "" for none
         self.variables = variables
         self.refer = refer
+        self.this = this  # the variable that is `this` in JavaScript; "" for none
 
-    def within(self, more: set[str]) -> Scope:
+    def within(self, more: set[str], this: str = "") -> Scope:
         """Return the scope of a function or comprehension inside, with variables of its own."""
-        return Scope(self.module, self.cls, self.variables | more, self.refer)
+        return Scope(self.module, self.cls, self.variables | more, self.refer, this or self.this)
+
+    def variable(self, name: str) -> str:
+        """Return one of the variables as JavaScript reads it."""
+        return "this" if name == self.this else local(name)
 
 
 class Expressions:
@@ -85,7 +92,7 @@ class Expressions:
 
     def _name(self, node: ast.Name, scope: Scope) -> str:
         if node.id in scope.variables:
-            return local(node.id)
+            return scope.variable(node.id)
         found = scope.refer(node.id, node)
         return found if isinstance(found, str) else self.use(found)
 
@@ -105,7 +112,7 @@ class Expressions:
 
     @staticmethod
     def _self(scope: Scope) -> str:
-        return "self" if "self" in scope.variables else "cls"
+        return scope.variable("self" if "self" in scope.variables else "cls")
 
     def _starred(self, node: ast.Starred, scope: Scope) -> str:
         return f"...$.iter({self.write(node.value, scope)})"

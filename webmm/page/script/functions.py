@@ -53,14 +53,19 @@ class Functions(Calls):
     ) -> str:
         _refuse_hosts(node, scope)
         names = parameters(given, scope)
-        inner = scope.within({*names, *([owner] if owner else []), *assigned(node.body)})
+        this = "" if _has_functions(node) else owner or ""
+        inner = scope.within({*names, *([owner] if owner else []), *assigned(node.body)}, this)
         head = f"{head}({self._parameters(given, scope)})"
         own = sorted(assigned(node.body) - {*names, "_"})
-        lines = [f"const {local(owner)} = this;"] if owner and _mentions(node, owner) else []
+        lines = [f"const {local(owner)} = this;"] if owner and not this and _mentions(node, owner) else []
         lines += [f"let {', '.join(map(local, own))};"] if own else []
         body = [line for statement in node.body for line in self._statement(statement, inner)]
         if cached:
-            body = [f"return $.cached({local(str(owner))}, {json.dumps(cached)}, () => {{", *_indented(body), "});"]
+            body = [
+                f"return $.cached({inner.variable(str(owner))}, {json.dumps(cached)}, () => {{",
+                *_indented(body),
+                "});",
+            ]
         return "\n".join([f"{head} {{", *_indented([*lines, *body]), "}"])
 
     def _parameters(self, given: ast.arguments, scope: Scope) -> str:
@@ -247,6 +252,12 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 def _mentions(node: ast.FunctionDef, name: str) -> bool:
     named = any(isinstance(each, ast.Name) and each.id in (name, "super") for each in ast.walk(node))
     return named or any(decorator(each) == "cached_property" for each in node.decorator_list)
+
+
+def _has_functions(node: ast.FunctionDef) -> bool:
+    """Tell whether functions stand within that have a `this` of their own in JavaScript."""
+    inner = (each for statement in node.body for each in ast.walk(statement))
+    return any(isinstance(each, ast.GeneratorExp | ast.FunctionDef) for each in inner)
 
 
 def _star(node: ast.FunctionDef) -> str:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
+from webmm.page.script.compact import abbreviated
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, decorator, parameters
 from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
@@ -161,8 +162,8 @@ class Program:
         written = [field_text(each, _hint(hints[each.name]), self._use, str(name)) for each in fields]
         defaults = getattr(cls, "_field_defaults", {})
         for key in getattr(cls, "_fields", ()):
-            default = value_text(defaults[key], self._use, str(name)) if key in defaults else "undefined"
-            written.append(f"new $.Field({json.dumps(key)}, {default})")
+            default = f", {value_text(defaults[key], self._use, str(name))}" if key in defaults else ""
+            written.append(f"new $.Field({json.dumps(key)}{default})")
         attributes = []
         for key, value in cls.__dict__.items():
             if not key.startswith("_") and key not in {f.name for f in fields} and _is_plain(value):
@@ -177,7 +178,7 @@ class Program:
         names = {"* as $": "python", "* as $errors": "errors", "{ numpy as $numpy }": "numpy"}
         header = "".join(f'import {name} from "../{module}.js";\n' for name, module in names.items())
         body = "\n".join(self.found[name].text for name in self._in_order())
-        return header + MARK.sub(lambda match: identifiers[match.group(1)], body) + "\n"
+        return abbreviated(header + MARK.sub(lambda match: identifiers[match.group(1)], body)) + "\n"
 
     def identifier(self, name: Name) -> str:
         """Return what the module exports a definition as; raises KeyError for one that it does not have."""

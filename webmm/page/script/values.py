@@ -103,8 +103,9 @@ def field(f: dataclasses.Field[Any], hint: str | None, use: Use, where: str) -> 
         "factory": f"() => {_factory(f.default_factory)}" if f.default_factory is not dataclasses.MISSING else None,
     }
     said = ", ".join(f"{key}: {text}" for key, text in more.items() if text is not None)
-    default = "undefined" if f.default is dataclasses.MISSING else value(f.default, use, where)
-    return f"new $.Field({json.dumps(f.name)}, {default}{f', {{ {said} }}' if said else ''})"
+    default = None if f.default is dataclasses.MISSING else value(f.default, use, where)
+    given = [json.dumps(f.name), default or "undefined", f"{{ {said} }}"]
+    return f"new $.Field({', '.join(given[: 3 if said else 2 if default else 1])})"
 
 
 def _factory(factory: Any) -> str:

@@ -1,0 +1,153 @@
+/**
+ * What every library computes, with inputs and a check: a task is a row of JSON, as run.py writes them.
+ *
+ *     {"op": "gemm", "m": 512, "n": 512, "k": 512, "batch": 1, "layout": "nt"}   // B stored as (n, k)
+ *     {"op": "weights", "m": 1, "n": 4096, "k": 4096, "bits": 4, "block": 32}    // symmetric
+ *     {"op": "softmax", "m": 4096, "n": 4096}                                    // and layer_norm, along the rows
+ *     {"op": "sum", "m": 4096, "n": 4096, "axis": 1}                             // over rows, or over columns (0)
+ *
+ * A result is compared with float64: of products some thousand elements spread over C and its corners, of the others some
+ * whole rows.
+ */
+
+const EPS = 2 ** -23;
+const CHECKED = 2 ** 24; // multiply-adds that a check spends
+const ROWS = 16; // rows that a check looks at
+
+/** Dense float32 arrays, by name. @typedef {Record<string, {data: Float32Array, shape: number[]}>} Inputs */
+/** @typedef {{op: string, m: number, n: number, k?: number, batch?: number, layout?: string, axis?: number, bits?: number, block?: number}} Task */
+
+/** @param {Task} task @returns {string} */
+export function nameOf({ op, m, n, k, batch = 1, layout = "nn", axis }) {
+  if (op !== "gemm" && op !== "weights") return `${op}${axis === 0 ? " of columns" : ""} ${m}×${n}`;
+  const size = m === n && n === k ? `${m}³` : `${m}×${n}×${k}`;
+  return `${op === "weights" ? "4-bit weights " : ""}${batch > 1 ? `${batch} × ` : ""}${size}${layout === "nn" ? "" : ` ${layout}`}`;
+}
+
+/** @param {Task} task @returns {number} operations, or elements taken */
+export const flopsOf = ({ m, n, k, batch = 1 }) => (k ? 2 * batch * m * n * k : m * n);
+
+/** @param {Task} task @returns {Inputs} the same ones for the same task */
+export function inputsOf({ op, m, n, k = 1, batch = 1, layout = "nn", block = 32 }) {
+  const matrix = (/** @type {number} */ seed, /** @type {number[]} */ ...shape) => ({ data: drawn(shape.reduce((x, y) => x * y), seed), shape });
+  const stack = batch > 1 ? [batch] : [];
+  if (op === "gemm") {
+    const a = layout[0] === "t" ? [k, m] : [m, k];
+    const b = layout[1] === "t" ? [n, k] : [k, n];
+    return { a: matrix(1, ...stack, ...a), b: matrix(2, ...stack, ...b) };
+  }
+  if (op === "weights") return { x: matrix(1, m, k), scales: matrix(2, n, k / block) };
+  if (op === "layer_norm") return { x: matrix(1, m, n), weight: matrix(2, n), bias: matrix(3, n) };
+  return { x: matrix(1, m, n) };
+}
+
+/**
+ * The integers of 4-bit weights, which stand for scale·(q - 8): by columns, two to a byte, the first in its lower half.
+ * @param {Task} task @returns {Uint8Array} (n, k / 2)
+ */
+export function nibblesOf({ n, k = 1 }) {
+  const bytes = new Uint8Array((n * k) / 2);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = Math.imul(i + 1, 0x9e3779b1) >>> 24;
+  return bytes;
+}
+
+/** @param {Task} task @param {Inputs} inputs @returns {Float32Array} 4-bit weights as numbers, (n, k) */
+function weightsOf(task, { scales }) {
+  const { n, k = 1, block = 32 } = task;
+  const bytes = nibblesOf(task);
+  const w = new Float32Array(n * k);
+  for (let i = 0; i < w.length; i++) w[i] = scales.data[Math.floor(i / block)] * (((bytes[i >> 1] >> (4 * (i & 1))) & 15) - 8);
+  return w;
+}
+
+/** @param {number} count @param {number} seed @returns {Float32Array} uniform in [-0.5, 0.5), the same for the same seed */
+function drawn(count, seed) {
+  const data = new Float32Array(count);
+  let state = (seed * 2654435761) >>> 0;
+  for (let i = 0; i < count; i++) {
+    state ^= state << 13; // xorshift32
+    state ^= state >>> 17;
+    state ^= state << 5;
+    data[i] = (state >>> 8) / 2 ** 24 - 0.5;
+  }
+  return data;
+}
+
+/**
+ * What results must be.
+ * @param {Task} task @param {Inputs} inputs
+ * @returns {{bound: number, error: (c: Float32Array) => number}} the largest error, as a multiple of what the bound is of
+ */
+export function checkOf(task, inputs) {
+  const { op, n, k = 1 } = task;
+  if (op === "gemm") return against(products(task, inputs.a.data, inputs.b.data), (k + 2) * EPS);
+  if (op === "weights") return against(products({ ...task, layout: "nt" }, inputs.x.data, weightsOf(task, inputs)), (k + 4) * EPS);
+  return against((op === "sum" ? sums : rows)(task, inputs), (n + 64) * EPS);
+}
+
+/** Elements by their places, with the size that errors are relative to. @typedef {{at: number, expected: number, size: number}[]} Expected */
+
+/** @param {Expected} expected @param {number} bound */
+function against(expected, bound) {
+  const error = (/** @type {Float32Array} */ c) => {
+    const worst = Math.max(...expected.map(({ at, expected, size }) => Math.abs(c[at] - expected) / size));
+    return Number.isNaN(worst) ? Infinity : worst;
+  };
+  return { bound, error };
+}
+
+/** @param {Task} task @param {Float32Array} a @param {Float32Array} b @returns {Expected} */
+function products({ m, n, k = 1, batch = 1, layout = "nn" }, a, b) {
+  const total = batch * m * n;
+  const count = Math.min(total, Math.max(64, Math.min(4096, Math.floor(CHECKED / k))));
+  const corners = [0, n - 1, (m - 1) * n, m * n - 1, total - m * n, total - 1];
+  const [aRow, aStep] = layout[0] === "t" ? [1, m] : [k, 1];
+  const [bColumn, bStep] = layout[1] === "t" ? [k, 1] : [1, n];
+  const spread = Array.from({ length: count }, (_, i) => Math.floor((i + (i * 0.6180339887) % 1) * (total / (count + 1))));
+  return [...corners, ...spread].map((at) => {
+    const [z, row, column] = [Math.floor(at / (m * n)), Math.floor(at / n) % m, at % n];
+    let [expected, size] = [0, 1e-30];
+    for (let i = 0, x = z * m * k + row * aRow, y = z * k * n + column * bColumn; i < k; i++, x += aStep, y += bStep) {
+      expected += a[x] * b[y];
+      size += Math.abs(a[x] * b[y]);
+    }
+    return { at, expected, size };
+  });
+}
+
+/** @param {Task} task @param {Inputs} inputs @returns {Expected} */
+function sums({ m, n, axis }, { x: { data } }) {
+  const [count, length, start, step] = axis === 0 ? [n, m, 1, n] : [m, n, n, 1];
+  return Array.from({ length: count }, (_, at) => {
+    let [expected, size] = [0, 1e-30];
+    for (let i = 0, from = at * start; i < length; i++, from += step) {
+      expected += data[from];
+      size += Math.abs(data[from]);
+    }
+    return { at, expected, size };
+  });
+}
+
+/** @param {Task} task @param {Inputs} inputs @returns {Expected} of softmax and layer norm */
+function rows({ op, m, n }, inputs) {
+  const chosen = [...new Set(Array.from({ length: ROWS }, (_, i) => Math.round((i * (m - 1)) / (ROWS - 1))))];
+  return chosen.flatMap((row) => {
+    const x = Float64Array.from(inputs.x.data.subarray(row * n, (row + 1) * n));
+    const y = op === "softmax" ? softmax(x) : layerNorm(x, inputs.weight.data, inputs.bias.data);
+    return Array.from(y, (expected, column) => ({ at: row * n + column, expected, size: op === "softmax" ? expected : 1 }));
+  });
+}
+
+/** @param {Float64Array} x */
+function softmax(x) {
+  const powers = x.map(Math.exp); // of numbers below 1
+  const sum = powers.reduce((total, power) => total + power);
+  return powers.map((power) => power / sum);
+}
+
+/** @param {Float64Array} x @param {Float32Array} weight @param {Float32Array} bias */
+function layerNorm(x, weight, bias) {
+  const mean = x.reduce((sum, value) => sum + value) / x.length;
+  const variance = x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
+  return x.map((value, i) => ((value - mean) / Math.sqrt(variance + 1e-5)) * weight[i] + bias[i]);
+}

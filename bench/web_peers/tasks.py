@@ -1,0 +1,31 @@
+"""The tasks of the comparison, by the names of their groups, as tasks.js describes them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from random_problems import draw
+
+SQUARES = {"browser": (256, 512, 1024), "node": (512, 1024, 2048, 4096)}
+SCALE = {"browser": 200.0, "node": 20.0}  # what the sizes of random problems are divided by
+SIDE = {"browser": 1024, "node": 4096}  # of the other ops' matrices
+SEED, COUNT = 16, 40  # of random problems
+
+
+def groups(host: str) -> dict[str, list[dict[str, Any]]]:
+    """Return lists of tasks that suit the host: squares, other ops, and products drawn at random."""
+    side = SIDE[host]
+    matrix, weights = {"m": side, "n": side}, {"op": "weights", "n": side, "k": side, "bits": 4, "block": 32}
+    return {
+        "squares": [{"op": "gemm", "m": size, "n": size, "k": size} for size in SQUARES[host]],
+        "ops": [
+            *({"op": op, **matrix} for op in ("softmax", "layer_norm")),
+            *({"op": "sum", **matrix, "axis": axis} for axis in (1, 0)),
+            *({**weights, "m": m} for m in (1, 128)),
+        ],
+        "random": [{"op": "gemm", **problem} for problem in draw(SEED, COUNT, SCALE[host])],
+    }

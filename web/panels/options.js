@@ -1,0 +1,93 @@
+// @ts-check
+/** The options of a product, as `gpu.matmul()` takes them: controls, and the call that they stand for. */
+
+import { field, h, select } from "../dom.js";
+import { HostArray, Matrix, ProblemError, inWords, parseCsv } from "../webmm.js";
+import { available } from "./ladder.js";
+
+/** @typedef {import("../main.js").App} App */
+/** @typedef {import("../webmm.js").DType} DType */
+/** @typedef {import("../engine/device.js").MatmulOptions} MatmulOptions */
+/** @typedef {import("../check.js").Epilogue} Epilogue */
+/** What is asked for, of operands of a type, and what becomes of A·B, where anything does. @typedef {{dtype: DType, options: MatmulOptions, epilogue?: Epilogue}} Asked */
+
+const BIASES = /** @type {[string, string][]} */ ([["", "none"], ["column", "one per column"], ["row", "one per row"]]);
+const PRECISIONS = /** @type {[string, string][]} */ ([["highest", "highest"], ["high", "high, on matrix units"]]);
+
+/** @param {App} app @param {() => void} onchange */
+export function productOptions(app, onchange) {
+  const types = available(app);
+  const dtype = select({ id: "multiply-dtype", onchange }, types);
+  const out = select({ id: "multiply-out", onchange }, [["", "as the operands"], ...types]);
+  const flip = (/** @type {string} */ name) => h("input", { type: "checkbox", id: `multiply-transpose-${name.toLowerCase()}`, onchange });
+  const [flipA, flipB] = [flip("A"), flip("B")];
+  const alpha = h("input", { type: "text", id: "multiply-alpha", value: "1", inputMode: "decimal", oninput: onchange });
+  const bias = select({ id: "multiply-bias", onchange: showValues }, BIASES);
+  const values = h("input", { type: "text", id: "multiply-bias-values", placeholder: "drawn at random", spellcheck: false, oninput: onchange });
+  const activation = select({ id: "multiply-activation", onchange }, [["", "none"], ...app.bundle.core.ACTIVATIONS.keys()]);
+  const precision = select({ id: "multiply-precision", onchange }, PRECISIONS);
+  const valuesField = field("Bias values", values);
+  valuesField.hidden = true;
+  const check = (/** @type {HTMLElement} */ box, /** @type {string} */ label) => h("label", { class: "check-field" }, box, label);
+  const element = h(
+    "fieldset",
+    { class: "options" },
+    h("legend", { class: "visually-hidden" }, "How to multiply"),
+    field("Element type", dtype),
+    h("div", { class: "checks" }, check(flipA, "Transpose A"), check(flipB, "Transpose B")),
+    field("Alpha", alpha),
+    field("Bias", bias),
+    valuesField,
+    field("Activation", activation),
+    field("Result", out),
+    field("Precision", precision),
+  );
+  return { element, asked, call, flips: () => ({ a: flipA.checked, b: flipB.checked }) };
+
+  function showValues() {
+    valuesField.hidden = bias.value === "";
+    onchange();
+  }
+
+  /** @returns {Record<string, any>} what differs from what the call does of itself, apart from the bias */
+  function options() {
+    return {
+      ...(flipA.checked && { transposeA: true }),
+      ...(flipB.checked && { transposeB: true }),
+      ...(alpha.value.trim() !== "1" && { alpha: alpha.value.trim() === "" ? NaN : Number(alpha.value) }),
+      ...(activation.value && { activation: activation.value }),
+      ...(out.value && { outDtype: out.value }),
+      ...(precision.value !== "highest" && { precision: precision.value }),
+    };
+  }
+
+  /** @returns {string} the call as one would write it */
+  function call() {
+    const words = Object.entries(options()).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
+    if (bias.value) words.push("bias");
+    return `await gpu.matmul(a, b${words.length ? `, { ${words.join(", ")} }` : ""})`;
+  }
+
+  /** @param {number} rows of C @param {number} columns @returns {Asked} throws ProblemError for what is no number, or too many of them */
+  function asked(rows, columns) {
+    const given = options();
+    if (Number.isNaN(given.alpha)) throw new ProblemError(`alpha is a number, not “${alpha.value}”`);
+    const type = /** @type {DType} */ (dtype.value);
+    const epilogue = { alpha: given.alpha ?? 1, activation: activation.value, bias: null, per: "" };
+    if (!bias.value) return { dtype: type, options: given, ...((epilogue.alpha !== 1 || epilogue.activation) && { epilogue }) };
+    const numbers = biasOf(bias.value === "row" ? rows : columns);
+    const shape = bias.value === "row" ? [numbers.length, 1] : [numbers.length];
+    const stored = HostArray.from(numbers, { shape }).as(type);
+    return { dtype: type, options: { ...given, bias: stored }, epilogue: { ...epilogue, bias: stored.floats(), per: bias.value } };
+  }
+
+  /** @param {number} count @returns {Float32Array} what was typed, or as many as it takes */
+  function biasOf(count) {
+    if (!values.value.trim()) return Matrix.random(1, count, 3).floats();
+    try {
+      return parseCsv(values.value).floats();
+    } catch (error) {
+      throw new ProblemError(`bias: ${inWords(error)}`);
+    }
+  }
+}

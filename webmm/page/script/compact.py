@@ -1,0 +1,113 @@
+"""JavaScript as a visitor gets it: without comments and needless white space, with short names for the runtime's words.
+
+Nothing else is touched, and a line that may end a statement stays one: what runs is what is read in `web/`, apart from
+how it is laid out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import string
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+TOKEN = re.compile(
+    r"(?P<space>(?:\s|//[^\n]*|/\*(?:.|\n)*?\*/)+)"
+    r"|(?P<text>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
+    r"|(?P<word>[\w$#]+)"
+    r"|(?P<sign>(?:.|\n))"
+)
+PATTERN = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\]|\\.)*\])+/[a-z]*")  # where an operand stands
+OPERAND = re.compile(r"[\w$\"'`)\]}]$")  # what ends with it divides what follows
+KEYWORDS = frozenset(("return", "typeof", "case", "of", "in", "yield", "await", "throw"))
+RUNTIME = 'import * as $ from "'
+OPEN, CLOSED = "{([,;:?=<>+-*/%&|!~.", "})],;:?.="  # after and before which no statement ends
+
+
+def compact(text: str) -> str:
+    """Return the program without comments and white space that it does not need."""
+    return _joined(list(_tokens(text)))
+
+
+def abbreviated(text: str) -> str:
+    """Return a program that imports the runtime as `$`, compact, and with a short name for each word of it."""
+    head, _, tail = text.partition(RUNTIME)
+    module, _, tail = tail.partition('"')
+    tokens = list(_tokens(head + tail.removeprefix(";")))
+    places = [i for i in range(len(tokens) - 2) if tokens[i : i + 2] == ["$", "."]]
+    names = dict(
+        zip((word for word, _ in Counter(tokens[i + 2] for i in places).most_common()), _names(), strict=False)
+    )
+    for i in places:
+        tokens[i : i + 3] = [names[tokens[i + 2]], "", ""]
+    words = ",".join(f"{word} as {name}" for word, name in names.items())
+    return f'import{{{words}}}from"{module}";\n{_joined([token for token in tokens if token])}'
+
+
+def _names() -> Iterator[str]:
+    """Yield $a, $b … $aa, $ab …"""
+    for length in itertools.count(1):
+        yield from (f"${''.join(letters)}" for letters in itertools.product(string.ascii_letters, repeat=length))
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Yield the program's words and signs; white space with its comments is one token, a newline or a blank."""
+    at, before = 0, ""
+    depths: list[int] = []  # of braces, within each expression of a template literal
+    while at < len(text):
+        if text[at] == "`" or (text[at] == "}" and depths and not depths[-1]):
+            if text[at] == "}":
+                depths.pop()
+            end = _end_of_literal(text, at + 1)
+            if text[end - 1] == "{":
+                depths.append(0)
+            token = text[at:end]
+        elif text[at] == "/" and (found := PATTERN.match(text, at)) and _takes_operand(before, text[at + 1]):
+            token = found.group()
+        else:
+            found = TOKEN.match(text, at)
+            assert found is not None
+            token = found.group()
+            if depths and token in "{}":
+                depths[-1] += 1 if token == "{" else -1
+        at += len(token)
+        if token[0].isspace() or token.startswith(("//", "/*")):
+            yield "\n" if "\n" in token else " "
+        else:
+            yield token
+            before = token
+
+
+def _end_of_literal(text: str, at: int) -> int:
+    """Return where the text of a template literal ends: behind its last backtick, or the next `${`."""
+    while text[at] != "`":
+        if text.startswith("${", at):
+            return at + 2
+        at += 2 if text[at] == "\\" else 1
+    return at + 1
+
+
+def _takes_operand(before: str, after: str) -> bool:
+    return after not in "/*" and (before in KEYWORDS or not OPERAND.search(before))
+
+
+def _joined(tokens: Sequence[str]) -> str:
+    """Return the tokens with the white space between them that keeps them apart."""
+    written: list[str] = []
+    for i, token in enumerate(tokens):
+        if not token.isspace():
+            written.append(token)
+            continue
+        left = written[-1][-1] if written else ";"
+        right = tokens[i + 1][0] if i + 1 < len(tokens) else ";"
+        is_pattern = bool(written) and len(written[-1]) > 1 and written[-1][0] == "/"
+        glued = (_is_word(right) and (_is_word(left) or is_pattern)) or (left == right and left in "+-")
+        ends = token == "\n" and left not in OPEN and right not in CLOSED
+        if ends or glued:
+            written.append("\n" if ends else " ")
+    return "".join(written)
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character in "_$#"
