@@ -305,12 +305,35 @@ def test_both_ways_agree(native, without):
     assert (abs(one - other) <= 2 * 300 * 2.0**-52 * (abs(a) @ abs(b))).all()
 
 
+@pytest.mark.parametrize("op", ["sum", "mean"])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2)])
+def test_sums_and_means(either, op, axis):
+    x = spread((4, 300, 6), 20)
+    expected, scale = (getattr(np, op)(y, axis=axis) for y in (x.astype(np.longdouble), abs(x)))
+    for given in (x, either.array(x), either.array(x)):  # the second of a kind is planned
+        got = np.asarray(webmm.reduce(given, op, axis=axis, device=either))
+        assert got.dtype == np.float64
+        assert got.shape == expected.shape
+        assert (abs(got - expected) <= 300 * 2.0**-52 * scale).all()
+    seen = either.array(x)[1:, ::2, ::-1]
+    np.testing.assert_allclose(webmm.reduce(seen, op, axis=1).numpy(), getattr(x[1:, ::2, ::-1], op)(axis=1), 1e-9)
+
+
+def test_sums_of_more_than_a_binding_holds(either, monkeypatch):
+    x = normal(3, 5000)
+    limits = either.capabilities.limits | {"max-storage-buffer-binding-size": 2**14}
+    monkeypatch.setattr(either, "capabilities", dataclasses.replace(either.capabilities, limits=limits))
+    for op in ("sum", "mean"):
+        np.testing.assert_allclose(webmm.reduce(x, op, axis=1, device=either), getattr(x, op)(axis=1), rtol=1e-13)
+
+
 SQUARE = Epilogue(wgsl="x * x", numpy=lambda x: x * x)
 REFUSED = {
     "Epilogue": (lambda a, gpu: webmm.matmul(a, a, activation=SQUARE, device=gpu), "of one's own is not computed in"),
     "shorter": (lambda a, gpu: webmm.matmul(a, a, out_dtype="float32", device=gpu), "of float64 is not stored as"),
     "mixed": (lambda a, gpu: webmm.matmul(a, a.astype("f4"), device=gpu), "a is float64, b is float32; cast one"),
-    "reduce": (lambda a, gpu: webmm.reduce(gpu.array(a), "sum"), "float64 is not supported by reductions"),
+    "reduce": (lambda a, gpu: webmm.reduce(gpu.array(a), "max"), "float64 is not supported by reductions"),
+    "sum": (lambda a, gpu: webmm.reduce(a, "sum", out_dtype="float32", device=gpu), "sum of float64 is not stored as"),
     "softmax": (lambda a, gpu: webmm.softmax(gpu.array(a)), "float64 is not supported by normalisations"),
     "elementwise": (lambda a, gpu: webmm.gelu(gpu.array(a)), "float64 is not supported by activations"),
 }
