@@ -5,6 +5,7 @@ import itertools
 import math
 import subprocess
 import sys
+from contextlib import nullcontext
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import webmm
 from webmm import Device
+from webmm.cases import OPS
 from webmm.choose import choose
 from webmm.dtypes import F64
 from webmm.epilogues import Epilogue
@@ -21,6 +23,7 @@ from webmm.kernels.gemm.slices import CHUNK, ENOUGH, Slices, Software
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import HIGH_F64, gemm
 from webmm.problems.product import LAYOUTS, transposes
+from webmm.report.choice import explain
 
 K = 200
 WITHOUT_F64 = (Slices(), Software())
@@ -297,6 +300,14 @@ def test_what_computes_it(native, without):
     assert choose(problem, without) == Slices()
     assert "shader-f64" in (LADDER[0]().check(problem, without.capabilities) or "")
     assert Slices().unsuited(gemm(1, 1, 1)) == "multiplies float64, not float32"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_on_a_cpu_numpy_is_recommended(native, dtype):
+    if native.info.kind != "cpu":
+        pytest.skip("the device is no CPU")
+    said = explain(OPS["gemm"], (64, 64, 64), "nn", dtype, lambda: nullcontext(native))
+    assert ("faster by NumPy" in said) == (dtype == "float64")
 
 
 def test_both_ways_agree(native, without):

@@ -182,8 +182,9 @@ def made_of_doubles(problem: Gemm) -> list[GemmKernel]:
     """Return the kernels of float64 for GPUs that have it, best first: large tiles, or small ones, and k divided."""
     filling = [kernel for kernel, enough in DOUBLES if kernel.grid.tiles(problem) * problem.batch >= enough]
     splits = _splits(DOUBLES_DIVIDED, problem, LEAST_K // 2, ENOUGH_TILES)
-    divided = [dataclasses.replace(DOUBLES_DIVIDED, splits=splits)] if splits > 1 else []
-    return filling or divided or [DOUBLES_SMALL]
+    if not filling:
+        return [dataclasses.replace(DOUBLES_DIVIDED, splits=splits) if splits > 1 else DOUBLES_SMALL]
+    return filling
 
 
 def _splits(kernel: GemmKernel, problem: Gemm, least: int = LEAST_K, most: int = 4 * ENOUGH_TILES) -> int:
