@@ -12,13 +12,14 @@ import { added, filledIn, render } from "./templates.js";
 /** A problem or a kernel of Python's. @typedef {any} Python */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType | "read-only" | "write-only", wgsl_type: string}} Binding */
 /** @typedef {{name: string, doc: string, default: number | string, candidates: (number | string)[]}} Tunable */
-/** @typedef {{name: string, summary: string, changed: string, tunables: Tunable[]}} KernelRow */
+/** @typedef {{name: string, summary: string, tunables: Tunable[]}} KernelRow */
+/** What naga made of a stage's default on a problem, by the names of its targets. @typedef {{problem: string, naga: string, dispatches: ({name: string} & Record<string, string>)[]}} Translated */
 /**
  * @typedef {{
  *   schema: string, version: string, records: string,
  *   timing: {warm_up: number, cold: number, wake: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[],
- *   changed: Record<string, string>, roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
+ *   translated?: string[], roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
  */
@@ -101,6 +102,13 @@ export class Bundle {
     return JSON.parse(new TextDecoder().decode(await this.#source.read(path)));
   }
 
+  /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} what naga makes of its default; null where the bundle has none */
+  async translated(op, name) {
+    if (!this.index.translated?.includes(`${op}-${name}`)) return null;
+    const packed = new Blob([await this.#read(`translated/${op}-${name}.deflate`)]);
+    return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
+  }
+
   /** @param {string} path of a module below the bundle's folder @returns {Promise<any>} loaded once */
   module(path) {
     let module = this.#modules.get(path);
@@ -159,13 +167,13 @@ export class Bundle {
     return this.#kernels.get(kernel);
   }
 
-  /** @param {string} name @returns {KernelRow} */
-  stage(name) {
-    const cls = this.core.kernel_class(name, "gemm");
+  /** @param {string} name @param {string} [op] @returns {KernelRow} */
+  stage(name, op = "gemm") {
+    const cls = this.core.kernel_class(name, op);
     const tunables = dataclasses.fields(cls).map(({ name, default: value, metadata }) => ({
       name, default: value, doc: metadata.get("doc"), candidates: metadata.get("candidates"),
     }));
-    return { name, summary: cls.summary, changed: this.index.changed[name] ?? "", tunables };
+    return { name, summary: cls.summary, tunables };
   }
 
   /**
@@ -181,9 +189,9 @@ export class Bundle {
     return this.wrap(kernel);
   }
 
-  /** @param {string} name @param {Config} config @returns {Kernel | null} likewise; null for tiles that cannot work anywhere */
-  configured(name, config) {
-    const kernel = this.#made(name, config, "gemm");
+  /** @param {string} name @param {Config} config @param {string} [op] @returns {Kernel | null} likewise; null for tiles that cannot work anywhere */
+  configured(name, config, op = "gemm") {
+    const kernel = this.#made(name, config, op);
     return kernel.invalid() === null ? this.wrap(kernel) : null;
   }
 

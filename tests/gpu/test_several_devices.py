@@ -18,6 +18,7 @@ RNG = np.random.default_rng(17)
 
 @pytest.fixture(autouse=True)
 def naive(monkeypatch):
+    monkeypatch.setattr(divided, "_rates", {})
     monkeypatch.setattr(choose, "choose", lambda *_, **__: Naive())
 
 
@@ -25,6 +26,7 @@ def naive(monkeypatch):
 def pair(device, monkeypatch):
     """Two devices, between which everything is divided, however small."""
     monkeypatch.setattr(scaling, "START", -1.0)
+    monkeypatch.setattr(divided, "HOST", float("inf"))
     with Device(device.info.index) as one, Device(device.info.index) as two:
         yield [one, two]
 
@@ -102,8 +104,8 @@ def test_rates_are_measured_by_what_takes_long(pair, monkeypatch):
     assert before == divided.ASSUMED_RATE[pair[0].info.kind]
     monkeypatch.setattr(divided, "LONG", 0.0)
     webmm.matmul(whole(64, 64), whole(64, 64), devices=pair)
-    assert divided._rates[pair[0]]["float32"] != before
-    assert divided.rate_of(pair[0], webmm.problems.gemm.F32) == divided._rates[pair[0]]["float32"]
+    assert divided._rates[pair[0].info.name, "float32"] != before
+    assert divided.rate_of(pair[1], webmm.problems.gemm.F32) == divided._rates[pair[0].info.name, "float32"]
 
 
 def test_what_is_small_stays_on_one_device(device, calls):

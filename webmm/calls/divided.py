@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -26,8 +26,9 @@ from webmm.errors import DeviceLostError, ProblemError
 
 Devices = Literal["all"] | Sequence[Device]
 BANDWIDTH = {"discrete": 2.5e10, "integrated": 2e10, "other": 1e10, "cpu": 5e9}  # bytes/s from NumPy, as measured
+HOST = 3.4e10  # bytes/s of all devices of a host together: what two H200s read, no more than one
 LONG = 0.1  # seconds that a share takes from which its rate is worth remembering
-_rates: WeakKeyDictionary[Device, dict[str, float]] = WeakKeyDictionary()  # operations per second, by dtype
+_rates: dict[tuple[str, str], float] = {}  # operations per second, by adapter's name and dtype: twins get equal shares
 
 One = Callable[..., Any]  # matmul() on one device
 
@@ -62,14 +63,15 @@ def chosen(devices: Devices) -> list[Device]:
 
 
 def rate_of(device: Device, dtype: DType) -> float:
-    """Return operations per second: as the last large share showed, else as records say, else of such a kind."""
-    rates = _rates.setdefault(device, {})
-    if dtype.name not in rates:
-        wanted = ("gemm", device.info.name, dtype.name)
-        products = (r for r in (*tuned.load(), *tuned.shipped()) if (r.op, r.adapter, r.dtype) == wanted)
-        recorded = 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
-        rates[dtype.name] = recorded or ASSUMED_RATE[device.info.kind]
-    return rates[dtype.name]
+    """Return operations per second: the most that a large share has shown, else what records say, or such a kind."""
+    key = (device.info.name, dtype.name)
+    return _rates.get(key) or _recorded(*key) or ASSUMED_RATE[device.info.kind]
+
+
+@functools.cache
+def _recorded(adapter: str, dtype: str) -> float:
+    products = (r for r in (*tuned.load(), *tuned.shipped()) if (r.op, r.adapter, r.dtype) == ("gemm", adapter, dtype))
+    return 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
 
 
 def on_several(
@@ -141,7 +143,8 @@ class _Job:
         """Compute a rectangle of C."""
         m, n, k = whole.sizes
         types = Types(*(dtype.itemsize for dtype in self._dtypes))
-        chosen = plan(m, n, k, [worker_of(device, self._dtypes[0]) for device in devices], types)
+        workers = [worker_of(device, self._dtypes[0]) for device in devices]
+        chosen = plan(m, n, k, workers, types, host=HOST)
         shares = [_within(whole, share) for share in chosen.shares]
         self._together(shares, devices, self._share, self.divide)
 
@@ -199,7 +202,8 @@ class _Job:
             progress=self._heard(rows.start, columns.start, share.sizes[0] * share.sizes[1]),
         )
         if (took := time.perf_counter() - began) > LONG:
-            _rates.setdefault(device, {})[self._dtypes[0].name] = share.flops / took
+            key = (device.info.name, self._dtypes[0].name)
+            _rates[key] = max(_rates.get(key, 0.0), share.flops / took)
 
     def _matrices(self, share: Share, device: Device) -> None:
         def some(x: NDArray[Any]) -> NDArray[Any]:
