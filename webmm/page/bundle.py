@@ -168,6 +168,8 @@ def _not_published(folder: str, names: list[str]) -> list[str]:
         "tsconfig.json",
         "globals.d.ts",
         ".npmrc",
+        ".prettierignore",
+        ".prettierrc.json",
         "README.md",
         "tsconfig.npm.json",
     }
