@@ -8,10 +8,10 @@ const [TURNS, SMALL] = [4, 2 ** 24]; // so many buffers of up to so many bytes t
 
 /** The storage of one device. */
 export class Pool {
-  /** @type {Map<number, GPUBuffer[]>} freed buffers, by size; those that were asked for last stand last */
+  /** @type {Map<number, GPUBuffer[]>} freed buffers, by size; those that were asked for last, or are new, stand last */
   #idle = new Map();
   #bytes = 0; // in the pool
-  #asked = 0; // the size that was asked for last
+  #last = 0; // the size that stands last
   /** Bytes of freed buffers that are kept for the next arrays. */
   most = 2 ** 30;
 
@@ -28,10 +28,10 @@ export class Pool {
     const size = sized(nbytes);
     const idle = this.#idle.get(size);
     if (!idle) return undefined;
-    if (size !== this.#asked) {
+    if (size !== this.#last) {
       this.#idle.delete(size);
-      this.#idle.set(size, idle); // now the last
-      this.#asked = size;
+      this.#idle.set(size, idle);
+      this.#last = size;
     }
     if (size <= SMALL && idle.length < TURNS) return undefined;
     const buffer = idle.shift();
@@ -70,7 +70,10 @@ export class Pool {
     const size = sized(nbytes);
     const same = this.#idle.get(size);
     if (same) same.push(buffer);
-    else this.#idle.set(size, [buffer]);
+    else {
+      this.#idle.set(size, [buffer]);
+      this.#last = size;
+    }
     this.#bytes += size;
     if (this.#bytes > this.most) this.#trim();
   }
