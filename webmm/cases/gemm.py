@@ -270,7 +270,7 @@ class GemmOp(Op[Gemm]):
         with what computes it where no engine has it.
         """
         yield from super().shaders()
-        for (words, problem), runs in itertools.product(self.examples(), (1, 3)):
+        for (words, problem), runs in itertools.product(self.examples(), (1, 4)):
             high, split = MatrixUnitHigh(runs=runs), replace(problem, precision="high")
             if high.unsuited(split) is None:
                 yield f"{words}, precision high", high, split
@@ -279,8 +279,8 @@ class GemmOp(Op[Gemm]):
                 problem = gemm(*shape, dtype=F64, transpose_a=a == "t", transpose_b=b == "t")
                 if kernel.unsuited(problem) is None:
                     yield f"float64 {a}{b} {shape}", kernel, problem
-                    for bias in BIASES:
-                        yield f"float64 {shape} {bias}", kernel, replace(problem, **TRIALS, bias=bias)
+                    for finish, finished in _epilogues(f"float64 {shape}", problem):
+                        yield finish, kernel, finished
 
 
 def _put_in_doubt(a: NDArray[Any], b: NDArray[Any]) -> None:
