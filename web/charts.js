@@ -125,28 +125,40 @@ export function rooflineChart(records, roofline) {
   const ridge = roofline.gflops / roofline.gbytes;
   const xs = [ridge / 4, ridge * 4, ...points.map((p) => p.x / 1.6), ...points.map((p) => p.x * 2.4)];
   const ys = [roofline.gflops * 2, ...points.map((p) => p.y / 1.8), ...points.map((p) => p.y * 1.8), roofline.gflops / 50];
-  const x = scale(Math.min(...xs), Math.max(...xs), MARGIN.left, WIDTH - MARGIN.right);
-  const y = scale(Math.min(...ys), Math.max(...ys), HEIGHT - MARGIN.bottom, MARGIN.top);
-  const ridgeX = Math.min(Math.max(ridge, x.low), x.high);
+  const { svg, x, y } = roof(roofline, [Math.min(...xs), Math.max(...xs)], [Math.min(...ys), Math.max(...ys)], "FLOP per byte that must move");
   const best = fastest(records);
-  const label = `Roofline: this device computes at most ${figures(roofline.gflops)} GFLOP/s and moves ${figures(roofline.gbytes)} GB/s` +
-    (best ? `; the fastest kernel, ${best.kernel}, reached ${figures(best.gflops)} GFLOP/s` : "");
-  const sloped = Math.max(x.low, y.low / roofline.gbytes);
-  return s(
-    "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "roofline", role: "img", "aria-label": label },
-    ...ticks(x).map((t) => s("g", {}, s("line", { class: "grid", x1: x(t), x2: x(t), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }), s("text", { class: "tick", x: x(t), y: HEIGHT - MARGIN.bottom + 17, "text-anchor": "middle" }, figures(t)))),
-    ...ticks(y).map((t) => s("g", {}, s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(t), y2: y(t) }), s("text", { class: "tick", x: MARGIN.left - 7, y: y(t) + 4, "text-anchor": "end" }, figures(t)))),
-    s("text", { class: "axis", x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "FLOP per byte that must move"),
-    s("text", { class: "axis", x: 14, y: HEIGHT / 2 - 14, "text-anchor": "middle", transform: `rotate(-90 14 ${HEIGHT / 2 - 14})` }, "GFLOP/s"),
-    s("path", { class: "roof", d: `M${x(sloped)},${y(sloped * roofline.gbytes)} L${x(ridgeX)},${y(ridgeX * roofline.gbytes)} L${x(x.high)},${y(roofline.gflops)}` }),
-    s("text", { class: "roof-label", x: WIDTH - MARGIN.right - 4, y: y(roofline.gflops) - 8, "text-anchor": "end" }, `${figures(roofline.gflops)} GFLOP/s of FMA`),
-    s("text", { class: "roof-label", x: MARGIN.left + 8, y: MARGIN.top + 12 }, `${figures(roofline.gbytes)} GB/s of memory`),
+  if (best) svg.setAttribute("aria-label", `${svg.getAttribute("aria-label")}; the fastest kernel, ${best.kernel}, reached ${figures(best.gflops)} GFLOP/s`);
+  svg.append(
     ...points.map(({ r, x: px, y: py }) =>
       s("circle", { class: r === best ? "dot best" : "dot", cx: x(px), cy: y(py), r: r === best ? 6.5 : 4.5 }, s("title", {}, `${r.kernel} ${shape(r)}: ${figures(r.gflops)} GFLOP/s`)),
     ),
     ...labels(points, x, y, best),
   );
+  return svg;
+}
+
+/**
+ * A roof without anything below it, and its axes.
+ * @param {Roofline} roofline @param {[number, number]} across the least and the most FLOP per byte @param {[number, number]} up likewise GFLOP/s @param {string} words for the former
+ * @returns {{svg: SVGElement, x: Scale, y: Scale}}
+ */
+export function roof(roofline, across, up, words) {
+  const x = scale(...across, MARGIN.left, WIDTH - MARGIN.right);
+  const y = scale(...up, HEIGHT - MARGIN.bottom, MARGIN.top);
+  const ridgeX = Math.min(Math.max(roofline.gflops / roofline.gbytes, x.low), x.high);
+  const sloped = Math.max(x.low, y.low / roofline.gbytes);
+  const svg = s(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "roofline", role: "img", "aria-label": `Roofline: this device computes at most ${figures(roofline.gflops)} GFLOP/s and moves ${figures(roofline.gbytes)} GB/s` },
+    ...ticks(x).map((t) => s("g", {}, s("line", { class: "grid", x1: x(t), x2: x(t), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }), s("text", { class: "tick", x: x(t), y: HEIGHT - MARGIN.bottom + 17, "text-anchor": "middle" }, figures(t)))),
+    ...ticks(y).map((t) => s("g", {}, s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(t), y2: y(t) }), s("text", { class: "tick", x: MARGIN.left - 7, y: y(t) + 4, "text-anchor": "end" }, figures(t)))),
+    s("text", { class: "axis", x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, words),
+    s("text", { class: "axis", x: 14, y: HEIGHT / 2 - 14, "text-anchor": "middle", transform: `rotate(-90 14 ${HEIGHT / 2 - 14})` }, "GFLOP/s"),
+    s("path", { class: "roof", d: `M${x(sloped)},${y(sloped * roofline.gbytes)} L${x(ridgeX)},${y(ridgeX * roofline.gbytes)} L${x(x.high)},${y(roofline.gflops)}` }),
+    s("text", { class: "roof-label", x: WIDTH - MARGIN.right - 4, y: y(roofline.gflops) - 8, "text-anchor": "end" }, `${figures(roofline.gflops)} GFLOP/s of FMA`),
+    s("text", { class: "roof-label", x: MARGIN.left + 8, y: MARGIN.top + 12 }, `${figures(roofline.gbytes)} GB/s of memory`),
+  );
+  return { svg, x, y };
 }
 
 /**

@@ -24,10 +24,15 @@ const NONE = { alpha: 1, bias: null, per: "", activation: "" };
 const MEANINGS = {
   "": (x) => x,
   relu: (x) => Math.max(x, 0),
-  gelu: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)),
+  gelu,
   gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
   silu: (x) => x / (1 + Math.exp(-x)),
 };
+
+/** @param {number} x @returns {number} x·Φ(x) */
+export function gelu(x) {
+  return 0.5 * x * (1 + erf(x / Math.SQRT2));
+}
 
 /** @param {number} x @returns {number} the error function, to 1.5e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26) */
 function erf(x) {

@@ -75,7 +75,8 @@ export function size(bytes) {
 
 /** @param {{m: number, n: number, k: number, op?: string}} p @returns {string} */
 export function shape({ m, n, k, op }) {
-  if (op === "reduce") return `${m}×${n}`; // rows and their lengths
+  if (op === "reduce" || op === "normalise") return `${m}×${n}`; // rows and their lengths
+  if (op === "elementwise") return `${m} elements`;
   return m === n && n === k ? `${m}³` : `${m}×${n}×${k}`;
 }
 

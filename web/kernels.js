@@ -25,7 +25,7 @@ export class Kernel {
 
   /** Its stage: what it changed, and its tunables. */
   get stage() {
-    return this.bundle.stage(this.name);
+    return this.bundle.stage(this.name, this.of.op);
   }
 
   /** @returns {string} the kernel and what differs from its defaults */

@@ -41,10 +41,19 @@ export class App extends EventTarget {
     return this.device.bundle;
   }
 
+  /** What `roofline()` measured before, or null. */
+  get ceilings() {
+    return this.#roofline;
+  }
+
   /** @returns {Promise<Roofline | null>} measured once; null where that failed */
   async roofline() {
     try {
-      return (this.#roofline ??= await this.device.roofline());
+      if (!this.#roofline) {
+        this.#roofline = await this.device.roofline();
+        this.dispatchEvent(new Event("roofline"));
+      }
+      return this.#roofline;
     } catch (error) {
       if (error instanceof DeviceLostError) throw error;
       return null; // results stand without it

@@ -57,7 +57,7 @@ export function taskOf(problem) {
 }
 
 /** A stage of such a ladder, for a record: the kernel, and what it is called beside its like. */
-class Rung {
+export class Rung {
   /** @param {Kernel} kernel */
   constructor(kernel) {
     this.kernel = kernel;

@@ -11,14 +11,15 @@ const SHELL = [
   "./", "style.css", "icon.svg", "manifest.webmanifest", "main.js", "dom.js", "charts.js", "webmm.js", "errors.js",
   "matrix.js", "half.js", "host.js", "check.js", "text.js", "problems.js", "kernels.js", "bundle.js", "choose.js",
   "python.js", "numpy.js", "templates.js", "bench.js", "records.js", "prepared.js", "panels/ladder.js", "panels/multiply.js",
-  "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "panels/options.js", "bundle/index.json",
+  "panels/explain.js", "panels/tune.js", "panels/compare.js", "panels/help.js", "panels/options.js", "panels/ops.js",
+  "panels/picture.js", "panels/code.js", "panels/traffic.js", "made.js", "bundle/index.json",
   "bundle/core.js", "leaderboard.html", "bundle/ladders.js", "engine/adapters.js", "engine/array.js", "engine/device.js",
   "engine/engine.js", "engine/guard.js", "engine/launch.js", "engine/pipelines.js", "engine/plans.js", "engine/pool.js",
   "engine/roofline.js", "engine/submissions.js", "engine/timing.js", "engine/transfer.js", "calls/gemm.js", "calls/operands.js",
   "calls/options.js", "calls/pieces.js", "calls/quantized.js", "calls/reduce.js", "calls/scheme.js",
 ];
 const FILES = new Set(SHELL.map((name) => new URL(name, SCOPE).href));
-const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json)$/; // kept once it was used
+const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json|translated\/[\w-]+\.deflate)$/; // kept once it was used
 
 if (LOOPBACK.test(self.location.hostname)) {
   self.addEventListener("install", () => self.skipWaiting());

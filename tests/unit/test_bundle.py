@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import shutil
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from webmm import naga
 from webmm.cases.quantized import scheme_of
 from webmm.choose import tuned
 from webmm.dtypes import F16, U8
@@ -23,12 +25,14 @@ from webmm.engine import timing
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel
-from webmm.page import bundle, exact, ladders, stages
+from webmm.kernels.gemm.naive import Naive
+from webmm.page import bundle, exact, ladders, stages, translated
 from webmm.page.script import templates
 from webmm.problems.base import Problem
+from webmm.problems.gemm import gemm
 from webmm.problems.scheme import limits
 from webmm.records import Record
-from webmm.render import shader_folder
+from webmm.render import render, shader_folder
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +56,6 @@ def test_every_configuration_can_be_made_and_is_offered_once() -> None:
         assert [kernel for kernel in kernels if kernel.invalid() is not None] == []
 
 
-def test_every_stage_says_what_it_changed(index: dict[str, Any]) -> None:
-    assert list(index["changed"]) == [cls.name for cls in stages.offered()]
-    for words in index["changed"].values():
-        assert words.startswith(("Changed from", "First stage", "Made for")) or not words
-
-
 def test_timing_and_records_are_pythons(index: dict[str, Any]) -> None:
     assert index["timing"]["warm_up"] == timing.WARM_UP
     shipped = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
@@ -79,7 +77,7 @@ def test_the_page_is_small(page: Path) -> None:
 def test_the_service_worker_keeps_every_file_of_the_page(page: Path) -> None:
     kept = set(re.findall(r'"([\w./-]+)"', (page / "sw.js").read_text().split("SHELL = [")[1].split("];")[0]))
     kept = {"index.html" if name == "./" else name for name in kept}
-    lazy = ("bundle/templates/", "bundle/models/", "bundle/cases/")
+    lazy = ("bundle/templates/", "bundle/models/", "bundle/translated/", "bundle/cases/")
     there = {path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()}
     assert {name for name in there if not name.startswith(lazy)} - {"sw.js"} == kept
 
@@ -244,3 +242,27 @@ def test_what_cannot_be_written_leaves_the_folder_as_it_was(tmp_path: Path, page
     assert not (tmp_path / "new").exists()
     assert list(empty.iterdir()) == []
     assert {path: path.is_file() and path.read_bytes() for path in earlier.rglob("*")} == before
+
+
+# What naga makes of stages
+
+
+def test_translations_are_nagas_of_what_python_renders(page: Path, index: dict[str, Any]) -> None:
+    if not index["translated"]:
+        pytest.skip("this page was built where naga was not")
+    files = {path.stem for path in (page / "bundle" / "translated").iterdir()}
+    assert files == set(index["translated"]) >= {"gemm-naive", "reduce-two_pass", "normalise-rows", "elementwise-map"}
+    found = json.loads(zlib.decompress((page / "bundle/translated/gemm-naive.deflate").read_bytes(), wbits=-15))
+    (dispatch,) = found["dispatches"]
+    made = naga.translate(render(Naive(), gemm(512, 512, 512)).wgsl, "naive")
+    assert (dispatch["MSL"], dispatch["HLSL"]) == (made["MSL"].decode(), made["HLSL"].decode())
+    assert found["problem"] == "512x512x512 float32"
+
+
+def test_a_page_without_naga_has_no_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> str:
+        raise ConfigError("naga-cli is needed")
+
+    monkeypatch.setattr(naga, "find", absent)
+    assert translated.write(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []

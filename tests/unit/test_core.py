@@ -86,6 +86,7 @@ TEMPLATES
 $.provide("webmm.render._filled_in", filledIn);
 const MODELS = PREDICTING;
 $.provide("webmm.choose.model.shipped", () => MODELS);
+$.provide("webmm.choose.adapted.adapted", (device, model, near) => (near === "other" ? null : model));
 const RECORDS = SHIPPED;
 $.provide("webmm.choose.tuned.shipped", () => RECORDS);
 $.provide("webmm.choose.tuned.load", () => []);

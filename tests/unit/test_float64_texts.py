@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from webmm.choose.gemm import SLICES, made_of_integers
+from webmm.epilogues import Epilogue
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.base import Capabilities, MatrixShape
@@ -86,5 +87,6 @@ def test_products_of_float64_are_float64():
     for dtype, out in (("float64", "float32"), ("float16", "float64"), ("float64", "bfloat16")):
         with pytest.raises(ProblemError, match=f"a product of {dtype} is not stored as {out}"):
             gemm(1, 1, 1, dtype=dtype, out_dtype=out)
-    with pytest.raises(UnsupportedError, match="gelu of float64 is not computed on devices"):
-        replace(gemm(1, 1, 1, dtype="float64"), activation="gelu")
+    own = Epilogue(wgsl="x * x", numpy=lambda x: x * x)
+    with pytest.raises(UnsupportedError, match="an Epilogue of one's own is not computed in float64; apply it to what"):
+        replace(gemm(1, 1, 1, dtype="float64"), activation=own.name)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.unit import script_sample
 from webmm.page.script import names, runtime, templates
-from webmm.page.script.compact import abbreviated, compact
+from webmm.page.script.compact import abbreviated, compact, shortened
 from webmm.page.script.names import Name, ScriptError
 from webmm.page.script.program import Program
 
@@ -250,3 +250,11 @@ def test_words_of_the_runtime_are_short(folder: Path) -> None:
     plain = f'import * as $ from "./python.js";\nconst x = {{ $: 1 }};\n{said}'
     assert node(folder, abbreviated(plain)) == node(folder, plain) == "9 9 $.add\n"
     assert abbreviated(plain).startswith('import{add as $a,mul as $b}from"./python.js";')
+
+
+def test_variables_are_short_and_nothing_else() -> None:
+    text = "of(rows, a) { let total; total = «x.total» + rows.rows + a; return f({ rows: rows ? total : b }, ...a); }"
+    text += "`rows ${rows}`"
+    assert shortened(text, {"rows", "total", "a"}) == (
+        "of(a, c) { let d; d = «x.total» + a.rows + c; return f({ rows: a ? d : b }, ...c); }`rows ${a}`"
+    )

@@ -293,6 +293,11 @@ def doubles() -> Iterator[Case]:
     allowed = 82 * 2.0**-52 * (np.abs(a) @ np.abs(b) + np.abs(c.T))
     terms = {"alpha": 0.3, "beta": -0.7}
     yield Case("float64: gemm", "gemm", (X(a), X(b), into), terms, expected, allowed, "float64", resident=True)
+    for name in ACTIVATIONS:  # whose slope is 1.2 at most
+        expected, sums = ACTIVATIONS[name].reference(a @ b), np.abs(a) @ np.abs(b)
+        allowed = 100 * 2.0**-52 * (sums + np.abs(expected))
+        given = {"activation": name}
+        yield Case(f"float64: {name}", "matmul", (X(a), X(b)), given, expected, allowed, "float64")
     for name, operands, options in (
         ("by float32", (X(a), X(b.astype(np.float32))), {}),
         ("into float32", (X(a), X(b)), {"out_dtype": "float32"}),

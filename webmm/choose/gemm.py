@@ -6,8 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
+from webmm.choose.adapted import model_of
 from webmm.choose.field import field
-from webmm.choose.model import model_of
 from webmm.dtypes import F16, F32, F64
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
@@ -76,7 +76,8 @@ def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, st
     model = None if device.info.kind == "cpu" or problem.dtype.itemsize > F32.itemsize else model_of(device)
     if model is None:
         return []
-    return model.best(list(field(problem, model.machine.multiprocessors)), problem, LIKELY)
+    known = [kernel for kernel in field(problem, model.machine.multiprocessors) if model.knows(kernel)]
+    return model.best(known, problem, LIKELY)
 
 
 # float64 by integers. Slices of few terms seldom show that they are enough. TFLOP/s on an H200 on matrix units with

@@ -24,14 +24,15 @@ from numpy.typing import NDArray
 
 from webmm.choose import model
 from webmm.errors import ConfigError
-from webmm.page import core, index, ladders, leaderboard
+from webmm.page import core, index, ladders, leaderboard, translated
 from webmm.page.script.compact import compact
 from webmm.page.script.program import Program
 
 # Fetched when they are asked for.
 LAZY = (
-    *("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/cases/", "leaderboard.html"),
-    *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "tune", "compare", "help")),
+    *("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/"),
+    *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic")),
+    *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "leaderboard.html"),
 )
 # What the page starts with: with all that it imports, it is asked for at once, not module after module.
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")
@@ -72,7 +73,8 @@ def build(out: Path, *, force: bool = False) -> Summary:
         (page / "leaderboard.html").write_text(leaderboard.render(contributed), encoding="utf-8")
         program = write_kernels(page / "bundle")
         (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
-        write_index(page / MARKER, {**index.index(), "cases": _cases(page / "bundle" / "cases")})
+        made = {"translated": translated.write(page / "bundle"), "cases": _cases(page / "bundle" / "cases")}
+        write_index(page / MARKER, {**index.index(), **made})
         _preload(page / "index.html")
     return _summary(out)
 

@@ -9,12 +9,9 @@ from webmm import roofline
 from webmm.choose import model, tuned
 from webmm.dtypes import FLOATS
 from webmm.engine import timing
-from webmm.kernels.gemm.base import GemmKernel
 from webmm.page import ladders
-from webmm.page.stages import offered, some_problem
 from webmm.records import SCHEMA as RECORDS
 from webmm.records import Record
-from webmm.render import render
 from webmm.version import __version__
 
 SCHEMA = "webmm.bundle/2"
@@ -29,7 +26,6 @@ def index() -> dict[str, Any]:
         "ladders": [ladder.title for ladder in ladders.LADDERS],
         "timing": _timing(),
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
-        "changed": {cls.name: changed(cls()) for cls in offered()},
         "roofline": _roofline(),
         "tuned": _tuned(),
         "models": sorted(model.shipped()),
@@ -56,20 +52,6 @@ def _tuned() -> list[dict[str, Any]]:
         for record in tuned.shipped()
         if tuned.family(record) == "dawn"
     ]
-
-
-def changed(kernel: GemmKernel) -> str:
-    """Return what a stage says, in its template's header, of the step from the stage before."""
-    words: list[str] = []
-    for line in render(kernel, some_problem(kernel), "tint").wgsl.splitlines():
-        comment = line.removeprefix("//").strip()
-        if comment.startswith(("Changed from", "First stage")):
-            words = [comment]
-        elif words and (not line.startswith("//") or comment.startswith(("Shapes:", "Workgroup memory:"))):
-            break
-        elif words:
-            words.append(comment)
-    return " ".join(words)
 
 
 def _roofline() -> dict[str, Any]:

@@ -36,6 +36,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 TYPES = {
     "": "application/octet-stream",
+    ".deflate": "application/octet-stream",
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

@@ -12,14 +12,12 @@ from typing import Any
 
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import tuned
-from webmm.dtypes import FLOATS, DType
 from webmm.kernels import BEYOND, LADDER
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.subgroup import Subgroup
-from webmm.problems.gemm import Gemm, gemm
 
 # Tunables whose every combination the page offers, and how large they grow there: what a picture of a tile can show, in
 # a few megabytes. The others move one at a time from their default.
@@ -100,13 +98,3 @@ def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
     if "unroll" in settings:
         settings["unroll"] = min(settings["unroll"], settings["bk"])
     return settings
-
-
-def suits(kernel: GemmKernel, dtype: DType) -> bool:
-    """Tell whether the stage multiplies such elements."""
-    return kernel.unsuited(gemm(1, 1, 1, dtype=dtype)) is None
-
-
-def some_problem(kernel: GemmKernel, m: int = 4, n: int = 4, k: int = 4) -> Gemm:
-    """Return a product of the first element type of the page that the stage multiplies."""
-    return gemm(m, n, k, dtype=next(dtype for dtype in FLOATS if suits(kernel, dtype)))

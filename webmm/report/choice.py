@@ -14,10 +14,10 @@ from webmm import roofline, tuner
 from webmm.calls.parts import Part, limits, parts
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
-from webmm.choose import candidates, choose, refused, tuned
+from webmm.choose import adapted, candidates, choose, refused, tuned
 from webmm.choose.gemm import attainable
 from webmm.engine.device import Device
-from webmm.errors import ProblemError, WebmmError
+from webmm.errors import ConfigError, ProblemError, WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
@@ -90,13 +90,15 @@ def tune(
 ) -> list[Record]:
     """Tune each size, those of a bench by default, within its share of `budget` seconds.
 
-    Prints what was found, and returns all outcomes.
+    Prints what was found, corrects the model of time by it, and returns all outcomes.
     """
     console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []
     with open_device() as device, tuner.Worker.like(device) as worker:
         console.print(f"{device.info}")
-        sizes = sizes or op.default_sizes(roofline.measure(device), budget)
+        ceiling = roofline.measure(device)
+        roofline.probe_and_keep(device, ceiling)
+        sizes = sizes or op.default_sizes(ceiling, budget)
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
@@ -107,11 +109,14 @@ def tune(
 
             for size in sizes:
                 problem = op.problem(size, dtype, layout)
+                if op.variant != problem.variant:
+                    raise ConfigError(f"{op.variant} is no matter of tuning: what is fastest for {op.name} is, with it")
                 default = choose(problem, device)
                 share = budget / len(sizes)
                 found = tuner.tune(device, problem, share, worker=worker, first=[default], on_step=show)
                 outcomes += found
                 console.print(_verdict(found, default))
+        adapted.learn(device, outcomes)
     return outcomes
 
 

@@ -112,6 +112,8 @@ class Calls(Expressions):
         if is_super(owner):
             return f"{self._attribute(function, scope)}({self._arguments(name, node, scope)})"
         x = self.write(owner, scope)
+        if name == "_replace":  # of a named tuple
+            return f"$.dataclasses.replace({x}{self._keywords(node, scope)})"
         if name in runtime.METHODS:
             values = self._listcomp(node.args[0], scope) if _takes_all(name, node) else self._all(node.args, scope)
             return f"$.method({', '.join(filter(None, [json.dumps(name), x, values]))})"

@@ -10,7 +10,7 @@ import itertools
 import re
 import string
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 TOKEN = re.compile(
     r"(?P<space>(?:\s|//[^\n]*|/\*(?:.|\n)*?\*/)+)"
@@ -21,6 +21,7 @@ TOKEN = re.compile(
 PATTERN = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\]|\\.)*\])+/[a-z]*")  # where an operand stands
 OPERAND = re.compile(r"[\w$\"'`)\]}]$")  # what ends with it divides what follows
 KEYWORDS = frozenset(("return", "typeof", "case", "of", "in", "yield", "await", "throw"))
+RESERVED = frozenset(("do", "if", "in", "of", "as"))
 RUNTIME = 'import * as $ from "'
 OPEN, CLOSED = "{([,;:?=<>+-*/%&|!~.", "})],;:?.="  # after and before which no statement ends
 
@@ -43,6 +44,28 @@ def abbreviated(text: str) -> str:
         tokens[i : i + 3] = [names[tokens[i + 2]], "", ""]
     words = ",".join(f"{word} as {name}" for word, name in names.items())
     return f'import{{{words}}}from"{module}";\n{_joined([token for token in tokens if token])}'
+
+
+def shortened(function: str, variables: Set[str]) -> str:
+    """Return a function with short names for its variables, those of functions within it among them."""
+    head, bracket, tail = function.partition("(")
+    tokens = list(_tokens(tail))
+    places = [i for i, token in enumerate(tokens) if token in variables and _is_variable(tokens, i)]
+    renamed = set(places)
+    others = {token for i, token in enumerate(tokens) if i not in renamed} | RESERVED
+    names = (name[1:] for name in _names() if name[1:] not in others)
+    short = dict(zip((name for name, _ in Counter(tokens[i] for i in places).most_common()), names, strict=False))
+    for i in places:
+        tokens[i] = short[tokens[i]]
+    return f"{head}{bracket}{''.join(tokens)}"
+
+
+def _is_variable(tokens: Sequence[str], i: int) -> bool:
+    """Tell whether the name there is no attribute, no key of an object, and no part of a name in «»."""
+    before = next((token for token in reversed(tokens[:i]) if not token.isspace()), "")
+    after = next((token for token in tokens[i + 1 :] if not token.isspace()), "")
+    is_member = before == "." and list(tokens[i - 3 : i]) != [".", ".", "."]
+    return not (is_member or before == "«" or (after == ":" and before in ("{", ",")))
 
 
 def _names() -> Iterator[str]:

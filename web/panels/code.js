@@ -1,0 +1,109 @@
+// @ts-check
+/** The text of a stage: WGSL as it runs, and beside it what naga makes of the stage's default for Metal and Direct3D. */
+
+import { h, select } from "../dom.js";
+import { inWords } from "../webmm.js";
+
+/** @typedef {import("../main.js").App} App */
+/** @typedef {import("../webmm.js").Kernel} Kernel */
+/** @typedef {import("../bundle.js").Python} Python */
+
+/** @type {[string, string][]} */
+const TARGETS = [["", "WGSL"], ["MSL", "WGSL and MSL, for Metal"], ["HLSL", "WGSL and HLSL, for Direct3D"]];
+
+/** @param {App} app */
+export function codeView({ bundle }) {
+  const wgsl = h("pre", { tabIndex: 0, role: "region", "aria-label": "WGSL", id: "explain-code" });
+  const other = h("pre", { tabIndex: 0, role: "region", "aria-label": "What naga makes of it", id: "explain-translated", hidden: true });
+  const title = h("span", {}, "WGSL");
+  const about = h("p", { class: "hint", id: "explain-naga", hidden: true });
+  const target = select({ id: "explain-target", "aria-label": "Text", onchange: showOther }, TARGETS);
+  const copy = h("button", { type: "button", id: "explain-copy", onclick: copyCode }, "Copy");
+  const texts = h("div", { class: "texts" }, wgsl, other);
+  const element = h("div", { class: "card code" }, h("div", { class: "code-head" }, title, h("span", { class: "row" }, target, copy)), about, texts);
+  /** @type {Kernel | null} */
+  let shown = null;
+  let text = "";
+  return { element, show };
+
+  /** @param {Kernel} kernel @param {Python} problem that it computes @param {string} words for it @returns {Promise<string>} the WGSL; "" where another was asked for meanwhile */
+  async function show(kernel, problem, words) {
+    shown = kernel;
+    void showOther();
+    try {
+      const shaders = [];
+      for (const each of kernel.of.dispatches) shaders.push((await bundle.shader(each, problem)).wgsl);
+      if (shown !== kernel) return "";
+      text = shaders.join("\n");
+      title.textContent = `${kernel.label}${words}, ${text.split("\n").length} lines of WGSL`;
+      wgsl.replaceChildren(...highlighted(text));
+      return text;
+    } catch (error) {
+      if (shown === kernel) wgsl.textContent = inWords(error);
+      return "";
+    }
+  }
+
+  async function showOther() {
+    const kernel = shown;
+    const name = target.value;
+    other.hidden = about.hidden = name === "";
+    texts.classList.toggle("beside", name !== "");
+    if (!kernel || name === "") return;
+    try {
+      const found = await bundle.translated(kernel.of.op, kernel.name);
+      if (shown !== kernel || target.value !== name) return;
+      const parts = found?.dispatches.map((each) => each[name]) ?? [];
+      const there = parts.every((part) => part !== undefined) && parts.length > 0;
+      about.textContent = there
+        ? `${name} by naga ${found?.naga}, of this stage with its default tiles on ${found?.problem}.`
+        : found || bundle.index.translated?.length
+          ? `naga writes no ${name} of this stage: it needs what wgpu does not offer there.`
+          : "This page was built where naga was not: webmm shader NAME --to msl prints it.";
+      other.replaceChildren(...(there ? highlighted(parts.join("\n")) : []));
+    } catch (error) {
+      about.textContent = inWords(error);
+      other.replaceChildren();
+    }
+  }
+
+  async function copyCode() {
+    try {
+      await navigator.clipboard.writeText(text);
+      copy.textContent = "Copied";
+    } catch {
+      getSelection()?.selectAllChildren(wgsl);
+      copy.textContent = "Selected: press Ctrl-C";
+    }
+    setTimeout(() => (copy.textContent = "Copy"), 2000);
+  }
+}
+
+/** @param {string} wgsl @returns {string} what a stage's header says of the step from the stage before; "" where it says nothing */
+export function changedIn(wgsl) {
+  /** @type {string[]} */
+  const words = [];
+  for (const line of wgsl.split("\n")) {
+    const comment = line.replace(/^\/\/\s*/, "").trim();
+    if (/^(Changed from|First stage|Made for)/.test(comment)) words.push(comment);
+    else if (words.length > 0 && (!line.startsWith("//") || /^(Shapes:|Workgroup memory:|Storage:)/.test(comment))) break;
+    else if (words.length > 0) words.push(comment);
+  }
+  return words.join(" ");
+}
+
+const TOKENS = /(\/\/[^\n]*)|(@\w+|\[\[[^\]]*\]\]|\[numthreads[^\]]*\]|#\w+)|\b(fn|let|var|const|struct|if|else|for|while|loop|return|break|continue|enable|override|switch|case|default|true|false|kernel|void|using|namespace|device|constant|threadgroup|thread|static|cbuffer|groupshared)\b|\b(u32|i32|f32|f16|bool|vec[234][fuih]?|array|atomic|mat\dx\d[fh]?|ptr|u?int[234]?|float[234]?|half[234]?|metal|ByteAddressBuffer|RWByteAddressBuffer)\b|\b(\d[\w.]*)/g;
+const CLASSES = ["comment", "attribute", "keyword", "type", "literal"];
+
+/** @param {string} wgsl @returns {(Node | string)[]} */
+function highlighted(wgsl) {
+  const out = [];
+  let last = 0;
+  for (const match of wgsl.matchAll(TOKENS)) {
+    out.push(wgsl.slice(last, match.index));
+    const kind = match.slice(1).findIndex((group) => group !== undefined);
+    out.push(h("span", { class: CLASSES[kind] }, match[0]));
+    last = match.index + match[0].length;
+  }
+  return [...out, wgsl.slice(last)];
+}

@@ -1,0 +1,75 @@
+"""What naga makes of each stage's default, which a page shows beside the WGSL: MSL for Metal, HLSL for Direct3D.
+
+`bundle/translated/OP-STAGE.deflate` is a JSON document, deflated: the problem in words, and for each dispatch its name
+and texts. A bundle that is built where naga is not has none. SPIR-V, which is no text, is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from webmm import naga
+from webmm.cases import OPS
+from webmm.errors import ConfigError, ProblemError, UnsupportedError
+from webmm.kernels import STAGES
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
+from webmm.render import render
+
+FOLDER = "translated"
+TARGETS = ("MSL", "HLSL")
+
+
+def write(bundle: Path) -> list[str]:
+    """Write the translations to the folder `bundle`; return the stages that have any, as op-stage."""
+    try:
+        naga.find()
+    except ConfigError:
+        return []
+    (bundle / FOLDER).mkdir()
+    with ThreadPoolExecutor() as pool:
+        made = dict(pool.map(lambda kernel: (_name(kernel), document(kernel)), defaults()))
+    for name, found in made.items():
+        if found:
+            (bundle / FOLDER / f"{name}.deflate").write_bytes(deflated(found))
+    return sorted(name for name, found in made.items() if found)
+
+
+def defaults() -> Iterator[Kernel[Any]]:
+    """Yield the default of each stage of each op."""
+    for stages in STAGES.values():
+        yield from (stage() for stage in stages.values())
+
+
+def document(kernel: Kernel[Any]) -> dict[str, Any] | None:
+    """Return what naga makes of a kernel, None where it has no words for it."""
+    problem = example(kernel)
+    if problem is None:
+        return None
+    try:
+        texts = [(each.name, naga.translate(render(each, problem).wgsl, each.name)) for each in kernel.dispatches]
+    except (ProblemError, UnsupportedError, ConfigError):
+        return None
+    written = [{"name": name, **{t: each[t].decode() for t in TARGETS if t in each}} for name, each in texts]
+    words = f"{str(problem).removesuffix(f' {problem.dtype.name}')} {problem.dtype.name}"
+    return {"problem": words, "naga": naga.VERSION, "dispatches": written}
+
+
+def example(kernel: Kernel[Any]) -> Problem | None:
+    """Return the first example of its op that a kernel is made for; None where it is for no plain one."""
+    return next((problem for _, problem in OPS[kernel.op].examples() if kernel.unsuited(problem) is None), None)
+
+
+def deflated(found: dict[str, Any]) -> bytes:
+    """Return the document as a browser's `deflate-raw` reads it."""
+    packer = zlib.compressobj(9, wbits=-15)
+    return packer.compress(json.dumps(found, separators=(",", ":")).encode()) + packer.flush()
+
+
+def _name(kernel: Kernel[Any]) -> str:
+    return f"{kernel.op}-{kernel.name}"
