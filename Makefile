@@ -28,6 +28,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@if [ -d web/node_modules/prettier ]; then PATH="$(CURDIR)/.tools/bin:$$PATH" npm --prefix web run --silent lint; else echo "web: not looked at; tests/web/prepare"; fi
 
 unit: $(VENV)/dev
 	$(BIN)/pytest tests/unit $(ARGS)

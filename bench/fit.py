@@ -1,7 +1,9 @@
 """Fits the model of time (`webmm.choose.model`) to records that `bench/shapes.py --collect` wrote.
 
     python bench/fit.py COLLECTED.json … webmm/tuned/models/nvidia-h200.json
+    python bench/fit.py COLLECTED-BY-DAWN.json … webmm/tuned/models/nvidia-h200-dawn.json
 
+A model is of one adapter and one engine, which its file names: engines make other code of a shader.
 First the coefficients of each kind of dispatch, by Levenberg and Marquardt's method on logarithms of times; then, by
 ridge regression of what they leave unexplained, the weights per setting. A case counts by how near it is to the best
 of its problem: nobody asks how slow a bad kernel is. Prints the regret (best time ÷ time of what the model would take
@@ -19,11 +21,12 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
-from shapes import geometric, grouped, tenth
+from shapes_report import geometric, grouped, tenth
 
 from webmm.choose import model as models
+from webmm.choose import tuned
 from webmm.choose.model import ASPECTS, NAMES, START, Machine, Model, parts, shape
-from webmm.kernels import configure
+from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.problems.gemm import gemm
 from webmm.problems.product import transposes
@@ -50,9 +53,9 @@ class Cases:
             r for r in records if r.status == "ok" and r.median_us and r.kernel in ("pipelined", "split_k", "gemv")
         ]
         self.ranges = []
-        for i, (key, found) in enumerate(grouped(usable).items()):
-            m, n, k, batch, layout = key
-            problem = gemm(m, n, k, batch=batch, **transposes(layout))
+        for i, found in enumerate(grouped(usable).values()):
+            r = found[0]
+            problem = gemm(r.m, r.n, r.k, batch=r.batch, **transposes(r.layout))
             kernels = [configure(r.kernel, {name: str(v) for name, v in r.config.items()}) for r in found]
             first = len(self.kernels)
             for kind, (owners, rows) in models.dispatches(kernels, problem).items():
@@ -168,6 +171,9 @@ def rounded(value: Any) -> Any:
 def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
     """Fit a model to the records in FILES and write it to OUTPUT."""
     records = [record for file in files for record in from_json(read(file))]
+    engines = {tuned.family(record) for record in records if record.kernel in STAGES["gemm"]}
+    if engines != {models.engine_of(output.stem)}:
+        raise click.UsageError(f"{output.name} is no name for a model of {' and '.join(sorted(engines))}")
     cases = Cases(records, Machine())
     count = len(cases.ranges)
     print(f"{len(cases.times)} cases of {count} problems, {len(cases.settings)} settings", flush=True)
@@ -179,10 +185,13 @@ def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
             print(f"{words}: regret {geometric(found):.3f}, a tenth below {tenth(found):.3f}, worst {min(found):.3f}")
     model, predicted = fitted(cases, np.ones(count, bool))
     print(f"all: regret {geometric(cases.regrets(predicted, np.ones(count, bool))):.3f}; aspects: {', '.join(ASPECTS)}")
-    compact = rounded({f.name: getattr(model, f.name) for f in dataclasses.fields(Model) if f.name != "machine"})
+    fields = ("coefficients", "means", "spreads", "weights")
+    compact = rounded({name: getattr(model, name) for name in fields})
+    rates = models.from_json(output.read_text()).rates if output.exists() else None  # a probe's, which no fit changes
     output.parent.mkdir(exist_ok=True)
     adapter = next(r.adapter for r in records if r.kernel == "pipelined")
-    output.write_text(models.to_json(dataclasses.replace(model, **compact), adapter=adapter, cases=len(cases.times)))
+    written = dataclasses.replace(model, **compact, rates=rates)
+    output.write_text(models.to_json(written, adapter=adapter, cases=len(cases.times)))
 
 
 if __name__ == "__main__":

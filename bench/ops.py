@@ -204,18 +204,8 @@ def in_pytorch(case: Any) -> tuple[Callable[..., Any], list[Any], bool] | None:
         return (torch._int_mm, [case.a, case.b], False) if p.a_dtype == I8 else None
     if isinstance(p, WeightOnly):
         return torch.matmul, [case.checker.a, case.checker.b.astype(p.dtype.numpy)], False
-    n, epsilon = p.sizes[1], getattr(p, "epsilon", 0.0)
-    calls: dict[str, Callable[[Any], Any]] = {
-        "sum": lambda x: torch.sum(x, 1),
-        "max": lambda x: torch.amax(x, 1),
-        "argmax": lambda x: torch.argmax(x, 1),
-        "logsumexp": lambda x: torch.logsumexp(x, 1),
-        "softmax": lambda x: torch.softmax(x, 1),
-        "layer_norm": lambda x: functional.layer_norm(x.squeeze(2), (n,), eps=epsilon),
-        "rms_norm": lambda x: functional.rms_norm(x.squeeze(2), (n,), eps=epsilon),
-        "gelu": functional.gelu,
-    }
-    return calls[p.variant], [case.x.reshape(p.sizes[:3])], True
+    call = peers.along(p) if isinstance(p, Reduction) else functional.gelu
+    return call, [case.x.reshape(p.sizes[:3])], True
 
 
 @click.command()

@@ -20,6 +20,7 @@ from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
+from webmm.problems.reduce import Reduction
 from webmm.records import Record
 from webmm.verify import SAMPLED, Checker, bound
 
@@ -73,6 +74,26 @@ def pytorch(
         timed = time_graph(lambda: call(*on_gpu))
         errors = (case.error(call(*on_gpu).cpu().numpy()), case.bound) if same else (None, None)
     return record(case.problem, "pytorch", "", {}, timed, errors, peak_gflops)
+
+
+def along(problem: Reduction) -> Callable[[Any], Any]:
+    """Return what PyTorch computes of x[m, n, k] where webmm computes `problem` of it."""
+    import torch
+    from torch.nn import functional
+
+    length, epsilon = problem.length, getattr(problem, "epsilon", 0.0)
+    calls: dict[str, Callable[[Any], Any]] = {
+        "sum": lambda x: torch.sum(x, 1),
+        "mean": lambda x: torch.mean(x, 1),
+        "max": lambda x: torch.amax(x, 1),
+        "min": lambda x: torch.amin(x, 1),
+        "argmax": lambda x: torch.argmax(x, 1),
+        "logsumexp": lambda x: torch.logsumexp(x, 1),
+        "softmax": lambda x: torch.softmax(x, 1),
+        "layer_norm": lambda x: functional.layer_norm(x.squeeze(2), (length,), eps=epsilon),
+        "rms_norm": lambda x: functional.rms_norm(x.squeeze(2), (length,), eps=epsilon),
+    }
+    return calls[problem.variant]
 
 
 def record(

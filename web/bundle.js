@@ -34,22 +34,25 @@ const SCHEMA = "webmm.bundle/2";
 
 provide("webmm.render._filled_in", filledIn);
 
+/** Where a bundle's files come from: modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
+
 /** What Python knows, in JavaScript; templates are loaded when a kernel needs them. */
 export class Bundle {
-  #url;
-  #read;
+  /** What is loaded where no folder is named: that beside this file, unless a package says otherwise. */
+  static source = served(new URL("./bundle/", import.meta.url));
+
+  #source;
   /** @type {Map<string, Promise<unknown>>} */
   #modules = new Map();
   #kernels = new Dict();
   /** @type {Map<string, Kernel[]> | null} */
   #configurations = null;
 
-  /** @param {Index} index @param {Core} core @param {URL} url of its folder @param {(path: string) => Promise<ArrayBuffer>} read */
-  constructor(index, core, url, read) {
+  /** @param {Index} index @param {Core} core @param {Source} source */
+  constructor(index, core, source) {
     this.index = index;
     this.core = core;
-    this.#url = url;
-    this.#read = read;
+    this.#source = source;
     const shipped = index.tuned.map((row) => this.record(row));
     provide("webmm.choose.tuned.shipped", () => shipped);
     provide("webmm.dtypes._of_numpy", (spec) => {
@@ -58,16 +61,15 @@ export class Bundle {
   }
 
   /**
-   * @param {string | URL} [base] the folder that holds index.json
+   * @param {string | URL} [base] the folder that holds index.json; as `source` says where none is named
    * @returns {Promise<Bundle>}
    */
-  static async load(base = new URL("./bundle/", import.meta.url)) {
-    const url = new URL(String(base).replace(/\/?$/, "/"), import.meta.url);
-    const read = reader(url);
-    const [json, core] = await Promise.all([read("index.json"), imported(url, "core.js")]);
+  static async load(base) {
+    const source = base === undefined ? Bundle.source : served(new URL(String(base).replace(/\/?$/, "/"), import.meta.url));
+    const [json, core] = await Promise.all([source.read("index.json"), source.module("core.js")]);
     const index = JSON.parse(new TextDecoder().decode(json));
     if (index.schema !== SCHEMA) throw new ConfigError(`this page cannot read a bundle of ${index.schema}`);
-    return new Bundle(index, core, url, read);
+    return new Bundle(index, core, source);
   }
 
   /** @param {Record<string, any>} row @returns {Python} a Record of Python's */
@@ -92,18 +94,18 @@ export class Bundle {
 
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
   file(path) {
-    return this.#read(path);
+    return this.#source.read(path);
   }
 
   /** @param {string} path below the bundle's folder @returns {Promise<any>} */
   async #json(path) {
-    return JSON.parse(new TextDecoder().decode(await this.#read(path)));
+    return JSON.parse(new TextDecoder().decode(await this.#source.read(path)));
   }
 
   /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} what naga makes of its default; null where the bundle has none */
   async translated(op, name) {
     if (!this.index.translated?.includes(`${op}-${name}`)) return null;
-    const packed = new Blob([await this.#read(`translated/${op}-${name}.deflate`)]);
+    const packed = new Blob([await this.#source.read(`translated/${op}-${name}.deflate`)]);
     return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
   }
 
@@ -111,7 +113,7 @@ export class Bundle {
   module(path) {
     let module = this.#modules.get(path);
     if (!module) {
-      module = imported(this.#url, path);
+      module = this.#source.module(path);
       module.catch(() => this.#modules.delete(path)); // so that it can be asked for again
       this.#modules.set(path, module);
     }
@@ -203,32 +205,44 @@ export class Bundle {
 /** @param {string} template */
 const moduleOf = (template) => `templates/${template.replace(/\.wgsl$/, ".js")}`;
 
-/** @param {URL} url @param {string} path @returns {Promise<any>} a module of the bundle */
-async function imported(url, path) {
+/** @param {URL} folder @returns {Source} its files, from wherever this file came from */
+function served(folder) {
+  const module = (/** @type {string} */ path) => import(/* @vite-ignore */ /* webpackIgnore: true */ String(new URL(path, folder)));
+  return { module: (path) => imported(path, () => module(path)), read: (path) => contents(path, new URL(path, folder)) };
+}
+
+/**
+ * The source of a package: bundlers see what each function imports and each URL names, and move it to where they like.
+ * @param {Record<string, () => Promise<any>>} modules @param {Record<string, URL>} files @returns {Source}
+ */
+export const packed = (modules, files) => ({
+  module: (path) => imported(path, modules[path]),
+  read: (path) => contents(path, files[path]),
+});
+
+/** @param {string} path @param {() => Promise<any>} load @returns {Promise<any>} a module of the bundle */
+async function imported(path, load) {
   try {
-    return await import(String(new URL(path, url)));
+    return await load();
   } catch (error) {
     throw new WebmmError(`${path} could not be loaded (${inWords(error)}): you are offline, and it was not used before`, error);
   }
 }
 
-/** @param {URL} folder @returns {(path: string) => Promise<ArrayBuffer>} */
-function reader(folder) {
-  return async (path) => {
-    const url = new URL(path, folder);
-    if (url.protocol === "file:") {
-      // @ts-ignore: node, which does not fetch files
-      const { readFile } = await import("node:fs/promises");
-      const bytes = await readFile(url);
-      return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
-    }
-    let response;
-    try {
-      response = await fetch(url);
-    } catch (error) {
-      throw new WebmmError(`${path} could not be loaded: you are offline, and it was not used before`, error);
-    }
-    if (!response.ok) throw new WebmmError(`${path} could not be loaded: the server says ${response.status}`);
-    return response.arrayBuffer();
-  };
+/** @param {string} path @param {URL} url @returns {Promise<ArrayBuffer>} */
+async function contents(path, url) {
+  if (url.protocol === "file:") {
+    // @ts-ignore: node, which does not fetch files
+    const { readFile } = await import("node:fs/promises");
+    const bytes = await readFile(url);
+    return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
+  }
+  let response;
+  try {
+    response = await fetch(url);
+  } catch (error) {
+    throw new WebmmError(`${path} could not be loaded: you are offline, and it was not used before`, error);
+  }
+  if (!response.ok) throw new WebmmError(`${path} could not be loaded: the server says ${response.status}`);
+  return response.arrayBuffer();
 }

@@ -19,6 +19,8 @@ let learned = [];
 provide("webmm.choose.tuned.load", () => learned);
 let models = new Dict(); // of time, of the device that chooses
 provide("webmm.choose.model.shipped", () => models);
+// A page neither probes nor keeps what tuning teaches: the shipped model of the adapter, or of its vendor, serves as it is.
+provide("webmm.choose.adapted.adapted", (/** @type {unknown} */ _device, /** @type {Python} */ model, /** @type {string} */ near) => (near === "other" ? null : model));
 
 /** The choices of one device. */
 export class Choices {

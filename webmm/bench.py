@@ -22,6 +22,7 @@ from webmm.engine.device import Device
 from webmm.errors import ShaderError, UnsupportedError, WebmmError
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Extent, Problem
+from webmm.problems.gemm import Gemm
 from webmm.records import Record, Status
 from webmm.version import __version__
 
@@ -141,8 +142,11 @@ class Bench:
         return record_of(self.device, case.problem, None, timed=timed, max_error=error, bound=case.bound)
 
 
-def time_product(device: Device, problem: Problem) -> tuple[timing.Timing, Kernel[Any]]:
-    """Time what a user calls, `A @ B` on arrays of the device, by the wall clock; return also the kernel it takes."""
+def time_product(device: Device, problem: Gemm) -> tuple[timing.Timing, Kernel[Any]]:
+    """Time what a user calls, `A @ B` on arrays of the device, by the wall clock; return also the kernel it takes.
+
+    What follows the product is part of the call.
+    """
     m, n, k, count = problem.sizes
     batch = (count,) if count > 1 else ()
     shapes = ((*batch, m, k), (*batch, k, n))
@@ -152,7 +156,11 @@ def time_product(device: Device, problem: Problem) -> tuple[timing.Timing, Kerne
     with ExitStack() as freed:
         whole = [freed.enter_context(device.zeros(shape, problem.dtype)) for shape in stored]
         a, b = (x.mT if way == "t" else x for x, way in zip(whole, problem.layout, strict=True))
-        return timing.time_calls(lambda: matmul(a, b), device.synchronize), choose.choose(problem, device)
+        more: dict[str, Any] = {"activation": problem.activation or None, "out_dtype": problem.out_dtype.name}
+        if problem.bias:
+            shape = (m, 1) if problem.bias == "row" else (n,)
+            more["bias"] = freed.enter_context(device.zeros(shape, problem.dtype))
+        return timing.time_calls(lambda: matmul(a, b, **more), device.synchronize), choose.choose(problem, device)
 
 
 def _arrays(device: Device, case: Case[Any]) -> list[Array]:
@@ -249,7 +257,7 @@ def record_of(
         batch=batch,
         dtype=problem.dtype.name,
         layout=problem.layout,
-        variant=problem.variant,
+        variant=op_of(problem.op).variant_of(problem),
         engine=device.engine.version() if kernel else f"numpy {np.__version__}",
         adapter=info.name if kernel else "CPU",
         backend=info.backend if kernel else "",

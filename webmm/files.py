@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
+import filelock
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ from webmm.dtypes import F64, FLOATS
 from webmm.errors import ConfigError, ProblemError
 
 LARGEST_TEXT = 2**26  # bytes
+LOCK_TIMEOUT = 30  # seconds
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -125,3 +128,30 @@ def load_matrix(path: Path) -> NDArray[Any]:
 def save_matrix(path: Path, matrix: NDArray[Any]) -> None:
     """Write `matrix` as .npy, whole or not at all; raises ConfigError where that fails."""
     write_atomically(path, lambda file: np.save(file, matrix, allow_pickle=False))
+
+
+# What is known of drivers: documents in the cache folder, each of a schema, that several processes add to
+
+
+def noted(path: Path, schema: str) -> dict[str, Any]:
+    """Return what is known, by driver, in a document of `schema`; nothing where there is none, or it is spoilt."""
+    try:
+        document = json.loads(read_text(path))
+        return dict(document["drivers"].items()) if document["schema"] == schema else {}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}  # it is all found again
+
+
+def note(path: Path, schema: str, driver: str, update: Callable[[Any], Any]) -> None:
+    """Replace what is known of `driver`, None if nothing is, by what `update` makes of it, under a lock.
+
+    Raises ConfigError where it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(path.with_suffix(".lock"), timeout=LOCK_TIMEOUT):
+            known = noted(path, schema)
+            document = {"schema": schema, "drivers": known | {driver: update(known.get(driver))}}
+            write_atomically(path, lambda out: out.write(json.dumps(document, indent=1).encode()))
+    except (OSError, filelock.Timeout) as error:
+        raise ConfigError(f"cannot write {path}: {error}; WEBMM_CACHE_DIR names another folder") from error

@@ -1,17 +1,22 @@
-"""What this device can do at most: f32 multiply-adds and bytes per second, by two micro-kernels."""
+"""What this device can do at most, f32 multiply-adds and bytes per second, and what a dispatch costs it."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from webmm.engine import rates
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 from webmm.engine.launch import Launch
+from webmm.engine.rates import Rates
 from webmm.engine.timing import time_launch
+from webmm.errors import ConfigError
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 from webmm.render import environment, tidy
 
@@ -20,6 +25,10 @@ BINDINGS = (
     Binding(1, "result", "storage", "array<vec4f>"),
 )
 COPY_WORKGROUP = 256
+CACHED = 2**20  # float32 that are copied within a cache
+MOST_AT_ONCE = 2**11  # workgroups
+SLOWED = 1.4  # times as long as one alone
+BRIEFLY = (0.01, 0.01)  # seconds of warming up, and of timing
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,51 @@ def measure(device: Device) -> Roofline:
     return Roofline(max(_fma_rates(device)), _copy_rate(device))
 
 
+def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
+    """Measure what a model of time asks of the device, in about a second, or half of one with its known `ceiling`."""
+    ceiling = ceiling or measure(device)
+    launch = _copy_us(device, 4)
+    cached = max(_copy_us(device, CACHED) - launch, 1e-3)
+    return Rates(ceiling.gflops, ceiling.gbytes, 8 * CACHED / cached / 1e3, launch, workgroups_at_once(device))
+
+
+def probe_and_keep(device: Device, ceiling: Roofline) -> None:
+    """Probe a GPU that is measured anyhow, for its model of time; none serves CPUs."""
+    if device.info.kind != "cpu":
+        with contextlib.suppress(ConfigError):  # what cannot be kept is measured again
+            rates.keep(device, probe(device, ceiling))
+
+
+def _copy_us(device: Device, elements: int) -> float:
+    """Return the µs that copying so many float32 takes."""
+    with device.zeros((elements,)) as source, device.empty((elements,)) as result:
+        return time_launch(device, copy(device, source, result), *BRIEFLY).best_us
+
+
+def workgroups_at_once(device: Device) -> int:
+    """Return how many workgroups run as fast together as one of them alone.
+
+    Each keeps the arithmetic of a multiprocessor busy: one more than there are multiprocessors takes twice as long.
+    """
+    variant = next(fma_variants(device.info.kind == "cpu"))
+    settings = variant.settings | {"workgroup": 256}
+    with device.array(np.full(8, 0.5, np.float32)) as source, device.empty((4 * 256 * MOST_AT_ONCE,)) as out:
+        launch = _launch(device, "fma", settings, 1, source, out)
+
+        def slowed(count: int) -> bool:
+            took = time_launch(device, dataclasses.replace(launch, grid=(count, 1, 1)), *BRIEFLY).best_us
+            return took > SLOWED * alone
+
+        alone = time_launch(device, launch, *BRIEFLY).best_us
+        low, high = 1, 2
+        while high < MOST_AT_ONCE and not slowed(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if slowed(middle) else (middle, high)
+    return low
+
+
 def fma_variants(cpu: bool) -> Iterator[FmaVariant]:
     """Yield what to try; the device's rate is the best of them."""
     workgroups, iterations = (64, 64) if cpu else (4096, 256)
@@ -82,9 +136,14 @@ def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:
     """Return a launch that copies a large buffer, within what a binding may hold, and the arrays that it works on."""
     limit = device.capabilities.limit("max-storage-buffer-binding-size")
     elements = min(copy_bytes(device.info.kind == "cpu"), limit) // 16 * 4
-    workgroups = -(-elements // (4 * COPY_WORKGROUP))
     source, out = device.array(np.ones(elements, np.float32)), device.empty((elements,))
-    return _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, out), (source, out)
+    return copy(device, source, out), (source, out)
+
+
+def copy(device: Device, source: Array, result: Array) -> Launch:
+    """Return a launch that copies an array of whole vec4 of float32 into another."""
+    workgroups = -(-source.size // (4 * COPY_WORKGROUP))
+    return _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, result)
 
 
 def _copy_rate(device: Device) -> float:

@@ -184,10 +184,12 @@ def tune(
 ) -> list[Record]:
     """Return a record of every candidate tried for `problem`, the longest timed ones last, within `budget` seconds.
 
-    `first` are tried before what the search draws.
+    `first` are tried before what the search draws, and what would be taken without a search, `first` or else the first
+    that is drawn, is timed in every round: what is found is compared with it.
     """
     start = time.perf_counter()
     field = list(dict.fromkeys([*first, *drawn(device, problem)]))
+    untuned = [*first] or field[:1]
     records: list[Record] = []
     stages: dict[type[Kernel[Any]], float] = {}  # the best time of each so far, infinite if all it had was no answer
     shortest = math.inf  # seconds that measuring a candidate has taken
@@ -213,7 +215,9 @@ def tune(
             elif record.status == "timeout":
                 stages[type(kernel)] = known
         survivors.sort(key=lambda pair: pair[0])
-        field = [kernel for _, kernel in survivors[: max(1, -(-len(survivors) // KEEP))]]
+        ranked = [kernel for _, kernel in survivors]
+        best = ranked[: max(1, -(-len(survivors) // KEEP))]
+        field = [*best, *(kernel for kernel in untuned if kernel in ranked and kernel not in best)]
     return records
 
 

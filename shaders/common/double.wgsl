@@ -169,6 +169,8 @@ fn dot_of(a_base: u32, b_base: u32, row: u32, col: u32) -> vec2u {
 
 {# C[row, col] ← the epilogue of `value`. #}
 {% macro store() %}
+{% import "common/matrix.wgsl" as matrix with context %}
+{{ matrix.activation() }}
 fn store_c(base: u32, row: u32, col: u32, value: vec2u) {
     let place = base + row * params.ldc + col;
     var result = value;
@@ -179,6 +181,9 @@ fn store_c(base: u32, row: u32, col: u32, value: vec2u) {
     result = add(result, bias[params.bias_offset + row * params.n + col]);
 {% elif s.bias %}
     result = add(result, bias[params.bias_offset + {{ "row" if s.bias == "row" else "col" }}]);
+{% endif %}
+{% if s.activation %}
+    result = activate(result);
 {% endif %}
 {% if "beta" in s.terms %}
     result = add(result, multiply(params.beta, c[place]));

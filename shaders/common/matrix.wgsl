@@ -97,11 +97,19 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% endif %}
 {% endmacro %}
 
-{% macro store_c(row=false, col=false) %}
-{% if s.activation %}
+{# activate(), where anything is to be applied. #}
+{% macro activation() %}
+{% if s.activation and s.dtype.itemsize == 8 %}
+{% import "common/double_activations.wgsl" as doubles with context %}
+{{ doubles.activation() }}
+{% elif s.activation %}
 {% include "epilogues/" ~ s.activation ~ ".wgsl" %}
 
 {% endif %}
+{% endmacro %}
+
+{% macro store_c(row=false, col=false) %}
+{{ activation() }}
 {{ store_element(row, col) }}
 {% endmacro %}
 
@@ -185,10 +193,7 @@ fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
 {% macro store_c4(row=false, col=false) %}
 {% set outside = guards([(row, "row", "m"), (col, "col", "n")]) %}
 {% set element = "c[(base + row * params.ldc + col) / 4u]" %}
-{% if s.activation %}
-{% include "epilogues/" ~ s.activation ~ ".wgsl" %}
-
-{% endif %}
+{{ activation() }}
 {% if s.vec_c %}
 // C[row, col..col+3] ← value{% if outside %}, nothing outside the matrix{% endif %}
 

@@ -19,6 +19,10 @@
 // invocations are added up in workgroup memory. Each has the loads of UNROLL steps in flight.
 // On an H200, which copies at 4.27 TB/s: 4.4 TB/s for one vector and a matrix of 16384², either way round; 2.8 TB/s at
 // 4096², where 64 MiB take 23 µs and starting and ending shows; cuBLAS reads 2.7 and 3.2 there.
+{% set parts = kernel.lanes if s.along_k else kernel.groups %}
+{% if parts > 32 %}
+// The sums of so many invocations are added up in two steps, or the end would take longer than a short k.
+{% endif %}
 // Shapes: any; for more than TJ of j the wide operand is read again. Workgroup memory: TI·TJ·16 bytes per invocation.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -26,12 +30,17 @@
 const WORKGROUP = LANES * GROUPS;
 {% if s.along_k %}
 const TILE_I = GROUPS * TI; // rows of the wide operand per workgroup
-const OUTPUTS = GROUPS * TI * TJ; // sums per workgroup, of LANES parts each
-var<workgroup> sums: array<array<f32, OUTPUTS>, LANES>;
+const OUTPUTS = GROUPS * TI * TJ; // sums per workgroup, of PARTS each
+const PARTS = LANES;
+var<workgroup> sums: array<array<f32, OUTPUTS>, PARTS>;
 {% else %}
 const TILE_I = LANES * TI * 4u; // rows of the wide operand per workgroup
-const OUTPUTS = LANES * TI * TJ; // vec4 of sums per workgroup, of GROUPS parts each
-var<workgroup> sums: array<array<vec4f, OUTPUTS>, GROUPS>;
+const OUTPUTS = LANES * TI * TJ; // vec4 of sums per workgroup, of PARTS each
+const PARTS = GROUPS;
+var<workgroup> sums: array<array<vec4f, OUTPUTS>, PARTS>;
+{% endif %}
+{% if parts > 32 %}
+const SHARES = 8u; // of the parts, each added up by an invocation of its own
 {% endif %}
 
 {#
@@ -154,9 +163,21 @@ fn main(
 {% endfor %}
 {% endfor %}
     workgroupBarrier(); // every invocation's sums are there before they are added up
+{% if parts > 32 %}
+    for (var place = index; place < OUTPUTS * SHARES; place += WORKGROUP) {
+        let o = place % OUTPUTS;
+        let share = place / OUTPUTS;
+        var sum = sums[share][o];
+        for (var part = share + SHARES; part < PARTS; part += SHARES) {
+            sum += sums[part][o];
+        }
+        sums[share][o] = sum;
+    }
+    workgroupBarrier(); // each share is added up before all of them are
+{% endif %}
     for (var o = index; o < OUTPUTS; o += WORKGROUP) {
         var sum = sums[0][o];
-        for (var part = 1u; part < {{ "LANES" if s.along_k else "GROUPS" }}; part++) {
+        for (var part = 1u; part < {{ "SHARES" if parts > 32 else "PARTS" }}; part++) {
             sum += sums[part][o];
         }
 {% if s.along_k %}

@@ -39,6 +39,7 @@ TEXTS = {
 # By command: arguments → words. A fifo that nobody writes to is there, files are made by `files()`, and a.npy is sound.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
+    "probe": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
     "config": {"x": "Usage", "--write missing/webmm.toml": "cannot write", "--write .": "--force overwrites it"},
     "info": {
         "--adapter ²": "there is 0:",
@@ -84,6 +85,16 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **{f"--sizes 8 --against {file}": "cannot read" for file in ("missing", ".", "fifo", "/dev/zero")},
         "--sizes 8 --against a.npy": "cannot read",
         "--op reduce --precision high": "is of products of floats",
+        "--op quantized --bias row": "--bias is of products of floats",
+        "--op reduce --activation relu": "--activation is of products of floats",
+        "--op weights --out-dtype float16": "--out-dtype is of products of floats",
+        "--bias matrix": "is not one of 'row', 'column'",
+        "--activation step": "is not one of 'relu'",
+        "--out-dtype nope": "is not a dtype",
+        "--out-dtype int8 --sizes 8": "cast to",
+        "--dtype float64 --activation relu --sizes 8": "cast to float32",
+        "--op gemm:relu+gelu": "unknown variant 'relu+gelu'",
+        "--op gemm:relu --ablate nope": "choose from naive",
         "--adapter no-such-adapter": "there is 0:",
         **{f"--sizes 8 {each}": words for each, words in ENGINES.items()},
         "--json missing/r.json --sizes 8": "no folder",

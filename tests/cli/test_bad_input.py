@@ -199,7 +199,9 @@ def test_records(here: Path, caplog: pytest.LogCaptureFixture, text: str, words:
     assert (here / "cache" / "tuned.bad").read_text() == text
 
 
-@pytest.mark.parametrize("name", ["tuned.json", "selftest.json", "tuned.lock", "selftest.lock"])
+@pytest.mark.parametrize(
+    "name", ["tuned.json", "selftest.json", "rates.json", "refit.json", "tuned.lock", "selftest.lock"]
+)
 def test_a_pipe_in_the_cache_is_not_waited_for(here: Path, name: str) -> None:
     (here / "cache").mkdir()
     os.mkfifo(here / "cache" / name)

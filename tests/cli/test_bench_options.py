@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Cli
+from webmm import Device
+from webmm.cases import op_of
+from webmm.choose import tuned
 from webmm.records import from_json
 
 ONE = ("bench", "--sizes", "32", "--kernels", "naive", "--budget", "60")
@@ -23,6 +26,40 @@ def test_a_batch_of_transposed_matrices_is_printed_as_typed(webmm: Cli, tmp_path
     assert record.max_error is not None
     assert record.error_bound is not None
     assert record.max_error <= record.error_bound
+
+
+@pytest.mark.parametrize(
+    ("options", "variant"),
+    [
+        (("--bias", "column"), "bias-column"),
+        (("--bias", "row", "--activation", "gelu"), "bias-row+gelu"),
+        (("--activation", "silu", "--out-dtype", "float16"), "silu+to-float16"),
+        (("--out-dtype", "float32"), ""),
+    ],
+)
+def test_what_follows_a_product_is_computed_checked_and_told(
+    webmm: Cli, tmp_path: Path, options: tuple[str, ...], variant: str
+) -> None:
+    done = webmm("bench", "--sizes", "24x40x33@2", "--kernels", "naive,tile_2d", "--json", "r.json", *options)
+    assert done.returncode == 0, done.stderr
+    assert f"24×40×33@2 float32 {variant}".strip() in done.stdout
+    assert "A @ B, as a user calls it" in done.stdout
+    numpy, *records = from_json((tmp_path / "r.json").read_text())
+    for record in records:
+        assert (record.status, record.variant) == ("ok", variant)
+        assert record.max_error is not None
+        assert record.error_bound is not None
+        assert 0 < record.max_error <= record.error_bound
+    assert numpy.status == "ok"
+    assert tuned.fastest(records)[0].variant == variant  # so that no choice goes by it
+
+
+def test_a_bias_that_is_left_out_is_found_out() -> None:
+    with Device("cpu") as device:
+        for variant in ("bias-row", "bias-column", "gelu"):
+            case = op_of("gemm", variant).case(device, op_of("gemm", variant).problem((24, 40, 33), "float32"))
+            plain = case.checker.a.astype(float) @ case.checker.b
+            assert case.error(plain.ravel()) > 10 * case.bound, variant
 
 
 @pytest.mark.parametrize("size", ["8@", "8@0", "8x8@2", "8@2@2", "@2", "8@x"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.cli.conftest import Cli
 from webmm.bench import Bench
 from webmm.cases import OPS
 from webmm.cli import OP_HELP, main
+from webmm.engine.rates import Rates
 from webmm.kernels import KERNELS, LADDER
 from webmm.records import SCHEMA, Record, from_json
 
@@ -92,6 +94,18 @@ def test_info(webmm: Cli) -> None:
     assert data["adapters"]
     assert data["limits"]["max-compute-workgroup-storage-size"] >= 16384
     assert {s["kernel"] for s in data["stages"]} == {stage.name for stage in KERNELS.values()}
+
+
+def test_what_a_probe_finds_is_kept(webmm: Cli, tmp_path: Path) -> None:
+    done = webmm("probe", "--adapter", "cpu", WEBMM_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    for words in ("GFLOP/s f32", "GB/s from memory", "GB/s from cache", "for a dispatch", "at once", "rates.json"):
+        assert words in done.stdout
+    (found,) = json.loads((tmp_path / "cache" / "rates.json").read_text())["drivers"].values()
+    assert Rates.of(found)
+    assert found["workgroups"] <= 4 * (os.cpu_count() or 1)
+    assert webmm("cache", "clear", WEBMM_CACHE_DIR=str(tmp_path / "cache")).returncode == 0
+    assert not (tmp_path / "cache" / "rates.json").exists()
 
 
 def test_info_without_an_adapter_says_what_to_install_and_exits_1(webmm: Cli) -> None:

@@ -78,7 +78,7 @@ def test_every_option_that_the_readme_names_exists() -> None:
     groups = [command for command in main.commands.values() if isinstance(command, click.Group)]
     commands = [*main.commands.values(), *(command for group in groups for command in group.commands.values())]
     options = {name for command in commands for param in command.params for name in param.opts}
-    assert set(re.findall(r"--[a-z]+", README)) <= options
+    assert set(re.findall(r"--[a-z]+(?:-[a-z]+)*", README)) <= options
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])

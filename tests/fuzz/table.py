@@ -329,7 +329,8 @@ def _reducible(draw: Draw, dtype: str, on_host: bool, op: str) -> tuple[Any, NDA
     """Return what an operation is tried on: any integers; of products what is near 1, so that none overflows."""
     empty = OPERATIONS[op].empty is not None
     if dtype == "int32":
-        return draw.operand("x", draw.integers(_shape(draw, empty), dtype), on_host)
+        anything = draw.integers(_shape(draw, empty), dtype)
+        return draw.operand("x", anything | 1 if op == "prod" else anything, on_host)  # of even ones none is left
     if op == "prod":
         near = np.exp(draw.values(_shape(draw, empty), "float32") / 64)
         return draw.operand("x", near.astype(dtype_of(dtype).numpy), on_host)

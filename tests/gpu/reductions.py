@@ -81,7 +81,7 @@ def whole_numbers(problem, seed=0):
     """Return small whole numbers, whose sums make no rounding error; of products powers of 2; any int32."""
     rng, shape = np.random.default_rng(seed), (problem.outer, problem.length, problem.inner)
     if problem.dtype == I32:
-        return rng.integers(-(2**31), 2**31, shape, np.int32)
+        return rng.integers(-(2**31), 2**31, shape, np.int32) | 1  # of even ones no product is left
     if problem.operation == "prod":
         return rng.choice([0.5, 1, -1, 2], shape, p=[0.1, 0.4, 0.4, 0.1] if shape[1] < 400 else [0, 0.5, 0.5, 0])
     top = 8 if problem.dtype.name == "float32" else 2

@@ -9,7 +9,10 @@ import weakref
 import numpy as np
 import pytest
 
+import webmm
 from webmm import Array, Device
+from webmm.calls import stream
+from webmm.engine import transfer
 from webmm.engine.transfer import CHUNK, DIRECT_WRITE, LEAST, Staging
 from webmm.errors import FreedArrayError, ProblemError, UnsupportedError, WebmmError
 from webmm.kernels.gemm.naive import Naive
@@ -135,6 +138,19 @@ def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
             thread.join(60)
         assert all(np.array_equal(out[4 * i :], data[4 * i :]) for i, out in enumerate(back))
     staging.close()
+
+
+def test_products_that_move_gigabytes_do_it_in_long_pieces(device, monkeypatch):
+    sizes, cut = [], transfer._pieces
+    monkeypatch.setattr(transfer, "_pieces", lambda *x: sizes.append(x[2]) or cut(*x))
+    a = np.ones((1024, 1024), np.float32)
+    monkeypatch.setattr(device, "memory", 6 * 2**20)  # not as a whole
+    webmm.matmul(a, a, device=device)
+    short = max(sizes)
+    monkeypatch.setattr(stream, "LONG", 1)
+    assert np.all(webmm.matmul(a, a, device=device) == 1024)
+    assert (short, max(sizes)) == (transfer.CHUNK, transfer.LONG_CHUNK)
+    assert device.staging._long == 0
 
 
 def test_who_waits_for_a_staging_buffer_hears_of_one_that_failed():

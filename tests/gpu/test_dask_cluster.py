@@ -14,7 +14,10 @@ from filelock import FileLock
 
 import webmm.dask
 from webmm.dask import workers
+from webmm.engine.device import default_device
 from webmm.errors import ProblemError
+from webmm.problems.gemm import gemm
+from webmm.verify import bound, worst_error
 
 RNG = np.random.default_rng(9)
 SECONDS = 60  # after which something hangs
@@ -32,13 +35,14 @@ def client():
 
 
 def take_naive():
-    """Compute products by a kernel that a CPU's driver compiles in no time."""
+    """Compute small products by a kernel that a CPU's driver compiles in no time."""
     from webmm import choose
     from webmm.kernels.gemm.naive import Naive
     from webmm.problems.gemm import Gemm
 
     chosen = choose.choose
-    choose.choose = lambda p, *rest, **more: Naive() if isinstance(p, Gemm) else chosen(p, *rest, **more)
+    small = lambda p: isinstance(p, Gemm) and p.flops < 10**7  # noqa: E731
+    choose.choose = lambda p, *rest, **more: Naive() if small(p) else chosen(p, *rest, **more)
 
 
 def whole(*shape, dtype=np.float32):
@@ -85,6 +89,78 @@ def test_a_killed_worker_costs_time_and_not_the_result(client, tmp_path):
     np.testing.assert_array_equal(future.result(timeout=SECONDS), a @ b)
     client.wait_for_workers(2, timeout=SECONDS)
     assert set(pids(client).values()) != set(before.values())
+
+
+def sleepy():
+    """Take a while for each tile of a file."""
+    from webmm.dask import files
+
+    multiply = files.multiply
+    files.multiply = lambda *args, **more: (time.sleep(0.2), multiply(*args, **more))[1]
+
+
+def test_a_worker_killed_amid_files_costs_time_and_not_the_result(client, tmp_path):
+    """Tiles that it was at, and those that were its own to come, are computed by the other or by its successor."""
+    a, b, heard = whole(240, 60), whole(60, 200), []
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    client.wait_for_workers(2, timeout=SECONDS)
+    client.run(sleepy)
+    before = set(pids(client).values())
+    victim = min(before)
+
+    def progress(done, total):
+        heard.append((done, total))
+        if done == 3:
+            os.kill(victim, signal.SIGKILL)
+
+    paths = (tmp_path / f"{name}.npy" for name in "abc")
+    c = webmm.dask.multiply_files(*paths, client=client, tile=(40, 50), progress=progress)
+    np.testing.assert_array_equal(np.load(c), a @ b)
+    assert heard == [(i, 24) for i in range(1, 25)]
+    client.wait_for_workers(2, timeout=SECONDS)
+    after = set(pids(client).values())
+    assert victim not in after
+    assert len(after & before) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "b.npy", "c.npy"]
+
+
+MEBI = 2**20
+
+
+def held():
+    """Return the bytes of a worker's device that arrays had last, and that wait for new ones."""
+    found = default_device().memory_stats()
+    return found.array_bytes + found.pool_bytes
+
+
+def written(path, shape, seed):
+    """Return a memory map of a file with random numbers, which is written piece by piece."""
+    found, rng = np.lib.format.open_memmap(path, "w+", np.float32, shape), np.random.default_rng(seed)
+    for rows in np.array_split(np.arange(shape[0]), 16):
+        found[rows[0] : rows[-1] + 1] = rng.random((len(rows), shape[1]), np.float32) - np.float32(0.5)
+    found.flush()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [((192, 192, 209_000), (96, 192)), ((9_000, 8_800, 64), (2_250, 2_200))],
+    ids=["long k", "large C"],
+)
+def test_320_megabytes_by_workers_of_32(client, tmp_path, shape, tile):
+    m, n, k = shape
+    a, b = written(tmp_path / "a.npy", (m, k), 1), written(tmp_path / "b.npy", (k, n), 2)
+    assert a.nbytes + b.nbytes + 4 * m * n >= 320e6
+    assert 2 * m * n * k <= 100e9
+    paths = [tmp_path / f"{name}.npy" for name in "abc"]
+    client.wait_for_workers(2, timeout=SECONDS)
+    webmm.dask.multiply_files(*paths, client=client, tile=tile, memory=32 * MEBI)
+    assert max(client.run(held).values()) <= 32 * MEBI
+    c = np.load(paths[2], mmap_mode="r")
+    rows, columns = (np.unique(np.linspace(0, length - 1, 24).astype(int)) for length in (m, n))
+    errors = worst_error(c[rows], a[rows], b), worst_error(c[:, columns], a, b[:, columns])
+    assert max(errors) <= bound(gemm(m, n, k))
 
 
 def test_memory_maps_in_far_less_memory(client, tmp_path):

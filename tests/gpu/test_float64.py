@@ -5,20 +5,25 @@ import itertools
 import math
 import subprocess
 import sys
+from contextlib import nullcontext
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 
 import webmm
 from webmm import Device
+from webmm.cases import OPS
 from webmm.choose import choose
 from webmm.dtypes import F64
+from webmm.epilogues import Epilogue
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.slices import CHUNK, ENOUGH, Slices, Software
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import HIGH_F64, gemm
 from webmm.problems.product import LAYOUTS, transposes
+from webmm.report.choice import explain
 
 K = 200
 WITHOUT_F64 = (Slices(), Software())
@@ -210,6 +215,49 @@ def test_matmul_of_batches_with_all_that_may_follow(either, resident, bias):
     assert (abs(np.asarray(got) - expected) <= scale).all()
 
 
+def tail(z):
+    """Return ½·erfc(z) for z ≥ 0, to 40 digits: by its series, and by Laplace's continued fraction."""
+    bell = (-z * z).exp() / PI.sqrt()
+    if z < 2:
+        terms = itertools.accumulate(range(1, 200), lambda term, n: term * 2 * z * z / (2 * n + 1), initial=z)
+        return Decimal("0.5") - bell * sum(terms)
+    fraction = z
+    for k in range(600, 0, -1):
+        fraction = z + Decimal(k) / 2 / fraction
+    return bell / fraction / 2
+
+
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+MEANINGS = {  # of a Decimal
+    "relu": lambda x: max(x, Decimal(0)),
+    "silu": lambda x: x / (1 + (-x).exp()),
+    "gelu": lambda x: x * (tail(-x / Decimal(2).sqrt()) if x < 0 else 1 - tail(x / Decimal(2).sqrt())),
+    "gelu_tanh": lambda x: x / (1 + (-2 * (2 / PI).sqrt() * (x + Decimal("0.044715") * x**3)).exp()),
+}
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_activations_are_right_to_the_last_bits(either, name):
+    numbers = np.concatenate([np.linspace(-37, 37, 75) + 1 / 3, spread(60, 4, seed=4), 2.0 ** np.arange(-60, 5)])
+    with localcontext(prec=60):
+        expected = np.array([np.longdouble(str(MEANINGS[name](Decimal(float(x))))) for x in numbers])
+    got = np.asarray(webmm.matmul(numbers[:, None], np.ones((1, 1)), activation=name, device=either))[:, 0]
+    relative = name in ("silu", "gelu")  # where results are small they are as exact
+    scale = np.minimum(abs(numbers), 20 * abs(expected)) if relative else abs(numbers)
+    assert (abs(got - expected) <= 2 * 2.0**-52 * scale + 2.0**-1070).all()
+    special = np.array([[np.nan], [np.inf], [1e300], [-1e300]])
+    got = np.asarray(webmm.matmul(special, np.ones((1, 1)), activation=name, device=either))[:, 0]
+    np.testing.assert_array_equal(got, [np.nan, np.inf, 1e300, 0])
+
+
+def test_activations_follow_the_bias_and_precede_the_residual(either):
+    a, b, bias, residual = normal(20, 90), normal(90, 30, seed=1), normal(30, seed=3), normal(20, 30, seed=2)
+    got = webmm.matmul(a, b, alpha=0.1, bias=bias, activation="silu", residual=residual, device=either)
+    sums = 0.1 * (a.astype(np.longdouble) @ b) + bias
+    expected = sums / (1 + np.exp(-sums)) + residual
+    assert (abs(got - expected) <= 100 * 2.0**-52 * (abs(a) @ abs(b) + abs(bias) + abs(residual))).all()
+
+
 def test_gemm_in_place(either):
     a, b, c = normal(20, 30), normal(30, 40, seed=1), normal(40, 20, seed=2)
     into = either.array(c)
@@ -254,17 +302,49 @@ def test_what_computes_it(native, without):
     assert Slices().unsuited(gemm(1, 1, 1)) == "multiplies float64, not float32"
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_on_a_cpu_numpy_is_recommended(native, dtype):
+    if native.info.kind != "cpu":
+        pytest.skip("the device is no CPU")
+    said = explain(OPS["gemm"], (64, 64, 64), "nn", dtype, lambda: nullcontext(native))
+    assert ("faster by NumPy" in said) == (dtype == "float64")
+
+
 def test_both_ways_agree(native, without):
     a, b = normal(100, 300), normal(300, 100, seed=1)
     one, other = webmm.matmul(a, b, device=native), webmm.matmul(a, b, device=without)
     assert (abs(one - other) <= 2 * 300 * 2.0**-52 * (abs(a) @ abs(b))).all()
 
 
+@pytest.mark.parametrize("op", ["sum", "mean"])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2)])
+def test_sums_and_means(either, op, axis):
+    x = spread((4, 300, 6), 20)
+    expected, scale = (getattr(np, op)(y, axis=axis) for y in (x.astype(np.longdouble), abs(x)))
+    for given in (x, either.array(x), either.array(x)):  # the second of a kind is planned
+        got = np.asarray(webmm.reduce(given, op, axis=axis, device=either))
+        assert got.dtype == np.float64
+        assert got.shape == expected.shape
+        assert (abs(got - expected) <= 300 * 2.0**-52 * scale).all()
+    seen = either.array(x)[1:, ::2, ::-1]
+    np.testing.assert_allclose(webmm.reduce(seen, op, axis=1).numpy(), getattr(x[1:, ::2, ::-1], op)(axis=1), 1e-9)
+
+
+def test_sums_of_more_than_a_binding_holds(either, monkeypatch):
+    x = normal(3, 5000)
+    limits = either.capabilities.limits | {"max-storage-buffer-binding-size": 2**14}
+    monkeypatch.setattr(either, "capabilities", dataclasses.replace(either.capabilities, limits=limits))
+    for op in ("sum", "mean"):
+        np.testing.assert_allclose(webmm.reduce(x, op, axis=1, device=either), getattr(x, op)(axis=1), rtol=1e-13)
+
+
+SQUARE = Epilogue(wgsl="x * x", numpy=lambda x: x * x)
 REFUSED = {
-    "activation": (lambda a, gpu: webmm.matmul(a, a, activation="relu", device=gpu), "relu of float64 is not computed"),
+    "Epilogue": (lambda a, gpu: webmm.matmul(a, a, activation=SQUARE, device=gpu), "of one's own is not computed in"),
     "shorter": (lambda a, gpu: webmm.matmul(a, a, out_dtype="float32", device=gpu), "of float64 is not stored as"),
     "mixed": (lambda a, gpu: webmm.matmul(a, a.astype("f4"), device=gpu), "a is float64, b is float32; cast one"),
-    "reduce": (lambda a, gpu: webmm.reduce(gpu.array(a), "sum"), "float64 is not supported by reductions"),
+    "reduce": (lambda a, gpu: webmm.reduce(gpu.array(a), "max"), "float64 is not supported by reductions"),
+    "sum": (lambda a, gpu: webmm.reduce(a, "sum", out_dtype="float32", device=gpu), "sum of float64 is not stored as"),
     "softmax": (lambda a, gpu: webmm.softmax(gpu.array(a)), "float64 is not supported by normalisations"),
     "elementwise": (lambda a, gpu: webmm.gelu(gpu.array(a)), "float64 is not supported by activations"),
 }

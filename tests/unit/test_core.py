@@ -69,6 +69,7 @@ def program() -> Program:
 def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the modules that JavaScript needs to render."""
     folder: Path = tmp_path_factory.mktemp("core")
+    shutil.copytree(WEB / "python", folder / "python")
     for name in ("python.js", "numpy.js", "templates.js", "errors.js"):
         shutil.copy(WEB / name, folder / name)
     (folder / "package.json").write_text('{"type": "module"}')
@@ -86,6 +87,7 @@ TEMPLATES
 $.provide("webmm.render._filled_in", filledIn);
 const MODELS = PREDICTING;
 $.provide("webmm.choose.model.shipped", () => MODELS);
+$.provide("webmm.choose.adapted.adapted", (device, model, near) => (near === "other" ? null : model));
 const RECORDS = SHIPPED;
 $.provide("webmm.choose.tuned.shipped", () => RECORDS);
 $.provide("webmm.choose.tuned.load", () => []);

@@ -49,6 +49,15 @@ for (const [name, call] of Object.entries(calls)) {
   const again = await read(await call(x));
   Object.assign(outcome[name], { same: String(fresh) === String(again), depends: String(fresh) !== String(first) });
 }
+// With a full pool: what was not asked for longest goes, and calls still find buffers
+device.pool.most = 1_220_000;
+(await device.empty([300_000])).free();
+for (let i = 0; i < 5; i++) (await device.softmax(x)).free();
+await device.synchronize();
+asked.clear();
+for (let i = 0; i < 8; i++) (await device.softmax(x)).free();
+outcome["softmax beside a full pool"] = { asked: Object.fromEntries(asked), same: true, depends: true };
+
 const errors = {};
 for (const [name, call] of Object.entries({
   "an unknown option": () => device.matmul(x, x, { transposedB: true }),

@@ -8,6 +8,7 @@ error. `check()` judges every side's outcomes alike.
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import erf
@@ -293,12 +294,43 @@ def doubles() -> Iterator[Case]:
     allowed = 82 * 2.0**-52 * (np.abs(a) @ np.abs(b) + np.abs(c.T))
     terms = {"alpha": 0.3, "beta": -0.7}
     yield Case("float64: gemm", "gemm", (X(a), X(b), into), terms, expected, allowed, "float64", resident=True)
+    yield from sums_of_doubles()
+    for name in ("relu", "silu"):  # a software driver takes minutes to compile the others
+        expected, sums = ACTIVATIONS[name].reference(a @ b), np.abs(a) @ np.abs(b)
+        allowed = 100 * 2.0**-52 * (sums + np.abs(expected))
+        given = {"activation": name}
+        yield Case(f"float64: {name}", "matmul", (X(a), X(b)), given, expected, allowed, "float64")
     for name, operands, options in (
         ("by float32", (X(a), X(b.astype(np.float32))), {}),
         ("into float32", (X(a), X(b)), {"out_dtype": "float32"}),
         ("bias of float16", (X(a), X(b)), {"bias": X(drawn(9, dtype="float16"))}),
     ):
         yield Case(f"float64: {name}", "matmul", operands, options, error="ProblemError")
+
+
+def sums_of_doubles() -> Iterator[Case]:
+    """Yield sums and means along any axes, which are products with ones."""
+    x, long = wider(4, 50, 6), wider(3, 4000)
+    for op, axis in itertools.product(("sum", "mean"), (None, 0, 1, -1, (0, 2))):
+        expected = getattr(np, op)(x.astype(np.longdouble), axis=axis).astype(np.float64)
+        allowed = 2 * 2.0**-52 * np.sum(np.abs(x), axis=axis)
+        given = {"op": op} | ({} if axis is None else {"axis": axis})
+        yield Case(f"float64: {op} along {axis}", "reduce", (X(x),), given, expected, allowed, "float64")
+    exact = long.astype(np.longdouble).sum(1, keepdims=True).astype(np.float64)
+    allowed, options = 2.0**-52 * np.abs(long).sum(1, keepdims=True), {"op": "sum", "axis": 0, "keepdims": True}
+    columns = X(long, (("transpose", ()),))
+    yield Case("float64: sum of a view", "reduce", (columns,), options, exact.T, allowed.T, "float64", resident=True)
+    yield Case(
+        "float64: mean of nothing",
+        "reduce",
+        (X(np.zeros((2, 0))),),
+        {"op": "mean", "axis": 1},
+        np.full(2, NAN),
+        0.0,
+        "float64",
+    )
+    for name, options in (("max", {"op": "max"}), ("sum into float32", {"op": "sum", "out_dtype": "float32"})):
+        yield Case(f"float64: {name}", "reduce", (X(x),), options, error="ProblemError")
 
 
 def wider(*shape: int) -> NDArray[np.float64]:
@@ -423,7 +455,7 @@ def reductions() -> Iterator[Case]:
         for shape, axis in (((7, 300), -1), ((300, 7), 0), ((4, 5, 6), 1), ((5, 70_001), 1)):
             yield reduced(f"{op} of {shape} along {axis}", tried_on(op, *shape), op, axis=axis)
             if operation.integers:
-                x = drawn(*shape, dtype="int32")
+                x = tried_on(op, *shape, dtype="int32")
                 yield reduced(f"{op} of int32 of {shape} along {axis}", x, op, axis=axis, resident=axis == 0)
         yield reduced(f"{op} of all", tried_on(op, 6, 50), op)
         yield reduced(f"{op}, keepdims", tried_on(op, 6, 50), op, axis=1, keepdims=True)
@@ -462,8 +494,10 @@ def reductions() -> Iterator[Case]:
 
 
 def tried_on(op: str, *shape: int, dtype: str = "float32") -> NDArray[Any]:
-    """Return what an operation is tried on: of products what is near 1."""
+    """Return what an operation is tried on: of products what is near 1, or odd, as none of many even ones is left."""
     x = drawn(*shape, dtype=dtype)
+    if dtype == "int32":
+        return x | 1
     return np.exp(x / 16).astype(np.float16).astype(dtype) if op == "prod" else x
 
 

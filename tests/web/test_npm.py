@@ -1,18 +1,21 @@
-"""The npm package: packed, installed in a project of its own, used from node, and its types checked as a user's are."""
+"""The npm package: packed, installed in a project of its own, used from node and through vite, its types a user's."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.web.conftest import ROOT
+from tests.web.conftest import ROOT, TIMEOUT
 from webmm.page import npm
 
 PAGE = (ROOT / "docs" / "javascript.md").read_text()
@@ -26,6 +29,7 @@ await import(pathToFileURL(process.argv[3]));
 process.stdout.write("", () => process.exit(0));
 """
 TYPED = """import { Device, DeviceArray, HostArray, Matrix, ProblemError, quantizeBlocks } from "webmm";
+import { shader, stages } from "webmm/shaders";
 
 const gpu: Device = await Device.open();
 const host: HostArray = await gpu.matmul([[1, 2]], [[3], [4]], { activation: "gelu", outDtype: "float16" });
@@ -41,7 +45,18 @@ await gpu.matmul(x, x, { transposedB: true });
 await gpu.matmul(x, x, { activation: "tanhh" });
 // @ts-expect-error: no such operation
 await gpu.reduce(x, "median");
-export { ProblemError, rows };
+const { dispatches, buffers } = await shader("tile_2d", { op: "gemm", m: 3, n: 4, k: 5, transposeB: true });
+const text: string = dispatches[0].wgsl + buffers[0].name + (await stages("reduce"))[0].summary;
+// @ts-expect-error: a product has no rows
+await shader("tile_2d", { op: "gemm", m: 3, n: 4, k: 5, rows: 2 });
+export { ProblemError, rows, text };
+"""
+BUNDLED = """import { Device } from "webmm";
+
+const gpu = await Device.open();
+const c = await gpu.matmul([[1, 2], [3, 4]], [[5, 6], [7, 8]], { bias: [1, 1], activation: "relu" });
+const sums = await gpu.reduce(new Float32Array([1, 2, 3]), "sum");
+document.body.textContent = JSON.stringify([c.toList(), sums.toList()]);
 """
 STRICT = ["--strict", "--noEmit", "--target", "es2022", "--module", "nodenext", "--lib", "esnext,dom"]
 
@@ -85,6 +100,22 @@ def test_examples_print_what_the_page_shows(
     done = node(str(project / "run.mjs"), str(dawn), str(project / f"example{i}.mjs"))
     assert done.returncode == 0, done.stderr
     assert done.stdout == output
+
+
+def test_a_users_page_built_by_vite(project: Path, node_modules: Path, browser: Any) -> None:
+    """Nothing is copied or named by hand: kernels and records go where the bundler puts them."""
+    (project / "main.js").write_text(BUNDLED)
+    (project / "index.html").write_text('<!doctype html><body><script type="module" src="main.js"></script></body>')
+    settings = ["--base", "./", "--outDir", "built", "--logLevel", "warn"]
+    _run("node", str(node_modules / "vite" / "bin" / "vite.js"), "build", *settings, cwd=project)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(project / "built"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tab = browser.new_page()
+        tab.goto(f"http://127.0.0.1:{server.server_address[1]}/")
+        tab.wait_for_function("document.body.textContent.startsWith('[')", timeout=TIMEOUT)
+        assert tab.text_content("body") == "[[[20,23],[44,51]],6]"
+        server.shutdown()
 
 
 def test_every_example_of_the_page_has_its_output() -> None:

@@ -4,14 +4,16 @@
 import { MemoryLimitError, UnsupportedError } from "../errors.js";
 import { grouped } from "../text.js";
 
-const POOL_BYTES = 2 ** 30; // of freed buffers that are kept for the next arrays
 const [TURNS, SMALL] = [4, 2 ** 24]; // so many buffers of up to so many bytes take turns: neighbouring results then do not wait
 
 /** The storage of one device. */
 export class Pool {
-  /** @type {Map<number, GPUBuffer[]>} freed buffers, by size */
+  /** @type {Map<number, GPUBuffer[]>} freed buffers, by size; those that were asked for last, or are new, stand last */
   #idle = new Map();
   #bytes = 0; // in the pool
+  #last = 0; // the size that stands last
+  /** Bytes of freed buffers that are kept for the next arrays. */
+  most = 2 ** 30;
 
   /** @param {import("./guard.js").Guard} guard @param {string} name of the adapter @param {() => void} flush submits what may still use a buffer */
   constructor(guard, name, flush) {
@@ -25,7 +27,13 @@ export class Pool {
   idle(nbytes) {
     const size = sized(nbytes);
     const idle = this.#idle.get(size);
-    if (!idle || (size <= SMALL && idle.length < TURNS)) return undefined;
+    if (!idle) return undefined;
+    if (size !== this.#last) {
+      this.#idle.delete(size);
+      this.#idle.set(size, idle);
+      this.#last = size;
+    }
+    if (size <= SMALL && idle.length < TURNS) return undefined;
     const buffer = idle.shift();
     if (buffer) this.#bytes -= size;
     return buffer;
@@ -49,17 +57,9 @@ export class Pool {
       return await create();
     } catch (error) {
       if (!(error instanceof MemoryLimitError) || !this.#bytes) throw error;
-      this.#drain(); // what is kept for reuse may be what is missing
+      this.#trim(0); // what is kept for reuse may be what is missing
       return create();
     }
-  }
-
-  /** Give the pooled buffers back to the engine. */
-  #drain() {
-    this.flush(); // they may still be in use there
-    for (const buffers of this.#idle.values()) for (const buffer of buffers) buffer.destroy();
-    this.#idle.clear();
-    this.#bytes = 0;
   }
 
   /**
@@ -68,15 +68,27 @@ export class Pool {
    */
   give(buffer, nbytes = buffer.size) {
     const size = sized(nbytes);
-    if (this.#bytes + size > POOL_BYTES) {
-      this.flush(); // it may still be in use there
-      buffer.destroy();
-      return;
-    }
     const same = this.#idle.get(size);
     if (same) same.push(buffer);
-    else this.#idle.set(size, [buffer]);
+    else {
+      this.#idle.set(size, [buffer]);
+      this.#last = size;
+    }
     this.#bytes += size;
+    if (this.#bytes > this.most) this.#trim();
+  }
+
+  /** Give buffers back to the engine until no more are kept, first of the sizes that were not asked for longest. */
+  #trim(most = this.most) {
+    this.flush(); // they may still be in use there
+    for (const [size, buffers] of this.#idle) {
+      while (buffers.length && this.#bytes > most) {
+        buffers.shift()?.destroy();
+        this.#bytes -= size;
+      }
+      if (buffers.length) return;
+      this.#idle.delete(size);
+    }
   }
 }
 

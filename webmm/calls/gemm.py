@@ -61,7 +61,7 @@ def matmul(
 
     `a` is (…, m, k) and `b` (…, k, n), of the same dtype, float64 or one of `webmm.dtypes.MATRIX_DTYPES`; batches
     broadcast, and 1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage, but
-    for float64, whose sums and results are float64 on any device, without activations (docs/float64.md). `bias` has
+    for float64, whose sums and results are float64 on any device (docs/float64.md). `bias` has
     shape (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it;
     `activation` is one of `webmm.epilogues.ACTIVATIONS`, or an `Epilogue` of one's own; `residual` has the result's
     shape. All of it happens before the result is stored once, but the residual, which costs a copy. The result is

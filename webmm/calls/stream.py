@@ -8,6 +8,7 @@ Each element is moved once where C is one tile. A strip of C that is complete le
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import deque
@@ -33,6 +34,7 @@ LEAVING = 2**27  # bytes of C in a strip: it leaves when it is whole
 LEAST_STRIP = 512  # rows that keep a large GPU busy
 TOGETHER = 2**26  # bytes of small matrices in a step
 OVERLAP = 2**25  # bytes that take so long to move that a GPU had better multiply meanwhile
+LONG = 2**31  # bytes of all three matrices that had better move in long pieces
 PAGE = 4096  # bytes
 TOUCHING = 4  # threads that page a result in
 Progress = Callable[[int, int], object]
@@ -214,6 +216,11 @@ class Stream:
 
     def run(self, memory: int) -> None:
         """Compute C in `memory` bytes of the device's; on an error, part of C may have been written."""
+        long = self.a.nbytes + self.b.nbytes + self.c.nbytes >= LONG
+        with self.device.staging.long() if long else contextlib.nullcontext():
+            self._run(memory)
+
+    def _run(self, memory: int) -> None:
         todo = self._steps(memory)
         self._beside = not (todo[0].first and todo[0].last) and (self.needs_whole_sum or self.out != self.dtype.sums)
         self._slots, self._leaving = Slots(self.device), _Leaving(self.device)

@@ -20,7 +20,7 @@ def op_of(name: str, variant: str = "") -> Op[Any]:
     op, variant = OPS[name], named or variant
     if not variant:
         return op
-    if variant not in op.variants:
+    if not op.knows(variant):
         known = ", ".join(filter(None, op.variants)) or "none"
         raise ConfigError(f"unknown variant {variant!r} of op {name}; choose from {known}")
     return type(op)(variant)

@@ -83,6 +83,14 @@ class Op(ABC, Generic[P]):
         """The ladder; the first stage is what the others are compared with."""
         return list(STAGES[self.name].values())
 
+    def knows(self, variant: str) -> bool:
+        """Tell whether NAME:VARIANT is of this op."""
+        return variant in self.variants
+
+    def variant_of(self, problem: P) -> str:
+        """Return what records of `problem` say of it beside its sizes, dtype and layout."""
+        return problem.variant
+
     def parse(self, text: str) -> Size:
         """Return (m, n, k) of a size such as 256 or 333x257x129; raises ProblemError for anything else."""
         parts = split_size(text)

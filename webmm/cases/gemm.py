@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,12 @@ from webmm.problems.base import Problem
 from webmm.problems.gemm import PRECISIONS, Gemm, gemm
 from webmm.problems.product import Operand, transposes
 from webmm.roofline import Roofline
-from webmm.verify import Checker, bound
+from webmm.verify import SAMPLED, Checker, bound
 
 DEFAULT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 SIZES_SHOWN = 4
 SHAPES = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}  # of examples
+STEEPEST = 1.2  # slope of any activation
 APPROXIMATION = 2.0**-12  # of |A|·|B|: what a driver may make of an activation
 
 
@@ -80,6 +82,80 @@ class Operands(Case[Gemm]):
         return Checker(gemm(p.m, p.n, p.k, batch=p.batch, dtype=p.dtype.sums), a, b).error(got)
 
 
+class Finished(Operands):
+    """The same with a bias or an activation: rows spread over C are compared, with all that becomes of them."""
+
+    scale = "·(|A||B| + |bias|)"
+
+    def __init__(self, device: Device, problem: Gemm) -> None:
+        super().__init__(device, problem)
+        p = problem
+        length = {"row": p.m, "column": p.n}.get(p.bias, 0)
+        self.bias = (np.random.default_rng(1).random(length, np.float32) - np.float32(0.5)).astype(p.dtype.numpy)
+        if p.bias:
+            self.inputs["bias"] = device.array(self.bias)
+
+    @property
+    def bound(self) -> float:
+        """As a multiple of |A|·|B| + |bias|."""
+        p = self.problem
+        return STEEPEST * bound(p) + (APPROXIMATION if p.activation else 2 * p.dtype.sums.eps)
+
+    def error(self, got: NDArray[Any]) -> float:
+        """Return the largest error as a multiple of |A|·|B| + |bias|; inf where anything was left out."""
+        p = self.problem
+        rows = np.unique(np.linspace(0, p.m - 1, SAMPLED).astype(int))
+        a, b = (x.astype(np.float64) for x in (self.checker.a[..., rows, :], self.checker.b))
+        bias = self.bias.astype(np.float64)
+        bias = bias[rows, None] if p.bias == "row" else bias if p.bias else np.zeros(1)
+        if np.isnan(got).any():
+            return math.inf
+        found = got.reshape(*self.checker.a.shape[:-1], p.n)[..., rows, :].astype(np.float64)
+        unit = np.abs(a) @ np.abs(b) + np.abs(bias) + p.out_dtype.tiny / p.out_dtype.eps
+        return float((np.abs(found - p.reference(a @ b, bias=bias)) / unit).max())
+
+    def numpy_error(self, got: NDArray[Any]) -> float:
+        """Return the error of `numpy()`, which is the product alone: what follows is not what NumPy is fast at."""
+        return Operands.error(self, got)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What follows a product, as a variant says it: high+bias-column+gelu+to-float16, or some of it."""
+
+    precision: str = PRECISIONS[0]
+    bias: str = ""
+    activation: str = ""
+    out_dtype: str = ""
+
+    @classmethod
+    def parse(cls, variant: str) -> Finish | None:
+        """Return what a variant says, None where it is none."""
+        words = variant.split("+")
+        found = cls(
+            next((word for word in words if word in PRECISIONS), PRECISIONS[0]),
+            next((kind for kind in ("row", "column") if f"bias-{kind}" in words), ""),
+            next((word for word in words if word in ACTIVATIONS), ""),
+            next((word.removeprefix("to-") for word in words if word.startswith("to-")), ""),
+        )
+        return found if str(found) == variant else None
+
+    @classmethod
+    def of(cls, p: Gemm) -> Finish:
+        """Return what follows the product."""
+        return cls(p.precision, p.bias, p.activation, p.out_dtype.name if p.out_dtype != p.dtype else "")
+
+    def __str__(self) -> str:
+        precision = self.precision if self.precision != PRECISIONS[0] else ""
+        parts = (
+            precision,
+            self.bias and f"bias-{self.bias}",
+            self.activation,
+            self.out_dtype and f"to-{self.out_dtype}",
+        )
+        return "+".join(filter(None, parts))
+
+
 class GemmOp(Op[Gemm]):
     """C = A·B."""
 
@@ -94,6 +170,14 @@ class GemmOp(Op[Gemm]):
         ((200, 200, 200), "nt"),
         ((3, 5, 100_000), "nn"),
     )
+
+    def knows(self, variant: str) -> bool:
+        """Tell whether it says a precision, and what follows the product."""
+        return Finish.parse(variant) is not None
+
+    def variant_of(self, problem: Gemm) -> str:
+        """Return the precision and what follows the product, of which records that choices go by know nothing."""
+        return str(Finish.of(problem))
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
         """Return the four largest default cubes at which a product at the peak rate takes at most 0.1 s."""
@@ -112,8 +196,16 @@ class GemmOp(Op[Gemm]):
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> Gemm:
         """Return the product of dense matrices, or of a batch of them; t in `layout` says that A or B is transposed."""
         m, n, k, *batch = size
-        precision = self.variant or PRECISIONS[0]
-        return gemm(m, n, k, dtype=dtype, batch=batch[0] if batch else 1, precision=precision, **transposes(layout))
+        finish = Finish.parse(self.variant) or Finish()
+        plain = gemm(
+            *(m, n, k),
+            dtype=dtype,
+            out_dtype=finish.out_dtype or None,
+            batch=batch[0] if batch else 1,
+            precision=finish.precision,
+            **transposes(layout),
+        )
+        return replace(plain, bias=finish.bias, activation=finish.activation)
 
     def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> Gemm:
         """Return the plain product of a batch of dense matrices."""
@@ -121,7 +213,7 @@ class GemmOp(Op[Gemm]):
 
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with its matrices."""
-        return Operands(device, problem)
+        return Finished(device, problem) if problem.bias or problem.activation else Operands(device, problem)
 
     def stand_ins(self, kernel: GemmKernel, problem: Gemm) -> Iterator[Gemm]:
         """Yield small products with the same epilogue."""
@@ -145,7 +237,7 @@ class GemmOp(Op[Gemm]):
         p, rng = problem, np.random.default_rng(0)
         bias_shape = {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n))
         a, b, c, bias = (quarters(rng, shape) for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), bias_shape))
-        if p.precision == "high":
+        if p.precision == "high" and p.dtype == F32:
             _put_in_doubt(a, b)
         scale = a @ b
         values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}
@@ -178,7 +270,7 @@ class GemmOp(Op[Gemm]):
         with what computes it where no engine has it.
         """
         yield from super().shaders()
-        for (words, problem), runs in itertools.product(self.examples(), (1, 3)):
+        for (words, problem), runs in itertools.product(self.examples(), (1, 4)):
             high, split = MatrixUnitHigh(runs=runs), replace(problem, precision="high")
             if high.unsuited(split) is None:
                 yield f"{words}, precision high", high, split
@@ -187,8 +279,8 @@ class GemmOp(Op[Gemm]):
                 problem = gemm(*shape, dtype=F64, transpose_a=a == "t", transpose_b=b == "t")
                 if kernel.unsuited(problem) is None:
                     yield f"float64 {a}{b} {shape}", kernel, problem
-                    for bias in BIASES:
-                        yield f"float64 {shape} {bias}", kernel, replace(problem, **TRIALS, bias=bias)
+                    for finish, finished in _epilogues(f"float64 {shape}", problem):
+                        yield finish, kernel, finished
 
 
 def _put_in_doubt(a: NDArray[Any], b: NDArray[Any]) -> None:

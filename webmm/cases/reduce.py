@@ -144,7 +144,7 @@ def rounding(problem: Reduction) -> float:
 def _drawn_for(p: Reduction) -> NDArray[Any]:
     """Return the elements of a case: of products near 1, so that they neither overflow nor vanish."""
     if p.dtype == I32:
-        return np.random.default_rng(0).integers(-(2**31), 2**31, p.flops, np.int32)
+        return np.asarray(np.random.default_rng(0).integers(-(2**31), 2**31, p.flops, np.int32) | np.int32(1))
     if p.operation != "prod":
         return drawn(p.flops, p.dtype)
     return np.asarray(np.exp(drawn(p.flops, F32) * min(1 / 32, 8 / math.sqrt(p.length))).astype(p.dtype.numpy))

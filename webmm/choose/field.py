@@ -64,6 +64,8 @@ VECTORS = tuple(
         *((16, groups, ti, tj) for groups in (8, 16, 32) for ti in (1, 2) for tj in (1, 2, 4, 8)),
         *((8, groups, 1, tj) for groups in (16, 32, 64) for tj in (1, 2, 4, 8)),
         *((16, 4, 4, 8), (4, 32, 1, 8), (4, 64, 1, 4), (16, 64, 1, 1), (16, 64, 1, 2)),
+        *((lanes, 128 // lanes * more, 1, tj) for lanes in (64, 128) for more in (1, 2) for tj in (1, 2, 4)),
+        *((lanes, 128, 1, tj) for lanes in (4, 8) for tj in (1, 2)),
     )
     for unroll in (1, 2, 4)
     if ti * tj * unroll <= 16 and 16 * lanes * groups * ti * tj <= 32_768

@@ -5,7 +5,8 @@ memory, each alone by how long one step takes from barrier to barrier; the whole
 The limits meet in p-norms rather than in maxima, since near a corner both show. What is left – how a compiler treats
 just these tiles – is a factor: its logarithm is linear in the ASPECTS of the case, with weights per setting.
 
-Coefficients and weights are fitted to measured times (`bench/fit.py`) and shipped per engine and device.
+Coefficients and weights are fitted to measured times (`bench/fit.py`) and shipped per engine and device;
+`webmm.choose.adapted` says which of them serves a device, and what a probe and tuning there change.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.engine.device import Device
+from webmm.engine.rates import Rates
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
 from webmm.kernels.traffic import Traffic
@@ -88,6 +90,12 @@ class Model:
     means: tuple[float, ...] = ()  # of the ASPECTS over what was measured, and how far they lie from that
     spreads: tuple[float, ...] = ()
     weights: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)  # by `shape()`, "" for others
+    rates: Rates | None = None  # of the device that it was fitted on, as a probe shows them
+    corrections: Mapping[str, float] = dataclasses.field(default_factory=dict)  # likewise, logarithms added to it all
+
+    def knows(self, kernel: Kernel[Any]) -> bool:
+        """Tell whether the kernel's settings were among what the model was fitted to; without a fit, all are alike."""
+        return not self.weights or shape(kernel) in self.weights
 
     def times(self, kernels: Sequence[Kernel[Any]], problem: Problem) -> list[float]:
         """Return the predicted µs of each kernel; raises KeyError for one of which the model knows nothing."""
@@ -110,6 +118,9 @@ class Model:
             near = np.clip((aspects - np.array(self.means)) / np.array(self.spreads), -FAR, FAR)
             logarithm = weights[:, 0] + (weights[:, 1:] * near).sum(axis=1)
             total = total * np.exp(np.clip(logarithm, -MOST, MOST))
+        if self.corrections:
+            rest = self.corrections[""]
+            total = total * np.exp(np.array([self.corrections.get(shape(kernel), rest) for kernel in kernels]))
         times: list[float] = total.tolist()
         return times
 
@@ -210,15 +221,26 @@ def shipped() -> dict[str, Model]:
     return {file.stem: from_json(file.read_text()) for file in sorted(SHIPPED.glob("*.json"))}
 
 
-def model_of(device: Device) -> Model | None:
-    """Return the model of the device's adapter, else of one of its vendor; None where nobody measured any."""
+def shipped_for(device: Device) -> tuple[Model | None, str]:
+    """Return the shipped model nearest to the device, and of what: the "adapter", another of its "vendor", any "other".
+
+    One for the device's engine goes before one for another.
+    """
     words = device.info.name.lower().replace("-", " ").split()
-    suffix = "" if device.engine.name == "wgpu" else f"-{device.engine.name}"
+    engine = device.engine.name
     models = shipped()
-    for name in ("-".join(words) + suffix, "-".join(words)):
-        if name in models:
-            return models[name]
-    return next((model for name, model in models.items() if name.split("-")[:1] == words[:1]), None)
+    names = sorted(models, key=lambda name: engine_of(name) != engine)
+    for near, length in (("adapter", len(words)), ("vendor", 1), ("other", 0)):
+        for name in names:
+            adapter = name.split("-")[:-1] if engine_of(name) != "wgpu" else name.split("-")
+            if adapter[:length] == words[:length] and (near != "adapter" or len(adapter) == length):
+                return models[name], near
+    return None, "other"
+
+
+def engine_of(name: str) -> str:
+    """Return of which engine the shipped model called `name` is."""
+    return "dawn" if name.split("-")[-1] == "dawn" else "wgpu"
 
 
 def from_json(text: str) -> Model:
@@ -226,13 +248,13 @@ def from_json(text: str) -> Model:
     document = json.loads(text)
     if document["schema"] != SCHEMA:
         raise ValueError(f"this is no {SCHEMA} document")
-    names = (field.name for field in dataclasses.fields(Model) if field.name != "machine")
-    return Model(Machine(**document["machine"]), **{name: document[name] for name in names})
+    plain = {name: document[name] for name in ("coefficients", "means", "spreads", "weights")}
+    return Model(Machine(**document["machine"]), **plain, rates=Rates.of(document.get("rates")))
 
 
 def to_json(model: Model, **about: Any) -> str:
     """Return the model as a document of SCHEMA, with what else is to be said `about` it."""
-    plain = dataclasses.asdict(model)
+    plain = {name: value for name, value in dataclasses.asdict(model).items() if name != "corrections"}
     weights = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in plain.pop("weights").items())
     rest = json.dumps({"schema": SCHEMA, **about, **plain})[:-1]
     return f'{rest},\n "weights": {{\n  {weights}\n }}}}\n'

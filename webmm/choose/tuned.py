@@ -20,8 +20,9 @@ import filelock
 
 from webmm.config import Tune, settings
 from webmm.engine.device import Device
+from webmm.engine.rates import RATES_FILE
 from webmm.errors import ConfigError, ProblemError
-from webmm.files import read_text, write_atomically
+from webmm.files import LOCK_TIMEOUT, read_text, write_atomically
 from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
@@ -30,8 +31,8 @@ from webmm.version import __version__
 
 log = logging.getLogger(__name__)
 SELFTEST_FILE = "selftest.json"  # of webmm.choose.verdicts
+REFIT_FILE = "refit.json"  # of webmm.choose.adapted
 SHIPPED = Path(__file__).parents[1] / "tuned"
-LOCK_TIMEOUT = 30  # seconds
 WORTH_SCRATCH = 1.02
 Key = tuple[object, ...]
 NEAR = 3.0  # a record serves problems whose sizes differ by at most a factor of 2³ in all
@@ -60,16 +61,18 @@ def key(record: Record) -> Key:
 def fastest(records: Iterable[Record]) -> list[Record]:
     """Return the fastest successful kernel of each key; references such as NumPy and cuBLAS are no kernels.
 
-    One that needs memory between its dispatches must be faster by WORTH_SCRATCH: 0.1 % is no reason for a gigabyte.
+    A search times its best kernels several times: those that it timed most often count, each by its last record. One
+    that needs memory between its dispatches must be faster by WORTH_SCRATCH: 0.1 % is no reason for a gigabyte.
     """
-    best: dict[Key, Record] = {}
+    times: dict[Key, dict[str, list[Record]]] = {}
     for record in records:
-        if record.status != "ok" or not record.median_us or record.kernel not in STAGES.get(record.op, ()):
-            continue
-        known = best.get(key(record))
-        if known is None or _cost(record) < _cost(known):
-            best[key(record)] = record
-    return list(best.values())
+        if record.status == "ok" and record.median_us and record.kernel in STAGES.get(record.op, ()):
+            times.setdefault(key(record), {}).setdefault(f"{record.kernel} {record.config}", []).append(record)
+    best = []
+    for kernels in times.values():
+        most = max(map(len, kernels.values()))
+        best.append(min((timed[-1] for timed in kernels.values() if len(timed) == most), key=_cost))
+    return best
 
 
 def _cost(record: Record) -> float:
@@ -150,9 +153,9 @@ def searching(seconds: float) -> Iterator[None]:
 
 
 def clear() -> int:
-    """Forget the user's tuned records and what self-tests found; return how many records there were."""
+    """Forget the user's tuned records, and what self-tests and probes found; return how many records there were."""
     count = len(load())
-    for file in (path(), folder() / SELFTEST_FILE):
+    for file in (path(), *(folder() / name for name in (SELFTEST_FILE, REFIT_FILE, RATES_FILE))):
         file.unlink(missing_ok=True)
     return count
 

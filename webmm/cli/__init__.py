@@ -53,7 +53,7 @@ def main() -> None:
 
 
 for _command in (
-    *(system.selftest, system.config, system.info),
+    *(system.selftest, system.probe, system.config, system.info),
     *(speed.bench, speed.tune, speed.cache),
     *(kernels.shader, kernels.debug, kernels.check, foreign.kernel),
     *(products.run, products.explain, products.plan),

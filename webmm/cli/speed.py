@@ -20,6 +20,7 @@ from webmm.cli.options import (
     parse_sizes,
     trace_file,
 )
+from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ConfigError
 from webmm.problems.gemm import PRECISIONS
 
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 @OP_DTYPE
 @click.option("--precision", type=click.Choice(PRECISIONS), help="Of products of float32: see docs/precision.md.")
 @LAYOUT
+@click.option(
+    "--bias", type=click.Choice(("row", "column")), help="Of products of floats: a vector that is added to C."
+)
+@click.option("--activation", type=click.Choice(tuple(ACTIVATIONS)), help="Likewise: what becomes of each element.")
+@click.option("--out-dtype", metavar="DTYPE", help="Likewise: the type of C. Default: that of A and B.")
 @click.option("--clock", type=click.Choice(("timestamp", "wall")), help="Default: what serves on the device.")
 @click.option("--against", type=click.Path(path_type=Path), help="Compare with the records in this JSON file.")
 @click.option("--ablate", metavar="KERNEL", help="Change the tunables of this one, one at a time, then in pairs.")
@@ -53,6 +59,9 @@ def bench(
     dtype: str | None,
     precision: str | None,
     layout: str,
+    bias: str | None,
+    activation: str | None,
+    out_dtype: str | None,
     clock: str | None,
     against: Path | None,
     ablate: str | None,
@@ -71,17 +80,22 @@ def bench(
     """
     from webmm import files, records
     from webmm.cases import op_of
+    from webmm.cases.gemm import Finish
+    from webmm.dtypes import dtype_of
     from webmm.report import ablation, ladder
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
     check_outputs([*outputs, *trace_file(profile)], plot_file)
     if plot_file and op_of(op).name != "gemm":
         raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
-    if precision and op != "gemm":
-        raise ConfigError(f"--precision is of products of floats; {op} knows none")
-    op = f"{op}:{precision}" if precision == "high" else op
-    wanted = parse_sizes(sizes, op) if sizes else None
+    finish = {"--precision": precision, "--bias": bias, "--activation": activation, "--out-dtype": out_dtype}
+    if op != "gemm" and (given := next((name for name, value in finish.items() if value), None)):
+        raise ConfigError(f"{given} is of products of floats; {op} knows none")
     dtype = dtype or op_of(op).dtypes[0].name
+    if op == "gemm":
+        other = dtype_of(out_dtype).name if out_dtype and dtype_of(out_dtype) != dtype_of(dtype) else ""
+        op = f"gemm:{Finish(precision or PRECISIONS[0], bias or '', activation or '', other)}".rstrip(":")
+    wanted = parse_sizes(sizes, op) if sizes else None
     chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
     old = records.from_json(files.read_text(against)) if against else []
     asked = ladder.Wanted(op_of(op), dtype, chosen, wanted, layout, clock or "", budget, profile)

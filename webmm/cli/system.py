@@ -27,6 +27,20 @@ def selftest(open_device: Open) -> None:
 
 
 @click.command()
+@on_device()
+def probe(open_device: Open) -> None:
+    """Measure for a second how fast the device is, and remember it: predicted times then go by that."""
+    from webmm import roofline
+    from webmm.engine import rates
+
+    with open_device() as device:
+        click.echo(f"{device.info}")
+        found = roofline.probe(device)
+        rates.keep(device, found)
+    click.echo(f"{found}\n{rates.path()}: remembered")
+
+
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--write",

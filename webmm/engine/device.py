@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from webmm import log
 from webmm.config import settings
 from webmm.dtypes import DType, dtype_of
-from webmm.engine import allocate, forking, moves
+from webmm.engine import allocate, forking, moves, rates
 from webmm.engine.adapters import AdapterInfo, capabilities, choose_engine, describe, loaded
 from webmm.engine.array import Array, checked_shape, host_array
 from webmm.engine.guard import Guard
@@ -118,7 +118,10 @@ class Device:
         self.capabilities = dataclasses.replace(
             self.capabilities, subgroup_size=subgroup_size(self), no_matrix=no_matrix
         )
-        self.capabilities = dataclasses.replace(self.capabilities, matrix_shapes=matrix_shapes(self))
+        probed = rates.known(self)
+        self.capabilities = dataclasses.replace(
+            self.capabilities, matrix_shapes=matrix_shapes(self), workgroups=probed.workgroups if probed else 0
+        )
 
     @property
     def lost(self) -> str:

@@ -24,14 +24,16 @@ from webmm.engine.guard import Guard
 from webmm.engine.wgpu import Mapped
 from webmm.errors import FreedArrayError
 
-# Bytes of a staging buffer. With 8 MiB, a product of 32768³ from NumPy to NumPy took 2.6 s on an H200, 2.2 on two, in
-# place of 1.8 and 1.25: with several threads for each piece, what they wait for is Python's lock.
-CHUNK = 32 * 2**20
+CHUNK = 8 * 2**20  # bytes of a staging buffer
+# Likewise while gigabytes move, see `Staging.long()`. A product of 32768³ from NumPy to NumPy took 1.8 s on an H200 and
+# 1.25 on two, in place of 2.6 and 2.2: with shorter ones, threads wait for Python's lock. But 4096³ took 21 ms for 15.
+LONG_CHUNK = 32 * 2**20
 SMALL = 2**16  # bytes of one for data that no thread but the caller's copies
 LEAST = 2**20  # bytes of a copy that is worth a thread
 THREADS = min(16, os.cpu_count() or 1)
 WRITERS = 4  # of them that fill staging buffers: writing through the bus is not faster with more
-DEPTH = 6  # staging buffers that a transfer takes; there are twice as many each way, for two at once
+DEPTH = max(4, THREADS)  # staging buffers that a transfer takes; there are twice as many each way, for two at once
+LONG_DEPTH = 6  # of the long ones
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
 
 
@@ -46,14 +48,25 @@ class Staging:
         depth: int = DEPTH,
     ) -> None:
         self._guard, self._device, self._engine, self._lock = guard, guard.device, guard.engine, guard.lock
-        self._chunk = min(chunk, guard.device.limits["max-buffer-size"] // 4 * 4)
-        self._small = min(SMALL, self._chunk)
-        self._threads, self._depth = threads, depth
+        most = guard.device.limits["max-buffer-size"] // 4 * 4
+        self._small = min(SMALL, chunk, most)
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
-        self._writing = _Ring(2 * depth, self._new_to_write, self._is_ready)
-        self._reading, self._reading_little = (
-            _Ring(2 * depth, functools.partial(self._new_to_read, size)) for size in (self._chunk, self._small)
-        )
+        sizes = ((min(chunk, most), depth), (min(LONG_CHUNK, most), LONG_DEPTH))
+        self._ways = [_Way(size, depth, self._new_to_write, self._is_ready, self._new_to_read) for size, depth in sizes]
+        self._reading_little = _Ring(2 * depth, functools.partial(self._new_to_read, self._small))
+        self._long = 0  # products under way that move gigabytes
+
+    @contextmanager
+    def long(self) -> Iterator[None]:
+        """Move whatever comes in long pieces."""
+        with self._lock:
+            self._long += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._long -= 1
 
     def close(self) -> None:
         """Let the threads go, which have nothing to do any more; the buffers go with the device."""
@@ -72,9 +85,10 @@ class Staging:
             with self._lock:
                 self._device.queue.write_buffer(_living(target), offset, flat)
             return
-        pieces = self._cut(data, dtype.itemsize)
+        way = self._ways[self._long > 0]
+        pieces = way.cut(data, dtype.itemsize)
         threads = max(1, min(WRITERS, self._threads) // len(pieces))
-        with self._writing.lent(min(len(pieces), self._depth)) as buffers, self._copies(threads) as copies:
+        with way.writing.lent(min(len(pieces), way.depth)) as buffers, self._copies(threads) as copies:
             filled: dict[int, tuple[int, int]] = {}
 
             def send(turn: int) -> None:
@@ -87,7 +101,7 @@ class Staging:
                 self._engine.unmap(buffers[turn])
                 with self._lock:
                     self._engine.copy(self._device, buffer, 0, _living(target), offset + start, size)
-                buffers[turn] = self._engine.map(buffer, "WRITE", self._chunk)
+                buffers[turn] = self._engine.map(buffer, "WRITE", way.size)
 
             for i, (piece, start) in enumerate(pieces):
                 turn, nbytes = i % len(buffers), piece.size * dtype.itemsize
@@ -112,9 +126,10 @@ class Staging:
         if data.size * dtype.itemsize <= self._small:
             self._download_little(source, offset, dtype, data)
             return
-        pieces = self._cut(data, dtype.itemsize)
+        way = self._ways[self._long > 0]
+        pieces = way.cut(data, dtype.itemsize)
         threads = max(1, self._threads // len(pieces))
-        with self._reading.lent(min(len(pieces), self._depth)) as buffers, self._copies(threads) as copies:
+        with way.reading.lent(min(len(pieces), way.depth)) as buffers, self._copies(threads) as copies:
             coming: dict[int, Mapped] = {}
 
             def ask(i: int) -> None:
@@ -152,11 +167,6 @@ class Staging:
             np.copyto(data, host[:nbytes].view(dtype).reshape(data.shape), casting="unsafe")
             self._engine.unmap(mapped)
 
-    def _cut(self, data: NDArray[Any], itemsize: int) -> list[tuple[NDArray[Any], int]]:
-        """Return the pieces that fit a staging buffer, of data to move, each with its first byte."""
-        flat = data.reshape(-1) if data.flags.c_contiguous else data
-        return list(_pieces(flat, itemsize, self._chunk))
-
     def _copies(self, threads: int) -> _Copies:
         return _Copies(self._guard, self._pool, threads)
 
@@ -164,10 +174,10 @@ class Staging:
         usage = self._engine.buffer_usage
         return self._device.create_buffer(size=size, usage=usage.MAP_READ | usage.COPY_DST)
 
-    def _new_to_write(self) -> Mapped:
+    def _new_to_write(self, size: int) -> Mapped:
         usage = self._engine.buffer_usage
-        buffer = self._device.create_buffer(size=self._chunk, usage=usage.MAP_WRITE | usage.COPY_SRC)
-        return self._engine.map(buffer, "WRITE", self._chunk)
+        buffer = self._device.create_buffer(size=size, usage=usage.MAP_WRITE | usage.COPY_SRC)
+        return self._engine.map(buffer, "WRITE", size)
 
     def _is_ready(self, mapped: Mapped) -> bool:
         return self._engine.ready(self._device, mapped)
@@ -246,6 +256,27 @@ class _Ring:
         with self._change:
             self._free += lent
             self._change.notify_all()
+
+
+class _Way:
+    """Staging buffers of one size, in both directions: `depth` for a transfer, twice as many in all."""
+
+    def __init__(
+        self,
+        size: int,
+        depth: int,
+        to_write: Callable[[int], Mapped],
+        ready: Callable[[Mapped], bool],
+        to_read: Callable[[int], Any],
+    ) -> None:
+        self.size, self.depth = size, depth
+        self.writing = _Ring(2 * depth, functools.partial(to_write, size), ready)
+        self.reading = _Ring(2 * depth, functools.partial(to_read, size))
+
+    def cut(self, data: NDArray[Any], itemsize: int) -> list[tuple[NDArray[Any], int]]:
+        """Return the pieces that fit a buffer, of data to move, each with its first byte."""
+        flat = data.reshape(-1) if data.flags.c_contiguous else data
+        return list(_pieces(flat, itemsize, self.size))
 
 
 def _round4(size: int) -> int:

@@ -66,6 +66,7 @@ class Capabilities:
     subgroup_size: int = 0  # lanes that share a broadcast, as the opened device showed; 0 where there are no subgroups
     matrix_shapes: frozenset[MatrixShape] = frozenset()  # what its matrix units multiply, where shaders can reach them
     no_matrix: str = ""  # why they cannot, in words
+    workgroups: int = 0  # that run at once before they slow each other down, as a probe showed; 0 before there was one
 
     def limit(self, name: str) -> int:
         """Return a limit by its WebGPU name in kebab case."""

@@ -30,7 +30,7 @@ from webmm.page.script.program import Program
 
 # Fetched when they are asked for.
 LAZY = (
-    *("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/"),
+    *("shaders.js", "bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/"),
     *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic")),
     *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "leaderboard.html"),
 )
@@ -168,6 +168,8 @@ def _not_published(folder: str, names: list[str]) -> list[str]:
         "tsconfig.json",
         "globals.d.ts",
         ".npmrc",
+        ".prettierignore",
+        ".prettierrc.json",
         "README.md",
         "tsconfig.npm.json",
     }

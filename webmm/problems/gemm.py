@@ -8,7 +8,7 @@ from typing import ClassVar, get_args
 
 from webmm.config import Precision
 from webmm.dtypes import F32, F64, DType, dtype_of
-from webmm.epilogues import Terms
+from webmm.epilogues import OWN, Terms
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
@@ -23,8 +23,7 @@ class Gemm(Terms, Product):
 
     `bias` is "" for none, "column" for a vector of n elements, one per column of C, "row" for one of m, or "matrix" for
     a dense (m, n) matrix of the type of sums and a batch of one, such as the sum over an earlier part of k. It starts
-    at element `bias_offset` of its buffer. C is read only where beta is not 0. Products of float64 are float64, without
-    an activation.
+    at element `bias_offset` of its buffer. C is read only where beta is not 0. Products of float64 are float64.
     """
 
     m: int
@@ -47,8 +46,8 @@ class Gemm(Terms, Product):
             check_floats("products of floats", self.dtype, self.out_dtype)
         elif self.dtype != self.out_dtype:
             raise ProblemError(f"a product of {self.dtype.name} is not stored as {self.out_dtype.name}; cast it after")
-        elif self.activation:
-            raise UnsupportedError(f"{self.activation} of float64 is not computed on devices; cast to float32")
+        elif self.activation in OWN:
+            raise UnsupportedError("an Epilogue of one's own is not computed in float64; apply it to what comes out")
         self.check_sizes()
         if self.precision not in PRECISIONS:
             raise ProblemError(f"precision is {' or '.join(PRECISIONS)}, not {self.precision!r}")

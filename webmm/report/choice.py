@@ -14,10 +14,11 @@ from webmm import roofline, tuner
 from webmm.calls.parts import Part, limits, parts
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
-from webmm.choose import candidates, choose, refused, tuned
+from webmm.choose import adapted, candidates, choose, refused, tuned
 from webmm.choose.gemm import attainable
+from webmm.dtypes import F64
 from webmm.engine.device import Device
-from webmm.errors import ProblemError, WebmmError
+from webmm.errors import ConfigError, ProblemError, WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
@@ -52,6 +53,8 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
     problem = op.problem(size, dtype, layout)
     with open_device() as device:
         lines = [f"{title(problem)} on {device.info}"]
+        if problem.dtype == F64 and device.info.kind == "cpu":
+            lines.append("float64 is faster by NumPy where the device is the CPU: compute it there")
         cut = _cut(problem, device) if isinstance(problem, Gemm) else ()
         if len(cut) > 1:
             problem = cut[0].problem
@@ -78,7 +81,7 @@ def _loads(kernel: Kernel[Any], problem: Problem) -> str:
 
 def _cut(problem: Gemm, device: Device) -> tuple[Part, ...]:
     """Return the dispatches of a product; raises ProblemError where they are too many to be listed."""
-    most = limits(device)
+    most = limits(device, problem.dtype)
     dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
     if dispatches > MOST_DISPATCHES:
         raise ProblemError(f"{problem} takes at least {dispatches:,.0f} dispatches; only a smaller one is explained")
@@ -90,13 +93,15 @@ def tune(
 ) -> list[Record]:
     """Tune each size, those of a bench by default, within its share of `budget` seconds.
 
-    Prints what was found, and returns all outcomes.
+    Prints what was found, corrects the model of time by it, and returns all outcomes.
     """
     console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []
     with open_device() as device, tuner.Worker.like(device) as worker:
         console.print(f"{device.info}")
-        sizes = sizes or op.default_sizes(roofline.measure(device), budget)
+        ceiling = roofline.measure(device)
+        roofline.probe_and_keep(device, ceiling)
+        sizes = sizes or op.default_sizes(ceiling, budget)
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
@@ -107,11 +112,14 @@ def tune(
 
             for size in sizes:
                 problem = op.problem(size, dtype, layout)
+                if op.variant != problem.variant:
+                    raise ConfigError(f"{op.variant} is no matter of tuning: what is fastest for {op.name} is, with it")
                 default = choose(problem, device)
                 share = budget / len(sizes)
                 found = tuner.tune(device, problem, share, worker=worker, first=[default], on_step=show)
                 outcomes += found
                 console.print(_verdict(found, default))
+        adapted.learn(device, outcomes)
     return outcomes
 
 

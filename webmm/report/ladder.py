@@ -27,6 +27,7 @@ from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
 from webmm.problems.base import Problem
+from webmm.problems.gemm import Gemm
 from webmm.records import Record
 from webmm.report import Open, first_line, plain, show_profile
 
@@ -77,8 +78,9 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
 
 
 def announce(device: Device) -> roofline.Roofline:
-    """Measure the device's ceilings, and print them with its name."""
+    """Measure the device's ceilings, and print them with its name; what else a model of time asks is kept."""
     ceiling = roofline.measure(device)
+    roofline.probe_and_keep(device, ceiling)
     plain().print(f"{device.info}")
     plain().print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s")
     return ceiling
@@ -106,9 +108,11 @@ def problem_of(record: Record) -> Problem:
 
 def _calls(device: Device, results: list[Record]) -> dict[str, str]:
     """Return for each size what a user's call takes by the wall clock, in words; of products of floats only."""
-    timed = {r.size: problem_of(r) for r in results if r.median_us and r.kernel != CPU_STAGE and r.op == "gemm"}
+    timed = {r.size: problem_of(r) for r in results if r.median_us and r.kernel != CPU_STAGE}
     words = {}
     for size, problem in timed.items():
+        if not isinstance(problem, Gemm):
+            continue
         with suppress(WebmmError):  # the ladder says what there is no room for
             took, kernel = time_product(device, problem)
             rate = problem.flops / took.median_us / 1e3

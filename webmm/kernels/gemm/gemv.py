@@ -33,8 +33,10 @@ class Gemv(GemmKernel):
     follows = "split_k"
     summary = "matrix times a few vectors: bound by memory"
 
-    lanes: int = tunable(32, (8, 16, 32), "invocations side by side along the contiguous axis of the wide operand")
-    groups: int = tunable(8, (4, 8, 16, 32, 64, 128), "groups of them along the other axis")
+    lanes: int = tunable(
+        32, (4, 8, 16, 32, 64, 128), "invocations side by side along the contiguous axis of the wide operand"
+    )
+    groups: int = tunable(8, (1, 2, 4, 8, 16, 32, 64, 128), "groups of them along the other axis")
     ti: int = tunable(1, (1, 2, 4), "rows of the wide operand per invocation, or vec4 of them along its rows")
     tj: int = tunable(1, (1, 2, 4, 8), "vectors at a time")
     unroll: int = tunable(2, (1, 2, 4), "steps along k whose loads are issued together")

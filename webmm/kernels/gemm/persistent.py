@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import tunable
+from webmm.kernels.base import Capabilities, tunable
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.product import Grid
 from webmm.problems.gemm import Gemm
+
+HELD = 3  # workgroups that share a multiprocessor at a time: 132 of these on an H200
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,12 @@ class Persistent(RegisterTiled):
     follows = "pipelined"
     summary = "a fixed number of workgroups walk over the tiles"
 
-    workgroups: int = tunable(396, (132, 264, 396, 528, 792), "workgroups per matrix")
+    workgroups: int = tunable(HELD * 132, (132, 264, 396, 528, 792), "workgroups per matrix")
+
+    @classmethod
+    def on(cls, device: Capabilities) -> Persistent:
+        """Return the stage with as many workgroups as run at once, where a probe showed it."""
+        return cls(workgroups=HELD * device.workgroups) if device.workgroups else cls()
 
     @property
     def grid(self) -> Grid:

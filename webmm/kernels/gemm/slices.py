@@ -80,6 +80,10 @@ class DoubleKernel(GemmKernel):
         """Return why this kernel computes `problem` on no device: it is made for float64."""
         return None if problem.dtype == F64 else f"multiplies {F64.name}, not {problem.dtype.name}"
 
+    def words(self, number: float) -> tuple[int, int]:
+        """Return a number of the template as it is written there: its low and its high word."""
+        return halves(number)
+
     def specialise(self, problem: Gemm) -> DoubleSpecialisation:
         """Return the template choices that fit `problem`, its precision among them."""
         base, of = vars(super().specialise(problem)), problem.precision

@@ -23,7 +23,7 @@ def said(page_folder: Path, node_modules: Path, node: Callable[..., Any]) -> dic
 
 def test_a_repeated_call_asks_webgpu_for_its_dispatches_alone(said: dict[str, Any]) -> None:
     """Nothing is made, bound, looked up or waited for, and a pipeline is set once."""
-    assert len(said["calls"]) == 9
+    assert len(said["calls"]) == 10
     for name, call in said["calls"].items():
         asked = call["asked"]
         dispatches = asked.pop("dispatchWorkgroups")

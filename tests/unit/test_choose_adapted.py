@@ -1,0 +1,198 @@
+"""A model of time on a device that is not the one it was fitted on: what a probe and tuning change, in counts."""
+
+import dataclasses
+import json
+import math
+import random
+
+import pytest
+from test_choose_model import H200, device, drawn
+
+from webmm import tuner
+from webmm.choose import adapted, model, tuned
+from webmm.choose import gemm as column
+from webmm.choose.field import field
+from webmm.engine import rates
+from webmm.engine.rates import Rates
+from webmm.kernels.base import Capabilities
+from webmm.kernels.gemm.persistent import Persistent
+from webmm.problems.gemm import gemm
+from webmm.records import Record
+
+FITTED_AT = Rates(61_000.0, 4_200.0, 8_000.0, 2.0, 132)
+MODEL = dataclasses.replace(H200, rates=FITTED_AT)
+RADEON = device("AMD Radeon RX 7900")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(model, "shipped", lambda: {"nvidia-h200": MODEL})
+    return tmp_path
+
+
+def probed(gpu, **changes):
+    """Remember the rates of a GPU that differs from the H200 in these."""
+    found = dataclasses.replace(FITTED_AT, **changes)
+    rates.keep(gpu, found)
+    return found
+
+
+# The rates of a probe
+
+
+def test_a_gpu_of_another_vendor_is_predicted_once_it_was_probed():
+    gpu = device("AMD Radeon RX 7900")
+    assert column.predicted(gemm(100, 200, 300), gpu) == []
+    probed(gpu)
+    assert column.predicted(gemm(100, 200, 300), gpu)
+    assert adapted.model_of(gpu).weights == {}  # another vendor's compiler
+
+
+def test_what_limits_a_product_is_as_fast_as_the_probe_says():
+    row, square, small = gemm(1, 16384, 16384), gemm(4096, 4096, 4096), gemm(16, 16, 16)
+    for changes, problem, least, most in (
+        ({"gbytes": 1050.0}, row, 1.5, 5),
+        ({"gbytes": 1050.0}, square, 1, 1.1),
+        ({"gflops": 30_500.0}, row, 1, 1.9),
+        ({"gflops": 30_500.0}, square, 1.8, 2.1),
+        ({"gflops": 30_500.0, "workgroups": 66}, square, 1.8, 2.1),  # half as many multiprocessors
+        ({"launch_us": 40.0}, small, 5, 20),
+    ):
+        alike, gpu, kernels = device("NVIDIA A"), device("NVIDIA B"), list(field(problem, 132))
+        probed(alike)
+        probed(gpu, **changes)
+        before, after = (adapted.model_of(g).best(kernels, problem, 1)[0][1] for g in (alike, gpu))
+        assert least * 0.999 < after / before < most, (changes, problem, after / before)
+
+
+def test_what_was_fitted_on_the_adapter_itself_stays():
+    gpu = device("NVIDIA H200")
+    probed(gpu, gbytes=1.0)
+    assert adapted.model_of(gpu) == MODEL
+
+
+def test_a_model_that_does_not_say_its_rates_stays():
+    silent = dataclasses.replace(H200, rates=None)
+    assert adapted.at_rates(silent, FITTED_AT) == silent
+
+
+def test_the_shipped_models_say_their_rates():
+    assert adapted.at_rates(H200, H200.rates).machine == H200.machine
+    assert H200.rates.workgroups == H200.machine.multiprocessors
+
+
+@pytest.mark.parametrize(
+    "entry", [1, [], {}, {"gflops": 1}, dataclasses.asdict(FITTED_AT) | {"workgroups": "2"}, {"gflops": -1}]
+)
+def test_rates_that_are_none(folder, entry):
+    (folder / "rates.json").write_text(json.dumps({"schema": rates.SCHEMA, "drivers": {rates.driver(RADEON): entry}}))
+    assert rates.known(RADEON) is None
+
+
+def test_infinite_rates_are_none():
+    assert Rates.of(dataclasses.asdict(FITTED_AT) | {"gbytes": math.inf}) is None
+    assert Rates.of(dataclasses.asdict(FITTED_AT)) == FITTED_AT
+
+
+def test_a_fixed_number_of_workgroups_comes_from_the_probe():
+    able = Capabilities("able", {}, frozenset())
+    assert Persistent.on(able) == Persistent()
+    assert Persistent.on(dataclasses.replace(able, workgroups=40)).workgroups == 120
+    gpu = device()
+    probed(gpu, workgroups=7)
+    assert gpu.capabilities.workgroups == 7
+
+
+# Models by engine
+
+
+def test_an_engines_own_model_goes_before_another_engines(monkeypatch):
+    other = dataclasses.replace(MODEL, means=())
+    for models in (
+        {"nvidia-h200": MODEL, "nvidia-h200-dawn": other},
+        {"nvidia-h200-dawn": other, "nvidia-h200": MODEL},
+    ):
+        monkeypatch.setattr(model, "shipped", lambda models=models: models)
+        for name in ("NVIDIA H200", "NVIDIA GeForce RTX 4090"):
+            assert adapted.model_of(device(name)) is MODEL
+            assert adapted.model_of(device(name, engine="dawn")) is other
+    monkeypatch.setattr(model, "shipped", dict)
+    assert adapted.model_of(device()) is None
+
+
+# What tuning teaches. Here the true time is the model's, with a factor for each setting that the model does not know.
+
+
+def truth(kernel, problem):
+    bias = random.Random(model.shape(kernel)).gauss(0, 0.25)
+    return MODEL.times([kernel], problem)[0] * math.exp(bias)
+
+
+def record(kernel, problem, us, gpu):
+    m, n, k, batch = problem.sizes
+    return Record(
+        "gemm", kernel.name, m, n, k, batch, "float32", "wgpu", gpu.info.name, "", gpu.info.driver, "0", kernel.config,
+        problem.layout, median_us=us, gflops=1.0,
+    )  # fmt: skip
+
+
+def misjudged(problems, gpu):
+    """Return how often what is predicted to be fastest takes 1.2 times as long as the fastest."""
+    count = 0
+    for problem in problems:
+        kernels = list(field(problem, 132))[::3]
+        times = [truth(kernel, problem) for kernel in kernels]
+        taken = adapted.model_of(gpu).best(kernels, problem, 1)[0][0]
+        count += truth(taken, problem) > 1.2 * min(times)
+    return count
+
+
+def test_tuning_corrects_the_model():
+    gpu, problems = device(), [p for p in drawn(120) if min(p.m, p.n) > 30]
+    half = len(problems) // 2
+    before = misjudged(problems[half:], gpu)
+    measured = [
+        record(kernel, problem, truth(kernel, problem), gpu)
+        for problem in problems[:half]
+        for kernel in list(field(problem, 132))[::3]
+    ]
+    assert adapted.learn(gpu, measured) > 20
+    after = misjudged(problems[half:], gpu)
+    assert before >= 10
+    assert after <= before // 3, (before, after)
+    assert misjudged(problems[half:], device("NVIDIA GeForce RTX 4090")) == before  # what was learned is the H200's
+
+
+@pytest.mark.parametrize("entry", [1, {"a": 1}, {"a": [1, 2, 3]}, {"a": ["1", 2]}, {"a": [0, 0]}, {"a": [1, 9]}])
+def test_corrections_that_are_none(folder, entry):
+    gpu = device()
+    document = {"schema": adapted.SCHEMA, "drivers": {adapted._driver(gpu): entry}}
+    (folder / "refit.json").write_text(json.dumps(document))
+    assert adapted.model_of(gpu) == MODEL
+
+
+def test_a_tuned_list_is_nowhere_slower_than_untuned(monkeypatch):
+    gpu, noise = device(), random.Random(5)
+
+    class Noisy:
+        """Times of brief rounds are off by up to seven tenths, those of the last are right."""
+
+        def measure(self, job, timeout):
+            kernel, problem = tuner.configure(job.kernel, {n: str(v) for n, v in job.config.items()}), job.problem
+            off = {0.02: 0.7, 0.08: 0.5, 0.2: 0.0}[job.warm_up]
+            return record(kernel, problem, truth(kernel, problem) * (1 + noise.uniform(-off, off)), gpu)
+
+    slower = faster = 0
+    for problem in drawn(40):
+        kernels = list(field(problem, 132))
+        noise.shuffle(kernels)
+        monkeypatch.setattr(tuner, "drawn", lambda *_, kernels=kernels: iter(kernels[:24]))
+        untuned = MODEL.best(kernels, problem, 1)[0][0]
+        found = tuner.tune(gpu, problem, 60.0, worker=Noisy(), first=[untuned])
+        (best,) = tuned.fastest(found)
+        ratio = truth(tuned.kernel_of(best), problem) / truth(untuned, problem)
+        slower += ratio > tuned.WORTH_SCRATCH
+        faster += ratio < 0.98
+    assert slower == 0
+    assert faster > 10

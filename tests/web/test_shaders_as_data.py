@@ -1,0 +1,69 @@
+"""`webmm/shaders`: kernels as data in JavaScript are those that Python renders, for every stage of every op."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from webmm.dtypes import F32
+from webmm.errors import ConfigError
+from webmm.kernels import STAGES
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
+from webmm.problems.elementwise import Elementwise
+from webmm.problems.gemm import gemm
+from webmm.problems.normalise import Normalisation
+from webmm.problems.product import Operand
+from webmm.problems.reduce import Span, reduction
+from webmm.problems.weights import WeightOnly
+from webmm.render import params_bytes, render
+
+SCRIPT = Path(__file__).with_name("node_shaders.mjs")
+SIZES = {"m": 100, "n": 52, "k": 36}
+
+
+def problems() -> Iterator[tuple[dict[str, Any], Problem]]:
+    """Yield problems as JavaScript describes them, and as Python has them."""
+    yield {"op": "gemm", **SIZES}, gemm(**SIZES)
+    yield {"op": "gemm", **SIZES, "transposeB": True, "batch": 3}, gemm(**SIZES, transpose_b=True, batch=3)
+    yield {"op": "gemm", **SIZES, "dtype": "float16"}, gemm(**SIZES, dtype="float16")
+    weights = WeightOnly(*SIZES.values(), F32, F32, Operand(SIZES["k"]), 4, 32)
+    yield {"op": "weights", **SIZES, "bits": 4, "block": 32}, weights
+    yield {"op": "reduce", "operation": "max", "rows": 7, "columns": 300}, reduction(7, 300, "max")
+    softmax = Normalisation("logsumexp", 7, 300, 1, F32, F32, Span.dense(300, 1), function="softmax")
+    yield {"op": "normalise", "function": "softmax", "rows": 7, "columns": 300}, softmax
+    yield {"op": "elementwise", "activation": "gelu", "size": 1000}, Elementwise("gelu", 1000, F32)
+
+
+def expected(kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:
+    try:
+        rendered = [(each, render(each, problem, "tint")) for each in kernel.dispatches]
+    except ConfigError:
+        return {"error": "ConfigError"}
+    rows = []
+    for each, shader in rendered:
+        row = {**shader.to_json(), "uniform": list(params_bytes(each, problem)), "workgroups": each.dispatch(problem)}
+        del row["dialect"]
+        rows.append(row)
+    buffers = [
+        {"name": e.name, "dtype": e.dtype.name, "elements": e.end, "written": e.written} for e in problem.buffers()
+    ]
+    scratch = [dataclasses.asdict(each) for each in kernel.scratch(problem)]
+    return {"dispatches": rows, "buffers": buffers, "scratch": scratch}
+
+
+def test_every_stage_is_pythons(page_folder: Path, node: Callable[..., Any], tmp_path: Path) -> None:
+    made = [(cls(), given, problem) for given, problem in problems() for cls in STAGES[given["op"]].values()]
+    (tmp_path / "cases.json").write_text(json.dumps([(kernel.name, given) for kernel, given, _ in made]))
+    done = node(str(SCRIPT), str(page_folder / "shaders.js"), str(tmp_path / "cases.json"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    said = json.loads(done.stdout)
+    assert said["unknown"] == "ConfigError"
+    assert said["stages"] == list(STAGES["reduce"])
+    for (kernel, given, problem), outcome in zip(made, said["outcomes"], strict=True):
+        assert outcome == json.loads(json.dumps(expected(kernel, problem))), (kernel.name, given)
+    right = sum("dispatches" in outcome for outcome in said["outcomes"])
+    assert right > 0.7 * len(made)

@@ -1,0 +1,276 @@
+// @ts-check
+/** Python's types, dataclasses, and calls with keyword arguments. */
+
+import * as errors from "../errors.js";
+import { dict, frozenset, list } from "./iteration.js";
+import { repr, str } from "./text.js";
+import { AttributeError, Dict, PySet, TypeError_, ValueError, floordiv, mod, truth } from "./values.js";
+
+// Types
+
+/** @param {any} [x] @returns {number} */
+export function int(x = 0) {
+  if (typeof x !== "string") return Math.trunc(Number(x));
+  if (!/^\s*[+-]?\d+(_\d+)*\s*$/.test(x)) throw new ValueError(`invalid literal for int() with base 10: ${repr(x)}`);
+  return Number(x.replaceAll("_", ""));
+}
+/** @param {any} [x] */
+export const float = (x = 0) => Number(x === "inf" ? Infinity : x === "-inf" ? -Infinity : x);
+/** @param {any} [x] */
+export const bool = (x = false) => truth(x);
+/** @param {number} x */
+export const abs = (x) => Math.abs(x);
+/** @param {number} x @returns {number} halves to even */
+export function round(x) {
+  const low = Math.floor(x);
+  const rest = x - low;
+  return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
+}
+/** @param {number} a @param {number} b */
+export const divmod = (a, b) => [floordiv(a, b), mod(a, b)];
+/** @param {number} size */
+export const bytearray = (size) => new Uint8Array(size);
+/** @param {Uint8Array} x */
+export const bytes = (x) => Uint8Array.from(x);
+/** @param {any} x */
+export const type = (x) => x.constructor;
+/** @param {any} x */
+export const callable = (x) => typeof x === "function";
+
+/** @param {any} x @param {any} types @returns {boolean} */
+export function isinstance(x, types) {
+  if (Array.isArray(types)) return types.some((each) => isinstance(x, each));
+  if (types === int) return Number.isInteger(x) || typeof x === "boolean";
+  if (types === float) return typeof x === "number";
+  if (types === bool) return typeof x === "boolean";
+  if (types === str) return typeof x === "string";
+  if (types === list) return Array.isArray(x);
+  if (types === dict) return x instanceof Dict;
+  if (types === frozenset) return x instanceof PySet;
+  if (types === type) return isClass(x);
+  return x instanceof types;
+}
+
+/** @param {any} x */
+const isClass = (x) => typeof x === "function" && x.prototype instanceof PyObject;
+/** @param {any} cls @param {any} types @returns {boolean} */
+export const issubclass = (cls, types) => (Array.isArray(types) ? types : [types]).some((each) => cls.__mro__.includes(each));
+/** @param {any} x @param {string} name */
+export const hasattr = (x, name) => x !== null && typeof x === "object" && name in x;
+
+/** @param {any} x @param {string} name @param {any} [other] */
+export function getattr(x, name, other) {
+  if (x !== null && x !== undefined && (typeof x === "object" || typeof x === "function") && name in x) return x[name];
+  if (other === undefined) throw new AttributeError(`${repr(x)} has no ${name}`);
+  return other;
+}
+
+/** @param {any} x @returns {Dict} */
+export const vars = (x) => new Dict(fieldNames(x).map((name) => [name, x[name]]));
+
+// Classes
+
+/** What all translated classes come from. */
+export class PyObject {
+  /** @param {...any} args in the order of a dataclass's fields, those that Python takes by keyword alone last */
+  constructor(...args) {
+    const { __fields__: fields = [], __arguments__: given = [], __places__: places = [] } = new.target;
+    if (args.length > given.length) throw new TypeError_(`${new.target.__name__}() takes ${given.length} values, not ${args.length}`);
+    for (let i = 0; i < fields.length; i++) {
+      const field = fields[i];
+      const value = args[places[i]] ?? (args[places[i]] === undefined ? field.make() : null);
+      if (value === undefined) throw new TypeError_(`${new.target.__name__}() lacks ${field.name}`);
+      if (field.name in this) Object.defineProperty(this, field.name, { value, enumerable: true }); // a property of a base gives way
+      else /** @type {any} */ (this)[field.name] = value;
+    }
+    /** @type {any} */ (this).__post_init__?.();
+  }
+
+  /** @type {Field[] | undefined} */ static __fields__;
+  /** @type {Field[] | undefined} */ static __arguments__; // what a call gives, in its order
+  /** @type {number[] | undefined} */ static __places__; // of each field among them
+  /** @type {any[]} */ static __mro__ = [PyObject];
+  static __name__ = "object";
+  static __identity__ = false; // whether objects compare by identity
+  static __order__ = false;
+
+  /** @param {any} x */
+  static [Symbol.hasInstance](x) {
+    return typeof x === "object" && x !== null && (x.constructor?.__mro__?.includes(this) ?? false);
+  }
+
+  toString() {
+    return str(this);
+  }
+}
+
+/** A field of a dataclass. */
+export class Field {
+  /** @param {string} name @param {any} value its default, undefined for none @param {any} more */
+  constructor(name, value, { metadata = new Dict(), keyword = false, init = true, hint = null, factory = null } = {}) {
+    this.name = name;
+    this.default = value;
+    this.metadata = metadata;
+    this.keyword = keyword;
+    this.init = init;
+    this.hint = hint;
+    this.factory = factory;
+    this.__host__ = true;
+  }
+
+  make() {
+    return this.factory ? this.factory() : this.default;
+  }
+}
+
+/**
+ * Finish a translated class: what it inherits, in Python's order, its attributes and its fields.
+ * @param {any} cls @param {string} name @param {any[]} bases
+ * @param {{attributes?: Record<string, any>, fields?: Field[], order?: boolean, identity?: boolean, tuple?: boolean}} more
+ */
+export function define(cls, name, bases, { attributes = {}, fields, order = false, identity = false, tuple: iterable = false } = {}) {
+  const mro = [cls, ...linearized(bases.length ? bases : [PyObject])];
+  const own = { prototype: members(cls.prototype), cls: members(cls) };
+  for (const [key, value] of Object.entries(attributes)) {
+    own.prototype[key] = own.cls[key] = { value, configurable: true, writable: true };
+  }
+  inherit(cls.prototype, [own.prototype, ...mro.slice(1).map((base) => base.__own__?.prototype ?? {})]);
+  inherit(cls, [own.cls, ...mro.slice(1).map((base) => base.__own__?.cls ?? {})]);
+  const inherited = new Map();
+  for (const base of mro.slice(1).reverse()) for (const field of base.__own__?.every ?? []) inherited.set(field.name, field);
+  for (const field of fields ?? []) inherited.set(field.name, field);
+  const every = [...inherited.values()];
+  const given = [...every.filter((f) => !f.keyword), ...every.filter((f) => f.keyword)].filter((f) => f.init);
+  const statics = {
+    __name__: name, __mro__: mro, __own__: { ...own, every }, __identity__: identity,
+    __order__: order, __fields__: fields || every.length ? every : undefined,
+    __arguments__: given, __places__: every.map((field) => given.indexOf(field)),
+  };
+  for (const [key, value] of Object.entries(statics)) Object.defineProperty(cls, key, { value, configurable: true });
+  if (iterable) {
+    Object.defineProperty(cls.prototype, Symbol.iterator, { value() { return fieldNames(this).map((each) => this[each])[Symbol.iterator](); } });
+    Object.defineProperty(cls, "_fields", { value: every.map((field) => field.name) });
+  }
+  return cls;
+}
+
+const RESERVED = new Set(["constructor", "prototype", "length", "name"]); // that JavaScript's classes have
+
+/** @param {any} target @param {Record<string, PropertyDescriptor>[]} owners the first that has a name gives it */
+function inherit(target, owners) {
+  const seen = new Set();
+  for (const owner of owners) {
+    for (const [name, descriptor] of Object.entries(owner)) if (!seen.has(name)) Object.defineProperty(target, name, descriptor), seen.add(name);
+  }
+}
+
+/** @param {any} from @returns {Record<string, PropertyDescriptor>} */
+function members(from) {
+  const kept = Object.entries(Object.getOwnPropertyDescriptors(from)).filter(([name]) => !RESERVED.has(name));
+  return Object.fromEntries(kept);
+}
+
+/** @param {any[]} bases @returns {any[]} the C3 linearization of their orders */
+function linearized(bases) {
+  const queues = [...bases.map((base) => [...base.__mro__]), [...bases]];
+  const order = [];
+  for (;;) {
+    const left = queues.filter((queue) => queue.length);
+    if (!left.length) return order;
+    const head = left.map((queue) => queue[0]).find((each) => !left.some((queue) => queue.indexOf(each) > 0));
+    if (!head) throw new TypeError_("the bases have no order");
+    order.push(head);
+    for (const queue of left) if (queue[0] === head) queue.shift();
+  }
+}
+
+/** `super().name` of a method of `cls`. @param {any} cls @param {any} self @param {string} name */
+export function parent(cls, self, name) {
+  const isStatic = typeof self === "function";
+  const mro = (isStatic ? self : self.constructor).__mro__;
+  for (const base of mro.slice(mro.indexOf(cls) + 1)) {
+    const descriptor = base.__own__?.[isStatic ? "cls" : "prototype"][name];
+    if (!descriptor) continue;
+    if (descriptor.get) return descriptor.get.call(self);
+    return typeof descriptor.value === "function" ? descriptor.value.bind(self) : descriptor.value;
+  }
+  throw new AttributeError(`no base of ${cls.__name__} has ${name}`);
+}
+
+/** @param {any} x a dataclass or an object of one @returns {string[]} */
+export const fieldNames = (x) => (x.__fields__ ?? x.constructor.__fields__).map((/** @type {Field} */ field) => field.name);
+
+/** A property that is computed once. @param {any} self @param {string} name @param {() => any} compute */
+export function cached(self, name, compute) {
+  const value = compute();
+  Object.defineProperty(self, name, { value });
+  return value;
+}
+
+// Calls
+
+/** @type {WeakMap<Function, string[]>} names of parameters, where calls give them by keyword */
+const parameters = new WeakMap();
+
+/** @template {Function} F @param {F} f @param {string} names with blanks between, "**" where it takes all keywords as one object @returns {F} */
+export function signed(f, names) {
+  parameters.set(f, names.split(" ").filter(Boolean));
+  return f;
+}
+
+/** Python's f(*args, **kwargs). @param {any} f a function or a class @param {any[]} [args] @param {Dict | Record<string, any>} [kwargs] */
+export function call(f, args = [], kwargs = {}) {
+  const named = kwargs instanceof Dict ? [...kwargs] : Object.entries(kwargs);
+  const all = [...args];
+  if (named.length) {
+    const names = isClass(f) ? f.__arguments__.map((/** @type {Field} */ each) => each.name) : parameters.get(f);
+    if (names?.[0] === "**") return f(...args, Object.fromEntries(named));
+    for (const [name, value] of named) {
+      const at = names?.indexOf(name) ?? -1;
+      if (at < 0 || at < args.length) throw new TypeError_(`${f.__name__ ?? f.name}() takes no ${name}${at < 0 ? "" : " besides"}`);
+      all[at] = value;
+    }
+  }
+  return isClass(f) ? new f(...all) : f(...all);
+}
+export const make = call;
+
+/** A method with keywords. @param {any} x @param {string} name @param {any[]} args @param {Dict | Record<string, any>} kwargs */
+export function invoke(x, name, args, kwargs) {
+  const f = x[name];
+  const bindable = (/** @type {any[]} */ ...all) => f.apply(x, all);
+  const names = parameters.get(f);
+  return call(names ? signed(bindable, names.join(" ")) : bindable, args, kwargs);
+}
+
+/** @param {...(Dict | Record<string, any>)} parts @returns {Dict} */
+export const kwargs = (...parts) => new Dict(parts.flatMap((part) => (part instanceof Dict ? [...part] : Object.entries(part))));
+
+/** @type {Map<string, Function>} what stands in for functions that only Python has */
+const provided = new Map();
+
+/** A function that only Python has, unless `provide` gave another. @param {string} name @returns {(...args: any[]) => any} */
+export function host(name) {
+  return (...args) => {
+    const f = provided.get(name);
+    if (!f) throw new errors.WebmmError(`${name} is Python's alone`);
+    return f(...args);
+  };
+}
+
+/** Give JavaScript's version of a function that only Python has. @param {string} name @param {(...args: any[]) => any} f */
+export const provide = (name, f) => void provided.set(name, f);
+
+/** @template {(...args: any[]) => any} F @param {F} f @returns {F} which remembers its results by the values of its arguments */
+export function remembered(f) {
+  const known = new Dict();
+  const remembering = (/** @type {any[]} */ ...args) => {
+    const key = args.length === 1 ? args[0] : args;
+    if (!known.has(key)) {
+      if (known.size >= 4096) known.clear();
+      known.set(key, f(...args));
+    }
+    return known.get(key);
+  };
+  return /** @type {F} */ (remembering);
+}

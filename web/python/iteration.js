@@ -1,0 +1,165 @@
+// @ts-check
+/** Iteration, indices and slices as Python has them. */
+
+import { repr } from "./text.js";
+import { Dict, KeyError, PySet, StopIteration, TypeError_, ValueError, add, compare, isObject, truth } from "./values.js";
+
+/** @param {any} x @returns {Iterable<any>} what a for loop walks over: of a dict, its keys */
+export function iter(x) {
+  if (x instanceof Dict) return x.keys();
+  if (x === null || x === undefined || typeof x[Symbol.iterator] !== "function") throw new TypeError_(`${repr(x)} is no iterable`);
+  return x;
+}
+
+/** @param {any} [x] @returns {any[]} */
+export const list = (x = []) => [...iter(x)];
+export const tuple = list;
+/** @param {any} [x] */
+export const frozenset = (x = []) => new PySet(iter(x));
+export const set = frozenset;
+/** @param {any} [x] @param {Record<string, any>} [named] */
+export const dict = (x = [], named = {}) => new Dict(/** @type {[any, any][]} */ ([...(x instanceof Dict ? x : list(x).map(list)), ...Object.entries(named)]));
+/** @param {Iterable<any>} keys @param {any} [value] */
+dict.fromkeys = (keys, value = null) => new Dict(list(keys).map((key) => [key, value]));
+
+/** @param {any} x @returns {number} */
+export function len(x) {
+  if (typeof x === "string" || Array.isArray(x) || x instanceof Uint8Array) return x.length;
+  if (x instanceof Dict || x instanceof PySet) return x.size;
+  throw new TypeError_(`${repr(x)} has no length`);
+}
+
+/** @param {number} start @param {number} [stop] @param {number} [step] @returns {number[]} */
+export function range(start, stop, step = 1) {
+  if (stop === undefined) [start, stop] = [0, start];
+  return Array.from({ length: Math.max(0, Math.ceil((stop - start) / step)) }, (_, i) => start + i * step);
+}
+
+/** @param {any} x @param {number} [start] @returns {[number, any][]} */
+export const enumerate = (x, start = 0) => list(x).map((each, i) => [i + start, each]);
+/** @param {any} x */
+export const reversed = (x) => list(x).reverse();
+
+/** @param {...any} columns */
+export const zip = (...columns) => zipped(false, columns);
+
+/** @param {boolean} strict @param {any[]} columns @returns {any[][]} */
+export function zipped(strict, columns) {
+  const lists = columns.map(list);
+  const length = Math.min(...lists.map((each) => each.length));
+  if (strict && lists.some((each) => each.length !== length)) throw new ValueError("zip() of different lengths");
+  return Array.from({ length }, (_, i) => lists.map((each) => each[i]));
+}
+
+/** @param {any} f @param {any} x */
+export const map = (f, x) => list(x).map((each) => f(each));
+/** @param {any} f @param {any} x */
+export const filter = function* (f, x) {
+  for (const each of iter(x)) if (truth(f === null ? each : f(each))) yield each;
+};
+/** @param {any} x */
+export function any(x) {
+  for (const each of iter(x)) if (truth(each)) return true;
+  return false;
+}
+/** @param {any} x */
+export function all(x) {
+  for (const each of iter(x)) if (!truth(each)) return false;
+  return true;
+}
+/** @param {any} x @param {any} [start] */
+export const sum = (x, start = 0) => list(x).reduce(add, start);
+
+/** @param {any} x @param {any} [other] */
+export function next(x, other) {
+  const step = x[Symbol.iterator]().next();
+  if (!step.done) return step.value;
+  if (other === undefined) throw new StopIteration();
+  return other;
+}
+
+/** @param {any} x @returns {Iterator<any>} */
+export const iterator = (x) => iter(x)[Symbol.iterator]();
+
+/** @param {boolean} greatest */
+const extreme = (greatest) => (/** @type {any[]} */ ...args) => best(greatest, args.length === 1 ? list(args[0]) : args);
+
+/** @param {boolean} greatest @param {any[]} values @param {any} [key] @param {any} [other] */
+export function best(greatest, values, key, other) {
+  if (values.length === 0) {
+    if (other === undefined) throw new ValueError("there is no greatest or least of nothing");
+    return other;
+  }
+  const keyed = values.map((x) => (key ? key(x) : x));
+  let at = 0;
+  for (let i = 1; i < keyed.length; i++) if (greatest ? compare(keyed[i], keyed[at]) > 0 : compare(keyed[i], keyed[at]) < 0) at = i;
+  return values[at];
+}
+export const max = extreme(true);
+export const min = extreme(false);
+
+/** @param {any} x @param {((x: any) => any) | null} [key] @param {boolean} [reverse] */
+export function sorted(x, key = null, reverse = false) {
+  const rows = list(x).map((each) => [key ? key(each) : each, each]);
+  rows.sort(reverse ? (a, b) => compare(b[0], a[0]) : (a, b) => compare(a[0], b[0]));
+  return rows.map((row) => row[1]);
+}
+
+/** @param {any} x @param {any} key @returns {any} x[key] */
+export function item(x, key) {
+  if (Array.isArray(x) || typeof x === "string" || x instanceof Uint8Array) {
+    const found = x[key < 0 ? x.length + key : key];
+    if (found === undefined) throw new KeyError(`there is no element ${repr(key)}`);
+    return found;
+  }
+  if (x instanceof Dict) {
+    if (!x.has(key)) throw new KeyError(repr(key));
+    return x.get(key);
+  }
+  if (x?.__item__) return x.__item__(key);
+  if (isObject(x)) return item(list(x), key);
+  throw new TypeError_(`${repr(x)} has no elements`);
+}
+
+/** @param {any} x @param {any} key @param {any} value */
+export function setItem(x, key, value) {
+  if (x instanceof Dict) x.set(key, value);
+  else if (x?.__set_item__) x.__set_item__(key, value);
+  else x[key < 0 ? x.length + key : key] = value;
+}
+
+/** A range among several indices: x[:, 1:]. */
+export class Slice {
+  /** @param {number | null} start @param {number | null} stop */
+  constructor(start, stop) {
+    this.start = start ?? 0;
+    this.stop = stop;
+  }
+}
+
+/** @param {any} x @param {number | null} start @param {number | null} stop @param {number | null} step */
+export function slice(x, start, stop, step) {
+  if (step !== null && step !== 1) throw new ValueError("slices have a step of 1");
+  return x.slice(start ?? 0, stop ?? undefined);
+}
+
+/**
+ * What an assignment takes apart.
+ * @param {any} x @param {number} count how many targets there are @param {number} [star] which of them takes all that the others leave
+ * @returns {any[]}
+ */
+export function unpacked(x, count, star) {
+  const values = Array.isArray(x) ? x : list(x);
+  if (star === undefined ? values.length !== count : values.length < count - 1) {
+    throw new ValueError(`${values.length} values to unpack, ${count} expected`);
+  }
+  if (star === undefined) return values;
+  const rest = values.length - count + 1;
+  return [...values.slice(0, star), values.slice(star, star + rest), ...values.slice(star + rest)];
+}
+
+/** The result of `x += y`: lists, which would be lengthened in place, have none. @param {any} x */
+export function rebound(x) {
+  if (Array.isArray(x) || x instanceof Dict) throw new TypeError_("lists and dicts are not added to in place");
+  return x;
+}

@@ -1,0 +1,109 @@
+// @ts-check
+/** Of Python's modules what translated code uses. */
+
+import { Field, fieldNames, kwargs } from "./classes.js";
+import { list } from "./iteration.js";
+import { Dict, OverflowError, PythonError, TypeError_, isObject, mul } from "./values.js";
+
+export const dataclasses = {
+  MISSING: undefined,
+  /** @param {any} x @returns {Field[]} */
+  fields: (x) => x.__fields__ ?? x.constructor.__fields__,
+  /** @param {any} x @returns {Dict} */
+  asdict: (x) => new Dict(fieldNames(x).map((name) => [name, plain(x[name])])),
+  /** @param {any} x @param {Dict | Record<string, any>} [changes] */
+  replace(x, changes = {}) {
+    const changed = kwargs(changes);
+    const fields = x.constructor.__arguments__;
+    for (const name of changed.keys()) {
+      if (!fields.some((/** @type {Field} */ field) => field.name === name)) throw new TypeError_(`${x.constructor.__name__}() takes no ${name}`);
+    }
+    return new x.constructor(...fields.map((/** @type {Field} */ { name }) => (changed.has(name) ? changed.get(name) : x[name])));
+  },
+};
+
+/** @param {any} x @returns {any} */
+function plain(x) {
+  if (Array.isArray(x)) return x.map(plain);
+  if (x instanceof Dict) return new Dict([...x].map(([key, value]) => [key, plain(value)]));
+  return isObject(x) && x.constructor.__fields__ ? dataclasses.asdict(x) : x;
+}
+
+export const typing = {
+  /** @param {any} hint */
+  get_args: (hint) => hint,
+  /** @param {any} cls */
+  get_type_hints: (cls) => new Dict(dataclasses.fields(cls).map((field) => [field.name, field.hint])),
+};
+
+export const itertools = {
+  /** @param {...any} columns */
+  product: (...columns) => columns.map(list).reduce((rows, column) => rows.flatMap((row) => column.map((x) => [...row, x])), [/** @type {any[]} */ ([])]),
+  /** @param {...any} parts */
+  chain: (...parts) => parts.flatMap(list),
+};
+
+export const functools = {
+  /** @param {(a: any, b: any) => any} f @param {any} x */
+  reduce: (f, x) => list(x).reduce((a, b) => f(a, b)),
+};
+
+export const math = {
+  inf: Infinity,
+  nan: NaN,
+  sqrt: Math.sqrt,
+  log2: Math.log2,
+  ceil: Math.ceil,
+  floor: Math.floor,
+  isfinite: Number.isFinite,
+  /** @param {any} x */
+  prod: (x) => list(x).reduce(mul, 1),
+};
+
+export const re = {
+  /** @param {RegExp | string} pattern @param {string} by @param {string} text */
+  sub: (pattern, by, text) => text.replace(typeof pattern === "string" ? new RegExp(pattern, "gu") : pattern, by.replaceAll("$", "$$$$").replace(/\\(\d)/g, "$$$1")),
+};
+
+/** A pattern's own methods. @param {RegExp} pattern @param {string} flags */
+export function pattern(pattern, flags) {
+  const compiled = new RegExp(pattern, flags);
+  return Object.assign(compiled, { __host__: true, sub: (/** @type {string} */ by, /** @type {string} */ text) => re.sub(compiled, by, text) });
+}
+
+class StructError extends PythonError {}
+
+const CODES = /** @type {Record<string, [number, string, number, number]>} */ ({
+  I: [4, "setUint32", 0, 2 ** 32 - 1],
+  i: [4, "setInt32", -(2 ** 31), 2 ** 31 - 1],
+  f: [4, "setFloat32", -Infinity, Infinity],
+  d: [8, "setFloat64", -Infinity, Infinity],
+});
+
+export const struct = {
+  error: StructError,
+  /** @param {string} format such as "<2I" @param {Uint8Array} data @param {number} offset @param {...number} values */
+  pack_into(format, data, offset, ...values) {
+    const [, count, code] = /** @type {RegExpExecArray} */ (/^<(\d*)([Iifd])$/.exec(format));
+    const [size, setter, least, most] = CODES[code];
+    const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
+    if (values.length !== Number(count || 1)) throw new StructError(`${format} takes ${count || 1} values, not ${values.length}`);
+    values.forEach((value, i) => {
+      if (!(value >= least && value <= most) && !Number.isNaN(value)) throw new StructError(`${value} is out of range`);
+      if (code === "f" && Number.isFinite(value) && !Number.isFinite(Math.fround(value))) throw new OverflowError(`${value} is no float32`);
+      /** @type {any} */ (view)[setter](offset + i * size, value, true);
+    });
+  },
+  /** @param {string} format @param {...number} values */
+  pack(format, ...values) {
+    const data = new Uint8Array(values.length * CODES[format.slice(-1)][0]);
+    struct.pack_into(format, data, 0, ...values);
+    return data;
+  },
+  /** @param {string} format of u32 alone @param {Uint8Array} data */
+  unpack(format, data) {
+    if (!/^<\d*I$/.test(format)) throw new StructError(`${format} is not unpacked`);
+    const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
+    return Array.from({ length: data.byteLength / 4 }, (_, i) => view.getUint32(4 * i, true));
+  },
+};

@@ -1,0 +1,118 @@
+// @ts-check
+/** Python's text: str(), repr(), format(), and the methods of values. */
+
+import { fieldNames } from "./classes.js";
+import { item, iter, list } from "./iteration.js";
+import { AttributeError, Dict, PySet, Undefined, ValueError, eq, isObject } from "./values.js";
+
+/** @param {any} x @returns {string} */
+export function str(x) {
+  if (typeof x === "string") return x;
+  if (x instanceof Error) return x.message;
+  return isObject(x) && "__str__" in x ? /** @type {any} */ (x).__str__() : repr(x);
+}
+
+/** @param {any} x @returns {string} */
+export function repr(x) {
+  if (x === null) return "None";
+  if (x === undefined) throw new AttributeError("an undefined value has no text");
+  if (typeof x === "boolean") return x ? "True" : "False";
+  if (typeof x === "number") return Number.isFinite(x) ? String(x) : Number.isNaN(x) ? "nan" : x > 0 ? "inf" : "-inf";
+  if (typeof x === "string") return quoted(x);
+  if (Array.isArray(x)) return `(${x.map(repr).join(", ")}${x.length === 1 ? "," : ""})`;
+  if (x instanceof Dict) return `{${[...x].map(([key, value]) => `${repr(key)}: ${repr(value)}`).join(", ")}}`;
+  if (typeof x === "function") return `<class '${x.__name__ ?? x.name}'>`;
+  if (isObject(x)) return `${x.constructor.__name__}(${fieldNames(x).map((name) => `${name}=${repr(x[name])}`).join(", ")})`;
+  return x instanceof Undefined ? x.fail() : String(x);
+}
+
+/** @param {string} text */
+function quoted(text) {
+  const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
+  return mark + text.replaceAll("\\", "\\\\").replaceAll(mark, `\\${mark}`).replaceAll("\n", "\\n") + mark;
+}
+
+/** @param {any} x @param {string} spec "", ",", ".1f" or both @returns {string} */
+export function format(x, spec) {
+  const parts = /^(,?)(?:\.(\d+)f)?$/.exec(spec);
+  if (!parts) throw new ValueError(`the format ${spec} is not known`);
+  if (spec === "") return str(x);
+  const text = parts[2] === undefined ? String(Number(x)) : Number(x).toFixed(Number(parts[2]));
+  return parts[1] ? text.replace(/\B(?<!\.\d*)(?=(\d{3})+(?!\d))/g, ",") : text;
+}
+
+/** @param {string} pattern @param {any} values @returns {string} `pattern % values`, of %d and %s */
+export function percent(pattern, values) {
+  const rest = Array.isArray(values) ? [...values] : [values];
+  return pattern.replace(/%(.)/g, (all, kind) => {
+    if (kind === "%") return "%";
+    if (kind === "d") return String(Math.trunc(rest.shift()));
+    if (kind === "s") return str(rest.shift());
+    throw new ValueError(`${all} is not known`);
+  });
+}
+
+/** What methods of strings, lists, dicts, sets and numbers do, by name. @type {Record<string, (x: any, ...args: any[]) => any>} */
+const METHODS = {
+  add: (x, value) => void x.add(value),
+  append: (x, value) => void x.push(value),
+  bit_length: (x) => (x === 0 ? 0 : Math.floor(Math.log2(Math.abs(x))) + 1),
+  capitalize: (x) => x.slice(0, 1).toUpperCase() + x.slice(1).toLowerCase(),
+  count: (x, value) => (typeof x === "string" ? occurrences(x, value) : x.filter((/** @type {any} */ each) => eq(each, value)).length),
+  endswith: (x, end) => x.endsWith(end),
+  extend: (x, values) => void x.push(...iter(values)),
+  get: (x, key, other = null) => (x.has(key) ? x.get(key) : other),
+  index: (x, value) => x.findIndex((/** @type {any} */ each) => eq(each, value)),
+  isdecimal: (x) => /^\d+$/.test(x),
+  items: (x) => [...x.entries()],
+  join: (x, values) => list(values).join(x),
+  keys: (x) => [...x.keys()],
+  lower: (x) => x.toLowerCase(),
+  lstrip: (x, characters = " \t\n\r") => x.slice(leading(x, characters)),
+  pop: (x, key) => (x instanceof Dict ? popped(x, key) : x.splice(key ?? -1, 1)[0]),
+  removeprefix: (x, start) => (x.startsWith(start) ? x.slice(start.length) : x),
+  replace: (x, from, to) => x.replaceAll(from, () => to),
+  rstrip: (x) => x.trimEnd(),
+  setdefault: (x, key, value) => (x.has(key) ? x.get(key) : (x.set(key, value), value)),
+  split: (x, by) => (by === undefined ? x.trim().split(/\s+/).filter(Boolean) : x.split(by)),
+  splitlines: (x) => (x === "" ? [] : x.replace(/\n$/, "").split("\n")),
+  startswith: (x, start) => (Array.isArray(start) ? start.some((each) => x.startsWith(each)) : x.startsWith(start)),
+  strip: (x) => x.trim(),
+  union: (x, ...others) => new PySet([...x, ...others.flatMap((other) => list(other))]),
+  update: (x, other) => void [...other].forEach(([key, value]) => x.set(key, value)),
+  upper: (x) => x.toUpperCase(),
+  values: (x) => [...x.values()],
+};
+
+/** @param {string} x @param {string} part @returns {number} how often it occurs, without overlaps */
+function occurrences(x, part) {
+  let count = 0;
+  for (let at = x.indexOf(part); at >= 0; at = x.indexOf(part, at + part.length)) count++;
+  return count;
+}
+
+/** @param {string} x @param {string} characters @returns {number} how many of them it starts with */
+function leading(x, characters) {
+  let count = 0;
+  while (count < x.length && characters.includes(x[count])) count++;
+  return count;
+}
+
+/** @param {Dict} x @param {any} key */
+function popped(x, key) {
+  const value = item(x, key);
+  x.delete(key);
+  return value;
+}
+
+/** Call a method that strings, lists and dicts have, or an object's own of that name. @param {string} name @param {any} x @param {...any} args */
+export function method(name, x, ...args) {
+  if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
+  if (isObject(x) || (x.__host__ && typeof x[name] === "function")) return /** @type {any} */ (x)[name](...args);
+  return METHODS[name](x, ...args);
+}
+
+/** @param {string} name @returns {(x: any, ...args: any[]) => any} such as `str.strip` */
+export const unbound = (name) => (x, ...args) => method(name, x, ...args);
+/** @param {string} name @param {any} x @returns {(...args: any[]) => any} such as `code.count` */
+export const bound = (name, x) => (...args) => method(name, x, ...args);

@@ -1,0 +1,281 @@
+// @ts-check
+/** Errors and values of Python's: what is equal, what orders, and arithmetic. */
+
+import { PyObject, fieldNames } from "./classes.js";
+import { iter } from "./iteration.js";
+import { percent, repr, str } from "./text.js";
+
+export class PythonError extends Error {
+  /** @param {any} [message] */
+  constructor(message = "") {
+    super(str(message));
+    this.name = new.target.name;
+  }
+}
+export class TypeError_ extends PythonError {}
+export class ValueError extends PythonError {}
+export class KeyError extends PythonError {}
+export class AttributeError extends PythonError {}
+export class AssertionError extends PythonError {}
+export class OverflowError extends PythonError {}
+export class StopIteration extends PythonError {}
+
+/** What a name or an attribute is that there is not: asking anything of it is an error. */
+export class Undefined {
+  /** @param {() => string} message */
+  constructor(message) {
+    this.message = message;
+  }
+
+  /** @returns {never} */
+  fail() {
+    throw new AttributeError(this.message());
+  }
+}
+
+// Values: equality, order, hashing
+
+/** @param {any} x @returns {boolean} */
+export const isObject = (x) => x instanceof PyObject;
+
+/** The text by which equal values are known: what stands in for a hash. @param {any} x @returns {any} */
+function hashed(x) {
+  if (typeof x === "boolean") return Number(x);
+  if (typeof x !== "object" || x === null) return x;
+  if (Array.isArray(x)) return `(${x.map(hashedText).join(",")})`;
+  if (x instanceof PySet) return `{${[...x].map(hashedText).sort().join(",")}}`;
+  if (!isObject(x) || !x.constructor.__fields__ || x.constructor.__identity__) return x;
+  const known = hashes.get(x);
+  if (known) return known;
+  const text = `${numberOf(x.constructor)}(${fieldNames(x).map((name) => hashedText(x[name])).join(",")})`;
+  hashes.set(x, text);
+  return text;
+}
+
+/** @type {WeakMap<object, string>} */
+const hashes = new WeakMap();
+/** @type {WeakMap<object, number>} */
+const numbers = new WeakMap();
+let counted = 0;
+
+/** @param {object} x @returns {number} the same for the same object */
+function numberOf(x) {
+  const known = numbers.get(x);
+  if (known) return known;
+  numbers.set(x, ++counted);
+  return counted;
+}
+
+/** @param {any} x */
+function hashedText(x) {
+  const value = hashed(x);
+  if (typeof value === "string") return typeof x === "string" ? JSON.stringify(x) : value;
+  return typeof value === "object" && value !== null || typeof value === "function" ? `#${numberOf(value)}` : String(value);
+}
+
+/** @param {any} key @returns {any} what a Map keeps the key by */
+const place = (key) => (typeof key === "object" && key !== null ? hashedText(key) : typeof key === "string" ? `'${key}` : typeof key === "boolean" ? Number(key) : key);
+
+/** A dict: a Map whose keys compare by value, and which iterates as a Map does. */
+export class Dict extends Map {
+  /** @type {Map<any, any>} keys as they were given, by what stands for their hash */
+  #keys = new Map();
+
+  /** @param {Iterable<[any, any]>} [entries] */
+  constructor(entries = []) {
+    super();
+    for (const [key, value] of entries) this.set(key, value);
+  }
+
+  /** @param {any} key */
+  get(key) {
+    return super.get(this.#known(key));
+  }
+
+  /** @param {any} key */
+  has(key) {
+    return super.has(this.#known(key));
+  }
+
+  /** @param {any} key @param {any} value */
+  set(key, value) {
+    const at = place(key);
+    if (!this.#keys.has(at)) this.#keys.set(at, key);
+    return super.set(this.#keys.get(at), value);
+  }
+
+  /** @param {any} key */
+  delete(key) {
+    const gone = super.delete(this.#known(key));
+    this.#keys.delete(place(key));
+    return gone;
+  }
+
+  clear() {
+    this.#keys.clear();
+    super.clear();
+  }
+
+  /** @param {any} key */
+  #known(key) {
+    const at = place(key);
+    return this.#keys.has(at) ? this.#keys.get(at) : undefined;
+  }
+}
+
+/** A set or frozenset: elements compare by value. */
+export class PySet extends Set {
+  /** @type {Set<any>} */
+  #places = new Set();
+
+  /** @param {Iterable<any>} [elements] */
+  constructor(elements = []) {
+    super();
+    for (const element of elements) this.add(element);
+  }
+
+  /** @param {any} element */
+  has(element) {
+    return this.#places.has(place(element));
+  }
+
+  /** @param {any} element */
+  add(element) {
+    if (this.has(element)) return this;
+    this.#places.add(place(element));
+    return super.add(element);
+  }
+}
+
+/** @param {any} a @param {any} b @returns {boolean} */
+export function eq(a, b) {
+  if (a === b) return true;
+  if (typeof a === "boolean" || typeof b === "boolean") return typeof a !== "object" && typeof b !== "object" && Number(a) === Number(b) && typeof a !== "string" && typeof b !== "string";
+  for (const x of [a, b]) if (x instanceof Undefined) x.fail();
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((x, i) => eq(x, b[i]));
+  if (a instanceof PySet) return b instanceof PySet && a.size === b.size && [...a].every((x) => b.has(x));
+  if (a instanceof Dict) return b instanceof Dict && a.size === b.size && [...a].every(([key, x]) => b.has(key) && eq(x, b.get(key)));
+  if (a instanceof Uint8Array) return b instanceof Uint8Array && a.length === b.length && a.every((x, i) => x === b[i]);
+  if (!isObject(a) || a.constructor !== b.constructor || !a.constructor.__fields__ || a.constructor.__identity__) return false;
+  return fieldNames(a).every((name) => eq(a[name], b[name]));
+}
+
+/** @param {any} a @param {any} b @returns {number} below, at or above 0; raises where there is no order */
+export function compare(a, b) {
+  if (typeof a === "boolean") a = Number(a);
+  if (typeof b === "boolean") b = Number(b);
+  if (typeof a === typeof b && (typeof a === "number" || typeof a === "string")) return a < b ? -1 : a > b ? 1 : a === b ? 0 : NaN;
+  if (Array.isArray(a) && Array.isArray(b)) {
+    for (let i = 0; i < Math.min(a.length, b.length); i++) if (!eq(a[i], b[i])) return compare(a[i], b[i]);
+    return a.length - b.length;
+  }
+  if (isObject(a) && a.constructor === b?.constructor && a.constructor.__order__) {
+    return compare(fieldNames(a).map((name) => a[name]), fieldNames(b).map((name) => b[name]));
+  }
+  throw new TypeError_(`${repr(a)} and ${repr(b)} have no order`);
+}
+
+/** @param {PySet} a @param {PySet} b */
+const within = (a, b) => [...a].every((x) => b.has(x));
+/** @param {any} a @param {any} b @returns {boolean} */
+export const le = (a, b) => (a instanceof PySet ? within(a, b) : compare(a, b) <= 0);
+/** @param {any} a @param {any} b @returns {boolean} */
+export const lt = (a, b) => (a instanceof PySet ? within(a, b) && a.size < b.size : compare(a, b) < 0);
+/** @param {any} a @param {any} b @returns {boolean} */
+export const ge = (a, b) => le(b, a);
+/** @param {any} a @param {any} b @returns {boolean} */
+export const gt = (a, b) => lt(b, a);
+
+/** @param {any} x @param {any} container @returns {boolean} */
+export function contains(x, container) {
+  if (typeof container === "string") return container.includes(x);
+  if (container instanceof Dict || container instanceof PySet) return container.has(x);
+  for (const each of iter(container)) if (eq(each, x)) return true;
+  return false;
+}
+
+/** @param {any} x @returns {boolean} whether it counts as true */
+export function truth(x) {
+  if (typeof x !== "object" || x === null) return Boolean(x);
+  if (Array.isArray(x) || x instanceof Uint8Array) return x.length > 0;
+  if (x instanceof Dict || x instanceof PySet) return x.size > 0;
+  return !(x instanceof Undefined) || x.fail();
+}
+
+/** @param {any} x @param {() => any} other */
+export const or = (x, other) => (truth(x) ? x : other());
+/** @param {any} x @param {() => any} other */
+export const and = (x, other) => (truth(x) ? other() : x);
+
+// Arithmetic
+
+/** @param {any} a @param {any} b @returns {any} */
+export function add(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a + b;
+  if (typeof a === "string" && typeof b === "string") return a + b;
+  if (Array.isArray(a) && Array.isArray(b)) return [...a, ...b];
+  return binary("+", a, b, (x, y) => x + y);
+}
+
+/** @param {any} a @param {any} b @returns {any} */
+export function sub(a, b) {
+  if (a instanceof PySet) return new PySet([...a].filter((x) => !b.has(x)));
+  return binary("-", a, b, (x, y) => x - y);
+}
+
+/** @param {any} a @param {any} b @returns {any} */
+export function mul(a, b) {
+  if (typeof a === "string") return a.repeat(Math.max(0, Number(b)));
+  if (Array.isArray(a)) return Array.from({ length: Math.max(0, Number(b)) }, () => a).flat(1);
+  if (typeof b === "string" || Array.isArray(b)) return mul(b, a);
+  return binary("*", a, b, (x, y) => x * y);
+}
+
+/** @param {any} a @param {any} b @returns {any} */
+export const div = (a, b) => binary("/", a, b, (x, y) => x / nonzero(y));
+/** @param {any} a @param {any} b @returns {any} */
+export const floordiv = (a, b) => binary("//", a, b, (x, y) => (x - modulo(x, y)) / y);
+/** @param {any} a @param {any} b @returns {any} */
+export const mod = (a, b) => (typeof a === "string" ? percent(a, b) : binary("%", a, b, modulo));
+/** @param {any} a @param {any} b @returns {any} */
+export const pow = (a, b) => binary("**", a, b, (x, y) => x ** y);
+/** @param {any} a @param {any} b @returns {any} */
+export const lshift = (a, b) => binary("<<", a, b, (x, y) => x * 2 ** y);
+/** @param {any} a @param {any} b @returns {any} */
+export const rshift = (a, b) => binary(">>", a, b, (x, y) => Math.floor(x / 2 ** y));
+/** @param {any} a @param {any} b @returns {any} */
+export const bitand = (a, b) => (a instanceof PySet ? new PySet([...a].filter((x) => b.has(x))) : binary("&", a, b, (x, y) => Number(BigInt(x) & BigInt(y))));
+
+/** @param {any} a @param {any} b @returns {any} */
+export function bitor(a, b) {
+  if (a instanceof PySet) return new PySet([...a, ...b]);
+  if (a instanceof Dict) return new Dict([...a, ...b]);
+  return binary("|", a, b, (x, y) => Number(BigInt(x) | BigInt(y)));
+}
+
+/** @param {number} y */
+function nonzero(y) {
+  if (y === 0) throw new ValueError("division by zero");
+  return y;
+}
+
+/** @param {number} x @param {number} y @returns {number} with the sign of y */
+function modulo(x, y) {
+  const rest = x % nonzero(y);
+  return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest + 0;
+}
+
+/**
+ * @param {string} sign @param {any} a @param {any} b @param {(x: number, y: number) => number} operation
+ * @returns {any} of numbers, and of arrays of numbers where one stands in for NumPy's
+ */
+function binary(sign, a, b, operation) {
+  if (typeof a === "number" && typeof b === "number") return operation(a, b);
+  for (const x of [a, b]) if (x !== null && typeof x === "object" && x.__binary__) return x.__binary__(a, b, operation);
+  if (isNumber(a) && isNumber(b)) return operation(Number(a), Number(b));
+  throw new TypeError_(`${repr(a)} ${sign} ${repr(b)} is not defined`);
+}
+
+/** @param {any} x */
+const isNumber = (x) => typeof x === "number" || typeof x === "boolean";

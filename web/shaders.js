@@ -1,0 +1,127 @@
+// @ts-check
+/**
+ * Kernels as data, for other WebGPU programs: `webmm shader --json` in JavaScript, with what a given problem needs.
+ *
+ *     import { shader, stages } from "webmm/shaders";
+ *     const { dispatches } = await shader("tile_2d", { op: "gemm", m: 100, n: 50, k: 30 });
+ *     dispatches[0].wgsl; // with its bindings, uniform, grid, features and limits
+ *
+ * No device is opened, and nothing runs here.
+ */
+
+import { Bundle } from "./bundle.js";
+import { checkOptions, oneOf } from "./calls/options.js";
+import { Dict, call, make } from "./python.js";
+
+/** @typedef {import("./bundle.js").Binding} Binding */
+/**
+ * What to compute, of dense operands: A (m, k) or, transposed, (k, m); B (k, n) or (n, k); rows of x.
+ * @typedef {{op: "gemm", m: number, n: number, k: number, batch?: number, dtype?: "float32" | "float16", outDtype?: "float32" | "float16",
+ *   transposeA?: boolean, transposeB?: boolean, bias?: "" | "row" | "column", activation?: string, alpha?: number, beta?: number}} Product
+ * @typedef {{op: "weights", m: number, n: number, k: number, bits: 4 | 8, block: 32 | 128, dtype?: string}} WeightProduct
+ * @typedef {{op: "reduce", operation: string, rows: number, columns: number, dtype?: string}} RowReduction
+ * @typedef {{op: "normalise", function: "softmax" | "layer_norm" | "rms_norm", rows: number, columns: number, dtype?: string,
+ *   weight?: boolean, bias?: boolean, eps?: number}} RowNormalisation
+ * @typedef {{op: "elementwise", activation: string, size: number, dtype?: string}} Mapped
+ */
+/**
+ * A dispatch: one pipeline with one bind group, whose binding 0 is the uniform. Offsets and sizes are bytes.
+ * @typedef {{
+ *   kernel: string, config: Record<string, number | string>, wgsl: string, entry_point: string, bindings: Binding[],
+ *   params: {size: number, members: {name: string, type: string, offset: number}[]}, uniform: Uint8Array,
+ *   workgroup_size: number[], grid: Record<string, any> | null, workgroups: [number, number, number],
+ *   features: string[], limits: Record<string, number>,
+ * }} Dispatch
+ */
+/** Operands and results, `elements` each, by their bindings' names. @typedef {{name: string, dtype: string, elements: number, written: boolean}} Buffer */
+
+/** A buffer, or an array texture of rgba32float, by its binding's name. @typedef {{name: string, nbytes: number} | {name: string, width: number, height: number, layers: number}} Scratch */
+
+const OPTIONS = /** @type {const} */ (["op", "config", "bundle"]);
+/** What each op's problem is described by. */
+const FIELDS = {
+  gemm: ["m", "n", "k", "batch", "dtype", "outDtype", "transposeA", "transposeB", "bias", "activation", "alpha", "beta"],
+  weights: ["m", "n", "k", "bits", "block", "dtype"],
+  reduce: ["operation", "rows", "columns", "dtype"],
+  normalise: ["function", "rows", "columns", "dtype", "weight", "bias", "eps"],
+  elementwise: ["activation", "size", "dtype"],
+};
+
+/** @param {string} [op] @returns {Promise<{name: string, summary: string}[]>} its stages, in the order of the ladder */
+export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
+  const { core } = await bundle;
+  oneOf("op", op, Object.keys(FIELDS));
+  return [...core.STAGES.get(op).values()].map(({ name, summary }) => ({ name, summary }));
+}
+
+/**
+ * @param {string} stage one of `stages()` @param {Product | WeightProduct | RowReduction | RowNormalisation | Mapped} problem
+ * @param {{config?: Record<string, number | string>, bundle?: Bundle | Promise<Bundle>}} [options] tunables that differ from the defaults
+ * @returns {Promise<{dispatches: Dispatch[], buffers: Buffer[], scratch: Scratch[]}>} what runs one after the other, and
+ *   what it takes; `scratch` lies between dispatches. Throws ConfigError for a stage that cannot compute it
+ */
+export async function shader(stage, problem, options = {}) {
+  checkOptions("shader", options, OPTIONS.slice(1));
+  const bundle = await (options.bundle ?? Bundle.load());
+  const { core } = bundle;
+  const op = oneOf("op", problem.op, Object.keys(FIELDS));
+  const described = problemOf(core, op, problem);
+  const settings = Object.entries(options.config ?? {}).map(([name, value]) => [name, String(value)]);
+  const kernel = core.configure(stage, new Dict(/** @type {any} */ (settings)), op);
+  const dispatches = [];
+  for (const each of kernel.dispatches) dispatches.push(await dispatchOf(bundle, each, described));
+  return {
+    dispatches,
+    buffers: described.buffers().map((/** @type {any} */ { name, dtype, end, written }) => ({ name, dtype: dtype.name, elements: end, written })),
+    scratch: kernel.scratch(described).map(({ ...fields }) => fields),
+  };
+}
+
+/** @param {any} core @param {string} op @param {any} given @returns {any} Python's problem */
+function problemOf(core, op, { op: _, ...given }) {
+  checkOptions(op, given, FIELDS[/** @type {keyof typeof FIELDS} */ (op)]);
+  const { m, n, k, rows, columns, dtype = "float32", batch = 1, transposeA = false, transposeB = false, ...others } = given;
+  const type = core.dtype_of(dtype);
+  if (op === "weights") return make(core.WeightOnly, [m, n, k, type, type, make(core.Operand, [k]), others.bits, others.block]);
+  if (op === "elementwise") return make(core.Elementwise, [others.activation, others.size, type]);
+  if (op === "reduce") return call(core.reduction, [rows, columns, others.operation], { dtype: type });
+  if (op === "normalise") {
+    const { operation } = core.NORMALISATIONS.get(oneOf("normalisation", others.function, core.NORMALISATIONS.keys()));
+    const terms = { function: others.function, weight: others.weight ?? false, bias: others.bias ?? false, epsilon: others.eps ?? 0 };
+    return make(core.Normalisation, [operation, rows, columns, 1, type, type, core.Span.dense(columns, 1)], terms);
+  }
+  const { outDtype = dtype, bias = "", activation = "", alpha = 1, beta = 0 } = others;
+  const operands = [[transposeA ? m : k, m * k, transposeA], [transposeB ? k : n, k * n, transposeB], [n, m * n, false]];
+  const [a, b, c] = operands.map(([row, matrix, transposed]) => make(core.Operand, [row, matrix], { transposed }));
+  return make(core.Gemm, [m, n, k, batch, type, core.dtype_of(outDtype), a, b, c], { bias, activation, alpha, beta });
+}
+
+/** @param {Bundle} bundle @param {any} kernel @param {any} problem @returns {Promise<Dispatch>} */
+async function dispatchOf(bundle, kernel, problem) {
+  const { core } = bundle;
+  const { wgsl, bindings, features } = await bundle.shader(kernel, problem);
+  const { size, members } = core.layout(kernel.params);
+  const [x, y] = kernel.workgroup_size;
+  return {
+    kernel: kernel.name,
+    config: Object.fromEntries(kernel.config),
+    wgsl,
+    entry_point: core.ENTRY_POINT,
+    bindings: bindings.map((/** @type {any} */ { binding, name, type, wgsl_type }) => ({ binding, name, type, wgsl_type })),
+    params: { size, members: members.map((/** @type {any} */ { name, type, offset }) => ({ name, type, offset })) },
+    uniform: Uint8Array.from(core.params_bytes(kernel, problem)),
+    workgroup_size: [...kernel.workgroup_size],
+    grid: plain(kernel.grid_rule()),
+    workgroups: kernel.dispatch(problem),
+    features: [...features].sort(),
+    limits: {
+      maxComputeInvocationsPerWorkgroup: kernel.invocations,
+      maxComputeWorkgroupSizeX: x,
+      maxComputeWorkgroupSizeY: y,
+      maxComputeWorkgroupStorageSize: kernel.workgroup_bytes,
+    },
+  };
+}
+
+/** @param {Dict | null} x of Python's @returns {Record<string, any> | null} */
+const plain = (x) => (x instanceof Dict ? Object.fromEntries(x) : x);

@@ -1,0 +1,66 @@
+"""How fast a device is, as `webmm probe` measured it: by adapter, driver and engine, kept between processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webmm.config import settings
+from webmm.files import note, noted
+
+if TYPE_CHECKING:
+    from webmm.engine.device import Device
+
+SCHEMA = "webmm.rates/1"
+RATES_FILE = "rates.json"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a model of time asks of a device."""
+
+    gflops: float  # 10⁹ f32 operations per second, an FMA counted as two
+    gbytes: float  # 10⁹ bytes per second that are copied in memory, read and written ones counted
+    cache_gbytes: float  # the same of what lies in the cache that all multiprocessors share
+    launch_us: float  # of a dispatch that does next to nothing
+    workgroups: int  # that run at once before they slow each other down: one on each multiprocessor
+
+    @classmethod
+    def of(cls, entry: object) -> Rates | None:
+        """Return the rates in an entry of a document, None where it is no sound one."""
+        values = [entry.get(field.name) for field in dataclasses.fields(cls)] if isinstance(entry, dict) else []
+        if not values or not all(isinstance(v, (int, float)) and 0 < v < math.inf for v in values):
+            return None
+        gflops, gbytes, cache_gbytes, launch_us, workgroups = map(float, values)  # type: ignore[arg-type]
+        return cls(gflops, gbytes, cache_gbytes, launch_us, math.ceil(workgroups))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.gflops:,.0f} GFLOP/s f32, {self.gbytes:,.0f} GB/s from memory, {self.cache_gbytes:,.0f} GB/s from "
+            f"cache, {self.launch_us:.1f} µs for a dispatch, {self.workgroups} workgroups at once"
+        )
+
+
+def path() -> Path:
+    """Return the file that holds the rates of devices."""
+    return settings().cache_dir / RATES_FILE
+
+
+def driver(device: Device) -> str:
+    """Return whose rates hold for this device: adapter, driver and engine."""
+    return f"{device.info.name}, {device.info.driver}, {device.engine.name}"
+
+
+def known(device: Device) -> Rates | None:
+    """Return the device's rates, None where nobody probed it."""
+    return Rates.of(noted(path(), SCHEMA).get(driver(device)))
+
+
+def keep(device: Device, rates: Rates) -> None:
+    """Remember the device's rates; raises ConfigError where they cannot be written."""
+    entry: dict[str, Any] = dataclasses.asdict(rates)
+    note(path(), SCHEMA, driver(device), lambda before: entry)
+    device.capabilities = dataclasses.replace(device.capabilities, workgroups=rates.workgroups)
