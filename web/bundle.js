@@ -105,7 +105,7 @@ export class Bundle {
   /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} what naga makes of its default; null where the bundle has none */
   async translated(op, name) {
     if (!this.index.translated?.includes(`${op}-${name}`)) return null;
-    const packed = new Blob([await this.#source.read(`translated/${op}-${name}.deflate`)]);
+    const packed = new Blob([await this.file(`translated/${op}-${name}.deflate`)]);
     return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
   }
 
