@@ -81,16 +81,12 @@ def ways(capabilities: Capabilities, kind: str, size: int) -> Iterator[Kernel[An
 
 TILES: tuple[dict[str, Any], ...] = (
     {},
-    {"bk": 8},
+    {"bm": 128, "bn": 128},
+    {"bm": 128, "bn": 128, "bk": 8, "unroll": 8},
+    {"bk": 8, "unroll": 8},
+    {"bn": 64, "bk": 8, "unroll": 8},
+    {"bm": 128, "bn": 128, "tn": 4},
     {"tn": 4},
-    {"bn": 64},
-    {"bn": 64, "bk": 8},
-    {"bn": 64, "tn": 4},
-    {"bn": 64, "tn": 4, "bk": 8},
-    {"bn": 64, "tm": 4, "tn": 4},
-    {"bn": 64, "tm": 4, "tn": 8, "bk": 8},
-    {"bm": 128, "bn": 64, "bk": 8},
-    {"bn": 64, "tn": 4, "unroll": 4},
 )
 UNIT_TILES: tuple[dict[str, Any], ...] = ({}, {"sn": 32}, {"bm": 64, "bn": 64, "sm": 32, "sn": 32})
 SLICE_TILES = ((64, 64, 8, 8, 8), (128, 128, 8, 8, 8), (64, 128, 8, 8, 8), (128, 64, 16, 8, 8), (64, 64, 8, 8, 4))

@@ -44,6 +44,8 @@ from webmm.dtypes import F32
 from webmm.engine.device import Device
 from webmm.errors import WebmmError
 from webmm.kernels.base import Kernel
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import LAYOUTS
@@ -77,9 +79,17 @@ def spread(problem: Gemm, device: Device, model: Model, count: int, seed: int) -
 
 
 def others(problem: Problem, device: Device, model: Model | None, count: int, seed: int) -> list[Kernel[Any]]:
-    """Return `count` candidates: by a model of time where there may be one, else what `webmm tune` would try."""
-    if isinstance(problem, Gemm) and problem.dtype == F32 and device.info.kind != "cpu":
-        return spread(problem, device, model or model_of(device) or prior(), count, seed)
+    """Return `count` candidates: by a model of time where there may be one, else what `webmm tune` would try.
+
+    On a CPU, of the stages that are made for those: others take many times as long.
+    """
+    if isinstance(problem, Gemm) and problem.dtype == F32:
+        if device.info.kind != "cpu":
+            return spread(problem, device, model or model_of(device) or prior(), count, seed)
+        made: list[Kernel[Any]] = [*CpuLanes.space(), *CpuTexture.space()]
+        lanes = CpuLanes.on(device.capabilities).lanes
+        able = [k for k in made if k.config["lanes"] == lanes and not k.check(problem, device.capabilities)]
+        return random.Random(seed).sample(able, min(count, len(able)))
     tried = (k for k in tuner.drawn(device, problem) if not isinstance(problem, Reduction) or worthwhile(k, problem))
     return list(itertools.islice(tried, count))
 

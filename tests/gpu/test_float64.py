@@ -5,6 +5,7 @@ import itertools
 import math
 import subprocess
 import sys
+from contextlib import nullcontext
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import webmm
 from webmm import Device
+from webmm.cases import OPS
 from webmm.choose import choose
 from webmm.dtypes import F64
 from webmm.epilogues import Epilogue
@@ -21,6 +23,7 @@ from webmm.kernels.gemm.slices import CHUNK, ENOUGH, Slices, Software
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import HIGH_F64, gemm
 from webmm.problems.product import LAYOUTS, transposes
+from webmm.report.choice import explain
 
 K = 200
 WITHOUT_F64 = (Slices(), Software())
@@ -299,10 +302,40 @@ def test_what_computes_it(native, without):
     assert Slices().unsuited(gemm(1, 1, 1)) == "multiplies float64, not float32"
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_on_a_cpu_numpy_is_recommended(native, dtype):
+    if native.info.kind != "cpu":
+        pytest.skip("the device is no CPU")
+    said = explain(OPS["gemm"], (64, 64, 64), "nn", dtype, lambda: nullcontext(native))
+    assert ("faster by NumPy" in said) == (dtype == "float64")
+
+
 def test_both_ways_agree(native, without):
     a, b = normal(100, 300), normal(300, 100, seed=1)
     one, other = webmm.matmul(a, b, device=native), webmm.matmul(a, b, device=without)
     assert (abs(one - other) <= 2 * 300 * 2.0**-52 * (abs(a) @ abs(b))).all()
+
+
+@pytest.mark.parametrize("op", ["sum", "mean"])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2)])
+def test_sums_and_means(either, op, axis):
+    x = spread((4, 300, 6), 20)
+    expected, scale = (getattr(np, op)(y, axis=axis) for y in (x.astype(np.longdouble), abs(x)))
+    for given in (x, either.array(x), either.array(x)):  # the second of a kind is planned
+        got = np.asarray(webmm.reduce(given, op, axis=axis, device=either))
+        assert got.dtype == np.float64
+        assert got.shape == expected.shape
+        assert (abs(got - expected) <= 300 * 2.0**-52 * scale).all()
+    seen = either.array(x)[1:, ::2, ::-1]
+    np.testing.assert_allclose(webmm.reduce(seen, op, axis=1).numpy(), getattr(x[1:, ::2, ::-1], op)(axis=1), 1e-9)
+
+
+def test_sums_of_more_than_a_binding_holds(either, monkeypatch):
+    x = normal(3, 5000)
+    limits = either.capabilities.limits | {"max-storage-buffer-binding-size": 2**14}
+    monkeypatch.setattr(either, "capabilities", dataclasses.replace(either.capabilities, limits=limits))
+    for op in ("sum", "mean"):
+        np.testing.assert_allclose(webmm.reduce(x, op, axis=1, device=either), getattr(x, op)(axis=1), rtol=1e-13)
 
 
 SQUARE = Epilogue(wgsl="x * x", numpy=lambda x: x * x)
@@ -310,7 +343,8 @@ REFUSED = {
     "Epilogue": (lambda a, gpu: webmm.matmul(a, a, activation=SQUARE, device=gpu), "of one's own is not computed in"),
     "shorter": (lambda a, gpu: webmm.matmul(a, a, out_dtype="float32", device=gpu), "of float64 is not stored as"),
     "mixed": (lambda a, gpu: webmm.matmul(a, a.astype("f4"), device=gpu), "a is float64, b is float32; cast one"),
-    "reduce": (lambda a, gpu: webmm.reduce(gpu.array(a), "sum"), "float64 is not supported by reductions"),
+    "reduce": (lambda a, gpu: webmm.reduce(gpu.array(a), "max"), "float64 is not supported by reductions"),
+    "sum": (lambda a, gpu: webmm.reduce(a, "sum", out_dtype="float32", device=gpu), "sum of float64 is not stored as"),
     "softmax": (lambda a, gpu: webmm.softmax(gpu.array(a)), "float64 is not supported by normalisations"),
     "elementwise": (lambda a, gpu: webmm.gelu(gpu.array(a)), "float64 is not supported by activations"),
 }

@@ -73,7 +73,13 @@ def test_what_was_fitted_on_the_adapter_itself_stays():
 
 
 def test_a_model_that_does_not_say_its_rates_stays():
-    assert adapted.at_rates(H200, FITTED_AT) == H200
+    silent = dataclasses.replace(H200, rates=None)
+    assert adapted.at_rates(silent, FITTED_AT) == silent
+
+
+def test_the_shipped_models_say_their_rates():
+    assert adapted.at_rates(H200, H200.rates).machine == H200.machine
+    assert H200.rates.workgroups == H200.machine.multiprocessors
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from webmm.choose.gemm import SLICES, made_of_integers
+from webmm.choose.gemm import SLICES, made_for_gpus, made_of_integers
 from webmm.epilogues import Epilogue
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.base import GemmParams
+from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.slices import SLICES as KEPT
 from webmm.kernels.gemm.slices import DoubleParams, Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.params import layout, pack
 from webmm.problems.gemm import gemm
 from webmm.render import params_bytes, render
@@ -74,6 +77,22 @@ def test_what_computes_it_without_float64(size, shapes, kind, first):
     assert kernels[0] == first
     assert kernels[-1] == Software()
     assert all(kernel.invalid() is None for kernel in kernels)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first"),
+    [
+        ((4096, 4096, 4096), Pipelined(bm=128, bn=128)),
+        ((1024, 1024, 4096), Pipelined(bk=8, unroll=8)),
+        ((512, 512, 512), SplitK(bm=64, bn=64, bk=8, unroll=8, slices=1, splits=4)),
+        ((100, 100, 100), Pipelined(bm=32, bn=64, tm=4, tn=4)),
+        ((4096, 1, 4096), Gemv(lanes=32, groups=8, tj=1)),
+    ],
+)
+def test_what_computes_it_where_a_gpu_has_float64(sizes, first):
+    best, *_ = made_for_gpus(gemm(*sizes, dtype="float64"))
+    assert best.invalid() is None
+    assert best == first
 
 
 def test_slices_hold_all_of_a_double_and_their_space_is_valid():

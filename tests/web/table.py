@@ -8,6 +8,7 @@ error. `check()` judges every side's outcomes alike.
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import erf
@@ -293,7 +294,8 @@ def doubles() -> Iterator[Case]:
     allowed = 82 * 2.0**-52 * (np.abs(a) @ np.abs(b) + np.abs(c.T))
     terms = {"alpha": 0.3, "beta": -0.7}
     yield Case("float64: gemm", "gemm", (X(a), X(b), into), terms, expected, allowed, "float64", resident=True)
-    for name in ACTIVATIONS:  # whose slope is 1.2 at most
+    yield from sums_of_doubles()
+    for name in ("relu", "silu"):  # a software driver takes minutes to compile the others
         expected, sums = ACTIVATIONS[name].reference(a @ b), np.abs(a) @ np.abs(b)
         allowed = 100 * 2.0**-52 * (sums + np.abs(expected))
         given = {"activation": name}
@@ -304,6 +306,31 @@ def doubles() -> Iterator[Case]:
         ("bias of float16", (X(a), X(b)), {"bias": X(drawn(9, dtype="float16"))}),
     ):
         yield Case(f"float64: {name}", "matmul", operands, options, error="ProblemError")
+
+
+def sums_of_doubles() -> Iterator[Case]:
+    """Yield sums and means along any axes, which are products with ones."""
+    x, long = wider(4, 50, 6), wider(3, 4000)
+    for op, axis in itertools.product(("sum", "mean"), (None, 0, 1, -1, (0, 2))):
+        expected = getattr(np, op)(x.astype(np.longdouble), axis=axis).astype(np.float64)
+        allowed = 2 * 2.0**-52 * np.sum(np.abs(x), axis=axis)
+        given = {"op": op} | ({} if axis is None else {"axis": axis})
+        yield Case(f"float64: {op} along {axis}", "reduce", (X(x),), given, expected, allowed, "float64")
+    exact = long.astype(np.longdouble).sum(1, keepdims=True).astype(np.float64)
+    allowed, options = 2.0**-52 * np.abs(long).sum(1, keepdims=True), {"op": "sum", "axis": 0, "keepdims": True}
+    columns = X(long, (("transpose", ()),))
+    yield Case("float64: sum of a view", "reduce", (columns,), options, exact.T, allowed.T, "float64", resident=True)
+    yield Case(
+        "float64: mean of nothing",
+        "reduce",
+        (X(np.zeros((2, 0))),),
+        {"op": "mean", "axis": 1},
+        np.full(2, NAN),
+        0.0,
+        "float64",
+    )
+    for name, options in (("max", {"op": "max"}), ("sum into float32", {"op": "sum", "out_dtype": "float32"})):
+        yield Case(f"float64: {name}", "reduce", (X(x),), options, error="ProblemError")
 
 
 def wider(*shape: int) -> NDArray[np.float64]:

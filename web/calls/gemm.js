@@ -117,7 +117,7 @@ export async function gemm(call, a, b, c, options) {
  * @param {Call} call @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c @param {DeviceArray | null} bias
  * @param {Record<string, any>} terms of the epilogue @param {{precision: string, kernel: any}} settings
  */
-async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
+export async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
   const { core, device } = call;
   let [x, y, z] = [a, b, c];
   if (!x.shape[x.ndim - 1]) [x, y] = await noTerms(call, x, y);

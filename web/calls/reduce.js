@@ -5,6 +5,7 @@ import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
 import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
 import { make } from "../python.js";
+import { addUp } from "./float64.js";
 import { axesOf, dense, permuted, reshaped, seen, stridesOf } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
 import { Labelled, inPieces, mostAtOnce } from "./pieces.js";
@@ -69,6 +70,7 @@ async function reduced(call, operation, x, y) {
   if (step < x.shape[1]) return broughtTogether(call, operation, x, /** @type {HostArray} */ (y), step);
   const { core } = call;
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
+    if (from.dtype === "float64") return addUp(call, from, to, operation.name === "mean");
     const problem = make(core.Reduction, [
       operation.name,
       ...from.shape,
@@ -99,7 +101,7 @@ async function broughtTogether(call, operation, x, y, step) {
   const at = (/** @type {number} */ i, /** @type {import("../host.js").Elements[]} */ parts) =>
     parts.map((part) => part[i]);
   const whole = x.dtype === "int32";
-  const parts = await ofParts(operation.of_parts || operation.name, whole ? "int32" : "float32");
+  const parts = await ofParts(operation.of_parts || operation.name, whole ? "int32" : call.element(x.dtype).sums.name);
   if (operation.index) {
     const within = await ofParts(operation.name, "int32");
     for (let i = 0; i < y.size; i++) {

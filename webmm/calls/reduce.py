@@ -10,10 +10,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
 from webmm.calls.axes import Axes, axes_of, each_as_ikj, span_of
+from webmm.calls.doubles import add_up
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import Data, Labelled, in_pieces, most_at_once
 from webmm.calls.planned import planned
-from webmm.dtypes import F32, I32, DType, dtype_of
+from webmm.dtypes import F64, I32, DType, dtype_of
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
@@ -36,7 +37,8 @@ def reduce(
     an axis, a tuple of them, or None for all. `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, or int32, of any number of
     axes. Sums and products of floats are float32, whatever the storage; the rounding error of a sum grows with the
     logarithm of the number of elements, that of a product with the number. Those of int32 are int32 and wrap around, as
-    NumPy's with dtype="int32"; mean and logsumexp are of floats only. The result is `out_dtype`, by default of the type
+    NumPy's with dtype="int32"; mean and logsumexp are of floats only. Of float64, sum and mean are computed, in float64
+    on any device (docs/float64.md). The result is `out_dtype`, by default of the type
     of `x`; positions are int32, of the first one. NaN spreads as in NumPy; argmax and argmin return the first one. Over
     no elements a sum is 0, a product 1, a mean NaN, a logsumexp -inf.
 
@@ -93,6 +95,9 @@ def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
 
     def compute(x: Array, y: Array) -> None:
         outer, length, inner = x.shape
+        if x.element == F64:
+            add_up(x, y, mean=operation.name == "mean")
+            return
         problem = Reduction(operation.name, outer, length, inner, x.element, y.element, span_of(x), y.offset)
         choose.run(problem, device, x, y)
 
@@ -110,7 +115,7 @@ def _brought_together(device: Device, operation: Operation, x: Data, step: int) 
             _reduce(device, OPERATIONS[name], x[:, start : start + step], part)
         return np.moveaxis(parts, 0, -1)
 
-    parts = of_parts(operation.of_parts or operation.name, I32 if whole else F32)
+    parts = of_parts(operation.of_parts or operation.name, I32 if whole else element_of(x).sums)
     if not operation.index:
         return operation.combine(parts.astype(np.int64 if whole else np.float64), length)
     if length > 2**31:

@@ -237,7 +237,7 @@ class GemmOp(Op[Gemm]):
         p, rng = problem, np.random.default_rng(0)
         bias_shape = {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n))
         a, b, c, bias = (quarters(rng, shape) for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), bias_shape))
-        if p.precision == "high":
+        if p.precision == "high" and p.dtype == F32:
             _put_in_doubt(a, b)
         scale = a @ b
         values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}

@@ -152,6 +152,8 @@ def made_for_gpus(problem: Gemm) -> list[GemmKernel]:
         if vectors < 8:
             return [Gemv(lanes=32, groups=8, tj=vectors) if along_k else Gemv(lanes=16, groups=16, tj=vectors)]
         return [Gemv(lanes=32, groups=4, ti=2, tj=8) if along_k else Gemv(lanes=8, groups=32, tj=8)]
+    if problem.dtype == F64 and few > 32:
+        return made_of_doubles(problem)
     if few <= 32:
         bm, bn = (32, 128) if problem.m <= problem.n else (128, 32)
         flat = SplitK(bm=bm, bn=bn, tn=4, slices=2)
@@ -165,10 +167,31 @@ def made_for_gpus(problem: Gemm) -> list[GemmKernel]:
     return [dataclasses.replace(small, splits=_splits(small, problem)), SMALL]
 
 
-def _splits(kernel: GemmKernel, problem: Gemm) -> int:
-    """Return into how many parts to divide k: as many as fill the machine four times and are worth it."""
+# float64 where a GPU has it: tiles, of how many there must be. TFLOP/s on an H200, whose FMAs alone read 32.2, with
+# these, and with k divided:
+#   4096³  21.8  20.7
+#   2048³  19.6  19.3  17.1
+#   512³    2.4   3.9   6.9
+DOUBLES: tuple[tuple[GemmKernel, int], ...] = (
+    (Pipelined(bm=128, bn=128), 256),
+    (Pipelined(bk=8, unroll=8), 128),
+)
+DOUBLES_DIVIDED, DOUBLES_SMALL = SplitK(bm=64, bn=64, bk=8, unroll=8, slices=1), Pipelined(bm=32, bn=64, tm=4, tn=4)
+
+
+def made_of_doubles(problem: Gemm) -> list[GemmKernel]:
+    """Return the kernels of float64 for GPUs that have it, best first: large tiles, or small ones, and k divided."""
+    filling = [kernel for kernel, enough in DOUBLES if kernel.grid.tiles(problem) * problem.batch >= enough]
+    splits = _splits(DOUBLES_DIVIDED, problem, LEAST_K // 2, ENOUGH_TILES)
+    if not filling:
+        return [dataclasses.replace(DOUBLES_DIVIDED, splits=splits) if splits > 1 else DOUBLES_SMALL]
+    return filling
+
+
+def _splits(kernel: GemmKernel, problem: Gemm, least: int = LEAST_K, most: int = 4 * ENOUGH_TILES) -> int:
+    """Return into how many parts of `least` inner elements or more to divide k, for up to `most` workgroups."""
     tiles = kernel.grid.tiles(problem) * problem.batch
-    return max((n for n in SPLITS if n * LEAST_K <= problem.k and n * tiles <= 4 * ENOUGH_TILES), default=1)
+    return max((n for n in SPLITS if n * least <= problem.k and n * tiles <= most), default=1)
 
 
 # From how many rows of C, and multiplications, a copy of B into a texture pays: where a buffer gives four columns of B

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import F32, I32, DType, dtype_of
+from webmm.dtypes import F32, F64, I32, DType, dtype_of
 from webmm.errors import ProblemError
 from webmm.problems.base import Extent, Problem, check_floats
 
@@ -32,6 +32,7 @@ class Operation:
     sums: bool = False  # its rounding error depends on the order of the elements
     index: bool = False  # its result is a position, not an element
     integers: bool = True  # it is defined for int32, too
+    doubles: bool = False  # likewise float64, of which products with ones are the sums
     of_parts: str = ""  # the operation over parts of a row from which the result over all follows; "" for itself
 
     def out_dtype(self, dtype: DType) -> DType:
@@ -64,8 +65,17 @@ def logsumexp(x: Floats) -> Floats:
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        Operation("sum", lambda x: np.sum(x, axis=-1), 0.0, 0.0, sums=True),
-        Operation("mean", lambda x: np.mean(x, axis=-1), 0.0, math.nan, sums=True, integers=False, of_parts="sum"),
+        Operation("sum", lambda x: np.sum(x, axis=-1), 0.0, 0.0, sums=True, doubles=True),
+        Operation(
+            "mean",
+            lambda x: np.mean(x, axis=-1),
+            0.0,
+            math.nan,
+            sums=True,
+            integers=False,
+            doubles=True,
+            of_parts="sum",
+        ),
         Operation("prod", lambda x: np.prod(x, axis=-1), 1.0, 1.0),
         Operation("max", lambda x: np.max(x, axis=-1), -math.inf),
         Operation("min", lambda x: np.min(x, axis=-1), math.inf),
@@ -86,8 +96,12 @@ def operation_of(name: str) -> Operation:
 def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
     """Raise ProblemError where an operation is not defined for elements of `dtype`, or does not result in `out_dtype`.
 
-    Floats result in floats, int32 in int32.
+    Floats result in floats, int32 in int32, and what there is of float64 in float64.
     """
+    if dtype == F64 and operation.doubles:
+        if out_dtype != F64:
+            raise ProblemError(f"{operation.name} of float64 is not stored as {out_dtype.name}; cast it after")
+        return
     if dtype != I32:
         check_floats("reductions", dtype)
     elif not operation.integers:
@@ -143,6 +157,8 @@ class Reduction(Problem):
 
     def __post_init__(self) -> None:
         check_types(operation_of(self.operation), self.dtype, self.out_dtype)
+        if self.dtype == F64:
+            raise ProblemError(f"{self.operation} of float64 is a product with ones, for which no reduction is needed")
         for name in ("outer", "length", "inner"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -16,6 +16,7 @@ from webmm.cases import OPS
 from webmm.cases.base import Op, Size
 from webmm.choose import adapted, candidates, choose, refused, tuned
 from webmm.choose.gemm import attainable
+from webmm.dtypes import F64
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, WebmmError
 from webmm.kernels import label_of
@@ -52,6 +53,8 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
     problem = op.problem(size, dtype, layout)
     with open_device() as device:
         lines = [f"{title(problem)} on {device.info}"]
+        if problem.dtype == F64 and device.info.kind == "cpu":
+            lines.append("float64 is faster by NumPy where the device is the CPU: compute it there")
         cut = _cut(problem, device) if isinstance(problem, Gemm) else ()
         if len(cut) > 1:
             problem = cut[0].problem
@@ -78,7 +81,7 @@ def _loads(kernel: Kernel[Any], problem: Problem) -> str:
 
 def _cut(problem: Gemm, device: Device) -> tuple[Part, ...]:
     """Return the dispatches of a product; raises ProblemError where they are too many to be listed."""
-    most = limits(device)
+    most = limits(device, problem.dtype)
     dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
     if dispatches > MOST_DISPATCHES:
         raise ProblemError(f"{problem} takes at least {dispatches:,.0f} dispatches; only a smaller one is explained")

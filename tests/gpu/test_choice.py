@@ -1,0 +1,41 @@
+"""How often is the choice for a CPU far from the best? Random products, in counts, by times of bench/shapes.py.
+
+The counts below are those of the choice when the times were recorded, on a busy machine, so that only large differences
+say something; whatever changes the choice is judged by the same times.
+"""
+
+import dataclasses
+import gzip
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+from webmm import choose
+from webmm.kernels import configure
+from webmm.problems.gemm import gemm
+from webmm.problems.product import transposes
+
+RECORDED = Path(__file__).parents[2] / "bench" / "results" / "lavapipe-shapes.json.gz"
+LANES = 8  # of the subgroups of the lavapipe that was timed
+MISJUDGED = {0.9: 2, 0.6: 1, 0.4: 0}  # of the problems, so many come to less than that share of the best one's speed
+UNKNOWN = 0  # of the choices have no time
+
+
+def test_the_choice_on_a_cpu_is_misjudged_no_oftener_than_recorded(device):
+    able = dataclasses.replace(device.capabilities, subgroup_size=LANES)
+    cpu = SimpleNamespace(info=device.info, engine=device.engine, capabilities=able)
+    found = {}
+    for row in json.loads(gzip.decompress(RECORDED.read_bytes()))["records"]:
+        if row["status"] == "ok":
+            kernel = configure(row["kernel"], {name: str(value) for name, value in row["config"].items()})
+            problem = gemm(row["m"], row["n"], row["k"], batch=row["batch"], **transposes(row["layout"]))
+            found.setdefault(problem, {})[kernel] = row["median_us"]
+    ratios, unknown = [], 0
+    for problem, times in found.items():
+        taken = next(k for k in choose.candidates(problem, cpu, "off") if not k.check(problem, able))
+        ratios += [min(times.values()) / times[taken]] if taken in times else []
+        unknown += taken not in times
+    assert len(ratios) >= 12
+    assert unknown <= UNKNOWN
+    counts = {share: sum(ratio < share for ratio in ratios) for share in MISJUDGED}
+    assert all(counts[share] <= most for share, most in MISJUDGED.items()), counts

@@ -1,0 +1,21 @@
+"""Sums of float64: products with ones, which every device computes to the last bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from webmm.calls.gemm import gemm
+from webmm.calls.operands import Temporaries
+from webmm.engine.array import Array
+
+
+def add_up(x: Array, y: Array, *, mean: bool) -> None:
+    """Set y[i, j] to the sum of x[i, k, j] over k, or to the mean: the sum times the double nearest to 1 / length."""
+    outer, length, inner = x.shape
+    alpha = 1 / length if mean else 1.0
+    with Temporaries(x.device) as temporary:
+        ones = temporary.array(np.ones((1, length)))
+        if inner == 1:
+            gemm(x[:, :, 0], ones.mT, y, alpha=alpha)
+        else:
+            gemm(ones, x, y.reshape(outer, 1, inner), alpha=alpha)
