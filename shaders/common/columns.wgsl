@@ -58,11 +58,15 @@ var<workgroup> parts: array<array<{{ reduce.part("4") }}, WX>, WY>;
 select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPREAD < params.inner)
 {%- endmacro %}
 
-{# What an invocation has of x[begin..end]. #}
-{% macro walk(begin, end) %}
+{# What an invocation has of x[begin..end]; where one step is enough, `once`, its x0, x1 … are there afterwards. #}
+{% macro walk(begin, end, once=false) %}
 {{ reduce.accumulators("4") }}
+{% if once %}
+    let k = local.y;
+{% else %}
     for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ kernel.step }}u) {
         let k = k0 + local.y;
+{% endif %}
 {% for u in range(kernel.unroll) %}
         let x{{ u }} = load4(base, k{{ " + %du" % (u * kernel.wy) if u }}, j, {{ end }});
 {% endfor %}
@@ -75,7 +79,9 @@ select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPR
 {% endfor %}
         dbg(ACC, {{ row_of(c) }}, 0u, k + {{ (kernel.unroll - 1) * kernel.wy }}u, f32(result(component({{ reduce.all_levels("4") }}, {{ c }}u))));
 {% endfor %}
+{% if not once %}
     }
+{% endif %}
     let own = {{ reduce.all_levels("4") }};
 {% endmacro %}
 

@@ -4,6 +4,12 @@
 // multiples of 4.
 // Changed from rows: for an axis that is not the last. Neighbouring lanes read and write neighbours in memory; a workgroup has
 // a strip of columns, reduces them, and goes over them again with what came out.
+{% if kernel.splits > 1 %}
+// Few strips of long columns: column_parts left partials[split][i][j] of SPLITS parts of each; every workgroup brings them
+// together for itself, and goes over its part of the strip.
+{% elif s.held %}
+// One step covers a column: its elements stay in registers.
+{% endif %}
 // Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/columns.wgsl" as columns with context %}
@@ -18,7 +24,24 @@ fn main(
 ) {
 {{ columns.strip() }}
     let y_base = params.y_offset + i * params.length * params.inner;
-{{ columns.walk("0u", "params.length") }}
+{% if kernel.splits > 1 %}
+{{ reduce.split() }}
+    // What the first dispatch left of these columns
+    let places = vec4u(i * params.inner) + min(vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD, vec4u(params.inner - 1u));
+    var own = none4();
+    for (var part = local.y; part < SPLITS; part += WY) {
+        let first = part * params.outer * params.inner;
+{% for c in "xyzw" %}
+        let {{ c }}_part = partials[first + places.{{ c }}];
+{% endfor %}
+        own = merge4(own, Part4(
+            bitcast<vec4f>(vec4u(x_part.x, y_part.x, z_part.x, w_part.x)),
+            bitcast<vec4f>(vec4u(x_part.y, y_part.y, z_part.y, w_part.y)),
+        ));
+    }
+{% else %}
+{{ columns.walk("0u", "params.length", s.held) }}
+{% endif %}
 {% if kernel.wy > 1 %}
 {{ columns.meet() }}
     workgroupBarrier(); // the whole is there before anyone reads it
@@ -28,10 +51,13 @@ fn main(
 {% endif %}
     // An infinite element makes the whole column NaN, as its own quotient is
     let scale = bitcast<vec4f>(select(bitcast<vec4u>(1.0 / all.sum), vec4u(0x7fc00000u), all.sum > vec4f(MOST)));
-    for (var first = local.y; first < params.length; first += {{ kernel.step }}u) {
+{% if not s.held %}
+    for (var k0 = {{ "begin" if kernel.splits > 1 else "0u" }}; k0 < {{ "end" if kernel.splits > 1 else "params.length" }}; k0 += {{ kernel.step }}u) {
+        let k = k0 + local.y;
+{% endif %}
 {% for u in range(kernel.unroll) %}
-        let k{{ u }} = first{{ " + %du" % (u * kernel.wy) if u }};
-        let value{{ u }} = exp(load4(base, k{{ u }}, j, params.length) - all.top) * scale;
+        let k{{ u }} = k{{ " + %du" % (u * kernel.wy) if u }};
+        let value{{ u }} = exp({{ "x%d" % u if s.held else "load4(base, k%d, j, params.length)" % u }} - all.top) * scale;
 {% endfor %}
 {% for u in range(kernel.unroll) %}
 {% for c in range(4) %}
@@ -59,5 +85,7 @@ fn main(
         }
 {% endif %}
 {% endfor %}
+{% if not s.held %}
     }
+{% endif %}
 }

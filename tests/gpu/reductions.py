@@ -11,6 +11,7 @@ from webmm import kernels
 from webmm.dtypes import I32, dtype_of
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
@@ -36,6 +37,9 @@ STAGES = [
     Columns(8, 1, 2),
     ColumnsTwoPass(8, 2, 1, 4),
     ColumnsTwoPass(8, 1, 2, 2),
+    RowTiles(64, 1, 3),
+    RowTiles(64, 4, 4),
+    RowTiles(128, 8, 1, "subgroup"),
 ]
 STAGES += [cls() for cls in kernels.STAGES["reduce"].values() if cls not in map(type, STAGES)]
 

@@ -17,12 +17,14 @@ from webmm.errors import ConfigError
 from webmm.kernels import STAGES, configure
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.normalise.row_tiles import RowTiles as NormalisedRowTiles
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
@@ -61,6 +63,15 @@ LOOKED_INTO = [
     ),
     ("normalise:rms_norm", Rows(lanes=32, unroll=1), (3, 300, 1), {"SQUARED", "SQUARES", "RESULT"}, [(1, 7)]),
     ("normalise:softmax", Strips(wx=8, wy=4), (2, 30, 37), {"LOADED", "ACC", "RESULT"}, [(36, 7), (73, 29)]),
+    ("normalise:softmax", Rows(32, 1, splits=2), (2, 300, 1), {"LOADED", "ACC", "RESULT"}, [(1, 7), (1, 299)]),
+    ("normalise:softmax", Strips(8, 4, 2, 2), (1, 50, 37), {"LOADED", "ACC", "RESULT"}, [(36, 7), (20, 49)]),
+    ("normalise:softmax", NormalisedRowTiles(64, 4), (33, 21, 1), {"LOADED", "ACC", "RESULT"}, [(1, 7), (32, 20)]),
+    (
+        *("normalise:layer_norm", NormalisedRowTiles(64, 2), (33, 9, 1)),
+        *({"LOADED", "ACC", "SQUARED", "SQUARES", "RESULT"}, [(1, 7), (32, 8)]),
+    ),
+    ("reduce:sum", RowTiles(64, 4), (33, 21, 1), {"LOADED", "ACC"}, [(1, 0), (32, 0)]),
+    ("reduce:logsumexp", RowTiles(64, 4), (33, 21, 1), {"LOADED", "ACC"}, [(1, 0), (32, 0)]),
     ("elementwise:gelu", Map(size=8), (1, 64, 1), {"LOADED", "RESULT"}, [(0, 0), (63, 0)]),
     ("elementwise:relu", Map(size=8, unroll=2), (1, 63, 1), {"LOADED", "RESULT"}, [(5, 0), (62, 0)]),
 ]
@@ -95,7 +106,7 @@ EDITS = [
     ("reduce:max", PerRow(size=8), "reduce/per_row.wgsl", "merge(acc0, ", "(", "ACC", ""),
     ("quantized", Unpacked(wy=4, wx=4), "quantized/unpacked.wgsl", "sums += a", "sums = a", "ACC", ""),
     ("weights", Vector(lanes=8, tm=2), "common/weights.wgsl", "<< BITS) - 1u", "<< BITS) - 2u", "LOADED_B", ""),
-    ("normalise:softmax", Rows(lanes=32), "normalise/rows.wgsl", "* scale", "", "RESULT", ""),
+    ("normalise:softmax", Rows(lanes=32), "common/normalise.wgsl", "* scale", "", "RESULT", ""),
     ("elementwise:gelu", Map(size=8), "epilogues/gelu.wgsl", "0.5 * tail", "0.6 * tail", "RESULT", ""),
 ]
 

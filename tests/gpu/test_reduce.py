@@ -14,6 +14,7 @@ from webmm.dtypes import dtype_of
 from webmm.epilogues import gelu, gelu_tanh
 from webmm.errors import ProblemError
 from webmm.kernels.elementwise.map import Map
+from webmm.kernels.normalise.row_tiles import RowTiles
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
 from webmm.problems.elementwise import Elementwise
@@ -299,9 +300,10 @@ def test_a_large_mean_does_not_drown_the_variance(device):
 
 # Rows of 200 elements stay in registers in the first three, of 301 only in the last.
 KEPT_OR_NOT = [Rows(32, 2), Rows(64, 1, "subgroup"), Rows(8, 8, "alone"), Rows(8, 4, "alone"), Rows(1, 1), Rows(32, 4)]
+IN_PARTS = [Rows(32, 1, splits=2), Rows(64, 1, "subgroup", 4), Rows(1, 2, splits=8)]  # the last has too many of them
 
 
-@pytest.mark.parametrize("kernel", KEPT_OR_NOT, ids=str)
+@pytest.mark.parametrize("kernel", [*KEPT_OR_NOT, *IN_PARTS], ids=str)
 def test_every_way_to_normalise(device, kernel):
     rng = np.random.default_rng(10)
     for function, reference in {"softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm}.items():
@@ -315,7 +317,10 @@ def test_every_way_to_normalise(device, kernel):
             assert_same(y, reference(x.astype(np.float64)), 1e-5)
 
 
-@pytest.mark.parametrize("kernel", [Strips(8, 4, 2), Strips(8, 1, 4), Rows(8, 2)], ids=str)
+STRIPS = [Strips(8, 4, 2), Strips(8, 8, 8), Strips(5, 1, 4), Strips(8, 4, 2, 2), Strips(6, 1, 1, 8), Rows(8, 2)]
+
+
+@pytest.mark.parametrize("kernel", STRIPS, ids=str)
 @pytest.mark.parametrize("shape", [(2, 37, 8), (1, 100, 36), (3, 8, 5), (2, 32, 32)], ids=str)
 def test_softmax_of_columns(device, kernel, shape):
     x = np.random.default_rng(11).standard_normal(shape).astype(np.float32)
@@ -330,6 +335,49 @@ def test_softmax_of_columns(device, kernel, shape):
         assert_same(result[offset : offset + x.size].reshape(shape), softmax(x.astype(np.float64), 1), 1e-5)
         assert (result[:offset] == -77).all()
         assert (result[offset + x.size :] == -77).all()
+
+
+@pytest.mark.parametrize("kernel", [RowTiles(64, 1, 3), RowTiles(64, 4, 2), RowTiles(128, 8, 4, "subgroup")], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_tiles_of_short_rows(device, kernel, dtype):
+    rng, element = np.random.default_rng(12), dtype_of(dtype)
+    for function, reference in {"softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm}.items():
+        for rows, length, offset in ((301, kernel.step, 0), (130, kernel.step - 3, 0), (7, 9, 2)):
+            span, scaled = Span(length, 1, 1, offset), function != "softmax"
+            problem = dataclasses.replace(
+                _normalisation(function, rows, length),
+                **{
+                    "dtype": element,
+                    "out_dtype": element,
+                    "x": span,
+                    "y_offset": offset,
+                    "weight": scaled,
+                    "bias": scaled,
+                },
+            )
+            if kernel.check(problem, device.capabilities):
+                continue
+            x = rng.standard_normal((rows, length)).astype(element.numpy)
+            if not scaled:
+                x[1, 3], x[2, 2], x[3], x[4, 5] = np.nan, np.inf, -np.inf, -np.inf
+            weight, bias = (rng.random(length).astype(element.numpy) for _ in range(2))
+            want = reference(x.astype(np.float64))
+            want = want * weight.astype(np.float64) + bias.astype(np.float64) if scaled else want
+            y = device.array(np.full(x.size + offset + 4, -77, element.numpy))
+            vectors = [device.array(weight), device.array(bias)] if scaled else []
+            flat = np.concatenate([np.full(offset, np.nan, element.numpy), x.ravel()])
+            device.run(kernel, problem, device.array(flat), y, *vectors)
+            got = y.numpy().astype(np.float64)
+            tolerance = 1e-5 if dtype == "float32" else 2e-2
+            assert_same(got[offset : offset + x.size].reshape(x.shape), want, tolerance)
+            assert (np.delete(got, slice(offset, offset + x.size)) == -77).all()
+
+
+def test_a_large_mean_of_parts_does_not_drown_the_variance(device):
+    x = (1000 + np.random.default_rng(9).standard_normal((2, 5000)) * 0.1).astype(np.float32)
+    y = device.array(np.full(x.shape, -77, np.float32))
+    device.run(Rows(32, 1, splits=8), _normalisation("layer_norm", *x.shape), device.array(x), y)
+    assert_same(y, layer_norm(x.astype(np.float64)), 2e-3)
 
 
 def _normalisation(function, rows, length):

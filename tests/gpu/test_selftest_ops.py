@@ -176,7 +176,10 @@ PROBLEMS = {
         list(reductions()),
         (PerRow(8), Vectorized(8, 2), Tree(32, 1), TwoPass(32, 1, 4), Columns(8, 2, 1), ColumnsTwoPass(8, 1, 1, 4)),
     ),
-    "normalise": (list(normalisations()), (Rows(32, 1), Rows(32, 4), Strips(8, 1, 4))),
+    "normalise": (
+        list(normalisations()),
+        (Rows(32, 1), Rows(32, 4), Rows(32, 1, splits=4), Strips(8, 1, 4), Strips(8, 1, 4, 4)),
+    ),
     "elementwise": (
         [Elementwise(name, 99_999 - 3 * vec, F32, 4, 4 * vec) for name in ("gelu", "silu") for vec in (0, 1)],
         (Map(), Map(32, 2)),

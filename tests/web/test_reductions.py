@@ -66,12 +66,16 @@ def cases() -> list[tuple[str, dict, np.ndarray]]:
         for way in ("tree", "subgroup"):
             operation = "logsumexp" if name == "softmax" else "sum"
             problem = Normalisation(operation, ROWS, LENGTH, 1, F32, F32, Span(LENGTH, 1, 1), function=name)
-            for unroll in (2, 4):  # of the second, one step covers a row
-                kernel = Rows(32, unroll, way)
-                found.append((f"{name} {way} {unroll}", case(kernel, problem, x=wide), expected))
+            for kernel in (
+                Rows(32, 2, way),
+                Rows(32, 4, way),
+                Rows(32, 1, way, 2),
+            ):  # of the second, one step covers a row
+                found.append((f"{name} {kernel}", case(kernel, problem, x=wide), expected))
     problem = Normalisation("logsumexp", 1, LENGTH, ROWS, F32, F32, Span(1, ROWS, 1), function="softmax")
     stored = np.ascontiguousarray(wide.T)
-    found.append(("softmax of columns", case(Strips(8, 4, 2), problem, x=stored), functions["softmax"].T))
+    for splits in (1, 2):
+        found.append(("softmax of columns", case(Strips(8, 4, 2, splits), problem, x=stored), functions["softmax"].T))
     problem = Elementwise("gelu", wide.size, F32)
     found.append(("gelu", case(Map(64), problem, x=wide), gelu(wide.astype(float))))
     return found

@@ -1,7 +1,7 @@
-"""Candidates for normalisations.
+"""Candidates for normalisations, by the shape and the kind of device, from what was measured.
 
-They keep a row in registers where 1024 lanes can: layer norm of 8192×32768 reads 0.98 of an H200's copy bandwidth,
-softmax 0.97.
+A row stays in registers where 1024 lanes can keep it: layer norm of 8192×32768 reads 0.98 of an H200's copy bandwidth,
+softmax 0.97. What is longer is read twice: two thirds at most.
 """
 
 from __future__ import annotations
@@ -9,35 +9,70 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from webmm.choose.reduce import FEW
+from webmm.choose.reduce import fitting, row_tiles, splits_of
 from webmm.engine.device import Device
-from webmm.kernels.base import Kernel
+from webmm.kernels.base import Kernel, ceil_div
+from webmm.kernels.normalise.row_tiles import RowTiles
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
 from webmm.problems.normalise import Normalisation
+
+# Softmax on an H200, in µs, of copying in brackets:
+# - 1,516,374 rows of 9 by `row_tiles` 39, by a workgroup per row 1879 (28); of 88, 261,605 of them, 58 and 249 (46);
+# - 102,149 rows of 289 by a subgroup each 67, by `row_tiles` 85, by 64 lanes each 81 (58);
+# - 2 rows of 21 million by 1024 workgroups each 175, by one 20,406 (83);
+# - columns: 327 of 3853×·×147 in registers 586, read twice 752 (348); 573,472 of ·×33 by 512 workgroups 107, by `rows`
+#   1190 (39); 1358 of ·×9827 by 4 workgroups per strip 65, by one 85 (28).
+FEW = 132  # rows that do not keep a GPU busy by a workgroup each
+LONG = 2**15  # elements that the registers of a workgroup keep
+PART = 2**12  # elements that a workgroup should have of a longer row
+PARTS = 4096  # workgroups
+NARROW, WIDE = 48, 2048  # columns
+HELD = ((4, 8), (8, 8), (16, 8), (32, 8), (32, 12))  # wy and unroll of strips that stay in registers
+ENOUGH = 264  # strips of columns that keep a GPU busy
 
 ANYWHERE = (Rows(256, 8), Rows(64, 8))
 
 
 def candidates(problem: Normalisation, device: Device) -> Iterator[Kernel[Any]]:
     """Yield the kernels that are worth running for `problem` on `device`, best first."""
-    cpu = device.info.kind == "cpu"
+    lanes, cpu = device.capabilities.subgroup_size, device.info.kind == "cpu"
     if problem.inner > 1 and problem.x.inner_stride < problem.x.stride and problem.function == "softmax":
-        yield from _strips(problem, cpu)
-    yield _rows(problem, device.capabilities.subgroup_size, cpu)
+        yield Strips(8, 1, 4) if cpu else _strips(problem)
+    if cpu:  # a row by the lanes of one subgroup, without any barrier
+        yield Rows(lanes, 4, "alone") if lanes else Rows(1, 4)
+    else:
+        yield from _by_rows(problem, lanes)
 
 
-def _strips(problem: Normalisation, cpu: bool) -> Iterator[Strips]:
-    """Yield what takes columns side by side, where there are enough of them."""
-    kernel = Strips(8, 1, 4) if cpu else Strips(8, 16, 4)
-    if cpu or kernel.workgroups(problem) >= FEW:
-        yield kernel
+def _strips(problem: Normalisation) -> Strips:
+    """Return what takes columns side by side: at once where registers hold them, in parts where there are few."""
+    p = problem
+    few = p.outer * p.inner < 32 * 2 * ENOUGH
+    wx = fitting(p.inner)
+    if p.inner >= WIDE or (p.inner > NARROW and not few and p.length <= 128):
+        wx = 16
+    elif p.inner > NARROW and few:
+        wx = 8
+    for wy, unroll in HELD:
+        if p.length <= wy * unroll:
+            return Strips(wx, wy, unroll)
+    wy, strips = 32 if p.inner <= NARROW else 16, p.outer * ceil_div(p.inner, 4 * wx)
+    if strips >= 6 * ENOUGH or (strips >= ENOUGH and p.length < 2048):
+        return Strips(wx, wy, 4)
+    return Strips(wx, wy, 4, splits_of(strips, p.length // 32, 400 if p.flops < 2**22 else 800))
 
 
-def _rows(problem: Normalisation, lanes: int, cpu: bool) -> Rows:
-    """Return as many lanes as keep the row in registers; on a CPU those of one subgroup, without any barrier."""
-    if cpu:
-        return Rows(lanes, 4, "alone") if lanes else Rows(1, 4)
-    unroll = 8 if problem.length > 4096 else 4
-    keeping = (lanes for lanes in (64, 128, 256, 512, 1024) if problem.length <= 4 * unroll * lanes)
-    return Rows(next(keeping, 512), unroll, "subgroup" if lanes else "tree")
+def _by_rows(problem: Normalisation, lanes: int) -> Iterator[Kernel[Any]]:
+    """Yield what goes along rows."""
+    p, way = problem, "subgroup" if lanes else "tree"
+    if p.length <= 256 and p.inner == 1:
+        tiles = row_tiles(p.length, lanes)
+        yield RowTiles(tiles.lanes, tiles.per_row, tiles.unroll, tiles.combine)
+    elif p.length <= 512 and lanes >= 32:
+        yield Rows(32, 4, "alone")
+    if p.length > LONG and p.results < 4 * FEW:
+        yield Rows(512, 4, way, splits_of(p.results, p.length // PART, PARTS))
+    unroll = 8 if p.length > (2**14 if p.results < FEW else 2**12) else 4
+    keeping = (lanes for lanes in (64, 128, 256, 512, 1024) if p.length <= 4 * unroll * lanes)
+    yield Rows(next(keeping, 512), unroll, way)

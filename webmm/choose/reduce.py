@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from webmm.engine.device import Device
 from webmm.kernels.base import ceil_div
 from webmm.kernels.reduce.base import ReduceKernel
-from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.columns import WIDTHS, Columns
 from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import SPLITS, ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
@@ -20,14 +21,18 @@ from webmm.problems.reduce import Reduction
 #   16384×1024 of 64 lanes 0.72, of 512 0.24; `tree` is as good;
 # - a second pass costs a dispatch: 128×32768 in one 0.50, in two 0.39; one row of 2^28 in two 1.04;
 # - columns: 64×256×1024 over the second axis by `columns` 0.73, in two passes 0.24; 32768×8192 over the first, which is
-#   128 strips, 0.73 and 0.995.
-SHORT = 512  # elements of a row up to which an invocation has it for itself, where there are
-MANY = 2**15  # so many rows
+#   128 strips, 0.73 and 0.995;
+# - 29,055 logsumexp of 68 by `row_tiles` 6.5 µs, by a workgroup each 31; 5,239,256 argmax of 8 66, by `vectorized` 102;
+# - 52,860×21×65, maxima over the second axis: strips of 32 lanes 112 µs, of 16×16 236.
+SHORT = 384  # elements of a row up to which a workgroup has a tile of several
+TILES = tuple((per_row, unroll) for per_row in (1, 2, 4, 8, 16, 32) for unroll in (2, 3))  # by how much they hold
 PER_LANE = 64  # elements
 FEW = 64  # rows up to which several workgroups share one
+FEW_PER_LANE = 16  # elements where there are so few rows
 ENOUGH = 512  # strips of columns that keep a GPU busy
 WORKGROUPS = 2048  # of a first pass
-STRIP = 4 * Columns().wx  # columns
+STRIPS = 640  # of one over columns that fit into a cache
+MANY = 2**12  # strips of which each can have a small workgroup
 CPU_ENOUGH = 16  # rows that keep a CPU busy
 
 ANYWHERE: tuple[ReduceKernel, ...] = (Tree(lanes=64), TwoPass(lanes=64), PerRow())
@@ -44,31 +49,43 @@ def candidates(problem: Reduction, device: Device) -> Iterator[ReduceKernel]:
         yield from made_for_gpus(problem, lanes)
 
 
-def _lanes(length: int) -> int:
-    """Return how many invocations share a row."""
-    return next((lanes for lanes in (64, 128, 256) if length <= PER_LANE * lanes), 512)
-
-
 def made_for_gpus(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
     """Yield the kernels for contiguous rows on a GPU with such subgroups, best first."""
     rows, length = problem.results, problem.length
-    if length < SHORT and rows >= MANY:
-        yield Vectorized(32, 8 if length >= 32 else 2)
+    if length <= SHORT and problem.inner == 1:
+        yield row_tiles(length, lanes)
     if rows < FEW and length >= 2**16:
-        yield TwoPass(512, 4, _splits(rows, length // 2**13), "subgroup" if lanes else "tree")
-    yield Subgroup(_lanes(length)) if lanes else Tree(_lanes(length))
+        yield TwoPass(512, 4, splits_of(rows, length // 2**13), "subgroup" if lanes else "tree")
+    per_lane = FEW_PER_LANE if rows < FEW else PER_LANE
+    share = next((share for share in (64, 128, 256) if length <= per_lane * share), 512)
+    yield Subgroup(share) if lanes else Tree(share)
+
+
+def row_tiles(length: int, lanes: int) -> RowTiles:
+    """Return the tiles that fit such rows, where subgroups have so many lanes."""
+    per_row, unroll = next((per_row, unroll) for per_row, unroll in TILES if length <= 4 * per_row * unroll)
+    return RowTiles(64, per_row, unroll, "subgroup" if lanes >= per_row else "tree")
 
 
 def _columns(problem: Reduction) -> Iterator[ReduceKernel]:
-    strips = problem.outer * ceil_div(problem.inner, STRIP)
-    if strips < ENOUGH and problem.length >= 1024:
-        yield ColumnsTwoPass(splits=_splits(strips, problem.length // 64))
-    yield Columns()
+    p = problem
+    if p.length <= 32 and p.outer * ceil_div(p.inner, 128) >= MANY:
+        yield Columns(32, 1, 8)
+    wx = fitting(p.inner) if p.inner <= 64 else 16
+    strips, wy = p.outer * ceil_div(p.inner, 4 * wx), next((wy for wy in (16, 8) if 4 * wy <= p.length), 4)
+    if (strips < 32 and p.length >= 512) or (strips < ENOUGH and p.length >= 2048):
+        yield ColumnsTwoPass(wx, wy, 2, splits_of(strips, p.length // 16, STRIPS if p.flops < 2**23 else WORKGROUPS))
+    yield Columns(wx, wy, 2 if wy == 16 else 4)
 
 
-def _splits(parts: int, most: int) -> int:
-    """Return by which power of two to multiply so many workgroups, up to `most`."""
-    return next(n for n in reversed(SPLITS) if n == SPLITS[0] or (n * parts <= WORKGROUPS and n <= most))
+def fitting(inner: int) -> int:
+    """Return how many invocations stand along j, four columns each, so that few are beyond the last."""
+    return min((wx for wx in WIDTHS if wx <= 16), key=lambda wx: 32 * wx * ceil_div(inner, 4 * wx) - wx)
+
+
+def splits_of(parts: int, most: int, workgroups: int = WORKGROUPS) -> int:
+    """Return by which power of two to multiply `parts` workgroups, up to `most` and to so many `workgroups`."""
+    return next(n for n in reversed(SPLITS) if n == SPLITS[0] or (n * parts <= workgroups and n <= most))
 
 
 def _on_cpu(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:

@@ -170,7 +170,7 @@ def _on_its_units(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Kernel[A
     return next((each for each in made if type(each) is type(kernel)), kernel)
 
 
-_ROWS = _stages("reduce", "columns", "columns_two_pass")  # rows have no columns
+_ROWS = _stages("reduce", "columns", "columns_two_pass", "row_tiles")  # rows have no columns, and these are long
 LADDERS = (
     Ladder("Thin products of floats", THIN_KERNELS, thin, THIN, (F32,)),
     Ladder("Products of float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import Binding
-from webmm.kernels.reduce.base import ReduceParams, Specialisation
+from webmm.kernels.base import Binding, Scratch, Texture
+from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, ReduceParams, Specialisation
 from webmm.params import F32, member
 from webmm.problems.normalise import Normalisation
+from webmm.problems.reduce import Reduction
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,21 @@ class RowsSpecialisation(Specialisation):
     held: bool  # one step covers a row, whose elements stay in registers
 
 
-def bindings_of(spec: Specialisation) -> Iterator[Binding]:
-    """Yield x, y, and the vectors that there are."""
+def bindings_of(spec: Specialisation, splits: int = 1) -> Iterator[Binding]:
+    """Yield x, y, the vectors that there are, and the parts where each row has several."""
     assert isinstance(spec, RowsSpecialisation)
     array = spec.dtype.array(spec.vec)
     yield Binding(1, "x", "read-only-storage", array)
     yield Binding(2, "y", "storage", spec.out_dtype.array(spec.vec, shared=True))
     there = [name for name in ("weight", "bias") if getattr(spec, name)]
     yield from (Binding(number, name, "read-only-storage", array) for number, name in enumerate(there, 3))
+    if splits > 1:
+        yield Binding(3 + len(there), PARTIALS, "read-only-storage", "array<vec2u>")
+
+
+def parts_of(problem: Reduction, splits: int) -> tuple[Texture | Scratch, ...]:
+    """Return the buffer of the parts that a first dispatch leaves, where each row has several."""
+    return (Scratch(PARTIALS, splits * problem.results * PARTIAL_BYTES),) if splits > 1 else ()
 
 
 def specialised(spec: Specialisation, p: Normalisation, neighbours: bool, held: bool) -> RowsSpecialisation:

@@ -1,4 +1,4 @@
-"""A workgroup for each strip of columns."""
+"""A workgroup for each strip of columns, or several for each of a few long ones."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.kernels.base import Binding, Params
-from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, specialised
+from webmm.kernels.base import Binding, Kernel, Params, Scratch, Texture, tunable
+from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, parts_of, specialised
 from webmm.kernels.reduce.base import Specialisation
 from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.two_pass import SPLITS, ColumnParts
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction
 
 
 @dataclass(frozen=True)
 class Strips(Columns):
-    """A workgroup per strip of columns, for an axis that is not the last."""
+    """A workgroup per strip of columns, for an axis that is not the last; what one step covers stays in registers.
+
+    Where `splits` workgroups share a strip, a first dispatch reduces their parts.
+    """
 
     name = "strips"
     follows = "rows"
@@ -24,15 +28,27 @@ class Strips(Columns):
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
 
+    splits: int = tunable(1, (1, *SPLITS), "workgroups per strip")
+
+    @property
+    def before(self) -> tuple[Kernel[Reduction], ...]:
+        """The parts of the columns, if there are several."""
+        return (ColumnParts(self.wx, self.wy, self.unroll, self.splits),) if self.splits > 1 else ()
+
+    def scratch(self, problem: Reduction) -> tuple[Texture | Scratch, ...]:
+        """A part for each split and column."""
+        return parts_of(problem, self.splits)
+
     def unsuited(self, problem: Reduction) -> str | None:
         """Softmax is all that runs over other axes than the last."""
         made = isinstance(problem, Normalisation) and problem.function == "softmax"
         return None if made else "is made for softmax"
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield x and y."""
-        return bindings_of(spec)
+        """Yield x, y, and the parts."""
+        return bindings_of(spec, self.splits)
 
     def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
         """Return the template choices that fit `problem`."""
-        return specialised(super().specialise(problem), problem, True, False)
+        held = self.splits == 1 and self.steps(problem) == 1
+        return specialised(super().specialise(problem), problem, True, held)

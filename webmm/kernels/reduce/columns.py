@@ -9,6 +9,8 @@ from webmm.kernels.base import ceil_div, tunable
 from webmm.kernels.reduce.base import PARTIAL_BYTES, ReduceKernel
 from webmm.problems.reduce import Reduction
 
+WIDTHS = (4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 32, 64)
+
 
 @dataclass(frozen=True)
 class Columns(ReduceKernel):
@@ -19,9 +21,9 @@ class Columns(ReduceKernel):
     summary = "lanes along the kept axis"
     vectorizes = "j"
 
-    wx: int = tunable(16, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")
-    wy: int = tunable(16, (1, 2, 4, 8, 16), "invocations of a workgroup along k")
-    unroll: int = tunable(2, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four neighbours each")
+    wy: int = tunable(16, (1, 2, 4, 8, 16, 32), "invocations of a workgroup along k")
+    unroll: int = tunable(2, (1, 2, 4, 8, 12, 16), "vec4 that an invocation loads before it adds them up")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, WAYS, MeetingKernel
-from webmm.kernels.reduce.columns import Columns
+from webmm.kernels.reduce.columns import WIDTHS, Columns
 from webmm.kernels.reduce.tree import Tree
 from webmm.problems.reduce import Reduction
 
@@ -90,8 +90,8 @@ class ColumnsTwoPass(SecondPass):
     follows = "columns"
     summary = "many workgroups per column, for few long ones"
 
-    wx: int = tunable(16, (8, 16, 32, 64), "invocations of a workgroup along j, with four neighbours each")
-    wy: int = tunable(16, (1, 2, 4, 8, 16), "invocations of a workgroup along k")
+    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four neighbours each")
+    wy: int = tunable(16, (1, 2, 4, 8, 16, 32), "invocations of a workgroup along k")
     unroll: int = tunable(2, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
     splits: int = tunable(16, SPLITS, "workgroups per column")
 

@@ -1,0 +1,87 @@
+{# What the kernels of normalisations by rows share: what is found in a row, and how its elements are scaled by that. #}
+{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/matrix.wgsl" as matrix with context %}
+
+{# Functions of four elements of a row, `spread` apart where they are not neighbours. #}
+{% macro functions(spread) %}
+{% if s.function == "rms_norm" %}
+fn square4(v: vec4f) -> vec4f {
+    return v * v;
+}
+
+{% elif s.function == "layer_norm" %}
+// Squared distances from the mean; 0 beyond the end
+fn deviation4(v: vec4f, k: u32, mean: f32) -> vec4f {
+    let d = v - mean;
+{% if s.edge %}
+    return select(d * d, vec4f(), vec4u(k){{ " + vec4u(0u, 1u, 2u, 3u) * %du" % spread if not s.vec }} >= vec4u(params.length));
+{% else %}
+    return d * d;
+{% endif %}
+}
+
+{% endif %}
+{% endmacro %}
+
+{% macro loaded(u, k, end="params.length") -%}
+{{ "held%d" % u if s.held else reduce.element4(u, k, end) }}
+{%- endmacro %}
+
+{% macro squared(u, k, end) -%}
+square4({{ loaded(u, k, end) }})
+{%- endmacro %}
+
+{% macro deviating(u, k, end) -%}
+deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
+{%- endmacro %}
+
+{# all ← what `lanes` invocations find in x[begin..end] of a row; `whole` is what they have together. #}
+{% macro found(lanes, load, begin, end, whole, tag="LOADED", acc="ACC") %}
+    {
+{{ reduce.walk(lanes, begin, end, load, s.held, tag, acc) }}
+        all = {{ whole }};
+    }
+{% endmacro %}
+
+{#
+  The mean of x[begin..end], where layer norm needs one, and `all` of a second time over it: the squared distances from
+  that mean. Of rms norm it is the sum of squares, of softmax a part.
+#}
+{% macro statistics(lanes, begin="0u", end="params.length", count="params.length", whole=reduce.whole()) %}
+    var all: {{ reduce.part() }};
+{% if s.function == "layer_norm" %}
+{{ found(lanes, loaded, begin, end, whole) }}
+    let mean = all / f32({{ count }});
+{{ again() }}
+{{ found(lanes, deviating, begin, end, whole, "SQUARED", "SQUARES") }}
+{% elif s.function == "rms_norm" %}
+{{ found(lanes, squared, begin, end, whole, "SQUARED", "SQUARES") }}
+{% else %}
+{{ found(lanes, loaded, begin, end, whole) }}
+{% endif %}
+{% endmacro %}
+
+{% macro again() %}
+{% if kernel.shared_parts %}
+    workgroupBarrier(); // everyone has read the mean before its place is used again
+{% endif %}
+{% endmacro %}
+
+{# The factor of a row's results. #}
+{% macro scale() %}
+{% if s.function == "softmax" %}
+    // An infinite element makes the whole row NaN, as its own quotient is
+    let scale = bitcast<f32>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
+{% else %}
+    let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
+{% endif %}
+{% endmacro %}
+
+{# What becomes of vec4 number u of a step, which begins at k. #}
+{% macro value(u, k) -%}
+{% if s.function == "softmax" -%}
+exp({{ loaded(u, k) }} - all.top) * scale
+{%- else -%}
+{{ "(%s - mean)" % loaded(u, k) if s.function == "layer_norm" else loaded(u, k) }} * scale
+{%- endif %}
+{%- endmacro %}

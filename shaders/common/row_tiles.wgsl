@@ -1,0 +1,139 @@
+{#
+  Tiles of short rows: rows that lie one after the other in memory lie so in the tile, too, whatever their length; so lanes
+  read neighbours, and go on by LANES elements. Then PER_ROW invocations share a row of the tile:
+
+      lane        0 1 2 3 4 5 6 7 8 9 …         of the row      0 1 0 1 0 | 2 3 2 3 2 | …     (PER_ROW = 2)
+      x, tile     0 1 2 3 4 | 0 1 2 3 4 | …                     0 1 2 3 4 | 0 1 2 3 4 | …
+
+  After every 32 elements the tile has a gap of PAD, so that rows of a power of two do not begin in the same bank.
+#}
+{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/matrix.wgsl" as matrix with context %}
+
+{% macro functions() %}
+const ROWS: u32 = {{ kernel.rows }}u; // of a tile
+
+var<workgroup> tile: array<{{ reduce.number() }}, {{ kernel.tile }}>;
+
+// Where the elements k, k + PER_ROW, … of a row that begins at `base` are in the tile
+fn places4(base: u32, k: u32) -> vec4u {
+    let at = vec4u(base + k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW;
+    return at{{ " + at / 32u * %du" % kernel.pad if kernel.pad }};
+}
+
+// These elements{% if s.edge %}; {{ reduce.outside() }} beyond the end of the row{% endif %}
+
+fn load4(base: u32, k: u32, end: u32) -> {{ reduce.number("4") }} {
+    let at = places4(base, k);
+    let v = {{ reduce.number("4") }}(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
+{% if s.edge %}
+    return select(v, {{ reduce.number("4") }}({{ reduce.outside() }}), vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
+{% else %}
+    return v;
+{% endif %}
+}
+
+{% if kernel.per_row > 1 and kernel.combine == "tree" %}
+var<workgroup> parts: array<{{ "f32" if s.operation == "logsumexp" else reduce.part() }}, LANES>;
+
+{% endif %}
+{% if s.operation == "logsumexp" %}
+{{ together("together_largest", "f32", "max") }}
+{{ together("together_sum", "f32", "add") }}
+fn add(a: f32, b: f32) -> f32 {
+    return a + b;
+}
+
+{% else %}
+{{ together("together", reduce.part(), "merge") }}
+{% endif %}
+{% endmacro %}
+
+{# A function of what the lanes of a row have: what two of them `merge` into. #}
+{% macro together(name, type, merge) %}
+// What all lanes of a row have, in each of them
+fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
+    var all = own;
+{% set half = namespace(size=1) %}
+{% for _ in range(6) if half.size < kernel.per_row %}
+{% if kernel.combine == "tree" %}
+    parts[place] = all;
+    workgroupBarrier(); // all parts are there before anyone reads them
+    all = {{ merge }}(all, parts[place ^ {{ half.size }}u]);
+    workgroupBarrier(); // everyone has read them before they are written again
+{% elif reduce.positions %}
+    all = {{ merge }}(all, Part(subgroupShuffleXor(all.key, {{ half.size }}u), subgroupShuffleXor(all.at, {{ half.size }}u)));
+{% else %}
+    all = {{ merge }}(all, subgroupShuffleXor(all, {{ half.size }}u));
+{% endif %}
+{% set half.size = half.size * 2 %}
+{% endfor %}
+    return all;
+}
+
+{% endmacro %}
+
+{#
+  `all` of a row: the largest element comes first, so that each takes a single exponential, power0, power1 …, and what lanes
+  have adds up as it is.
+#}
+{% macro exponentials() %}
+{% set step = 4 * kernel.per_row %}
+{% for u in range(kernel.unroll) %}
+    let x{{ u }} = load4(base, k + {{ step * u }}u, params.length);
+    dbg_far(LOADED, row, 0u, k + {{ step * u }}u, PER_ROW, x{{ u }});
+{% endfor %}
+{% set xs = [] %}
+{% for u in range(kernel.unroll) %}
+{% set _ = xs.append("x%d" % u) %}
+{% endfor %}
+    let tops = {{ reduce.top(xs) }};
+    let top = together_largest(max(max(tops.x, tops.y), max(tops.z, tops.w)), place);
+{% for u in range(kernel.unroll) %}
+    let power{{ u }} = power4(x{{ u }} - top);
+{% endfor %}
+    let sums = {{ reduce.added("power%d", kernel.unroll) }};
+    let all = Part(top, together_sum((sums.x + sums.y) + (sums.z + sums.w), place));
+    dbg(ACC, row, 0u, k + {{ step * kernel.unroll - kernel.per_row }}u, result(all));
+{% endmacro %}
+
+{% macro builtins() %}
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) place: u32,
+{%- endmacro %}
+
+{# Where a lane's next element is in the tile, and after how many of all lanes. #}
+{% macro next(i) -%}
+{% if i -%}
+ + {{ i * (kernel.lanes + kernel.lanes // 32 * kernel.pad) }}u
+{%- endif %}
+{%- endmacro %}
+
+{% macro after(i) -%}
+place{{ " + %du" % (i * kernel.lanes) if i }}
+{%- endmacro %}
+
+{# Fills the tile; `row` and `lane` of an invocation, where its row begins in the tile, and its first element of that. #}
+{% macro fetch() %}
+    let first = (workgroup.x + workgroup.y * grid.x) * ROWS;
+    if (first >= params.outer) {
+        return;
+    }
+    let count = min(ROWS, params.outer - first) * params.length; // elements of the tile
+    let x_base = params.x_offset + first * params.length;
+    let own_place = place{{ " + place / 32u * %du" % kernel.pad if kernel.pad }};
+{% for i in range(4 * kernel.unroll) %}
+    let fetched{{ i }} = {{ matrix.element("x", "x_base + min(%s, count - 1u)" % after(i)) }};
+{% endfor %}
+{% for i in range(4 * kernel.unroll) %}
+    if ({{ after(i) }} < count) {
+        tile[own_place{{ next(i) }}] = fetched{{ i }};
+    }
+{% endfor %}
+    workgroupBarrier(); // the tile is there before anyone reads it
+    let row = first + place / PER_ROW;
+    let lane = place % PER_ROW;
+    let base = place / PER_ROW * params.length;
+    let k = lane;
+{% endmacro %}
