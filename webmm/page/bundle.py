@@ -173,6 +173,7 @@ def _not_published(folder: str, names: list[str]) -> list[str]:
         "README.md",
         "shaders.js",
         "tsconfig.npm.json",
+        "shaders.js",  # for other programs
     }
     return [name for name in names if name in tools]
 
