@@ -172,8 +172,7 @@ def _not_published(folder: str, names: list[str]) -> list[str]:
         ".prettierrc.json",
         "README.md",
         "shaders.js",
-        "tsconfig.npm.json",
-        "shaders.js",  # for other programs
+        "tsconfig.npm.json",  # for other programs
     }
     return [name for name in names if name in tools]
 
