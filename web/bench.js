@@ -257,7 +257,8 @@ export async function* ladder(bench, kernels, problem, prepare, onStart = () => 
     on = await prepare();
   } catch (error) {
     if (!(error instanceof UnsupportedError)) throw error;
-    for (const kernel of kernels) yield bench.device.record(kernel, problem, { status: "unsupported", reason: error.message });
+    for (const kernel of kernels)
+      yield bench.device.record(kernel, problem, { status: "unsupported", reason: error.message });
     return;
   }
   try {
@@ -318,7 +319,8 @@ function next(left, best, turn) {
   if (!best || turn <= new Set(left.map((kernel) => kernel.name)).size) return 0; // the chosen one and each stage come first
   if (turn % 3 === 0) return (turn * 7919) % left.length;
   const distance = (/** @type {Kernel} */ kernel) =>
-    Object.keys(kernel.config).filter((name) => kernel.config[name] !== best.config[name]).length + (kernel.name === best.name ? 0 : 4);
+    Object.keys(kernel.config).filter((name) => kernel.config[name] !== best.config[name]).length +
+    (kernel.name === best.name ? 0 : 4);
   let nearest = 0;
   left.forEach((kernel, i) => {
     if (distance(kernel) < distance(left[nearest])) nearest = i;

@@ -9,11 +9,19 @@ import { bytesOf, flopsOf } from "./webmm.js";
 /** @typedef {import("./webmm.js").Roofline} Roofline */
 
 /** @param {RunRecord} record */
-const problem = (record) => ({ m: record.m, n: record.n, k: record.k, dtype: /** @type {import("./webmm.js").DType} */ (record.dtype) });
+const problem = (record) => ({
+  m: record.m,
+  n: record.n,
+  k: record.k,
+  dtype: /** @type {import("./webmm.js").DType} */ (record.dtype),
+});
 
 /** @param {RunRecord[]} records @returns {RunRecord | null} */
 export function fastest(records) {
-  return records.reduce((best, r) => ((r.gflops ?? 0) > (best?.gflops ?? 0) ? r : best), /** @type {RunRecord | null} */ (null));
+  return records.reduce(
+    (best, r) => ((r.gflops ?? 0) > (best?.gflops ?? 0) ? r : best),
+    /** @type {RunRecord | null} */ (null),
+  );
 }
 
 /** Rows of a bar chart, one per stage, that fill as records come in. */
@@ -61,9 +69,18 @@ export class Bars {
         continue;
       }
       const speed = Number(record.gflops);
-      const notes = [first.gflops ? `${figures(speed / first.gflops)} × ${first.kernel}` : null, record.peak_fraction ? `${percent(record.peak_fraction)} of peak` : null];
+      const notes = [
+        first.gflops ? `${figures(speed / first.gflops)} × ${first.kernel}` : null,
+        record.peak_fraction ? `${percent(record.peak_fraction)} of peak` : null,
+      ];
       const share = best?.gflops ? speed / best.gflops : 0;
-      this.#show(row, record === best ? "best" : "ok", share, figures(speedOf(record)), notes.filter(Boolean).join(" · ") || "checked");
+      this.#show(
+        row,
+        record === best ? "best" : "ok",
+        share,
+        figures(speedOf(record)),
+        notes.filter(Boolean).join(" · ") || "checked",
+      );
     }
   }
 
@@ -82,8 +99,14 @@ export function table(records, caption) {
   const ordered = [...records].sort((r, q) => (q.gflops ?? -1) - (r.gflops ?? -1));
   const best = fastest(records);
   const heads = ["Kernel", unitOf(records[0]), "Median", "Best", ...(called ? ["Call"] : []), "Error", "Bound"];
-  const figuresOf = (/** @type {RunRecord} */ r) =>
-    [figures(speedOf(r)), time(r.median_us), time(r.best_us), ...(called ? [time(r.call_us ?? null)] : []), exponent(r.max_error), exponent(r.error_bound)];
+  const figuresOf = (/** @type {RunRecord} */ r) => [
+    figures(speedOf(r)),
+    time(r.median_us),
+    time(r.best_us),
+    ...(called ? [time(r.call_us ?? null)] : []),
+    exponent(r.max_error),
+    exponent(r.error_bound),
+  ];
   const rows = ordered.map((r) =>
     h(
       "tr",
@@ -97,19 +120,28 @@ export function table(records, caption) {
   return h(
     "div",
     { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
-    h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, ...rows)),
+    h(
+      "table",
+      {},
+      h("caption", {}, caption),
+      h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
+      h("tbody", {}, ...rows),
+    ),
   );
 }
 
 /** @param {RunRecord} record */
 function changes(record) {
-  const settings = Object.entries(record.config).filter(([name]) => SHOWN.has(name)).map(([name, value]) => `${name} ${value}`);
+  const settings = Object.entries(record.config)
+    .filter(([name]) => SHOWN.has(name))
+    .map(([name, value]) => `${name} ${value}`);
   return settings.length ? h("span", { class: "config" }, settings.join(" · ")) : null;
 }
 const SHOWN = new Set(["dot", "size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes"]);
 
 /** @param {number | null} value an error, or its bound */
-export const exponent = (value) => (value === null ? "–" : value === 0 ? "0" : Number.isFinite(value) ? value.toExponential(1) : "∞");
+export const exponent = (value) =>
+  value === null ? "–" : value === 0 ? "0" : Number.isFinite(value) ? value.toExponential(1) : "∞";
 
 const WIDTH = 480;
 const HEIGHT = 400;
@@ -121,16 +153,36 @@ const MARGIN = { left: 56, right: 18, top: 18, bottom: 44 };
  * @returns {SVGElement}
  */
 export function rooflineChart(records, roofline) {
-  const points = records.filter((r) => r.status === "ok").map((r) => ({ r, x: flopsOf(problem(r)) / bytesOf(problem(r)), y: Number(r.gflops) }));
+  const points = records
+    .filter((r) => r.status === "ok")
+    .map((r) => ({ r, x: flopsOf(problem(r)) / bytesOf(problem(r)), y: Number(r.gflops) }));
   const ridge = roofline.gflops / roofline.gbytes;
   const xs = [ridge / 4, ridge * 4, ...points.map((p) => p.x / 1.6), ...points.map((p) => p.x * 2.4)];
-  const ys = [roofline.gflops * 2, ...points.map((p) => p.y / 1.8), ...points.map((p) => p.y * 1.8), roofline.gflops / 50];
-  const { svg, x, y } = roof(roofline, [Math.min(...xs), Math.max(...xs)], [Math.min(...ys), Math.max(...ys)], "FLOP per byte that must move");
+  const ys = [
+    roofline.gflops * 2,
+    ...points.map((p) => p.y / 1.8),
+    ...points.map((p) => p.y * 1.8),
+    roofline.gflops / 50,
+  ];
+  const { svg, x, y } = roof(
+    roofline,
+    [Math.min(...xs), Math.max(...xs)],
+    [Math.min(...ys), Math.max(...ys)],
+    "FLOP per byte that must move",
+  );
   const best = fastest(records);
-  if (best) svg.setAttribute("aria-label", `${svg.getAttribute("aria-label")}; the fastest kernel, ${best.kernel}, reached ${figures(best.gflops)} GFLOP/s`);
+  if (best)
+    svg.setAttribute(
+      "aria-label",
+      `${svg.getAttribute("aria-label")}; the fastest kernel, ${best.kernel}, reached ${figures(best.gflops)} GFLOP/s`,
+    );
   svg.append(
     ...points.map(({ r, x: px, y: py }) =>
-      s("circle", { class: r === best ? "dot best" : "dot", cx: x(px), cy: y(py), r: r === best ? 6.5 : 4.5 }, s("title", {}, `${r.kernel} ${shape(r)}: ${figures(r.gflops)} GFLOP/s`)),
+      s(
+        "circle",
+        { class: r === best ? "dot best" : "dot", cx: x(px), cy: y(py), r: r === best ? 6.5 : 4.5 },
+        s("title", {}, `${r.kernel} ${shape(r)}: ${figures(r.gflops)} GFLOP/s`),
+      ),
     ),
     ...labels(points, x, y, best),
   );
@@ -149,14 +201,54 @@ export function roof(roofline, across, up, words) {
   const sloped = Math.max(x.low, y.low / roofline.gbytes);
   const svg = s(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "roofline", role: "img", "aria-label": `Roofline: this device computes at most ${figures(roofline.gflops)} GFLOP/s and moves ${figures(roofline.gbytes)} GB/s` },
-    ...ticks(x).map((t) => s("g", {}, s("line", { class: "grid", x1: x(t), x2: x(t), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }), s("text", { class: "tick", x: x(t), y: HEIGHT - MARGIN.bottom + 17, "text-anchor": "middle" }, figures(t)))),
-    ...ticks(y).map((t) => s("g", {}, s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(t), y2: y(t) }), s("text", { class: "tick", x: MARGIN.left - 7, y: y(t) + 4, "text-anchor": "end" }, figures(t)))),
+    {
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      class: "roofline",
+      role: "img",
+      "aria-label": `Roofline: this device computes at most ${figures(roofline.gflops)} GFLOP/s and moves ${figures(roofline.gbytes)} GB/s`,
+    },
+    ...ticks(x).map((t) =>
+      s(
+        "g",
+        {},
+        s("line", { class: "grid", x1: x(t), x2: x(t), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }),
+        s("text", { class: "tick", x: x(t), y: HEIGHT - MARGIN.bottom + 17, "text-anchor": "middle" }, figures(t)),
+      ),
+    ),
+    ...ticks(y).map((t) =>
+      s(
+        "g",
+        {},
+        s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(t), y2: y(t) }),
+        s("text", { class: "tick", x: MARGIN.left - 7, y: y(t) + 4, "text-anchor": "end" }, figures(t)),
+      ),
+    ),
     s("text", { class: "axis", x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, words),
-    s("text", { class: "axis", x: 14, y: HEIGHT / 2 - 14, "text-anchor": "middle", transform: `rotate(-90 14 ${HEIGHT / 2 - 14})` }, "GFLOP/s"),
-    s("path", { class: "roof", d: `M${x(sloped)},${y(sloped * roofline.gbytes)} L${x(ridgeX)},${y(ridgeX * roofline.gbytes)} L${x(x.high)},${y(roofline.gflops)}` }),
-    s("text", { class: "roof-label", x: WIDTH - MARGIN.right - 4, y: y(roofline.gflops) - 8, "text-anchor": "end" }, `${figures(roofline.gflops)} GFLOP/s of FMA`),
-    s("text", { class: "roof-label", x: MARGIN.left + 8, y: MARGIN.top + 12 }, `${figures(roofline.gbytes)} GB/s of memory`),
+    s(
+      "text",
+      {
+        class: "axis",
+        x: 14,
+        y: HEIGHT / 2 - 14,
+        "text-anchor": "middle",
+        transform: `rotate(-90 14 ${HEIGHT / 2 - 14})`,
+      },
+      "GFLOP/s",
+    ),
+    s("path", {
+      class: "roof",
+      d: `M${x(sloped)},${y(sloped * roofline.gbytes)} L${x(ridgeX)},${y(ridgeX * roofline.gbytes)} L${x(x.high)},${y(roofline.gflops)}`,
+    }),
+    s(
+      "text",
+      { class: "roof-label", x: WIDTH - MARGIN.right - 4, y: y(roofline.gflops) - 8, "text-anchor": "end" },
+      `${figures(roofline.gflops)} GFLOP/s of FMA`,
+    ),
+    s(
+      "text",
+      { class: "roof-label", x: MARGIN.left + 8, y: MARGIN.top + 12 },
+      `${figures(roofline.gbytes)} GB/s of memory`,
+    ),
   );
   return { svg, x, y };
 }
@@ -172,7 +264,16 @@ function labels(points, x, y, best) {
     const at = Math.max(y(py) + 4, last + 13);
     last = at;
     const left = x(px) > WIDTH * 0.72;
-    return s("text", { class: r === best ? "name best" : "name", x: x(px) + (left ? -11 : 11), y: at, "text-anchor": left ? "end" : "start" }, r.kernel);
+    return s(
+      "text",
+      {
+        class: r === best ? "name best" : "name",
+        x: x(px) + (left ? -11 : 11),
+        y: at,
+        "text-anchor": left ? "end" : "start",
+      },
+      r.kernel,
+    );
   });
 }
 
@@ -181,7 +282,10 @@ function labels(points, x, y, best) {
 /** @param {number} low @param {number} high @param {number} from @param {number} to @returns {Scale} logarithmic */
 function scale(low, high, from, to) {
   const span = Math.log(high / low);
-  return Object.assign((/** @type {number} */ value) => from + (Math.log(value / low) / span) * (to - from), { low, high });
+  return Object.assign((/** @type {number} */ value) => from + (Math.log(value / low) / span) * (to - from), {
+    low,
+    high,
+  });
 }
 
 /** @param {Scale} axis @returns {number[]} powers of ten within, or of two where those are few */

@@ -37,7 +37,10 @@ export function gelu(x) {
 /** @param {number} x @returns {number} the error function, to 1.5e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26) */
 function erf(x) {
   const t = 1 / (1 + 0.3275911 * Math.abs(x));
-  const tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * Math.exp(-x * x);
+  const tail =
+    t *
+    (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) *
+    Math.exp(-x * x);
   return Math.sign(x) * (1 - tail);
 }
 
@@ -79,7 +82,9 @@ export class Checker {
   get scope() {
     const { rows, columns, full } = this.#sample;
     const more = this.#epilogue === NONE ? ", " : " and ";
-    return full ? "every element" : `${rows.length} rows${more}${columns.length} columns${this.#epilogue === NONE ? " and all row sums" : ""}`;
+    return full
+      ? "every element"
+      : `${rows.length} rows${more}${columns.length} columns${this.#epilogue === NONE ? " and all row sums" : ""}`;
   }
 
   /** Compute the reference ahead of time. */

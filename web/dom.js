@@ -98,12 +98,22 @@ export function download(name, data, type) {
  * @param {string} label @param {HTMLElement} control @param {string} [hint]
  */
 export function field(label, control, hint) {
-  return h("label", { class: "field" }, h("span", { class: "label" }, label), control, hint && h("span", { class: "hint" }, hint));
+  return h(
+    "label",
+    { class: "field" },
+    h("span", { class: "label" }, label),
+    control,
+    hint && h("span", { class: "hint" }, hint),
+  );
 }
 
 /** @param {Props} props @param {(string | [string, string])[]} options values, or values with their text */
 export function select(props, options) {
-  return h("select", props, ...options.map((o) => (Array.isArray(o) ? h("option", { value: o[0] }, o[1]) : h("option", { value: o }, o))));
+  return h(
+    "select",
+    props,
+    ...options.map((o) => (Array.isArray(o) ? h("option", { value: o[0] }, o[1]) : h("option", { value: o }, o))),
+  );
 }
 
 /** @returns {string} */

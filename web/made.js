@@ -71,7 +71,10 @@ export class MadeCase {
       return error <= most ? most : Number.isNaN(error) ? Infinity : error;
     }, 0);
     const error_bound = APPROXIMATION + eps;
-    const wrong = worst <= error_bound ? null : `the largest error is ${worst.toExponential(2)} of what it may be made of, rounding explains at most ${error_bound.toExponential(2)}`;
+    const wrong =
+      worst <= error_bound
+        ? null
+        : `the largest error is ${worst.toExponential(2)} of what it may be made of, rounding explains at most ${error_bound.toExponential(2)}`;
     return { wrong, max_error: worst, error_bound };
   }
 }
@@ -87,15 +90,17 @@ const MEANINGS = {
     }
     return { expected, scale: scale.map((each) => each / APPROXIMATION) };
   },
-  softmax: (x, rows, columns) => ofRows(x, columns, (row) => {
-    const exponents = Float64Array.from(row, Math.exp);
-    const sum = exponents.reduce((total, each) => total + each, 0);
-    return exponents.map((each) => each / sum);
-  }),
-  rms_norm: (x, rows, columns) => ofRows(x, columns, (row) => {
-    const square = row.reduce((total, each) => total + each * each, 0) / columns;
-    return Float64Array.from(row, (each) => each / Math.sqrt(square + EPSILON));
-  }),
+  softmax: (x, rows, columns) =>
+    ofRows(x, columns, (row) => {
+      const exponents = Float64Array.from(row, Math.exp);
+      const sum = exponents.reduce((total, each) => total + each, 0);
+      return exponents.map((each) => each / sum);
+    }),
+  rms_norm: (x, rows, columns) =>
+    ofRows(x, columns, (row) => {
+      const square = row.reduce((total, each) => total + each * each, 0) / columns;
+      return Float64Array.from(row, (each) => each / Math.sqrt(square + EPSILON));
+    }),
   gelu: (x) => ({ expected: Float64Array.from(x, gelu), scale: Float64Array.from(x, (each) => Math.abs(each) + 1) }),
 };
 

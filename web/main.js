@@ -184,9 +184,14 @@ function banner(message, action) {
 /** @param {Device} device */
 function showDevice(device) {
   const { info, limits } = device;
-  byId("device-kind").textContent = info.kind === "cpu" ? "A software adapter: your CPU plays a GPU, slowly" : "Your GPU";
-  byId("adapter").textContent = info.name === `${info.vendor} ${info.architecture}` || !info.vendor ? info.name : `${info.name} (${info.vendor} ${info.architecture})`;
-  const has = (/** @type {string} */ feature, /** @type {string} */ yes) => device.features.has(feature) && h("li", {}, yes);
+  byId("device-kind").textContent =
+    info.kind === "cpu" ? "A software adapter: your CPU plays a GPU, slowly" : "Your GPU";
+  byId("adapter").textContent =
+    info.name === `${info.vendor} ${info.architecture}` || !info.vendor
+      ? info.name
+      : `${info.name} (${info.vendor} ${info.architecture})`;
+  const has = (/** @type {string} */ feature, /** @type {string} */ yes) =>
+    device.features.has(feature) && h("li", {}, yes);
   const chips = [
     h("li", {}, `${info.engine} on ${systemName()}`),
     has("shader-f16", "float16"),
@@ -213,7 +218,8 @@ async function firstProduct(app) {
     if (record.status !== "ok") throw new Error(record.reason ?? record.status);
     app.speed = Number(record.gflops);
     byId("hero-figure").textContent = figures(app.speed);
-    byId("hero-caption").textContent = `${n}×${n} by ${n}×${n} in ${time(record.median_us)}, with ${kernel.name}, checked`;
+    byId("hero-caption").textContent =
+      `${n}×${n} by ${n}×${n} in ${time(record.median_us)}, with ${kernel.name}, checked`;
   } finally {
     operands.free();
   }
@@ -253,7 +259,8 @@ async function start() {
     device = await Device.open();
   } catch (error) {
     const { showHelp } = await import("./panels/help.js");
-    byId("device-kind").textContent = error instanceof NoAdapterError ? "No GPU to be had" : "The GPU could not be opened";
+    byId("device-kind").textContent =
+      error instanceof NoAdapterError ? "No GPU to be had" : "The GPU could not be opened";
     byId("adapter").textContent = inWords(error);
     showHelp(byId("help"), error);
     return;
@@ -270,7 +277,8 @@ async function start() {
     await app.exclusively(() => firstProduct(app));
     app.dispatchEvent(new Event("speed"));
   } catch (error) {
-    if (!(error instanceof DeviceLostError)) byId("hero-caption").textContent = `the first product failed: ${inWords(error)}`;
+    if (!(error instanceof DeviceLostError))
+      byId("hero-caption").textContent = `the first product failed: ${inWords(error)}`;
   }
   document.body.dataset.ready = "true";
   await keepOffline(app);

@@ -18,7 +18,13 @@ import { toHalf } from "./half.js";
 
 const CHUNK = 2 ** 20; // elements between breaths
 const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
-const ARRAYS = { float32: Float32Array, float16: Uint16Array, float64: Float64Array, uint8: Uint8Array, int8: Int8Array };
+const ARRAYS = {
+  float32: Float32Array,
+  float16: Uint16Array,
+  float64: Float64Array,
+  uint8: Uint8Array,
+  int8: Int8Array,
+};
 
 /** @param {number} x @returns {number} a hash of 32 bits (Wellons' lowbias32) */
 function mix(x) {
@@ -124,7 +130,9 @@ export class PreparedCase {
   /** Smaller ones, whatever their inputs hold. */
   *probes() {
     const smaller = this.others.map((known) => new PreparedCase(this.device, known, []));
-    const fitting = smaller.filter(({ problem }) => problem.flops < this.problem.flops && problem.dtype === this.problem.dtype);
+    const fitting = smaller.filter(
+      ({ problem }) => problem.flops < this.problem.flops && problem.dtype === this.problem.dtype,
+    );
     for (const on of fitting.sort((x, y) => x.problem.flops - y.problem.flops)) {
       const same = (/** @type {Rung} */ rung) => on.stages.find(({ label }) => label === rung.label) ?? rung;
       yield { problem: on.problem, open: (/** @type {Rung} */ rung) => on.open(same(rung)) };
@@ -146,9 +154,16 @@ export class PreparedCase {
         if (!loaded) mine.push(await device.buffer(nbytes, name));
         buffers.push(loaded ?? mine[mine.length - 1]);
         // NaN, or an integer that is rare
-        if (written) device.flush(), device.wgpu.queue.writeBuffer(buffers[buffers.length - 1], 0, new Uint8Array(nbytes).fill(255));
+        if (written)
+          (device.flush(),
+            device.wgpu.queue.writeBuffer(buffers[buffers.length - 1], 0, new Uint8Array(nbytes).fill(255)));
       }
-      const launch = await device.launches.prepare(device.launches.token(rung.kernel.of, problem), rung.kernel.of, problem, buffers);
+      const launch = await device.launches.prepare(
+        device.launches.token(rung.kernel.of, problem),
+        rung.kernel.of,
+        problem,
+        buffers,
+      );
       return { launch, verdict: () => this.#verdict(buffers), free };
     } catch (error) {
       free();

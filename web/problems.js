@@ -20,9 +20,14 @@ export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ITEM_SIZE[p.
 /** @param {Problem} p */
 export function checkSizes(p) {
   for (const name of /** @type {const} */ (["m", "n", "k"])) {
-    if (!Number.isInteger(p[name]) || p[name] < 1) throw new ProblemError(`${name} must be a whole number of at least 1`);
+    if (!Number.isInteger(p[name]) || p[name] < 1)
+      throw new ProblemError(`${name} must be a whole number of at least 1`);
   }
-  for (const [name, size] of [["A", p.m * p.k], ["B", p.k * p.n], ["C", p.m * p.n]]) {
+  for (const [name, size] of [
+    ["A", p.m * p.k],
+    ["B", p.k * p.n],
+    ["C", p.m * p.n],
+  ]) {
     if (Number(size) > MAX_ELEMENTS) {
       throw new ProblemError(`${name} would have ${grouped(Number(size))} elements; a shader indexes at most 2³²`);
     }
@@ -39,7 +44,8 @@ export function problemOf(a, b) {
       `A is ${a.rows}×${a.columns} and B is ${b.rows}×${b.columns}: A needs as many columns as B has rows`,
     );
   }
-  if (a.dtype !== b.dtype) throw new ProblemError(`A is ${a.dtype} and B is ${b.dtype}; convert one with .as("float32")`);
+  if (a.dtype !== b.dtype)
+    throw new ProblemError(`A is ${a.dtype} and B is ${b.dtype}; convert one with .as("float32")`);
   const p = { m: a.rows, n: b.columns, k: a.columns, dtype: a.dtype };
   checkSizes(p);
   return p;

@@ -19,8 +19,32 @@ import { ProblemError } from "./errors.js";
  */
 
 export const RECORD_FIELDS = /** @type {const} */ ([
-  "op", "kernel", "m", "n", "k", "batch", "dtype", "engine", "adapter", "backend", "driver", "version", "config", "layout", "variant",
-  "status", "reason", "median_us", "best_us", "spread_us", "samples", "gflops", "clock", "max_error", "error_bound", "peak_fraction",
+  "op",
+  "kernel",
+  "m",
+  "n",
+  "k",
+  "batch",
+  "dtype",
+  "engine",
+  "adapter",
+  "backend",
+  "driver",
+  "version",
+  "config",
+  "layout",
+  "variant",
+  "status",
+  "reason",
+  "median_us",
+  "best_us",
+  "spread_us",
+  "samples",
+  "gflops",
+  "clock",
+  "max_error",
+  "error_bound",
+  "peak_fraction",
 ]);
 export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
 
@@ -31,10 +55,19 @@ const PIECE = 2 ** 10; // bytes that are unpacked at once, to a thousand times a
 
 /** In what an op's speed is told: `Op.unit` in Python. Names come from files, so these are no plain objects. */
 export const UNITS = new Map([
-  ["gemm", "GFLOP/s"], ["quantized", "GOP/s"], ["weights", "GFLOP/s"], ["reduce", "GB/s"], ["normalise", "GB/s"], ["elementwise", "GB/s"],
+  ["gemm", "GFLOP/s"],
+  ["quantized", "GOP/s"],
+  ["weights", "GFLOP/s"],
+  ["reduce", "GB/s"],
+  ["normalise", "GB/s"],
+  ["elementwise", "GB/s"],
 ]);
 /** Elements moved for each that is taken; of a reduction its result, too. */
-const MOVED = new Map([["reduce", 1], ["normalise", 2], ["elementwise", 2]]);
+const MOVED = new Map([
+  ["reduce", 1],
+  ["normalise", 2],
+  ["elementwise", 2],
+]);
 
 /** @param {Task | undefined} record @returns {string} */
 export const unitOf = (record) => UNITS.get(record?.op ?? "gemm") ?? "GFLOP/s";
@@ -68,11 +101,15 @@ export function fromJson(text) {
   }
   const schema = document?.schema;
   if (schema !== SCHEMA) {
-    throw new ProblemError(`this is no ${SCHEMA} document${typeof schema === "string" ? `, but ${schema.slice(0, 40)}` : ""}`);
+    throw new ProblemError(
+      `this is no ${SCHEMA} document${typeof schema === "string" ? `, but ${schema.slice(0, 40)}` : ""}`,
+    );
   }
   if (!Array.isArray(document.records)) throw new ProblemError("the document holds no list of records");
   if (document.records.length > MAX_RECORDS) {
-    throw new ProblemError(`the document holds ${document.records.length} records; this page shows at most ${MAX_RECORDS}`);
+    throw new ProblemError(
+      `the document holds ${document.records.length} records; this page shows at most ${MAX_RECORDS}`,
+    );
   }
   return document.records.map(checked);
 }
@@ -80,15 +117,26 @@ export function fromJson(text) {
 const FIGURES = ["median_us", "best_us", "spread_us", "gflops", "max_error", "error_bound", "peak_fraction"];
 /** What documents may leave out. */
 const DEFAULTS = {
-  batch: 1, backend: "", driver: "", layout: "nn", variant: "", reason: null, clock: null, samples: null,
+  batch: 1,
+  backend: "",
+  driver: "",
+  layout: "nn",
+  variant: "",
+  reason: null,
+  clock: null,
+  samples: null,
   ...Object.fromEntries(FIGURES.map((name) => [name, null])),
 };
-const WORDS = new Map([["inf", Infinity], ["nan", NaN]]);
+const WORDS = new Map([
+  ["inf", Infinity],
+  ["nan", NaN],
+]);
 
 const isText = (/** @type {unknown} */ value) => typeof value === "string";
 const isSize = (/** @type {any} */ value) => Number.isSafeInteger(value) && value >= 1;
 const isSetting = (/** @type {unknown} */ value) => ["number", "string", "boolean"].includes(typeof value);
-const isConfig = (/** @type {any} */ value) => typeof value === "object" && !Array.isArray(value) && Object.values(value).every(isSetting);
+const isConfig = (/** @type {any} */ value) =>
+  typeof value === "object" && !Array.isArray(value) && Object.values(value).every(isSetting);
 
 /** What the fields must be. @type {[(value: any) => boolean, string[]][]} */
 const RULES = [
@@ -133,7 +181,9 @@ export async function fromFragment(fragment) {
     const binary = atob(fragment.replaceAll("-", "+").replaceAll("_", "/"));
     text = await unpack(Uint8Array.from(binary, (c) => c.charCodeAt(0)));
   } catch (error) {
-    throw error instanceof ProblemError ? error : new ProblemError("the link's results are damaged; ask for the link again");
+    throw error instanceof ProblemError
+      ? error
+      : new ProblemError("the link's results are damaged; ask for the link again");
   }
   return fromJson(text);
 }
@@ -155,7 +205,9 @@ async function unpack(bytes) {
     size += next.value.length;
     if (size > MAX_UNPACKED) {
       await reader.cancel();
-      throw new ProblemError(`the link unpacks to more than ${MAX_UNPACKED / 2 ** 20} MiB, which no run's results do; ask for the link again`);
+      throw new ProblemError(
+        `the link unpacks to more than ${MAX_UNPACKED / 2 ** 20} MiB, which no run's results do; ask for the link again`,
+      );
     }
   }
   return new Blob(unpacked).text();

@@ -9,18 +9,34 @@ import { inWords } from "../webmm.js";
 /** @typedef {import("../bundle.js").Python} Python */
 
 /** @type {[string, string][]} */
-const TARGETS = [["", "WGSL"], ["MSL", "WGSL and MSL, for Metal"], ["HLSL", "WGSL and HLSL, for Direct3D"]];
+const TARGETS = [
+  ["", "WGSL"],
+  ["MSL", "WGSL and MSL, for Metal"],
+  ["HLSL", "WGSL and HLSL, for Direct3D"],
+];
 
 /** @param {App} app */
 export function codeView({ bundle }) {
   const wgsl = h("pre", { tabIndex: 0, role: "region", "aria-label": "WGSL", id: "explain-code" });
-  const other = h("pre", { tabIndex: 0, role: "region", "aria-label": "What naga makes of it", id: "explain-translated", hidden: true });
+  const other = h("pre", {
+    tabIndex: 0,
+    role: "region",
+    "aria-label": "What naga makes of it",
+    id: "explain-translated",
+    hidden: true,
+  });
   const title = h("span", {}, "WGSL");
   const about = h("p", { class: "hint", id: "explain-naga", hidden: true });
   const target = select({ id: "explain-target", "aria-label": "Text", onchange: showOther }, TARGETS);
   const copy = h("button", { type: "button", id: "explain-copy", onclick: copyCode }, "Copy");
   const texts = h("div", { class: "texts" }, wgsl, other);
-  const element = h("div", { class: "card code" }, h("div", { class: "code-head" }, title, h("span", { class: "row" }, target, copy)), about, texts);
+  const element = h(
+    "div",
+    { class: "card code" },
+    h("div", { class: "code-head" }, title, h("span", { class: "row" }, target, copy)),
+    about,
+    texts,
+  );
   /** @type {Kernel | null} */
   let shown = null;
   let text = "";
@@ -86,13 +102,15 @@ export function changedIn(wgsl) {
   for (const line of wgsl.split("\n")) {
     const comment = line.replace(/^\/\/\s*/, "").trim();
     if (/^(Changed from|First stage|Made for)/.test(comment)) words.push(comment);
-    else if (words.length > 0 && (!line.startsWith("//") || /^(Shapes:|Workgroup memory:|Storage:)/.test(comment))) break;
+    else if (words.length > 0 && (!line.startsWith("//") || /^(Shapes:|Workgroup memory:|Storage:)/.test(comment)))
+      break;
     else if (words.length > 0) words.push(comment);
   }
   return words.join(" ");
 }
 
-const TOKENS = /(\/\/[^\n]*)|(@\w+|\[\[[^\]]*\]\]|\[numthreads[^\]]*\]|#\w+)|\b(fn|let|var|const|struct|if|else|for|while|loop|return|break|continue|enable|override|switch|case|default|true|false|kernel|void|using|namespace|device|constant|threadgroup|thread|static|cbuffer|groupshared)\b|\b(u32|i32|f32|f16|bool|vec[234][fuih]?|array|atomic|mat\dx\d[fh]?|ptr|u?int[234]?|float[234]?|half[234]?|metal|ByteAddressBuffer|RWByteAddressBuffer)\b|\b(\d[\w.]*)/g;
+const TOKENS =
+  /(\/\/[^\n]*)|(@\w+|\[\[[^\]]*\]\]|\[numthreads[^\]]*\]|#\w+)|\b(fn|let|var|const|struct|if|else|for|while|loop|return|break|continue|enable|override|switch|case|default|true|false|kernel|void|using|namespace|device|constant|threadgroup|thread|static|cbuffer|groupshared)\b|\b(u32|i32|f32|f16|bool|vec[234][fuih]?|array|atomic|mat\dx\d[fh]?|ptr|u?int[234]?|float[234]?|half[234]?|metal|ByteAddressBuffer|RWByteAddressBuffer)\b|\b(\d[\w.]*)/g;
 const CLASSES = ["comment", "attribute", "keyword", "type", "literal"];
 
 /** @param {string} wgsl @returns {(Node | string)[]} */

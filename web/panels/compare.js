@@ -19,9 +19,10 @@ export function comparison(app) {
 
   function update() {
     const chosen = [left.value, right.value];
-    for (const list of [left, right]) list.replaceChildren(...app.runs.map((run) => h("option", { value: run.name }, run.name)));
+    for (const list of [left, right])
+      list.replaceChildren(...app.runs.map((run) => h("option", { value: run.name }, run.name)));
     const names = app.runs.map((run) => run.name);
-    left.value = names.includes(chosen[0]) ? chosen[0] : names[1] ?? names[0] ?? "";
+    left.value = names.includes(chosen[0]) ? chosen[0] : (names[1] ?? names[0] ?? "");
     right.value = names[0] ?? ""; // what came in last
     show();
   }
@@ -29,10 +30,19 @@ export function comparison(app) {
   function show() {
     const [a, b] = [left.value, right.value].map((name) => app.runs.find((run) => run.name === name));
     if (!a || !b) {
-      body.replaceChildren(h("p", { class: "hint" }, "Run the ladder or the tuner, import a file of records, or open a shared link: runs then appear here."));
+      body.replaceChildren(
+        h(
+          "p",
+          { class: "hint" },
+          "Run the ladder or the tuner, import a file of records, or open a shared link: runs then appear here.",
+        ),
+      );
       return;
     }
-    body.replaceChildren(h("div", { class: "pair" }, left, h("span", { "aria-hidden": "true" }, "beside"), right), sideBySide(a, b));
+    body.replaceChildren(
+      h("div", { class: "pair" }, left, h("span", { "aria-hidden": "true" }, "beside"), right),
+      sideBySide(a, b),
+    );
   }
 }
 
@@ -49,14 +59,26 @@ function sideBySide(a, b) {
   };
   const [x, y] = [best(a.records), best(b.records)];
   const keys = [...new Set([...x.keys(), ...y.keys()])];
-  const figure = (/** @type {RunRecord | undefined} */ r) => (r ? (r.status === "ok" ? figures(speedOf(r)) : r.status) : "–");
+  const figure = (/** @type {RunRecord | undefined} */ r) =>
+    r ? (r.status === "ok" ? figures(speedOf(r)) : r.status) : "–";
   const rows = keys.map((key) => {
     const [p, q] = [x.get(key), y.get(key)];
     const any = /** @type {RunRecord} */ (p ?? q);
     const ratio = p?.gflops && q?.gflops ? `${figures(q.gflops / p.gflops)} ×` : "";
-    return h("tr", {}, h("th", { scope: "row" }, any.kernel, h("span", { class: "config" }, `${shape(any)} ${any.dtype}, ${unitOf(any)}`)), ...[figure(p), figure(q), ratio].map((v) => h("td", { class: "number" }, v)));
+    return h(
+      "tr",
+      {},
+      h(
+        "th",
+        { scope: "row" },
+        any.kernel,
+        h("span", { class: "config" }, `${shape(any)} ${any.dtype}, ${unitOf(any)}`),
+      ),
+      ...[figure(p), figure(q), ratio].map((v) => h("td", { class: "number" }, v)),
+    );
   });
-  const who = (/** @type {RunRecord[]} */ records) => (records[0] ? `${records[0].adapter}, ${records[0].engine}` : "no records");
+  const who = (/** @type {RunRecord[]} */ records) =>
+    records[0] ? `${records[0].adapter}, ${records[0].engine}` : "no records";
   return h(
     "div",
     { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Two runs side by side" },
@@ -64,7 +86,18 @@ function sideBySide(a, b) {
       "table",
       {},
       h("caption", {}, "Each kernel's best configuration"),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Kernel"), h("th", { scope: "col" }, who(a.records)), h("th", { scope: "col" }, who(b.records)), h("th", { scope: "col" }, "second ÷ first"))),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          h("th", { scope: "col" }, "Kernel"),
+          h("th", { scope: "col" }, who(a.records)),
+          h("th", { scope: "col" }, who(b.records)),
+          h("th", { scope: "col" }, "second ÷ first"),
+        ),
+      ),
       h("tbody", {}, ...rows),
     ),
   );

@@ -31,19 +31,39 @@ export function setup(app, root) {
   const sliders = h("div", { class: "sliders" });
   const reason = h("p", { class: "reason", id: "explain-reason" });
   const outcome = h("p", { class: "outcome", id: "explain-outcome", role: "status" });
-  const op = select({ id: "explain-op", onchange: chooseOp }, ops.map(({ title }, i) => [String(i), title]));
+  const op = select(
+    { id: "explain-op", onchange: chooseOp },
+    ops.map(({ title }, i) => [String(i), title]),
+  );
   const sizes = select({ id: "explain-size", onchange: moved }, []);
   const dtypes = select({ id: "explain-dtype", onchange: moved }, []);
-  const run = h("button", { type: "button", class: "primary", id: "explain-run", onclick: measure }, "Run this configuration");
+  const run = h(
+    "button",
+    { type: "button", class: "primary", id: "explain-run", onclick: measure },
+    "Run this configuration",
+  );
   const traffic = trafficView(app);
   const code = codeView(app);
 
   root.append(
-    h("div", { class: "lead" }, h("h2", {}, "Why each stage is faster"), h("div", { class: "controls" }, field("Compute", op), field("Size", sizes), field("Element type", dtypes)), stages),
+    h(
+      "div",
+      { class: "lead" },
+      h("h2", {}, "Why each stage is faster"),
+      h("div", { class: "controls" }, field("Compute", op), field("Size", sizes), field("Element type", dtypes)),
+      stages,
+    ),
     h(
       "div",
       { class: "explain" },
-      h("div", {}, about, picture, h("div", { class: "card" }, sliders, reason, h("div", { class: "controls" }, run), outcome), traffic.element),
+      h(
+        "div",
+        {},
+        about,
+        picture,
+        h("div", { class: "card" }, sliders, reason, h("div", { class: "controls" }, run), outcome),
+        traffic.element,
+      ),
       code.element,
     ),
   );
@@ -70,7 +90,13 @@ export function setup(app, root) {
     sizes.value = source.usual;
     dtypes.replaceChildren(...source.dtypes.map(option));
     const radio = (/** @type {string} */ name) =>
-      h("input", { type: "radio", name: "stage", value: name, checked: name === source.first, onchange: () => open(name) });
+      h("input", {
+        type: "radio",
+        name: "stage",
+        value: name,
+        checked: name === source.first,
+        onchange: () => open(name),
+      });
     stages.replaceChildren(...source.stages.map((name) => h("label", {}, radio(name), h("span", {}, name))));
     open(source.first);
   }
@@ -109,11 +135,29 @@ export function setup(app, root) {
     const id = `tunable-${tunable.name}`;
     const output = h("output", { htmlFor: id });
     const change = () => choose(nearest(tunable.name, values[Number(input.value)]));
-    const input = typeof tunable.default === "number"
-      ? h("input", { type: "range", id, min: 0, max: values.length - 1, step: 1, disabled: values.length < 2, oninput: change })
-      : select({ id, onchange: change }, values.map((value, i) => [String(i), String(value)]));
+    const input =
+      typeof tunable.default === "number"
+        ? h("input", {
+            type: "range",
+            id,
+            min: 0,
+            max: values.length - 1,
+            step: 1,
+            disabled: values.length < 2,
+            oninput: change,
+          })
+        : select(
+            { id, onchange: change },
+            values.map((value, i) => [String(i), String(value)]),
+          );
     input.dataset.tunable = tunable.name;
-    return h("label", { class: "slider" }, h("span", { class: "label" }, tunable.name.toUpperCase(), typeof tunable.default === "number" && output), input, h("span", { class: "hint" }, tunable.doc));
+    return h(
+      "label",
+      { class: "slider" },
+      h("span", { class: "label" }, tunable.name.toUpperCase(), typeof tunable.default === "number" && output),
+      input,
+      h("span", { class: "hint" }, tunable.doc),
+    );
   }
 
   /** @param {string} name @returns {(number | string)[]} */
@@ -125,7 +169,8 @@ export function setup(app, root) {
 
   /** The configuration with `name` at `value`, and otherwise as it is, or as little else as makes it one. @param {string} name @param {number | string} value */
   function nearest(name, value) {
-    const same = (/** @type {Kernel} */ other) => bundle.configured(kernel.name, { ...other.config, [name]: value }, kernel.of.op);
+    const same = (/** @type {Kernel} */ other) =>
+      bundle.configured(kernel.name, { ...other.config, [name]: value }, kernel.of.op);
     const distance = (/** @type {Kernel} */ other) =>
       Object.entries(kernel.config).reduce((sum, [key, x]) => {
         const y = other.config[key];
@@ -139,7 +184,10 @@ export function setup(app, root) {
   /** Configurations of the stage to be near to: what the page offers, of other ops one other value each. @returns {Kernel[] | undefined} */
   function alike() {
     if (kernel.of.op === "gemm") return bundle.kernels.get(kernel.name);
-    const one = (/** @type {Tunable} */ { name, candidates }) => candidates.flatMap((value) => bundle.configured(kernel.name, { ...kernel.config, [name]: value }, kernel.of.op) ?? []);
+    const one = (/** @type {Tunable} */ { name, candidates }) =>
+      candidates.flatMap(
+        (value) => bundle.configured(kernel.name, { ...kernel.config, [name]: value }, kernel.of.op) ?? [],
+      );
     return kernel.stage.tunables.flatMap(one);
   }
 
@@ -157,7 +205,12 @@ export function setup(app, root) {
   function refresh() {
     const tiled = kernel.of.grid !== undefined;
     picture.hidden = !tiled;
-    if (tiled) picture.replaceChildren(h("figcaption", {}, `One workgroup's share, and one ${kernel.matrix ? "subgroup" : "invocation"}'s`), tilePicture(kernel), legend(kernel, problem().dtype.itemsize));
+    if (tiled)
+      picture.replaceChildren(
+        h("figcaption", {}, `One workgroup's share, and one ${kernel.matrix ? "subgroup" : "invocation"}'s`),
+        tilePicture(kernel),
+        legend(kernel, problem().dtype.itemsize),
+      );
     traffic.show(kernel, problem());
     const why = refused();
     reason.textContent = why ? `Cannot run here: ${why}.` : "";
@@ -193,11 +246,19 @@ export function setup(app, root) {
     outcome.textContent = `Running ${where} …`;
     try {
       await app.exclusively(async () => {
-        const record = await /** @type {NonNullable<typeof on.measure>} */ (on.measure)(new Bench(device, { limit: 2 }), chosen, by, at);
+        const record = await /** @type {NonNullable<typeof on.measure>} */ (on.measure)(
+          new Bench(device, { limit: 2 }),
+          chosen,
+          by,
+          at,
+        );
         const right = record.status === "ok";
-        outcome.textContent = right ? `${where}: ${figures(speedOf(record))} ${unitOf(record)}, ${time(record.median_us)}, checked.` : `${record.status}: ${record.reason}`;
+        outcome.textContent = right
+          ? `${where}: ${figures(speedOf(record))} ${unitOf(record)}, ${time(record.median_us)}, checked.`
+          : `${record.status}: ${record.reason}`;
         app.announce(outcome.textContent);
-        if (right && chosen === kernel && by === sizes.value && at === dtypes.value) traffic.show(chosen, p, record.gflops);
+        if (right && chosen === kernel && by === sizes.value && at === dtypes.value)
+          traffic.show(chosen, p, record.gflops);
       });
     } catch (error) {
       outcome.textContent = inWords(error);

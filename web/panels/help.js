@@ -7,7 +7,10 @@ import { NoAdapterError, inWords } from "../webmm.js";
 /** @type {Record<string, string[]>} */
 const WHERE = {
   Windows: ["Chrome or Edge 113 and later have it switched on.", "Firefox 141 and later, too."],
-  macOS: ["Safari 26 and later, Chrome or Edge 113 and later have it switched on.", "Firefox 145 and later on Apple silicon, too."],
+  macOS: [
+    "Safari 26 and later, Chrome or Edge 113 and later have it switched on.",
+    "Firefox 145 and later on Apple silicon, too.",
+  ],
   iOS: ["Update to iOS 26: every browser there then has it."],
   Android: ["Chrome 121 and later on Android 12 and later, on most phones."],
   ChromeOS: ["Chrome 113 and later have it switched on."],
@@ -29,7 +32,14 @@ export function showHelp(root, error) {
     h("p", {}, missing ? advice() : inWords(error)),
     missing && h("h3", {}, `Browsers that have WebGPU on ${system}`),
     missing && h("ul", {}, ...(WHERE[system] ?? WHERE.Linux).map((line) => h("li", {}, line))),
-    missing && h("p", {}, "Without a browser, webmm’s command ", h("code", {}, "webmm bench"), " runs the same shaders from Python."),
+    missing &&
+      h(
+        "p",
+        {},
+        "Without a browser, webmm’s command ",
+        h("code", {}, "webmm bench"),
+        " runs the same shaders from Python.",
+      ),
     h("button", { type: "button", class: "primary", onclick: () => location.reload() }, "Try again"),
   );
   root.replaceChildren(content);
@@ -40,7 +50,8 @@ export function showHelp(root, error) {
 
 /** @returns {string} */
 function advice() {
-  if (!isSecureContext) return "Browsers offer WebGPU to secure pages only: open this one over https, or from localhost.";
+  if (!isSecureContext)
+    return "Browsers offer WebGPU to secure pages only: open this one over https, or from localhost.";
   if (navigator.gpu) {
     return "This browser has WebGPU, but found no GPU for it: the driver may be too old or on its block list. Update the graphics driver, and see that hardware acceleration is switched on in the browser's settings.";
   }

@@ -26,14 +26,25 @@ const SIZES = [128, 256, 512, 1024, 2048, 4096, 8192];
 export function setup(app, root) {
   const { device } = app;
   const titles = ["Products of floats", ...app.bundle.index.ladders];
-  const ops = select({ id: "ladder-op", name: "op", onchange: choose }, titles.map((title, i) => [String(i), title]));
+  const ops = select(
+    { id: "ladder-op", name: "op", onchange: choose },
+    titles.map((title, i) => [String(i), title]),
+  );
   const sizes = select({ id: "ladder-size", name: "size" }, []);
   const dtypes = select({ id: "ladder-dtype", name: "dtype" }, []);
   const run = h("button", { type: "button", class: "primary", id: "ladder-run", onclick: start }, "Run the ladder");
-  const stop = h("button", { type: "button", id: "ladder-stop", disabled: true, onclick: () => controller?.abort() }, "Stop");
+  const stop = h(
+    "button",
+    { type: "button", id: "ladder-stop", disabled: true, onclick: () => controller?.abort() },
+    "Stop",
+  );
   const save = h("button", { type: "button", id: "ladder-save", disabled: true, onclick: keep }, "Save records");
   const progress = h("progress", { value: 0, "aria-label": "Progress of the ladder" });
-  const message = h("p", { class: "message", id: "ladder-message" }, "Each stage changes one thing about the one before it. Every result is checked before it is timed.");
+  const message = h(
+    "p",
+    { class: "message", id: "ladder-message" },
+    "Each stage changes one thing about the one before it. Every result is checked before it is timed.",
+  );
   const bars = new Bars();
   const axis = h("p", { class: "axis-title" });
   const details = h("div", { class: "details" });
@@ -47,7 +58,16 @@ export function setup(app, root) {
   app.addEventListener("speed", () => (sizes.value = source.usual()));
   root.append(
     h("div", { class: "lead" }, h("h2", {}, "The ladder"), message),
-    h("div", { class: "controls" }, field("Compute", ops), field("Size", sizes), field("Element type", dtypes), run, stop, save),
+    h(
+      "div",
+      { class: "controls" },
+      field("Compute", ops),
+      field("Size", sizes),
+      field("Element type", dtypes),
+      run,
+      stop,
+      save,
+    ),
     progress,
     h("div", { class: "card" }, axis, bars.element),
     details,
@@ -89,7 +109,8 @@ export function setup(app, root) {
     try {
       await app.exclusively(() => climb(new Bench(device, { signal: controller?.signal })));
     } catch (error) {
-      message.textContent = error instanceof DeviceLostError ? `Stopped: the GPU is gone (${inWords(error)}).` : inWords(error);
+      message.textContent =
+        error instanceof DeviceLostError ? `Stopped: the GPU is gone (${inWords(error)}).` : inWords(error);
     } finally {
       bars.finish();
       running(false);
@@ -123,9 +144,15 @@ export function setup(app, root) {
   function addRoofline(roofline) {
     const peak = (/** @type {RunRecord} */ r) => (unitOf(r) === "GB/s" ? roofline.gbytes : roofline.gflops);
     const kernels = source.climb(sizes.value, dtypes.value).kernels;
-    records = records.map((r, i) => ({ ...r, peak_fraction: kernels[i].matrix ? null : r.gflops && speedOf(r) / peak(r) }));
+    records = records.map((r, i) => ({
+      ...r,
+      peak_fraction: kernels[i].matrix ? null : r.gflops && speedOf(r) / peak(r),
+    }));
     bars.update(records);
-    if (records[0].op === "gemm") details.prepend(h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), rooflineChart(records, roofline)));
+    if (records[0].op === "gemm")
+      details.prepend(
+        h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), rooflineChart(records, roofline)),
+      );
   }
 
   /** @param {boolean} stopped */
@@ -134,7 +161,9 @@ export function setup(app, root) {
     const label = best && source.stages[records.indexOf(best)].label;
     const words = best
       ? `${stopped ? "Stopped. " : ""}Fastest: ${label} at ${figures(speedOf(best))} ${unitOf(best)} on ${shape(best)}.`
-      : stopped ? "Stopped before the first result." : "No stage could run at this size.";
+      : stopped
+        ? "Stopped before the first result."
+        : "No stage could run at this size.";
     message.textContent = words;
     app.announce(words);
     if (records.length === 0) return;
@@ -171,7 +200,11 @@ function products(app) {
       const n = Number(size);
       const problem = { m: n, n, k: n, dtype: /** @type {any} */ (dtype) };
       const kernels = bundle.stages.map((name) => device.stage(name, problem));
-      return { kernels, problem, records: (bench, onStart) => ladder(bench, kernels, problem, () => Operands.random(device, problem), onStart) };
+      return {
+        kernels,
+        problem,
+        records: (bench, onStart) => ladder(bench, kernels, problem, () => Operands.random(device, problem), onStart),
+      };
     },
   };
 }
@@ -185,7 +218,9 @@ async function prepared(app, number) {
   const cases = known.map((each) => new PreparedCase(device, each, known));
   const problems = cases.map(({ problem }) => problem);
   const stored = available(app).map(([name]) => name);
-  const dtypes = [...new Set(problems.map((p) => p.dtype))].filter((dtype) => !(dtype in app.bundle.index.dtypes) || stored.includes(dtype));
+  const dtypes = [...new Set(problems.map((p) => p.dtype))].filter(
+    (dtype) => !(dtype in app.bundle.index.dtypes) || stored.includes(dtype),
+  );
   const sizes = [...new Set(problems.map(shape))];
   return {
     stages: cases[0].stages,
@@ -193,9 +228,15 @@ async function prepared(app, number) {
     usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
     dtypes: dtypes.map((dtype) => [dtype, dtype]),
     climb(size, dtype) {
-      const on = /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
+      const on = /** @type {PreparedCase} */ (
+        cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype)
+      );
       const { problem, stages: kernels } = on;
-      return { kernels, problem, records: (bench, onStart) => ladder(bench, kernels, problem, () => on.load(), onStart) };
+      return {
+        kernels,
+        problem,
+        records: (bench, onStart) => ladder(bench, kernels, problem, () => on.load(), onStart),
+      };
     },
   };
 }

@@ -5,7 +5,19 @@ import { exponent } from "../charts.js";
 import { download, field, figures, h, s, time } from "../dom.js";
 import { call, dataclasses } from "../python.js";
 import { productOptions } from "./options.js";
-import { Checker, Matrix, ProblemError, UnsupportedError, errorBound, inWords, parseCsv, parseNpy, problemOf, toCsv, toNpy } from "../webmm.js";
+import {
+  Checker,
+  Matrix,
+  ProblemError,
+  UnsupportedError,
+  errorBound,
+  inWords,
+  parseCsv,
+  parseNpy,
+  problemOf,
+  toCsv,
+  toNpy,
+} from "../webmm.js";
 
 /** @typedef {import("../main.js").App} App */
 
@@ -23,7 +35,12 @@ export function setup(app, root) {
   const run = h("button", { type: "button", class: "primary", id: "multiply-run", onclick: start }, "Multiply");
   const result = h("div", { class: "result" });
   root.append(
-    h("div", { class: "lead" }, h("h2", {}, "Your own matrices"), h("p", {}, "Paste rows of numbers, choose a CSV or .npy file, or draw random ones. They stay in this tab.")),
+    h(
+      "div",
+      { class: "lead" },
+      h("h2", {}, "Your own matrices"),
+      h("p", {}, "Paste rows of numbers, choose a CSV or .npy file, or draw random ones. They stay in this tab."),
+    ),
     h("div", { class: "operands" }, a.element, b.element),
     options.element,
     h("div", { class: "controls" }, run, written),
@@ -88,8 +105,20 @@ export function setup(app, root) {
         h(
           "div",
           { class: "controls" },
-          h("button", { type: "button", id: "download-npy", onclick: () => download(`${name}.npy`, toNpy(c), "application/octet-stream") }, "Download .npy"),
-          h("button", { type: "button", id: "download-csv", onclick: () => download(`${name}.csv`, toCsv(c), "text/csv") }, "Download CSV"),
+          h(
+            "button",
+            {
+              type: "button",
+              id: "download-npy",
+              onclick: () => download(`${name}.npy`, toNpy(c), "application/octet-stream"),
+            },
+            "Download .npy",
+          ),
+          h(
+            "button",
+            { type: "button", id: "download-csv", onclick: () => download(`${name}.csv`, toCsv(c), "text/csv") },
+            "Download CSV",
+          ),
         ),
       ),
     );
@@ -103,7 +132,9 @@ export function setup(app, root) {
 function kernelOf({ device, bundle }, p, { outDtype, precision = "highest" }, epilogue) {
   const { core } = bundle;
   const plain = call(core.gemm, [p.m, p.n, p.k], { dtype: p.dtype, out_dtype: outDtype ?? null, precision });
-  const finished = epilogue ? dataclasses.replace(plain, { alpha: epilogue.alpha, bias: epilogue.per, activation: epilogue.activation }) : plain;
+  const finished = epilogue
+    ? dataclasses.replace(plain, { alpha: epilogue.alpha, bias: epilogue.per, activation: epilogue.activation })
+    : plain;
   return device.choose(/** @type {any} */ (core.attainable(finished, device.choices.described)));
 }
 
@@ -120,9 +151,22 @@ function operand(app, name) {
   let loaded = null;
   let seed = name === "A" ? 1 : 2;
   const id = name.toLowerCase();
-  const text = h("textarea", { id: `${id}-text`, rows: 5, spellcheck: false, value: EXAMPLE[name], "aria-label": `${name} as rows of numbers`, oninput: () => take(null) });
+  const text = h("textarea", {
+    id: `${id}-text`,
+    rows: 5,
+    spellcheck: false,
+    value: EXAMPLE[name],
+    "aria-label": `${name} as rows of numbers`,
+    oninput: () => take(null),
+  });
   const about = h("p", { class: "about", id: `${id}-about`, role: "status" });
-  const file = h("input", { type: "file", id: `${id}-file`, accept: ".npy,.csv,.tsv,.txt", "aria-label": `${name} from a CSV or .npy file`, onchange: read });
+  const file = h("input", {
+    type: "file",
+    id: `${id}-file`,
+    accept: ".npy,.csv,.tsv,.txt",
+    "aria-label": `${name} from a CSV or .npy file`,
+    onchange: read,
+  });
   const rows = h("input", { type: "number", id: `${id}-rows`, min: 1, value: 256, inputMode: "numeric" });
   const columns = h("input", { type: "number", id: `${id}-columns`, min: 1, value: 256, inputMode: "numeric" });
   const draw = h("button", { type: "button", id: `${id}-random`, onclick: random }, "Random");
@@ -169,7 +213,9 @@ function operand(app, name) {
       take(matrix, source.name);
       text.value = preview(matrix);
     } catch (error) {
-      refuse(error instanceof ProblemError ? error : new ProblemError(`${source.name} could not be read: ${inWords(error)}`));
+      refuse(
+        error instanceof ProblemError ? error : new ProblemError(`${source.name} could not be read: ${inWords(error)}`),
+      );
       text.value = "";
     }
   }
@@ -177,9 +223,15 @@ function operand(app, name) {
   function random() {
     try {
       const [m, n] = [Number(rows.value), Number(columns.value)];
-      const most = Math.min(app.device.limits.maxStorageBufferBindingSize, app.device.limits.maxBufferSize, 2 ** 31 - 4096);
+      const most = Math.min(
+        app.device.limits.maxStorageBufferBindingSize,
+        app.device.limits.maxBufferSize,
+        2 ** 31 - 4096,
+      );
       if (m * n * 4 > most) {
-        throw new UnsupportedError(`${m}×${n} needs ${(m * n * 4).toLocaleString("en")} bytes, ${app.device.info.name} allows ${most.toLocaleString("en")} per matrix`);
+        throw new UnsupportedError(
+          `${m}×${n} needs ${(m * n * 4).toLocaleString("en")} bytes, ${app.device.info.name} allows ${most.toLocaleString("en")} per matrix`,
+        );
       }
       const matrix = Matrix.random(m, n, seed);
       seed += 2;
@@ -225,7 +277,13 @@ function numbers(c) {
       { class: "matrix" },
       h("caption", {}, `C, ${c.rows}×${c.columns}`),
       h("thead", {}, h("tr", {}, h("td", {}), ...columns.map((j) => h("th", { scope: "col" }, j === null ? "…" : j)))),
-      h("tbody", {}, ...rows.map((i) => h("tr", {}, h("th", { scope: "row" }, i === null ? "…" : i), ...columns.map((j) => cell(i, j))))),
+      h(
+        "tbody",
+        {},
+        ...rows.map((i) =>
+          h("tr", {}, h("th", { scope: "row" }, i === null ? "…" : i), ...columns.map((j) => cell(i, j))),
+        ),
+      ),
     ),
   );
 }
@@ -261,7 +319,12 @@ function heatMap(c) {
     const [r, g, b] = colour(i / 19.5 - 1);
     scale.append(s("rect", { x: i * 5, y: 0, width: 5.2, height: 10, fill: `rgb(${r},${g},${b})` }));
   }
-  return h("div", { class: "heat-frame" }, canvas, h("div", { class: "legend" }, h("span", {}, `−${figures(largest)}`), scale, h("span", {}, figures(largest))));
+  return h(
+    "div",
+    { class: "heat-frame" },
+    canvas,
+    h("div", { class: "legend" }, h("span", {}, `−${figures(largest)}`), scale, h("span", {}, figures(largest))),
+  );
 }
 
 const LOW = [29, 78, 216];

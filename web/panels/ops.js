@@ -22,8 +22,21 @@ import { available } from "./ladder.js";
  * }} Explained
  */
 
-const SIZES = [[64, 64, 64], [128, 128, 128], [256, 256, 256], [512, 512, 512], [1024, 1024, 1024], [2048, 2048, 2048], [4096, 4096, 4096], [333, 257, 129]];
-const ROWS = [[64, 1024], [512, 8192], [128, 32768]];
+const SIZES = [
+  [64, 64, 64],
+  [128, 128, 128],
+  [256, 256, 256],
+  [512, 512, 512],
+  [1024, 1024, 1024],
+  [2048, 2048, 2048],
+  [4096, 4096, 4096],
+  [333, 257, 129],
+];
+const ROWS = [
+  [64, 1024],
+  [512, 8192],
+  [128, 32768],
+];
 const LADDERS = 4; // of index.ladders: the others have the same stages
 
 /** @param {App} app @returns {{title: string, load: () => Explained | Promise<Explained>}[]} */
@@ -67,7 +80,9 @@ export function products(app) {
 async function known({ bundle, device }, number) {
   /** @type {import("../prepared.js").KnownLadder[]} */
   const ladders = (await bundle.module("ladders.js")).default;
-  const all = ladders[number][device.info.kind].filter(({ problem }) => [...problem.dtype.features].every((feature) => device.features.has(feature)));
+  const all = ladders[number][device.info.kind].filter(({ problem }) =>
+    [...problem.dtype.features].every((feature) => device.features.has(feature)),
+  );
   const cases = all.map((each) => new PreparedCase(device, each, all));
   const on = (/** @type {string} */ size, /** @type {string} */ dtype) =>
     /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
@@ -117,27 +132,37 @@ function made(app, { op, stages, of }) {
   const problem = (/** @type {string} */ size, /** @type {string} */ name) => {
     const [rows, columns] = sizeOf(size);
     const dtype = core.DTYPES.get(name);
-    if (of === "columns") return make(core.Reduction, ["sum", 1, rows, columns, dtype, dtype, new core.Span(0, columns, 1)], {});
+    if (of === "columns")
+      return make(core.Reduction, ["sum", 1, rows, columns, dtype, dtype, new core.Span(0, columns, 1)], {});
     if (of === "gelu") return new core.Elementwise("gelu", rows * columns, dtype);
     if (high) return make(core.gemm, [rows, rows, columns], { precision: "high" });
-    return make(core.Normalisation, [core.NORMALISATIONS.get(of).operation, rows, columns, 1, dtype, dtype, core.Span.dense(columns, 1), 0], { function: of, epsilon: of === "softmax" ? 0 : 1e-5 });
+    return make(
+      core.Normalisation,
+      [core.NORMALISATIONS.get(of).operation, rows, columns, 1, dtype, dtype, core.Span.dense(columns, 1), 0],
+      { function: of, epsilon: of === "softmax" ? 0 : 1e-5 },
+    );
   };
   return {
     stages,
     first: stages[0],
-    sizes: ROWS.map(([rows, columns], i) => [String(i), high ? shape({ m: rows, n: rows, k: columns }) : `${rows}×${columns}`]),
+    sizes: ROWS.map(([rows, columns], i) => [
+      String(i),
+      high ? shape({ m: rows, n: rows, k: columns }) : `${rows}×${columns}`,
+    ]),
     usual: device.info.kind === "cpu" ? "0" : "1",
     dtypes: high ? [["float32", "float32"]] : available(app),
     kernel: (stage) => bundle.kernel(stage, {}, op),
     problem,
-    measure: high ? null : async (bench, kernel, size, dtype) => {
-      const [rows, columns] = sizeOf(size);
-      const operands = await MadeCase.random(device, problem(size, dtype), /** @type {any} */ (of), rows, columns);
-      try {
-        return await bench.run(new Rung(kernel), operands);
-      } finally {
-        operands.free();
-      }
-    },
+    measure: high
+      ? null
+      : async (bench, kernel, size, dtype) => {
+          const [rows, columns] = sizeOf(size);
+          const operands = await MadeCase.random(device, problem(size, dtype), /** @type {any} */ (of), rows, columns);
+          try {
+            return await bench.run(new Rung(kernel), operands);
+          } finally {
+            operands.free();
+          }
+        },
   };
 }

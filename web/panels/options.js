@@ -11,24 +11,42 @@ import { available } from "./ladder.js";
 /** @typedef {import("../check.js").Epilogue} Epilogue */
 /** What is asked for, of operands of a type, and what becomes of A·B, where anything does. @typedef {{dtype: DType, options: MatmulOptions, epilogue?: Epilogue}} Asked */
 
-const BIASES = /** @type {[string, string][]} */ ([["", "none"], ["column", "one per column"], ["row", "one per row"]]);
-const PRECISIONS = /** @type {[string, string][]} */ ([["highest", "highest"], ["high", "high, on matrix units"]]);
+const BIASES = /** @type {[string, string][]} */ ([
+  ["", "none"],
+  ["column", "one per column"],
+  ["row", "one per row"],
+]);
+const PRECISIONS = /** @type {[string, string][]} */ ([
+  ["highest", "highest"],
+  ["high", "high, on matrix units"],
+]);
 
 /** @param {App} app @param {() => void} onchange */
 export function productOptions(app, onchange) {
   const types = available(app);
   const dtype = select({ id: "multiply-dtype", onchange }, types);
   const out = select({ id: "multiply-out", onchange }, [["", "as the operands"], ...types]);
-  const flip = (/** @type {string} */ name) => h("input", { type: "checkbox", id: `multiply-transpose-${name.toLowerCase()}`, onchange });
+  const flip = (/** @type {string} */ name) =>
+    h("input", { type: "checkbox", id: `multiply-transpose-${name.toLowerCase()}`, onchange });
   const [flipA, flipB] = [flip("A"), flip("B")];
   const alpha = h("input", { type: "text", id: "multiply-alpha", value: "1", inputMode: "decimal", oninput: onchange });
   const bias = select({ id: "multiply-bias", onchange: showValues }, BIASES);
-  const values = h("input", { type: "text", id: "multiply-bias-values", placeholder: "drawn at random", spellcheck: false, oninput: onchange });
-  const activation = select({ id: "multiply-activation", onchange }, [["", "none"], ...app.bundle.core.ACTIVATIONS.keys()]);
+  const values = h("input", {
+    type: "text",
+    id: "multiply-bias-values",
+    placeholder: "drawn at random",
+    spellcheck: false,
+    oninput: onchange,
+  });
+  const activation = select({ id: "multiply-activation", onchange }, [
+    ["", "none"],
+    ...app.bundle.core.ACTIVATIONS.keys(),
+  ]);
   const precision = select({ id: "multiply-precision", onchange }, PRECISIONS);
   const valuesField = field("Bias values", values);
   valuesField.hidden = true;
-  const check = (/** @type {HTMLElement} */ box, /** @type {string} */ label) => h("label", { class: "check-field" }, box, label);
+  const check = (/** @type {HTMLElement} */ box, /** @type {string} */ label) =>
+    h("label", { class: "check-field" }, box, label);
   const element = h(
     "fieldset",
     { class: "options" },
@@ -74,11 +92,16 @@ export function productOptions(app, onchange) {
     if (Number.isNaN(given.alpha)) throw new ProblemError(`alpha is a number, not “${alpha.value}”`);
     const type = /** @type {DType} */ (dtype.value);
     const epilogue = { alpha: given.alpha ?? 1, activation: activation.value, bias: null, per: "" };
-    if (!bias.value) return { dtype: type, options: given, ...((epilogue.alpha !== 1 || epilogue.activation) && { epilogue }) };
+    if (!bias.value)
+      return { dtype: type, options: given, ...((epilogue.alpha !== 1 || epilogue.activation) && { epilogue }) };
     const numbers = biasOf(bias.value === "row" ? rows : columns);
     const shape = bias.value === "row" ? [numbers.length, 1] : [numbers.length];
     const stored = HostArray.from(numbers, { shape }).as(type);
-    return { dtype: type, options: { ...given, bias: stored }, epilogue: { ...epilogue, bias: stored.floats(), per: bias.value } };
+    return {
+      dtype: type,
+      options: { ...given, bias: stored },
+      epilogue: { ...epilogue, bias: stored.floats(), per: bias.value },
+    };
   }
 
   /** @param {number} count @returns {Float32Array} what was typed, or as many as it takes */

@@ -18,10 +18,35 @@ export function tilePicture(kernel) {
   const left = depth * unit + GAP;
   const step = Math.min(inner, depth);
   const k0 = step * 2 <= depth ? step : 0;
-  const box = (/** @type {string} */ name, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ w, /** @type {number} */ height) =>
-    s("rect", { class: name, x: x * unit, y: y * unit, width: Math.max(w * unit, 1.2), height: Math.max(height * unit, 1.2) });
-  const matrix = (/** @type {string} */ name, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ w, /** @type {number} */ height, /** @type {(SVGElement | null)[]} */ ...inside) =>
-    s("g", { transform: `translate(${x} ${y})` }, box("matrix", 0, 0, w, height), ...inside, s("text", { class: "matrix-name", x: 6, y: 15 }, name));
+  const box = (
+    /** @type {string} */ name,
+    /** @type {number} */ x,
+    /** @type {number} */ y,
+    /** @type {number} */ w,
+    /** @type {number} */ height,
+  ) =>
+    s("rect", {
+      class: name,
+      x: x * unit,
+      y: y * unit,
+      width: Math.max(w * unit, 1.2),
+      height: Math.max(height * unit, 1.2),
+    });
+  const matrix = (
+    /** @type {string} */ name,
+    /** @type {number} */ x,
+    /** @type {number} */ y,
+    /** @type {number} */ w,
+    /** @type {number} */ height,
+    /** @type {(SVGElement | null)[]} */ ...inside
+  ) =>
+    s(
+      "g",
+      { transform: `translate(${x} ${y})` },
+      box("matrix", 0, 0, w, height),
+      ...inside,
+      s("text", { class: "matrix-name", x: 6, y: 15 }, name),
+    );
   const { sm, sn } = kernel.config;
   const cells = kernel.matrix
     ? [box("mine", col0, row0, Number(sn), Number(sm))]
@@ -33,27 +58,43 @@ export function tilePicture(kernel) {
     { viewBox: `0 0 ${left + SPAN + 2} ${left + SPAN + 2}`, role: "img", "aria-label": label },
     matrix("A", 1, left, depth, extent, box("band", 0, row0, depth, rows), box("slab", k0, row0, step, rows)),
     matrix("B", left, 1, extent, depth, box("band", col0, 0, columns, depth), box("slab", col0, k0, columns, step)),
-    matrix("C", left, left, extent, extent, ...gridLines(extent, rows, columns, unit), box("tile", col0, row0, columns, rows), ...cells),
+    matrix(
+      "C",
+      left,
+      left,
+      extent,
+      extent,
+      ...gridLines(extent, rows, columns, unit),
+      box("tile", col0, row0, columns, rows),
+      ...cells,
+    ),
   );
 }
 
 /** @param {number} extent @param {number} rows @param {number} columns @param {number} unit */
 function gridLines(extent, rows, columns, unit) {
   const lines = [];
-  if (rows * unit >= 3) for (let r = rows; r < extent; r += rows) lines.push(s("line", { class: "tiles", x1: 0, x2: SPAN, y1: r * unit, y2: r * unit }));
-  if (columns * unit >= 3) for (let c = columns; c < extent; c += columns) lines.push(s("line", { class: "tiles", x1: c * unit, x2: c * unit, y1: 0, y2: SPAN }));
+  if (rows * unit >= 3)
+    for (let r = rows; r < extent; r += rows)
+      lines.push(s("line", { class: "tiles", x1: 0, x2: SPAN, y1: r * unit, y2: r * unit }));
+  if (columns * unit >= 3)
+    for (let c = columns; c < extent; c += columns)
+      lines.push(s("line", { class: "tiles", x1: c * unit, x2: c * unit, y1: 0, y2: SPAN }));
   return lines;
 }
 
 /** @param {Kernel} kernel @returns {{rows: number, columns: number, inner: number}} */
 function tileOf(kernel) {
   const { tile_m, tile_n, elements } = kernel.of.grid;
-  return elements ? { rows: 1, columns: Math.min(elements, 256), inner: 1 } : { rows: tile_m, columns: tile_n, inner: kernel.of.inner_step };
+  return elements
+    ? { rows: 1, columns: Math.min(elements, 256), inner: 1 }
+    : { rows: tile_m, columns: tile_n, inner: kernel.of.inner_step };
 }
 
 /** Rows and columns, within the tile, of what one invocation computes. @param {Kernel} kernel @returns {[number, number][]} */
 function ownElements(kernel) {
-  const number = (/** @type {string} */ name, /** @type {number} */ otherwise) => Number(kernel.config[name] ?? otherwise);
+  const number = (/** @type {string} */ name, /** @type {number} */ otherwise) =>
+    Number(kernel.config[name] ?? otherwise);
   const { rows, columns } = tileOf(kernel);
   const total = kernel.of.grid.elements ? kernel.of.grid.elements : rows * columns;
   const each = Math.max(1, Math.round(total / kernel.invocations));
@@ -86,7 +127,13 @@ export function legend(kernel, itemsize) {
     { class: "legend-list" },
     h("li", { class: "key-tile" }, `${rows} × ${columns} of C per workgroup of ${kernel.invocations}`),
     h("li", { class: "key-mine" }, `${ownInWords(kernel)} per ${kernel.matrix ? "subgroup" : "invocation"}`),
-    h("li", { class: "key-slab" }, memory ? `steps of ${inner} along k, ${memory.toLocaleString("en")} bytes of workgroup memory` : "no workgroup memory"),
+    h(
+      "li",
+      { class: "key-slab" },
+      memory
+        ? `steps of ${inner} along k, ${memory.toLocaleString("en")} bytes of workgroup memory`
+        : "no workgroup memory",
+    ),
     h("li", { class: "key-band" }, `${figures(reuse)} FLOP per byte of A and B, if each is fetched once per tile`),
   );
 }

@@ -18,7 +18,8 @@ const SPAN = 256; // around the ridge, in FLOP per byte
  */
 export function trafficOf({ of }, problem) {
   const buffers = problem.buffers();
-  const total = (/** @type {(extent: any) => number} */ bytes) => buffers.reduce((/** @type {number} */ sum, /** @type {any} */ extent) => sum + bytes(extent), 0);
+  const total = (/** @type {(extent: any) => number} */ bytes) =>
+    buffers.reduce((/** @type {number} */ sum, /** @type {any} */ extent) => sum + bytes(extent), 0);
   const counted = of.traffic?.(problem) ?? null;
   const made = { flops: problem.flops, least: problem.bytes, workgroup: of.workgroup_bytes ? null : 0 };
   if (counted) {
@@ -29,7 +30,10 @@ export function trafficOf({ of }, problem) {
   const { tile_m, tile_n } = of.grid ?? {};
   if (!tile_m || !problem.k) return { ...made, storage: total(({ nbytes }) => nbytes) };
   const [down, across] = [Math.ceil(problem.m / tile_m), Math.ceil(problem.n / tile_n)];
-  return { ...made, storage: total(({ name, nbytes, written }) => nbytes * (written ? 1 : name === "a" ? across : down)) };
+  return {
+    ...made,
+    storage: total(({ name, nbytes, written }) => nbytes * (written ? 1 : name === "a" ? across : down)),
+  };
 }
 
 /** @param {App} app */
@@ -37,8 +41,20 @@ export function trafficView(app) {
   const list = h("dl", { class: "traffic" });
   const chart = h("div", {});
   const message = h("p", { class: "hint" });
-  const measure = h("button", { type: "button", id: "explain-roofline", onclick: measureCeilings }, "Measure this device’s roofline");
-  const element = h("figure", { class: "card", id: "explain-traffic" }, h("figcaption", {}, "What it moves"), list, chart, h("div", { class: "row" }, measure), message);
+  const measure = h(
+    "button",
+    { type: "button", id: "explain-roofline", onclick: measureCeilings },
+    "Measure this device’s roofline",
+  );
+  const element = h(
+    "figure",
+    { class: "card", id: "explain-traffic" },
+    h("figcaption", {}, "What it moves"),
+    list,
+    chart,
+    h("div", { class: "row" }, measure),
+    message,
+  );
   /** @type {{traffic: Traffic, name: string, gflops: number | null} | null} */
   let shown = null;
   /** @type {ReturnType<typeof roof> | null} */
@@ -54,8 +70,14 @@ export function trafficView(app) {
     const { flops, storage, workgroup, least } = traffic;
     const rows = [
       ["Operations", `${figures(flops / 1e6)} MFLOP`],
-      ["Storage", `${size(storage)}${storage > 1.005 * least ? `, ${figures(storage / least)} × the least` : ", the least"}`],
-      ["Workgroup memory", workgroup === null ? `${size(kernel.of.workgroup_bytes)} each` : workgroup ? size(workgroup) : "none"],
+      [
+        "Storage",
+        `${size(storage)}${storage > 1.005 * least ? `, ${figures(storage / least)} × the least` : ", the least"}`,
+      ],
+      [
+        "Workgroup memory",
+        workgroup === null ? `${size(kernel.of.workgroup_bytes)} each` : workgroup ? size(workgroup) : "none",
+      ],
       ["FLOP per byte of storage", figures(flops / storage)],
     ];
     list.replaceChildren(...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
@@ -68,7 +90,12 @@ export function trafficView(app) {
     if (!ceilings || !shown) return;
     if (!drawn) {
       const ridge = ceilings.gflops / ceilings.gbytes;
-      drawn = roof(ceilings, [ridge / SPAN, ridge * SPAN], [ceilings.gflops / SPAN, ceilings.gflops * 2], "FLOP per byte of storage");
+      drawn = roof(
+        ceilings,
+        [ridge / SPAN, ridge * SPAN],
+        [ceilings.gflops / SPAN, ceilings.gflops * 2],
+        "FLOP per byte of storage",
+      );
       drawn.svg.append(dot);
       chart.replaceChildren(drawn.svg);
     }
@@ -76,10 +103,14 @@ export function trafficView(app) {
     const { traffic, name, gflops } = shown;
     const intensity = traffic.flops / traffic.storage;
     const reach = Math.min(ceilings.gflops, intensity * ceilings.gbytes);
-    const within = (/** @type {number} */ value, /** @type {{low: number, high: number}} */ axis) => Math.min(Math.max(value, axis.low), axis.high);
+    const within = (/** @type {number} */ value, /** @type {{low: number, high: number}} */ axis) =>
+      Math.min(Math.max(value, axis.low), axis.high);
     dot.style.transform = `translate(${x(within(intensity, x))}px, ${y(within(gflops ?? reach, y))}px)`;
     dot.setAttribute("class", gflops === null ? "dot roof-dot" : "dot best");
-    const words = gflops === null ? `the roof allows ${name} ${figures(reach)} GFLOP/s from memory` : `${name} reached ${figures(gflops)} GFLOP/s, from memory alone the roof allows ${figures(reach)}`;
+    const words =
+      gflops === null
+        ? `the roof allows ${name} ${figures(reach)} GFLOP/s from memory`
+        : `${name} reached ${figures(gflops)} GFLOP/s, from memory alone the roof allows ${figures(reach)}`;
     message.textContent = `At ${figures(intensity)} FLOP per byte ${words}${gflops !== null && gflops > reach ? ": caches serve what is asked for again" : ""}.`;
     svg.setAttribute("aria-label", message.textContent);
   }

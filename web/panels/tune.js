@@ -17,16 +17,37 @@ export function setup(app, root) {
   const number = (/** @type {string} */ id, /** @type {number} */ value, /** @type {number} */ most) =>
     h("input", { type: "number", id, min: 1, max: most, value, required: true, inputMode: "numeric" });
   const start = app.device.info.kind === "cpu" ? 128 : 1024;
-  const sizes = { m: number("tune-m", start, 16384), n: number("tune-n", start, 16384), k: number("tune-k", start, 1 << 20) };
+  const sizes = {
+    m: number("tune-m", start, 16384),
+    n: number("tune-n", start, 16384),
+    k: number("tune-k", start, 1 << 20),
+  };
   const dtypes = select({ id: "tune-dtype" }, available(app));
   const budget = number("tune-budget", 20, 3600);
   const run = h("button", { type: "button", class: "primary", id: "tune-run", onclick: search }, "Search");
-  const stop = h("button", { type: "button", id: "tune-stop", disabled: true, onclick: () => controller?.abort() }, "Stop");
-  const save = h("button", { type: "button", id: "tune-save", disabled: true, onclick: () => download("webmm-records.json", toJson(records), "application/json") }, "Save records");
+  const stop = h(
+    "button",
+    { type: "button", id: "tune-stop", disabled: true, onclick: () => controller?.abort() },
+    "Stop",
+  );
+  const save = h(
+    "button",
+    {
+      type: "button",
+      id: "tune-save",
+      disabled: true,
+      onclick: () => download("webmm-records.json", toJson(records), "application/json"),
+    },
+    "Save records",
+  );
   const link = h("button", { type: "button", id: "tune-link", disabled: true, onclick: share }, "Copy a link");
   const file = h("input", { type: "file", id: "tune-import", accept: ".json,application/json", onchange: load });
   const progress = h("progress", { max: 1, value: 0, "aria-label": "Time used of the budget" });
-  const message = h("p", { class: "message", id: "tune-message", role: "status" }, "One fixed tile reaches on average four fifths of what each GPU can do. Search for this one’s.");
+  const message = h(
+    "p",
+    { class: "message", id: "tune-message", role: "status" },
+    "One fixed tile reaches on average four fifths of what each GPU can do. Search for this one’s.",
+  );
   const result = h("div", {});
   /** @type {AbortController | null} */
   let controller = null;
@@ -35,10 +56,26 @@ export function setup(app, root) {
 
   root.append(
     h("div", { class: "lead" }, h("h2", {}, "Tune for this device"), message),
-    h("div", { class: "controls" }, field("M", sizes.m), field("N", sizes.n), field("K", sizes.k), field("Element type", dtypes), field("Seconds", budget), run, stop),
+    h(
+      "div",
+      { class: "controls" },
+      field("M", sizes.m),
+      field("N", sizes.n),
+      field("K", sizes.k),
+      field("Element type", dtypes),
+      field("Seconds", budget),
+      run,
+      stop,
+    ),
     progress,
     result,
-    h("div", { class: "controls share" }, save, link, field("Import records", file, "of this page, or of webmm bench --json")),
+    h(
+      "div",
+      { class: "controls share" },
+      save,
+      link,
+      field("Import records", file, "of this page, or of webmm bench --json"),
+    ),
     comparison(app),
   );
 
@@ -50,7 +87,12 @@ export function setup(app, root) {
       say("Sizes and seconds are whole numbers of at least 1.", true);
       return;
     }
-    const problem = { m: Number(sizes.m.value), n: Number(sizes.n.value), k: Number(sizes.k.value), dtype: /** @type {any} */ (dtypes.value) };
+    const problem = {
+      m: Number(sizes.m.value),
+      n: Number(sizes.n.value),
+      k: Number(sizes.k.value),
+      dtype: /** @type {any} */ (dtypes.value),
+    };
     controller = new AbortController();
     records = [];
     result.replaceChildren();
@@ -69,7 +111,11 @@ export function setup(app, root) {
     bench.roofline = await app.roofline();
     const started = performance.now();
     const seconds = Number(budget.value);
-    const onStart = (/** @type {{label: string}} */ kernel, /** @type {number} */ done, /** @type {number} */ total) => {
+    const onStart = (
+      /** @type {{label: string}} */ kernel,
+      /** @type {number} */ done,
+      /** @type {number} */ total,
+    ) => {
       progress.value = Math.min(1, (performance.now() - started) / 1e3 / seconds);
       const best = fastest(records);
       const sofar = best ? ` Best so far: ${best.kernel} at ${figures(best.gflops)} GFLOP/s.` : "";
@@ -85,7 +131,9 @@ export function setup(app, root) {
     app.addRun(`tune ${shape(problem)} ${problem.dtype}, this browser`, records);
     const default_ = records[0].gflops;
     const gain = default_ ? `, ${figures(Number(best.gflops) / default_)} × the default choice` : "";
-    say(`Best: ${best.kernel} at ${figures(best.gflops)} GFLOP/s${best.peak_fraction ? `, ${percent(best.peak_fraction)} of peak` : ""}${gain}. Products on this page use it from now on.`);
+    say(
+      `Best: ${best.kernel} at ${figures(best.gflops)} GFLOP/s${best.peak_fraction ? `, ${percent(best.peak_fraction)} of peak` : ""}${gain}. Products on this page use it from now on.`,
+    );
     app.announce(message.textContent ?? "");
   }
 
@@ -134,7 +182,10 @@ export function setup(app, root) {
 /** @param {RunRecord[]} records @returns {RunRecord[]} the fastest ten, and whatever failed */
 function top(records) {
   const right = records.filter((r) => r.status === "ok").sort((x, y) => Number(y.gflops) - Number(x.gflops));
-  return [...right.slice(0, 10), ...records.filter((r) => ["compile", "runtime", "incorrect", "timeout"].includes(r.status))];
+  return [
+    ...right.slice(0, 10),
+    ...records.filter((r) => ["compile", "runtime", "incorrect", "timeout"].includes(r.status)),
+  ];
 }
 
 /** @param {RunRecord[]} records @returns {string} */
