@@ -65,7 +65,8 @@ export class Bundle {
    * @returns {Promise<Bundle>}
    */
   static async load(base) {
-    const source = base === undefined ? Bundle.source : served(new URL(String(base).replace(/\/?$/, "/"), import.meta.url));
+    const source =
+      base === undefined ? Bundle.source : served(new URL(String(base).replace(/\/?$/, "/"), import.meta.url));
     const [json, core] = await Promise.all([source.read("index.json"), source.module("core.js")]);
     const index = JSON.parse(new TextDecoder().decode(json));
     if (index.schema !== SCHEMA) throw new ConfigError(`this page cannot read a bundle of ${index.schema}`);
@@ -74,8 +75,17 @@ export class Bundle {
 
   /** @param {Record<string, any>} row @returns {Python} a Record of Python's */
   record(row) {
-    const names = dataclasses.fields(this.core.Record).map(({ name }) => name).filter((name) => row[name] !== undefined);
-    return call(this.core.Record, [], Object.fromEntries(names.map((name) => [name, name === "config" ? new Dict(Object.entries(row.config)) : row[name]])));
+    const names = dataclasses
+      .fields(this.core.Record)
+      .map(({ name }) => name)
+      .filter((name) => row[name] !== undefined);
+    return call(
+      this.core.Record,
+      [],
+      Object.fromEntries(
+        names.map((name) => [name, name === "config" ? new Dict(Object.entries(row.config)) : row[name]]),
+      ),
+    );
   }
 
   /** The models of time of an adapter's vendor, by their names: 60 KB each. @param {string} adapter @returns {Promise<Dict>} */
@@ -83,13 +93,21 @@ export class Bundle {
     const [vendor] = adapter.toLowerCase().split(/[\s-]/);
     const names = this.index.models.filter((name) => name.split("-")[0] === vendor);
     const documents = await Promise.all(names.map((name) => this.#json(`models/${name}.json`).catch(() => null))); // offline, and not used before
-    return new Dict(/** @type {any} */ (names.flatMap((name, i) => (documents[i] ? [[name, this.#model(documents[i])]] : []))));
+    return new Dict(
+      /** @type {any} */ (names.flatMap((name, i) => (documents[i] ? [[name, this.#model(documents[i])]] : []))),
+    );
   }
 
   /** @param {Record<string, any>} document @returns {Python} a Model of Python's */
   #model({ machine, coefficients, means, spreads, weights }) {
     const kinds = Object.entries(coefficients).map(([kind, each]) => [kind, new Dict(Object.entries(each))]);
-    return new this.core.Model(call(this.core.Machine, [], machine), new Dict(/** @type {any} */ (kinds)), means, spreads, new Dict(Object.entries(weights)));
+    return new this.core.Model(
+      call(this.core.Machine, [], machine),
+      new Dict(/** @type {any} */ (kinds)),
+      means,
+      spreads,
+      new Dict(Object.entries(weights)),
+    );
   }
 
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
@@ -105,7 +123,7 @@ export class Bundle {
   /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} what naga makes of its default; null where the bundle has none */
   async translated(op, name) {
     if (!this.index.translated?.includes(`${op}-${name}`)) return null;
-    const packed = new Blob([await this.#source.read(`translated/${op}-${name}.deflate`)]);
+    const packed = new Blob([await this.file(`translated/${op}-${name}.deflate`)]);
     return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
   }
 
@@ -156,7 +174,8 @@ export class Bundle {
 
   /** Every configuration of each stage that the page offers, the default first. @returns {Map<string, Kernel[]>} */
   get kernels() {
-    const every = (/** @type {any} */ cls) => this.core.configurations(cls).map((/** @type {Python} */ kernel) => this.wrap(kernel));
+    const every = (/** @type {any} */ cls) =>
+      this.core.configurations(cls).map((/** @type {Python} */ kernel) => this.wrap(kernel));
     this.#configurations ??= new Map(this.core.offered().map((/** @type {any} */ cls) => [cls.name, every(cls)]));
     return this.#configurations;
   }
@@ -171,7 +190,10 @@ export class Bundle {
   stage(name, op = "gemm") {
     const cls = this.core.kernel_class(name, op);
     const tunables = dataclasses.fields(cls).map(({ name, default: value, metadata }) => ({
-      name, default: value, doc: metadata.get("doc"), candidates: metadata.get("candidates"),
+      name,
+      default: value,
+      doc: metadata.get("doc"),
+      candidates: metadata.get("candidates"),
     }));
     return { name, summary: cls.summary, tunables };
   }
@@ -207,8 +229,12 @@ const moduleOf = (template) => `templates/${template.replace(/\.wgsl$/, ".js")}`
 
 /** @param {URL} folder @returns {Source} its files, from wherever this file came from */
 function served(folder) {
-  const module = (/** @type {string} */ path) => import(/* @vite-ignore */ /* webpackIgnore: true */ String(new URL(path, folder)));
-  return { module: (path) => imported(path, () => module(path)), read: (path) => contents(path, new URL(path, folder)) };
+  const module = (/** @type {string} */ path) =>
+    import(/* @vite-ignore */ /* webpackIgnore: true */ String(new URL(path, folder)));
+  return {
+    module: (path) => imported(path, () => module(path)),
+    read: (path) => contents(path, new URL(path, folder)),
+  };
 }
 
 /**
@@ -225,7 +251,10 @@ async function imported(path, load) {
   try {
     return await load();
   } catch (error) {
-    throw new WebmmError(`${path} could not be loaded (${inWords(error)}): you are offline, and it was not used before`, error);
+    throw new WebmmError(
+      `${path} could not be loaded (${inWords(error)}): you are offline, and it was not used before`,
+      error,
+    );
   }
 }
 

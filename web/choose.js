@@ -20,7 +20,11 @@ provide("webmm.choose.tuned.load", () => learned);
 let models = new Dict(); // of time, of the device that chooses
 provide("webmm.choose.model.shipped", () => models);
 // A page neither probes nor keeps what tuning teaches: the shipped model of the adapter, or of its vendor, serves as it is.
-provide("webmm.choose.adapted.adapted", (/** @type {unknown} */ _device, /** @type {Python} */ model, /** @type {string} */ near) => (near === "other" ? null : model));
+provide(
+  "webmm.choose.adapted.adapted",
+  (/** @type {unknown} */ _device, /** @type {Python} */ model, /** @type {string} */ near) =>
+    near === "other" ? null : model,
+);
 
 /** The choices of one device. */
 export class Choices {
@@ -38,7 +42,12 @@ export class Choices {
     const shapes = matrix.map(({ operands, result, m, n, k }) => new core.MatrixShape(operands, result, m, n, k));
     /** @type {Python} what kernels need to know of the device */
     this.capabilities = new core.Capabilities(
-      info.name, kebab(limits), frozenset(features), 0, features.has("subgroups") ? info.subgroup : 0, frozenset(shapes),
+      info.name,
+      kebab(limits),
+      frozenset(features),
+      0,
+      features.has("subgroups") ? info.subgroup : 0,
+      frozenset(shapes),
     );
     /** What Python's choice needs to know of it. */
     this.described = {
@@ -60,16 +69,19 @@ export class Choices {
 
   /** @param {Python} kernel @param {Python} problem @returns {string | null} likewise, of Python's own */
   refused(kernel, problem) {
-    if (kernel.matrix_shape && !this.device.features.has(MATRIX_UNITS)) return `needs the feature ${MATRIX_UNITS}: ${SWITCH}`;
+    if (kernel.matrix_shape && !this.device.features.has(MATRIX_UNITS))
+      return `needs the feature ${MATRIX_UNITS}: ${SWITCH}`;
     return kernel.check(problem, this.capabilities) ?? this.#unfit(kernel);
   }
 
   /** @param {Python} kernel @returns {string | null} why this engine does not run its shader, or null: what Python does not ask */
   #unfit(kernel) {
     const { info, features, spelling } = this.device;
-    if (kernel.dot === "builtin" && !features.has(PACKED_DOT)) return `needs the feature ${PACKED_DOT}, which ${info.name} does not have`;
+    if (kernel.dot === "builtin" && !features.has(PACKED_DOT))
+      return `needs the feature ${PACKED_DOT}, which ${info.name} does not have`;
     if (!kernel.matrix_shape) return null;
-    if (info.subgroupMax !== info.subgroup) return `needs subgroups of exactly ${kernel.subgroup} lanes, ${info.name} has ${info.subgroup} to ${info.subgroupMax}`;
+    if (info.subgroupMax !== info.subgroup)
+      return `needs subgroups of exactly ${kernel.subgroup} lanes, ${info.name} has ${info.subgroup} to ${info.subgroupMax}`;
     const spelled = kernel.spelling ?? "current";
     if (spelled === spelling) return null;
     return `is in the ${spelled} spelling of fragments, of which this engine reads ${spelling ? `the ${spelling} one` : "none"}`;
@@ -127,13 +139,16 @@ export class Choices {
       }
       reasons.add(`${kernel.name} ${reason}`);
     }
-    throw new UnsupportedError(`no kernel can compute ${str(problem)} on ${this.capabilities.name}: ${[...reasons].join("; ")}`);
+    throw new UnsupportedError(
+      `no kernel can compute ${str(problem)} on ${this.capabilities.name}: ${[...reasons].join("; ")}`,
+    );
   }
 }
 
 /** @param {GPUSupportedLimits} limits @returns {Dict} as Python calls them */
 function kebab(limits) {
-  const words = (/** @type {string} */ name) => name.replace("2D", "-2d").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  const words = (/** @type {string} */ name) =>
+    name.replace("2D", "-2d").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   return new Dict(LIMITS.map((name) => [words(name), limits[name]]));
 }
 

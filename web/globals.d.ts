@@ -1,5 +1,7 @@
 // Flag namespaces of WebGPU, which TypeScript's DOM library leaves out.
-declare const GPUBufferUsage: Readonly<Record<"MAP_READ" | "COPY_SRC" | "COPY_DST" | "UNIFORM" | "STORAGE" | "QUERY_RESOLVE", number>>;
+declare const GPUBufferUsage: Readonly<
+  Record<"MAP_READ" | "COPY_SRC" | "COPY_DST" | "UNIFORM" | "STORAGE" | "QUERY_RESOLVE", number>
+>;
 declare const GPUMapMode: Readonly<Record<"READ" | "WRITE", number>>;
 declare const GPUShaderStage: Readonly<Record<"COMPUTE", number>>;
 declare const GPUTextureUsage: Readonly<Record<"STORAGE_BINDING", number>>;

@@ -21,8 +21,15 @@ export const ELEMENTS = {
 };
 /** The type that a typed array stands for. @type {Record<string, ElementType>} */
 const TYPES = {
-  Float32Array: "float32", Float16Array: "float16", Uint16Array: "float16", Float64Array: "float64", Int8Array: "int8", Uint8Array: "uint8",
-  Uint8ClampedArray: "uint8", Int32Array: "int32", Uint32Array: "uint32",
+  Float32Array: "float32",
+  Float16Array: "float16",
+  Uint16Array: "float16",
+  Float64Array: "float64",
+  Int8Array: "int8",
+  Uint8Array: "uint8",
+  Uint8ClampedArray: "uint8",
+  Int32Array: "int32",
+  Uint32Array: "uint32",
 };
 
 /** @param {string} name @returns {ElementType} throws ProblemError for a type that no kernel stores */
@@ -55,10 +62,14 @@ export class HostArray {
   /** @param {Elements} data @param {readonly number[]} shape @param {ElementType} dtype */
   constructor(data, shape, dtype) {
     if (data.length !== sizeOf(shape)) {
-      throw new ProblemError(`${shape.join("×") || "a number"} needs ${sizeOf(shape)} elements, there are ${data.length}`);
+      throw new ProblemError(
+        `${shape.join("×") || "a number"} needs ${sizeOf(shape)} elements, there are ${data.length}`,
+      );
     }
     if (data.constructor !== ELEMENTS[dtype].of(0).constructor) {
-      throw new ProblemError(`${dtype} elements come in a ${ELEMENTS[dtype].of(0).constructor.name}; those of float16 as bits`);
+      throw new ProblemError(
+        `${dtype} elements come in a ${ELEMENTS[dtype].of(0).constructor.name}; those of float16 as bits`,
+      );
     }
     this.data = data;
     this.shape = shape;
@@ -142,12 +153,18 @@ function ofTyped(x, shape, dtype) {
   const lengths = shape ?? [x.length];
   if (!own) {
     if (dtype === undefined || !/^U?Int16Array$/.test(name)) {
-      throw new ProblemError(`a ${name} is not computed with; convert it with {dtype: "float32"}, or take one of ${Object.keys(TYPES).join(", ")}`);
+      throw new ProblemError(
+        `a ${name} is not computed with; convert it with {dtype: "float32"}, or take one of ${Object.keys(TYPES).join(", ")}`,
+      );
     }
     return new HostArray(stored(x, dtype), lengths, dtype);
   }
-  const plain = name === "Float16Array" ? new Uint16Array(x.buffer, x.byteOffset, x.length)
-    : name === "Uint8ClampedArray" ? new Uint8Array(x.buffer, x.byteOffset, x.length) : x;
+  const plain =
+    name === "Float16Array"
+      ? new Uint16Array(x.buffer, x.byteOffset, x.length)
+      : name === "Uint8ClampedArray"
+        ? new Uint8Array(x.buffer, x.byteOffset, x.length)
+        : x;
   const array = new HostArray(plain, lengths, own);
   return dtype === undefined ? array : array.as(dtype);
 }
@@ -155,9 +172,11 @@ function ofTyped(x, shape, dtype) {
 /** @param {any} x @returns {number[]} the shape of nested lists; throws ProblemError where it is none */
 function nestedShape(x) {
   if (typeof x === "number") return [];
-  if (!Array.isArray(x)) throw new ProblemError(`an array is made of numbers, lists of them or a typed array, not of ${typeof x}`);
+  if (!Array.isArray(x))
+    throw new ProblemError(`an array is made of numbers, lists of them or a typed array, not of ${typeof x}`);
   if (x.length === 0) return [0];
   const [first, ...others] = x.map(nestedShape);
-  if (others.some((other) => other.join() !== first.join())) throw new ProblemError("the lists are of different lengths, or nested differently");
+  if (others.some((other) => other.join() !== first.join()))
+    throw new ProblemError("the lists are of different lengths, or nested differently");
   return [x.length, ...first];
 }

@@ -51,7 +51,9 @@ export class Kernel {
   /** @returns {string[]} the element types that it multiplies */
   get dtypes() {
     const { core } = this.bundle;
-    const suited = core.FLOATS.filter((/** @type {any} */ dtype) => this.of.unsuited(this.bundle.problem({ m: 1, n: 1, k: 1, dtype })) === null);
+    const suited = core.FLOATS.filter(
+      (/** @type {any} */ dtype) => this.of.unsuited(this.bundle.problem({ m: 1, n: 1, k: 1, dtype })) === null,
+    );
     return suited.map((/** @type {any} */ dtype) => dtype.name);
   }
 

@@ -105,8 +105,10 @@ export function parseNpy(file) {
       `the .npy file is cut short: ${rows}×${columns} needs ${need.toLocaleString("en")} bytes, there are ${have}`,
     );
   }
-  if (type === "f4" && little && !fortran) return new Matrix(new Float32Array(file.slice(start, start + need)), [rows, columns]);
-  if (type === "f2" && little && !fortran) return new Matrix(new Uint16Array(file.slice(start, start + need)), [rows, columns]);
+  if (type === "f4" && little && !fortran)
+    return new Matrix(new Float32Array(file.slice(start, start + need)), [rows, columns]);
+  if (type === "f2" && little && !fortran)
+    return new Matrix(new Uint16Array(file.slice(start, start + need)), [rows, columns]);
   const data = new Float32Array(rows * columns);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
@@ -122,7 +124,9 @@ function npyHeader(file) {
   const bytes = new Uint8Array(file);
   const view = new DataView(file);
   if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(0, 6)) !== "\x93NUMPY") {
-    throw new ProblemError("this is no .npy file: it does not begin with NumPy's signature; write one with numpy.save()");
+    throw new ProblemError(
+      "this is no .npy file: it does not begin with NumPy's signature; write one with numpy.save()",
+    );
   }
   const wide = bytes[6] > 1;
   const length = wide ? view.getUint32(8, true) : view.getUint16(8, true);
@@ -137,9 +141,15 @@ function npyHeader(file) {
   const type = descr?.slice(1) ?? "";
   const read = READERS.get(type);
   if (!descr || !read) {
-    throw new ProblemError(`the .npy file holds ${descr ?? "a structured type"}, not numbers; save x.astype('float32')`);
+    throw new ProblemError(
+      `the .npy file holds ${descr ?? "a structured type"}, not numbers; save x.astype('float32')`,
+    );
   }
-  const sizes = shape.split(",").map((s) => s.trim()).filter(Boolean).map(Number);
+  const sizes = shape
+    .split(",")
+    .map((s) => s.trim())
+    .filter(Boolean)
+    .map(Number);
   if (sizes.length !== 2 || sizes.some((s) => !Number.isSafeInteger(s) || s < 0)) {
     throw new ProblemError(`the .npy file holds an array of shape (${shape.trim()}); a matrix has two dimensions`);
   }
@@ -163,7 +173,12 @@ export function toNpy(matrix) {
 
 // CSV
 
-const SPECIALS = new Map([["nan", NaN], ["inf", Infinity], ["+inf", Infinity], ["-inf", -Infinity]]);
+const SPECIALS = new Map([
+  ["nan", NaN],
+  ["inf", Infinity],
+  ["+inf", Infinity],
+  ["-inf", -Infinity],
+]);
 
 /**
  * Read rows of numbers separated by commas, semicolons, tabs or spaces; lines that begin with # are comments.

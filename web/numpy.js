@@ -30,7 +30,8 @@ export class NDArray {
 
   *[Symbol.iterator]() {
     if (!this.columns) yield* this.data;
-    else for (let i = 0; i < this.rows; i++) yield new NDArray(this.data.slice(i * this.columns, (i + 1) * this.columns));
+    else
+      for (let i = 0; i < this.rows; i++) yield new NDArray(this.data.slice(i * this.columns, (i + 1) * this.columns));
   }
 
   /** Along the last axis. */
@@ -42,7 +43,8 @@ export class NDArray {
   /** @param {[Slice, number | Slice | null]} key x[:, j], x[:, j:] or x[:, None] @returns {NDArray} */
   __item__([, column]) {
     if (column === null) return new NDArray(this.data, 1);
-    if (column instanceof Slice) return stacked(this.rows, this.columns - column.start, (i, j) => this.data[i * this.columns + j + column.start]);
+    if (column instanceof Slice)
+      return stacked(this.rows, this.columns - column.start, (i, j) => this.data[i * this.columns + j + column.start]);
     return new NDArray(Float64Array.from({ length: this.rows }, (_, i) => this.data[i * this.columns + column]));
   }
 
@@ -58,7 +60,10 @@ export class NDArray {
     const size = Math.max(x.data.length, y.data.length);
     const columns = Math.max(x.columns, y.columns);
     const [p, q] = [x, y].map((each) => placing(each, size, columns));
-    return new NDArray(Float64Array.from({ length: size }, (_, i) => operation(x.data[p(i)], y.data[q(i)])), columns);
+    return new NDArray(
+      Float64Array.from({ length: size }, (_, i) => operation(x.data[p(i)], y.data[q(i)])),
+      columns,
+    );
   }
 }
 
@@ -73,7 +78,10 @@ function placing(x, size, columns) {
 
 /** @param {number} rows @param {number} columns @param {(i: number, j: number) => number} element */
 function stacked(rows, columns, element) {
-  return new NDArray(Float64Array.from({ length: rows * columns }, (_, at) => element(Math.floor(at / columns), at % columns)), columns);
+  return new NDArray(
+    Float64Array.from({ length: rows * columns }, (_, at) => element(Math.floor(at / columns), at % columns)),
+    columns,
+  );
 }
 
 /** @param {(x: number, y: number) => number} operation @returns {(x: Any, y: Any) => NDArray} */
@@ -102,7 +110,9 @@ export const numpy = {
   clip: (x, low, high) => each((value) => Math.min(Math.max(value, low), high))(x),
   /** @param {NDArray[]} parts with as many rows each */
   column_stack(parts) {
-    const rows = Array.from({ length: parts[0].rows }, (_, i) => parts.flatMap(({ data, columns }) => [...data.slice(i * (columns || 1), (i + 1) * (columns || 1))]));
+    const rows = Array.from({ length: parts[0].rows }, (_, i) =>
+      parts.flatMap(({ data, columns }) => [...data.slice(i * (columns || 1), (i + 1) * (columns || 1))]),
+    );
     return numpy.array(rows);
   },
   exp: each(Math.exp),
@@ -112,5 +122,8 @@ export const numpy = {
   /** @param {NDArray[]} columns */
   stack: (columns) => numpy.column_stack(columns),
   /** @param {number | [number, number]} shape */
-  zeros: (shape) => (typeof shape === "number" ? new NDArray(new Float64Array(shape)) : new NDArray(new Float64Array(shape[0] * shape[1]), shape[1])),
+  zeros: (shape) =>
+    typeof shape === "number"
+      ? new NDArray(new Float64Array(shape))
+      : new NDArray(new Float64Array(shape[0] * shape[1]), shape[1]),
 };

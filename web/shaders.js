@@ -40,7 +40,20 @@ import { Dict, call, make } from "./python.js";
 const OPTIONS = /** @type {const} */ (["op", "config", "bundle"]);
 /** What each op's problem is described by. */
 const FIELDS = {
-  gemm: ["m", "n", "k", "batch", "dtype", "outDtype", "transposeA", "transposeB", "bias", "activation", "alpha", "beta"],
+  gemm: [
+    "m",
+    "n",
+    "k",
+    "batch",
+    "dtype",
+    "outDtype",
+    "transposeA",
+    "transposeB",
+    "bias",
+    "activation",
+    "alpha",
+    "beta",
+  ],
   weights: ["m", "n", "k", "bits", "block", "dtype"],
   reduce: ["operation", "rows", "columns", "dtype"],
   normalise: ["function", "rows", "columns", "dtype", "weight", "bias", "eps"],
@@ -72,7 +85,9 @@ export async function shader(stage, problem, options = {}) {
   for (const each of kernel.dispatches) dispatches.push(await dispatchOf(bundle, each, described));
   return {
     dispatches,
-    buffers: described.buffers().map((/** @type {any} */ { name, dtype, end, written }) => ({ name, dtype: dtype.name, elements: end, written })),
+    buffers: described
+      .buffers()
+      .map((/** @type {any} */ { name, dtype, end, written }) => ({ name, dtype: dtype.name, elements: end, written })),
     scratch: kernel.scratch(described).map(({ ...fields }) => fields),
   };
 }
@@ -80,18 +95,39 @@ export async function shader(stage, problem, options = {}) {
 /** @param {any} core @param {string} op @param {any} given @returns {any} Python's problem */
 function problemOf(core, op, { op: _, ...given }) {
   checkOptions(op, given, FIELDS[/** @type {keyof typeof FIELDS} */ (op)]);
-  const { m, n, k, rows, columns, dtype = "float32", batch = 1, transposeA = false, transposeB = false, ...others } = given;
+  const {
+    m,
+    n,
+    k,
+    rows,
+    columns,
+    dtype = "float32",
+    batch = 1,
+    transposeA = false,
+    transposeB = false,
+    ...others
+  } = given;
   const type = core.dtype_of(dtype);
-  if (op === "weights") return make(core.WeightOnly, [m, n, k, type, type, make(core.Operand, [k]), others.bits, others.block]);
+  if (op === "weights")
+    return make(core.WeightOnly, [m, n, k, type, type, make(core.Operand, [k]), others.bits, others.block]);
   if (op === "elementwise") return make(core.Elementwise, [others.activation, others.size, type]);
   if (op === "reduce") return call(core.reduction, [rows, columns, others.operation], { dtype: type });
   if (op === "normalise") {
     const { operation } = core.NORMALISATIONS.get(oneOf("normalisation", others.function, core.NORMALISATIONS.keys()));
-    const terms = { function: others.function, weight: others.weight ?? false, bias: others.bias ?? false, epsilon: others.eps ?? 0 };
+    const terms = {
+      function: others.function,
+      weight: others.weight ?? false,
+      bias: others.bias ?? false,
+      epsilon: others.eps ?? 0,
+    };
     return make(core.Normalisation, [operation, rows, columns, 1, type, type, core.Span.dense(columns, 1)], terms);
   }
   const { outDtype = dtype, bias = "", activation = "", alpha = 1, beta = 0 } = others;
-  const operands = [[transposeA ? m : k, m * k, transposeA], [transposeB ? k : n, k * n, transposeB], [n, m * n, false]];
+  const operands = [
+    [transposeA ? m : k, m * k, transposeA],
+    [transposeB ? k : n, k * n, transposeB],
+    [n, m * n, false],
+  ];
   const [a, b, c] = operands.map(([row, matrix, transposed]) => make(core.Operand, [row, matrix], { transposed }));
   return make(core.Gemm, [m, n, k, batch, type, core.dtype_of(outDtype), a, b, c], { bias, activation, alpha, beta });
 }
@@ -107,7 +143,12 @@ async function dispatchOf(bundle, kernel, problem) {
     config: Object.fromEntries(kernel.config),
     wgsl,
     entry_point: core.ENTRY_POINT,
-    bindings: bindings.map((/** @type {any} */ { binding, name, type, wgsl_type }) => ({ binding, name, type, wgsl_type })),
+    bindings: bindings.map((/** @type {any} */ { binding, name, type, wgsl_type }) => ({
+      binding,
+      name,
+      type,
+      wgsl_type,
+    })),
     params: { size, members: members.map((/** @type {any} */ { name, type, offset }) => ({ name, type, offset })) },
     uniform: Uint8Array.from(core.params_bytes(kernel, problem)),
     workgroup_size: [...kernel.workgroup_size],

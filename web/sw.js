@@ -15,7 +15,7 @@ const SHELL = [
   "panels/picture.js", "panels/code.js", "panels/traffic.js", "made.js", "bundle/index.json",
   "bundle/core.js", "leaderboard.html", "bundle/ladders.js", "engine/adapters.js", "engine/array.js", "engine/device.js",
   "engine/engine.js", "engine/guard.js", "engine/launch.js", "engine/pipelines.js", "engine/plans.js", "engine/pool.js",
-  "engine/roofline.js", "engine/submissions.js", "engine/timing.js", "engine/transfer.js", "calls/gemm.js", "calls/operands.js",
+  "engine/roofline.js", "engine/submissions.js", "engine/timing.js", "engine/transfer.js", "calls/float64.js", "calls/gemm.js", "calls/operands.js",
   "calls/options.js", "calls/pieces.js", "calls/quantized.js", "calls/reduce.js", "calls/scheme.js",
   "python/values.js", "python/text.js", "python/iteration.js", "python/classes.js", "python/modules.js",
 ];

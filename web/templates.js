@@ -69,7 +69,8 @@ export function invoke(x, name, args, named = {}) {
 }
 
 /** @param {string} name @param {Any} x @param {...Any} args */
-export const method = (name, x, ...args) => (Object.getPrototypeOf(x) === null || x[MODULE] ? invoke(x, name, args) : $.method(name, x, ...args));
+export const method = (name, x, ...args) =>
+  Object.getPrototypeOf(x) === null || x[MODULE] ? invoke(x, name, args) : $.method(name, x, ...args);
 
 const MACRO = Symbol("macro");
 const MODULE = Symbol("module");
@@ -112,7 +113,17 @@ export function* loop(x, test = () => true) {
   for (let index0 = 0; more(); index0++) {
     const each = rows[at++];
     passed = false;
-    yield [each, { index: index0 + 1, index0, first: index0 === 0, get last() { return !more(); } }];
+    yield [
+      each,
+      {
+        index: index0 + 1,
+        index0,
+        first: index0 === 0,
+        get last() {
+          return !more();
+        },
+      },
+    ];
   }
 }
 

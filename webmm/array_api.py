@@ -6,11 +6,12 @@ ProblemError for a type or a shape for which it has no result. There is no float
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from webmm.calls.expression import astype, concatenate, elementwise, stack, take, where
+from webmm.calls.expression import astype as converted
+from webmm.calls.expression import concatenate, elementwise, stack, take, where
 from webmm.calls.gemm import matmul
 from webmm.calls.numpy_functions import FUNCTIONS, reshape, tensordot
 from webmm.calls.reduce import reduce
@@ -24,7 +25,6 @@ float32, float16, int32 = np.dtype("float32"), np.dtype("float16"), np.dtype("in
 bool = np.dtype("bool")
 e, inf, nan, newaxis, pi = np.e, np.inf, np.nan, None, np.pi
 
-concat = concatenate
 broadcast_to, expand_dims, squeeze, permute_dims, moveaxis = (
     FUNCTIONS[function] for function in (np.broadcast_to, np.expand_dims, np.squeeze, np.transpose, np.moveaxis)
 )
@@ -32,6 +32,8 @@ __all__ = [
     "Array",
     "abs",
     "add",
+    "all",
+    "any",
     "argmax",
     "argmin",
     "asarray",
@@ -42,16 +44,22 @@ __all__ = [
     "divide",
     "e",
     "empty",
+    "empty_like",
     "equal",
     "exp",
     "expand_dims",
+    "finfo",
     "float16",
     "float32",
     "full",
+    "full_like",
     "greater",
     "greater_equal",
+    "iinfo",
     "inf",
     "int32",
+    "isfinite",
+    "isinf",
     "isnan",
     "less",
     "less_equal",
@@ -60,6 +68,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "matmul",
+    "matrix_transpose",
     "max",
     "maximum",
     "mean",
@@ -72,6 +81,7 @@ __all__ = [
     "newaxis",
     "not_equal",
     "ones",
+    "ones_like",
     "permute_dims",
     "pi",
     "positive",
@@ -88,6 +98,7 @@ __all__ = [
     "tensordot",
     "where",
     "zeros",
+    "zeros_like",
 ]
 
 
@@ -100,12 +111,18 @@ def of_version(version: str | None) -> Any:
     return sys.modules[__name__]
 
 
-def asarray(x: Any, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return `x` as an Array: as it is where it is one of that type, and there, else a copy of it."""
+def asarray(x: Any, *, dtype: Any = None, device: Device | None = None, copy: Any = None) -> Array:
+    """Return `x` as an Array: as it is where it is one of that type, and there, else a copy of it.
+
+    With `copy` a copy in any case; raises ProblemError where that is False and cannot be.
+    """
+    if copy is False and not (isinstance(x, Array) and device in (None, x.device) and dtype in (None, x.dtype)):
+        raise ProblemError("host memory, another type and another device take a copy: leave copy=False out")
     if isinstance(x, Array):
         if device not in (None, x.device):
             return device.array(x.numpy(), dtype)
-        return x if dtype is None or dtype_of(dtype) == x.element else astype(x, dtype)
+        wanted = x.element if dtype is None else dtype_of(dtype)
+        return x if wanted == x.element and not copy else converted(x, wanted.name)
     host = host_array(x)
     if not hasattr(x, "dtype") and dtype is None:
         dtype = {"f": float32, "i": int32}.get(host.dtype.kind)
@@ -132,6 +149,72 @@ def empty(shape: Any, *, dtype: Any = None, device: Device | None = None) -> Arr
     """Return an array that holds anything, of float32 by default."""
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     return (device or default_device()).empty(lengths, dtype_of(dtype or float32))
+
+
+def full_like(x: Array, value: float, *, dtype: Any = None, device: Device | None = None) -> Array:
+    """Return an array full of `value`, of the shape, and by default the type and device, of `x`."""
+    return full(x.shape, value, dtype=dtype or x.dtype, device=device or x.device)
+
+
+def zeros_like(x: Array, *, dtype: Any = None, device: Device | None = None) -> Array:
+    """Return zeros; as `full_like()` otherwise."""
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: Array, *, dtype: Any = None, device: Device | None = None) -> Array:
+    """Return ones; as `full_like()` otherwise."""
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: Array, *, dtype: Any = None, device: Device | None = None) -> Array:
+    """Return an array that holds anything; as `full_like()` otherwise."""
+    return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device)
+
+
+def astype(x: Array, dtype: Any, /, *, copy: Any = True, device: Device | None = None) -> Array:
+    """Return `x` converted to `dtype`, or, without `copy`, as it is where it is of that type, and there."""
+    return asarray(x, dtype=dtype, device=device, copy=copy or None)
+
+
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
+    """Return arrays of one type joined along `axis`, or all their elements where that is None."""
+    return concatenate([reshape(x, (-1,)) for x in arrays], 0) if axis is None else concatenate(arrays, axis)
+
+
+class _Limits(NamedTuple):
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: Any
+
+
+def finfo(of: Any, /) -> _Limits:
+    """Return the limits of a type of floats, or of an array's: bits, eps, max, min and smallest_normal."""
+    found = np.finfo(getattr(of, "dtype", of))
+    eps, most, least, normal = (float(each) for each in (found.eps, found.max, found.min, found.smallest_normal))
+    return _Limits(found.bits, eps, most, least, normal, found.dtype)
+
+
+def iinfo(of: Any, /) -> Any:
+    """Return NumPy's limits of a type of integers, or of an array's."""
+    return np.iinfo(getattr(of, "dtype", of))
+
+
+def matrix_transpose(x: Array, /) -> Array:
+    """Return each matrix transposed; no copy."""
+    return x.mT
+
+
+def isfinite(x: Any, /) -> Any:
+    """Return whether each element is neither NaN nor infinite."""
+    return elementwise("abs(x) <= most", x=x, most=finfo(float32).max) if x.dtype != int32 else x == x
+
+
+def isinf(x: Any, /) -> Any:
+    """Return whether each element is infinite."""
+    return elementwise("abs(x) > most", x=x, most=finfo(float32).max) if x.dtype != int32 else x != x
 
 
 def _of_one(name: str, text: str) -> Any:
@@ -181,3 +264,14 @@ def _accumulation(name: str) -> Any:
 
 sum, prod = _accumulation("sum"), _accumulation("prod")
 mean, max, min, argmax, argmin = (_reduction(name) for name in ("mean", "max", "min", "argmax", "argmin"))
+
+
+def _of_truths(name: str, op: str) -> Any:
+    def compute(x: Array, /, *, axis: Any = None, keepdims: Any = False) -> Any:
+        return reduce(converted(x if x.dtype == bool else x != 0, int32), op, axis, keepdims) != 0
+
+    compute.__name__, compute.__doc__ = name, f"Return whether {name} elements over `axis` are true, or not 0."
+    return compute
+
+
+all, any = _of_truths("all", "prod"), _of_truths("any", "sum")

@@ -53,6 +53,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--op nope": "choose from gemm",
         "--op reduce:sum:max": "unknown variant 'sum:max'",
         "--op reduce --sizes 8x8@²": "with an axis",
+        "--op reduce:mean --dtype int32": "mean is of floats, not of int32",
+        "--op reduce:prod --dtype uint8": "dtype uint8 is not supported by reductions",
         "--op reduce --sizes 8x8@2": "with an axis",
         "--op reduce --sizes 1000000000x1000000000": "elements of one buffer",
         "--op quantized --sizes 1000000": "one buffer",

@@ -21,8 +21,8 @@ ELEMENTS = {
     "bool": st.booleans(),
 }
 UNARY = {
-    "float32": ["abs", "exp", "log", "sqrt", "tanh", "negative", "positive", "square", "isnan"],
-    "int32": ["abs", "negative", "positive", "square"],
+    "float32": ["abs", "exp", "log", "sqrt", "tanh", "negative", "positive", "square", "isnan", "isinf", "isfinite"],
+    "int32": ["abs", "negative", "positive", "square", "isnan", "isinf", "isfinite"],
     "bool": ["logical_not"],
 }
 COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
@@ -99,6 +99,13 @@ def test_operators_with_numbers(data, operation, dtype):
         same(operation(number, ours(x)), operation(number, x), 1e-6)
 
 
+@EXAMPLES
+@given(st.data(), st.sampled_from([operator.eq, operator.ne, operator.and_, operator.or_]), st.booleans())
+def test_operators_with_truths(data, operation, truth):
+    x = data.draw(arrays("bool"))
+    same(operation(ours(x), truth), operation(x, truth))
+
+
 @settings(max_examples=25)
 @given(st.data(), st.sampled_from(["float32", "int32", "bool"]))
 def test_where(data, dtype):
@@ -147,6 +154,40 @@ def test_reductions_of_int32(data, name):
 def test_reductions_into_another_type(data, name):
     x = data.draw(arrays("int32", drawing.array_shapes(min_dims=1, max_dims=3, max_side=4), st.integers(-2, 2)))
     same(getattr(xp, name)(ours(x), dtype=xp.float32), getattr(strict, name)(x, dtype=strict.float32))
+
+
+@settings(max_examples=40)
+@given(st.data(), st.sampled_from(["float32", "int32", "bool"]), st.sampled_from(["all", "any"]))
+def test_truths(data, dtype, name):
+    few = {"float32": st.sampled_from([0.0, 1.5]), "int32": st.sampled_from([0, -3])}
+    x = data.draw(arrays(dtype, drawing.array_shapes(max_dims=4, max_side=4, min_side=0), few.get(dtype)))
+    axis, keepdims = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1)), data.draw(st.booleans())
+    same(
+        getattr(xp, name)(ours(x), axis=axis, keepdims=keepdims), getattr(strict, name)(x, axis=axis, keepdims=keepdims)
+    )
+
+
+@settings(max_examples=15)
+@given(st.data(), st.sampled_from(["float32", "int32", "bool"]))
+def test_arrays_like_others(data, dtype):
+    x = data.draw(arrays(dtype, drawing.array_shapes(min_dims=2, max_dims=4, max_side=5)))
+    same(xp.zeros_like(ours(x)), strict.zeros_like(x))
+    same(xp.ones_like(ours(x), dtype=xp.float32), strict.ones_like(x, dtype=strict.float32))
+    same(xp.full_like(ours(x), 1), strict.full_like(x, x.dtype == strict.bool or 1))
+    same(xp.matrix_transpose(ours(x)), strict.matrix_transpose(x))
+    assert xp.empty_like(ours(x)).shape == x.shape
+    copy = xp.asarray(ours(x), copy=True)
+    same(copy, x)
+
+
+def test_limits_and_copies():
+    x = xp.asarray([1.0])
+    assert xp.finfo(x).bits == xp.finfo(xp.float32).bits == 32
+    assert xp.iinfo(xp.int32).max == 2**31 - 1
+    assert xp.asarray(x, copy=False) is x
+    assert xp.asarray(x, copy=True).storage is not x.storage
+    with pytest.raises(ProblemError, match="take a copy"):
+        xp.asarray([1.0], copy=False)
 
 
 @settings(max_examples=25)

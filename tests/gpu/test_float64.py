@@ -358,6 +358,13 @@ def test_what_is_refused(either, name):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ADVERSARIAL)
+def test_both_ways_keep_to_the_bound_on_adversarial_operands(native, without, name):
+    a, b = ADVERSARIAL[name]
+    for device in (native, without):
+        assert excess(webmm.matmul(a, b, device=device), a, b) <= 1
+
+
 DAWN = """
 import numpy as np, webmm
 rng = np.random.default_rng(0)

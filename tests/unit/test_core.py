@@ -115,7 +115,10 @@ def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[st
     ]
     records = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
     head = HEAD.replace("TEMPLATES", "\n".join(imports)).replace("SHIPPED", written(program, records))
-    head = head.replace("PREDICTING", written(program, model.shipped()))
+    models = {
+        name: dataclasses.replace(each, rates=None) for name, each in model.shipped().items()
+    }  # as a page reads them
+    head = head.replace("PREDICTING", written(program, models))
     (folder / "run.js").write_text("\n".join([head, *lines]))
     done = node(str(folder / "run.js"))
     assert done.returncode == 0, done.stderr[-2000:]

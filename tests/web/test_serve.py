@@ -135,6 +135,6 @@ def test_the_service_worker_keeps_the_whole_page(page_folder: Path) -> None:
     text = (page_folder / "sw.js").read_text()
     shell = set(re.findall(r'"([^"]+)"', text[text.index("const SHELL") : text.index("];")]))
     files = {path.relative_to(page_folder).as_posix() for path in page_folder.rglob("*") if path.is_file()}
-    asked_for = ("shaders.js", "bundle/templates/", "bundle/models/", "bundle/translated/", "bundle/cases/")  # later
+    asked_for = ("bundle/templates/", "bundle/models/", "bundle/translated/", "bundle/cases/")  # later
     needed = {name for name in files if not name.startswith(asked_for)}
     assert shell - {"./"} == needed - {"index.html", "sw.js"}

@@ -12,6 +12,7 @@ from webmm.dtypes import F32
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel
+from webmm.page import npm
 from webmm.problems.base import Problem
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.gemm import gemm
@@ -55,10 +56,11 @@ def expected(kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:
     return {"dispatches": rows, "buffers": buffers, "scratch": scratch}
 
 
-def test_every_stage_is_pythons(page_folder: Path, node: Callable[..., Any], tmp_path: Path) -> None:
+def test_every_stage_is_pythons(node: Callable[..., Any], tmp_path: Path) -> None:
+    npm.build(tmp_path / "package")
     made = [(cls(), given, problem) for given, problem in problems() for cls in STAGES[given["op"]].values()]
     (tmp_path / "cases.json").write_text(json.dumps([(kernel.name, given) for kernel, given, _ in made]))
-    done = node(str(SCRIPT), str(page_folder / "shaders.js"), str(tmp_path / "cases.json"))
+    done = node(str(SCRIPT), str(tmp_path / "package" / "entries" / "shaders.js"), str(tmp_path / "cases.json"))
     assert done.returncode == 0, done.stderr[-2000:]
     said = json.loads(done.stdout)
     assert said["unknown"] == "ConfigError"

@@ -16,7 +16,16 @@ import { Labelled, inPieces, limits } from "./pieces.js";
 /** What `matmul` was asked for besides the operands. @typedef {{bias: Data | null, residual: Data | null, terms: Record<string, any>, out: ElementType, precision: string, kernel: any}} Settings */
 
 export const MATMUL = /** @type {const} */ ([
-  "bias", "activation", "residual", "alpha", "outDtype", "precision", "transposeA", "transposeB", "kernel", "config",
+  "bias",
+  "activation",
+  "residual",
+  "alpha",
+  "outDtype",
+  "precision",
+  "transposeA",
+  "transposeB",
+  "kernel",
+  "config",
 ]);
 export const GEMM = /** @type {const} */ (["alpha", "beta", "precision"]);
 
@@ -48,7 +57,8 @@ function settingsOf(call, dtype, options, whole, shape) {
     throw new ProblemError(`residual has shape [${residual.shape}]; it must be the result's, [${shape}]`);
   }
   const activation = options.activation ? oneOf("activation", options.activation, core.ACTIVATIONS.keys()) : "";
-  const precision = options.precision === undefined ? "highest" : oneOf("precision", options.precision, core.PRECISIONS);
+  const precision =
+    options.precision === undefined ? "highest" : oneOf("precision", options.precision, core.PRECISIONS);
   const out = call.dtype(options.outDtype, dtype);
   make(core.gemm, [1, 1, 1], { dtype: call.element(dtype), out_dtype: call.element(out) }); // refuses what is not computed
   const kernel = call.device.kernelNamed(options.kernel, options.config, "gemm");
@@ -85,15 +95,18 @@ export function labelled(x, batch, axes) {
 
 /** Set c ← alpha·a·b + beta·c. `Device.gemm()`. @param {Call} call @param {any} a @param {any} b @param {any} c @param {any} options */
 export async function gemm(call, a, b, c, options) {
-  if (![a, b, c].every((x) => x instanceof DeviceArray)) throw new ProblemError("gemm() works in place, on arrays that live on a device: await device.array(x)");
+  if (![a, b, c].every((x) => x instanceof DeviceArray))
+    throw new ProblemError("gemm() works in place, on arrays that live on a device: await device.array(x)");
   for (const x of [a, b, c]) call.data(x);
   if (Math.min(a.ndim, b.ndim, c.ndim) < 2) throw new ProblemError("gemm() takes matrices, 2-D or batches of them");
   const shape = resultShape(a, b);
-  if (String(broadcastShape(shape, c.shape)) !== String(c.shape)) throw new ProblemError(`a @ b has shape [${shape}], which does not fit c, [${c.shape}]`);
+  if (String(broadcastShape(shape, c.shape)) !== String(c.shape))
+    throw new ProblemError(`a @ b has shape [${shape}], which does not fit c, [${c.shape}]`);
   if (c.shape.some((/** @type {number} */ length, /** @type {number} */ axis) => length > 1 && !c.strides[axis])) {
     throw new ProblemError("c repeats its elements, of which each would get several results; take an array of its own");
   }
-  const precision = options.precision === undefined ? "highest" : oneOf("precision", options.precision, call.core.PRECISIONS);
+  const precision =
+    options.precision === undefined ? "highest" : oneOf("precision", options.precision, call.core.PRECISIONS);
   const terms = { alpha: number("alpha", options.alpha, 1), beta: number("beta", options.beta, 0), activation: "" };
   if (c.size) await multiply(call, a, b, c, null, terms, { precision, kernel: undefined });
   return c;
@@ -112,7 +125,8 @@ export async function multiply(call, a, b, c, bias, terms, { precision, kernel }
   const batch = z.shape.slice(0, -2);
   [x, y] = [x, y].map((each) => each.broadcastTo(...batch, ...each.shape.slice(-2)));
   const target = core.matrix_operand(z);
-  if (target === null) throw new ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array");
+  if (target === null)
+    throw new ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array");
   let kind = bias ? (bias.ndim === 1 ? "column" : "row") : "";
   if (target.transposed) {
     [x, y, z] = [y.mT, x.mT, z.mT]; // Cᵀ = Bᵀ·Aᵀ is row-major
@@ -120,9 +134,16 @@ export async function multiply(call, a, b, c, bias, terms, { precision, kernel }
   }
   const [left, right, out] = [x, y, z].map((each) => core.matrix_operand(each));
   const [rows, columns] = z.shape.slice(-2);
-  const template = make(core.Gemm, [rows, columns, x.shape[x.ndim - 1], 1, call.element(x.dtype), call.element(z.dtype), left, right, out], {
-    bias_offset: bias ? bias.offset : 0, precision, bias: kind, ...terms,
-  });
+  const template = make(
+    core.Gemm,
+    [rows, columns, x.shape[x.ndim - 1], 1, call.element(x.dtype), call.element(z.dtype), left, right, out],
+    {
+      bias_offset: bias ? bias.offset : 0,
+      precision,
+      bias: kind,
+      ...terms,
+    },
+  );
   const most = limits(call, x.dtype);
   for (const problem of core.problems(template, core.batch_axes(x, y, z))) {
     for (const part of core.parts(core.attainable(problem, device.choices.described), most)) {
@@ -151,12 +172,21 @@ async function sum(call, size, dtype) {
 /** Operands whose product is that of two without inner elements: one of zeros each. @param {Call} call @param {DeviceArray} a @param {DeviceArray} b */
 async function noTerms(call, a, b) {
   const zero = await call.array(new HostArray(new Float32Array(1), [1], "float32"), a.dtype);
-  return [zero.broadcastTo(...a.shape.slice(0, -1), 1), zero.broadcastTo(...b.shape.slice(0, -2), 1, b.shape[b.ndim - 1])];
+  return [
+    zero.broadcastTo(...a.shape.slice(0, -1), 1),
+    zero.broadcastTo(...b.shape.slice(0, -2), 1, b.shape[b.ndim - 1]),
+  ];
 }
 
 /** @param {Call} call @param {Data} from @param {DeviceArray} to which is dense: becomes what `from` holds */
 async function copied(call, from, to) {
-  const same = from instanceof DeviceArray && from.contiguous && from.dtype === to.dtype && !(from.offset % 4) && !(from.nbytes % 4) && !(to.offset % 4);
+  const same =
+    from instanceof DeviceArray &&
+    from.contiguous &&
+    from.dtype === to.dtype &&
+    !(from.offset % 4) &&
+    !(from.nbytes % 4) &&
+    !(to.offset % 4);
   if (same) return call.copy(from, to);
   const host = from instanceof DeviceArray ? await call.read(from) : from;
   call.complete = false;
@@ -173,7 +203,8 @@ async function biasOf(call, bias, dtype) {
 
 /** @param {Data} bias @param {number} rows @param {number} columns @param {ElementType} dtype of the operands */
 function checkBias(bias, rows, columns, dtype) {
-  if (bias.dtype !== dtype && bias.dtype !== "float32") throw new ProblemError(`bias is ${bias.dtype}; it must be ${dtype}, as the operands are, or float32`);
+  if (bias.dtype !== dtype && bias.dtype !== "float32")
+    throw new ProblemError(`bias is ${bias.dtype}; it must be ${dtype}, as the operands are, or float32`);
   const shape = String(bias.shape);
   if (shape !== String([columns]) && shape !== String([rows, 1])) {
     throw new ProblemError(`bias has shape [${shape}]; it must be [${columns}], or [${rows}, 1] for one per row`);
@@ -182,11 +213,14 @@ function checkBias(bias, rows, columns, dtype) {
 
 /** @param {Data} a @param {Data} b @returns {number[]} the shape of NumPy's a @ b */
 export function resultShape(a, b) {
-  if (!a.ndim || !b.ndim) throw new ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha");
+  if (!a.ndim || !b.ndim)
+    throw new ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha");
   if (a.dtype !== b.dtype) throw new ProblemError(`a is ${a.dtype}, b is ${b.dtype}; cast one of them`);
   const inner = b.ndim > 1 ? b.shape[b.ndim - 2] : b.shape[0];
   if (a.shape[a.ndim - 1] !== inner) {
-    throw new ProblemError(`a [${a.shape}] and b [${b.shape}] do not fit: the inner sizes ${a.shape[a.ndim - 1]} and ${inner} differ`);
+    throw new ProblemError(
+      `a [${a.shape}] and b [${b.shape}] do not fit: the inner sizes ${a.shape[a.ndim - 1]} and ${inner} differ`,
+    );
   }
   const batch = broadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
   if (!batch) throw new ProblemError(`the batches of a [${a.shape}] and b [${b.shape}] do not broadcast`);

@@ -21,14 +21,20 @@ export function seen(x, shape, strides, offset = 0) {
   const dense = denseStrides(shape);
   const size = sizeOf(shape);
   const plain = shape.every((length, axis) => length === 1 || strides[axis] === dense[axis]);
-  const data = plain ? x.data.subarray(offset, offset + size) : gathered(x.data, ELEMENTS[x.dtype].of(size), shape, strides, offset);
+  const data = plain
+    ? x.data.subarray(offset, offset + size)
+    : gathered(x.data, ELEMENTS[x.dtype].of(size), shape, strides, offset);
   return new HostArray(data, shape, x.dtype);
 }
 
 /** @param {Data} x @param {number[]} axes @returns {Data} with its axes in this order */
 export function permuted(x, axes) {
   const strides = stridesOf(x);
-  return seen(x, axes.map((axis) => x.shape[axis]), axes.map((axis) => strides[axis]));
+  return seen(
+    x,
+    axes.map((axis) => x.shape[axis]),
+    axes.map((axis) => strides[axis]),
+  );
 }
 
 /** @param {Data} x @returns {Data} with its last two axes exchanged */
@@ -71,7 +77,8 @@ export function axesOf(x, axis) {
   const given = axis === null || axis === undefined ? x.shape.map((_, i) => i) : Array.isArray(axis) ? axis : [axis];
   for (const each of given) {
     if (!Number.isInteger(each)) throw new ProblemError(`an axis is a whole number, not ${JSON.stringify(each)}`);
-    if (each < -x.ndim || each >= x.ndim) throw new ProblemError(`axis ${axis} is out of range: x has ${x.ndim} axes, of shape [${x.shape}]`);
+    if (each < -x.ndim || each >= x.ndim)
+      throw new ProblemError(`axis ${axis} is out of range: x has ${x.ndim} axes, of shape [${x.shape}]`);
   }
   const axes = given.map((each) => (each < 0 ? each + x.ndim : each)).sort((i, j) => i - j);
   if (new Set(axes).size < axes.length) throw new ProblemError(`axis ${axis} names an axis twice`);

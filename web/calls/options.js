@@ -8,7 +8,8 @@ import { ConfigError, ProblemError } from "../errors.js";
  * @param {string} call @param {object} options @param {readonly string[]} known
  */
 export function checkOptions(call, options, known) {
-  if (typeof options !== "object" || options === null) throw new ConfigError(`${call}() takes its options as an object, such as {${known[0]}: …}`);
+  if (typeof options !== "object" || options === null)
+    throw new ConfigError(`${call}() takes its options as an object, such as {${known[0]}: …}`);
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown) throw new ConfigError(`${call}() has no option “${unknown}”; it has ${known.join(", ")}`);
 }

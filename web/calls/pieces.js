@@ -46,7 +46,12 @@ export class Labelled {
     const ranges = this.data.shape.map((length, axis) => piece.get(this.axes[axis]) ?? [0, length]);
     if (ranges.every(([start, stop], axis) => start === 0 && stop === this.data.shape[axis])) return this.data;
     const offset = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], 0);
-    return seen(this.data, ranges.map(([start, stop]) => stop - start), strides, offset);
+    return seen(
+      this.data,
+      ranges.map(([start, stop]) => stop - start),
+      strides,
+      offset,
+    );
   }
 
   /** @param {Data} x a part of it @param {number} binding bytes that one holds @param {boolean} [written] @returns {boolean} whether kernels can read or write it as it lies */
@@ -88,7 +93,9 @@ export async function inPieces(call, compute, operands, result, along, { each = 
   const pieces = [...piecesOf(whole, steps)];
   const throughHost = !result.onHost && !pieces.every((piece) => result.inPlace(result.within(piece), binding, true));
   const { shape, dtype } = result.data;
-  const into = throughHost ? new Labelled(new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype), result.axes) : result;
+  const into = throughHost
+    ? new Labelled(new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype), result.axes)
+    : result;
   for (const piece of pieces) {
     /** @type {DeviceArray[]} */
     const moved = [];
@@ -108,10 +115,17 @@ export async function inPieces(call, compute, operands, result, along, { each = 
       } else {
         call.complete = false;
         const ranges = into.data.shape.map((length, axis) => piece.get(into.axes[axis]) ?? [0, length]);
-        const array = await call.device.empty(ranges.map(([from, to]) => to - from), dtype);
+        const array = await call.device.empty(
+          ranges.map(([from, to]) => to - from),
+          dtype,
+        );
         moved.push(array);
         await compute(arrays, array);
-        place(await array.read(), into.data, ranges.map(([from]) => from));
+        place(
+          await array.read(),
+          into.data,
+          ranges.map(([from]) => from),
+        );
       }
     } finally {
       for (const array of moved) array.free();
@@ -129,7 +143,8 @@ export async function inPieces(call, compute, operands, result, along, { each = 
 export function stepsOf(everything, whole, start, roomy, memory, dispatches) {
   const steps = new Map(start);
   const isCut = (/** @type {string} */ letter) => (steps.get(letter) ?? 0) < (whole.get(letter) ?? 0);
-  const share = (/** @type {Labelled} */ one) => one.nbytes(steps) + ([...one.axes].some(isCut) && !one.onHost ? 2 * ALIGNMENT : 0);
+  const share = (/** @type {Labelled} */ one) =>
+    one.nbytes(steps) + ([...one.axes].some(isCut) && !one.onHost ? 2 * ALIGNMENT : 0);
   const nextCut = () => {
     let large = everything.filter((one) => share(one) > roomy);
     const moving = everything.filter((one) => one.onHost);
@@ -167,11 +182,17 @@ function* piecesOf(whole, steps) {
   const letters = [...whole.keys()];
   const cuts = letters.map((letter) => {
     const [length, step] = [whole.get(letter) ?? 1, steps.get(letter) ?? 1];
-    return Array.from({ length: Math.ceil(length / step) }, (_, i) => /** @type {[number, number]} */ ([i * step, Math.min((i + 1) * step, length)]));
+    return Array.from(
+      { length: Math.ceil(length / step) },
+      (_, i) => /** @type {[number, number]} */ ([i * step, Math.min((i + 1) * step, length)]),
+    );
   });
   const count = sizeOf(cuts.map((cut) => cut.length));
   const strides = denseStrides(cuts.map((cut) => cut.length));
-  for (let i = 0; i < count; i++) yield new Map(letters.map((letter, axis) => [letter, cuts[axis][Math.floor(i / strides[axis]) % cuts[axis].length]]));
+  for (let i = 0; i < count; i++)
+    yield new Map(
+      letters.map((letter, axis) => [letter, cuts[axis][Math.floor(i / strides[axis]) % cuts[axis].length]]),
+    );
 }
 
 /** Copy `part` into `whole`, from the places `starts` on. @param {HostArray} part @param {HostArray} whole @param {number[]} starts */

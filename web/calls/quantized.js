@@ -9,14 +9,32 @@ import { labelled } from "./gemm.js";
 import { broadcastShape, isDense, readable, reshaped, rowsOf } from "./operands.js";
 import { checkOptions, flag, oneOf } from "./options.js";
 import { Labelled, inPieces, startsOf } from "./pieces.js";
-import { checkSums, checkedBias, checkedScale, checkedZero, multipliers, ofNoTerms, spread, termsArray } from "./scheme.js";
+import {
+  checkSums,
+  checkedBias,
+  checkedScale,
+  checkedZero,
+  multipliers,
+  ofNoTerms,
+  spread,
+  termsArray,
+} from "./scheme.js";
 
 /** @typedef {import("./operands.js").Data} Data */
 /** @typedef {import("../engine/plans.js").Call} Call */
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("./scheme.js").Scheme} Scheme */
 
-export const QMATMUL = /** @type {const} */ (["scaleA", "zeroA", "scaleB", "zeroB", "scaleC", "zeroC", "bias", "outDtype"]);
+export const QMATMUL = /** @type {const} */ ([
+  "scaleA",
+  "zeroA",
+  "scaleB",
+  "zeroB",
+  "scaleC",
+  "zeroC",
+  "bias",
+  "outDtype",
+]);
 export const QUANTIZE_BLOCKS = /** @type {const} */ (["bits", "block", "symmetric"]);
 export const QMATMUL_WEIGHTS = /** @type {const} */ (["outDtype"]);
 const BYTES = ["uint8", "int8"];
@@ -26,13 +44,20 @@ export async function qmatmul(call, givenA, givenB, options) {
   let [a, b] = [call.data(givenA), call.data(givenB)];
   const batch = batchOf(a, b);
   const [m, k, n] = [a.shape[a.ndim - 2], a.shape[a.ndim - 1], b.shape[b.ndim - 1]];
-  const scaleC = options.scaleC === undefined || options.scaleC === null ? null : checkedScale("scaleC", options.scaleC, 1).values[0];
+  const scaleC =
+    options.scaleC === undefined || options.scaleC === null
+      ? null
+      : checkedScale("scaleC", options.scaleC, 1).values[0];
   const out = outType(call, options.outDtype, scaleC, a.dtype);
   /** @type {Scheme} */
   const scheme = {
-    scaleA: checkedScale("scaleA", options.scaleA, m), zeroA: checkedZero("zeroA", options.zeroA, m, a.dtype),
-    scaleB: checkedScale("scaleB", options.scaleB, n), zeroB: checkedZero("zeroB", options.zeroB, n, b.dtype),
-    scaleC, zeroC: zeroOf(options.zeroC, out), bias: options.bias === undefined || options.bias === null ? null : checkedBias(options.bias, n),
+    scaleA: checkedScale("scaleA", options.scaleA, m),
+    zeroA: checkedZero("zeroA", options.zeroA, m, a.dtype),
+    scaleB: checkedScale("scaleB", options.scaleB, n),
+    zeroB: checkedZero("zeroB", options.zeroB, n, b.dtype),
+    scaleC,
+    zeroC: zeroOf(options.zeroC, out),
+    bias: options.bias === undefined || options.bias === null ? null : checkedBias(options.bias, n),
   };
   checkSums(scheme, k, a.dtype, b.dtype);
   const whole = await call.result([...batch, m, n], out, a instanceof DeviceArray || b instanceof DeviceArray);
@@ -40,7 +65,8 @@ export async function qmatmul(call, givenA, givenB, options) {
   if (!k) return filledWith(call, whole, ofNoTerms(scheme, m, n, out));
   /** @type {Data} */
   let c = whole;
-  if (b.ndim === 2 && scheme.zeroA.alike && scheme.scaleA.alike && isDense(a)) [a, c] = [await rowsOf(call, a), reshaped(c, [c.size / n, n])]; // one tall product
+  if (b.ndim === 2 && scheme.zeroA.alike && scheme.scaleA.alike && isDense(a))
+    [a, c] = [await rowsOf(call, a), reshaped(c, [c.size / n, n])]; // one tall product
   await multiplied(call, a, b, scheme, c);
   return whole;
 }
@@ -52,8 +78,13 @@ async function multiplied(call, a, b, scheme, c) {
   const { row, column } = multipliers(scheme, c.dtype);
   const alike = row === null && column !== null && column.length === 1;
   const settings = {
-    zero_a: scheme.zeroA.alike ? scheme.zeroA.values[0] : null, zero_b: scheme.zeroB.alike ? scheme.zeroB.values[0] : null, zero_c: scheme.zeroC,
-    multiplier: alike ? column[0] : [0, 0], scaled_rows: row !== null, scaled_columns: column !== null && !alike, bias: scheme.bias !== null,
+    zero_a: scheme.zeroA.alike ? scheme.zeroA.values[0] : null,
+    zero_b: scheme.zeroB.alike ? scheme.zeroB.values[0] : null,
+    zero_c: scheme.zeroC,
+    multiplier: alike ? column[0] : [0, 0],
+    scaled_rows: row !== null,
+    scaled_columns: column !== null && !alike,
+    bias: scheme.bias !== null,
   };
   const byRow = settings.zero_a === null || settings.scaled_rows;
   const byColumn = settings.zero_b === null || settings.scaled_columns || settings.bias;
@@ -64,12 +95,22 @@ async function multiplied(call, a, b, scheme, c) {
     [x, y, into] = [x, y, into].map((each) => (each.ndim > 2 ? each.slice(...Array(each.ndim - 2).fill(0)) : each));
     const types = [x, y, into].map((each) => call.element(each.dtype));
     const operands = [core.matrix_operand(x), core.matrix_operand(y)];
-    const problem = make(core.Quantized, [...into.shape, k, ...types, ...operands], { ...settings, starts: startsOf(into, ...more) });
+    const problem = make(core.Quantized, [...into.shape, k, ...types, ...operands], {
+      ...settings,
+      starts: startsOf(into, ...more),
+    });
     return call.run(problem, [x, y, into, ...more]);
   };
   const batch = "ABCDEFGHIJKLMNOPQRSTUVWXYZ".slice(0, c.ndim - 2);
-  const operands = [labelled(await readable(call, a), batch, "mk"), labelled(await readable(call, b), batch, "kn"), ...terms];
-  await inPieces(call, compute, operands, new Labelled(c, `${batch}mn`, false), "mn", { each: batch, flops: 2 * k * c.size });
+  const operands = [
+    labelled(await readable(call, a), batch, "mk"),
+    labelled(await readable(call, b), batch, "kn"),
+    ...terms,
+  ];
+  await inPieces(call, compute, operands, new Labelled(c, `${batch}mn`, false), "mn", {
+    each: batch,
+    flops: 2 * k * c.size,
+  });
 }
 
 /** @param {Call} call @param {Data} c @param {HostArray} matrix which every one of a batch becomes @returns {Data} */
@@ -85,12 +126,19 @@ function filledWith(call, c, matrix) {
 
 /** @param {Data} a @param {Data} b @returns {number[]} the batch of their products */
 function batchOf(a, b) {
-  if (Math.min(a.ndim, b.ndim) < 2) throw new ProblemError(`quantised products take matrices, not shapes [${a.shape}] and [${b.shape}]; reshape them`);
+  if (Math.min(a.ndim, b.ndim) < 2)
+    throw new ProblemError(`quantised products take matrices, not shapes [${a.shape}] and [${b.shape}]; reshape them`);
   const [columns, rows] = [a.shape[a.ndim - 1], b.shape[b.ndim - 2]];
-  if (columns !== rows) throw new ProblemError(`a [${a.shape}] and b [${b.shape}] do not fit: the inner sizes ${columns} and ${rows} differ`);
+  if (columns !== rows)
+    throw new ProblemError(
+      `a [${a.shape}] and b [${b.shape}] do not fit: the inner sizes ${columns} and ${rows} differ`,
+    );
   const batch = broadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
   if (!batch) throw new ProblemError(`the batches of a [${a.shape}] and b [${b.shape}] do not broadcast`);
-  for (const [name, x] of /** @type {[string, Data][]} */ ([["a", a], ["b", b]])) {
+  for (const [name, x] of /** @type {[string, Data][]} */ ([
+    ["a", a],
+    ["b", b],
+  ])) {
     if (!BYTES.includes(x.dtype)) throw new ProblemError(`${name} is ${x.dtype}; quantised operands are uint8 or int8`);
   }
   return batch;
@@ -100,10 +148,13 @@ function batchOf(a, b) {
 function outType(call, given, scaleC, otherwise) {
   if (given === undefined) return scaleC === null ? "float32" : otherwise;
   const out = call.dtype(given, otherwise);
-  if (![...BYTES, "int32", "float32"].includes(out)) throw new ProblemError(`outDtype ${out} is none of int8, uint8, int32 and float32`);
+  if (![...BYTES, "int32", "float32"].includes(out))
+    throw new ProblemError(`outDtype ${out} is none of int8, uint8, int32 and float32`);
   const byte = BYTES.includes(out);
   if (byte !== (scaleC !== null)) {
-    throw new ProblemError(`outDtype ${out} ${byte ? "needs scaleC, what a step of it stands for" : "takes no scaleC: it is not requantised"}`);
+    throw new ProblemError(
+      `outDtype ${out} ${byte ? "needs scaleC, what a step of it stands for" : "takes no scaleC: it is not requantised"}`,
+    );
   }
   return out;
 }
@@ -146,7 +197,9 @@ export class BlockWeights {
 
   /** @param {import("../engine/device.js").Device} device @returns {Promise<BlockWeights>} the weights there, for products that need not upload them again */
   async to(device) {
-    const [words, scales, zeros] = this.parts.map(async (part) => device.array(part instanceof DeviceArray ? await part.read() : part));
+    const [words, scales, zeros] = this.parts.map(async (part) =>
+      device.array(part instanceof DeviceArray ? await part.read() : part),
+    );
     return new BlockWeights(this.shape, this.bits, this.block, await words, await scales, await zeros);
   }
 
@@ -184,29 +237,48 @@ export function quantizeBlocks(w, options = {}) {
   const words = new Uint32Array(q.length / perWord);
   for (let i = 0; i < q.length; i++) words[Math.floor(i / perWord)] |= q[i] << (bits * (i % perWord));
   return new BlockWeights(
-    [k, n], bits, block, new HostArray(words, [n, words.length / n || 0], "uint32"),
-    new HostArray(scales, [n, blocks], "float32"), new HostArray(Uint8Array.from(zeros), [n, blocks], "uint8"),
+    [k, n],
+    bits,
+    block,
+    new HostArray(words, [n, words.length / n || 0], "uint32"),
+    new HostArray(scales, [n, blocks], "float32"),
+    new HostArray(Uint8Array.from(zeros), [n, blocks], "uint8"),
   );
 }
 
 /** `Device.qmatmulWeights()`. @param {Call} call @param {any} given @param {BlockWeights} weights @param {any} options */
 export async function qmatmulWeights(call, given, weights, options) {
-  if (!(weights instanceof BlockWeights)) throw new ProblemError("the weights are BlockWeights; make some with quantizeBlocks(w)");
+  if (!(weights instanceof BlockWeights))
+    throw new ProblemError("the weights are BlockWeights; make some with quantizeBlocks(w)");
   const { core } = call;
   const x = call.data(given);
   const [k, n] = weights.shape;
-  if (!x.ndim || x.shape[x.ndim - 1] !== k) throw new ProblemError(`x [${x.shape}] and weights [${k}, ${n}] do not fit: x must end with ${k}`);
+  if (!x.ndim || x.shape[x.ndim - 1] !== k)
+    throw new ProblemError(`x [${x.shape}] and weights [${k}, ${n}] do not fit: x must end with ${k}`);
   const out = call.dtype(options.outDtype, x.dtype);
   core.check_floats("products of floats", call.element(x.dtype), call.element(out));
   const c = await call.result([...x.shape.slice(0, -1), n], out, x instanceof DeviceArray);
   if (!sizeOf([...x.shape, n])) return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;
   const compute = (/** @type {DeviceArray[]} */ [rows, words, scales, zeros], /** @type {DeviceArray} */ into) => {
     const sizes = [rows.shape[0], words.shape[0], k, call.element(rows.dtype), call.element(into.dtype)];
-    const problem = make(core.WeightOnly, [...sizes, core.matrix_operand(rows), weights.bits, weights.block, startsOf(words, scales, zeros, into)]);
+    const problem = make(core.WeightOnly, [
+      ...sizes,
+      core.matrix_operand(rows),
+      weights.bits,
+      weights.block,
+      startsOf(words, scales, zeros, into),
+    ]);
     return call.run(problem, [rows, words, scales, zeros, into]);
   };
   const parts = weights.parts.map((part, i) => new Labelled(call.data(part), `n${"wbb"[i]}`, false));
   const rows = await readable(call, await rowsOf(call, x));
-  await inPieces(call, compute, [new Labelled(rows, "mk"), ...parts], new Labelled(reshaped(c, [c.size / n, n]), "mn", false), "mn", { flops: 2 * x.size * n });
+  await inPieces(
+    call,
+    compute,
+    [new Labelled(rows, "mk"), ...parts],
+    new Labelled(reshaped(c, [c.size / n, n]), "mn", false),
+    "mn",
+    { flops: 2 * x.size * n },
+  );
   return c;
 }

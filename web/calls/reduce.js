@@ -15,7 +15,11 @@ import { Labelled, inPieces, mostAtOnce } from "./pieces.js";
 /** @typedef {import("../host.js").ElementType} ElementType */
 
 export const REDUCE = /** @type {const} */ (["axis", "keepdims", "outDtype"]);
-export const NORMALISE = /** @type {const} */ ({ softmax: ["axis"], layer_norm: ["weight", "bias", "eps"], rms_norm: ["weight", "eps"] });
+export const NORMALISE = /** @type {const} */ ({
+  softmax: ["axis"],
+  layer_norm: ["weight", "bias", "eps"],
+  rms_norm: ["weight", "eps"],
+});
 export const GELU = /** @type {const} */ (["approximate"]);
 const MAX_PROBLEMS = 64; // dispatches that a view of many strides may take before it is copied instead
 
@@ -47,7 +51,8 @@ export async function reduce(call, given, op, options) {
 
 /** The results over `count` elements each, which is 0, or none of them at all. @param {Call} call @param {Data} x @param {any} operation @param {number[]} shape @param {number} count @param {ElementType} out */
 async function ofNothing(call, x, operation, shape, count, out) {
-  if (!count && operation.empty === null) throw new ProblemError(`${operation.name} over no elements: x has shape [${x.shape}]`);
+  if (!count && operation.empty === null)
+    throw new ProblemError(`${operation.name} over no elements: x has shape [${x.shape}]`);
   const value = new HostArray(new Float32Array(sizeOf(shape)).fill(operation.empty ?? 0), shape, "float32").as(out);
   call.complete = false;
   return x instanceof DeviceArray ? call.device.array(value) : value;
@@ -66,7 +71,14 @@ async function reduced(call, operation, x, y) {
   const { core } = call;
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
     if (from.dtype === "float64") return addUp(call, from, to, operation.name === "mean");
-    const problem = make(core.Reduction, [operation.name, ...from.shape, call.element(from.dtype), call.element(to.dtype), spanOf(call, from), to.offset]);
+    const problem = make(core.Reduction, [
+      operation.name,
+      ...from.shape,
+      call.element(from.dtype),
+      call.element(to.dtype),
+      spanOf(call, from),
+      to.offset,
+    ]);
     return call.run(problem, [from, to]);
   };
   await inPieces(call, compute, [new Labelled(x, "ikj")], new Labelled(y, "ij"), "ij");
@@ -86,7 +98,8 @@ async function broughtTogether(call, operation, x, y, step) {
     }
     return parts;
   };
-  const at = (/** @type {number} */ i, /** @type {import("../host.js").Elements[]} */ parts) => parts.map((part) => part[i]);
+  const at = (/** @type {number} */ i, /** @type {import("../host.js").Elements[]} */ parts) =>
+    parts.map((part) => part[i]);
   const whole = x.dtype === "int32";
   const parts = await ofParts(operation.of_parts || operation.name, whole ? "int32" : call.element(x.dtype).sums.name);
   if (operation.index) {
@@ -139,15 +152,26 @@ export async function normalise(call, name, given, options) {
   const length = x.shape[axis];
   /** @type {DeviceArray[]} */
   const vectors = [];
-  for (const vector of [options.weight, options.bias]) if (vector !== undefined && vector !== null) vectors.push(await vectorOf(call, vector, length, x.dtype));
+  for (const vector of [options.weight, options.bias])
+    if (vector !== undefined && vector !== null) vectors.push(await vectorOf(call, vector, length, x.dtype));
   const terms = { function: name, weight: Boolean(options.weight), bias: Boolean(options.bias), epsilon };
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
     const dtype = call.element(from.dtype);
-    const problem = make(core.Normalisation, [core.NORMALISATIONS.get(name).operation, ...from.shape, dtype, dtype, spanOf(call, from), to.offset], terms);
+    const problem = make(
+      core.Normalisation,
+      [core.NORMALISATIONS.get(name).operation, ...from.shape, dtype, dtype, spanOf(call, from), to.offset],
+      terms,
+    );
     return call.run(problem, [from, to, ...vectors]);
   };
   const shape = [sizeOf(x.shape.slice(0, axis)), length, sizeOf(x.shape.slice(axis + 1))];
-  await inPieces(call, compute, [new Labelled(await asIkj(call, x, axis), "ikj")], new Labelled(reshaped(y, shape), "ikj"), "ij");
+  await inPieces(
+    call,
+    compute,
+    [new Labelled(await asIkj(call, x, axis), "ikj")],
+    new Labelled(reshaped(y, shape), "ikj"),
+    "ij",
+  );
   return y;
 }
 
@@ -155,7 +179,9 @@ export async function normalise(call, name, given, options) {
 async function vectorOf(call, given, length, dtype) {
   const vector = call.data(given);
   if (String(vector.shape) !== String([length]) || vector.dtype !== dtype) {
-    throw new ProblemError(`weight and bias must have shape [${length}] and dtype ${dtype}, not [${vector.shape}] and ${vector.dtype}`);
+    throw new ProblemError(
+      `weight and bias must have shape [${length}] and dtype ${dtype}, not [${vector.shape}] and ${vector.dtype}`,
+    );
   }
   const plain = !(vector instanceof DeviceArray) || (vector.contiguous && !vector.offset);
   return call.array(plain ? vector : await call.read(vector));
@@ -169,9 +195,18 @@ export async function gelu(call, given, options) {
   const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
   if (!x.size) return y;
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) =>
-    call.run(make(call.core.Elementwise, [name, from.size, call.element(from.dtype), from.offset, to.offset]), [from, to]);
+    call.run(make(call.core.Elementwise, [name, from.size, call.element(from.dtype), from.offset, to.offset]), [
+      from,
+      to,
+    ]);
   const flat = [x.size];
-  await inPieces(call, compute, [new Labelled(reshaped(await dense(call, x), flat), "i")], new Labelled(reshaped(y, flat), "i"), "i");
+  await inPieces(
+    call,
+    compute,
+    [new Labelled(reshaped(await dense(call, x), flat), "i")],
+    new Labelled(reshaped(y, flat), "i"),
+    "i",
+  );
   return y;
 }
 
@@ -189,8 +224,13 @@ async function asIkj(call, x, axis) {
   if (!(x instanceof DeviceArray)) return reshaped(x, shape);
   const layout = x.shape.map((length, i) => [length, x.strides[i]]);
   const groups = [layout.slice(0, axis), layout.slice(axis, axis + 1), layout.slice(axis + 1)].map(merged);
-  if (groups.some((group) => group.length > 1) || x.strides.some((stride) => stride < 0)) return reshaped(await call.read(x), shape);
-  return seen(x, shape, groups.map((group) => (group.length ? group[0][1] : 1)));
+  if (groups.some((group) => group.length > 1) || x.strides.some((stride) => stride < 0))
+    return reshaped(await call.read(x), shape);
+  return seen(
+    x,
+    shape,
+    groups.map((group) => (group.length ? group[0][1] : 1)),
+  );
 }
 
 /** @param {Call} call @param {Data} x @param {number[]} axes @returns {Promise<Data[]>} arrays x[i, k, j] with k along all of `axes`, whose (i, j) follow each other in the result */

@@ -19,8 +19,14 @@ export const LIMITS = { int8: [-128, 127], uint8: [0, 255] };
 
 /** @param {string} name @param {any} given @param {number} length @returns {Terms} */
 function terms(name, given, length) {
-  const array = typeof given === "number" ? new HostArray(Float32Array.of(given), [], "float32") : HostArray.from(given);
-  const values = typeof given === "number" ? [given] : Array.isArray(given) ? /** @type {number[]} */ (given.flat(Infinity)) : [...array.as(array.dtype === "float16" ? "float32" : array.dtype).data];
+  const array =
+    typeof given === "number" ? new HostArray(Float32Array.of(given), [], "float32") : HostArray.from(given);
+  const values =
+    typeof given === "number"
+      ? [given]
+      : Array.isArray(given)
+        ? /** @type {number[]} */ (given.flat(Infinity))
+        : [...array.as(array.dtype === "float16" ? "float32" : array.dtype).data];
   if (array.size === 1) return { values, alike: true };
   if (array.size !== length || array.ndim > 2 || Math.max(...array.shape) !== array.size) {
     throw new ProblemError(`${name} has shape [${array.shape}]; it must be a number, or one for each of ${length}`);
@@ -42,15 +48,23 @@ export function checkedZero(name, given, length, dtype) {
   const found = terms(name, given, length);
   const [bottom, top] = LIMITS[dtype];
   const wrong = found.values.find((zero) => !(Number.isInteger(zero) && zero >= bottom && zero <= top));
-  if (wrong !== undefined) throw new ProblemError(`${name} must be a whole number from ${bottom} to ${top}, as ${dtype} has them, not ${wrong}`);
+  if (wrong !== undefined)
+    throw new ProblemError(
+      `${name} must be a whole number from ${bottom} to ${top}, as ${dtype} has them, not ${wrong}`,
+    );
   return found;
 }
 
 /** @param {any} given @param {number} length @returns {Int32Array} */
 export function checkedBias(given, length) {
-  const array = Array.isArray(given) && given.every(Number.isInteger) ? HostArray.from(given, { dtype: "int32" }) : HostArray.from(given);
-  if (array.dtype !== "int32") throw new ProblemError(`bias is ${array.dtype}; it must be int32, in steps of scaleA·scaleB`);
-  if (String(array.shape) !== String([length])) throw new ProblemError(`bias has shape [${array.shape}]; it must be [${length}], one per column`);
+  const array =
+    Array.isArray(given) && given.every(Number.isInteger)
+      ? HostArray.from(given, { dtype: "int32" })
+      : HostArray.from(given);
+  if (array.dtype !== "int32")
+    throw new ProblemError(`bias is ${array.dtype}; it must be int32, in steps of scaleA·scaleB`);
+  if (String(array.shape) !== String([length]))
+    throw new ProblemError(`bias has shape [${array.shape}]; it must be [${length}], one per column`);
   return /** @type {Int32Array} */ (array.data);
 }
 
@@ -83,7 +97,10 @@ function normalised(mantissa, shift) {
 }
 
 /** @param {FixedPoint} x @returns {FixedPoint} with a shift of 1 to 62: what is smaller makes any sum 0 */
-const clamped = ({ mantissa, shift }) => ({ mantissa: shift > MAX_SHIFT ? 0 : mantissa, shift: Math.min(Math.max(shift, 1), MAX_SHIFT) });
+const clamped = ({ mantissa, shift }) => ({
+  mantissa: shift > MAX_SHIFT ? 0 : mantissa,
+  shift: Math.min(Math.max(shift, 1), MAX_SHIFT),
+});
 
 /** @param {FixedPoint} x @param {FixedPoint} y @returns {FixedPoint} the product, rounded to 31 bits, halves up */
 function times(x, y) {
@@ -110,7 +127,8 @@ export function multipliers({ scaleA, scaleB, scaleC }, out) {
   if (!scaleA.alike && !scaleB.alike) {
     return { row: scaleA.values.map(part), column: scaleB.values.map((x) => part(exact ? x : x / (scaleC ?? 1))) };
   }
-  const whole = (/** @type {number} */ a, /** @type {number} */ b) => (exact ? bitsOf(Math.fround(a * b)) : pairOf(clamped(fixed((a * b) / (scaleC ?? 1)))));
+  const whole = (/** @type {number} */ a, /** @type {number} */ b) =>
+    exact ? bitsOf(Math.fround(a * b)) : pairOf(clamped(fixed((a * b) / (scaleC ?? 1))));
   if (!scaleA.alike) return { row: scaleA.values.map((a) => whole(a, scaleB.values[0])), column: null };
   return { row: null, column: scaleB.values.map((b) => whole(scaleA.values[0], b)) };
 }

@@ -6,14 +6,23 @@ import { NoAdapterError, UnsupportedError, inWords } from "../errors.js";
 /** @typedef {import("../kernels.js").MatrixShape} MatrixShape */
 export const MATRIX_UNITS = "chromium-experimental-subgroup-matrix";
 const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([
-  "shader-f16", "timestamp-query", "subgroups",
+  "shader-f16",
+  "timestamp-query",
+  "subgroups",
   /** @type {any} */ (MATRIX_UNITS),
 ]);
 /** What kernels ask for. */
 export const LIMITS = /** @type {const} */ ([
-  "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX", "maxComputeWorkgroupSizeY",
-  "maxComputeWorkgroupSizeZ", "maxComputeWorkgroupStorageSize", "maxComputeWorkgroupsPerDimension",
-  "maxStorageBufferBindingSize", "maxBufferSize", "maxTextureDimension2D", "maxTextureArrayLayers",
+  "maxComputeInvocationsPerWorkgroup",
+  "maxComputeWorkgroupSizeX",
+  "maxComputeWorkgroupSizeY",
+  "maxComputeWorkgroupSizeZ",
+  "maxComputeWorkgroupStorageSize",
+  "maxComputeWorkgroupsPerDimension",
+  "maxStorageBufferBindingSize",
+  "maxBufferSize",
+  "maxTextureDimension2D",
+  "maxTextureArrayLayers",
 ]);
 /**
  * @param {GPU} gpu @param {GPUPowerPreference} powerPreference
@@ -50,8 +59,14 @@ export function describe(adapter) {
   const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${info.description}`);
   const kind = software || info.type?.toLowerCase() === "cpu" ? "cpu" : "gpu";
   return {
-    name, kind: /** @type {"cpu" | "gpu"} */ (kind), vendor: info.vendor ?? "", architecture: info.architecture ?? "", backend: info.backend ?? "",
-    driver: info.driver ?? (named ? info.description : ""), engine: engineName(), subgroup: info.subgroupMinSize ?? 0,
+    name,
+    kind: /** @type {"cpu" | "gpu"} */ (kind),
+    vendor: info.vendor ?? "",
+    architecture: info.architecture ?? "",
+    backend: info.backend ?? "",
+    driver: info.driver ?? (named ? info.description : ""),
+    engine: engineName(),
+    subgroup: info.subgroupMinSize ?? 0,
     subgroupMax: info.subgroupMaxSize ?? 0,
   };
 }

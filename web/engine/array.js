@@ -63,7 +63,9 @@ export class DeviceArray {
 
   /** What a call's way depends on, besides what is in the array: a number, the same for arrays that lie alike. */
   get signature() {
-    return (this.known ||= signatureOf(`${this.dtype}[${this.shape}](${this.strides})${this.offset}/${this.#storage.nbytes}`));
+    return (this.known ||= signatureOf(
+      `${this.dtype}[${this.shape}](${this.strides})${this.offset}/${this.#storage.nbytes}`,
+    ));
   }
 
   /** What owns the buffer. Throws FreedArrayError after `free()`. */
@@ -137,11 +139,16 @@ export class DeviceArray {
 
   /** @param {...number} axes by default all of them, reversed @returns {DeviceArray} a view; no copy */
   transpose(...axes) {
-    const order = axes.length ? axes.map((axis) => this.#axis(axis)) : this.shape.map((_, axis) => this.ndim - 1 - axis);
+    const order = axes.length
+      ? axes.map((axis) => this.#axis(axis))
+      : this.shape.map((_, axis) => this.ndim - 1 - axis);
     if (order.length !== this.ndim || new Set(order).size !== this.ndim) {
       throw new ProblemError(`the axes [${axes}] do not name each of ${this.ndim} axes once`);
     }
-    return this.#view(order.map((axis) => this.shape[axis]), order.map((axis) => this.strides[axis]));
+    return this.#view(
+      order.map((axis) => this.shape[axis]),
+      order.map((axis) => this.strides[axis]),
+    );
   }
 
   /**
@@ -175,7 +182,8 @@ export class DeviceArray {
   reshape(...shape) {
     const known = sizeOf(shape.filter((length) => length !== -1));
     const lengths = checkedShape(shape.map((length) => (length === -1 ? this.size / known : length)));
-    if (sizeOf(lengths) !== this.size) throw new ProblemError(`an array of ${this.size} elements cannot have the shape [${shape}]`);
+    if (sizeOf(lengths) !== this.size)
+      throw new ProblemError(`an array of ${this.size} elements cannot have the shape [${shape}]`);
     if (!this.contiguous) throw new ProblemError("only a contiguous array can be reshaped without a copy");
     return this.#view(lengths, denseStrides(lengths));
   }
@@ -186,7 +194,9 @@ export class DeviceArray {
     const extra = lengths.length - this.ndim;
     const fits = extra >= 0 && this.shape.every((length, axis) => length === lengths[axis + extra] || length === 1);
     if (!fits) throw new ProblemError(`an array of shape [${this.shape}] does not broadcast to [${shape}]`);
-    const strides = lengths.map((length, axis) => (axis < extra || this.shape[axis - extra] !== length ? 0 : this.strides[axis - extra]));
+    const strides = lengths.map((length, axis) =>
+      axis < extra || this.shape[axis - extra] !== length ? 0 : this.strides[axis - extra],
+    );
     return this.#view(lengths, strides);
   }
 
@@ -230,12 +240,14 @@ export class DeviceArray {
 function places([start, stop, step], length) {
   const by = step ?? 1;
   for (const place of [start, stop, by]) {
-    if (place != null && !Number.isInteger(place)) throw new ProblemError(`a range is [start, stop, step] in whole numbers, not ${place}`);
+    if (place != null && !Number.isInteger(place))
+      throw new ProblemError(`a range is [start, stop, step] in whole numbers, not ${place}`);
   }
   if (by === 0) throw new ProblemError("the step of a range is not 0");
   const [least, most] = by > 0 ? [0, length] : [-1, length - 1];
   const clamped = (/** @type {number | null | undefined} */ place, /** @type {number} */ missing) =>
     place == null ? missing : Math.min(Math.max(place < 0 ? place + length : place, least), most);
-  const [first, last] = by > 0 ? [clamped(start, 0), clamped(stop, length)] : [clamped(start, length - 1), clamped(stop, -1)];
+  const [first, last] =
+    by > 0 ? [clamped(start, 0), clamped(stop, length)] : [clamped(start, length - 1), clamped(stop, -1)];
   return { start: first, count: Math.max(0, Math.ceil((last - first) / by)), step: by };
 }

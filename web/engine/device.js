@@ -79,7 +79,9 @@ export class Device extends Engine {
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
    */
   async qmatmulWeights(x, weights, options = {}) {
-    return this.plans.call("qmatmulWeights", QMATMUL_WEIGHTS, [x, weights], options, (call) => qmatmulWeights(call, x, weights, options));
+    return this.plans.call("qmatmulWeights", QMATMUL_WEIGHTS, [x, weights], options, (call) =>
+      qmatmulWeights(call, x, weights, options),
+    );
   }
 
   /**
@@ -100,7 +102,9 @@ export class Device extends Engine {
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
    */
   async softmax(x, options = {}) {
-    return this.plans.call("softmax", NORMALISE.softmax, [x], options, (call) => normalise(call, "softmax", x, options));
+    return this.plans.call("softmax", NORMALISE.softmax, [x], options, (call) =>
+      normalise(call, "softmax", x, options),
+    );
   }
 
   /**
@@ -110,7 +114,9 @@ export class Device extends Engine {
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
    */
   async layerNorm(x, options = {}) {
-    return this.plans.call("layerNorm", NORMALISE.layer_norm, [x], options, (call) => normalise(call, "layer_norm", x, options));
+    return this.plans.call("layerNorm", NORMALISE.layer_norm, [x], options, (call) =>
+      normalise(call, "layer_norm", x, options),
+    );
   }
 
   /**
@@ -120,7 +126,9 @@ export class Device extends Engine {
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
    */
   async rmsNorm(x, options = {}) {
-    return this.plans.call("rmsNorm", NORMALISE.rms_norm, [x], options, (call) => normalise(call, "rms_norm", x, options));
+    return this.plans.call("rmsNorm", NORMALISE.rms_norm, [x], options, (call) =>
+      normalise(call, "rms_norm", x, options),
+    );
   }
 
   /**

@@ -235,7 +235,11 @@ export class Engine {
       return undefined;
     }
     if (typeof kernel !== "string") return kernel instanceof Kernel ? kernel.of : kernel;
-    return this.core.configure(kernel, new Dict(Object.entries(config ?? {}).map(([name, value]) => [name, String(value)])), op);
+    return this.core.configure(
+      kernel,
+      new Dict(Object.entries(config ?? {}).map(([name, value]) => [name, String(value)])),
+      op,
+    );
   }
 
   /**
@@ -262,7 +266,10 @@ export class Engine {
 
   /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers by their bindings' numbers @returns {Promise<GPUBindGroup>} */
   bind(pipeline, buffers) {
-    return this.launches.bind(pipeline, buffers.map((buffer) => ({ buffer })));
+    return this.launches.bind(
+      pipeline,
+      buffers.map((buffer) => ({ buffer })),
+    );
   }
 
   /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */
@@ -305,10 +312,33 @@ export class Engine {
   record(kernel, p, values) {
     const { name, engine, backend, driver } = this.info;
     return {
-      op: p.op ?? "gemm", kernel: kernel.name, m: p.m, n: p.n, k: p.k, batch: 1, dtype: p.dtype, layout: "nn", variant: p.variant ?? "", engine,
-      adapter: name, backend, driver, version: this.bundle.index.version, config: kernel.config, status: "ok",
-      reason: null, median_us: null, best_us: null, spread_us: null, samples: null, gflops: null, clock: null, max_error: null, error_bound: null,
-      peak_fraction: null, ...values,
+      op: p.op ?? "gemm",
+      kernel: kernel.name,
+      m: p.m,
+      n: p.n,
+      k: p.k,
+      batch: 1,
+      dtype: p.dtype,
+      layout: "nn",
+      variant: p.variant ?? "",
+      engine,
+      adapter: name,
+      backend,
+      driver,
+      version: this.bundle.index.version,
+      config: kernel.config,
+      status: "ok",
+      reason: null,
+      median_us: null,
+      best_us: null,
+      spread_us: null,
+      samples: null,
+      gflops: null,
+      clock: null,
+      max_error: null,
+      error_bound: null,
+      peak_fraction: null,
+      ...values,
     };
   }
 }

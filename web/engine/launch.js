@@ -156,7 +156,9 @@ export class Launches {
     const key = JSON.stringify(left);
     let made = this.#scratch.get(key);
     if (!made) {
-      made = await this.device.guard.using(`allocating ${left.name}`, () => ("nbytes" in left ? this.#buffer(left.nbytes) : this.#texture(left)));
+      made = await this.device.guard.using(`allocating ${left.name}`, () =>
+        "nbytes" in left ? this.#buffer(left.nbytes) : this.#texture(left),
+      );
       this.#scratch.set(key, made);
       if (this.#scratch.size > MAX_SCRATCH) {
         this.#scratch.delete(/** @type {string} */ (this.#scratch.keys().next().value));
@@ -168,13 +170,18 @@ export class Launches {
 
   /** @param {number} nbytes */
   #buffer(nbytes) {
-    return this.device.wgpu.createBuffer({ size: Math.max(16, Math.ceil(nbytes / 16) * 16), usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC });
+    return this.device.wgpu.createBuffer({
+      size: Math.max(16, Math.ceil(nbytes / 16) * 16),
+      usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC,
+    });
   }
 
   /** @param {{width: number, height: number, layers: number}} left */
   #texture({ width, height, layers }) {
     const size = [width, height, layers];
-    return this.device.wgpu.createTexture({ size, format: "rgba32float", usage: GPUTextureUsage.STORAGE_BINDING }).createView({ dimension: "2d-array" });
+    return this.device.wgpu
+      .createTexture({ size, format: "rgba32float", usage: GPUTextureUsage.STORAGE_BINDING })
+      .createView({ dimension: "2d-array" });
   }
 
   /** @param {ArrayBufferView<ArrayBuffer>} data @returns {Promise<GPUBuffer>} a uniform that holds it; equal ones are shared */
@@ -184,11 +191,15 @@ export class Launches {
     const known = this.#uniforms.get(key);
     if (known) return known;
     const made = await this.device.guard.using("allocating", () => {
-      const buffer = this.device.wgpu.createBuffer({ size: bytes.byteLength, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST });
+      const buffer = this.device.wgpu.createBuffer({
+        size: bytes.byteLength,
+        usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST,
+      });
       this.device.wgpu.queue.writeBuffer(buffer, 0, bytes);
       return buffer;
     });
-    if (this.#uniforms.size >= MAX_LAUNCHES) this.#uniforms.delete(/** @type {string} */ (this.#uniforms.keys().next().value));
+    if (this.#uniforms.size >= MAX_LAUNCHES)
+      this.#uniforms.delete(/** @type {string} */ (this.#uniforms.keys().next().value));
     this.#uniforms.set(key, made);
     return made;
   }
@@ -210,11 +221,18 @@ export class Launches {
     }
     arrays.forEach((array, i) => {
       const { name, dtype, end, written } = extents[i];
-      if (array.device !== this.device) throw new ProblemError(`${name} lives on another device; copy it here: device.array(await x.read())`);
-      if (array.dtype !== dtype.name) throw new ProblemError(`${name} is ${array.dtype}, the problem says ${dtype.name}`);
-      if (array.capacity < end) throw new ProblemError(`${name} has ${grouped(array.capacity)} elements, the problem reaches to ${grouped(end)}`);
+      if (array.device !== this.device)
+        throw new ProblemError(`${name} lives on another device; copy it here: device.array(await x.read())`);
+      if (array.dtype !== dtype.name)
+        throw new ProblemError(`${name} is ${array.dtype}, the problem says ${dtype.name}`);
+      if (array.capacity < end)
+        throw new ProblemError(
+          `${name} has ${grouped(array.capacity)} elements, the problem reaches to ${grouped(end)}`,
+        );
       if (written && arrays.filter((other) => other.storage === array.storage).length > 1) {
-        throw new ProblemError(`${name} shares its buffer with an operand, which it would overwrite; use another array`);
+        throw new ProblemError(
+          `${name} shares its buffer with an operand, which it would overwrite; use another array`,
+        );
       }
     });
   }

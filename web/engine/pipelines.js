@@ -40,7 +40,9 @@ export class Pipelines {
     const scope = this.wgpu.popErrorScope();
     try {
       const entries = bindings.map(entryOf);
-      const layout = this.wgpu.createPipelineLayout({ bindGroupLayouts: [this.wgpu.createBindGroupLayout({ entries })] });
+      const layout = this.wgpu.createPipelineLayout({
+        bindGroupLayouts: [this.wgpu.createBindGroupLayout({ entries })],
+      });
       const compute = { module, entryPoint: this.entryPoint };
       return await this.wgpu.createComputePipelineAsync({ label, layout, compute });
     } catch (error) {

@@ -53,7 +53,8 @@ export class Call {
   /** @param {DeviceArray | HostData} x @returns {DeviceArray | HostArray} where it is */
   data(x) {
     if (!(x instanceof DeviceArray)) return HostArray.from(x);
-    if (x.device !== this.device) throw new ProblemError("the operands live on different devices; copy one: device.array(await x.read())");
+    if (x.device !== this.device)
+      throw new ProblemError("the operands live on different devices; copy one: device.array(await x.read())");
     return x.storage && x;
   }
 
@@ -124,7 +125,9 @@ class Plan {
   constructor(call, arrays, result) {
     this.device = call.device;
     this.steps = call.steps;
-    this.firsts = call.storages.slice(0, call.operands).map((storage) => arrays.findIndex((array) => array.storage === storage));
+    this.firsts = call.storages
+      .slice(0, call.operands)
+      .map((storage) => arrays.findIndex((array) => array.storage === storage));
     this.sizes = call.storages.slice(call.operands).map((storage) => storage.nbytes);
     this.result = call.storages.indexOf(result.storage);
     this.same = arrays.indexOf(result);
@@ -155,7 +158,10 @@ class Plan {
     if (known) return known;
     const all = [];
     for (const { token, numbers } of this.steps) {
-      const launch = launches.kept(token, numbers.map((n) => buffers[n]));
+      const launch = launches.kept(
+        token,
+        numbers.map((n) => buffers[n]),
+      );
       if (!launch) return null;
       all.push(...launch);
     }
@@ -169,11 +175,15 @@ class Plan {
     const launch = this.#launch(buffers);
     if (!launch) return null;
     device.submissions.queue(launch);
-    for (let n = this.firsts.length; n < buffers.length; n++) if (n !== this.result) device.pool.give(buffers[n], this.sizes[n - this.firsts.length]);
+    for (let n = this.firsts.length; n < buffers.length; n++)
+      if (n !== this.result) device.pool.give(buffers[n], this.sizes[n - this.firsts.length]);
     if (this.same >= 0) return arrays[this.same];
     const { shape, dtype, strides, offset } = this.like;
     const nbytes = this.sizes[this.result - this.firsts.length];
-    const storage = nbytes === undefined ? arrays[this.firsts[this.result]].storage : new Storage(device, buffers[this.result], nbytes);
+    const storage =
+      nbytes === undefined
+        ? arrays[this.firsts[this.result]].storage
+        : new Storage(device, buffers[this.result], nbytes);
     const result = new DeviceArray(storage, shape, dtype, strides, offset);
     result.known = this.signature;
     return result;
@@ -183,7 +193,8 @@ class Plan {
   async #make(arrays, buffers) {
     const { device } = this;
     try {
-      for (const nbytes of this.sizes.slice(buffers.length - this.firsts.length)) buffers.push(await device.pool.take(nbytes));
+      for (const nbytes of this.sizes.slice(buffers.length - this.firsts.length))
+        buffers.push(await device.pool.take(nbytes));
       for (;;) {
         for (const { token, kernel, problem, numbers } of this.steps) {
           const these = numbers.map((n) => buffers[n]);

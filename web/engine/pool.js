@@ -52,7 +52,8 @@ export class Pool {
     const idle = this.idle(nbytes);
     if (idle) return idle;
     const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
-    const create = () => this.guard.using(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
+    const create = () =>
+      this.guard.using(`allocating ${grouped(size)} bytes`, () => this.wgpu.createBuffer({ size, usage }));
     try {
       return await create();
     } catch (error) {

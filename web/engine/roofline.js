@@ -31,7 +31,11 @@ async function copyRate(device, row) {
     const vectors = Math.floor(nbytes / 16);
     const workgroups = Math.ceil(vectors / row.workgroup);
     try {
-      const best = await microkernel(device, { label: "copy", settings: { workgroup: row.workgroup }, workgroups, results: vectors }, null);
+      const best = await microkernel(
+        device,
+        { label: "copy", settings: { workgroup: row.workgroup }, workgroups, results: vectors },
+        null,
+      );
       return (2 * 16 * vectors) / best / 1e3;
     } catch (error) {
       if (!(error instanceof MemoryLimitError) || nbytes < 2 ** 24) throw error; // a phone has less to spare
@@ -54,7 +58,8 @@ async function microkernel(device, run, seed) {
     source = seed ? await device.array(seed) : await device.empty([run.results, 4]);
     const bindGroup = await device.bind(pipeline, [source.buffer, result.buffer]);
     const y = Math.ceil(run.workgroups / core.MAX_WORKGROUPS);
-    return (await time(device, [{ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }], COPY_WARM_UP)).best_us;
+    return (await time(device, [{ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }], COPY_WARM_UP))
+      .best_us;
   } finally {
     source?.free();
     result.free();

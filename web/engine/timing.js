@@ -22,7 +22,7 @@ export async function time(device, launch, warmUp = device.bundle.index.timing.w
   if (cold) warmUp += rule.wake;
   await wall(device, launch, 1); // drivers compile at the first dispatch
   let estimate = await wall(device, launch, 1);
-  for (let spent = estimate; spent < warmUp; ) {
+  for (let spent = estimate; spent < warmUp;) {
     const batch = clamp(Math.floor(rule.batch_time / estimate), 1, 1000);
     const elapsed = await wall(device, launch, batch);
     estimate = elapsed / batch;
@@ -104,8 +104,10 @@ function summary(seconds, clock) {
 /** @param {number[]} seconds @returns {boolean} whether the clock is too coarse for such samples */
 function isCoarse(seconds) {
   // Chromium rounds to 0.1 ms, Dawn drops the last 16 bits of a nanosecond count.
-  const rounded = [1e-4, 2 ** 16 * 1e-9].some((tick) =>
-    Math.min(...seconds) < 50 * tick && seconds.every((s) => Math.abs(s / tick - Math.round(s / tick)) < 1e-6));
+  const rounded = [1e-4, 2 ** 16 * 1e-9].some(
+    (tick) =>
+      Math.min(...seconds) < 50 * tick && seconds.every((s) => Math.abs(s / tick - Math.round(s / tick)) < 1e-6),
+  );
   return seconds.some((s) => s <= 0) || rounded;
 }
 

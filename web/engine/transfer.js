@@ -14,7 +14,8 @@ import { roundUp } from "./pool.js";
 export function upload(device, host, target) {
   const { itemsize } = ELEMENTS[target.dtype];
   const [start, nbytes] = [target.offset * itemsize, target.size * itemsize];
-  if (host.size !== target.size) throw new ProblemError(`${host.size} elements cannot fill an array of shape [${target.shape}]`);
+  if (host.size !== target.size)
+    throw new ProblemError(`${host.size} elements cannot fill an array of shape [${target.shape}]`);
   if (!target.contiguous || start % 4 || (nbytes % 4 && start + nbytes < target.storage.nbytes)) {
     throw new ProblemError("only a contiguous array of whole words of four bytes can be written to");
   }
@@ -43,14 +44,17 @@ export async function download(device, array) {
   const count = reach.reduce((sum, far) => sum + Math.abs(far), 1) + skipped;
   const bytes = await device.read(array.buffer, roundUp(count * itemsize, 4), (first - skipped) * itemsize);
   const span = over(bytes, count);
-  const data = array.contiguous && !skipped ? span : gathered(span, of(size), shape, strides, array.offset - first + skipped);
+  const data =
+    array.contiguous && !skipped ? span : gathered(span, of(size), shape, strides, array.offset - first + skipped);
   return like(data, shape, array.dtype);
 }
 
 /** @param {Elements} data @param {readonly number[]} shape @param {import("../host.js").ElementType} dtype @returns {HostArray} a Matrix where it can be one */
 export function like(data, shape, dtype) {
   const floats = (dtype === "float32" || dtype === "float16") && shape.length === 2 && sizeOf(shape) > 0;
-  return floats ? new Matrix(/** @type {Float32Array | Uint16Array} */ (data), shape, dtype) : new HostArray(data, shape, dtype);
+  return floats
+    ? new Matrix(/** @type {Float32Array | Uint16Array} */ (data), shape, dtype)
+    : new HostArray(data, shape, dtype);
 }
 
 /** @param {Elements} span @param {Elements} out @param {readonly number[]} shape @param {readonly number[]} strides @param {number} start @returns {Elements} what lies there, in row-major order */
@@ -58,7 +62,7 @@ export function gathered(span, out, shape, strides, start) {
   const last = shape.length - 1;
   const [length, step] = last < 0 ? [1, 0] : [shape[last], strides[last]];
   const at = shape.map(() => 0); // the places along the axes but the last
-  for (let to = 0, from = start; to < out.length; ) {
+  for (let to = 0, from = start; to < out.length;) {
     for (let i = 0; i < length; i++) out[to++] = span[from + i * step];
     for (let axis = last - 1; axis >= 0; axis--) {
       from += strides[axis];

@@ -54,7 +54,8 @@ export function isinstance(x, types) {
 /** @param {any} x */
 const isClass = (x) => typeof x === "function" && x.prototype instanceof PyObject;
 /** @param {any} cls @param {any} types @returns {boolean} */
-export const issubclass = (cls, types) => (Array.isArray(types) ? types : [types]).some((each) => cls.__mro__.includes(each));
+export const issubclass = (cls, types) =>
+  (Array.isArray(types) ? types : [types]).some((each) => cls.__mro__.includes(each));
 /** @param {any} x @param {string} name */
 export const hasattr = (x, name) => x !== null && typeof x === "object" && name in x;
 
@@ -75,12 +76,14 @@ export class PyObject {
   /** @param {...any} args in the order of a dataclass's fields, those that Python takes by keyword alone last */
   constructor(...args) {
     const { __fields__: fields = [], __arguments__: given = [], __places__: places = [] } = new.target;
-    if (args.length > given.length) throw new TypeError_(`${new.target.__name__}() takes ${given.length} values, not ${args.length}`);
+    if (args.length > given.length)
+      throw new TypeError_(`${new.target.__name__}() takes ${given.length} values, not ${args.length}`);
     for (let i = 0; i < fields.length; i++) {
       const field = fields[i];
       const value = args[places[i]] ?? (args[places[i]] === undefined ? field.make() : null);
       if (value === undefined) throw new TypeError_(`${new.target.__name__}() lacks ${field.name}`);
-      if (field.name in this) Object.defineProperty(this, field.name, { value, enumerable: true }); // a property of a base gives way
+      if (field.name in this)
+        Object.defineProperty(this, field.name, { value, enumerable: true }); // a property of a base gives way
       else /** @type {any} */ (this)[field.name] = value;
     }
     /** @type {any} */ (this).__post_init__?.();
@@ -128,7 +131,12 @@ export class Field {
  * @param {any} cls @param {string} name @param {any[]} bases
  * @param {{attributes?: Record<string, any>, fields?: Field[], order?: boolean, identity?: boolean, tuple?: boolean}} more
  */
-export function define(cls, name, bases, { attributes = {}, fields, order = false, identity = false, tuple: iterable = false } = {}) {
+export function define(
+  cls,
+  name,
+  bases,
+  { attributes = {}, fields, order = false, identity = false, tuple: iterable = false } = {},
+) {
   const mro = [cls, ...linearized(bases.length ? bases : [PyObject])];
   const own = { prototype: members(cls.prototype), cls: members(cls) };
   for (const [key, value] of Object.entries(attributes)) {
@@ -137,18 +145,30 @@ export function define(cls, name, bases, { attributes = {}, fields, order = fals
   inherit(cls.prototype, [own.prototype, ...mro.slice(1).map((base) => base.__own__?.prototype ?? {})]);
   inherit(cls, [own.cls, ...mro.slice(1).map((base) => base.__own__?.cls ?? {})]);
   const inherited = new Map();
-  for (const base of mro.slice(1).reverse()) for (const field of base.__own__?.every ?? []) inherited.set(field.name, field);
+  for (const base of mro.slice(1).reverse())
+    for (const field of base.__own__?.every ?? []) inherited.set(field.name, field);
   for (const field of fields ?? []) inherited.set(field.name, field);
   const every = [...inherited.values()];
   const given = [...every.filter((f) => !f.keyword), ...every.filter((f) => f.keyword)].filter((f) => f.init);
   const statics = {
-    __name__: name, __mro__: mro, __own__: { ...own, every }, __identity__: identity,
-    __order__: order, __fields__: fields || every.length ? every : undefined,
-    __arguments__: given, __places__: every.map((field) => given.indexOf(field)),
+    __name__: name,
+    __mro__: mro,
+    __own__: { ...own, every },
+    __identity__: identity,
+    __order__: order,
+    __fields__: fields || every.length ? every : undefined,
+    __arguments__: given,
+    __places__: every.map((field) => given.indexOf(field)),
   };
   for (const [key, value] of Object.entries(statics)) Object.defineProperty(cls, key, { value, configurable: true });
   if (iterable) {
-    Object.defineProperty(cls.prototype, Symbol.iterator, { value() { return fieldNames(this).map((each) => this[each])[Symbol.iterator](); } });
+    Object.defineProperty(cls.prototype, Symbol.iterator, {
+      value() {
+        return fieldNames(this)
+          .map((each) => this[each])
+          [Symbol.iterator]();
+      },
+    });
     Object.defineProperty(cls, "_fields", { value: every.map((field) => field.name) });
   }
   return cls;
@@ -160,7 +180,8 @@ const RESERVED = new Set(["constructor", "prototype", "length", "name"]); // tha
 function inherit(target, owners) {
   const seen = new Set();
   for (const owner of owners) {
-    for (const [name, descriptor] of Object.entries(owner)) if (!seen.has(name)) Object.defineProperty(target, name, descriptor), seen.add(name);
+    for (const [name, descriptor] of Object.entries(owner))
+      if (!seen.has(name)) (Object.defineProperty(target, name, descriptor), seen.add(name));
   }
 }
 
@@ -198,7 +219,8 @@ export function parent(cls, self, name) {
 }
 
 /** @param {any} x a dataclass or an object of one @returns {string[]} */
-export const fieldNames = (x) => (x.__fields__ ?? x.constructor.__fields__).map((/** @type {Field} */ field) => field.name);
+export const fieldNames = (x) =>
+  (x.__fields__ ?? x.constructor.__fields__).map((/** @type {Field} */ field) => field.name);
 
 /** A property that is computed once. @param {any} self @param {string} name @param {() => any} compute */
 export function cached(self, name, compute) {
@@ -227,7 +249,8 @@ export function call(f, args = [], kwargs = {}) {
     if (names?.[0] === "**") return f(...args, Object.fromEntries(named));
     for (const [name, value] of named) {
       const at = names?.indexOf(name) ?? -1;
-      if (at < 0 || at < args.length) throw new TypeError_(`${f.__name__ ?? f.name}() takes no ${name}${at < 0 ? "" : " besides"}`);
+      if (at < 0 || at < args.length)
+        throw new TypeError_(`${f.__name__ ?? f.name}() takes no ${name}${at < 0 ? "" : " besides"}`);
       all[at] = value;
     }
   }
@@ -244,7 +267,8 @@ export function invoke(x, name, args, kwargs) {
 }
 
 /** @param {...(Dict | Record<string, any>)} parts @returns {Dict} */
-export const kwargs = (...parts) => new Dict(parts.flatMap((part) => (part instanceof Dict ? [...part] : Object.entries(part))));
+export const kwargs = (...parts) =>
+  new Dict(parts.flatMap((part) => (part instanceof Dict ? [...part] : Object.entries(part))));
 
 /** @type {Map<string, Function>} what stands in for functions that only Python has */
 const provided = new Map();

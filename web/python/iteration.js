@@ -2,12 +2,24 @@
 /** Iteration, indices and slices as Python has them. */
 
 import { repr } from "./text.js";
-import { Dict, KeyError, PySet, StopIteration, TypeError_, ValueError, add, compare, isObject, truth } from "./values.js";
+import {
+  Dict,
+  KeyError,
+  PySet,
+  StopIteration,
+  TypeError_,
+  ValueError,
+  add,
+  compare,
+  isObject,
+  truth,
+} from "./values.js";
 
 /** @param {any} x @returns {Iterable<any>} what a for loop walks over: of a dict, its keys */
 export function iter(x) {
   if (x instanceof Dict) return x.keys();
-  if (x === null || x === undefined || typeof x[Symbol.iterator] !== "function") throw new TypeError_(`${repr(x)} is no iterable`);
+  if (x === null || x === undefined || typeof x[Symbol.iterator] !== "function")
+    throw new TypeError_(`${repr(x)} is no iterable`);
   return x;
 }
 
@@ -18,7 +30,8 @@ export const tuple = list;
 export const frozenset = (x = []) => new PySet(iter(x));
 export const set = frozenset;
 /** @param {any} [x] @param {Record<string, any>} [named] */
-export const dict = (x = [], named = {}) => new Dict(/** @type {[any, any][]} */ ([...(x instanceof Dict ? x : list(x).map(list)), ...Object.entries(named)]));
+export const dict = (x = [], named = {}) =>
+  new Dict(/** @type {[any, any][]} */ ([...(x instanceof Dict ? x : list(x).map(list)), ...Object.entries(named)]));
 /** @param {Iterable<any>} keys @param {any} [value] */
 dict.fromkeys = (keys, value = null) => new Dict(list(keys).map((key) => [key, value]));
 
@@ -82,7 +95,10 @@ export function next(x, other) {
 export const iterator = (x) => iter(x)[Symbol.iterator]();
 
 /** @param {boolean} greatest */
-const extreme = (greatest) => (/** @type {any[]} */ ...args) => best(greatest, args.length === 1 ? list(args[0]) : args);
+const extreme =
+  (greatest) =>
+  (/** @type {any[]} */ ...args) =>
+    best(greatest, args.length === 1 ? list(args[0]) : args);
 
 /** @param {boolean} greatest @param {any[]} values @param {any} [key] @param {any} [other] */
 export function best(greatest, values, key, other) {
@@ -92,7 +108,8 @@ export function best(greatest, values, key, other) {
   }
   const keyed = values.map((x) => (key ? key(x) : x));
   let at = 0;
-  for (let i = 1; i < keyed.length; i++) if (greatest ? compare(keyed[i], keyed[at]) > 0 : compare(keyed[i], keyed[at]) < 0) at = i;
+  for (let i = 1; i < keyed.length; i++)
+    if (greatest ? compare(keyed[i], keyed[at]) > 0 : compare(keyed[i], keyed[at]) < 0) at = i;
   return values[at];
 }
 export const max = extreme(true);

@@ -16,9 +16,12 @@ export const dataclasses = {
     const changed = kwargs(changes);
     const fields = x.constructor.__arguments__;
     for (const name of changed.keys()) {
-      if (!fields.some((/** @type {Field} */ field) => field.name === name)) throw new TypeError_(`${x.constructor.__name__}() takes no ${name}`);
+      if (!fields.some((/** @type {Field} */ field) => field.name === name))
+        throw new TypeError_(`${x.constructor.__name__}() takes no ${name}`);
     }
-    return new x.constructor(...fields.map((/** @type {Field} */ { name }) => (changed.has(name) ? changed.get(name) : x[name])));
+    return new x.constructor(
+      ...fields.map((/** @type {Field} */ { name }) => (changed.has(name) ? changed.get(name) : x[name])),
+    );
   },
 };
 
@@ -38,7 +41,10 @@ export const typing = {
 
 export const itertools = {
   /** @param {...any} columns */
-  product: (...columns) => columns.map(list).reduce((rows, column) => rows.flatMap((row) => column.map((x) => [...row, x])), [/** @type {any[]} */ ([])]),
+  product: (...columns) =>
+    columns
+      .map(list)
+      .reduce((rows, column) => rows.flatMap((row) => column.map((x) => [...row, x])), [/** @type {any[]} */ ([])]),
   /** @param {...any} parts */
   chain: (...parts) => parts.flatMap(list),
 };
@@ -62,13 +68,20 @@ export const math = {
 
 export const re = {
   /** @param {RegExp | string} pattern @param {string} by @param {string} text */
-  sub: (pattern, by, text) => text.replace(typeof pattern === "string" ? new RegExp(pattern, "gu") : pattern, by.replaceAll("$", "$$$$").replace(/\\(\d)/g, "$$$1")),
+  sub: (pattern, by, text) =>
+    text.replace(
+      typeof pattern === "string" ? new RegExp(pattern, "gu") : pattern,
+      by.replaceAll("$", "$$$$").replace(/\\(\d)/g, "$$$1"),
+    ),
 };
 
 /** A pattern's own methods. @param {RegExp} pattern @param {string} flags */
 export function pattern(pattern, flags) {
   const compiled = new RegExp(pattern, flags);
-  return Object.assign(compiled, { __host__: true, sub: (/** @type {string} */ by, /** @type {string} */ text) => re.sub(compiled, by, text) });
+  return Object.assign(compiled, {
+    __host__: true,
+    sub: (/** @type {string} */ by, /** @type {string} */ text) => re.sub(compiled, by, text),
+  });
 }
 
 class StructError extends PythonError {}
@@ -87,10 +100,12 @@ export const struct = {
     const [, count, code] = /** @type {RegExpExecArray} */ (/^<(\d*)([Iifd])$/.exec(format));
     const [size, setter, least, most] = CODES[code];
     const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
-    if (values.length !== Number(count || 1)) throw new StructError(`${format} takes ${count || 1} values, not ${values.length}`);
+    if (values.length !== Number(count || 1))
+      throw new StructError(`${format} takes ${count || 1} values, not ${values.length}`);
     values.forEach((value, i) => {
       if (!(value >= least && value <= most) && !Number.isNaN(value)) throw new StructError(`${value} is out of range`);
-      if (code === "f" && Number.isFinite(value) && !Number.isFinite(Math.fround(value))) throw new OverflowError(`${value} is no float32`);
+      if (code === "f" && Number.isFinite(value) && !Number.isFinite(Math.fround(value)))
+        throw new OverflowError(`${value} is no float32`);
       /** @type {any} */ (view)[setter](offset + i * size, value, true);
     });
   },

@@ -22,7 +22,10 @@ export function repr(x) {
   if (Array.isArray(x)) return `(${x.map(repr).join(", ")}${x.length === 1 ? "," : ""})`;
   if (x instanceof Dict) return `{${[...x].map(([key, value]) => `${repr(key)}: ${repr(value)}`).join(", ")}}`;
   if (typeof x === "function") return `<class '${x.__name__ ?? x.name}'>`;
-  if (isObject(x)) return `${x.constructor.__name__}(${fieldNames(x).map((name) => `${name}=${repr(x[name])}`).join(", ")})`;
+  if (isObject(x))
+    return `${x.constructor.__name__}(${fieldNames(x)
+      .map((name) => `${name}=${repr(x[name])}`)
+      .join(", ")})`;
   return x instanceof Undefined ? x.fail() : String(x);
 }
 
@@ -58,7 +61,8 @@ const METHODS = {
   append: (x, value) => void x.push(value),
   bit_length: (x) => (x === 0 ? 0 : Math.floor(Math.log2(Math.abs(x))) + 1),
   capitalize: (x) => x.slice(0, 1).toUpperCase() + x.slice(1).toLowerCase(),
-  count: (x, value) => (typeof x === "string" ? occurrences(x, value) : x.filter((/** @type {any} */ each) => eq(each, value)).length),
+  count: (x, value) =>
+    typeof x === "string" ? occurrences(x, value) : x.filter((/** @type {any} */ each) => eq(each, value)).length,
   endswith: (x, end) => x.endsWith(end),
   extend: (x, values) => void x.push(...iter(values)),
   get: (x, key, other = null) => (x.has(key) ? x.get(key) : other),
@@ -113,6 +117,12 @@ export function method(name, x, ...args) {
 }
 
 /** @param {string} name @returns {(x: any, ...args: any[]) => any} such as `str.strip` */
-export const unbound = (name) => (x, ...args) => method(name, x, ...args);
+export const unbound =
+  (name) =>
+  (x, ...args) =>
+    method(name, x, ...args);
 /** @param {string} name @param {any} x @returns {(...args: any[]) => any} such as `code.count` */
-export const bound = (name, x) => (...args) => method(name, x, ...args);
+export const bound =
+  (name, x) =>
+  (...args) =>
+    method(name, x, ...args);

@@ -47,7 +47,9 @@ function hashed(x) {
   if (!isObject(x) || !x.constructor.__fields__ || x.constructor.__identity__) return x;
   const known = hashes.get(x);
   if (known) return known;
-  const text = `${numberOf(x.constructor)}(${fieldNames(x).map((name) => hashedText(x[name])).join(",")})`;
+  const text = `${numberOf(x.constructor)}(${fieldNames(x)
+    .map((name) => hashedText(x[name]))
+    .join(",")})`;
   hashes.set(x, text);
   return text;
 }
@@ -70,11 +72,20 @@ function numberOf(x) {
 function hashedText(x) {
   const value = hashed(x);
   if (typeof value === "string") return typeof x === "string" ? JSON.stringify(x) : value;
-  return typeof value === "object" && value !== null || typeof value === "function" ? `#${numberOf(value)}` : String(value);
+  return (typeof value === "object" && value !== null) || typeof value === "function"
+    ? `#${numberOf(value)}`
+    : String(value);
 }
 
 /** @param {any} key @returns {any} what a Map keeps the key by */
-const place = (key) => (typeof key === "object" && key !== null ? hashedText(key) : typeof key === "string" ? `'${key}` : typeof key === "boolean" ? Number(key) : key);
+const place = (key) =>
+  typeof key === "object" && key !== null
+    ? hashedText(key)
+    : typeof key === "string"
+      ? `'${key}`
+      : typeof key === "boolean"
+        ? Number(key)
+        : key;
 
 /** A dict: a Map whose keys compare by value, and which iterates as a Map does. */
 export class Dict extends Map {
@@ -150,14 +161,23 @@ export class PySet extends Set {
 /** @param {any} a @param {any} b @returns {boolean} */
 export function eq(a, b) {
   if (a === b) return true;
-  if (typeof a === "boolean" || typeof b === "boolean") return typeof a !== "object" && typeof b !== "object" && Number(a) === Number(b) && typeof a !== "string" && typeof b !== "string";
+  if (typeof a === "boolean" || typeof b === "boolean")
+    return (
+      typeof a !== "object" &&
+      typeof b !== "object" &&
+      Number(a) === Number(b) &&
+      typeof a !== "string" &&
+      typeof b !== "string"
+    );
   for (const x of [a, b]) if (x instanceof Undefined) x.fail();
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
   if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((x, i) => eq(x, b[i]));
   if (a instanceof PySet) return b instanceof PySet && a.size === b.size && [...a].every((x) => b.has(x));
-  if (a instanceof Dict) return b instanceof Dict && a.size === b.size && [...a].every(([key, x]) => b.has(key) && eq(x, b.get(key)));
+  if (a instanceof Dict)
+    return b instanceof Dict && a.size === b.size && [...a].every(([key, x]) => b.has(key) && eq(x, b.get(key)));
   if (a instanceof Uint8Array) return b instanceof Uint8Array && a.length === b.length && a.every((x, i) => x === b[i]);
-  if (!isObject(a) || a.constructor !== b.constructor || !a.constructor.__fields__ || a.constructor.__identity__) return false;
+  if (!isObject(a) || a.constructor !== b.constructor || !a.constructor.__fields__ || a.constructor.__identity__)
+    return false;
   return fieldNames(a).every((name) => eq(a[name], b[name]));
 }
 
@@ -165,13 +185,17 @@ export function eq(a, b) {
 export function compare(a, b) {
   if (typeof a === "boolean") a = Number(a);
   if (typeof b === "boolean") b = Number(b);
-  if (typeof a === typeof b && (typeof a === "number" || typeof a === "string")) return a < b ? -1 : a > b ? 1 : a === b ? 0 : NaN;
+  if (typeof a === typeof b && (typeof a === "number" || typeof a === "string"))
+    return a < b ? -1 : a > b ? 1 : a === b ? 0 : NaN;
   if (Array.isArray(a) && Array.isArray(b)) {
     for (let i = 0; i < Math.min(a.length, b.length); i++) if (!eq(a[i], b[i])) return compare(a[i], b[i]);
     return a.length - b.length;
   }
   if (isObject(a) && a.constructor === b?.constructor && a.constructor.__order__) {
-    return compare(fieldNames(a).map((name) => a[name]), fieldNames(b).map((name) => b[name]));
+    return compare(
+      fieldNames(a).map((name) => a[name]),
+      fieldNames(b).map((name) => b[name]),
+    );
   }
   throw new TypeError_(`${repr(a)} and ${repr(b)} have no order`);
 }
@@ -245,7 +269,10 @@ export const lshift = (a, b) => binary("<<", a, b, (x, y) => x * 2 ** y);
 /** @param {any} a @param {any} b @returns {any} */
 export const rshift = (a, b) => binary(">>", a, b, (x, y) => Math.floor(x / 2 ** y));
 /** @param {any} a @param {any} b @returns {any} */
-export const bitand = (a, b) => (a instanceof PySet ? new PySet([...a].filter((x) => b.has(x))) : binary("&", a, b, (x, y) => Number(BigInt(x) & BigInt(y))));
+export const bitand = (a, b) =>
+  a instanceof PySet
+    ? new PySet([...a].filter((x) => b.has(x)))
+    : binary("&", a, b, (x, y) => Number(BigInt(x) & BigInt(y)));
 
 /** @param {any} a @param {any} b @returns {any} */
 export function bitor(a, b) {

@@ -63,9 +63,11 @@ def chosen(devices: Devices) -> list[Device]:
 
 
 def rate_of(device: Device, dtype: DType) -> float:
-    """Return operations per second: the most that a large share has shown, else what records say, or such a kind."""
+    """Return operations per second: as records say, else the most that a large share has shown, moving and all, or what
+    such a kind is taken to do.
+    """
     key = (device.info.name, dtype.name)
-    return _rates.get(key) or _recorded(*key) or ASSUMED_RATE[device.info.kind]
+    return _recorded(*key) or _rates.get(key) or ASSUMED_RATE[device.info.kind]
 
 
 @functools.cache

@@ -94,7 +94,11 @@ class _Maker:
             **{name: (f"s{i}", self._number_kind) for i, name in enumerate(numbers)},
         }
         self._numbers = tuple(_bits(name, x, self._number_kind) for name, x in numbers.items())
-        self._text = _renamed(text, {name: new for name, (new, _) in renamed.items()})
+        # Beside truths only, True and False are truths; numbers come to a shader as they are.
+        truths = {name for name, x in numbers.items() if {*kinds} == {TRUTH} and isinstance(x, (bool, np.bool_))}
+        self._text = _renamed(
+            text, {name: f"bool({new})" if name in truths else new for name, (new, _) in renamed.items()}
+        )
         self._compiled = compiled(self._text, tuple(renamed.values()))
         natural = OF_KIND[self._compiled.kind]
         floats = [dtype for dtype in dict.fromkeys(arrays.values()) if kind_of(dtype) == REAL]

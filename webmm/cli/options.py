@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webmm.dtypes import BYTES, F64, MATRIX_DTYPES, names
+from webmm.dtypes import BYTES, F64, I32, MATRIX_DTYPES, names
 from webmm.errors import ConfigError
 from webmm.text import whole
 
@@ -50,7 +50,9 @@ PROFILE = click.option(
     help="Show where the time goes; with a name, write a trace for Perfetto, too.",
 )
 OP_DTYPE = click.option(
-    "--dtype", help=f"Storage type: {names(MATRIX_DTYPES)}; of gemm {F64.name}, too; of quantized {names(BYTES)}."
+    "--dtype",
+    help=f"Storage type: {names(MATRIX_DTYPES)}; of gemm {F64.name}, too; of reduce {I32.name}; of "
+    f"quantized {names(BYTES)}.",
 )
 
 

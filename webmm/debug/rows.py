@@ -94,15 +94,16 @@ class OfReduction(Subject):
         del col
         x, operation = self.row(row), operation_of(self.problem.operation)
         sums, slack = self.accumulated(x)
-        shown = F32.eps * np.abs(x) * (self.problem.dtype == I32)  # which the shader tells of as floats
+        elements = self.padded(x, operation.beyond(self.problem.dtype))
+        integers = self.problem.dtype == I32  # which the shader tells of as floats
         total = float(operation.exact(x.astype(self.case.x.dtype)))
         size = np.abs(x).sum() / (self.length if operation.name == "mean" else 1)
         size = 8 + np.abs(x).max() if operation.name == "logsumexp" else size
         size = abs(total) if operation.name == "prod" else size
         return Reference(
             *(f"y[{row}]", self.length, {"x": {"LOADED": "x"}, "sum": {"ACC": operation.name}}),
-            {"x": self.padded(x, operation.beyond(self.problem.dtype)), "sum": self.filled(sums)},
-            {"x": self.padded(shown), "sum": self.filled(slack)},
+            {"x": elements, "sum": self.filled(sums)},
+            {"x": F32.eps * np.abs(elements) if integers else np.zeros(self.steps), "sum": self.filled(slack)},
             self.parts(),
             *(total, rounding(self.problem) * float(size)),
             lambda result: float(result.reshape(-1)[row]),

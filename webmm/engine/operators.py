@@ -50,28 +50,8 @@ def _binary(text: str) -> Callable[[Any, Any], Any]:
     return compute
 
 
-class Operators:
-    """Python's operators, reductions as methods, and the protocols by which NumPy and Dask take an array for theirs."""
-
-    __add__, __radd__ = _binary("x + y"), _binary("y + x")
-    __sub__, __rsub__ = _binary("x - y"), _binary("y - x")
-    __mul__, __rmul__ = _binary("x * y"), _binary("y * x")
-    __truediv__, __rtruediv__ = _binary("x / y"), _binary("y / x")
-    __lt__, __le__, __gt__, __ge__ = (_binary(f"x {sign} y") for sign in ("<", "<=", ">", ">="))
-    __eq__, __ne__ = _binary("x == y"), _binary("x != y")
-    __and__, __rand__ = _binary("x & y"), _binary("y & x")
-    __or__, __ror__ = _binary("x | y"), _binary("y | x")
-    __neg__, __pos__, __abs__, __invert__ = _unary("-x"), _unary("x"), _unary("abs(x)"), _unary("~x")
-    __hash__ = object.__hash__
-    __array_priority__ = 20.0  # above that of NumPy's: Dask asks it whose functions to call
-
-    def __matmul__(self, other: Any) -> Array:
-        found: Array = _calls["matmul"](self, other)
-        return found
-
-    def __rmatmul__(self, other: Any) -> Array:
-        found: Array = _calls["matmul"](other, self)
-        return found
+class Reductions:
+    """Reductions as methods."""
 
     def sum(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
         """Return the sum over `axis`, an axis, a tuple of them, or None for all, as `webmm.reduce()` does."""
@@ -103,6 +83,30 @@ class Operators:
 
     def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: DTypeLike | None = None) -> Array:
         found: Array = _calls["reduce"](self, op, axis, keepdims, out_dtype=dtype)
+        return found
+
+
+class Operators(Reductions):
+    """Python's operators, and the protocols by which NumPy and Dask take an array for theirs."""
+
+    __add__, __radd__ = _binary("x + y"), _binary("y + x")
+    __sub__, __rsub__ = _binary("x - y"), _binary("y - x")
+    __mul__, __rmul__ = _binary("x * y"), _binary("y * x")
+    __truediv__, __rtruediv__ = _binary("x / y"), _binary("y / x")
+    __lt__, __le__, __gt__, __ge__ = (_binary(f"x {sign} y") for sign in ("<", "<=", ">", ">="))
+    __eq__, __ne__ = _binary("x == y"), _binary("x != y")
+    __and__, __rand__ = _binary("x & y"), _binary("y & x")
+    __or__, __ror__ = _binary("x | y"), _binary("y | x")
+    __neg__, __pos__, __abs__, __invert__ = _unary("-x"), _unary("x"), _unary("abs(x)"), _unary("~x")
+    __hash__ = object.__hash__
+    __array_priority__ = 20.0  # above that of NumPy's: Dask asks it whose functions to call
+
+    def __matmul__(self, other: Any) -> Array:
+        found: Array = _calls["matmul"](self, other)
+        return found
+
+    def __rmatmul__(self, other: Any) -> Array:
+        found: Array = _calls["matmul"](other, self)
         return found
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> Array:

@@ -30,7 +30,7 @@ from webmm.page.script.program import Program
 
 # Fetched when they are asked for.
 LAZY = (
-    *("shaders.js", "bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/"),
+    *("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/"),
     *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic")),
     *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "leaderboard.html"),
 )
@@ -159,7 +159,7 @@ def _check(out: Path, force: bool) -> None:
 
 
 def _not_published(folder: str, names: list[str]) -> list[str]:
-    """Return what lies beside the page but serves its development only."""
+    """Return what lies beside the page but serves its development, or the npm package, only."""
     del folder
     tools = {
         "node_modules",
@@ -171,6 +171,7 @@ def _not_published(folder: str, names: list[str]) -> list[str]:
         ".prettierignore",
         ".prettierrc.json",
         "README.md",
+        "shaders.js",
         "tsconfig.npm.json",
     }
     return [name for name in names if name in tools]
