@@ -105,9 +105,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 
 {# Where a lane's next element is in the tile, and after how many of all lanes. #}
 {% macro next(i) -%}
-{% if i -%}
- + {{ i * (kernel.lanes + kernel.lanes // 32 * kernel.pad) }}u
-{%- endif %}
+{{ " + %du" % (i * (kernel.lanes + kernel.lanes // 32 * kernel.pad)) if i }}
 {%- endmacro %}
 
 {% macro after(i) -%}

@@ -12,10 +12,12 @@ from webmm.dtypes import F32
 from webmm.epilogues import gelu
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.map import Map
+from webmm.kernels.normalise.row_tiles import RowTiles as NormalisedRowTiles
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
@@ -76,6 +78,17 @@ def cases() -> list[tuple[str, dict, np.ndarray]]:
     stored = np.ascontiguousarray(wide.T)
     for splits in (1, 2):
         found.append(("softmax of columns", case(Strips(8, 4, 2, splits), problem, x=stored), functions["softmax"].T))
+    short, length = np.ascontiguousarray(wide[:, :21]), 21
+    for way in ("tree", "subgroup"):
+        kernel = NormalisedRowTiles(64, 4, 2, way)
+        problem = Normalisation("sum", ROWS, length, 1, F32, F32, Span(length, 1, 1), function="rms_norm")
+        expected = short / np.sqrt((short.astype(float) ** 2).mean(1, keepdims=True))
+        found.append((f"rms_norm {kernel}", case(kernel, problem, x=short), expected))
+        for name in ("argmax", "logsumexp"):
+            out = OPERATIONS[name].out_dtype(F32)
+            problem = Reduction(name, ROWS, length, 1, F32, out, Span.dense(length, 1))
+            expected = OPERATIONS[name].reference(short.astype(float))
+            found.append((f"{name} {way}", case(RowTiles(64, 4, 2, way), problem, x=short), expected))
     problem = Elementwise("gelu", wide.size, F32)
     found.append(("gelu", case(Map(64), problem, x=wide), gelu(wide.astype(float))))
     return found
