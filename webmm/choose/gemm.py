@@ -110,6 +110,8 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     split = problem.dtype == F32 and problem.precision == "high"
     if not (split or problem.dtype == F16) or ("f16", "f32") not in shapes or min(problem.m, problem.n) <= FEW:
         return []
+    if split and problem.batch > 1 and problem.k > longest_sum(problem):  # batches are not cut along k
+        return []
     stage: MatrixUnit | MatrixUnitHigh = MatrixUnitHigh.on(device) if split else MatrixUnit.on(device)
     sizes = tuple({**tiles, "runs": runs_for(problem.k)} for tiles in HIGH_TILES) if split else MATRIX_TILES
     kernels: list[GemmKernel] = [dataclasses.replace(stage, **tiles) for tiles in sizes]
@@ -120,8 +122,14 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     return []
 
 
-# Beyond LONG_K float32 divides k, too, and errs less: 37 units at 32,768, where parts of LONGEST_PART lose 130.
-LONG_K, LONGEST_PART = 4096, 1024
+# Beyond LONG_K float32 divides k, too, and errs less: 37 units at 32,768, where parts of LONGEST_PART lose 130. Sums of
+# all parts of a dispatch but one wait in storage, MOST_SUMS of them at most.
+LONG_K, LONGEST_PART, MOST_SUMS = 4096, 1024, 2**28
+
+
+def longest_sum(problem: Gemm) -> int:
+    """Return the largest k that one dispatch divides into parts, on matrix units; a longer one is cut."""
+    return LONGEST_PART * min(RUNS[-1], 1 + MOST_SUMS // (problem.m * problem.n))
 
 
 def runs_for(k: int) -> int:
