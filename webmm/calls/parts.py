@@ -178,7 +178,7 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
             along = sizes[outer] == 1 or (outer == "k" and one_row > most.binding)
             axes.add(inner if along else outer)
     high = p.precision == "high" and p.dtype == F32 and p.batch == 1
-    if not axes and high and p.k > longest_sum(p):
+    if not axes and high and p.k > longest_sum(p, most.binding):
         axes.add("k")
     if not axes and p.flops > most.flops:
         longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # whose rows follow each other
