@@ -9,9 +9,9 @@
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
 // is a multiple of 4; accumulation in f32.
 //
-// The wide operand, {{ wide | upper }}, is the large matrix; the short operand, {{ short | upper }}, has few rows or columns.
-// i runs along the axis of C that comes from the wide operand, up to params.{{ i_size }}; j runs along the other
-// axis, up to params.{{ j_size }}. A workgroup computes TJ of j at a time.
+// The wide operand, {{ wide | upper }}, is the large matrix; the short operand, {{ short | upper }}, has few rows or
+// columns. i runs along the axis of C that comes from the wide operand, up to params.{{ i_size }}; j runs along the
+// other axis, up to params.{{ j_size }}. A workgroup computes TJ of j at a time.
 {% if s.along_k %}
 // The wide operand is contiguous along k: LANES invocations read it side by side, each for TI of i.
 {% if interleaved %}
@@ -136,7 +136,9 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
         let v_{{ u }}_{{ j }} = load_short4({{ short }}_base, j_{{ j }}, {{ k_of_step(u) }});
 {% endmacro %}
 
-{# What was loaded for element `e` of a step: of the wide operand an element or a vec4 along i, of the short an element. #}
+{#
+  What was loaded for element `e` of a step: of the wide operand an element or a vec4 along i, of the short an element.
+#}
 {% macro wide_value(u, t, e) %}w_{{ u }}_{{ t }}{{ "." ~ "xyzw"[e] if s.along_k else "_" ~ e }}{% endmacro %}
 {% macro short_value(u, j, e) -%}
 v_{{ u }}_{{ j ~ "." ~ "xyzw"[e] if s.short_along_k else e ~ "_" ~ j // 4 * 4 ~ "." ~ "xyzw"[j % 4] }}
@@ -149,9 +151,10 @@ v_{{ u }}_{{ j ~ "." ~ "xyzw"[e] if s.short_along_k else e ~ "_" ~ j // 4 * 4 ~ 
 {% set dbg = "dbg" if s.along_k else "dbg_m" if wide == "a" else "dbg_n" %}
 {% set i, j_at = "i_" ~ t, "j0 + " ~ j ~ "u" %}
 {% set i_watched = i if s.along_k else ("dbg_row(" if wide == "a" else "dbg_col(") ~ i ~ ", 4u)" %}
-        {{ dbg }}(LOADED_{{ wide | upper }}, {{ row_and_col(i, j_at) }}, {{ k_of(u, e) }}, {{ w }});
-        dbg(LOADED_{{ short | upper }}, {{ row_and_col(i_watched, j_at) }}, {{ k_of(u, e) }}, {{ v }});
-        {{ dbg }}(ACC, {{ row_and_col(i, j_at) }}, {{ k_of(u, e) }}, acc_{{ t }}_{{ j }});
+{% set place, k = row_and_col(i, j_at), k_of(u, e) %}
+        {{ dbg }}(LOADED_{{ wide | upper }}, {{ place }}, {{ k }}, {{ w }});
+        dbg(LOADED_{{ short | upper }}, {{ row_and_col(i_watched, j_at) }}, {{ k }}, {{ v }});
+        {{ dbg }}(ACC, {{ place }}, {{ k }}, acc_{{ t }}_{{ j }});
 {% endmacro %}
 
 @compute @workgroup_size({{ kernel.invocations }})

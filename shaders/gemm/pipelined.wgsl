@@ -25,10 +25,10 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
 {{ matrix.bases() }}
-{{ tiles.lanes() }}
-{{ tiles.positions() }}
-{{ tiles.accumulators() }}
-{{ tiles.registers() }}
+{{ tiles.lane_position() }}
+{{ tiles.plan_loads() }}
+{{ tiles.declare_sums() }}
+{{ tiles.declare_registers() }}
 {{ tiles.fetch("0u") }}
 {{ tiles.put() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them

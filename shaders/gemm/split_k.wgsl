@@ -25,7 +25,7 @@ var<workgroup> sums: array<array<array<vec4f, SHARERS>, TN / 4u>, SLICES - 1u>; 
 {% endif %}
 
 {% if kernel.splits > 1 %}
-{{ tiles.inputs(slices=kernel.slices) }}
+{{ tiles.tiles_and_loads(slices=kernel.slices) }}
 // partial[row, col..col+3] ← value{% if s.edge_m or s.edge_n %}, nothing outside the matrix{% endif %}
 
 fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
@@ -59,14 +59,14 @@ fn main(
     let split = 0u;
 {{ matrix.bases() }}
 {% endif %}
-{{ tiles.lanes() }}
-{{ tiles.positions() }}
+{{ tiles.lane_position() }}
+{{ tiles.plan_loads() }}
     let steps = (params.k + SLICES * BK - 1u) / (SLICES * BK);
     let share = (steps + SPLITS - 1u) / SPLITS;
     let first_step = split * share;
     let last_step = min(first_step + share, steps);
-{{ tiles.accumulators() }}
-{{ tiles.registers() }}
+{{ tiles.declare_sums() }}
+{{ tiles.declare_registers() }}
     var k0 = (first_step * SLICES + slice) * BK;
 {{ tiles.fetch("k0") }}
 {{ tiles.put(slice) }}
@@ -94,16 +94,16 @@ fn main(
         acc_{{ r }}_{{ j }} += sums[{{ other }}][{{ j }}][lane];
 {% endfor %}
 {% if not staged %}
-        {{ tiles.store_fragment(r, j) }}
+        {{ tiles.store_four(r, j) }}
 {% endif %}
 {% endfor %}
 {% if staged %}
-{{ tiles.stage_fragments(r, "[0]") }}
+{{ tiles.stage_rows(r, "[0]") }}
 {% endif %}
     }
 {% if staged %}
     workgroupBarrier(); // the sums are read, and these rows complete, before anyone stores them
-{{ tiles.store_staged(r, "index", "[0]") }}
+{{ tiles.store_staged_rows(r, "index", "[0]") }}
 {% elif not loop.last %}
     workgroupBarrier(); // the first has read them before they are overwritten
 {% endif %}

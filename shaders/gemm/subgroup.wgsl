@@ -33,7 +33,7 @@ fn main(
 {{ matrix.bases() }}
     let lx = lane % LX;
     let ly = lane / LX;
-{{ tiles.accumulators() }}
+{{ tiles.declare_sums() }}
     for (var k = 0u; k < params.k; k += 4u) {
         // Row r of A's tile is fetched by lane r % LANES, vec4 v of four rows of B's by lane v % LANES.
 {% for i in range(kernel.a_loads) %}

@@ -25,7 +25,7 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
 {{ tiles.own_tile() }}
-{{ tiles.lanes() }}
+{{ tiles.lane_position() }}
 {{ bytes.positions() }}
 {{ bytes.accumulators() }}
 {{ bytes.fetch("0u") }}

@@ -34,10 +34,10 @@ fn main(
     let a_base = params.a_offset;
     let b_base = 0u;
     let c_base = 0u;
-{{ tiles.lanes() }}
-{{ tiles.positions() }}
-{{ tiles.accumulators() }}
-{{ tiles.registers() }}
+{{ tiles.lane_position() }}
+{{ tiles.plan_loads() }}
+{{ tiles.declare_sums() }}
+{{ tiles.declare_registers() }}
 {{ tiles.fetch("0u") }}
 {{ tiles.put() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
