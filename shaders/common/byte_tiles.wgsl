@@ -11,10 +11,10 @@
 {% import "common/quantized.wgsl" as quantized with context %}
 
 {% set operands = [
-  {"x": "a", "at": "row", "tile": "BM", "size": "m", "edge": s.edge_m, "align": s.align_a,
+  {"x": "a", "axis": "row", "tile": "BM", "size": "m", "edge": s.edge_m, "align": s.align_a,
    "across": s.trans_a, "flip": s.flip_a, "sums": s.zero_b, "loads": kernel.a_loads, "line": "a_row",
    "summed": kernel.a_loads},
-  {"x": "b", "at": "col", "tile": "BN", "size": "n", "edge": s.edge_n, "align": s.align_b,
+  {"x": "b", "axis": "col", "tile": "BN", "size": "n", "edge": s.edge_n, "align": s.align_b,
    "across": not s.trans_b, "flip": s.flip_b, "sums": s.zero_a, "loads": kernel.b_loads, "line": "b_col",
    "summed": kernel.b_loads},
 ] %}
@@ -25,7 +25,7 @@ const WY = BM / TM; // invocations along M
 
 {% for o in operands %}
 {% set four = "vec4u" if o.across else "array<u32, 4>" %}
-var<workgroup> {{ o.x }}_tile: array<array<{{ four }}, {{ o.tile }} / 4u>, BK>; // [word][{{ o.at }}/4]
+var<workgroup> {{ o.x }}_tile: array<array<{{ four }}, {{ o.tile }} / 4u>, BK>; // [word][{{ o.axis }}/4]
 {% endfor %}
 {{ loads(operands) }}
 {% endmacro %}
@@ -33,7 +33,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ four }}, {{ o.tile }} / 4u>, BK>; 
 {# What fills a tile, and the sums of its rows or columns where zero points need them. #}
 {% macro loads(operands) %}
 {% for o in operands if o.sums %}
-var<workgroup> {{ o.x }}_sums: array<atomic<i32>, {{ o.tile }}>; // of each {{ o.at }}'s bytes, along all of k
+var<workgroup> {{ o.x }}_sums: array<atomic<i32>, {{ o.tile }}>; // of each {{ o.axis }}'s bytes, along all of k
 {% endfor %}
 
 {% if s.trans_a or not s.trans_b %}
@@ -76,7 +76,7 @@ word_of_{{ o.x }}({{ i }})
 
 {# Four words of storage, from byte i on: 16 bytes of a line along k, or four bytes of each of four lines across. #}
 {% macro load4(o) %}
-{% set at, k = (o.at ~ "..+3", "k..+3") if o.across else (o.at, "k..+15") %}
+{% set at, k = (o.axis ~ "..+3", "k..+3") if o.across else (o.axis, "k..+15") %}
 {% if o.align == 1 and o.across %}
 // Four bytes of {{ o.x.upper() }}, from byte i on, wherever that is
 fn word_of_{{ o.x }}(i: u32) -> u32 {
@@ -147,7 +147,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% macro positions() %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-{% set line = o.x ~ "_" ~ o.at ~ i %}
+{% set line = o.x ~ "_" ~ o.axis ~ i %}
     let {{ o.x }}_at{{ i }} = lane + {{ i * kernel.invocations }}u;
 {% if o.across %}
     let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / ({{ o.tile }} / 4u);
@@ -156,7 +156,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
     let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} % (BK / 4u) * 4u;
     let {{ line }} = {{ o.x }}_at{{ i }} / (BK / 4u);
 {% endif %}
-{% set place = o.at ~ "0 + " ~ line %}
+{% set place = o.axis ~ "0 + " ~ line %}
 {% set stored = "min(" ~ place ~ ", params." ~ o.size ~ " - 1u)" if o.edge else "(" ~ place ~ ")" %}
 {% set kk, stride = o.x ~ "_kk" ~ i, "params.ld" ~ o.x %}
     let {{ o.x }}_start{{ i }} = params.{{ o.x }}_offset + {{ kk }} * 4u
@@ -199,7 +199,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% set words %}load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ k0 }}{{ " * params.ld" ~ o.x if o.across }}){% endset %}
         {{ next }} = {{ ready(o, words, k) }};
 {% for j in range(4) %}
-{% set line %}{{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }} + {{ j if o.across else 0 }}u{% endset %}
+{% set line %}{{ o.axis }}0 + {{ o.x }}_{{ o.axis }}{{ i }} + {{ j if o.across else 0 }}u{% endset %}
 {% set place = line ~ ", dbg_col(col0, BN)" if o.x == "a" else "dbg_row(row0, BM), " ~ line %}
 {% set k_of_word = k ~ " + " ~ (0 if o.across else 4 * j) ~ "u" %}
         {{ dbg }}(LOADED_{{ o.x | upper }}, {{ place }}, {{ k_of_word }}, {{ next }}[{{ j }}]);
@@ -216,7 +216,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% macro put() %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-{% set kk, line = o.x ~ "_kk" ~ i, o.x ~ "_" ~ o.at ~ i %}
+{% set kk, line = o.x ~ "_kk" ~ i, o.x ~ "_" ~ o.axis ~ i %}
 {% if o.across %}
         {{ o.x }}_tile[{{ kk }}][{{ line }} / 4u] = {{ o.x }}_next{{ i }};
 {% else %}

@@ -26,27 +26,27 @@
 {% import "common/fragments.wgsl" as fragments with context %}
 {% import "common/halves.wgsl" as halves with context %}
 {% set operands = [
-  {"x": "a", "at": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+  {"x": "a", "axis": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "a_base", "vec": s.vec_a},
-  {"x": "b", "at": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+  {"x": "b", "axis": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
    "along_k": s.trans_b, "loads": kernel.b_loads, "base": "b_base", "vec": s.vec_b},
 ] %}
 
 {% include "common/header.wgsl" %}
 
-{{ fragments.types() }}
-{{ fragments.panels(operands, "is what lies contiguously in storage") }}
-{%- if not fragments.wide %}
+{{ fragments.declare_types() }}
+{{ fragments.declare_panels(operands, "is what lies contiguously in storage") }}
+{%- if not fragments.vec4_panels %}
 var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a fragment of C per subgroup
 {% endif %}
 
-{{ halves.load(operands[0]) }}
-{{ halves.load(operands[1]) }}
+{{ halves.load_function(operands[0]) }}
+{{ halves.load_function(operands[1]) }}
 {% if s.edge_k and (not s.trans_a or s.trans_b) %}
-{{ halves.before_end() }}
+{{ halves.before_end_function() }}
 {% endif %}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) if s.vec_c else matrix.store_c(row=s.edge_m, col=s.edge_n) }}
-{{ halves.store_fragment() }}
+{{ halves.store_function() }}
 {% macro fetch(k0) %}
 {{ fragments.fetch(operands, k0) }}
 {% endmacro %}
@@ -71,7 +71,7 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
 {{ matrix.bases() }}
-{{ fragments.positions(operands) }}
-{{ fragments.product(operands, fetch, put) }}
-{{ halves.store(operands) }}
+{{ fragments.plan_moves(operands) }}
+{{ fragments.multiply_along_k(operands, fetch, put) }}
+{{ halves.store_fragments(operands) }}
 }

@@ -21,9 +21,9 @@
 {% import "common/fragments.wgsl" as fragments with context %}
 {# Places are those of single elements: a vec4 may start within a chunk of eight. #}
 {% set operands = [
-  {"x": "a", "at": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+  {"x": "a", "axis": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "a_base", "vec": false, "next": "a_high"},
-  {"x": "b", "at": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+  {"x": "b", "axis": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
    "along_k": s.trans_b, "loads": kernel.b_loads, "base": "b_base", "vec": false, "next": "b_high"},
 ] %}
 {% set a, b = operands %}
@@ -34,8 +34,8 @@
 
 {% include "common/header.wgsl" %}
 
-{{ fragments.types() }}
-{{ fragments.panels([a, b, a_low, b_low], "is what lies contiguously in storage") }}
+{{ fragments.declare_types() }}
+{{ fragments.declare_panels([a, b, a_low, b_low], "is what lies contiguously in storage") }}
 struct Eight { // neighbours in storage
     first: vec4f,
     last: vec4f,
@@ -138,7 +138,7 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 {% endfor %}
 {% for part in range(kernel.runs - 1) %}
 {% for slice in range(kernel.slices) %}
-        value += bitcast<vec4f>(sums[place + i{{ " + %du * between" % part if part }}{{ " + %du" % (slice * fragments.own * kernel.fragments * four) if slice }}]);
+        value += bitcast<vec4f>(sums[place + i{{ " + %du * between" % part if part }}{{ " + %du" % (slice * fragments.slice_subgroups * kernel.fragments * four) if slice }}]);
 {% endfor %}
 {% endfor %}
 {% if s.vec_c %}
@@ -154,7 +154,7 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 {% for o in operands %}
     let {{ o.x }}_lines = workgroup.z * (params.m + params.n){{ " + params.m" if o.x == "b" }};
 {% for i in range(o.loads) %}
-{% set place = "%s_lines + %s_%s%d" % (o.x, o.x, o.at, i) %}
+{% set place = "%s_lines + %s_%s%d" % (o.x, o.x, o.axis, i) %}
 {% if o.along_k %}
     let {{ o.x }}_one{{ i }} = vec4f(lines[{{ place }}].x);
     let {{ o.x }}_scale{{ i }} = Eight({{ o.x }}_one{{ i }}, {{ o.x }}_one{{ i }});
@@ -198,12 +198,12 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 {% for kk in range(kernel.share // kernel.fk) %}
         { // kk = {{ kk * kernel.fk }}
 {% for r in range(rows) %}
-{{ fragments.fragment(a, r, kk) }}
-{{ fragments.fragment(a_low, r, kk) }}
+{{ fragments.load_fragment(a, r, kk) }}
+{{ fragments.load_fragment(a_low, r, kk) }}
 {% endfor %}
 {% for q in range(columns) %}
-{{ fragments.fragment(b, q, kk) }}
-{{ fragments.fragment(b_low, q, kk) }}
+{{ fragments.load_fragment(b, q, kk) }}
+{{ fragments.load_fragment(b_low, q, kk) }}
 {% for left, right in (("a_low", "b"), ("a", "b_low"), ("a", "b")) %}
 {% for r in range(rows) %}
             acc_{{ r }}_{{ q }} = subgroupMatrixMultiplyAccumulate({{ left }}_{{ r }}, {{ right }}_{{ q }}, acc_{{ r }}_{{ q }});
@@ -231,7 +231,7 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
 {{ matrix.bases() }}
-{{ fragments.positions(operands) }}
+{{ fragments.plan_moves(operands) }}
 {{ scales() }}
 {% for r in range(rows) %}
 {% for q in range(columns) %}
@@ -269,10 +269,10 @@ fn main(
     let row = row0 + subgroup_row * SM;
     let col = col0 + subgroup_col * SN;
 {% if kernel.slices > 1 %}
-    let own = subgroup % {{ fragments.own }}u;
+    let own = subgroup % {{ fragments.slice_subgroups }}u;
     let own_lane = slice * LANES + subgroup_lane;
 {% if kernel.runs > 1 %}
-    let own_place = place - slice * {{ fragments.own * kernel.fragments * four }}u;
+    let own_place = place - slice * {{ fragments.slice_subgroups * kernel.fragments * four }}u;
 {% endif %}
 {% endif %}
 {% if kernel.runs > 1 %}
@@ -282,7 +282,7 @@ fn main(
 {% for r in range(rows) %}
 {% for q in range(columns) %}
 {% set sums = (", own_place" if kernel.slices > 1 else ", place") ~ " + %du, between" % ((r * columns + q) * four) if kernel.runs > 1 %}
-{{ fragments.store("acc_%d_%d" % (r, q), "a_tile[%s]" % fragments.panel_of(a), "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
+{{ fragments.store_fragment("acc_%d_%d" % (r, q), "a_tile[%s]" % fragments.own_panel(a), "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
     workgroupBarrier(); // the fragment is complete before lanes read it
     store_fragment(c_base, workgroup.z, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ "own, own_lane" if kernel.slices > 1 else "subgroup, subgroup_lane" }}{{ sums }});
 {% if not (r == rows - 1 and loop.last) %}

@@ -2,9 +2,9 @@
 {% import "common/fragments.wgsl" as fragments with context %}
 {% import "common/slices.wgsl" as slices with context %}
 {% set operands = [
-  {"x": "a", "at": "row", "length": "m", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+  {"x": "a", "axis": "row", "length": "m", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": true, "loads": kernel.a_loads, "base": "0u", "vec": true},
-  {"x": "b", "at": "col", "length": "n", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+  {"x": "b", "axis": "col", "length": "n", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
    "along_k": true, "loads": kernel.b_loads, "base": "0u", "vec": true},
 ] %}
 {% set wide = kernel.c_wide %}
@@ -16,8 +16,8 @@
 // Workgroup memory: (BM + BN)·(BK + 16) bytes; fragments of sums go where the tiles were.
 {% include "common/header.wgsl" %}
 
-{{ fragments.types() }}
-{{ fragments.panels(operands, "runs along k") }}
+{{ fragments.declare_types() }}
+{{ fragments.declare_panels(operands, "runs along k") }}
 {{ slices.sums() }}
 const C_WIDE: u32 = {{ wide }}u; // fragments of sums that a subgroup stores side by side
 const C_FOURS: u32 = C_WIDE * FN / 4u; // fours of columns in them
@@ -29,12 +29,12 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
     let words = (params.k + BK - 1u) / BK * (BK / 4u); // of a line of a slice
-{{ fragments.positions(operands, starts=false) }}
+{{ fragments.plan_moves(operands, starts=false) }}
 {% for o in operands %}
     let {{ o.x }}_z = select(workgroup.z, 0u, params.{{ o.x }}_batch_stride == 0u);
 {% for i in range(o.loads) %}
     // Lines beyond the last read it: nothing that comes of them is stored.
-    let {{ o.x }}_from{{ i }} = ({{ o.x }}_z * params.{{ o.length }} + min({{ o.x }}_{{ o.at }}{{ i }}, params.{{ o.length }} - 1u)) * KEPT * words + {{ o.x }}_k{{ i }} / 4u;
+    let {{ o.x }}_from{{ i }} = ({{ o.x }}_z * params.{{ o.length }} + min({{ o.x }}_{{ o.axis }}{{ i }}, params.{{ o.length }} - 1u)) * KEPT * words + {{ o.x }}_k{{ i }} / 4u;
     var {{ o.x }}_next{{ i }}: vec4u;
 {% endfor %}
 {% endfor %}
@@ -86,7 +86,7 @@ fn main(
 {% set x = "ab"[(q // wide * rows + r) % 2] %}
 {% set to, place = "%s_tile[%s_panel]" % (x, x), x ~ "_place" %}
 {% for j in range(wide) %}
-{{ fragments.store("acc_%d_%d" % (r, q + j), to, "%s + %du" % (place, j * kernel.fn // 4), "C_LINE") }}
+{{ fragments.store_fragment("acc_%d_%d" % (r, q + j), to, "%s + %du" % (place, j * kernel.fn // 4), "C_LINE") }}
 {%- endfor %}
             workgroupBarrier(); // the fragments are complete before lanes read them; those before were read, elsewhere
             for (var i = subgroup_lane / C_FOURS; i < FM; i += LANES / C_FOURS) {

@@ -32,8 +32,8 @@
 // Workgroup memory: (BM + BN)·(BK + 20) bytes; fragments of C go where the tiles were.
 {% include "common/header.wgsl" %}
 
-{{ fragments.types() }}
-{{ fragments.panels(operands, "runs along k") }}
+{{ fragments.declare_types() }}
+{{ fragments.declare_panels(operands, "runs along k") }}
 {% if s.zero_a or s.zero_b %}
 {{ quantized.dots() }}
 {% endif %}
@@ -51,7 +51,7 @@ const C_LINE: u32 = C_FOURS + 1u; // from row to row of them, in vec4<u32>: neig
     let {{ o.x }}_k{{ i }} = {{ o.x }}_block{{ i }} % {{ chunks }}u * 16u;
     let {{ o.x }}_panel{{ i }} = {{ o.x }}_line{{ i }} / {{ o.part }}u;
     let {{ o.x }}_put{{ i }} = {{ o.x }}_line{{ i }} % {{ o.part }}u * {{ o.x | upper }}_LINE + {{ o.x }}_k{{ i }} / 16u;
-    let {{ o.x }}_start{{ i }} = {{ o.base }} + {{ o.x }}_k{{ i }} * params.ld{{ o.x }} + {{ o.at }}0 + {{ o.x }}_line{{ i }};
+    let {{ o.x }}_start{{ i }} = {{ o.base }} + {{ o.x }}_k{{ i }} * params.ld{{ o.x }} + {{ o.axis }}0 + {{ o.x }}_line{{ i }};
 {% endfor %}
 {% endmacro %}
 
@@ -112,12 +112,12 @@ fn main(
 {% if apart %}
     let sharer = lane % {{ lanes }}u; // among those that move the same operand
 {% endif %}
-{{ fragments.positions(operands | rejectattr("across") | list, lane, lanes) }}
+{{ fragments.plan_moves(operands | rejectattr("across") | list, lane, lanes) }}
 {% for o in operands if o.across %}
 {{ positions(o) }}
 {%- endfor %}
 {{ bytes.no_sums(operands) }}
-{{ fragments.product(waiting if apart else operands, fetch, put) }}
+{{ fragments.multiply_along_k(waiting if apart else operands, fetch, put) }}
 {% if s.zero_a or s.zero_b %}
 {{ bytes.share_sums(operands) }}
 {%- else %}
@@ -137,7 +137,7 @@ fn main(
 {% set x = "ab"[(q // wide * rows + r) % 2] %}
 {% set to, place = "%s_tile[%s_panel]" % (x, x), x ~ "_place" %}
 {% for j in range(wide) %}
-{{ fragments.store("acc_%d_%d" % (r, q + j), to, "%s + %du" % (place, j * kernel.fn // 4), "C_LINE") }}
+{{ fragments.store_fragment("acc_%d_%d" % (r, q + j), to, "%s + %du" % (place, j * kernel.fn // 4), "C_LINE") }}
 {%- endfor %}
     workgroupBarrier(); // the fragments are complete before lanes read them; those before were read, elsewhere
     for (var i = subgroup_lane / C_FOURS; i < FM; i += LANES / C_FOURS) {

@@ -13,9 +13,9 @@
 {% import "common/halves.wgsl" as halves with context %}
 {% import "common/weights.wgsl" as weights with context %}
 {% set operands = [
-  {"x": "a", "at": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+  {"x": "a", "axis": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "params.a_offset", "vec": s.vec_a},
-  {"x": "b", "at": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+  {"x": "b", "axis": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
    "along_k": true, "loads": kernel.b_loads, "base": "0u", "vec": false, "next": "b_eight"},
 ] %}
 {% set a, b = operands %}
@@ -23,8 +23,8 @@
 {% include "common/header.wgsl" %}
 
 {{ weights.constants() }}
-{{ fragments.types() }}
-{{ fragments.panels(operands, "is what lies contiguously in storage") }}
+{{ fragments.declare_types() }}
+{{ fragments.declare_panels(operands, "is what lies contiguously in storage") }}
 struct Weights { // eight neighbours along k
 {% for w in range(s.bits // 4) %}
     word{{ w }}: u32,
@@ -33,9 +33,9 @@ struct Weights { // eight neighbours along k
     zero: f32,
 }
 
-{{ halves.load(a) }}
+{{ halves.load_function(a) }}
 {% if s.edge_k and not s.trans_a %}
-{{ halves.before_end() }}
+{{ halves.before_end_function() }}
 {% endif %}
 {{ weights.parts() }}
 // W[k..k+7, col], which lie at `index`; `factor` is the column's
@@ -68,7 +68,7 @@ fn finish(base: u32, row: u32, col: u32, value: f32) {
 }
 {% endif %}
 
-{{ halves.store_fragment("finish") }}
+{{ halves.store_function("finish") }}
 {% macro fetch(k0) %}
 {{ fragments.fetch([a], k0) }}
 {% for i in range(b.loads) %}
@@ -100,11 +100,11 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
     let c_base = 0u;
-{{ fragments.positions(operands) }}
+{{ fragments.plan_moves(operands) }}
 {% for i in range(b.loads) %}
     let b_factor{{ i }} = factors[b_col{{ i }}];
     var b_next{{ i }}: Weights;
 {% endfor %}
-{{ fragments.product(operands, fetch, put) }}
-{{ halves.store(operands) }}
+{{ fragments.multiply_along_k(operands, fetch, put) }}
+{{ halves.store_fragments(operands) }}
 }
