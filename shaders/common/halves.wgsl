@@ -34,6 +34,19 @@ fn before_end(neighbours: vec4<u32>, k: u32) -> vec4<u32> {
 
 {% endmacro %}
 
+{# Statements that make zero what lies beyond the end of k, of the chunks in registers that start at k0. #}
+{% macro zero_beyond_end(o, k0) %}
+{% for i in range(o.loads) %}
+{% set next = o.x ~ "_next" ~ i %}
+{% set k %}{{ k0 }} + {{ o.x }}_k{{ i }}{% endset %}
+{% if o.along_k %}
+            {{ next }} = before_end({{ next }}, {{ k }});
+{% else %}
+            {{ next }} = select(vec4<u32>(), {{ next }}, {{ k }} < params.k);
+{% endif %}
+{% endfor %}
+{% endmacro %}
+
 {# Vec4 `i` of the fragment of C that subgroup `own` of a slice left in workgroup memory: where A was, or in c_tile. #}
 {% macro read_four(slice) -%}
 {% if fragments.vec4_panels -%}

@@ -1,9 +1,11 @@
 // matrix_unit: C = A·W for many rows of A by the GPU's matrix units, W of quantised weights.
 //
-// Storage: A (m, k) with its own row length, float16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
-// a zero point per block of {{ s.block }}; factors (n), a power of two for each column; C (m, n), dense, float16. Sums in f32.
-// This is gemm/matrix_unit; only that eight elements of B are unpacked, scaled and rounded to float16 on their way into
-// workgroup memory. What is scaled by a column's factor there is divided by it in the end.
+// Storage: A (m, k) with its own row length, float16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32,
+// with a scale and a zero point per block of {{ s.block }}; factors (n), a power of two for each column; C (m, n), dense,
+// float16. Sums in f32.
+// Changed from gemm/matrix_unit: B are weights, eight of which are unpacked, scaled and rounded to float16 on their way
+// from registers into workgroup memory. There a column is multiplied by its factor, too, so that float16 can hold it; C
+// is divided by that at the end.
 // Shapes: any. What lies beyond the end of k is zero; what lies beyond the other edges is read wherever the engine's
 // bounds checks let it be, and not stored. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: 2·(BM·(BK + 8·SLICES) + BN·(BK + 8·SLICES)) bytes where A runs along k; C takes A's place.
@@ -69,6 +71,7 @@ fn finish(base: u32, row: u32, col: u32, value: f32) {
 {% endif %}
 
 {{ halves.store_function("finish") }}
+{# storage → registers: weights as they are stored #}
 {% macro fetch(k0) %}
 {{ fragments.fetch([a], k0) }}
 {% for i in range(b.loads) %}
@@ -76,18 +79,16 @@ fn finish(base: u32, row: u32, col: u32, value: f32) {
 {% endfor %}
 {% endmacro %}
 
+{# registers → workgroup memory #}
 {% macro put(k0) %}
 {% for i in range(b.loads) %}
         b_eight{{ i }} = halves_of(b_next{{ i }});
 {% endfor %}
 {% if s.edge_k %}
         if ({{ k0 }} + BK > params.k) { // what lies beyond the end of k must come to nothing
-{% for i in range(a.loads) %}
-{% set next, k = "a_next%d" % i, "%s + a_k%d" % (k0, i) %}
-            {{ next }} = {{ "before_end(%s, %s)" % (next, k) if a.along_k else "select(vec4<u32>(), %s, %s < params.k)" % (next, k) }};
-{% endfor %}
-{% for i in range(b.loads) %}
-            b_eight{{ i }} = select(vec4<u32>(), b_eight{{ i }}, {{ k0 }} + b_k{{ i }} < params.k); // the rest of a block counts for nothing
+{{ halves.zero_beyond_end(a, k0) }}
+{%- for i in range(b.loads) %}
+            b_eight{{ i }} = select(vec4<u32>(), b_eight{{ i }}, {{ k0 }} + b_k{{ i }} < params.k);
 {% endfor %}
         }
 {% endif %}
