@@ -1,21 +1,21 @@
 // matrix_unit: C = A·B by the GPU's matrix units, SM × SN of C per subgroup out of a BM × BN tile per workgroup.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; float16 A and B, bound as array<vec4<u32>>, eight
-// elements each, where the contiguous length is a multiple of 8, otherwise as array<u32>, two each; C in float32 or
-// float16; accumulation in float32.
-// Changed from pipelined: a subgroup multiplies fragments of FM × FK and FK × FN by one instruction. No shader can reach
-// the elements of a fragment, so that each is loaded from workgroup memory as a whole, and what an epilogue, an edge or a
-// conversion does to single elements of C is done on its way through workgroup memory, too.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; float16 A and B, bound as array<vec4<u32>>,
+// eight elements each, where the contiguous length is a multiple of 8, otherwise as array<u32>, two each; C in float32
+// or float16; accumulation in float32.
+// Changed from pipelined: a subgroup multiplies fragments of FM × FK and FK × FN by one instruction. No shader can
+// reach the elements of a fragment, so that each is loaded from workgroup memory as a whole, and what an epilogue, an
+// edge or a conversion does to single elements of C is done on its way through workgroup memory, too.
 // In each step along k, lanes fetch the next tiles of A and B into registers while subgroups multiply the fragments of
 // those in workgroup memory; at the end, C goes from fragments to workgroup memory, and from there to storage.
 {% if not (s.vec_a and s.vec_b) %}
-// Rows that are no multiple of 8 elements start anywhere: eight neighbours are five words, moved by half a word where the
-// first is an odd one. 168 TFLOP/s at 4095×4097×4093 on an H200; 35 by single elements, 182 by two vec4, whose last one a
-// buffer may not hold whole.
+// Rows that are no multiple of 8 elements start anywhere: eight neighbours are five words, moved by half a word where
+// the first is an odd one. 168 TFLOP/s at 4095×4097×4093 on an H200; 35 by single elements, 182 by two vec4, whose last
+// one a buffer may not hold whole.
 {% endif %}
 {% if kernel.slices > 1 %}
-// Where a C of few tiles leaves most of a machine idle, SLICES groups of subgroups take a share of each step of k for the
-// same tile, and add their sums up in workgroup memory. On an H200: 161 TFLOP/s at 1024³, 133 without; 154 at
+// Where a C of few tiles leaves most of a machine idle, SLICES groups of subgroups take a share of each step of k for
+// the same tile, and add their sums up in workgroup memory. On an H200: 161 TFLOP/s at 1024³, 133 without; 154 at
 // 128×4096×4096, 57 without.
 {% endif %}
 // Shapes: any. What lies beyond the end of k is zero. What lies beyond the other edges is read wherever the engine's

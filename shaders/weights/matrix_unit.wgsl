@@ -1,8 +1,8 @@
 // matrix_unit: C = A·W for many rows of A by the GPU's matrix units, W of quantised weights.
 //
-// Storage: A (m, k) with its own row length, float16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32,
-// with a scale and a zero point per block of {{ s.block }}; factors (n), a power of two for each column; C (m, n), dense,
-// float16. Sums in f32.
+// Storage: A (m, k) with its own row length, float16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
+// bits to a u32, with a scale and a zero point per block of {{ s.block }}; factors (n), a power of two for each column;
+// C (m, n), dense, float16. Sums in f32.
 // Changed from gemm/matrix_unit: B are weights, eight of which are unpacked, scaled and rounded to float16 on their way
 // from registers into workgroup memory. There a column is multiplied by its factor, too, so that float16 can hold it; C
 // is divided by that at the end.
