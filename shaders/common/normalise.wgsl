@@ -14,7 +14,8 @@ fn square4(v: vec4f) -> vec4f {
 fn deviation4(v: vec4f, k: u32, mean: f32) -> vec4f {
     let d = v - mean;
 {% if s.edge %}
-    return select(d * d, vec4f(), vec4u(k){{ " + vec4u(0u, 1u, 2u, 3u) * %du" % spread if not s.vec }} >= vec4u(params.length));
+{% set places %}vec4u(k){% if not s.vec %} + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u{% endif %}{% endset %}
+    return select(d * d, vec4f(), {{ places }} >= vec4u(params.length));
 {% else %}
     return d * d;
 {% endif %}

@@ -1,6 +1,6 @@
 {#
-  Tiles of short rows: rows that lie one after the other in memory lie so in the tile, too, whatever their length; so lanes
-  read neighbours, and go on by LANES elements. Then PER_ROW invocations share a row of the tile:
+  Tiles of short rows: rows that lie one after the other in memory lie so in the tile, too, whatever their length; so
+  lanes read neighbours, and go on by LANES elements. Then PER_ROW invocations share a row of the tile:
 
       lane        0 1 2 3 4 5 6 7 8 9 …         of the row      0 1 0 1 0 | 2 3 2 3 2 | …     (PER_ROW = 2)
       x, tile     0 1 2 3 4 | 0 1 2 3 4 | …                     0 1 2 3 4 | 0 1 2 3 4 | …
@@ -27,7 +27,8 @@ fn load4(base: u32, k: u32, end: u32) -> {{ reduce.number("4") }} {
     let at = places4(base, k);
     let v = {{ reduce.number("4") }}(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
 {% if s.edge %}
-    return select(v, {{ reduce.number("4") }}({{ reduce.outside() }}), vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
+{% set outside %}{{ reduce.number("4") }}({{ reduce.outside() }}){% endset %}
+    return select(v, {{ outside }}, vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
 {% else %}
     return v;
 {% endif %}
@@ -62,7 +63,8 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     all = {{ merge }}(all, parts[place ^ {{ half.size }}u]);
     workgroupBarrier(); // everyone has read them before they are written again
 {% elif reduce.positions %}
-    all = {{ merge }}(all, Part(subgroupShuffleXor(all.key, {{ half.size }}u), subgroupShuffleXor(all.at, {{ half.size }}u)));
+{% set key, at = "subgroupShuffleXor(all.key, ", "subgroupShuffleXor(all.at, " %}
+    all = {{ merge }}(all, Part({{ key }}{{ half.size }}u), {{ at }}{{ half.size }}u)));
 {% else %}
     all = {{ merge }}(all, subgroupShuffleXor(all, {{ half.size }}u));
 {% endif %}
@@ -74,8 +76,8 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% endmacro %}
 
 {#
-  `all` of a row: the largest element comes first, so that each takes a single exponential, power0, power1 …, and what lanes
-  have adds up as it is.
+  `all` of a row: the largest element comes first, so that each takes a single exponential, power0, power1 …, and what
+  lanes have adds up as it is.
 #}
 {% macro exponentials() %}
 {% set step = 4 * kernel.per_row %}
@@ -112,7 +114,9 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 place{{ " + %du" % (i * kernel.lanes) if i }}
 {%- endmacro %}
 
-{# Fills the tile; `row` and `lane` of an invocation, where its row begins in the tile, and its first element of that. #}
+{#
+  Fills the tile; `row` and `lane` of an invocation, where its row begins in the tile, and its first element of that.
+#}
 {% macro fetch() %}
     let first = (workgroup.x + workgroup.y * grid.x) * ROWS;
     if (first >= params.outer) {

@@ -1,9 +1,11 @@
-// slice_{{ kernel.side }}: the {{ "rows of A" if kernel.side == "a" else "columns of B" }}, each cut into {{ s.kept }} slices of 7 bits.
+// slice_{{ kernel.side }}: the {{ "rows of A" if kernel.side == "a" else "columns of B" }}, each cut into {{ s.kept }}
+// slices of 7 bits.
 //
-// Storage: {{ kernel.side }} of doubles, two words each; slices (batch, line, slice, k), bytes, four to a u32, {{ "the first slice first" if kernel.side == "a" else "the last slice first" }};
-// k is filled up with zeros to a multiple of STEP words; lines (batch, line): the largest exponent, as doubles store it, and the last slice that is not all zero,
-// {{ kernel.inexact }} where bits are left over.
-// A line is taken to a power of two above its largest element; digits are cut off it towards zero, and bear its sign.
+// Storage: {{ kernel.side }} of doubles, two words each; slices (batch, line, slice, k), bytes, four to a u32,
+// {{ "the first slice first" if kernel.side == "a" else "the last slice first" }}; k is filled up with zeros to a
+// multiple of STEP words; lines (batch, line): the largest exponent, as doubles store it, and the last slice that is
+// not all zero, {{ kernel.inexact }} where bits are left over. A line is taken to a power of two above its largest
+// element; digits are cut off it towards zero, and bear its sign.
 // Shapes: any. Workgroup memory: 4 words per invocation.
 {% include "common/header.wgsl" %}
 

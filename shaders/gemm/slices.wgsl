@@ -1,11 +1,11 @@
 // slices: C = A·B in float64 by exact products of 8-bit integers (Ozaki's scheme), TM × TN elements per invocation.
 //
-// Storage: slices (batch, line, slice, k) as slice.wgsl leaves them; wide (batch, row, column): the sum in units of 2⁻⁶³
-// times the powers of two of its row and its column, three words in two's complement, and Σ|a||b| of the first slices
-// in units of 2⁻¹⁴, from which the next dispatch (from_slices) tells whether the sum is good enough.
-// What slices s and t weigh depends on s + t alone: pairs of equal weight are one product, as long as all of them, whose sums in
-// i32 go to the sum in storage before they can overflow. Pairs beyond the weight of the last slice are left out. The next
-// tile is on its way, in registers, while this one is multiplied.
+// Storage: slices (batch, line, slice, k) as slice.wgsl leaves them; wide (batch, row, column): the sum in units of
+// 2⁻⁶³ times the powers of two of its row and its column, three words in two's complement, and Σ|a||b| of the first
+// slices in units of 2⁻¹⁴, from which the next dispatch (from_slices) tells whether the sum is good enough.
+// What slices s and t weigh depends on s + t alone: pairs of equal weight are one product, as long as all of them,
+// whose sums in i32 go to the sum in storage before they can overflow. Pairs beyond the weight of the last slice are
+// left out. The next tile is on its way, in registers, while this one is multiplied.
 // Shapes: any. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/slices.wgsl" as slices with context %}

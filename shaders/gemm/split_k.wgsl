@@ -2,15 +2,15 @@
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the
 // contiguous length is a multiple of 4; accumulation in f32.
-// Changed from pipelined: a C of few tiles leaves most of a machine idle, however long k is. SLICES groups of invocations
-// take every SLICES-th step of k for the same tile, and add their sums up in workgroup memory.
+// Changed from pipelined: a C of few tiles leaves most of a machine idle, however long k is. SLICES groups of
+// invocations take every SLICES-th step of k for the same tile, and add their sums up in workgroup memory.
 {% if kernel.splits > 1 %}
-// SPLITS workgroups take a part of k each, and leave partial sums (batch, split, row, column), rows of whole vec4, which
-// the next dispatch (sum_splits) adds up and finishes: the epilogue is not for parts.
+// SPLITS workgroups take a part of k each, and leave partial sums (batch, split, row, column), rows of whole vec4,
+// which the next dispatch (sum_splits) adds up and finishes: the epilogue is not for parts.
 {% endif %}
-// On an H200: 4.3 TFLOP/s at 256³ where pipelined reads 2.8, 17.7 against 15.0 at 512³ (8 slices both), 37 against 34 at
-// 1024³, 40.7 against 35.0 at 1536³ (3 splits both); 40.9 at 256×256×65536 (32 splits). From 2048³ on there is nothing to
-// gain. A second dispatch costs some 2 µs and the traffic of the partial sums; slices cost workgroup memory.
+// On an H200: 4.3 TFLOP/s at 256³ where pipelined reads 2.8, 17.7 against 15.0 at 512³ (8 slices both), 37 against 34
+// at 1024³, 40.7 against 35.0 at 1536³ (3 splits both); 40.9 at 256×256×65536 (32 splits). From 2048³ on there is
+// nothing to gain. A second dispatch costs some 2 µs and the traffic of the partial sums; slices cost workgroup memory.
 // Shapes: any whose k has a step for each part; tiles that hang over an edge are filled with zeros.
 // Workgroup memory: SLICES·(BM + BN + 8)·BK·4 bytes for tiles, (SLICES - 1)·BM·BN/TM·4 for sums.
 {% import "common/register_tiles.wgsl" as tiles with context %}

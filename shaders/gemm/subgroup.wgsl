@@ -2,8 +2,8 @@
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
 // is a multiple of 4 and runs along k in A, along n in B; accumulation in f32.
-// Changed from blocked: no workgroup memory and no barrier. A workgroup is one subgroup, LY × LX lanes; each fetches its
-// share of the tiles of A and B into registers, and the others get it by shuffle.
+// Changed from blocked: no workgroup memory and no barrier. A workgroup is one subgroup, LY × LX lanes; each fetches
+// its share of the tiles of A and B into registers, and the others get it by shuffle.
 // It loses to blocked where there is workgroup memory: on an H200 with 32 lanes as 4 × 8, 28.2 against 40.3 TFLOP/s at
 // 4096³ and 15.6 against 26.5 at 1024³ (through wgpu). 2 × 16 lanes read 25.5, 8 × 4 24.9, 4 × 16 per lane 23.1, 4 × 8
 // per lane 21.2 at 4096³.
@@ -21,7 +21,8 @@ const BN = LX * TN; // columns of C per workgroup
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 {#
   Row i of a lane's fragment is ly + i·LY, its j-th vec4 of columns lx + j·LX, so that a whole fragment of neighbouring
-  lanes lies in one register of as many others: which register is then known here, and only the lane depends on the lane.
+  lanes lies in one register of as many others: which register is then known here, and only the lane depends on the
+  lane.
 #}
 @compute @workgroup_size(LANES)
 fn main(

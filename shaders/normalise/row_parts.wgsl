@@ -1,7 +1,9 @@
 // row_parts: what {{ s.function }} must know of each row of x, by SPLITS workgroups per row: of a part each.
 //
-// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; bound as array<vec4> where k is contiguous
-// and all lengths are multiples of 4. partials[split][row]: {{ {"softmax": "the largest element, and Σ exp(x - largest)", "layer_norm": "the part's mean, and the squared distances from it", "rms_norm": "the sum of squares"}[s.function] }}.
+// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; bound as array<vec4> where k is
+// contiguous and all lengths are multiples of 4. partials[split][row]:
+// {{ {"softmax": "the largest element, and Σ exp(x - largest)", "layer_norm": "the part's mean, and the squared distances from it", "rms_norm": "the sum of squares"}[s.function] }}.
+// 
 // Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as the reduction's.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/normalise.wgsl" as normalise with context %}

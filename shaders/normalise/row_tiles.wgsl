@@ -5,7 +5,8 @@
 // neighbouring lanes read neighbours although no vec4 or subgroup fits the rows. PER_ROW lanes then share each, and the
 // results go out by the same way.
 // Shapes: rows of at most 4 * UNROLL * PER_ROW elements; beyond the end of a row stands what changes nothing.
-// Workgroup memory: the tile, ROWS rows with gaps, and a part of up to 8 bytes per invocation where they meet in a tree.
+// Workgroup memory: the tile, ROWS rows with gaps, and a part of up to 8 bytes per invocation where they meet in a
+// tree.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/normalise.wgsl" as normalise with context %}
 {% import "common/matrix.wgsl" as matrix with context %}

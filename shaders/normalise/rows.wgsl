@@ -1,12 +1,15 @@
-// rows: y = {{ s.function }} of each row of x, by {{ "a workgroup" if kernel.splits == 1 else "SPLITS workgroups" }} per row.
+// rows: y = {{ s.function }} of each row of x, by {{ "a workgroup" if kernel.splits == 1 else "SPLITS workgroups" }}
+// per row.
 //
-// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as array<vec4>
-// where k is contiguous in both and all lengths are multiples of 4.
+// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as
+// array<vec4> where k is contiguous in both and all lengths are multiples of 4.
 {% if kernel.splits > 1 %}
 // Few long rows: row_parts left what it found in each part of a row, partials[split][row]; every workgroup brings that
 // together for itself, and goes over its part of the row.
 {% else %}
-// A reduction, and a second time over the row with what came out. {{ "One step covers a row: its elements stay in registers." if s.held else "By then some of the row is in a cache." }}
+// A reduction, and a second time over the row with what came out.
+// {{ "One step covers a row: its elements stay in registers." if s.held else "By then some of the row is in a cache." }}
+// 
 {% endif %}
 // Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as the reduction's.
 {% import "common/reduce.wgsl" as reduce with context %}

@@ -1,16 +1,17 @@
 // strips: y = {{ s.function }} over k of x[i, k, j], lanes along j.
 //
-// Storage: x[i, k, j] with a stride each; y[i, k, j] is dense. Bound as array<vec4> where j is contiguous and all lengths are
-// multiples of 4.
-// Changed from rows: for an axis that is not the last. Neighbouring lanes read and write neighbours in memory; a workgroup has
-// a strip of columns, reduces them, and goes over them again with what came out.
+// Storage: x[i, k, j] with a stride each; y[i, k, j] is dense. Bound as array<vec4> where j is contiguous and all
+// lengths are multiples of 4.
+// Changed from rows: for an axis that is not the last. Neighbouring lanes read and write neighbours in memory; a
+// workgroup has a strip of columns, reduces them, and goes over them again with what came out.
 {% if kernel.splits > 1 %}
-// Few strips of long columns: column_parts left partials[split][i][j] of SPLITS parts of each; every workgroup brings them
-// together for itself, and goes over its part of the strip.
+// Few strips of long columns: column_parts left partials[split][i][j] of SPLITS parts of each; every workgroup brings
+// them together for itself, and goes over its part of the strip.
 {% elif s.held %}
 // One step covers a column: its elements stay in registers.
 {% endif %}
-// Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or none.
+// Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or
+// none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/columns.wgsl" as columns with context %}
 {% import "common/store.wgsl" as out with context %}

@@ -1,7 +1,7 @@
 // tiles: C = A·W for many rows of A, W of quantised weights: TM × TN elements of C per invocation.
 //
-// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
-// a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
+// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
+// bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
 // This is gemm/pipelined; only that four elements of B are unpacked from a word where they are fetched.
 // Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + 4 + BN)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}

@@ -1,9 +1,10 @@
 // vector: C = A·W for few rows of A, W of quantised weights: TM rows and TN columns of C per workgroup.
 //
-// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
-// a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
-// So few rows use each weight but a few times: the time is that of reading W. LANES invocations share the inner dimension,
-// neighbours reading neighbouring words, and every word serves TM rows; at the end they add up their sums, by halves.
+// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
+// bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
+// So few rows use each weight but a few times: the time is that of reading W. LANES invocations share the inner
+// dimension, neighbours reading neighbouring words, and every word serves TM rows; at the end they add up their sums,
+// by halves.
 // Shapes: any; A is zero beyond the end of k. Workgroup memory: LANES·TM·TN·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/weights.wgsl" as weights with context %}
