@@ -35,7 +35,7 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copytree(WEB / "python", folder / "python")
+    shutil.copytree(WEB / "python", tmp_path / "python")
     for name in ("python.js", "numpy.js", "templates.js", "errors.js"):
         shutil.copy(WEB / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}')
