@@ -75,8 +75,8 @@ fn store_byte(row: u32, col: u32, value: i32) {
 }
 
 {% endif %}
-// C[row, col..col+3] ← sums,
-// {{ {"int32": "plus the bias", "float32": "dequantised"}.get(s.out_dtype.name, "requantised") }}
+{% set how = {"int32": "plus the bias", "float32": "dequantised"}.get(s.out_dtype.name, "requantised") %}
+// C[row, col..col+3] ← sums, {{ how }}
 fn store_c4(row: u32, columns: Columns, sums: vec4i) {
     let col = columns.first;
 {% if s.bias %}

@@ -362,8 +362,9 @@ vec4f({% for i in range(4) %}{{ element_of_four(row, four, i) }}{{ ", " if i < 3
 {% endfor %}
 {% for i in range(kernel.tm // 4) %}
 {% for j in range(kernel.tn // 4) %}
-            dbg_fragment({{ first_row(i) }}, {{ first_column(j) }}, {{ k0 }} + {{ kk }}, a_reg{{ i }}, b_reg{{ j }}
-{%- for r in range(4) %}, acc_{{ 4 * i + r }}_{{ j }}{% endfor %});
+{% set sums %}{% for r in range(4) %}acc_{{ 4 * i + r }}_{{ j }}{{ ", " if r < 3 }}{% endfor %}{% endset %}
+{% set place %}{{ first_row(i) }}, {{ first_column(j) }}, {{ k0 }} + {{ kk }}{% endset %}
+            dbg_fragment({{ place }}, a_reg{{ i }}, b_reg{{ j }}, {{ sums }});
 {% endfor %}
 {% endfor %}
 {% endmacro %}

@@ -1,8 +1,8 @@
 // line_scales: for each row of A and column of B the power of two that brings its largest element to 2¹⁴ and above.
 //
-// Storage: A (m, k), B (k, n), bound as array<vec4> where the contiguous length is a multiple of 4; lines (batch, m +
-// n): the scale, and the least magnitude that a scaled element of C must have for the bound to hold whatever became of
-// the line's small elements (docs/precision.md):
+// Storage: A (m, k), B (k, n), bound as array<vec4> where the contiguous length is a multiple of 4; lines
+// (batch, m + n): the scale, and the least magnitude that a scaled element of C must have for the bound to hold
+// whatever became of the line's small elements (docs/precision.md):
 //
 //   -1e30                for a line of zeros, whose products are zero
 //   0                    for one with a NaN, whose products are NaN
@@ -36,10 +36,15 @@ fn scale_of(bits: u32) -> f32 {
 {% set type = "vec4<u32>" if w > 1 else "u32" %}
 {% set groups = 1 if o.along_k else kernel.lines // w %}
 {% set step = w * 32 if o.along_k else kernel.invocations // groups %}
-        var k = lane {% if not o.along_k %}/ {{ groups }}u{% else %}% 32u{% if w > 1 %} * {{ w }}u{% endif %}{% endif %};
+{% if o.along_k %}
+        var k = lane % 32u{% if w > 1 %} * {{ w }}u{% endif %};
+{% else %}
+        var k = lane / {{ groups }}u;
+{% endif %}
 {% for count in (4, 1) %}
         for (; k {% if count > 1 %}+ {{ 3 * step }}u {% endif %}< params.k; k += {{ count * step }}u) {
-            let at = base + {{ "line" if o.along_k else "k" }} * params.ld{{ o.x }} + {{ "k" if o.along_k else "line" }};
+{% set outer, inner = ("line", "k") if o.along_k else ("k", "line") %}
+            let at = base + {{ outer }} * params.ld{{ o.x }} + {{ inner }};
 {% for i in range(count) %}
 {% set place %}at + {{ i * step }}u{% if not o.along_k %} * params.ld{{ o.x }}{% endif %}{% endset %}
             let x{{ i }} = {{ o.x }}[{{ "(" ~ place ~ ") / 4u" if w > 1 else place }}];

@@ -44,10 +44,12 @@ fn main(
 {% for i in range(kernel.b_loads) %}
         let b_at{{ i }} = lane % BN + {{ i }}u * LANES;
         let b_reg{{ i }} = load_b4(b_base, k + b_at{{ i }} / (BN / 4u), col0 + b_at{{ i }} % (BN / 4u) * 4u);
-        dbg_n(LOADED_B, dbg_row(row0, BM), col0 + b_at{{ i }} % (BN / 4u) * 4u, k + b_at{{ i }} / (BN / 4u), b_reg{{ i }});
+{% set col, b_k = "col0 + b_at" ~ i ~ " % (BN / 4u) * 4u", "k + b_at" ~ i ~ " / (BN / 4u)" %}
+        dbg_n(LOADED_B, dbg_row(row0, BM), {{ col }}, {{ b_k }}, b_reg{{ i }});
 {% endfor %}
 {% for r in range(kernel.tm) %}
-        let a_row{{ r }} = subgroupShuffle(a_reg{{ r * kernel.ly // kernel.lanes }}, ly + {{ r * kernel.ly % kernel.lanes }}u);
+{% set first = r * kernel.ly %}
+        let a_row{{ r }} = subgroupShuffle(a_reg{{ first // kernel.lanes }}, ly + {{ first % kernel.lanes }}u);
 {% endfor %}
 {% for kk in range(4) %}
         { // kk = {{ kk }}
@@ -62,9 +64,10 @@ fn main(
 {% endfor %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
-            dbg(SHARED_A, row0 + ly + {{ r }}u * LY, dbg_col(col0 + (lx + {{ j }}u * LX) * 4u, 4u), k + {{ kk }}u, a_row{{ r }}.{{ "xyzw"[kk] }});
-            dbg_n(SHARED_B, row0 + ly + {{ r }}u * LY, col0 + (lx + {{ j }}u * LX) * 4u, k + {{ kk }}u, b_row{{ j }});
-            dbg_n(ACC, row0 + ly + {{ r }}u * LY, col0 + (lx + {{ j }}u * LX) * 4u, k + {{ kk }}u, acc_{{ r }}_{{ j }});
+{% set row, col = "row0 + ly + " ~ r ~ "u * LY", "col0 + (lx + " ~ j ~ "u * LX) * 4u" %}
+            dbg(SHARED_A, {{ row }}, dbg_col({{ col }}, 4u), k + {{ kk }}u, a_row{{ r }}.{{ "xyzw"[kk] }});
+            dbg_n(SHARED_B, {{ row }}, {{ col }}, k + {{ kk }}u, b_row{{ j }});
+            dbg_n(ACC, {{ row }}, {{ col }}, k + {{ kk }}u, acc_{{ r }}_{{ j }});
 {% endfor %}
 {% endfor %}
         }

@@ -53,12 +53,14 @@ fn main(
     // An infinite element makes the whole column NaN, as its own quotient is
     let scale = bitcast<vec4f>(select(bitcast<vec4u>(1.0 / all.sum), vec4u(0x7fc00000u), all.sum > vec4f(MOST)));
 {% if not s.held %}
-    for (var k0 = {{ "begin" if kernel.splits > 1 else "0u" }}; k0 < {{ "end" if kernel.splits > 1 else "params.length" }}; k0 += {{ kernel.step }}u) {
+{% set begin, end = ("begin", "end") if kernel.splits > 1 else ("0u", "params.length") %}
+    for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ kernel.step }}u) {
         let k = k0 + local.y;
 {% endif %}
 {% for u in range(kernel.unroll) %}
-        let k{{ u }} = k{{ " + %du" % (u * kernel.wy) if u }};
-        let value{{ u }} = exp({{ "x%d" % u if s.held else "load4(base, k%d, j, params.length)" % u }} - all.top) * scale;
+        let k{{ u }} = k{% if u %} + {{ u * kernel.wy }}u{% endif %};
+{% set x = "x" ~ u if s.held else "load4(base, k" ~ u ~ ", j, params.length)" %}
+        let value{{ u }} = exp({{ x }} - all.top) * scale;
 {% endfor %}
 {% for u in range(kernel.unroll) %}
 {% for c in range(4) %}
@@ -71,14 +73,15 @@ fn main(
 {% if s.edge_j %}
         if (j < params.inner) {
 {% endif %}
-        y[(y_base + k{{ u }} * params.inner + j) / 4u] = {{ out.as_out4("value%d" % u) }};
+        y[(y_base + k{{ u }} * params.inner + j) / 4u] = {{ out.as_out4("value" ~ u) }};
 {% if s.edge_j %}
         }
 {% endif %}
 {% else %}
 {% for c in range(4) %}
         if (j + {{ c }}u * SPREAD < params.inner) {
-            {{ out.store("y_base + k%d * params.inner + j + %du * SPREAD" % (u, c), "value%d[%d]" % (u, c)) }}
+{% set place %}y_base + k{{ u }} * params.inner + j + {{ c }}u * SPREAD{% endset %}
+            {{ out.store(place, "value" ~ u ~ "[" ~ c ~ "]") }}
         }
 {% endfor %}
 {% endif %}

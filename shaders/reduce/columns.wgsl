@@ -1,5 +1,5 @@
-// {{ kernel.name }}: {{ "the parts of" if kernel.writes == "partials" else "y = " ~ s.operation ~ " over" }} k of x[i,
-// k, j], lanes along j.
+{% set what = "the parts of" if kernel.writes == "partials" else "y = " ~ s.operation ~ " over" %}
+// {{ kernel.name }}: {{ what }} k of x[i, k, j], lanes along j.
 //
 // Storage: x[i, k, j] with a stride each; bound as array<vec4> where j is contiguous and all lengths are multiples of
 // 4; {{ "partials[split][i][j]" if kernel.writes == "partials" else "y[i, j] is dense" }}.
