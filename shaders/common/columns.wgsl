@@ -19,7 +19,7 @@ fn load4(base: u32, k: u32, j: u32, end: u32) -> {{ reduce.number("4") }} {
     let place = vec4u(base + {{ row }} * params.stride) + {{ within }} * params.inner_stride;
     let v = {{ reduce.number("4") }}(
 {% for c in "xyzw" %}
-        {{ matrix.element("x", "place.%s" % c) }},
+        {{ matrix.element("x", "place." ~ c) }},
 {% endfor %}
     );
 {% endif %}
@@ -69,9 +69,9 @@ select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPR
         let k = k0 + local.y;
 {% endif %}
 {% for u in range(kernel.unroll) %}
-        let x{{ u }} = load4(base, k{{ " + %du" % (u * kernel.wy) if u }}, j, {{ end }});
+        let x{{ u }} = load4(base, k{{ " + " ~ (u * kernel.wy) ~ "u" if u }}, j, {{ end }});
 {% endfor %}
-{% macro place(u) %}vec4u(k{{ " + %du" % (u * kernel.wy) if u }}){% endmacro %}
+{% macro place(u) %}vec4u(k{{ " + " ~ (u * kernel.wy) ~ "u" if u }}){% endmacro %}
 {{ reduce.take(kernel.unroll, place) }}
 {{ reduce.carry("4") }}
 {% for c in range(4) %}

@@ -81,11 +81,9 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {#
   For a k within a step: the number of its slice's first panel, as the first term of a sum; and the k within that slice.
 #}
-{% macro first_panel(k, o) %}
-{% if kernel.slices > 1 -%}
-{{ k }} / {{ kernel.share }}u * {{ o.tile // o.part }}u +
-{%- endif %}
-{% endmacro %}
+{% macro first_panel(k, o) -%}
+{% if kernel.slices > 1 %}{{ k }} / {{ kernel.share }}u * {{ o.tile // o.part }}u + {% endif %}
+{%- endmacro %}
 {% macro k_within_slice(k) %}{{ k }}{% if kernel.slices > 1 %} % {{ kernel.share }}u{% endif %}{% endmacro %}
 
 {#
@@ -125,7 +123,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {% endif %}
     let {{ place }} = {{ o.axis }}0 + {{ line }};
     let {{ k }} = {{ chunk }} % {{ chunks }}u * {{ kernel.chunk }}u;
-    let {{ o.x }}_panel{{ i }} = {{ first_panel(k, o) }} {{ line }} / {{ o.part }}u;
+    let {{ o.x }}_panel{{ i }} = {{ first_panel(k, o) }}{{ line }} / {{ o.part }}u;
 {% set line_in_panel %}{{ line }} % {{ o.part }}u * {{ o.x | upper }}_LINE{% endset %}
     let {{ o.x }}_put{{ i }} = {{ line_in_panel }} + {{ k_within_slice(k) }} / {{ per_entry }}u;
 {% if starts %}
@@ -141,7 +139,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
     let {{ line }} = {{ chunk }} / {{ chunks }}u;
     let {{ place }} = {{ o.axis }}0 + {{ within_tile }};
     let {{ k }} = {{ line }};
-    let {{ o.x }}_panel{{ i }} = {{ first_panel(k, o) }} {{ within_tile }} / {{ o.part }}u;
+    let {{ o.x }}_panel{{ i }} = {{ first_panel(k, o) }}{{ within_tile }} / {{ o.part }}u;
 {% set within_line %}{{ chunk }} * {{ kernel.chunk }}u % {{ o.part }}u / {{ per_entry }}u{% endset %}
     let {{ o.x }}_put{{ i }} = {{ k_within_slice(k) }} * {{ o.x | upper }}_LINE + {{ within_line }};
 {% if starts %}

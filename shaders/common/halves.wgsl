@@ -62,7 +62,8 @@ vec4f({% for e in range(4) %}{{ fragment }}[4u * i{% if e %} + {{ e }}u{% endif 
 {% macro store_function(finish="store_c4" if s.vec_c else "store_c") %}
 // A fragment in workgroup memory → C, from (row, col) on
 {%- if kernel.slices > 1 %}, added up from those of all slices{% endif %}
-{%- if not s.vec_c %}; neighbouring lanes store single elements{% endif %}
+{%- if not s.vec_c %}.
+// Neighbouring lanes store single elements.{% endif %}
 
 fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
 {% if s.vec_c %}

@@ -27,7 +27,7 @@
 #}
 {% macro multiply(a, b) %}
 {% for i in range(kernel.a_loads) %}
-        let a_reg{{ i }} = {{ a("row + %du" % (i * kernel.lanes) if i else "row") }};
+        let a_reg{{ i }} = {{ a("row + " ~ (i * kernel.lanes) ~ "u" if i else "row") }};
         dbg_k(LOADED_A, row + {{ i * kernel.lanes }}u, dbg_col(col0, LANES * TN), k, a_reg{{ i }});
 {% endfor %}
 {% for kk in range(4) %}

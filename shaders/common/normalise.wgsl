@@ -25,7 +25,7 @@ fn deviation4(v: vec4f, k: u32, mean: f32) -> vec4f {
 {% endmacro %}
 
 {% macro loaded(u, k, end="params.length") -%}
-{{ "held%d" % u if s.held else reduce.element4(u, k, end) }}
+{{ "held" ~ u if s.held else reduce.element4(u, k, end) }}
 {%- endmacro %}
 
 {% macro squared(u, k, end) -%}
@@ -83,6 +83,6 @@ deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 {% if s.function == "softmax" -%}
 exp({{ loaded(u, k) }} - all.top) * scale
 {%- else -%}
-{{ "(%s - mean)" % loaded(u, k) if s.function == "layer_norm" else loaded(u, k) }} * scale
+{{ "(" ~ loaded(u, k) ~ " - mean)" if s.function == "layer_norm" else loaded(u, k) }} * scale
 {%- endif %}
 {%- endmacro %}

@@ -186,7 +186,11 @@ fn key{{ four }}(x: {{ f }}) -> {{ u }} {
 
 {# The part of an element; a sum's and a product's is the element. #}
 {% macro lift(four, x, place) -%}
-{{ x if plain else "lift%s(%s, %s)" % (four, x, place) if positions else "lift%s(%s)" % (four, x) }}
+{% if plain -%}
+{{ x }}
+{%- else -%}
+lift{{ four }}({{ x }}{% if positions %}, {{ place }}{% endif %})
+{%- endif %}
 {%- endmacro %}
 
 {# Where the row number `row` begins. #}
@@ -219,7 +223,7 @@ fn load4(base: u32, k: u32, end: u32) -> {{ number("4") }} {
     let place = vec4u(base) + {{ places }} * params.stride;
     let v = {{ number("4") }}(
 {% for c in "xyzw" %}
-        {{ matrix.element("x", "place.%s" % c) }},
+        {{ matrix.element("x", "place." ~ c) }},
 {% endfor %}
     );
 {% if s.edge %}
@@ -282,14 +286,14 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {% if s.operation == "logsumexp" %}
 {% set tops = [] %}
 {% for u in range(unroll) %}
-{% set _ = tops.append("x%d" % u) %}
+{% set _ = tops.append("x" ~ u) %}
 {% endfor %}
         let top = {{ top(["acc0.top"] + tops) }};
         acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ added("power4(x%d - top)", unroll) }});
 {% else %}
 {% set terms = [] %}
 {% for u in range(unroll) %}
-{% set _ = terms.append(lift("4", "x%d" % u, place(u))) %}
+{% set _ = terms.append(lift("4", "x" ~ u, place(u))) %}
 {% endfor %}
         acc0 = merge4(acc0, {{ tree(terms) }});
 {% endif %}
@@ -336,7 +340,7 @@ load4(base, {{ k }}, {{ end }})
         let k = k0{{ " + " ~ first(lanes) if lanes > 1 }};
 {% endif %}
 {% for u in range(kernel.unroll) %}
-        let x{{ u }} = {{ load(u, "k + %du" % (4 * lanes * u) if u else "k", end) }};
+        let x{{ u }} = {{ load(u, "k + " ~ (4 * lanes * u) ~ "u" if u else "k", end) }};
 {% endfor %}
 {% macro place(u) -%}
 vec4u(k) + vec4u(0u, 1u, 2u, 3u)

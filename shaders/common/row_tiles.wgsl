@@ -18,7 +18,7 @@ var<workgroup> tile: array<{{ reduce.number() }}, {{ kernel.tile }}>;
 // Where the elements k, k + PER_ROW, … of a row that begins at `base` are in the tile
 fn places4(base: u32, k: u32) -> vec4u {
     let at = vec4u(base + k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW;
-    return at{{ " + at / 32u * %du" % kernel.pad if kernel.pad }};
+    return at{{ " + at / 32u * " ~ kernel.pad ~ "u" if kernel.pad }};
 }
 
 // These elements{% if s.edge %}; {{ reduce.outside() }} beyond the end of the row{% endif %}
@@ -87,7 +87,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% endfor %}
 {% set xs = [] %}
 {% for u in range(kernel.unroll) %}
-{% set _ = xs.append("x%d" % u) %}
+{% set _ = xs.append("x" ~ u) %}
 {% endfor %}
     let tops = {{ reduce.top(xs) }};
     let top = together_largest(max(max(tops.x, tops.y), max(tops.z, tops.w)), place);
@@ -107,11 +107,11 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 
 {# Where a lane's next element is in the tile, and after how many of all lanes. #}
 {% macro next(i) -%}
-{{ " + %du" % (i * (kernel.lanes + kernel.lanes // 32 * kernel.pad)) if i }}
+{{ " + " ~ (i * (kernel.lanes + kernel.lanes // 32 * kernel.pad)) ~ "u" if i }}
 {%- endmacro %}
 
 {% macro after(i) -%}
-place{{ " + %du" % (i * kernel.lanes) if i }}
+place{{ " + " ~ (i * kernel.lanes) ~ "u" if i }}
 {%- endmacro %}
 
 {#
@@ -124,9 +124,9 @@ place{{ " + %du" % (i * kernel.lanes) if i }}
     }
     let count = min(ROWS, params.outer - first) * params.length; // elements of the tile
     let x_base = params.x_offset + first * params.length;
-    let own_place = place{{ " + place / 32u * %du" % kernel.pad if kernel.pad }};
+    let own_place = place{{ " + place / 32u * " ~ kernel.pad ~ "u" if kernel.pad }};
 {% for i in range(4 * kernel.unroll) %}
-    let fetched{{ i }} = {{ matrix.element("x", "x_base + min(%s, count - 1u)" % after(i)) }};
+    let fetched{{ i }} = {{ matrix.element("x", "x_base + min(" ~ after(i) ~ ", count - 1u)") }};
 {% endfor %}
 {% for i in range(4 * kernel.unroll) %}
     if ({{ after(i) }} < count) {

@@ -9,7 +9,7 @@
 {% if s.out_dtype.packed -%}
 {
     let place = {{ place }};
-    {{ stored.put(s.out_dtype, "y", value, "(%s)" % stored.shift(s.out_dtype)) }}
+    {{ stored.put(s.out_dtype, "y", value, "(" ~ stored.shift(s.out_dtype) ~ ")") }}
 }
 {%- else -%}
 {{ stored.store(s.out_dtype, "y", place, value) }}

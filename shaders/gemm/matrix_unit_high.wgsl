@@ -146,7 +146,8 @@ bitcast<vec4f>(sums[place + i{{ after_parts }}{% if slice %} + {{ slice * slice_
 // A fragment in workgroup memory → C, from (row, col) on
 {%- if kernel.slices > 1 %}, added up from those of all slices{% endif %}
 {%- if kernel.runs > 1 %}, with those of other parts of k{% endif %}
-{%- if not s.vec_c %}; neighbouring lanes store single elements{% endif %}
+{%- if not s.vec_c %}.
+// Neighbouring lanes store single elements.{% endif %}
 
 fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32{{ of_parts }}) {
 {% if s.vec_c %}

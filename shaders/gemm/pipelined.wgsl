@@ -47,14 +47,14 @@ fn main(
 {% for buffer in range(2) %}
         let more_{{ buffer }} = k0 + {{ buffer + 1 }}u * BK < params.k;
         if (more_{{ buffer }}) {
-{{ tiles.fetch("(k0 + %du * BK)" % (buffer + 1)) }}
+{{ tiles.fetch("(k0 + " ~ (buffer + 1) ~ "u * BK)") }}
         }
 {% if buffer %}
         if (more_0) {
-{{ tiles.multiply(buffer, "k0 + %du * BK" % buffer) }}
+{{ tiles.multiply(buffer, "k0 + " ~ buffer ~ "u * BK") }}
         }
 {% else %}
-{{ tiles.multiply(buffer, "k0 + %du * BK" % buffer) }}
+{{ tiles.multiply(buffer, "k0 + " ~ buffer ~ "u * BK") }}
 {% endif %}
         if (more_{{ buffer }}) {
 {{ tiles.put(1 - buffer) }}

@@ -27,8 +27,8 @@
 // matrix_unit: C = a product of 8-bit integers by the GPU's matrix units, SM × SN of C per subgroup out of a BM × BN
 // tile per workgroup.
 //
-// Storage: A (m, k), B (k, n), bytes, four to a u32, each with its own row length; C (m, n), dense. Sums in
-// {{ kernel.matrix_shape.result }}.
+// Storage: A (m, k), B (k, n), bytes, four to a u32, each with its own row length; C (m, n), dense.
+// Sums in {{ kernel.matrix_shape.result }}.
 // Changed from packed: a subgroup multiplies fragments of FM × FK and FK × FN bytes by one instruction, as
 // gemm/matrix_unit does. Zero points count at the end, as in packed: a term for each row and column of C.
 {% for x in (["A"] if s.flip_a else []) + (["B"] if s.flip_b else []) %}
