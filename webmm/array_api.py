@@ -15,7 +15,7 @@ from webmm.calls.expression import concatenate, elementwise, stack, take, where
 from webmm.calls.gemm import matmul
 from webmm.calls.numpy_functions import FUNCTIONS, reshape, tensordot
 from webmm.calls.reduce import reduce
-from webmm.dtypes import dtype_of
+from webmm.dtypes import COMPUTED, dtype_of
 from webmm.engine.array import Array, host_array
 from webmm.engine.device import Device, default_device
 from webmm.errors import ProblemError
@@ -122,7 +122,10 @@ def asarray(x: Any, *, dtype: Any = None, device: Device | None = None, copy: An
         if device not in (None, x.device):
             return device.array(x.numpy(), dtype)
         wanted = x.element if dtype is None else dtype_of(dtype)
-        return x if wanted == x.element and not copy else converted(x, wanted.name)
+        if wanted == x.element and not copy:
+            return x
+        moved = wanted == x.element and wanted not in COMPUTED
+        return x.device.array(x.numpy(), dtype) if moved else converted(x, wanted.name)
     host = host_array(x)
     if not hasattr(x, "dtype") and dtype is None:
         dtype = {"f": float32, "i": int32}.get(host.dtype.kind)

@@ -94,7 +94,6 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--activation step": "is not one of 'relu'",
         "--out-dtype nope": "is not a dtype",
         "--out-dtype int8 --sizes 8": "cast to",
-        "--dtype float64 --activation relu --sizes 8": "cast to float32",
         "--op gemm:relu+gelu": "unknown variant 'relu+gelu'",
         "--op gemm:relu --ablate nope": "choose from naive",
         "--adapter no-such-adapter": "there is 0:",
@@ -285,6 +284,7 @@ PAGE: dict[str, tuple[str, ...]] = {
     'panels/multiply.js type: "file"': ("test_malformed_files_are_refused_in_words",),
     'panels/multiply.js type: "number"': ("test_sizes_that_do_not_fit",) * 2,
     'panels/multiply.js h("textarea"': ("test_sizes_that_do_not_fit",),
+    'panels/options.js type: "text"': ("test_multiply_says_what_does_not_fit_together",) * 2,  # alpha and a bias
     "panels/tune.js .files": ("test_tune_refuses_what_it_cannot_read",),
     'panels/tune.js type: "file"': ("test_tune_refuses_what_it_cannot_read",),
     'panels/tune.js type: "number"': ("test_tune_takes_whole_numbers_only",),  # one function makes them all

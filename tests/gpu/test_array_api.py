@@ -295,3 +295,11 @@ def test_the_namespace_is_found():
 def test_bad_input(compute, words):
     with pytest.raises(ProblemError, match=words):
         compute(xp.asarray([1.0, 2.0, 3.0]), xp.asarray([1, 2, 3]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float64"])
+def test_copies_of_what_is_not_computed_with(device, dtype):
+    x = device.array(np.arange(6).astype(dtype))
+    y = xp.asarray(x, copy=True)
+    assert y.storage is not x.storage
+    np.testing.assert_array_equal(y.numpy(), x.numpy())

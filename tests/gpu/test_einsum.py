@@ -146,3 +146,11 @@ def test_what_numpys_has_besides_is_refused(device):
         webmm.einsum("ij,jk", x.astype("int32"), x.astype("int32"))
     with pytest.raises(ProblemError, match="different devices"), webmm.Device(device.info.index) as other:
         webmm.einsum("ij,jk", x, other.array(drawn(3, 3)))
+
+
+def test_sums_come_in_the_type_of_the_result(device):
+    x = np.full((3, 100), 1000, np.float16)
+    assert np.all(webmm.einsum("ij->i", x, out_dtype="float32", device=device) == 100_000)
+    found = webmm.einsum("ij,k->ik", x, np.ones(4, np.float16), out_dtype="float32", device=device)
+    assert found.dtype == np.float32
+    assert np.all(found == 100_000)

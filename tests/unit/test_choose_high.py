@@ -57,3 +57,23 @@ def test_long_sums_are_cut_so_that_parts_stay_short_and_what_waits_in_storage_sm
         whole = gemm(m, n, k, precision="high")
         assert {part.problem.k for part in parts(whole, ENDLESS)} == {sums}
         assert len(parts(dataclasses.replace(whole, precision="highest"), ENDLESS)) == 1
+
+
+def test_batches_of_long_sums_stay_whole_at_the_highest():
+    whole = gemm(256, 256, 16384, batch=100, precision="high")
+    assert attainable(whole, Device(ABLE)) == dataclasses.replace(whole, precision="highest")
+    assert len(parts(whole, ENDLESS)) == 1
+    short = dataclasses.replace(whole, k=4096, a=dataclasses.replace(whole.a, ld=4096))
+    assert attainable(short, Device(ABLE)) == short
+
+
+def test_a_device_without_room_for_its_tiles_stays_at_the_highest():
+    problem = gemm(4096, 4096, 4096, precision="high")
+    small = dataclasses.replace(ABLE, limits={**ABLE.limits, "max-compute-workgroup-storage-size": 16384})
+    assert attainable(problem, Device(small)).precision == "highest"
+
+
+def test_sums_that_wait_fit_a_binding():
+    problem, binding = gemm(4096, 4096, 4096, precision="high"), 2**27
+    assert {part.problem.k for part in parts(problem, Limits(binding, 2.0**80))} == {2048}
+    assert {part.problem.k for part in parts(problem, Limits(2**31, 2.0**80))} == {4096}

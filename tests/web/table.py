@@ -318,6 +318,8 @@ def sums_of_doubles() -> Iterator[Case]:
         yield Case(f"float64: {op} along {axis}", "reduce", (X(x),), given, expected, allowed, "float64")
     exact = long.astype(np.longdouble).sum(1, keepdims=True).astype(np.float64)
     allowed, options = 2.0**-52 * np.abs(long).sum(1, keepdims=True), {"op": "sum", "axis": 0, "keepdims": True}
+    rows = {"op": "sum", "axis": 1, "keepdims": True}  # in parts, where memory is short
+    yield Case("float64: sum of long rows", "reduce", (X(long),), rows, exact, 2 * allowed, "float64")
     columns = X(long, (("transpose", ()),))
     yield Case("float64: sum of a view", "reduce", (columns,), options, exact.T, allowed.T, "float64", resident=True)
     yield Case(

@@ -114,7 +114,7 @@ async function broughtTogether(call, operation, x, y, step) {
   }
   const combine = (whole && WRAPPED[operation.name]) || COMBINED[operation.name];
   const totals = Array.from({ length: y.size }, (_, i) => combine(at(i, parts), length));
-  if (whole) y.data.set(totals);
+  if (whole || y.dtype === "float64") y.data.set(totals);
   else y.data.set(new HostArray(Float32Array.from(totals), y.shape, "float32").as(y.dtype).data);
 }
 

@@ -16,6 +16,6 @@ def add_up(x: Array, y: Array, *, mean: bool) -> None:
     with Temporaries(x.device) as temporary:
         ones = temporary.array(np.ones((1, length)))
         if inner == 1:
-            gemm(x[:, :, 0], ones.mT, y, alpha=alpha)
+            gemm(x[:, :, 0], ones.mT, y, alpha=alpha, precision="highest")
         else:
-            gemm(ones, x, y.reshape(outer, 1, inner), alpha=alpha)
+            gemm(ones, x, y.reshape(outer, 1, inner), alpha=alpha, precision="highest")

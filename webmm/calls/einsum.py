@@ -13,7 +13,8 @@ from webmm.calls.gemm import matmul
 from webmm.calls.operands import Operandish
 from webmm.calls.pieces import Data
 from webmm.calls.reduce import reduce
-from webmm.engine.array import Array, host_array
+from webmm.dtypes import dtype_of
+from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
 
@@ -40,14 +41,17 @@ def einsum(
     given: list[Data] = [x if isinstance(x, Array) else host_array(x) for x in operands]
     labels, result = _parsed(subscripts, given)
     _check_lengths(subscripts, labels, given)
-    given = [_summed(x, own, result, labels, device) for x, own in zip(given, labels, strict=True)]
+    wider = out_dtype is not None and dtype_of(out_dtype).itemsize > element_of(given[0]).itemsize
+    alone = [_alone(own, result, labels) for own in labels]
+    before = out_dtype if wider and any(alone) else None  # so that sums do not overflow
+    given = [_summed(x, axes, before, device) for x, axes in zip(given, alone, strict=True)]
     kept = [tuple(a for a in own if a in result or _shared(a, labels)) for own in labels]
     if len(given) == 1:
         found, order = given[0], kept[0]
     else:
         found, order = _multiplied(given, kept, result, out_dtype, device)
     if len(given) == 1 and out_dtype is not None:
-        found = elementwise("x", x=found, out_dtype=out_dtype)
+        found = elementwise("x", x=found, out_dtype=out_dtype, device=device)
     settled = _permuted(found, order, result)
     return settled if isinstance(settled, Array) else settled[()]
 
@@ -99,11 +103,18 @@ def _shared(label: str, labels: list[Labels]) -> bool:
     return len(labels) == 2 and all(label in own for own in labels)
 
 
-def _summed(x: Data, own: Labels, result: Labels, labels: list[Labels], device: Device | None) -> Data:
-    """Return the sum of `x` over what neither the result nor another operand has."""
-    alone = tuple(i for i, label in enumerate(own) if label not in result and not _shared(label, labels))
-    found: Data = reduce(x, "sum", alone, device=device) if alone else x
-    return found
+def _alone(own: Labels, result: Labels, labels: list[Labels]) -> tuple[int, ...]:
+    """Return the axes of an operand that neither the result nor another operand has."""
+    return tuple(i for i, label in enumerate(own) if label not in result and not _shared(label, labels))
+
+
+def _summed(x: Data, axes: tuple[int, ...], out_dtype: DTypeLike | None, device: Device | None) -> Data:
+    """Return the sum of `x` over these axes, as `out_dtype` where that is given."""
+    found: Data = reduce(x, "sum", axes, out_dtype=out_dtype, device=device) if axes else x
+    if axes or out_dtype is None:
+        return found
+    cast: Data = elementwise("x", x=x, out_dtype=out_dtype, device=device)
+    return cast
 
 
 def _multiplied(

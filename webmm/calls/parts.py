@@ -15,6 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from webmm.choose import tuned
+from webmm.choose.gemm import longest_sum
 from webmm.dtypes import F32, F64, DType
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
@@ -92,11 +93,6 @@ AXES = (("m", "k"), ("k", "n"), ("m", "n"))  # of A, B and C
 # these keep is at most four times as long as an operand, and twice as long as a result.
 SLOWER, SLOWER_IN_SLICES, ROOM_FOR_SLICES = 64, 256, 4
 GRAIN = 64  # cuts are at multiples of it where sizes allow: aligned operands and whole tiles stay what they are
-
-
-# Where float32 is multiplied as float16, k is divided into parts of so many elements or less within a dispatch, whose
-# sums wait in storage: at most so many of them, and so many elements in all. What is longer is cut as it is for limits.
-PART_OF_K, PARTS_OF_K, SUMS = 1024, 8, 2**28
 
 
 @dataclass(frozen=True)
@@ -181,8 +177,8 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
             one_row = sizes[inner] * extent.dtype.itemsize + 2 * ALIGNMENT
             along = sizes[outer] == 1 or (outer == "k" and one_row > most.binding)
             axes.add(inner if along else outer)
-    high = p.precision == "high" and p.dtype == F32
-    if not axes and high and p.k > PART_OF_K * min(PARTS_OF_K, 1 + SUMS // (p.m * p.n)):
+    high = p.precision == "high" and p.dtype == F32 and p.batch == 1
+    if not axes and high and p.k > longest_sum(p, most.binding):
         axes.add("k")
     if not axes and p.flops > most.flops:
         longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # whose rows follow each other

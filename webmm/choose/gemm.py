@@ -10,7 +10,7 @@ from webmm.choose.adapted import model_of
 from webmm.choose.field import field
 from webmm.dtypes import F16, F32, F64
 from webmm.engine.device import Device
-from webmm.kernels.base import Capabilities
+from webmm.kernels.base import Capabilities, ceil_div
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
@@ -50,6 +50,7 @@ MATRIX_TILES: tuple[dict[str, Any], ...] = (
 )
 # 4096³: 102 and 97 TFLOP/s. Smaller ones are no faster than float32: 42 at 1024³.
 HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
+HIGH_TILE = 128  # rows and columns of C
 ENOUGH_MATRIX_TILES, SOME_MATRIX_TILES = 128, 64
 LEAST_K = 256  # inner elements that are worth a workgroup of their own
 
@@ -110,6 +111,9 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     split = problem.dtype == F32 and problem.precision == "high"
     if not (split or problem.dtype == F16) or ("f16", "f32") not in shapes or min(problem.m, problem.n) <= FEW:
         return []
+    binding = device.limit("max-storage-buffer-binding-size")
+    if split and problem.batch > 1 and problem.k > longest_sum(problem, binding):  # batches are not cut along k
+        return []
     stage: MatrixUnit | MatrixUnitHigh = MatrixUnitHigh.on(device) if split else MatrixUnit.on(device)
     sizes = tuple({**tiles, "runs": runs_for(problem.k)} for tiles in HIGH_TILES) if split else MATRIX_TILES
     kernels: list[GemmKernel] = [dataclasses.replace(stage, **tiles) for tiles in sizes]
@@ -120,8 +124,19 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     return []
 
 
-# Beyond LONG_K float32 divides k, too, and errs less: 37 units at 32,768, where parts of LONGEST_PART lose 130.
-LONG_K, LONGEST_PART = 4096, 1024
+# Beyond LONG_K float32 divides k, too, and errs less: 37 units at 32,768, where parts of LONGEST_PART lose 130. Sums of
+# all parts of a dispatch but one wait in storage, MOST_SUMS of them at most.
+LONG_K, LONGEST_PART, MOST_SUMS = 4096, 1024, 2**28
+
+
+def longest_sum(problem: Gemm, binding: int) -> int:
+    """Return the largest k that one dispatch divides into parts, on matrix units; a longer one is cut.
+
+    `binding` is how many bytes one holds.
+    """
+    tile = HIGH_TILE
+    elements = ceil_div(problem.m, tile) * ceil_div(problem.n, tile) * tile * tile * problem.batch
+    return LONGEST_PART * min(RUNS[-1], 1 + min(MOST_SUMS, binding // F32.itemsize) // elements)
 
 
 def runs_for(k: int) -> int:
@@ -138,7 +153,12 @@ def runs_for(k: int) -> int:
 def attainable(problem: Gemm, device: Device) -> Gemm:
     """Return `problem`, at the highest precision where less brings nothing: no matrix units serve it, nor slices."""
     sliced = problem.dtype == F64 and not problem.features <= device.capabilities.features
-    if problem.precision == "highest" or sliced or made_for_matrix_units(problem, device.capabilities):
+    if problem.precision == "highest" or sliced:
+        return problem
+    # What is too large is cut later; whether the device has what a kernel needs shows in a small part.
+    part = dataclasses.replace(problem, m=min(problem.m, 512), n=min(problem.n, 512), batch=1)
+    made = made_for_matrix_units(problem, device.capabilities)
+    if any(kernel.check(part, device.capabilities) is None for kernel in made):
         return problem
     return dataclasses.replace(problem, precision="highest")
 
