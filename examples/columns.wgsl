@@ -1,7 +1,7 @@
 // columns: C = A·B, TM rows of one column of C per invocation.
 //
-// Changed from naive: a workgroup of WIDTH invocations, whose lanes read neighbours of B; each element of B that is loaded
-// serves TM rows.
+// Changed from naive: a workgroup of WIDTH invocations, whose lanes read neighbours of B; each element of B that is
+// loaded serves TM rows.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

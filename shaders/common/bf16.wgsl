@@ -1,4 +1,5 @@
-// bfloat16, the upper half of an f32, lies two to a u32, since WGSL has no such type: the even element in the lower half.
+// bfloat16, the upper half of an f32, lies two to a u32, since WGSL has no such type: the even element in the lower
+// half.
 fn bf16_at(word: u32, index: u32) -> f32 {
     return bitcast<f32>(select(word << 16u, word & 0xffff0000u, index % 2u == 1u));
 }

@@ -1,7 +1,7 @@
 {#
-  Tiles of 8-bit integers in workgroup memory, four neighbours along k to a word. The layout of invocations, fragments and
-  tiles is that of register_tiles.wgsl, with words in place of floats: BK counts words, k-major, so that a fragment is
-  four words, of four rows of A or four columns of B.
+  Tiles of 8-bit integers in workgroup memory, four neighbours along k to a word. The layout of invocations, fragments
+  and tiles is that of register_tiles.wgsl, with words in place of floats: BK counts words, k-major, so that a fragment
+  is four words, of four rows of A or four columns of B.
 
   Where storage runs along k, 16 bytes of one row are four words, which go to four rows of the tile (an array of u32 by
   fours, since lanes that fill components of one vec4 would race). Where it runs across k, four words of four neighbours
@@ -11,10 +11,10 @@
 {% import "common/quantized.wgsl" as quantized with context %}
 
 {% set operands = [
-  {"x": "a", "at": "row", "tile": "BM", "size": "m", "edge": s.edge_m, "align": s.align_a,
+  {"x": "a", "axis": "row", "tile": "BM", "size": "m", "edge": s.edge_m, "align": s.align_a,
    "across": s.trans_a, "flip": s.flip_a, "sums": s.zero_b, "loads": kernel.a_loads, "line": "a_row",
    "summed": kernel.a_loads},
-  {"x": "b", "at": "col", "tile": "BN", "size": "n", "edge": s.edge_n, "align": s.align_b,
+  {"x": "b", "axis": "col", "tile": "BN", "size": "n", "edge": s.edge_n, "align": s.align_b,
    "across": not s.trans_b, "flip": s.flip_b, "sums": s.zero_a, "loads": kernel.b_loads, "line": "b_col",
    "summed": kernel.b_loads},
 ] %}
@@ -24,7 +24,8 @@ const WX = BN / TN; // invocations along N
 const WY = BM / TM; // invocations along M
 
 {% for o in operands %}
-var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4u" if o.across else "array<u32, 4>" }}, {{ o.tile }} / 4u>, BK>; // [word][{{ o.at }}/4]
+{% set four = "vec4u" if o.across else "array<u32, 4>" %}
+var<workgroup> {{ o.x }}_tile: array<array<{{ four }}, {{ o.tile }} / 4u>, BK>; // [word][{{ o.axis }}/4]
 {% endfor %}
 {{ loads(operands) }}
 {% endmacro %}
@@ -32,7 +33,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ "vec4u" if o.across else "array<u3
 {# What fills a tile, and the sums of its rows or columns where zero points need them. #}
 {% macro loads(operands) %}
 {% for o in operands if o.sums %}
-var<workgroup> {{ o.x }}_sums: array<atomic<i32>, {{ o.tile }}>; // of each {{ o.at }}'s bytes, along all of k
+var<workgroup> {{ o.x }}_sums: array<atomic<i32>, {{ o.tile }}>; // of each {{ o.axis }}'s bytes, along all of k
 {% endfor %}
 
 {% if s.trans_a or not s.trans_b %}
@@ -66,12 +67,16 @@ fn within(k: u32) -> u32 {
 
 {# Four bytes from byte `i` on. #}
 {% macro word(o, i) -%}
-{{ "word_of_%s(%s)" % (o.x, i) if o.align == 1 else "%s[(%s) / 4u]" % (o.x, i) }}
+{% if o.align == 1 -%}
+word_of_{{ o.x }}({{ i }})
+{%- else -%}
+{{ o.x }}[({{ i }}) / 4u]
+{%- endif %}
 {%- endmacro %}
 
 {# Four words of storage, from byte i on: 16 bytes of a line along k, or four bytes of each of four lines across. #}
 {% macro load4(o) %}
-{% set at, k = (o.at ~ "..+3", "k..+3") if o.across else (o.at, "k..+15") %}
+{% set at, k = (o.axis ~ "..+3", "k..+3") if o.across else (o.axis, "k..+15") %}
 {% if o.align == 1 and o.across %}
 // Four bytes of {{ o.x.upper() }}, from byte i on, wherever that is
 fn word_of_{{ o.x }}(i: u32) -> u32 {
@@ -81,12 +86,12 @@ fn word_of_{{ o.x }}(i: u32) -> u32 {
 }
 
 {% endif %}
-// {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}, from byte i on
+// {{ "A[" ~ at ~ ", " ~ k ~ "]" if o.x == "a" else "B[" ~ k ~ ", " ~ at ~ "]" }}, from byte i on
 fn load_{{ o.x }}4(i: u32) -> vec4u {
 {% if o.across %}
     return vec4u(
 {% for j in range(4) %}
-        {{ word(o, "i + %du * params.ld%s" % (j, o.x) if j else "i") }},
+        {{ word(o, "i + " ~ j ~ "u * params.ld" ~ o.x if j else "i") }},
 {% endfor %}
     );
 {% elif o.align == 16 %}
@@ -112,8 +117,9 @@ fn load_{{ o.x }}4(i: u32) -> vec4u {
 
 {% macro ready4(o) %}
 {% if changed(o) %}
-{% set how = (["moved to i8"] if o.flip else []) + (["zero beyond k"] if s.edge_k else []) + (["transposed"] if o.across else []) %}
-// Four words of {{ o.x.upper() }}, as they are multiplied: {{ how | join(", ") }}
+{% set changes = (["moved to i8"] if o.flip else []) + (["zero beyond k"] if s.edge_k else []) %}
+{% set changes = changes + (["transposed"] if o.across else []) %}
+// Four words of {{ o.x.upper() }}, as they are multiplied: {{ changes | join(", ") }}
 fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
     var words = stored{{ " ^ vec4u(0x80808080u)" if o.flip }};
 {% if s.edge_k and o.across %}
@@ -131,7 +137,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 
 {# What `words` are multiplied as, of which the first byte is at k. #}
 {% macro ready(o, words, k) -%}
-{{ "ready_%s4(%s, %s)" % (o.x, words, k) if changed(o) else words }}
+{{ "ready_" ~ o.x ~ "4(" ~ words ~ ", " ~ k ~ ")" if changed(o) else words }}
 {%- endmacro %}
 
 {#
@@ -141,7 +147,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% macro positions() %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-{% set line = "%s_%s%d" % (o.x, o.at, i) %}
+{% set line = o.x ~ "_" ~ o.axis ~ i %}
     let {{ o.x }}_at{{ i }} = lane + {{ i * kernel.invocations }}u;
 {% if o.across %}
     let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / ({{ o.tile }} / 4u);
@@ -150,9 +156,11 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
     let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} % (BK / 4u) * 4u;
     let {{ line }} = {{ o.x }}_at{{ i }} / (BK / 4u);
 {% endif %}
-{% set stored = "min(%s0 + %s, params.%s - 1u)" % (o.at, line, o.size) if o.edge else "(%s0 + %s)" % (o.at, line) %}
-{% set start = ("%s_kk%d * 4u * params.ld%s + %s" if o.across else "%s_kk%d * 4u + params.ld%s * %s") % (o.x, i, o.x, stored) %}
-    let {{ o.x }}_start{{ i }} = params.{{ o.x }}_offset + {{ start }};
+{% set place = o.axis ~ "0 + " ~ line %}
+{% set stored = "min(" ~ place ~ ", params." ~ o.size ~ " - 1u)" if o.edge else "(" ~ place ~ ")" %}
+{% set kk, stride = o.x ~ "_kk" ~ i, "params.ld" ~ o.x %}
+    let {{ o.x }}_start{{ i }} = params.{{ o.x }}_offset + {{ kk }} * 4u
+{%- if o.across %} * {{ stride }} + {{ stored }}{% else %} + {{ stride }} * {{ stored }}{% endif %};
     var {{ o.x }}_next{{ i }}: vec4u;
 {% endfor %}
 {% endfor %}
@@ -176,7 +184,8 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% for o in operands if o.sums %}
     for (var i = lane; i < {{ o.tile }}; i += {{ kernel.invocations }}u) {
-        atomicStore(&{{ o.x }}_sums[i], 0); // though WGSL promises it: lavapipe (Mesa 22.3.6) does so for one workgroup only
+        // WGSL promises zeros, but lavapipe (Mesa 22.3.6) has them for one workgroup only.
+        atomicStore(&{{ o.x }}_sums[i], 0);
     }
 {% endfor %}
 {% endmacro %}
@@ -185,13 +194,15 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% macro fetch(k0) %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-{% set words = "load_%s4(%s_start%d + %s%s)" % (o.x, o.x, i, k0, " * params.ld%s" % o.x if o.across) %}
-        {{ o.x }}_next{{ i }} = {{ ready(o, words, "%s + %s_kk%d * 4u" % (k0, o.x, i)) }};
+{% set next, dbg = o.x ~ "_next" ~ i, "dbg_i8" if s.signed else "dbg_u8" %}
+{% set k %}{{ k0 }} + {{ o.x }}_kk{{ i }} * 4u{% endset %}
+{% set words %}load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ k0 }}{{ " * params.ld" ~ o.x if o.across }}){% endset %}
+        {{ next }} = {{ ready(o, words, k) }};
 {% for j in range(4) %}
-{% set k = "%s + %s_kk%d * 4u + %du" % (k0, o.x, i, 0 if o.across else 4 * j) %}
-{% set line = "%s0 + %s_%s%d + %du" % (o.at, o.x, o.at, i, j if o.across else 0) %}
+{% set line %}{{ o.axis }}0 + {{ o.x }}_{{ o.axis }}{{ i }} + {{ j if o.across else 0 }}u{% endset %}
 {% set place = line ~ ", dbg_col(col0, BN)" if o.x == "a" else "dbg_row(row0, BM), " ~ line %}
-        dbg_{{ "i8" if s.signed else "u8" }}(LOADED_{{ o.x | upper }}, {{ place }}, {{ k }}, {{ o.x }}_next{{ i }}[{{ j }}]);
+{% set k_of_word = k ~ " + " ~ (0 if o.across else 4 * j) ~ "u" %}
+        {{ dbg }}(LOADED_{{ o.x | upper }}, {{ place }}, {{ k_of_word }}, {{ next }}[{{ j }}]);
 {% endfor %}
 {% endfor %}
 {% endfor %}
@@ -205,7 +216,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% macro put() %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-{% set kk, line = "%s_kk%d" % (o.x, i), "%s_%s%d" % (o.x, o.at, i) %}
+{% set kk, line = o.x ~ "_kk" ~ i, o.x ~ "_" ~ o.axis ~ i %}
 {% if o.across %}
         {{ o.x }}_tile[{{ kk }}][{{ line }} / 4u] = {{ o.x }}_next{{ i }};
 {% else %}
@@ -214,7 +225,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% endif %}
 {% if o.sums %}
-        {{ o.x }}_sum{{ i }} += {{ sum_of(o, "%s_next%d" % (o.x, i)) }};
+        {{ o.x }}_sum{{ i }} += {{ sum_of(o, o.x ~ "_next" ~ i) }};
 {% endif %}
 {% endfor %}
 {% endfor %}
@@ -222,26 +233,28 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 
 {# k0 is the first element of the tiles along k: debug shaders say where they are. #}
 {% macro multiply(k0="k0") %}
-{{ tiles.unrolled(step, 0, k0) }}
+{{ tiles.for_each_kk(step, 0, k0) }}
 {% endmacro %}
 
 {% macro step(kk, buffer, k0) %}
 {% for i in range(kernel.tm // 4) %}
-{{ tiles.fragment("a_reg%d" % i, "a_tile[%s][ly + %du * WY]" % (kk, i), operands[0].across, "vec4u") }}
-{%- endfor %}
+{% set four %}a_tile[{{ kk }}][{{ tiles.four_rows(i) }}]{% endset %}
+            let a_reg{{ i }} = {{ tiles.as_vector(four, operands[0].across, "vec4u") }};
+{% endfor %}
 {% for j in range(kernel.tn // 4) %}
-{{ tiles.fragment("b_reg%d" % j, "b_tile[%s][lx + %du * WX]" % (kk, j), operands[1].across, "vec4u") }}
-{%- endfor %}
+{% set four %}b_tile[{{ kk }}][{{ tiles.four_columns(j) }}]{% endset %}
+            let b_reg{{ j }} = {{ tiles.as_vector(four, operands[1].across, "vec4u") }};
+{% endfor %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
             acc_{{ r }}_{{ j }} += dots(a_reg{{ r // 4 }}.{{ "xyzw"[r % 4] }}, b_reg{{ j }});
 {% endfor %}
 {% endfor %}
-{% set bytes, k = "dbg_i8" if s.signed else "dbg_u8", "%s + (%s) * 4u" % (k0, kk) %}
+{% set bytes, k = "dbg_i8" if s.signed else "dbg_u8", k0 ~ " + (" ~ kk ~ ") * 4u" %}
 {% for r in range(kernel.tm) %}
-{% set row = "row0 + (ly + %du * WY) * 4u + %du" % (r // 4, r % 4) %}
+{% set row %}{{ tiles.first_row(r // 4) }} + {{ r % 4 }}u{% endset %}
 {% for j in range(kernel.tn // 4) %}
-{% set col = "col0 + (lx + %du * WX) * 4u" % j %}
+{% set col = tiles.first_column(j) %}
             {{ bytes }}(SHARED_A, {{ row }}, dbg_col({{ col }}, 4u), {{ k }}, a_reg{{ r // 4 }}.{{ "xyzw"[r % 4] }});
 {% for c in range(4) %}
             {{ bytes }}(SHARED_B, {{ row }}, {{ col }} + {{ c }}u, {{ k }}, b_reg{{ j }}[{{ c }}]);
@@ -253,7 +266,11 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 
 {# What four words add: each its own line across, all to one along k. #}
 {% macro sum_of(o, words) -%}
-{{ "dots(0x01010101u, %s)" % words if o.across else "dot(dots(0x01010101u, %s), vec4i(1))" % words }}
+{% if o.across -%}
+dots(0x01010101u, {{ words }})
+{%- else -%}
+dot(dots(0x01010101u, {{ words }}), vec4i(1))
+{%- endif %}
 {%- endmacro %}
 
 {# The lanes' sums → workgroup memory, where those of all lanes that move a row or column meet. #}
@@ -261,7 +278,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% if s.zero_a or s.zero_b %}
 {% for o in operands if o.sums %}
 {% for i in range(o.summed) %}
-{% set line = "%s%d" % (o.line, i) %}
+{% set line = o.line ~ i %}
 {% if o.across %}
 {% for j in range(4) %}
     atomicAdd(&{{ o.x }}_sums[{{ line }} + {{ j }}u], {{ o.x }}_sum{{ i }}[{{ j }}]);
@@ -277,7 +294,7 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 
 {% macro store() %}
 {% for j in range(kernel.tn // 4) %}
-    let columns{{ j }} = {{ quantized.columns_of_tile("(lx + %du * WX) * 4u" % j) }};
+    let columns{{ j }} = {{ quantized.columns_of_tile("(" ~ tiles.four_columns(j) ~ ") * 4u") }};
 {% for r in range(kernel.tm) %}
     store_tile4(row0, (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, columns{{ j }}, acc_{{ r }}_{{ j }});
 {% endfor %}

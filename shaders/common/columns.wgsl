@@ -12,13 +12,14 @@ fn load4(base: u32, k: u32, j: u32, end: u32) -> {{ reduce.number("4") }} {
 {% set row = "min(k, end - 1u)" if s.edge else "k" %}
 {% if s.vec %}
 {% set place = "min(j, params.inner - 4u)" if s.edge_j else "j" %}
-    let v = {{ matrix.as_vec4f("x[(base + %s * params.stride + %s) / 4u]" % (row, place)) }};
+    let v = {{ matrix.as_vec4f("x[(base + " ~ row ~ " * params.stride + " ~ place ~ ") / 4u]") }};
 {% else %}
     let columns = vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD;
-    let place = vec4u(base + {{ row }} * params.stride) + {{ "min(columns, vec4u(params.inner - 1u))" if s.edge_j else "columns" }} * params.inner_stride;
+{% set within = "min(columns, vec4u(params.inner - 1u))" if s.edge_j else "columns" %}
+    let place = vec4u(base + {{ row }} * params.stride) + {{ within }} * params.inner_stride;
     let v = {{ reduce.number("4") }}(
 {% for c in "xyzw" %}
-        {{ matrix.element("x", "place.%s" % c) }},
+        {{ matrix.element("x", "place." ~ c) }},
 {% endfor %}
     );
 {% endif %}
@@ -68,16 +69,17 @@ select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPR
         let k = k0 + local.y;
 {% endif %}
 {% for u in range(kernel.unroll) %}
-        let x{{ u }} = load4(base, k{{ " + %du" % (u * kernel.wy) if u }}, j, {{ end }});
+        let x{{ u }} = load4(base, k{{ " + " ~ (u * kernel.wy) ~ "u" if u }}, j, {{ end }});
 {% endfor %}
-{% macro place(u) %}vec4u(k{{ " + %du" % (u * kernel.wy) if u }}){% endmacro %}
+{% macro place(u) %}vec4u(k{{ " + " ~ (u * kernel.wy) ~ "u" if u }}){% endmacro %}
 {{ reduce.take(kernel.unroll, place) }}
 {{ reduce.carry("4") }}
 {% for c in range(4) %}
 {% for u in range(kernel.unroll) %}
         dbg(LOADED, {{ row_of(c) }}, 0u, k + {{ u * kernel.wy }}u, f32(x{{ u }}[{{ c }}]));
 {% endfor %}
-        dbg(ACC, {{ row_of(c) }}, 0u, k + {{ (kernel.unroll - 1) * kernel.wy }}u, f32(result(component({{ reduce.all_levels("4") }}, {{ c }}u))));
+{% set sum %}f32(result(component({{ reduce.all_levels("4") }}, {{ c }}u))){% endset %}
+        dbg(ACC, {{ row_of(c) }}, 0u, k + {{ (kernel.unroll - 1) * kernel.wy }}u, {{ sum }});
 {% endfor %}
 {% if not once %}
     }
@@ -90,7 +92,8 @@ select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPR
     parts[local.y][local.x] = own;
 {% set half = namespace(size=kernel.wy // 2) %}
 {% for _ in range(12) if half.size %}
-    workgroupBarrier(); // {{ "all parts are there" if loop.first else "the halves are merged" }} before anyone reads them
+{% set done = "all parts are there" if loop.first else "the halves are merged" %}
+    workgroupBarrier(); // {{ done }} before anyone reads them
     if (local.y < {{ half.size }}u) {
         parts[local.y][local.x] = merge4(parts[local.y][local.x], parts[local.y + {{ half.size }}u][local.x]);
     }

@@ -1,11 +1,11 @@
 {#
-  Activations of float64, by arithmetic of ours alone: engines compute exp and tanh of f64 wrongly, and have no erf. They are
-  written for a type that adds and multiplies, which is f64 by fours where there is such a type, and a pair of words where
-  there is none (double.wgsl). Coefficients stand with that of the highest power first.
+  Activations of float64, by arithmetic of ours alone: engines compute exp and tanh of f64 wrongly, and have no erf.
+  They are written for a type that adds and multiplies, which is f64 by fours where there is such a type, and a pair of
+  words where there is none (double.wgsl). Coefficients stand with that of the highest power first.
 
-  Everything follows from e^x and from what e^(z²)·erfc(z) is for z ≥ 0. The first is 4ⁿ·e^r, and the Taylor series of e^r,
-  |r| ≤ ln 2, of which 18 terms are exact to 2⁻⁶⁰; the other is a polynomial in (z - 3)/(z + 3), divided by 1 + 2z, the
-  Chebyshev expansion of degree 24 (8.5e-18 of 1.13), from 60 digits of the function.
+  Everything follows from e^x and from what e^(z²)·erfc(z) is for z ≥ 0. The first is 4ⁿ·e^r, and the Taylor series of
+  e^r, |r| ≤ ln 2, of which 18 terms are exact to 2⁻⁶⁰; the other is a polynomial in (z - 3)/(z + 3), divided by 1 + 2z,
+  the Chebyshev expansion of degree 24 (8.5e-18 of 1.13), from 60 digits of the function.
 #}
 {% set exponential_terms = [
   2.8114572543455206e-15, 4.779477332387385e-14, 7.647163731819816e-13, 1.1470745597729725e-11,
@@ -42,7 +42,8 @@ fn {{ name }}(x: {{ double }}) -> {{ double }} {
 {% endfor %}
     );
     var sum = terms[0];
-    for (var i = 1u; i < {{ terms | length }}u; i++) { // a loop: where drivers put functions in place, they put this in once
+    // A loop: where drivers put functions in place, they put this in once.
+    for (var i = 1u; i < {{ terms | length }}u; i++) {
         sum = add(multiply(sum, x), terms[i]);
     }
 {% else %}
@@ -198,7 +199,8 @@ fn activate(x: {{ double }}) -> {{ double }} {
     let scaled = multiply(erfcx_polynomial(place), reciprocal(add({{ number(1.0) }}, add(z, z))));
     let square = multiply(size, size);
     // What the square lost as it was rounded: that of the upper 26 bits is exact.
-    let upper = multiply(of_integer(nearest(multiply(size, {{ number(1048576.0) }}))), {{ number(0.00000095367431640625) }});
+{% set two_to_20, two_to_minus_20 = number(1048576.0), number(0.00000095367431640625) %}
+    let upper = multiply(of_integer(nearest(multiply(size, {{ two_to_20 }}))), {{ two_to_minus_20 }});
     let beside = multiply(add(size, opposite(upper)), add(size, upper));
     let lost = add(add(multiply(upper, upper), opposite(square)), beside);
     let rest = add({{ number(1.0) }}, multiply({{ number(-0.5) }}, lost));

@@ -1,24 +1,26 @@
 {#
-  Fragments of float16 between storage and matrix units: chunks of eight on their way in, and C, single elements of which
-  an epilogue, an edge or a conversion needs, on its way out through workgroup memory. Beside fragments.wgsl.
+  What stages on matrix units that multiply float16 have beside fragments.wgsl: functions that load chunks of eight
+  elements, and the way of C out of fragments. No shader can reach the elements of a fragment, but an epilogue, an edge
+  or a conversion needs them one by one: so each fragment of C goes through workgroup memory, from where lanes read it.
 #}
 {% import "common/fragments.wgsl" as fragments with context %}
 
-{% macro load(o) %}
-{% set at, k = (o.at, "k..+7") if o.along_k else (o.at ~ "..+7", "k") %}
-// Eight neighbours in storage, {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}
+{# Where rows are no multiple of eight elements, these start within a word: five words hold them. #}
+{% macro load_function(o) %}
+{% set place, k = (o.axis, "k..+7") if o.along_k else (o.axis ~ "..+7", "k") %}
+// Eight neighbours in storage, {{ "A[" ~ place ~ ", " ~ k ~ "]" if o.x == "a" else "B[" ~ k ~ ", " ~ place ~ "]" }}
 fn load_{{ o.x }}8(index: u32) -> vec4<u32> {
 {% if o.vec %}
     return {{ o.x }}[index];
 {% else %}
     let at = index / 2u;
-    let words = vec4<u32>({% for j in range(4) %}{{ o.x }}[at{{ " + %du" % j if j }}]{{ ", " if j < 3 }}{% endfor %});
+    let words = vec4<u32>({{ o.x }}[at], {{ o.x }}[at + 1u], {{ o.x }}[at + 2u], {{ o.x }}[at + 3u]);
     let odd = (words >> vec4<u32>(16u)) | (vec4<u32>(words.yzw, {{ o.x }}[at + 4u]) << vec4<u32>(16u));
     return select(words, odd, index % 2u == 1u);
 {% endif %}
 }
 {% endmacro %}
-{% macro before_end() %}
+{% macro before_end_function() %}
 // Eight neighbours from k on, zero from the end of k on
 fn before_end(neighbours: vec4<u32>, k: u32) -> vec4<u32> {
     let left = i32(min(max(params.k, k) - k, 8u));
@@ -32,19 +34,37 @@ fn before_end(neighbours: vec4<u32>, k: u32) -> vec4<u32> {
 
 {% endmacro %}
 
-{# Of the fragment of C that subgroup `own` of a slice left in workgroup memory, four neighbours. #}
-{% macro four(slice) -%}
-{% if fragments.wide -%}
-bitcast<vec4f>(a_tile[{{ "%du + " % (slice * kernel.bm // kernel.sm) if slice }}own / (BN / SN)][own % (BN / SN) * (FM * FN / 4u) + i])
+{# Statements that make zero what lies beyond the end of k, of the chunks in registers that start at k0. #}
+{% macro zero_beyond_end(o, k0) %}
+{% for i in range(o.loads) %}
+{% set next = o.x ~ "_next" ~ i %}
+{% set k %}{{ k0 }} + {{ o.x }}_k{{ i }}{% endset %}
+{% if o.along_k %}
+            {{ next }} = before_end({{ next }}, {{ k }});
+{% else %}
+            {{ next }} = select(vec4<u32>(), {{ next }}, {{ k }} < params.k);
+{% endif %}
+{% endfor %}
+{% endmacro %}
+
+{# Vec4 `i` of the fragment of C that subgroup `own` of a slice left in workgroup memory: where A was, or in c_tile. #}
+{% macro read_four(slice) -%}
+{% if fragments.vec4_panels -%}
+{% set panel %}{% if slice %}{{ slice * kernel.bm // kernel.sm }}u + {% endif %}own / (BN / SN){% endset %}
+bitcast<vec4f>(a_tile[{{ panel }}][own % (BN / SN) * (FM * FN / 4u) + i])
 {%- else -%}
-{% set at = "c_tile[%sown]" % ("%du + " % (slice * fragments.own) if slice) %}
-vec4f({{ at }}[4u * i], {{ at }}[4u * i + 1u], {{ at }}[4u * i + 2u], {{ at }}[4u * i + 3u])
+{% set fragment %}c_tile[{% if slice %}{{ slice * fragments.slice_subgroups }}u + {% endif %}own]{% endset %}
+vec4f({% for e in range(4) %}{{ fragment }}[4u * i{% if e %} + {{ e }}u{% endif %}]{{ ", " if e < 3 }}{% endfor %})
 {%- endif %}
 {%- endmacro %}
 
-{# `finish` stands in for store_c4 or store_c. #}
-{% macro store_fragment(finish="store_c4" if s.vec_c else "store_c") %}
-// The fragment{{ "s that the slices of a subgroup" if kernel.slices > 1 else " that this subgroup" }} left in workgroup memory{{ ", added up" if kernel.slices > 1 }} → C, from (row, col) on{{ "; single elements by neighbouring lanes" if not s.vec_c }}
+{# The function that takes a fragment from there to C; `finish` stands in for store_c4 or store_c. #}
+{% macro store_function(finish="store_c4" if s.vec_c else "store_c") %}
+// A fragment in workgroup memory → C, from (row, col) on
+{%- if kernel.slices > 1 %}, added up from those of all slices{% endif %}
+{%- if not s.vec_c %}.
+// Neighbouring lanes store single elements.{% endif %}
+
 fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
 {% if s.vec_c %}
     for (var i = lane; i < FM * FN / 4u; i += SLICES * LANES) {
@@ -52,9 +72,9 @@ fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
     for (var element = lane; element < FM * FN; element += SLICES * LANES) {
         let i = element / 4u;
 {% endif %}
-        {{ "var" if kernel.slices > 1 else "let" }} value = {{ four(0) }};
+        {{ "var" if kernel.slices > 1 else "let" }} value = {{ read_four(0) }};
 {% for slice in range(1, kernel.slices) %}
-        value += {{ four(slice) }};
+        value += {{ read_four(slice) }};
 {% endfor %}
 {% if s.vec_c %}
         {{ finish }}(base, row + 4u * i / FN, col + 4u * i % FN, value);
@@ -66,26 +86,28 @@ fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
 {% endmacro %}
 
 {# All fragments of a subgroup → C. #}
-{% macro store(operands) %}
+{% macro store_fragments(operands) %}
     let row = row0 + subgroup_row * SM;
     let col = col0 + subgroup_col * SN;
 {% if kernel.slices > 1 %}
-    let own = subgroup % {{ fragments.own }}u;
+    let own = subgroup % {{ fragments.slice_subgroups }}u;
     let own_lane = slice * LANES + subgroup_lane;
 {% endif %}
-{% if fragments.wide %}
+{% if fragments.vec4_panels %}
     workgroupBarrier(); // everyone is done with the tiles before C takes the place of A's
 {% endif %}
 {% for r in range(kernel.sm // kernel.fm) %}
 {% for q in range(kernel.sn // kernel.fn) %}
-{% set fragment = "acc_%d_%d" % (r, q) %}
-{% if fragments.wide %}
-{{ fragments.store(fragment, "a_tile[%s]" % fragments.panel_of(operands[0]), "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
+{% set fragment = "acc_" ~ r ~ "_" ~ q %}
+{% if fragments.vec4_panels %}
+{% set panel = "a_tile[" ~ fragments.own_panel(operands[0]) ~ "]" %}
+{{ fragments.store_fragment(fragment, panel, "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
 {%- else %}
-{{ fragments.store(fragment, "c_tile[subgroup]", "0u", "FN") }}
+{{ fragments.store_fragment(fragment, "c_tile[subgroup]", "0u", "FN") }}
 {%- endif %}
     workgroupBarrier(); // the fragments are complete before lanes read them
-    store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ "own, own_lane" if kernel.slices > 1 else "subgroup, subgroup_lane" }});
+{% set own = "own, own_lane" if kernel.slices > 1 else "subgroup, subgroup_lane" %}
+    store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ own }});
 {% if not (r == kernel.sm // kernel.fm - 1 and loop.last) %}
     workgroupBarrier(); // they were read before the next ones overwrite them
 {% endif %}

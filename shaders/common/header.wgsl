@@ -22,8 +22,9 @@ enable wgpu_cooperative_matrix;
 {{ params_struct }}
 
 @group(0) @binding(0) var<uniform> params: Params;
+{% set spaces = {"read-only-storage": "<storage, read>", "storage": "<storage, read_write>"} %}
 {% for x in bindings[1:] %}
-@group(0) @binding({{ x.binding }}) var{{ {"read-only-storage": "<storage, read>", "storage": "<storage, read_write>"}.get(x.type, "") }} {{ x.name }}: {{ x.wgsl_type }};
+@group(0) @binding({{ x.binding }}) var{{ spaces.get(x.type, "") }} {{ x.name }}: {{ x.wgsl_type }};
 {% endfor %}
 {% for type in s.types if type.packed %}
 

@@ -21,10 +21,13 @@
 {% endfor %}
 {% endmacro %}
 
-{# acc += A[row0.., k..k+3] · B[k..k+3, col..]; `a` writes a load of A[row, k..k+3], `b` one of B[k + kk, the j-th four columns]. #}
+{#
+  acc += A[row0.., k..k+3] · B[k..k+3, col..]; `a` writes a load of A[row, k..k+3], `b` one of B[k + kk, the j-th four
+  columns].
+#}
 {% macro multiply(a, b) %}
 {% for i in range(kernel.a_loads) %}
-        let a_reg{{ i }} = {{ a("row + %du" % (i * kernel.lanes) if i else "row") }};
+        let a_reg{{ i }} = {{ a("row + " ~ (i * kernel.lanes) ~ "u" if i else "row") }};
         dbg_k(LOADED_A, row + {{ i * kernel.lanes }}u, dbg_col(col0, LANES * TN), k, a_reg{{ i }});
 {% endfor %}
 {% for kk in range(4) %}

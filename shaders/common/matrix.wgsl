@@ -59,8 +59,8 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% endmacro %}
 
 {#
-  What happens to `value` before it is stored: activation(alpha·value + bias) + beta·C. Each part is there only where the
-  problem has it. `lanes` is 4 for a vec4 of neighbouring columns, 1 for a single element.
+  What happens to `value` before it is stored: activation(alpha·value + bias) + beta·C. Each part is there only where
+  the problem has it. `lanes` is 4 for a vec4 of neighbouring columns, 1 for a single element.
 #}
 {% macro epilogue(lanes, old) %}
 {% if s.terms or s.bias or s.activation %}
@@ -80,7 +80,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% elif s.bias == "column" and lanes == 4 %}
     result += vec4f(
 {% for j in range(4) %}
-        {{ element("bias", "params.bias_offset + col + %du" % j) }},
+        {{ element("bias", "params.bias_offset + col + " ~ j ~ "u") }},
 {% endfor %}
     );
 {% elif s.bias == "column" %}
@@ -149,7 +149,8 @@ fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
         return vec4f();
     }
 {% endif %}
-    return {{ as_vec4f("a[(base + k * params.lda + row) / 4u]" if along_m else "a[(base + row * params.lda + k) / 4u]") }};
+{% set index = "base + k * params.lda + row" if along_m else "base + row * params.lda + k" %}
+    return {{ as_vec4f("a[(" ~ index ~ ") / 4u]") }};
 }
 {% else %}
 {{ load_a(row, k) }}
@@ -157,7 +158,7 @@ fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
 fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
     return vec4f(
 {% for i in range(4) %}
-        load_a(base, {{ "row + %du, k" % i if along_m else "row, k + %du" % i }}),
+        load_a(base, {{ "row + " ~ i ~ "u, k" if along_m else "row, k + " ~ i ~ "u" }}),
 {% endfor %}
     );
 }

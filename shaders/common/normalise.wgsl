@@ -14,7 +14,8 @@ fn square4(v: vec4f) -> vec4f {
 fn deviation4(v: vec4f, k: u32, mean: f32) -> vec4f {
     let d = v - mean;
 {% if s.edge %}
-    return select(d * d, vec4f(), vec4u(k){{ " + vec4u(0u, 1u, 2u, 3u) * %du" % spread if not s.vec }} >= vec4u(params.length));
+{% set places %}vec4u(k){% if not s.vec %} + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u{% endif %}{% endset %}
+    return select(d * d, vec4f(), {{ places }} >= vec4u(params.length));
 {% else %}
     return d * d;
 {% endif %}
@@ -24,7 +25,7 @@ fn deviation4(v: vec4f, k: u32, mean: f32) -> vec4f {
 {% endmacro %}
 
 {% macro loaded(u, k, end="params.length") -%}
-{{ "held%d" % u if s.held else reduce.element4(u, k, end) }}
+{{ "held" ~ u if s.held else reduce.element4(u, k, end) }}
 {%- endmacro %}
 
 {% macro squared(u, k, end) -%}
@@ -82,6 +83,6 @@ deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 {% if s.function == "softmax" -%}
 exp({{ loaded(u, k) }} - all.top) * scale
 {%- else -%}
-{{ "(%s - mean)" % loaded(u, k) if s.function == "layer_norm" else loaded(u, k) }} * scale
+{{ "(" ~ loaded(u, k) ~ " - mean)" if s.function == "layer_norm" else loaded(u, k) }} * scale
 {%- endif %}
 {%- endmacro %}

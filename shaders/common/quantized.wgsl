@@ -23,7 +23,8 @@ struct Columns {
 fn columns_from(col: u32{{ ", tile_col: u32" if sums and s.zero_a }}) -> Columns {
 {% if terms %}
 {% for j in range(4) %}
-    let terms{{ j }} = column_terms[{{ "col" if not j else "col + %du" % j if s.vec_c else "min(col + %du, params.n - 1u)" % j }}];
+{% set place %}col{% if j %} + {{ j }}u{% endif %}{% endset %}
+    let terms{{ j }} = column_terms[{{ place if s.vec_c or not j else "min(" ~ place ~ ", params.n - 1u)" }}];
 {% endfor %}
 {% endif %}
     return Columns(
@@ -34,7 +35,7 @@ fn columns_from(col: u32{{ ", tile_col: u32" if sums and s.zero_a }}) -> Columns
 {% if sums and s.zero_a %}
         vec4i(
 {% for j in range(4) %}
-            atomicLoad(&b_sums[tile_col{{ " + %du" % j if j }}]),
+            atomicLoad(&b_sums[tile_col{{ " + " ~ j ~ "u" if j }}]),
 {% endfor %}
         ),
 {% endif %}
@@ -74,7 +75,8 @@ fn store_byte(row: u32, col: u32, value: i32) {
 }
 
 {% endif %}
-// C[row, col..col+3] ← sums, {{ {"int32": "plus the bias", "float32": "dequantised"}.get(s.out_dtype.name, "requantised") }}
+{% set how = {"int32": "plus the bias", "float32": "dequantised"}.get(s.out_dtype.name, "requantised") %}
+// C[row, col..col+3] ← sums, {{ how }}
 fn store_c4(row: u32, columns: Columns, sums: vec4i) {
     let col = columns.first;
 {% if s.bias %}
@@ -97,7 +99,11 @@ fn store_c4(row: u32, columns: Columns, sums: vec4i) {
     c[(row * params.n + col) / 4u] = value;
 {% elif not s.vec_c %}
 {% for j in range(4) %}
-{% set store = "store_byte(row, col + %du, value[%d]);" % (j, j) if s.requantised else "c[row * params.n + col + %du] = value[%d];" % (j, j) %}
+{% if s.requantised %}
+{% set store %}store_byte(row, col + {{ j }}u, value[{{ j }}]);{% endset %}
+{% else %}
+{% set store %}c[row * params.n + col + {{ j }}u] = value[{{ j }}];{% endset %}
+{% endif %}
 {% if j %}
     if (col + {{ j }}u < params.n) {
         {{ store }}
@@ -165,8 +171,8 @@ columns_from(col0 + {{ col }}{{ ", " ~ col if s.zero_a }})
     // Saturated before zero_c is added, so that nothing overflows.
     let bottom = vec4i({{ s.limits[0] }} - params.zero_c);
     let top = vec4i({{ s.limits[1] }} - params.zero_c);
-    // Floats are off by less than 2^-13 here: 3·2^-23 of at most 257, by conversions and products, and 2^-16 by the sum.
-    // What is that near to an integer is worked out again, exactly.
+    // Floats are off by less than 2^-13 here: 3·2^-23 of at most 257, by conversions and products, and 2^-16 by the
+    // sum. What is that near to an integer is worked out again, exactly.
     let factor = vec4f(multiplier.mantissa) * bitcast<vec4f>((127 - multiplier.shift) << vec4u(23u));
     let near = clamp(vec4f(total) * factor + 0.5, vec4f(bottom) - 0.5, vec4f(top) + 1.5);
     let whole = floor(near);

@@ -1,6 +1,6 @@
 {#
-  What the stages of a reduction share. A part is what is known of some elements of a row; `Part4` is four of them, one per
-  component. Every operation has the same four functions:
+  What the stages of a reduction share. A part is what is known of some elements of a row; `Part4` is four of them, one
+  per component. Every operation has the same four functions:
 
       none()          the part of no elements
       lift(x)         the part of the element x; of positions, lift(x, at) with that along k
@@ -166,7 +166,8 @@ fn key{{ four }}(x: {{ f }}) -> {{ u }} {
 const NAN_KEY: u32 = 0xffffffffu;
 
 {% endif %}
-// A number that grows {{ "as x falls" if falls else "with x" }}; NaN has the largest{% if positions %}, -0 and 0 have the same{% endif %}
+// A number that grows {{ "as x falls" if falls else "with x" }}; NaN has the largest
+{%- if positions %}, -0 and 0 have the same{% endif %}
 
 fn key{{ four }}(x: {{ f }}) -> {{ u }} {
     let bits = bitcast<{{ u }}>(x);
@@ -185,7 +186,11 @@ fn key{{ four }}(x: {{ f }}) -> {{ u }} {
 
 {# The part of an element; a sum's and a product's is the element. #}
 {% macro lift(four, x, place) -%}
-{{ x if plain else "lift%s(%s, %s)" % (four, x, place) if positions else "lift%s(%s)" % (four, x) }}
+{% if plain -%}
+{{ x }}
+{%- else -%}
+lift{{ four }}({{ x }}{% if positions %}, {{ place }}{% endif %})
+{%- endif %}
 {%- endmacro %}
 
 {# Where the row number `row` begins. #}
@@ -199,15 +204,17 @@ params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % p
 {%- endmacro %}
 
 {#
-  Four elements of a row, `spread` apart where x is bound by single elements, so that neighbouring lanes read neighbours.
-  Beyond `end` the last element is read, and dropped: a load that depends on nothing can be under way with the others.
+  Four elements of a row, `spread` apart where x is bound by single elements, so that neighbouring lanes read
+  neighbours. Beyond `end` the last element is read, and dropped: a load that depends on nothing can be under way with
+  the others.
 #}
 {% macro load4(spread) %}
 // Elements k, k + {{ "1" if s.vec else spread }}, … of a row{% if s.edge %}; {{ outside() }} beyond its end{% endif %}
 
 fn load4(base: u32, k: u32, end: u32) -> {{ number("4") }} {
 {% if s.vec and s.edge %}
-    return select({{ matrix.as_vec4f("x[(base + min(k, end - 4u)) / 4u]") }}, {{ number("4") }}({{ outside() }}), k >= end);
+{% set within = matrix.as_vec4f("x[(base + min(k, end - 4u)) / 4u]") %}
+    return select({{ within }}, {{ number("4") }}({{ outside() }}), k >= end);
 {% elif s.vec %}
     return {{ matrix.as_vec4f("x[(base + k) / 4u]") }};
 {% else %}
@@ -216,7 +223,7 @@ fn load4(base: u32, k: u32, end: u32) -> {{ number("4") }} {
     let place = vec4u(base) + {{ places }} * params.stride;
     let v = {{ number("4") }}(
 {% for c in "xyzw" %}
-        {{ matrix.element("x", "place.%s" % c) }},
+        {{ matrix.element("x", "place." ~ c) }},
 {% endfor %}
     );
 {% if s.edge %}
@@ -279,14 +286,14 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {% if s.operation == "logsumexp" %}
 {% set tops = [] %}
 {% for u in range(unroll) %}
-{% set _ = tops.append("x%d" % u) %}
+{% set _ = tops.append("x" ~ u) %}
 {% endfor %}
         let top = {{ top(["acc0.top"] + tops) }};
         acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ added("power4(x%d - top)", unroll) }});
 {% else %}
 {% set terms = [] %}
 {% for u in range(unroll) %}
-{% set _ = terms.append(lift("4", "x%d" % u, place(u))) %}
+{% set _ = terms.append(lift("4", "x" ~ u, place(u))) %}
 {% endfor %}
         acc0 = merge4(acc0, {{ tree(terms) }});
 {% endif %}
@@ -320,8 +327,8 @@ load4(base, {{ k }}, {{ end }})
 {%- endmacro %}
 
 {#
-  The part of x[begin..end] of a row that belongs to lane number `lane` of `lanes`. `load(u, k, end)` is vec4 number `u` of
-  a step, which begins at k. A row that is `once` takes a single step, whose k is there already. `tag` and `acc` name
+  The part of x[begin..end] of a row that belongs to lane number `lane` of `lanes`. `load(u, k, end)` is vec4 number `u`
+  of a step, which begins at k. A row that is `once` takes a single step, whose k is there already. `tag` and `acc` name
   these elements and their sum where debug shaders record them.
 #}
 {% macro walk(lanes, begin="0u", end="params.length", load=element4, once=false, tag="LOADED", acc="ACC") %}
@@ -333,9 +340,13 @@ load4(base, {{ k }}, {{ end }})
         let k = k0{{ " + " ~ first(lanes) if lanes > 1 }};
 {% endif %}
 {% for u in range(kernel.unroll) %}
-        let x{{ u }} = {{ load(u, "k + %du" % (4 * lanes * u) if u else "k", end) }};
+        let x{{ u }} = {{ load(u, "k + " ~ (4 * lanes * u) ~ "u" if u else "k", end) }};
 {% endfor %}
-{% macro place(u) %}vec4u(k) + vec4u(0u, 1u, 2u, 3u){{ " * %du" % lanes if not s.vec }}{{ " + %du" % (4 * lanes * u) if u }}{% endmacro %}
+{% macro place(u) -%}
+vec4u(k) + vec4u(0u, 1u, 2u, 3u)
+{%- if not s.vec %} * {{ lanes }}u{% endif %}
+{%- if u %} + {{ 4 * lanes * u }}u{% endif %}
+{%- endmacro %}
 {{ take(kernel.unroll, place) }}
 {{ carry("4") }}
 {% set far = 1 if s.vec else lanes %}
@@ -350,7 +361,9 @@ load4(base, {{ k }}, {{ end }})
 
 {# What the four parts of an invocation come to, as a number. #}
 {% macro merged(four) -%}
-f32(result(merge(merge(component({{ four }}, 0u), component({{ four }}, 1u)), merge(component({{ four }}, 2u), component({{ four }}, 3u)))))
+{% set first %}merge(component({{ four }}, 0u), component({{ four }}, 1u)){% endset %}
+{% set last %}merge(component({{ four }}, 2u), component({{ four }}, 3u)){% endset %}
+f32(result(merge({{ first }}, {{ last }})))
 {%- endmacro %}
 
 {# Functions and memory by which the invocations of a workgroup bring their parts together. #}
@@ -363,7 +376,8 @@ fn together(own: {{ part() }}, lane: u32) -> {{ part() }} {
     parts[lane] = own;
 {% set half = namespace(size=lanes // 2) %}
 {% for _ in range(12) if half.size %}
-    workgroupBarrier(); // {{ "all parts are there" if loop.first else "the halves are merged" }} before anyone reads them
+{% set done = "all parts are there" if loop.first else "the halves are merged" %}
+    workgroupBarrier(); // {{ done }} before anyone reads them
     if (lane < {{ half.size }}u) {
         parts[lane] = merge(parts[lane], parts[lane + {{ half.size }}u]);
     }
@@ -412,7 +426,10 @@ fn together(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
 
 {# What a main function calls. #}
 {% macro whole() -%}
-{{ {"tree": "together(own, lane)", "subgroup": "together(own, lane, size)", "alone": "together_in_subgroup(own)"}[kernel.combine] }}
+{% set calls = {
+  "tree": "together(own, lane)", "subgroup": "together(own, lane, size)", "alone": "together_in_subgroup(own)",
+} %}
+{{ calls[kernel.combine] }}
 {%- endmacro %}
 
 {% macro builtins() %}
@@ -432,7 +449,10 @@ fn together(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
     }
 {% endmacro %}
 
-{# Begin and end of the part of the reduced axis that workgroup.z owns: a multiple of the step, so that only the last is ragged. #}
+{#
+  Begin and end of the part of the reduced axis that workgroup.z owns: a multiple of the step, so that only the last is
+  ragged.
+#}
 {% macro split() %}
     let chunk = (params.length - 1u) / {{ kernel.step * kernel.splits }}u * {{ kernel.step }}u + {{ kernel.step }}u;
     let begin = workgroup.z * chunk;

@@ -1,6 +1,22 @@
 {#
-  What the register-tiled stages share. A workgroup of WY × WX invocations owns BM × BN of C; invocation (ly, lx) owns
-  TM/4 × TN/4 fragments of 4 × 4, spread over the tile so that neighbouring lanes read neighbouring vec4:
+  Products by tiles in registers over tiles in workgroup memory: the macros of blocked and of the stages that build on
+  it.
+
+  A workgroup owns BM × BN elements of C and goes along k by steps of BK. In each step it fetches a tile of A (BM × BK)
+  and one of B (BK × BN) from storage, puts both in workgroup memory, and multiplies them; what it sums up stays in
+  registers until the end. A stage calls the macros in the order in which they stand here:
+
+    declarations()                            constants, the tiles, functions that load from storage and store to C
+    own_tile(), lane_position()               which tile of C this workgroup computes, which part of it this invocation
+    plan_loads()                              what this invocation moves in every step, and where that starts in storage
+    declare_sums(), declare_registers()       the sums; room for what is on its way from storage to workgroup memory
+    fetch(k0)                                 storage → registers
+    put()                                     registers → workgroup memory
+    multiply()                                sums += tile of A · tile of B
+    store()                                   sums → C
+
+  The WY × WX invocations of a workgroup share its tile of C by fragments of 4 × 4: invocation (ly, lx) owns TM/4 × TN/4
+  of them, spread over the tile so that neighbouring lanes read neighbouring vec4:
 
                 lx = 0 1 2 …   0 1 2 …         rows    (ly + i*WY)*4 .. +3,  i < TM/4
         ly = 0     ■ □ □       ■ □ □           columns (lx + j*WX)*4 .. +3,  j < TN/4
@@ -8,93 +24,118 @@
              0     ■ □ □       ■ □ □           a contiguous TM × TN costs bank conflicts: 37.6 against 44.7 TFLOP/s
              1     □ □ □       □ □ □           at 4096³ on an H200
 
-  Everything of an invocation is a named variable, written out here: an indexed array would live in memory.
+  The sums of an invocation are named variables, acc_R_J for row R and vec4 J of columns, since drivers may keep an
+  indexed array in memory rather than in registers.
 
-  Both tiles are stored k-major, so that fragments are read four elements at a time. Where storage runs along the
-  fragment (B as (k, n), A transposed) a vec4 goes straight in ("direct"). Where it runs along k, its four elements go to
-  four rows of the tile, which is then an array of f32 by fours: WGSL lets a store to one component of a vec4 write all
-  four (Metal and D3D do), so lanes that fill different components of one vec4 would race. Drivers read the four f32 as
-  one vector all the same: 48.2 TFLOP/s at 4096³ on an H200, against 46.1 with lanes that gather four rows of A into a
-  whole vec4, and 42 with lanes that transpose 4 × 4 blocks in registers.
+  Both tiles are stored k-major, so that fragments are read four elements at a time. Where storage runs across k (B as
+  (k, n), A transposed) a vec4 goes in whole. Where it runs along k, its four elements go to four rows of the tile,
+  which is then an array of f32 by fours: WGSL lets a store to one component of a vec4 write all four (Metal and D3D
+  do), so lanes that fill different components of one vec4 would race. Drivers read the four f32 as one vector all the
+  same: 48.2 TFLOP/s at 4096³ on an H200, against 46.1 with lanes that gather four rows of A into a whole vec4, and 42
+  with lanes that transpose 4 × 4 blocks in registers.
 
-  What no vec4 fits is moved one by one ("spread"): neighbouring lanes read neighbours in storage, and rows of the tile
-  are a vec4 longer, so that those which run along k fall into different banks of workgroup memory.
+  Where storage cannot be bound by vec4, elements are moved one by one: neighbouring lanes read neighbours in storage,
+  and rows of the tile are a vec4 longer, so that elements which run along k fall into different banks of workgroup
+  memory.
 
-  No load hangs on a condition. What is read beyond the last row or column goes into sums that nobody stores, and an
+  Loads have no branches. What is read beyond the last row or column goes into sums that are never stored, and the
   engine keeps such reads within the binding; what is read beyond the end of k is replaced by zero.
 
-  A vec4 of float64 lies in two halves, each beside the same half of its neighbours: a lane reads 16 bytes at once, and
-  where lanes read them 32 bytes apart, every other one waits for a bank of workgroup memory: 20.7 against 17.7 TFLOP/s at
-  4096³ with tiles of 64 × 128 × 8. To let lanes fetch from neighbouring lines, so that what runs along k meets in no bank as
-  it is stored, costs more than it brings (−3 %).
+  A vec4 of float64 is stored as two halves, each beside the same half of its neighbours: a lane reads 16 bytes at once,
+  and where lanes read them 32 bytes apart, every other one waits for a bank of workgroup memory: 20.7 against 17.7
+  TFLOP/s at 4096³ with tiles of 64 × 128 × 8. Letting lanes fetch from neighbouring lines, so that what runs along k is
+  stored without bank conflicts, costs more than it brings (−3 %).
 
   Measured there, too, and left out: padding the rows of tiles of vec4 (−2 %), lanes in 8 × 4 per subgroup (−1 %).
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
 
+{#
+  What the macros know of each operand:
+
+    x, axis                  its letter, and the axis that it shares with C: row or col
+    base, origin, stride     variables: its first element, the tile's first row or column, from line to line of storage
+    extent, length           of its tile along that axis: the constant's name, and its value
+    vec                      whether storage is bound by vec4
+    across_k                 whether storage runs across k, not along it
+    one_by_one               whether elements are moved one by one
+    whole                    whether its tile holds vec4; otherwise arrays of four
+    loads                    vec4 that an invocation moves in each step, or four times as many elements one by one
+#}
+{% set a_one_by_one = s.vec_a is false %}
+{% set b_one_by_one = s.vec_b is false and kernel.b_vector_axis != "" %}
 {% set operands = [
-  {"x": "a", "at": "row", "tile": "BM", "length": kernel.bm, "vec": s.vec_a, "direct": s.trans_a,
-   "spread": s.vec_a is false, "loads": kernel.a_loads},
-  {"x": "b", "at": "col", "tile": "BN", "length": kernel.bn, "vec": s.vec_b, "direct": not s.trans_b,
-   "spread": s.vec_b is false and kernel.b_vector_axis != "", "loads": kernel.b_loads},
+  {"x": "a", "axis": "row", "base": "a_base", "origin": "row0", "stride": "params.lda",
+   "extent": "BM", "length": kernel.bm, "vec": s.vec_a, "across_k": s.trans_a,
+   "one_by_one": a_one_by_one, "whole": s.trans_a and not a_one_by_one, "loads": kernel.a_loads},
+  {"x": "b", "axis": "col", "base": "b_base", "origin": "col0", "stride": "params.ldb",
+   "extent": "BN", "length": kernel.bn, "vec": s.vec_b, "across_k": not s.trans_b,
+   "one_by_one": b_one_by_one, "whole": not s.trans_b and not b_one_by_one, "loads": kernel.b_loads},
 ] %}
 
-{% set halves = s.dtype is defined and s.dtype.itemsize == 8 %}
+{% set is_f64 = s.dtype is defined and s.dtype.itemsize == 8 %}
 
 {% macro declarations(buffers=1, slices=1, load_b4="") %}
-{{ inputs(buffers, slices, load_b4) }}
+{{ tiles_and_loads(buffers, slices, load_b4) }}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 {% endmacro %}
 
 {#
-  The tiles, for each of `slices` groups of invocations, and the loads that fill them; `load_b4`, where given, stands in
-  for that of B.
+  The tiles, `buffers` times for each of `slices` groups of invocations, and the functions that load what fills them;
+  `load_b4`, where given, stands in for that of B.
 #}
-{% macro inputs(buffers=1, slices=1, load_b4="") %}
-{% set of, each = ("array<", ", SLICES>") if slices > 1 else ("", "") %}
+{% macro tiles_and_loads(buffers=1, slices=1, load_b4="") %}
 const WX = BN / TN; // invocations along N
 const WY = BM / TM; // invocations along M
 
 // Nested, so that the engine's bounds checks are hoisted out of the inner loop: only the lane is no constant there.
 {% for buffer in range(buffers) %}
 {% for o in operands %}
-var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ of }}array<{{ "array<" if halves }}array<{{ tile_vector(o) }}, {{ o.tile }} / 4u{{ " + 1u" if o.spread }}>{{ ", 2>" if halves }}, BK>{{ each }}; // {{ "[slice]" if slices > 1 }}[kk]{{ "[half]" if halves }}[{{ o.at }}/4]
+var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ tile_type(o, slices) }}; //
+{%- if slices > 1 %} [slice]{% endif %} [kk]{{ "[half]" if is_f64 }}[{{ o.axis }}/4]
 {% endfor %}
 {% endfor %}
 
-{{ load4(operands[0]) }}
-{{ load_b4 or load4(operands[1]) }}
+{{ load_function(operands[0]) }}
+{{ load_b4 or load_function(operands[1]) }}
 {% endmacro %}
 
-{# What a tile holds: neighbours that are stored at once, or one by one. #}
-{% macro tile_vector(o) -%}
-{% set width = 2 if halves else 4 %}
-{{ ("vec%df" if o.direct and not o.spread else "array<f32, %d>") % width }}
+{% macro tile_type(o, slices) %}
+{% set width = 2 if is_f64 else 4 %}
+{% set four = "vec" ~ width ~ "f" if o.whole else "array<f32, " ~ width ~ ">" %}
+{% set row %}array<{{ four }}, {{ o.extent }} / 4u{{ " + 1u" if o.one_by_one }}>{% endset %}
+{% set tile %}array<{{ "array<" ~ row ~ ", 2>" if is_f64 else row }}, BK>{% endset %}
+{{ "array<" ~ tile ~ ", SLICES>" if slices > 1 else tile }}
 {%- endmacro %}
 
 {# Element `at`, an expression, of a row of a tile; … #}
-{% macro in_tile(row, at) -%}
-{{ "%s[%s %% 4u / 2u][%s / 4u][%s %% 2u]" % (row, at, at, at) if halves else "%s[%s / 4u][%s %% 4u]" % (row, at, at) }}
+{% macro tile_element(row, at) -%}
+{% if is_f64 -%}
+{{ row }}[{{ at }} % 4u / 2u][{{ at }} / 4u][{{ at }} % 2u]
+{%- else -%}
+{{ row }}[{{ at }} / 4u][{{ at }} % 4u]
+{%- endif %}
 {%- endmacro %}
 
-{# … and element `i`, a number, of one of its vec4. #}
-{% macro of_four(row, four, i) -%}
-{{ "%s[%d][%s][%d]" % (row, i // 2, four, i % 2) if halves else "%s[%s][%d]" % (row, four, i) }}
+{# … and element `i`, a number, of its vec4 number `four`. #}
+{% macro element_of_four(row, four, i) -%}
+{{ row }}
+{%- if is_f64 %}[{{ i // 2 }}][{{ four }}][{{ i % 2 }}]{% else %}[{{ four }}][{{ i }}]{% endif %}
 {%- endmacro %}
 
-{# Four neighbours in storage, where they are bound so; `index` counts what the binding holds. #}
-{% macro load4(o) %}
+{# The function that loads four neighbours of an operand, or one element; `index` counts what the binding holds. #}
+{% macro load_function(o) %}
+{% set zero = ", zero beyond the end of k" if s.edge_k else "" %}
 {% if o.vec %}
-{% set at, k = (o.at ~ "..+3", "k") if o.direct else (o.at, "k..+3") %}
-// Four neighbours in storage, {{ "A[%s, %s]" % (at, k) if o.x == "a" else "B[%s, %s]" % (k, at) }}{% if s.edge_k %}, zero beyond the end of k{% endif %}
-
-fn load_{{ o.x }}4(index: u32, {{ o.at }}: u32, k: u32) -> vec4f {
+{% set place, k = (o.axis ~ "..+3", "k") if o.across_k else (o.axis, "k..+3") %}
+// Four neighbours in storage,
+// {{ "A[" ~ place ~ ", " ~ k ~ "]" if o.x == "a" else "B[" ~ k ~ ", " ~ place ~ "]" }}{{ zero }}
+fn load_{{ o.x }}4(index: u32, {{ o.axis }}: u32, k: u32) -> vec4f {
     let value = {{ matrix.as_vec4f(o.x ~ "[index]") }};
     return {{ "select(vec4f(), value, k < params.k)" if s.edge_k else "value" }};
 }
 {% else %}
-// An element of {{ o.x | upper }} in storage{% if s.edge_k %}, zero beyond the end of k{% endif %}
-
+// An element of {{ o.x | upper }} in storage{{ zero }}
 fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
     let value = {{ matrix.element(o.x, "index") }};
     return {{ "select(0.0, value, k < params.k)" if s.edge_k else "value" }};
@@ -102,13 +143,13 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% endif %}
 {% endmacro %}
 
-{% macro tile_count() %}
+{% macro count_tiles() %}
     let tiles_m = (params.m + BM - 1u) / BM;
     let tiles_n = (params.n + BN - 1u) / BN;
 {% endmacro %}
 
 {# Tile number → its first row and column. Tiles are walked down GROUP rows, then along N, to share B in cache. #}
-{% macro tile_position() %}
+{% macro locate_tile() %}
     let first = tile / (GROUP * tiles_n) * GROUP;
     let rows = min(tiles_m - first, GROUP);
     let row0 = (first + tile % (GROUP * tiles_n) % rows) * BM;
@@ -118,56 +159,60 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {# The tile of this workgroup; surplus workgroups of a folded grid leave at once. #}
 {% macro own_tile() %}
     let tile = workgroup.x + workgroup.y * grid.x;
-{{ tile_count() }}
+{{ count_tiles() }}
     if (tile >= tiles_m * tiles_n) {
         return;
     }
-{{ tile_position() }}
+{{ locate_tile() }}
 {% endmacro %}
 
-{% macro lanes() %}
+{% macro lane_position() %}
     let lx = lane % WX;
     let ly = lane / WX;
 {% endmacro %}
 
 {#
-  Which vec4 this lane moves: its place in the tile, and where it starts in storage. Neighbouring lanes read neighbours
-  in storage. The starts are worked out once, so that a load in the loop costs one addition.
+  Which vec4 this lane moves: for each, its place in the tile (kk, and row or col) and where it starts in storage.
+  Neighbouring lanes read neighbours in storage. The starts are worked out once, so that a load in the loop costs one
+  addition.
 
-  What is spread has but one place and start; steps() says how far each element lies from it.
+  An operand that is moved one by one has but one place and start; kk_offset() and axis_offset() are how far each
+  element lies from it.
 #}
-{% macro positions() %}
+{% macro plan_loads() %}
 {% for o in operands %}
-{% for i in range(1 if o.spread else o.loads) %}
-{% set each = 1 if o.spread else 4 %}
-{% set times = " * 4u" if each == 4 %}
-{% set among = (" / %du" % each if each > 1 else "") %}
-    let {{ o.x }}_at{{ i }} = lane + {{ i * kernel.sharers }}u;
-{% if o.direct %}
-    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / ({{ o.tile }}{{ among }});
-    let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} % ({{ o.tile }}{{ among }}){{ times }};
-    let {{ o.x }}_start{{ i }} = ({{ o.x }}_base + {{ o.x }}_kk{{ i }} * params.ld{{ o.x }} + {{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}){{ " / 4u" if o.vec }};
+{% set by_four, times_four = ("", "") if o.one_by_one else (" / 4u", " * 4u") %}
+{% for i in range(1 if o.one_by_one else o.loads) %}
+{% set at, kk, place = o.x ~ "_at" ~ i, o.x ~ "_kk" ~ i, o.x ~ "_" ~ o.axis ~ i %}
+    let {{ at }} = lane + {{ i * kernel.sharers }}u;
+{% if o.across_k %}
+    let {{ kk }} = {{ at }} / ({{ o.extent }}{{ by_four }});
+    let {{ place }} = {{ at }} % ({{ o.extent }}{{ by_four }}){{ times_four }};
+{% set index %}{{ o.base }} + {{ kk }} * {{ o.stride }} + {{ o.origin }} + {{ place }}{% endset %}
 {% else %}
-    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} % (BK{{ among }}){{ times }};
-    let {{ o.x }}_{{ o.at }}{{ i }} = {{ o.x }}_at{{ i }} / (BK{{ among }});
-    let {{ o.x }}_start{{ i }} = ({{ o.x }}_base + ({{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}) * params.ld{{ o.x }} + {{ o.x }}_kk{{ i }}){{ " / 4u" if o.vec }};
+    let {{ kk }} = {{ at }} % (BK{{ by_four }}){{ times_four }};
+    let {{ place }} = {{ at }} / (BK{{ by_four }});
+{% set index %}{{ o.base }} + ({{ o.origin }} + {{ place }}) * {{ o.stride }} + {{ kk }}{% endset %}
 {% endif %}
+    let {{ o.x }}_start{{ i }} = ({{ index }}){{ " / 4u" if o.vec }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 
 {#
-  How far element `i` of what this lane moves one by one lies from its first: "kk row". Lanes fill lines of the tile,
-  which run along k or across it, from one end to the other: several lines at once, or several times a part of one.
+  How far element `i` of what this lane moves one by one lies from its first, along k and along the operand's own axis.
+  Lanes fill lines of the tile, which run as storage does, from one end to the other: several lines at once, or several
+  times a part of one.
 #}
-{% macro steps(o, i) -%}
-{% set line = o.length if o.direct else kernel.bk %}
-{% set lines = i * kernel.sharers // line %}
-{% set along = i * kernel.sharers % line %}
-{{ "%d %d" % ((lines, along) if o.direct else (along, lines)) }}
+{% macro kk_offset(o, i) -%}
+{{ i * kernel.sharers // o.length if o.across_k else i * kernel.sharers % kernel.bk }}u
 {%- endmacro %}
 
-{% macro accumulators() %}
+{% macro axis_offset(o, i) -%}
+{{ i * kernel.sharers % o.length if o.across_k else i * kernel.sharers // kernel.bk }}u
+{%- endmacro %}
+
+{% macro declare_sums() %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
     var acc_{{ r }}_{{ j }} = vec4f();
@@ -175,97 +220,140 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% endfor %}
 {% endmacro %}
 
-{% macro registers() %}
+{% macro declare_registers() %}
 {% for o in operands %}
-{% for i in range(4 * o.loads if o.spread else o.loads) %}
-    var {{ o.x }}_next{{ i }}: {{ "f32" if o.spread else "vec4f" }};
+{% for i in range(4 * o.loads if o.one_by_one else o.loads) %}
+    var {{ o.x }}_next{{ i }}: {{ "f32" if o.one_by_one else "vec4f" }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 
-{# storage → registers #}
+{# storage → registers: the tiles that start at k0 #}
 {% macro fetch(k0) %}
 {% for o in operands %}
-{% for i in range(4 * o.loads if o.spread else o.loads) %}
-{% if o.spread %}
-{% set kk, at = steps(o, i).split() %}
-{% set k, at = "%s + %su" % (k0, kk), at ~ "u" %}
-{% set step = "(%s) * params.ld%s + %s" % (k, o.x, at) if o.direct else "%s * params.ld%s + %s" % (at, o.x, k) %}
-        {{ o.x }}_next{{ i }} = load_{{ o.x }}({{ o.x }}_start0 + {{ step }}, {{ k }} + {{ o.x }}_kk0);
-{% if o.x == "a" %}
-        dbg(LOADED_A, row0 + a_row0 + {{ at }}, dbg_col(col0, BN), {{ k }} + a_kk0, a_next{{ i }});
+{% if o.one_by_one %}
+{% for i in range(4 * o.loads) %}
+{{ fetch_element(o, i, k0) }}
+{%- endfor %}
 {% else %}
-        dbg(LOADED_B, dbg_row(row0, BM), col0 + b_col0 + {{ at }}, {{ k }} + b_kk0, b_next{{ i }});
-{% endif %}
-{% else %}
-{% set step = k0 ~ " * params.ld" ~ o.x if o.direct else k0 %}
-{% set step = "(%s / 4u)" % step if o.vec and not o.direct else "%s * (params.ld%s / 4u)" % (k0, o.x) if o.vec else step %}
-        {{ o.x }}_next{{ i }} = load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ step }}, {{ o.at }}0 + {{ o.x }}_{{ o.at }}{{ i }}, {{ k0 }} + {{ o.x }}_kk{{ i }});
-{% if o.x == "a" %}
-        dbg_{{ "m" if o.direct else "k" }}(LOADED_A, row0 + a_row{{ i }}, dbg_col(col0, BN), {{ k0 }} + a_kk{{ i }}, a_next{{ i }});
-{% else %}
-        dbg_{{ "n" if o.direct else "k" }}(LOADED_B, dbg_row(row0, BM), col0 + b_col{{ i }}, {{ k0 }} + b_kk{{ i }}, b_next{{ i }});
-{% endif %}
+{% for i in range(o.loads) %}
+{{ fetch_four(o, i, k0) }}
+{%- endfor %}
 {% endif %}
 {% endfor %}
-{% endfor %}
+{% endmacro %}
+
+{% macro fetch_element(o, i, k0) %}
+{% set next, offset = o.x ~ "_next" ~ i, axis_offset(o, i) %}
+{% set k %}{{ k0 }} + {{ kk_offset(o, i) }}{% endset %}
+{% set ahead = "(" ~ k ~ ") * " ~ o.stride ~ " + " ~ offset if o.across_k else offset ~ " * " ~ o.stride ~ " + " ~ k %}
+        {{ next }} = load_{{ o.x }}({{ o.x }}_start0 + {{ ahead }}, {{ k }} + {{ o.x }}_kk0);
+{{ record_loaded(o, "dbg", o.x ~ "_" ~ o.axis ~ "0 + " ~ offset, k ~ " + " ~ o.x ~ "_kk0", next) }}
+{%- endmacro %}
+
+{% macro fetch_four(o, i, k0) %}
+{% set next, place = o.x ~ "_next" ~ i, o.x ~ "_" ~ o.axis ~ i %}
+{% set k %}{{ k0 }} + {{ o.x }}_kk{{ i }}{% endset %}
+{% set start = o.x ~ "_start" ~ i ~ " + " ~ ahead_of_start(o, k0) %}
+        {{ next }} = load_{{ o.x }}4({{ start }}, {{ o.origin }} + {{ place }}, {{ k }});
+{% set dbg = "dbg_k" if not o.across_k else "dbg_m" if o.x == "a" else "dbg_n" %}
+{{ record_loaded(o, dbg, place, k, next) }}
+{%- endmacro %}
+
+{# From the start of a vec4 that a lane moves to the one for k0, counted in what the binding holds. #}
+{% macro ahead_of_start(o, k0) -%}
+{% if o.across_k -%}
+{{ k0 }} * {{ "(" ~ o.stride ~ " / 4u)" if o.vec else o.stride }}
+{%- else -%}
+{{ "(" ~ k0 ~ " / 4u)" if o.vec else k0 }}
+{%- endif %}
+{%- endmacro %}
+
+{# For debug shaders: what was loaded, at a row or column within the tile, and for which part of C it counts. #}
+{% macro record_loaded(o, dbg, place, k, value) %}
+{% if o.x == "a" %}
+        {{ dbg }}(LOADED_A, row0 + {{ place }}, dbg_col(col0, BN), {{ k }}, {{ value }});
+{% else %}
+        {{ dbg }}(LOADED_B, dbg_row(row0, BM), col0 + {{ place }}, {{ k }}, {{ value }});
+{% endif %}
 {% endmacro %}
 
 {# registers → workgroup memory #}
 {% macro put(buffer=0) %}
 {% for o in operands %}
-{% for i in range(4 * o.loads if o.spread else o.loads) %}
 {% set tile = o.x ~ "_tile" ~ (buffer or "") %}
-{% if o.spread %}
-{% set kk, at = steps(o, i).split() %}
-{% set at = "(%s_%s0 + %su)" % (o.x, o.at, at) %}
-        {{ in_tile("%s[%s_kk0 + %su]" % (tile, o.x, kk), at) }} = {{ o.x }}_next{{ i }};
-{% elif o.direct and halves %}
-{% for half in range(2) %}
-        {{ tile }}[{{ o.x }}_kk{{ i }}][{{ half }}][{{ o.x }}_{{ o.at }}{{ i }} / 4u] = {{ o.x }}_next{{ i }}.{{ ("xy", "zw")[half] }};
+{% if o.one_by_one %}
+{% for i in range(4 * o.loads) %}
+{% set row %}{{ tile }}[{{ o.x }}_kk0 + {{ kk_offset(o, i) }}]{% endset %}
+{% set place %}({{ o.x }}_{{ o.axis }}0 + {{ axis_offset(o, i) }}){% endset %}
+        {{ tile_element(row, place) }} = {{ o.x }}_next{{ i }};
 {% endfor %}
-{% elif o.direct %}
-        {{ tile }}[{{ o.x }}_kk{{ i }}][{{ o.x }}_{{ o.at }}{{ i }} / 4u] = {{ o.x }}_next{{ i }};
 {% else %}
-{% set at = "%s_%s%d" % (o.x, o.at, i) %}
+{% for i in range(o.loads) %}
+{{ put_four(o, i, tile) }}
+{%- endfor %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
+
+{% macro put_four(o, i, tile) %}
+{% set kk, place, next = o.x ~ "_kk" ~ i, o.x ~ "_" ~ o.axis ~ i, o.x ~ "_next" ~ i %}
+{% if o.across_k and is_f64 %}
+        {{ tile }}[{{ kk }}][0][{{ place }} / 4u] = {{ next }}.xy;
+        {{ tile }}[{{ kk }}][1][{{ place }} / 4u] = {{ next }}.zw;
+{% elif o.across_k %}
+        {{ tile }}[{{ kk }}][{{ place }} / 4u] = {{ next }};
+{% else %}
 {% for j in range(4) %}
-        {{ in_tile("%s[%s_kk%d + %du]" % (tile, o.x, i, j), at) }} = {{ o.x }}_next{{ i }}[{{ j }}];
+        {{ tile_element(tile ~ "[" ~ kk ~ " + " ~ j ~ "u]", place) }} = {{ next }}[{{ j }}];
 {% endfor %}
-{% endif %}
-{% endfor %}
-{% endfor %}
-{% endmacro %}
-
-{% macro fragment(name, element, direct, vector="vec4f") %}
-{% if direct %}
-            let {{ name }} = {{ element }};
-{% else %}
-            let {{ name }} = {{ vector }}({{ element }}[0], {{ element }}[1], {{ element }}[2], {{ element }}[3]);
 {% endif %}
 {% endmacro %}
 
-{% macro from_tile(name, row, four, o) %}
-{% if halves and o.direct and not o.spread %}
-            let {{ name }} = vec4f({{ row }}[0][{{ four }}], {{ row }}[1][{{ four }}]);
-{% elif halves %}
-            let {{ name }} = vec4f({% for i in range(4) %}{{ of_four(row, four, i) }}{{ ", " if i < 3 }}{% endfor %});
-{% else %}
-{{ fragment(name, "%s[%s]" % (row, four), o.direct and not o.spread) }}
+{# Four neighbours of a tile as a vector: it may hold them as an array. #}
+{% macro as_vector(four, whole, vector="vec4f") -%}
+{% if whole -%}
+{{ four }}
+{%- else -%}
+{{ vector }}({{ four }}[0], {{ four }}[1], {{ four }}[2], {{ four }}[3])
 {%- endif %}
-{% endmacro %}
+{%- endmacro %}
+
+{# Number `four` of a row of a tile, as a vec4f. #}
+{% macro read_four(row, four, o) -%}
+{% if is_f64 and o.whole -%}
+vec4f({{ row }}[0][{{ four }}], {{ row }}[1][{{ four }}])
+{%- elif is_f64 -%}
+vec4f({% for i in range(4) %}{{ element_of_four(row, four, i) }}{{ ", " if i < 3 }}{% endfor %})
+{%- else -%}
+{{ as_vector(row ~ "[" ~ four ~ "]", o.whole) }}
+{%- endif %}
+{%- endmacro %}
+
+{#
+  Which four rows of the workgroup's tile belong to fragment row `i` of an invocation, and which columns to column `j`.
+#}
+{% macro four_rows(i, ly="ly") %}{{ ly }} + {{ i }}u * WY{% endmacro %}
+{% macro four_columns(j) %}lx + {{ j }}u * WX{% endmacro %}
+
+{# The first row and column of C in them. #}
+{% macro first_row(i, ly="ly") %}row0 + ({{ four_rows(i, ly) }}) * 4u{% endmacro %}
+{% macro first_column(j) %}col0 + ({{ four_columns(j) }}) * 4u{% endmacro %}
 
 {#
   One kk: an outer product of TM rows and TN columns. In serpentine order the columns alternate in direction from row to
-  row, so that neighbouring FMAs share an operand: 50.3 against 49.7 TFLOP/s at 8192³ on an H200. With tiles of 128 × 128
-  the driver allots registers otherwise, and plain rows win: 48.8 against 47.1 at 4096³. Column by column loses by 6 %.
+  row, so that neighbouring FMAs share an operand: 50.3 against 49.7 TFLOP/s at 8192³ on an H200. With tiles of 128 ×
+  128 the driver allots registers otherwise, and plain rows win: 48.8 against 47.1 at 4096³. Column by column loses by 6
+  %.
 #}
-{% macro step(kk, buffer, k0) %}
+{% macro multiply_step(kk, buffer, k0) %}
+{% set a_row, b_row = "a_tile" ~ (buffer or "") ~ "[" ~ kk ~ "]", "b_tile" ~ (buffer or "") ~ "[" ~ kk ~ "]" %}
 {% for i in range(kernel.tm // 4) %}
-{{ from_tile("a_reg%d" % i, "a_tile%s[%s]" % (buffer or "", kk), "ly + %du * WY" % i, operands[0]) }}
-{%- endfor %}
+            let a_reg{{ i }} = {{ read_four(a_row, four_rows(i), operands[0]) }};
+{% endfor %}
 {% for j in range(kernel.tn // 4) %}
-{{ from_tile("b_reg%d" % j, "b_tile%s[%s]" % (buffer or "", kk), "lx + %du * WX" % j, operands[1]) }}
-{%- endfor %}
+            let b_reg{{ j }} = {{ read_four(b_row, four_columns(j), operands[1]) }};
+{% endfor %}
 {% for r in range(kernel.tm) %}
 {% set columns = range(kernel.tn // 4) | list %}
 {% for j in (columns | reverse if kernel.order == "serpentine" and r % 2 else columns) %}
@@ -274,63 +362,71 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% endfor %}
 {% for i in range(kernel.tm // 4) %}
 {% for j in range(kernel.tn // 4) %}
-            dbg_fragment(row0 + (ly + {{ i }}u * WY) * 4u, col0 + (lx + {{ j }}u * WX) * 4u, {{ k0 }} + {{ kk }}, a_reg{{ i }}, b_reg{{ j }}, {% for r in range(4) %}acc_{{ 4 * i + r }}_{{ j }}{{ ", " if r < 3 }}{% endfor %});
+{% set sums %}{% for r in range(4) %}acc_{{ 4 * i + r }}_{{ j }}{{ ", " if r < 3 }}{% endfor %}{% endset %}
+{% set place %}{{ first_row(i) }}, {{ first_column(j) }}, {{ k0 }} + {{ kk }}{% endset %}
+            dbg_fragment({{ place }}, a_reg{{ i }}, b_reg{{ j }}, {{ sums }});
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 
-{# acc += A tile · B tile, the tiles that start at k0 along k. #}
+{# sums += A tile · B tile, the tiles that start at k0 along k. #}
 {% macro multiply(buffer=0, k0="k0") %}
-{{ unrolled(step, buffer, k0) }}
+{{ for_each_kk(multiply_step, buffer, k0) }}
 {% endmacro %}
 
-{# `step` for every kk. UNROLL are written out: engines guard loops, which keeps drivers from unrolling them. #}
-{% macro unrolled(step, buffer=0, k0="k0") %}
+{#
+  `step`, a macro, for every kk. UNROLL are written out: engines guard loops, which keeps drivers from unrolling them.
+#}
+{% macro for_each_kk(step, buffer=0, k0="k0") %}
 {% if kernel.unroll == kernel.bk %}
 {% for kk in range(kernel.bk) %}
         { // kk = {{ kk }}
-{{ step("%du" % kk, buffer, k0) }}
+{{ step(kk ~ "u", buffer, k0) }}
         }
 {% endfor %}
 {% else %}
         for (var kk = 0u; kk < BK; kk += UNROLL) {
 {% for u in range(kernel.unroll) %}
             {
-{{ step("kk + %du" % u if u else "kk", buffer, k0) }}
+{{ step("kk + " ~ u ~ "u" if u else "kk", buffer, k0) }}
             }
 {% endfor %}
         }
 {% endif %}
 {% endmacro %}
 
-{% macro store_fragment(r, j) -%}
-store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (lx + {{ j }}u * WX) * 4u, acc_{{ r }}_{{ j }});
+{# A vec4 of sums → C #}
+{% macro store_four(r, j) -%}
+store_c4(c_base, {{ first_row(r // 4) }} + {{ r % 4 }}u, {{ first_column(j) }}, acc_{{ r }}_{{ j }});
 {%- endmacro %}
 
 {#
-  C of which no vec4 can be stored goes through the tile of B, a row of every fragment at a time: so neighbouring lanes
+  A C that is not bound by vec4 goes through the tile of B, one row of every fragment at a time: so neighbouring lanes
   store neighbours of C, where each would have stored four of its own. 16 bytes apart they cost four times the traffic.
 #}
-{% set staged = kernel.wy is defined and s.vec_c is false and (operands[1].spread or not operands[1].direct) and kernel.wy <= kernel.bk %}
+{% set b_holds_elements = not operands[1].whole %}
+{% set staged = kernel.wy is defined and s.vec_c is false and b_holds_elements and kernel.wy <= kernel.bk %}
 
-{% macro stage_fragments(r, buffer="") %}
+{# Row `r` of every fragment → the tile of B: a line of the tile for each ly. #}
+{% macro stage_rows(r, slice="") %}
 {% for j in range(kernel.tn // 4) %}
 {% for c in range(4) %}
-    {{ of_four("b_tile%s[ly]" % buffer, "lx + %du * WX" % j, c) }} = acc_{{ r }}_{{ j }}.{{ "xyzw"[c] }};
+    {{ element_of_four("b_tile" ~ slice ~ "[ly]", four_columns(j), c) }} = acc_{{ r }}_{{ j }}.{{ "xyzw"[c] }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 
-{# What stage_fragments left, stored by all invocations: `lane` is each one's number. #}
-{% macro store_staged(r, lane="lane", buffer="") %}
-{% for first in range(0, kernel.wy * kernel.bn, kernel.invocations) %}
+{# What stage_rows() left → C, by all invocations: `lane` is each one's number. #}
+{% macro store_staged_rows(r, lane="lane", slice="") %}
+{% set elements = kernel.wy * kernel.bn %}
+{% for first in range(0, elements, kernel.invocations) %}
     {
         let at = {{ lane }} + {{ first }}u;
         let line = at / BN;
         let col = at % BN;
-        let value = {{ in_tile("b_tile%s[line]" % buffer, "col") }};
-{% set store = "store_c(c_base, row0 + (line + %du * WY) * 4u + %du, col0 + col, value);" % (r // 4, r % 4) %}
-{% if first + kernel.invocations > kernel.wy * kernel.bn %}
+        let value = {{ tile_element("b_tile" ~ slice ~ "[line]", "col") }};
+{% set store %}store_c(c_base, {{ first_row(r // 4, "line") }} + {{ r % 4 }}u, col0 + col, value);{% endset %}
+{% if first + kernel.invocations > elements %}
         if (line < WY) {
             {{ store }}
         }
@@ -344,13 +440,14 @@ store_c4(c_base, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (l
 {% macro store(staged=false) %}
 {% for r in range(kernel.tm) %}
 {% if staged %}
-    workgroupBarrier(); // everyone is done with {{ "the tile" if loop.first else "the rows" }} before they are overwritten
-{{ stage_fragments(r) }}
+{% set read = "the tile" if loop.first else "the rows" %}
+    workgroupBarrier(); // everyone is done with {{ read }} before they are overwritten
+{{ stage_rows(r) }}
     workgroupBarrier(); // the rows are complete before anyone reads them
-{{ store_staged(r) }}
+{{ store_staged_rows(r) }}
 {% else %}
 {% for j in range(kernel.tn // 4) %}
-    {{ store_fragment(r, j) }}
+    {{ store_four(r, j) }}
 {% endfor %}
 {% endif %}
 {% endfor %}

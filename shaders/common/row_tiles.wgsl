@@ -1,6 +1,6 @@
 {#
-  Tiles of short rows: rows that lie one after the other in memory lie so in the tile, too, whatever their length; so lanes
-  read neighbours, and go on by LANES elements. Then PER_ROW invocations share a row of the tile:
+  Tiles of short rows: rows that lie one after the other in memory lie so in the tile, too, whatever their length; so
+  lanes read neighbours, and go on by LANES elements. Then PER_ROW invocations share a row of the tile:
 
       lane        0 1 2 3 4 5 6 7 8 9 …         of the row      0 1 0 1 0 | 2 3 2 3 2 | …     (PER_ROW = 2)
       x, tile     0 1 2 3 4 | 0 1 2 3 4 | …                     0 1 2 3 4 | 0 1 2 3 4 | …
@@ -18,7 +18,7 @@ var<workgroup> tile: array<{{ reduce.number() }}, {{ kernel.tile }}>;
 // Where the elements k, k + PER_ROW, … of a row that begins at `base` are in the tile
 fn places4(base: u32, k: u32) -> vec4u {
     let at = vec4u(base + k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW;
-    return at{{ " + at / 32u * %du" % kernel.pad if kernel.pad }};
+    return at{{ " + at / 32u * " ~ kernel.pad ~ "u" if kernel.pad }};
 }
 
 // These elements{% if s.edge %}; {{ reduce.outside() }} beyond the end of the row{% endif %}
@@ -27,7 +27,8 @@ fn load4(base: u32, k: u32, end: u32) -> {{ reduce.number("4") }} {
     let at = places4(base, k);
     let v = {{ reduce.number("4") }}(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
 {% if s.edge %}
-    return select(v, {{ reduce.number("4") }}({{ reduce.outside() }}), vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
+{% set outside %}{{ reduce.number("4") }}({{ reduce.outside() }}){% endset %}
+    return select(v, {{ outside }}, vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
 {% else %}
     return v;
 {% endif %}
@@ -62,7 +63,8 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     all = {{ merge }}(all, parts[place ^ {{ half.size }}u]);
     workgroupBarrier(); // everyone has read them before they are written again
 {% elif reduce.positions %}
-    all = {{ merge }}(all, Part(subgroupShuffleXor(all.key, {{ half.size }}u), subgroupShuffleXor(all.at, {{ half.size }}u)));
+{% set key, at = "subgroupShuffleXor(all.key, ", "subgroupShuffleXor(all.at, " %}
+    all = {{ merge }}(all, Part({{ key }}{{ half.size }}u), {{ at }}{{ half.size }}u)));
 {% else %}
     all = {{ merge }}(all, subgroupShuffleXor(all, {{ half.size }}u));
 {% endif %}
@@ -74,8 +76,8 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% endmacro %}
 
 {#
-  `all` of a row: the largest element comes first, so that each takes a single exponential, power0, power1 …, and what lanes
-  have adds up as it is.
+  `all` of a row: the largest element comes first, so that each takes a single exponential, power0, power1 …, and what
+  lanes have adds up as it is.
 #}
 {% macro exponentials() %}
 {% set step = 4 * kernel.per_row %}
@@ -85,7 +87,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% endfor %}
 {% set xs = [] %}
 {% for u in range(kernel.unroll) %}
-{% set _ = xs.append("x%d" % u) %}
+{% set _ = xs.append("x" ~ u) %}
 {% endfor %}
     let tops = {{ reduce.top(xs) }};
     let top = together_largest(max(max(tops.x, tops.y), max(tops.z, tops.w)), place);
@@ -105,14 +107,16 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 
 {# Where a lane's next element is in the tile, and after how many of all lanes. #}
 {% macro next(i) -%}
-{{ " + %du" % (i * (kernel.lanes + kernel.lanes // 32 * kernel.pad)) if i }}
+{{ " + " ~ (i * (kernel.lanes + kernel.lanes // 32 * kernel.pad)) ~ "u" if i }}
 {%- endmacro %}
 
 {% macro after(i) -%}
-place{{ " + %du" % (i * kernel.lanes) if i }}
+place{{ " + " ~ (i * kernel.lanes) ~ "u" if i }}
 {%- endmacro %}
 
-{# Fills the tile; `row` and `lane` of an invocation, where its row begins in the tile, and its first element of that. #}
+{#
+  Fills the tile; `row` and `lane` of an invocation, where its row begins in the tile, and its first element of that.
+#}
 {% macro fetch() %}
     let first = (workgroup.x + workgroup.y * grid.x) * ROWS;
     if (first >= params.outer) {
@@ -120,9 +124,9 @@ place{{ " + %du" % (i * kernel.lanes) if i }}
     }
     let count = min(ROWS, params.outer - first) * params.length; // elements of the tile
     let x_base = params.x_offset + first * params.length;
-    let own_place = place{{ " + place / 32u * %du" % kernel.pad if kernel.pad }};
+    let own_place = place{{ " + place / 32u * " ~ kernel.pad ~ "u" if kernel.pad }};
 {% for i in range(4 * kernel.unroll) %}
-    let fetched{{ i }} = {{ matrix.element("x", "x_base + min(%s, count - 1u)" % after(i)) }};
+    let fetched{{ i }} = {{ matrix.element("x", "x_base + min(" ~ after(i) ~ ", count - 1u)") }};
 {% endfor %}
 {% for i in range(4 * kernel.unroll) %}
     if ({{ after(i) }} < count) {

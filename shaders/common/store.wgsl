@@ -1,12 +1,15 @@
 {# Results into y, in the type that it is stored in. #}
 {% import "common/stored.wgsl" as stored %}
 
-{# y[place] ← an f32, or an i32 where that is y's type. What is packed shares a word, which other invocations may write, too. #}
+{#
+  y[place] ← an f32, or an i32 where that is y's type. What is packed shares a word, which other invocations may write,
+  too.
+#}
 {% macro store(place, value) -%}
 {% if s.out_dtype.packed -%}
 {
     let place = {{ place }};
-    {{ stored.put(s.out_dtype, "y", value, "(%s)" % stored.shift(s.out_dtype)) }}
+    {{ stored.put(s.out_dtype, "y", value, "(" ~ stored.shift(s.out_dtype) ~ ")") }}
 }
 {%- else -%}
 {{ stored.store(s.out_dtype, "y", place, value) }}

@@ -13,7 +13,8 @@
 {% if type.packed -%}
 {{ type.wgsl }}_at({{ x }}[({{ index }}) / {{ type.per_word }}u], {{ index }})
 {%- else -%}
-{{ "f32(%s[%s])" % (x, index) if type.features else "%s[%s]" % (x, index) }}
+{% set element %}{{ x }}[{{ index }}]{% endset %}
+{{ "f32(" ~ element ~ ")" if type.features else element }}
 {%- endif %}
 {%- endmacro %}
 
@@ -28,17 +29,25 @@ f32({{ x }}[{{ index }}])
 
 {# Four neighbours, as they are bound where that is by fours, as vec4f. #}
 {% macro load4(type, element) -%}
-{{ "%s_vec4(%s)" % (type.wgsl, element) if type.packed else "vec4f(%s)" % element if type.features else element }}
+{% if type.packed -%}
+{{ type.wgsl }}_vec4({{ element }})
+{%- else -%}
+{{ "vec4f(" ~ element ~ ")" if type.features else element }}
+{%- endif %}
 {%- endmacro %}
 
 {# What becomes of a vec4f where it is bound by fours. #}
 {% macro store4(type, value) -%}
-{{ "%s_words(%s)" % (type.wgsl, value) if type.packed else "vec4<%s>(%s)" % (type.wgsl, value) if type.features else value }}
+{% if type.packed -%}
+{{ type.wgsl }}_words({{ value }})
+{%- else -%}
+{{ "vec4<" ~ type.wgsl ~ ">(" ~ value ~ ")" if type.features else value }}
+{%- endif %}
 {%- endmacro %}
 
 {# x[place] ← an f32, or an i32 where that is x's type; of what is not packed. #}
 {% macro store(type, x, place, value) -%}
-{{ x }}[{{ place }}] = {{ "%s(%s)" % (type.wgsl, value) if type.features else value }};
+{{ x }}[{{ place }}] = {{ type.wgsl ~ "(" ~ value ~ ")" if type.features else value }};
 {%- endmacro %}
 
 {# Of what is packed: where in its word element `place` begins, … #}
@@ -48,7 +57,7 @@ place % {{ type.per_word }}u * {{ 8 * type.itemsize }}u
 
 {# … and x[place] ← an f32, atomically, as its neighbours in the word may be written by others. #}
 {% macro put(type, x, value, shift) -%}
-{% set word = "&%s[place / %du]" % (x, type.per_word) %}
-atomicAnd({{ word }}, {{ "0xffff0000u >> %s" % shift if type.itemsize == 2 else "~(0xffu << %s)" % shift }});
+{% set word %}&{{ x }}[place / {{ type.per_word }}u]{% endset %}
+atomicAnd({{ word }}, {{ "0xffff0000u >> " ~ shift if type.itemsize == 2 else "~(0xffu << " ~ shift ~ ")" }});
 atomicOr({{ word }}, {{ type.wgsl }}_bits({{ value }}) << {{ shift }});
 {%- endmacro %}

@@ -1,6 +1,6 @@
 {#
-  Quantised weights, stored by columns of B, PER_WORD neighbours along k to a word, each column padded to whole blocks, so
-  that weight i of all lies in word i / PER_WORD and in block i / BLOCK. It stands for scale·(q - zero).
+  Quantised weights, stored by columns of B, PER_WORD neighbours along k to a word, each column padded to whole blocks,
+  so that weight i of all lies in word i / PER_WORD and in block i / BLOCK. It stands for scale·(q - zero).
 #}
 {% macro constants() %}
 const BITS: u32 = {{ s.bits }}u; // of a weight

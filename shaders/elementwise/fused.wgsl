@@ -36,30 +36,32 @@ fn main(
     let i = first + lane * 4u;
     if (i < params.size) {
 {% for type in s.operands %}
-{% set x = "x%d" % loop.index0 %}
+{% set x = "x" ~ loop.index0 %}
 {% if loop.index0 in s.single %}
-        let v{{ loop.index0 }} = vec4({{ stored.load4(type, x ~ "[params." ~ x ~ "_offset / 4u]") }}[params.{{ x }}_offset % 4u]);
+{% set four = stored.load4(type, x ~ "[params." ~ x ~ "_offset / 4u]") %}
+        let v{{ loop.index0 }} = vec4({{ four }}[params.{{ x }}_offset % 4u]);
 {% else %}
         let v{{ loop.index0 }} = {{ stored.load4(type, x ~ "[(params." ~ x ~ "_offset + i) / 4u]") }};
 {% endif %}
 {% endfor %}
-        let v = vec4({% for j in range(4) %}value({{ s.passed("[%du]" % j) }}){{ ", " if j < 3 }}{% endfor %});
+        let v = vec4({% for j in range(4) %}value({{ s.passed("[" ~ j ~ "u]") }}){{ ", " if j < 3 }}{% endfor %});
         y[(params.y_offset + i) / 4u] = {{ out.as_out4("v") }};
     }
 {% else %}
     for (var i = first + lane; i < min(first + SIZE * 4u, params.size); i += SIZE) {
         let plane = i / params.lengths.w;
         let block = plane / params.lengths.z;
-        let at = vec4u(block / params.lengths.y, block % params.lengths.y, plane % params.lengths.z, i % params.lengths.w);
+        let at =
+            vec4u(block / params.lengths.y, block % params.lengths.y, plane % params.lengths.z, i % params.lengths.w);
 {% if s.taken %}
         // x1 says which elements of x0 are taken along an axis.
         let taken = {{ stored.load(s.operands[1], "x1", "place(at, params.x1_strides, params.x1_offset)") }};
         let moved = min(u32(max(taken, 0i)), params.taken_length - 1u) * params.taken_stride;
 {% endif %}
 {% for type in s.operands %}
-{% set x = "x%d" % loop.index0 %}
-        let p{{ loop.index0 }} = place(at, params.{{ x }}_strides, params.{{ x }}_offset){{ " + moved" if s.taken and loop.first }};
-        let v{{ loop.index0 }} = {{ stored.load(type, x, "p%d" % loop.index0) }};
+{% set x, moved = "x" ~ loop.index0, " + moved" if s.taken and loop.first else "" %}
+        let p{{ loop.index0 }} = place(at, params.{{ x }}_strides, params.{{ x }}_offset){{ moved }};
+        let v{{ loop.index0 }} = {{ stored.load(type, x, "p" ~ loop.index0) }};
 {% endfor %}
         let v = value({{ s.passed("") }});
         {{ out.store("place(at, params.y_strides, params.y_offset)", "v") }}

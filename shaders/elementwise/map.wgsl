@@ -17,8 +17,8 @@ fn main(
     let first = (workgroup.x + workgroup.y * grid.x) * SIZE * UNROLL * 4u;
 {% if s.vec %}
 {% for u in range(kernel.unroll) %}
-    let i{{ u }} = first + {{ "%du + " % (4 * kernel.size * u) if u }}lane * 4u;
-    let x{{ u }} = {{ matrix.as_vec4f("x[(params.x_offset + min(i%d, params.size - 4u)) / 4u]" % u) }};
+    let i{{ u }} = first + {{ (4 * kernel.size * u) ~ "u + " if u }}lane * 4u;
+    let x{{ u }} = {{ matrix.as_vec4f("x[(params.x_offset + min(i" ~ u ~ ", params.size - 4u)) / 4u]") }};
 {% endfor %}
 {% for u in range(kernel.unroll) %}
     if (i{{ u }} < params.size) {

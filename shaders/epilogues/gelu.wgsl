@@ -1,4 +1,4 @@
-// GELU: x·Φ(x). The error function by Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: |error| ≤ 1.5e-7.
+// GELU: x·Φ(x). The error function by Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26, to 1.5e-7.
 fn activate(x: vec4f) -> vec4f {
     let z = abs(x) * 0.7071067812;
     let t = 1.0 / (1.0 + 0.3275911 * z);

@@ -18,10 +18,10 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
 {{ matrix.bases() }}
-{{ tiles.lanes() }}
-{{ tiles.positions() }}
-{{ tiles.accumulators() }}
-{{ tiles.registers() }}
+{{ tiles.lane_position() }}
+{{ tiles.plan_loads() }}
+{{ tiles.declare_sums() }}
+{{ tiles.declare_registers() }}
     for (var k0 = 0u; k0 < params.k; k0 += BK) {
 {{ tiles.fetch("k0") }}
 {{ tiles.put() }}

@@ -26,7 +26,9 @@ fn main(
 {{ lanes.accumulators() }}
     for (var k = 0u; k < params.k; k += 4u) {
 {% macro a(row) %}load_a4(a_base, {{ row }}, k){% endmacro %}
-{% macro b(kk, j) %}load_b4(b_base, k{{ " + %du" % kk if kk }}, col{{ " + %du * 4u * LANES" % j if j }}){% endmacro %}
+{% macro b(kk, j) -%}
+load_b4(b_base, k{% if kk %} + {{ kk }}u{% endif %}, col{% if j %} + {{ j }}u * 4u * LANES{% endif %})
+{%- endmacro %}
 {{ lanes.multiply(a, b) }}
     }
 {{ lanes.store() }}

@@ -31,7 +31,10 @@ fn main(
         let y = k % DEPTH;
         let layer = first_layer + k / DEPTH;
 {% macro a(row) %}load_a4(a_base, {{ row }}, k){% endmacro %}
-{% macro b(kk, j) %}textureLoad(b_texture, vec2u(col / 4u{{ " + %du * LANES" % j if j }}, y{{ " + %du" % kk if kk }}), layer){% endmacro %}
+{% macro b(kk, j) -%}
+{% set texel %}col / 4u{% if j %} + {{ j }}u * LANES{% endif %}, y{% if kk %} + {{ kk }}u{% endif %}{% endset %}
+textureLoad(b_texture, vec2u({{ texel }}), layer)
+{%- endmacro %}
 {{ lanes.multiply(a, b) }}
     }
 {{ lanes.store() }}

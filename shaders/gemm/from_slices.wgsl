@@ -1,10 +1,10 @@
 // from_slices: C from sums of slices: rounded once, and finished.
 //
-// Storage: wide (batch, row, column) as slices.wgsl leaves it; a_lines and b_lines as slice.wgsl does; A, B and C of doubles.
-// A sum is taken where it is exact, or where Σ|a||b| of the first slices is ENOUGH: with e and f the powers of two of its
-// row and its column, what was left out is less than k·(KEPT + 1.1)·2^(e + f - 7·KEPT), and then below what the bound
-// k·2⁻⁵²·(|A|·|B|) allows, less the rounding of the result. All others, NaN and infinities among them, are computed anew,
-// term by term.
+// Storage: wide (batch, row, column) as slices.wgsl leaves it; a_lines and b_lines as slice.wgsl does; A, B and C of
+// doubles. A sum is taken where it is exact, or where Σ|a||b| of the first slices is ENOUGH: with e and f the powers of
+// two of its row and its column, what was left out is less than k·(KEPT + 1.1)·2^(e + f - 7·KEPT), and then below what
+// the bound k·2⁻⁵²·(|A|·|B|) allows, less the rounding of the result. All others, NaN and infinities among them, are
+// computed anew, term by term.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/double.wgsl" as double with context %}
@@ -21,7 +21,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_id) local: vec3u,
 ) {
-{{ matrix.tile_origin("%du" % kernel.grid.tile_m, "%du" % kernel.grid.tile_n) }}
+{{ matrix.tile_origin(kernel.grid.tile_m ~ "u", kernel.grid.tile_n ~ "u") }}
     let row = row0 + local.y;
     let col = col0 + local.x;
     if (row >= params.m || col >= params.n) {
@@ -36,7 +36,9 @@ fn main(
     if (max(a_line.x, b_line.x) < 2047u && (exact || sum.w >= ENOUGH)) {
         let negative = sum.z >> 31u;
         let m = vec4u(sum.xyz, select(0u, 0xffffffffu, negative == 1u));
-        value = rounded(negative << 31u, select(m, negated(m), vec4<bool>(negative == 1u)), i32(a_line.x + b_line.x) - 2044 - {{ 7 * (s.kept + 1) }});
+{% set magnitude = "select(m, negated(m), vec4<bool>(negative == 1u))" %}
+{% set exponent %}i32(a_line.x + b_line.x) - 2044 - {{ 7 * (s.kept + 1) }}{% endset %}
+        value = rounded(negative << 31u, {{ magnitude }}, {{ exponent }});
     } else {
         value = dot_of(a_base, b_base, row, col);
     }

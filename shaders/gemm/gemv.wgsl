@@ -1,27 +1,35 @@
-// gemv: C = A·B where C has few rows or few columns, so that memory, not arithmetic, is the limit.
+{% set wide, short = ("a", "b") if s.wide == "a" else ("b", "a") %}
+{% set i_size, j_size = ("m", "n") if s.wide == "a" else ("n", "m") %}
+{# Whether neighbouring lanes take neighbouring k: the four elements that one of them takes then lie LANES apart. #}
+{% set interleaved = s.along_k and not s.short_along_k %}
+{% set parts = kernel.lanes if s.along_k else kernel.groups %}
+{% set many_parts = parts > 32 %}
+// gemv: C = A·B where C has few rows or few columns, so that the limit is memory, not arithmetic.
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
 // is a multiple of 4; accumulation in f32.
-{% set w, v = ("a", "b") if s.wide == "a" else ("b", "a") %}
-{% set apart = s.along_k and not s.short_along_k %}
-{% set i_size, j_size = ("m", "n") if s.wide == "a" else ("n", "m") %}
-// {{ w | upper }} is the wide operand here: i counts its rows (params.{{ i_size }}), j those of {{ v | upper }} (params.{{ j_size }}), TJ of which are read at a time.
+//
+// The wide operand, {{ wide | upper }}, is the large matrix; the short operand, {{ short | upper }}, has few rows or
+// columns. i runs along the axis of C that comes from the wide operand, up to params.{{ i_size }}; j runs along the
+// other axis, up to params.{{ j_size }}. A workgroup computes TJ of j at a time.
 {% if s.along_k %}
-// It is contiguous along k, which LANES invocations read side by side, for TI of its rows each.
-{% if apart %}
-// {{ v | upper }} is not: its vec4 are of four j at one k. Lanes take neighbouring k, one by one, so that what they read of it are
-// neighbours, too; with four k in a row per lane, 8 columns took 78 µs in place of 32 (4096×8×4096 on an H200).
+// The wide operand is contiguous along k: LANES invocations read it side by side, each for TI of i.
+{% if interleaved %}
+// The short operand is not: its vec4 hold four j at one k. Neighbouring lanes take neighbouring k, one at a time, so
+// that they read neighbours of it, too. With four k in a row per lane, 8 columns took 78 µs instead of 32
+// (4096×8×4096 on an H200).
 {% endif %}
 {% else %}
-// It is contiguous along i, which LANES invocations read side by side; GROUPS of them take turns along k.
+// The wide operand is contiguous along i: LANES invocations read it side by side; GROUPS of them take turns along k.
 {% endif %}
-// Changed from split_k: nothing of the wide operand is read twice, so nothing of it is kept; the sums of the
-// invocations are added up in workgroup memory. Each has the loads of UNROLL steps in flight.
+// Each invocation (1) loads UNROLL steps of both operands, all of them in flight, (2) multiplies them and adds to its
+// own sums, (3) leaves these in workgroup memory at the end of k. Then (4) invocations add up the sums and store C.
+//
+// Changed from split_k: no element of the wide operand is used twice, so none is kept in workgroup memory.
 // On an H200, which copies at 4.27 TB/s: 4.4 TB/s for one vector and a matrix of 16384², either way round; 2.8 TB/s at
-// 4096², where 64 MiB take 23 µs and starting and ending shows; cuBLAS reads 2.7 and 3.2 there.
-{% set parts = kernel.lanes if s.along_k else kernel.groups %}
-{% if parts > 32 %}
-// The sums of so many invocations are added up in two steps, or the end would take longer than a short k.
+// 4096², where 64 MiB take 23 µs and the start and end of a dispatch show; cuBLAS reads 2.7 and 3.2 there.
+{% if many_parts %}
+// With so many sums for each element of C, step (4) is done in two: in one, it would take longer than a short k.
 {% endif %}
 // Shapes: any; for more than TJ of j the wide operand is read again. Workgroup memory: TI·TJ·16 bytes per invocation.
 {% import "common/matrix.wgsl" as matrix with context %}
@@ -29,55 +37,126 @@
 
 const WORKGROUP = LANES * GROUPS;
 {% if s.along_k %}
-const TILE_I = GROUPS * TI; // rows of the wide operand per workgroup
-const OUTPUTS = GROUPS * TI * TJ; // sums per workgroup, of PARTS each
+const TILE_I = GROUPS * TI; // of i per workgroup
+const OUTPUTS = GROUPS * TI * TJ; // elements of C per workgroup, each the sum of PARTS
 const PARTS = LANES;
 var<workgroup> sums: array<array<f32, OUTPUTS>, PARTS>;
 {% else %}
-const TILE_I = LANES * TI * 4u; // rows of the wide operand per workgroup
-const OUTPUTS = LANES * TI * TJ; // vec4 of sums per workgroup, of PARTS each
+const TILE_I = LANES * TI * 4u; // of i per workgroup
+const OUTPUTS = LANES * TI * TJ; // vec4 of C per workgroup, each the sum of PARTS
 const PARTS = GROUPS;
 var<workgroup> sums: array<array<vec4f, OUTPUTS>, PARTS>;
 {% endif %}
-{% if parts > 32 %}
-const SHARES = 8u; // of the parts, each added up by an invocation of its own
+{% if many_parts %}
+const SHARES = 8u; // PARTS are divided into; one invocation adds up a share
 {% endif %}
 
 {#
-  Four elements along k or along the operand's rows, zero beyond the end of k. What is read beyond its last row goes into
-  sums that nobody stores; an engine keeps such reads within the binding. No load hangs on a condition, so that all are in
-  flight together: 31 µs for a row times 4097 × 4095 on an H200, 37 where each asked for its own place.
+  A function called `name` that loads four elements of the operand `x`, along k or along i; zero beyond the end of k.
+  What is read beyond the last i or j goes into sums that are never stored, and the engine keeps such reads within the
+  binding.
+
+  The function has no branch, so that all loads are in flight together: a row times 4097 × 4095 takes 31 µs on an H200,
+  and 37 where each load is guarded.
 #}
-{% macro four(x, name, along_k) %}
-{% set distance = " * LANES" if apart and along_k else "" %}
-{% set vec = s.vec_a if x == "a" else s.vec_b %}
-{% set k_first = (x == "a" and s.trans_a) or (x == "b" and not s.trans_b) %}
-{% set index = "base + k * params.ld%s + i" % x if k_first else "base + i * params.ld%s + k" % x %}
-// {{ x | upper }}: four elements along {{ "k" if along_k else "i" }}{{ ", LANES apart" if distance }}, from (i, k) on{% if s.edge_k %}, zero beyond the end of k{% endif %}
+{% macro load_four(x, name, along_k) %}
+{% set bound_by_four = s.vec_a if x == "a" else s.vec_b %}
+{% set contiguous_along_k = not s.trans_a if x == "a" else s.trans_b %}
+{% set is_interleaved = interleaved and along_k %}
+{% set distance = " * LANES" if is_interleaved else "" %}
+{% set index = "base + i * params.ld" ~ x ~ " + k" if contiguous_along_k else "base + k * params.ld" ~ x ~ " + i" %}
+// {{ x | upper }}: four elements along {{ "k" if along_k else "i" }} from (i, k) on
+{%- if is_interleaved %}, LANES apart{% endif %}{% if s.edge_k %}, zero beyond the end of k{% endif %}
 
 fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
-{% if vec %}
-    let value = {{ matrix.as_vec4f("%s[(%s) / 4u]" % (x, index)) }};
+{% if bound_by_four %}
+    let value = {{ matrix.as_vec4f(x ~ "[(" ~ index ~ ") / 4u]") }};
 {% else %}
-{% set step = "" if along_k != k_first else " * params.ld" ~ x %}
+{% set stride = distance if along_k == contiguous_along_k else distance ~ " * params.ld" ~ x %}
     let value = vec4f(
 {% for e in range(4) %}
-        {{ matrix.element(x, "%s + %du%s%s" % (index, e, distance, step)) }},
+        {{ matrix.element(x, index ~ " + " ~ e ~ "u" ~ stride) }},
 {% endfor %}
     );
 {% endif %}
 {% if not s.edge_k %}
     return value;
-{% elif along_k and not vec %}
-    return select(vec4f(), value, {{ "vec4u(k, k + 1u%s, k + 2u%s, k + 3u%s)" % (distance, distance, distance) }} < vec4u(params.k));
+{% elif along_k and not bound_by_four %}
+    return select(vec4f(), value, vec4u(k
+{%- for e in (1, 2, 3) %}, k + {{ e }}u{{ distance }}{% endfor %}) < vec4u(params.k));
 {% else %}
     return select(vec4f(), value, k < params.k);
 {% endif %}
 }
 {% endmacro %}
-{{ four(w, "load_wide4", s.along_k) }}
-{{ four(v, "load_short4", s.short_along_k) }}
-{{ matrix.store_c(row=s.edge_i if w == "a" else s.edge_j, col=s.edge_j if w == "a" else s.edge_i) }}
+{{ load_four(wide, "load_wide4", s.along_k) }}
+{{ load_four(short, "load_short4", s.short_along_k) }}
+{% set edge_row, edge_col = (s.edge_i, s.edge_j) if wide == "a" else (s.edge_j, s.edge_i) %}
+{{ matrix.store_c(row=edge_row, col=edge_col) }}
+{# The row and column of C at i and j. #}
+{% macro row_and_col(i, j) %}{{ i ~ ", " ~ j if wide == "a" else j ~ ", " ~ i }}{% endmacro %}
+
+{# A place along an axis, but the last one of `size` where tiles may hang over the end: no read goes further. #}
+{% macro within(place, size, edge) -%}
+{{ "min(" ~ place ~ ", params." ~ size ~ " - 1u)" if edge else place }}
+{%- endmacro %}
+
+{# Along k, the invocations of a workgroup form `part_count` parts; this one is in number `part`. #}
+{% set part, part_count = ("lane", "LANES") if s.along_k else ("group", "GROUPS") %}
+
+{# The first k of the step `u` of UNROLL, and the k of element `e` in that step. #}
+{% macro k_of_step(u) %}k{% if u %} + {{ 4 * u }}u * {{ part_count }}{% endif %}{% endmacro %}
+{% macro k_of(u, e) %}{{ k_of_step(u) }} + {{ e }}u{{ " * LANES" if interleaved }}{% endmacro %}
+
+{# (1) What a step loads of the wide operand, … #}
+{% macro load_wide(u) %}
+{% for t in range(kernel.ti) %}
+{% if s.along_k %}
+        let w_{{ u }}_{{ t }} = load_wide4({{ wide }}_base, i_{{ t }}, {{ k_of_step(u) }});
+{% else %}
+{% for e in range(4) %}
+        let w_{{ u }}_{{ t }}_{{ e }} = load_wide4({{ wide }}_base, i_{{ t }}, {{ k_of(u, e) if e else k_of_step(u) }});
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
+
+{# … what it loads of the short one, where vec4 of that hold four j … #}
+{% macro load_short_across_k(u) %}
+{% for e in range(4) %}
+{% for j in range(0, kernel.tj, 4) %}
+{% set k = k_of(u, e) if e else k_of_step(u) %}
+        let v_{{ u }}_{{ e }}_{{ j }} = load_short4({{ short }}_base, j_{{ j }}, {{ k }});
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+
+{# … and where they hold four k. #}
+{% macro load_short_along_k(u, j) %}
+        let v_{{ u }}_{{ j }} = load_short4({{ short }}_base, j_{{ j }}, {{ k_of_step(u) }});
+{% endmacro %}
+
+{#
+  What was loaded for element `e` of a step: of the wide operand an element or a vec4 along i, of the short an element.
+#}
+{% macro wide_value(u, t, e) %}w_{{ u }}_{{ t }}{{ "." ~ "xyzw"[e] if s.along_k else "_" ~ e }}{% endmacro %}
+{% macro short_value(u, j, e) -%}
+v_{{ u }}_{{ j ~ "." ~ "xyzw"[e] if s.short_along_k else e ~ "_" ~ j // 4 * 4 ~ "." ~ "xyzw"[j % 4] }}
+{%- endmacro %}
+
+{# (2) One multiply-add, at element `e` of a step, and what a debug shader records of it. #}
+{% macro multiply_add(u, t, j, e) %}
+{% set w, v = wide_value(u, t, e), short_value(u, j, e) %}
+        acc_{{ t }}_{{ j }} = fma({{ w }}, {{ v if s.along_k else "vec4f(" ~ v ~ ")" }}, acc_{{ t }}_{{ j }});
+{% set dbg = "dbg" if s.along_k else "dbg_m" if wide == "a" else "dbg_n" %}
+{% set i, j_at = "i_" ~ t, "j0 + " ~ j ~ "u" %}
+{% set i_watched = i if s.along_k else ("dbg_row(" if wide == "a" else "dbg_col(") ~ i ~ ", 4u)" %}
+{% set place, k = row_and_col(i, j_at), k_of(u, e) %}
+        {{ dbg }}(LOADED_{{ wide | upper }}, {{ place }}, {{ k }}, {{ w }});
+        dbg(LOADED_{{ short | upper }}, {{ row_and_col(i_watched, j_at) }}, {{ k }}, {{ v }});
+        {{ dbg }}(ACC, {{ place }}, {{ k }}, acc_{{ t }}_{{ j }});
+{% endmacro %}
+
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -94,13 +173,12 @@ fn main(
     let lane = index % LANES;
     let group = index / LANES;
 {{ matrix.bases() }}
-{% set last_i = ", params.%s - 1u)" % i_size %}
 {% for j in range(0, kernel.tj, 1 if s.short_along_k else 4) %}
-    let j_{{ j }} = {{ "min(" if s.edge_j and s.short_along_k }}j0 + {{ j }}u{{ ", params.%s - 1u)" % j_size if s.edge_j and s.short_along_k }};
+    let j_{{ j }} = {{ within("j0 + " ~ j ~ "u", j_size, s.edge_j and s.short_along_k) }};
 {% endfor %}
 {% for t in range(kernel.ti) %}
 {% if s.along_k %}
-    let i_{{ t }} = {{ "min(" if s.edge_i }}i0 + group * TI + {{ t }}u{{ last_i if s.edge_i }};
+    let i_{{ t }} = {{ within("i0 + group * TI + " ~ t ~ "u", i_size, s.edge_i) }};
 {% else %}
     let i_{{ t }} = i0 + ({{ t }}u * LANES + lane) * 4u;
 {% endif %}
@@ -108,51 +186,23 @@ fn main(
     var acc_{{ t }}_{{ j }} = {{ "f32()" if s.along_k else "vec4f()" }};
 {% endfor %}
 {% endfor %}
-{% set at, stride = ("lane", "LANES") if s.along_k else ("group", "GROUPS") %}
-{% set apart_by = " * LANES" if apart else "" %}
-    for (var k = {{ at }}{{ " * 4u" if not apart }}; k < params.k; k += {{ stride }} * UNROLL * 4u) {
+    for (var k = {{ part }}{{ " * 4u" if not interleaved }}; k < params.k; k += {{ part_count }} * UNROLL * 4u) {
 {% for u in range(kernel.unroll) %}
-{% set k = "k + %du * %s" % (4 * u, stride) if u else "k" %}
-{% for t in range(kernel.ti) %}
-{% if s.along_k %}
-        let w_{{ u }}_{{ t }} = load_wide4({{ w }}_base, i_{{ t }}, {{ k }});
-{% else %}
-{% for e in range(4) %}
-        let w_{{ u }}_{{ t }}_{{ e }} = load_wide4({{ w }}_base, i_{{ t }}, {{ k }}{{ " + %du" % e if e }});
-{% endfor %}
-{% endif %}
-{% endfor %}
-{% endfor %}
+{{ load_wide(u) }}
+{%- endfor %}
 {% for u in range(kernel.unroll) %}
-{% set k = "k + %du * %s" % (4 * u, stride) if u else "k" %}
-{% if not s.short_along_k %}
+{{ load_short_across_k(u) if not s.short_along_k }}
+{%- for j in range(kernel.tj) %}
+{{ load_short_along_k(u, j) if s.short_along_k }}
+{%- for t in range(kernel.ti) %}
 {% for e in range(4) %}
-{% for j in range(0, kernel.tj, 4) %}
-        let v_{{ u }}_{{ e }}_{{ j }} = load_short4({{ v }}_base, j_{{ j }}, {{ k }}{{ " + %du%s" % (e, apart_by) if e }});
-{% endfor %}
-{% endfor %}
-{% endif %}
-{% for j in range(kernel.tj) %}
-{% if s.short_along_k %}
-        let v_{{ u }}_{{ j }} = load_short4({{ v }}_base, j_{{ j }}, {{ k }});
-{% endif %}
-{% for t in range(kernel.ti) %}
-{% for e in range(4) %}
-{% set short = "v_%d_%d.%s" % (u, j, "xyzw"[e]) if s.short_along_k else "v_%d_%d_%d.%s" % (u, e, j // 4 * 4, "xyzw"[j % 4]) %}
-{% set product = "w_%d_%d.%s, %s" % (u, t, "xyzw"[e], short) if s.along_k else "w_%d_%d_%d, vec4f(%s)" % (u, t, e, short) %}
-        acc_{{ t }}_{{ j }} = fma({{ product }}, acc_{{ t }}_{{ j }});
-{% set at_k = "%s + %du%s" % (k, e, apart_by) %}
-{% set wide, vector_tag = ("w_%d_%d.%s" % (u, t, "xyzw"[e]) if s.along_k else "w_%d_%d_%d" % (u, t, e)), "dbg_m" if w == "a" else "dbg_n" %}
-{% set place = "i_%d, j0 + %du" % (t, j) if w == "a" else "j0 + %du, i_%d" % (j, t) %}
-{% set one = place if s.along_k else "dbg_row(i_%d, 4u), j0 + %du" % (t, j) if w == "a" else "j0 + %du, dbg_col(i_%d, 4u)" % (j, t) %}
-        {{ "dbg" if s.along_k else vector_tag }}(LOADED_{{ w | upper }}, {{ place }}, {{ at_k }}, {{ wide }});
-        dbg(LOADED_{{ v | upper }}, {{ one }}, {{ at_k }}, {{ short }});
-        {{ "dbg" if s.along_k else vector_tag }}(ACC, {{ place }}, {{ at_k }}, acc_{{ t }}_{{ j }});
-{% endfor %}
+{{ multiply_add(u, t, j, e) }}
+{%- endfor %}
 {% endfor %}
 {% endfor %}
 {% endfor %}
     }
+    // What this invocation added up, to where the others find it
 {% for t in range(kernel.ti) %}
 {% for j in range(kernel.tj) %}
 {% if s.along_k %}
@@ -163,7 +213,7 @@ fn main(
 {% endfor %}
 {% endfor %}
     workgroupBarrier(); // every invocation's sums are there before they are added up
-{% if parts > 32 %}
+{% if many_parts %}
     for (var place = index; place < OUTPUTS * SHARES; place += WORKGROUP) {
         let o = place % OUTPUTS;
         let share = place / OUTPUTS;
@@ -177,18 +227,18 @@ fn main(
 {% endif %}
     for (var o = index; o < OUTPUTS; o += WORKGROUP) {
         var sum = sums[0][o];
-        for (var part = 1u; part < {{ "SHARES" if parts > 32 else "PARTS" }}; part++) {
+        for (var part = 1u; part < {{ "SHARES" if many_parts else "PARTS" }}; part++) {
             sum += sums[part][o];
         }
 {% if s.along_k %}
         let i = i0 + o / TJ;
         let j = j0 + o % TJ;
-        store_c(c_base, {{ "i, j" if w == "a" else "j, i" }}, sum);
+        store_c(c_base, {{ row_and_col("i", "j") }}, sum);
 {% else %}
         let i = i0 + (o / (TJ * LANES) * LANES + o % LANES) * 4u;
         let j = j0 + o / LANES % TJ;
 {% for e in range(4) %}
-        store_c(c_base, {{ ("i + %du, j" if w == "a" else "j, i + %du") % e }}, sum.{{ "xyzw"[e] }});
+        store_c(c_base, {{ row_and_col("i + " ~ e ~ "u", "j") }}, sum.{{ "xyzw"[e] }});
 {% endfor %}
 {% endif %}
     }

@@ -1,8 +1,8 @@
 // line_scales: for each row of A and column of B the power of two that brings its largest element to 2¹⁴ and above.
 //
-// Storage: A (m, k), B (k, n), bound as array<vec4> where the contiguous length is a multiple of 4; lines (batch, m + n):
-// the scale, and the least magnitude that a scaled element of C must have for the bound to hold whatever became of the
-// line's small elements (docs/precision.md):
+// Storage: A (m, k), B (k, n), bound as array<vec4> where the contiguous length is a multiple of 4; lines
+// (batch, m + n): the scale, and the least magnitude that a scaled element of C must have for the bound to hold
+// whatever became of the line's small elements (docs/precision.md):
 //
 //   -1e30                for a line of zeros, whose products are zero
 //   0                    for one with a NaN, whose products are NaN
@@ -18,7 +18,8 @@ const LINES: u32 = {{ kernel.lines }}u; // rows or columns of a workgroup
 
 var<workgroup> largest: array<atomic<u32>, LINES>; // bits of |x|, of those that are finite
 var<workgroup> special: array<atomic<u32>, LINES>; // 1 where there is an infinity, 2 where there is a NaN, 3 both
-var<workgroup> small: array<array<f32, 128>, LINES>; // sums of 1/|x|, within a factor of 2, by each of the invocations that share a line
+// Sums of 1/|x|, within a factor of 2, by each of the invocations that share a line
+var<workgroup> small: array<array<f32, 128>, LINES>;
 
 {% for x, along_k, vec in (("A", not s.trans_a, s.vec_a), ("B", s.trans_b, s.vec_b)) %}
 const PARTS_{{ x }}: u32 = {{ 128 if vec and not along_k else 32 }}u; // invocations that share a line
@@ -32,20 +33,25 @@ fn scale_of(bits: u32) -> f32 {
 
 {# All of k for what a lane has of LINES lines, four loads at a time: engines keep drivers from unrolling loops. #}
 {% macro pass(o, w, what) %}
+{% set type = "vec4<u32>" if w > 1 else "u32" %}
 {% set groups = 1 if o.along_k else kernel.lines // w %}
 {% set step = w * 32 if o.along_k else kernel.invocations // groups %}
-{% set first = "lane % 32u" ~ (" * %du" % w if w > 1) if o.along_k else "lane" ~ (" / %du" % groups) %}
-        var k = {{ first }};
+{% if o.along_k %}
+        var k = lane % 32u{% if w > 1 %} * {{ w }}u{% endif %};
+{% else %}
+        var k = lane / {{ groups }}u;
+{% endif %}
 {% for count in (4, 1) %}
-        for (; k {{ "+ %du " % (3 * step) if count > 1 }}< params.k; k += {{ count * step }}u) {
-            let at = base + {{ "line * params.ld%s + k" % o.x if o.along_k else "k * params.ld%s + line" % o.x }};
+        for (; k {% if count > 1 %}+ {{ 3 * step }}u {% endif %}< params.k; k += {{ count * step }}u) {
+{% set outer, inner = ("line", "k") if o.along_k else ("k", "line") %}
+            let at = base + {{ outer }} * params.ld{{ o.x }} + {{ inner }};
 {% for i in range(count) %}
-{% set place = "at + %du" % (i * step) if o.along_k else "at + %du * params.ld%s" % (i * step, o.x) %}
-            let x{{ i }} = {{ o.x }}[{{ "(%s) / 4u" % place if w > 1 else place }}];
+{% set place %}at + {{ i * step }}u{% if not o.along_k %} * params.ld{{ o.x }}{% endif %}{% endset %}
+            let x{{ i }} = {{ o.x }}[{{ "(" ~ place ~ ") / 4u" if w > 1 else place }}];
 {% endfor %}
 {% for i in range(count) %}
             {
-            let bits = bitcast<{{ "vec4<u32>" if w > 1 else "u32" }}>(x{{ i }}) & {{ "vec4<u32>(0x7fffffffu)" if w > 1 else "0x7fffffffu" }};
+            let bits = bitcast<{{ type }}>(x{{ i }}) & {{ "vec4<u32>(0x7fffffffu)" if w > 1 else "0x7fffffffu" }};
 {{ what }}
             }
 {% endfor %}
@@ -53,7 +59,10 @@ fn scale_of(bits: u32) -> f32 {
 {% endfor %}
 {% endmacro %}
 
-{% for o in [{"x": "a", "size": "m", "along_k": not s.trans_a, "vec": s.vec_a}, {"x": "b", "size": "n", "along_k": s.trans_b, "vec": s.vec_b}] %}
+{% for o in [
+  {"x": "a", "size": "m", "along_k": not s.trans_a, "vec": s.vec_a},
+  {"x": "b", "size": "n", "along_k": s.trans_b, "vec": s.vec_b},
+] %}
 {% set w = 4 if o.vec else 1 %}
 {% set type, floats = ("vec4<u32>", "vec4f") if o.vec else ("u32", "f32") %}
 {% set lanes = "xyzw"[:w] %}
@@ -73,15 +82,17 @@ fn scan_{{ o.x }}(base: u32, first: u32, lane: u32) {
             let finite = bits < {{ type }}(INFINITY);
             top = max(top, select({{ type }}(), bits, finite));
             odd |= select(select({{ type }}(2u), {{ type }}(1u), bits == {{ type }}(INFINITY)), {{ type }}(), finite);
-            let power = bitcast<{{ floats }}>(({{ type }}(0x7f000000u) - min(bits, {{ type }}(0x7e800000u))) & {{ type }}(INFINITY));
+{% set inverse %}{{ type }}(0x7f000000u) - min(bits, {{ type }}(0x7e800000u)){% endset %}
+            let power = bitcast<{{ floats }}>(({{ inverse }}) & {{ type }}(INFINITY));
             inverse += select({{ floats }}(), power, bits > {{ type }}());
 {% endset %}
 {{ pass(o, w, what) }}
 {% for c in lanes %}
-{% set own = "own" if o.along_k or w == 1 else "own + %du" % loop.index0 %}
+{% set own = "own" if o.along_k or w == 1 else "own + " ~ loop.index0 ~ "u" %}
+{% set sharer = "lane % 32u" if o.along_k else "lane / " ~ kernel.lines // w ~ "u" %}
         atomicMax(&largest[{{ own }}], top{{ "." ~ c if o.vec }});
         atomicOr(&special[{{ own }}], odd{{ "." ~ c if o.vec }});
-        small[{{ own }}][{{ "lane % 32u" if o.along_k else "lane / %du" % (kernel.lines // w) }}] = inverse{{ "." ~ c if o.vec }};
+        small[{{ own }}][{{ sharer }}] = inverse{{ "." ~ c if o.vec }};
 {% endfor %}
     }
 }
@@ -101,7 +112,8 @@ fn main(
     workgroupBarrier(); // they are zero before anyone adds to them
     let number = workgroup.x + workgroup.y * grid.x;
     let words = params.m * ((params.n + 31u) / 32u);
-    for (var i = number * {{ kernel.invocations }}u + lane; i < words; i += grid.x * grid.y * {{ kernel.invocations }}u) {
+{% set size = kernel.invocations ~ "u" %}
+    for (var i = number * {{ size }} + lane; i < words; i += grid.x * grid.y * {{ size }}) {
         doubts[workgroup.z * words + i] = 0u;
     }
     let rows = (params.m + LINES - 1u) / LINES; // workgroups for A; those after are for B
@@ -132,5 +144,6 @@ fn main(
     } else if (found > 1u) {
         least = 0.0;
     }
-    lines[workgroup.z * (params.m + params.n) + select(params.m, 0u, in_a) + first + lane] = vec2f(scale_of(bits), least);
+{% set place = "workgroup.z * (params.m + params.n) + select(params.m, 0u, in_a) + first + lane" %}
+    lines[{{ place }}] = vec2f(scale_of(bits), least);
 }

@@ -1,47 +1,56 @@
-// matrix_unit_high: C = A·B in float32 by matrix units that multiply float16, three products for one.
+// matrix_unit_high: C = A·B in float32 by matrix units that multiply float16: three products in place of one.
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; float32 A and B, bound as array<vec4f> where the
-// contiguous length is a multiple of 4; C in float32 or float16. What line_scales left of each row of A and column of B:
-// a power of two, and the least magnitude of an element of C that is not in doubt.
-// Changed from matrix_unit: an element, scaled so that the largest of its line is 2¹⁴ and above, becomes high + low, the
-// nearest float16 and the nearest to what that leaves, on its way into workgroup memory. A·B is then high·high +
-// high·low + low·high, within 2⁻²² of |a|·|b|; low·low would be less than that.
+// contiguous length is a multiple of 4; C in float32 or float16. A line is a row of A or a column of B; for each,
+// `lines` has two numbers from the dispatch before (line_scales): a power of two that scales its elements, and a
+// magnitude: elements of C below the sum of those of their two lines are in doubt.
+// Changed from matrix_unit: an element, scaled so that the largest of its line is 2¹⁴ and above, becomes high + low on
+// its way into workgroup memory: the nearest float16, and the one nearest to the rest. A·B is then high·high + high·low
+// + low·high, within 2⁻²² of |a|·|b|; low·low would be less than that.
 {% if kernel.runs > 1 %}
-// Matrix units truncate: what they add to a large sum loses its last bits, always towards zero. Sums therefore go no further
-// than one of RUNS parts of k in fragments. Those of all parts but the last wait in storage, to be added up in the end,
-// rounded. Each part has a loop of its own: one loop within another reads 84 TFLOP/s where one without parts reads 97.
+// Matrix units truncate: what they add to a large sum loses its last bits, always towards zero. Therefore k is divided
+// into RUNS parts, each with sums of its own in fragments. Those of all parts but the last wait in storage (`sums`),
+// and are added up at the end, with rounding. Each part has a loop to itself: with one loop within another 84 TFLOP/s
+// are read, where one without parts reads 97.
 {% endif %}
-// Elements below 2⁻¹⁵ of their line's largest lose bits in float16. Where they might count, as the sum is so small
-// that nothing large can be in it, C is not stored but put in doubt, for mend to compute.
+// Elements below 2⁻¹⁵ of their line's largest lose bits in float16. Where they might count, since the sum is too small
+// to have large terms, the element of C is not stored: its bit in `doubts` is set, and the next dispatch (mend)
+// computes it.
 // Shapes: any. What lies beyond the end of k is zero. What lies beyond the other edges is read wherever the engine's
 // bounds checks let it be: nothing that comes of it is stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: 4·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n; C takes A's place.
+// Workgroup memory: 4·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n; C takes A's
+// place.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
-{# Places are those of single elements: a vec4 may start within a chunk of eight. #}
+{# "vec" is false, so that places in storage are those of single elements: a vec4 may start within a chunk of eight. #}
 {% set operands = [
-  {"x": "a", "at": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+  {"x": "a", "axis": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "a_base", "vec": false, "next": "a_high"},
-  {"x": "b", "at": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+  {"x": "b", "axis": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
    "along_k": s.trans_b, "loads": kernel.b_loads, "base": "b_base", "vec": false, "next": "b_high"},
 ] %}
 {% set a, b = operands %}
+{# What multiplies high parts is called a and b; low parts have panels of their own, with the same places in them. #}
 {% set a_low = dict(a, x="a_low", next="a_low", places="a") %}
 {% set b_low = dict(b, x="b_low", next="b_low", places="b") %}
 {% set rows, columns = kernel.sm // kernel.fm, kernel.sn // kernel.fn %}
-{% set four = kernel.fm * kernel.fn // 4 %}
+{% set fragment_fours = kernel.fm * kernel.fn // 4 %}
+{# What a lane finishes of C at once: four neighbours, or one element; its types, and constants of these. #}
+{% set real, bits, integer = ("vec4f", "vec4<u32>", "vec4i") if s.vec_c else ("f32", "u32", "i32") %}
+{% set bias, mantissa_bits = ("vec4i(127)", "vec4u(23u)") if s.vec_c else ("127", "23u") %}
 
 {% include "common/header.wgsl" %}
 
-{{ fragments.types() }}
-{{ fragments.panels([a, b, a_low, b_low], "is what lies contiguously in storage") }}
+{{ fragments.declare_types() }}
+{{ fragments.declare_panels([a, b, a_low, b_low], "is what lies contiguously in storage") }}
 struct Eight { // neighbours in storage
     first: vec4f,
     last: vec4f,
 }
 
 {% for x, vec in (("a", s.vec_a), ("b", s.vec_b)) %}
+// Eight neighbours of {{ x | upper }} from element `index` on
 fn load_{{ x }}8(index: u32) -> Eight {
 {% if vec %}
     let at = index / 4u;
@@ -70,7 +79,8 @@ fn before_end(x: Eight, first: vec4u, last: vec4u) -> Eight {
 }
 
 {% endif %}
-// Rounded to the eleven bits of a float16. By integers, since a driver may take what is packed and unpacked for the same.
+// Rounded to the eleven bits of a float16. By integers, since a driver may take what is packed and unpacked for the
+// same.
 fn rounded(x: vec4f) -> vec4f {
     return bitcast<vec4f>((bitcast<vec4u>(x) + vec4u(0x1000u)) & vec4u(0xffffe000u));
 }
@@ -81,16 +91,13 @@ fn packed(x: Eight) -> vec4<u32> {
     );
 }
 
-fn power_of_two(exponent: {{ "vec4i" if s.vec_c else "i32" }}) -> {{ "vec4f" if s.vec_c else "f32" }} {
-    return bitcast<{{ "vec4f" if s.vec_c else "f32" }}>((exponent + {{ "vec4i(127)" if s.vec_c else "127" }}) << {{ "vec4u(23u)" if s.vec_c else "23u" }});
+fn power_of_two(exponent: {{ integer }}) -> {{ real }} {
+    return bitcast<{{ real }}>((exponent + {{ bias }}) << {{ mantissa_bits }});
 }
 
 {{ matrix.store_c4() if s.vec_c else matrix.store_c() }}
-{% set vector = "vec4f" if s.vec_c else "f32" %}
-{% set bits = "vec4<u32>" if s.vec_c else "u32" %}
-{% set signed = "vec4i" if s.vec_c else "i32" %}
-// C[row, col{{ "..col+3" if s.vec_c }}] ← the scaled `value`, or a doubt
-fn finish(base: u32, batch: u32, row: u32, col: u32, value: {{ vector }}) {
+// C[row, col{{ "..col+3" if s.vec_c }}] ← `value` without its scales; or, where it is in doubt, its bit
+fn finish(base: u32, batch: u32, row: u32, col: u32, value: {{ real }}) {
 {% set outside = matrix.guards([(s.edge_m, "row", "m"), (s.edge_n, "col", "n")]) %}
 {% if outside %}
     if ({{ outside }}) {
@@ -112,33 +119,50 @@ fn finish(base: u32, batch: u32, row: u32, col: u32, value: {{ vector }}) {
     let least = line.y + column.y;
     if (abs(value) < least || least > 1e38) {
 {% endif %}
-        atomicOr(&doubts[(batch * params.m + row) * ((params.n + 31u) / 32u) + col / 32u], {{ "15u" if s.vec_c else "1u" }} << (col % 32u));
+{% set word %}doubts[(batch * params.m + row) * ((params.n + 31u) / 32u) + col / 32u]{% endset %}
+        atomicOr(&{{ word }}, {{ "15u" if s.vec_c else "1u" }} << (col % 32u));
         return;
     }
-    // 2⁻ᵉ for both scales together, by two factors: one may be beyond float32.
-    let e = {{ signed }}(254 - i32(bitcast<u32>(line.x) >> 23u)) - {{ signed }}(bitcast<{{ bits }}>(scale) >> {{ "vec4u(23u)" if s.vec_c else "23u" }});
+    // The scales of row and column are undone by two factors, since one of 2ᵉ may be beyond float32.
+{% set row_exponent %}{{ integer }}(254 - i32(bitcast<u32>(line.x) >> 23u)){% endset %}
+    let e = {{ row_exponent }} - {{ integer }}(bitcast<{{ bits }}>(scale) >> {{ mantissa_bits }});
     store_c{{ "4" if s.vec_c }}(base, row, col, value * power_of_two(e / 2) * power_of_two(e - e / 2));
 }
 
-{# Four neighbours of C that subgroup `own` of a slice left in workgroup memory. #}
-{% macro four_of(slice) -%}
-bitcast<vec4f>(a_tile[{{ "%du + " % (slice * kernel.bm // kernel.sm) if slice }}own / (BN / SN)][own % (BN / SN) * {{ four }}u + i])
+{# Vec4 `i` of the fragment of C that subgroup `own` of a slice left in workgroup memory, where A was. #}
+{% macro read_four(slice) -%}
+{% set panel %}{% if slice %}{{ slice * kernel.bm // kernel.sm }}u + {% endif %}own / (BN / SN){% endset %}
+bitcast<vec4f>(a_tile[{{ panel }}][own % (BN / SN) * {{ fragment_fours }}u + i])
 {%- endmacro %}
-// The fragment{{ "s that the slices of a subgroup" if kernel.slices > 1 else " that this subgroup" }} left in workgroup memory{{ ", added up" if kernel.slices > 1 }} → C, from (row, col) on{{ "; single elements by neighbouring lanes" if not s.vec_c }}
-fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32{{ ", place: u32, between: u32" if kernel.runs > 1 }}) {
+
+{# Vec4 `i` of what a slice of that subgroup summed up in a part of k before the last, and left in storage. #}
+{% macro read_part(part, slice) -%}
+{% set after_parts %}{% if part %} + {{ part }}u * between{% endif %}{% endset %}
+{% set slice_fours = fragments.slice_subgroups * kernel.fragments * fragment_fours %}
+bitcast<vec4f>(sums[place + i{{ after_parts }}{% if slice %} + {{ slice * slice_fours }}u{% endif %}])
+{%- endmacro %}
+
+{% set of_parts = ", place: u32, between: u32" if kernel.runs > 1 else "" %}
+// A fragment in workgroup memory → C, from (row, col) on
+{%- if kernel.slices > 1 %}, added up from those of all slices{% endif %}
+{%- if kernel.runs > 1 %}, with those of other parts of k{% endif %}
+{%- if not s.vec_c %}.
+// Neighbouring lanes store single elements.{% endif %}
+
+fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32{{ of_parts }}) {
 {% if s.vec_c %}
-    for (var i = lane; i < {{ four }}u; i += SLICES * LANES) {
+    for (var i = lane; i < {{ fragment_fours }}u; i += SLICES * LANES) {
 {% else %}
     for (var element = lane; element < FM * FN; element += SLICES * LANES) {
         let i = element / 4u;
 {% endif %}
-        {{ "var" if kernel.slices > 1 or kernel.runs > 1 else "let" }} value = {{ four_of(0) }};
+        {{ "var" if kernel.slices > 1 or kernel.runs > 1 else "let" }} value = {{ read_four(0) }};
 {% for slice in range(1, kernel.slices) %}
-        value += {{ four_of(slice) }};
+        value += {{ read_four(slice) }};
 {% endfor %}
 {% for part in range(kernel.runs - 1) %}
 {% for slice in range(kernel.slices) %}
-        value += bitcast<vec4f>(sums[place + i{{ " + %du * between" % part if part }}{{ " + %du" % (slice * fragments.own * kernel.fragments * four) if slice }}]);
+        value += {{ read_part(part, slice) }};
 {% endfor %}
 {% endfor %}
 {% if s.vec_c %}
@@ -150,18 +174,19 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 }
 
 {# The scales of the lines that a lane moves, the same in every step. #}
-{% macro scales() %}
+{% macro load_scales() %}
 {% for o in operands %}
     let {{ o.x }}_lines = workgroup.z * (params.m + params.n){{ " + params.m" if o.x == "b" }};
 {% for i in range(o.loads) %}
-{% set place = "%s_lines + %s_%s%d" % (o.x, o.x, o.at, i) %}
+{% set place = o.x ~ "_lines + " ~ o.x ~ "_" ~ o.axis ~ i %}
 {% if o.along_k %}
     let {{ o.x }}_one{{ i }} = vec4f(lines[{{ place }}].x);
     let {{ o.x }}_scale{{ i }} = Eight({{ o.x }}_one{{ i }}, {{ o.x }}_one{{ i }});
 {% else %}
     let {{ o.x }}_scale{{ i }} = Eight(
 {% for first in (0, 4) %}
-        vec4f({% for j in range(first, first + 4) %}lines[{{ place }} + {{ j }}u].x{{ ", " if not loop.last }}{% endfor %}),
+        vec4f(
+{%- for j in range(first, first + 4) %}lines[{{ place }} + {{ j }}u].x{{ ", " if not loop.last }}{% endfor %}),
 {% endfor %}
     );
 {% endif %}
@@ -169,44 +194,51 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 {% endfor %}
 {% endmacro %}
 
-{# Registers → workgroup memory, as halves. #}
+{# Registers → workgroup memory, as high and low parts. #}
 {% macro put(k0) %}
 {% if s.edge_k %}
         if ({{ k0 }} + BK > params.k) { // what lies beyond the end of k must come to nothing
 {% for o in operands %}
 {% for i in range(o.loads) %}
-{% set k = "vec4u(%s + %s_k%d)" % (k0, o.x, i) %}
-{% set ks = "%s + vec4u(0u, 1u, 2u, 3u), %s + vec4u(4u, 5u, 6u, 7u)" % (k, k) if o.along_k else "%s, %s" % (k, k) %}
-            {{ o.x }}_next{{ i }} = before_end({{ o.x }}_next{{ i }}, {{ ks }});
+{% set k %}vec4u({{ k0 }} + {{ o.x }}_k{{ i }}){% endset %}
+{% if o.along_k %}
+{% set first, last = k ~ " + vec4u(0u, 1u, 2u, 3u)", k ~ " + vec4u(4u, 5u, 6u, 7u)" %}
+            {{ o.x }}_next{{ i }} = before_end({{ o.x }}_next{{ i }}, {{ first }}, {{ last }});
+{% else %}
+            {{ o.x }}_next{{ i }} = before_end({{ o.x }}_next{{ i }}, {{ k }}, {{ k }});
+{% endif %}
 {% endfor %}
 {% endfor %}
         }
 {% endif %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-        let {{ o.x }}_eight{{ i }} = scaled({{ o.x }}_next{{ i }}, {{ o.x }}_scale{{ i }});
-        let {{ o.x }}_near{{ i }} = Eight(rounded({{ o.x }}_eight{{ i }}.first), rounded({{ o.x }}_eight{{ i }}.last));
-        let {{ o.x }}_high{{ i }} = packed({{ o.x }}_near{{ i }});
-        let {{ o.x }}_low{{ i }} = packed(Eight({{ o.x }}_eight{{ i }}.first - {{ o.x }}_near{{ i }}.first, {{ o.x }}_eight{{ i }}.last - {{ o.x }}_near{{ i }}.last));
+{% set eight, near = o.x ~ "_eight" ~ i, o.x ~ "_near" ~ i %}
+        let {{ eight }} = scaled({{ o.x }}_next{{ i }}, {{ o.x }}_scale{{ i }});
+        let {{ near }} = Eight(rounded({{ eight }}.first), rounded({{ eight }}.last));
+        let {{ o.x }}_high{{ i }} = packed({{ near }});
+{% set rest %}Eight({{ eight }}.first - {{ near }}.first, {{ eight }}.last - {{ near }}.last){% endset %}
+        let {{ o.x }}_low{{ i }} = packed({{ rest }});
 {% endfor %}
 {% endfor %}
 {{ fragments.put([a, b, a_low, b_low]) }}
 {% endmacro %}
 
-{# acc += A tile · B tile; between two products into one fragment are those of others, which need not wait for it. #}
+{# sums += A tile · B tile. Two products into the same fragment have others between them, which need not wait for it. #}
 {% macro multiply() %}
 {% for kk in range(kernel.share // kernel.fk) %}
         { // kk = {{ kk * kernel.fk }}
 {% for r in range(rows) %}
-{{ fragments.fragment(a, r, kk) }}
-{{ fragments.fragment(a_low, r, kk) }}
+{{ fragments.load_fragment(a, r, kk) }}
+{{ fragments.load_fragment(a_low, r, kk) }}
 {% endfor %}
 {% for q in range(columns) %}
-{{ fragments.fragment(b, q, kk) }}
-{{ fragments.fragment(b_low, q, kk) }}
+{{ fragments.load_fragment(b, q, kk) }}
+{{ fragments.load_fragment(b_low, q, kk) }}
 {% for left, right in (("a_low", "b"), ("a", "b_low"), ("a", "b")) %}
 {% for r in range(rows) %}
-            acc_{{ r }}_{{ q }} = subgroupMatrixMultiplyAccumulate({{ left }}_{{ r }}, {{ right }}_{{ q }}, acc_{{ r }}_{{ q }});
+{% set acc = "acc_" ~ r ~ "_" ~ q %}
+            {{ acc }} = subgroupMatrixMultiplyAccumulate({{ left }}_{{ r }}, {{ right }}_{{ q }}, {{ acc }});
 {% endfor %}
 {% endfor %}
 {% endfor %}
@@ -215,7 +247,7 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 {% endmacro %}
 
 {# Steps of k up to `end`: one is multiplied while the next is fetched. #}
-{% macro steps(end) %}
+{% macro multiply_up_to(end) %}
     for (; k0 < {{ end }}; k0 += BK) {
 {{ fragments.fetch(operands, "k0") }}
 {{ multiply() }}
@@ -231,14 +263,10 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
 {{ matrix.bases() }}
-{{ fragments.positions(operands) }}
-{{ scales() }}
-{% for r in range(rows) %}
-{% for q in range(columns) %}
-    var acc_{{ r }}_{{ q }} = Result();
-{% endfor %}
-{% endfor %}
-{% for o in operands %}
+{{ fragments.plan_moves(operands) }}
+{{ load_scales() }}
+{{ fragments.declare_sums() }}
+{%- for o in operands %}
 {% for i in range(o.loads) %}
     var {{ o.x }}_next{{ i }}: Eight;
 {% endfor %}
@@ -251,40 +279,47 @@ fn main(
     var k0 = BK;
 {% if kernel.runs > 1 %}
     // In vec4: where the sums of this subgroup's fragments wait, a place for each part of k but the last
-    let between = grid.z * tiles_m * tiles_n * {{ kernel.subgroups * kernel.fragments * four }}u;
-    let place = ((workgroup.z * tiles_m * tiles_n + tile) * {{ kernel.subgroups }}u + subgroup) * {{ kernel.fragments * four }}u;
+{% set own_fours = kernel.fragments * fragment_fours %}
+    let between = grid.z * tiles_m * tiles_n * {{ kernel.subgroups * own_fours }}u;
+    let place = ((workgroup.z * tiles_m * tiles_n + tile) * {{ kernel.subgroups }}u + subgroup) * {{ own_fours }}u;
     let run = (params.k + RUNS * BK - 1u) / (RUNS * BK) * BK; // inner elements of a part
 {% for part in range(1, kernel.runs) %}
-{{ steps("min(%du * run, params.k)" % part) }}
+{{ multiply_up_to("min(" ~ part ~ "u * run, params.k)") }}
 {% for r in range(rows) %}
 {% for q in range(columns) %}
-    subgroupMatrixStore<row_major>(&sums, place + {{ "%du * between + " % (part - 1) if part > 1 }}{{ (r * columns + q) * four }}u, acc_{{ r }}_{{ q }}, FN / 4u);
+{% set after_parts %}{% if part > 1 %}{{ part - 1 }}u * between + {% endif %}{% endset %}
+{% set at = "place + " ~ after_parts ~ (r * columns + q) * fragment_fours ~ "u" %}
+    subgroupMatrixStore<row_major>(&sums, {{ at }}, acc_{{ r }}_{{ q }}, FN / 4u);
     acc_{{ r }}_{{ q }} = Result();
 {% endfor %}
 {% endfor %}
 {% endfor %}
 {% endif %}
-{{ steps("params.k") }}
+{{ multiply_up_to("params.k") }}
 {{ multiply() }}
     let row = row0 + subgroup_row * SM;
     let col = col0 + subgroup_col * SN;
 {% if kernel.slices > 1 %}
-    let own = subgroup % {{ fragments.own }}u;
+    let own = subgroup % {{ fragments.slice_subgroups }}u;
     let own_lane = slice * LANES + subgroup_lane;
 {% if kernel.runs > 1 %}
-    let own_place = place - slice * {{ fragments.own * kernel.fragments * four }}u;
+    let own_place = place - slice * {{ fragments.slice_subgroups * own_fours }}u;
 {% endif %}
 {% endif %}
 {% if kernel.runs > 1 %}
     storageBarrier(); // the sums are stored before other lanes read them
 {% endif %}
     workgroupBarrier(); // everyone is done with the tiles before C takes the place of A's
+{% set panel = "a_tile[" ~ fragments.own_panel(a) ~ "]" %}
+{% set own, own_place = ("own, own_lane", "own_place") if kernel.slices > 1 else ("subgroup, subgroup_lane", "place") %}
 {% for r in range(rows) %}
 {% for q in range(columns) %}
-{% set sums = (", own_place" if kernel.slices > 1 else ", place") ~ " + %du, between" % ((r * columns + q) * four) if kernel.runs > 1 %}
-{{ fragments.store("acc_%d_%d" % (r, q), "a_tile[%s]" % fragments.panel_of(a), "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
+{{ fragments.store_fragment("acc_" ~ r ~ "_" ~ q, panel, "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
     workgroupBarrier(); // the fragment is complete before lanes read it
-    store_fragment(c_base, workgroup.z, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ "own, own_lane" if kernel.slices > 1 else "subgroup, subgroup_lane" }}{{ sums }});
+{% set place %}row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u{% endset %}
+{% set own_place_at = own_place ~ " + " ~ (r * columns + q) * fragment_fours ~ "u" %}
+{% set parts = ", " ~ own_place_at ~ ", between" if kernel.runs > 1 else "" %}
+    store_fragment(c_base, workgroup.z, {{ place }}, {{ own }}{{ parts }});
 {% if not (r == rows - 1 and loop.last) %}
     workgroupBarrier(); // it was read before the next one overwrites it
 {% endif %}

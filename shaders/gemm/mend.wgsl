@@ -1,8 +1,8 @@
 // mend: the elements of C that matrix units could not compute within the bound, in float32.
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; doubts (batch, m, n), a bit each, rows of whole
-// words. A workgroup looks at {{ kernel.invocations }} words, and ends at once where none has a bit. For one that has, its
-// invocations share the inner dimension of 32 columns at a time, or of one where few are wanted.
+// words. A workgroup looks at {{ kernel.invocations }} words, and ends at once where none has a bit. For one that has,
+// its invocations share the inner dimension of 32 columns at a time, or of one where few are wanted.
 // Shapes: any. Workgroup memory: {{ kernel.workgroup_bytes }} bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

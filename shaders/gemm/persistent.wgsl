@@ -18,14 +18,14 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) lane: u32,
 ) {
-{{ tiles.tile_count() }}
+{{ tiles.count_tiles() }}
 {{ matrix.bases() }}
-{{ tiles.lanes() }}
-{{ tiles.registers() }}
+{{ tiles.lane_position() }}
+{{ tiles.declare_registers() }}
     for (var tile = workgroup.x + workgroup.y * grid.x; tile < tiles_m * tiles_n; tile += grid.x * grid.y) {
-{{ tiles.tile_position() }}
-{{ tiles.positions() }}
-{{ tiles.accumulators() }}
+{{ tiles.locate_tile() }}
+{{ tiles.plan_loads() }}
+{{ tiles.declare_sums() }}
 {{ tiles.fetch("0u") }}
         workgroupBarrier(); // everyone is done with the last tiles of the tile before
 {{ tiles.put() }}

@@ -25,10 +25,10 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
 {{ matrix.bases() }}
-{{ tiles.lanes() }}
-{{ tiles.positions() }}
-{{ tiles.accumulators() }}
-{{ tiles.registers() }}
+{{ tiles.lane_position() }}
+{{ tiles.plan_loads() }}
+{{ tiles.declare_sums() }}
+{{ tiles.declare_registers() }}
 {{ tiles.fetch("0u") }}
 {{ tiles.put() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
@@ -47,14 +47,14 @@ fn main(
 {% for buffer in range(2) %}
         let more_{{ buffer }} = k0 + {{ buffer + 1 }}u * BK < params.k;
         if (more_{{ buffer }}) {
-{{ tiles.fetch("(k0 + %du * BK)" % (buffer + 1)) }}
+{{ tiles.fetch("(k0 + " ~ (buffer + 1) ~ "u * BK)") }}
         }
 {% if buffer %}
         if (more_0) {
-{{ tiles.multiply(buffer, "k0 + %du * BK" % buffer) }}
+{{ tiles.multiply(buffer, "k0 + " ~ buffer ~ "u * BK") }}
         }
 {% else %}
-{{ tiles.multiply(buffer, "k0 + %du * BK" % buffer) }}
+{{ tiles.multiply(buffer, "k0 + " ~ buffer ~ "u * BK") }}
 {% endif %}
         if (more_{{ buffer }}) {
 {{ tiles.put(1 - buffer) }}

@@ -1,8 +1,11 @@
-// slice_{{ kernel.side }}: the {{ "rows of A" if kernel.side == "a" else "columns of B" }}, each cut into {{ s.kept }} slices of 7 bits.
+{% set lines = "rows of A" if kernel.side == "a" else "columns of B" %}
+{% set first_stored = "first" if kernel.side == "a" else "last" %}
+// slice_{{ kernel.side }}: the {{ lines }}, each cut into {{ s.kept }} slices of 7 bits.
 //
-// Storage: {{ kernel.side }} of doubles, two words each; slices (batch, line, slice, k), bytes, four to a u32, {{ "the first slice first" if kernel.side == "a" else "the last slice first" }};
-// k is filled up with zeros to a multiple of STEP words; lines (batch, line): the largest exponent, as doubles store it, and the last slice that is not all zero,
-// {{ kernel.inexact }} where bits are left over.
+// Storage: {{ kernel.side }} of doubles, two words each; slices (batch, line, slice, k), bytes, four to a u32,
+// the {{ first_stored }} slice first; k is filled up with zeros to a multiple of STEP words; lines (batch, line): the
+// largest exponent, as doubles store it, and the last slice that is not all zero, {{ kernel.inexact }} where bits are
+// left over.
 // A line is taken to a power of two above its largest element; digits are cut off it towards zero, and bear its sign.
 // Shapes: any. Workgroup memory: 4 words per invocation.
 {% include "common/header.wgsl" %}
@@ -14,7 +17,8 @@ const LINES: u32 = {{ kernel.at_once }}u; // of a workgroup,
 const SHARERS: u32 = LINES; // invocations for each
 const BEYOND: u32 = (1u << {{ 56 - 7 * s.kept }}u) - 1u; // of a fraction's low word: the bits that no slice has
 
-var<workgroup> found: array<array<vec4u, SHARERS>, LINES>; // largest high word; or of all digits, high and low; bits left
+// The largest high word; later all digits of an invocation, high and low, and whether bits are left
+var<workgroup> found: array<array<vec4u, SHARERS>, LINES>;
 
 // |x| as a fraction of the power of two above the line, 28 bits and 28 bits, and whether bits are left.
 fn fraction(x: vec2u, field: u32) -> vec3u {
@@ -38,6 +42,9 @@ fn fraction(x: vec2u, field: u32) -> vec3u {
     return vec3u(high >> r, low, lost);
 }
 
+{# The 7 bits of slice number `slice`, in a fraction or in what those of a line have in all. #}
+{% macro digit(f, slice) %}(({{ f }}.{{ "xy"[slice // 4] }} >> {{ 21 - slice % 4 * 7 }}u) & 127u){% endmacro %}
+
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -53,7 +60,8 @@ fn main(
 {% endif %}
     let line = (workgroup.x + workgroup.y * grid.x) * LINES + local_line;
     let words = (params.k + 4u * STEP - 1u) / (4u * STEP) * STEP;
-    let base = params.{{ x }}_offset + workgroup.z * params.{{ x }}_batch_stride + line{{ " * params.ld" ~ x if along_k }};
+{% set line_start = "line * params.ld" ~ x if along_k else "line" %}
+    let base = params.{{ x }}_offset + workgroup.z * params.{{ x }}_batch_stride + {{ line_start }};
     let inside = line < {{ length }}; // what is beyond the last line has no elements
     let reach = select(0u, params.k, inside);
     var highest = 0u;
@@ -77,8 +85,8 @@ fn main(
                 digits |= f;
                 let negative = x.y >> 31u == 1u;
 {% for slice in range(s.kept) %}
-{% set digit = "((f.%s >> %du) & 127u)" % ("xy"[slice // 4], 21 - slice % 4 * 7) %}
-                packed[{{ slice }}] |= (select({{ digit }}, 0u - {{ digit }}, negative) & 255u) << (8u * i);
+{% set magnitude = digit("f", slice) %}
+                packed[{{ slice }}] |= (select({{ magnitude }}, 0u - {{ magnitude }}, negative) & 255u) << (8u * i);
 {% endfor %}
             }
         }
@@ -96,8 +104,10 @@ fn main(
         }
         var last = 0u;
 {% for slice in range(s.kept) %}
-        last = select(last, {{ slice + 1 }}u, ((digits.{{ "xy"[slice // 4] }} >> {{ 21 - slice % 4 * 7 }}u) & 127u) != 0u);
+        last = select(last, {{ slice + 1 }}u, {{ digit("digits", slice) }} != 0u);
 {% endfor %}
-        {{ x }}_lines[workgroup.z * {{ length }} + line] = vec2u(field, select(last, {{ kernel.inexact }}u, (digits.z | (digits.y & BEYOND)) != 0u));
+{% set bits_left = "(digits.z | (digits.y & BEYOND)) != 0u" %}
+{% set last = "select(last, " ~ kernel.inexact ~ "u, " ~ bits_left ~ ")" %}
+        {{ x }}_lines[workgroup.z * {{ length }} + line] = vec2u(field, {{ last }});
     }
 }

@@ -1,17 +1,19 @@
 // slices: C = A·B in float64 by exact products of 8-bit integers (Ozaki's scheme), TM × TN elements per invocation.
 //
-// Storage: slices (batch, line, slice, k) as slice.wgsl leaves them; wide (batch, row, column): the sum in units of 2⁻⁶³
-// times the powers of two of its row and its column, three words in two's complement, and Σ|a||b| of the first slices
-// in units of 2⁻¹⁴, from which the next dispatch (from_slices) tells whether the sum is good enough.
-// What slices s and t weigh depends on s + t alone: pairs of equal weight are one product, as long as all of them, whose sums in
-// i32 go to the sum in storage before they can overflow. Pairs beyond the weight of the last slice are left out. The next
-// tile is on its way, in registers, while this one is multiplied.
+// Storage: slices (batch, line, slice, k) as slice.wgsl leaves them; wide (batch, row, column): the sum in units of
+// 2⁻⁶³ times the powers of two of its row and its column, three words in two's complement, and Σ|a||b| of the first
+// slices in units of 2⁻¹⁴, from which the next dispatch (from_slices) tells whether the sum is good enough.
+// What slices s and t weigh depends on s + t alone: pairs of equal weight are one product, as long as all of them,
+// whose sums in i32 go to the sum in storage before they can overflow. Pairs beyond the weight of the last slice are
+// left out. The next tile is on its way, in registers, while this one is multiplied.
 // Shapes: any. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/slices.wgsl" as slices with context %}
 {% include "common/header.wgsl" %}
 
-{% set loads = {"a": kernel.bm * kernel.bk // 4 // kernel.invocations, "b": kernel.bn * kernel.bk // 4 // kernel.invocations} %}
+{% set a_loads = kernel.bm * kernel.bk // 4 // kernel.invocations %}
+{% set b_loads = kernel.bn * kernel.bk // 4 // kernel.invocations %}
+{% set loads = {"a": a_loads, "b": b_loads} %}
 const WX = BN / TN;
 const WY = BM / TM;
 
@@ -36,23 +38,27 @@ fn main(
     let {{ x }}_line{{ i }} = (lane + {{ i * kernel.invocations }}u) / (BK / 4u);
     let {{ x }}_word{{ i }} = (lane + {{ i * kernel.invocations }}u) % (BK / 4u) * 4u;
     // Lines beyond the last read it: nothing that comes of them is stored.
-    let {{ x }}_start{{ i }} = ({{ x }}_z * params.{{ length }} + min({{ at }}0 + {{ x }}_line{{ i }}, params.{{ length }} - 1u)) * KEPT * words + {{ x }}_word{{ i }};
+{% set within %}min({{ at }}0 + {{ x }}_line{{ i }}, params.{{ length }} - 1u){% endset %}
+{% set line %}{{ x }}_z * params.{{ length }} + {{ within }}{% endset %}
+    let {{ x }}_start{{ i }} = ({{ line }}) * KEPT * words + {{ x }}_word{{ i }};
     var {{ x }}_next{{ i }}: vec4u;
 {% endfor %}
 {% endfor %}
 {% macro fetch(k0) %}
 {% for x in "ab" %}
+{% set at = k0 if x == "a" else "first + " ~ k0 %}
 {% for i in range(loads[x]) %}
-                {{ x }}_next{{ i }} = {{ x }}_slices[({{ x }}_start{{ i }} + {{ "first + " if x == "b" }}{{ k0 }}) / 4u];
+                {{ x }}_next{{ i }} = {{ x }}_slices[({{ x }}_start{{ i }} + {{ at }}) / 4u];
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 {% macro put() %}
 {% for x in "ab" %}
 {% for i in range(loads[x]) %}
-                {{ x }}_next{{ i }} = select({{ x }}_next{{ i }}, magnitudes({{ x }}_next{{ i }}), vec4<bool>(step == 0u));
+{% set next, word, line = x ~ "_next" ~ i, x ~ "_word" ~ i, x ~ "_line" ~ i %}
+                {{ next }} = select({{ next }}, magnitudes({{ next }}), vec4<bool>(step == 0u));
 {% for j in range(4) %}
-                {{ x }}_tile[{{ x }}_word{{ i }} + {{ j }}u][{{ x }}_line{{ i }} / 4u][{{ x }}_line{{ i }} % 4u] = {{ x }}_next{{ i }}[{{ j }}];
+                {{ x }}_tile[{{ word }} + {{ j }}u][{{ line }} / 4u][{{ line }} % 4u] = {{ next }}[{{ j }}];
 {% endfor %}
 {% endfor %}
 {% endfor %}
@@ -68,7 +74,9 @@ fn main(
 {% endfor %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
-                    acc_{{ r }}_{{ j }} += vec4i({% for c in range(4) %}dot4I8Packed(a{{ r // 4 }}[{{ r % 4 }}], b{{ j }}[{{ c }}]){{ ", " if c < 3 }}{% endfor %});
+{% set a %}a{{ r // 4 }}[{{ r % 4 }}]{% endset %}
+                    acc_{{ r }}_{{ j }} += vec4i(
+{%- for c in range(4) %}dot4I8Packed({{ a }}, b{{ j }}[{{ c }}]){{ ", " if c < 3 }}{% endfor %});
 {% endfor %}
 {% endfor %}
                 }
@@ -93,9 +101,11 @@ fn main(
 {{ multiplied() }}
             workgroupBarrier(); // everyone is done with the tiles before the next begin
 {% for r in range(kernel.tm) %}
+{% set row %}row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u{% endset %}
 {% for j in range(kernel.tn // 4) %}
 {% for c in range(4) %}
-            keep(workgroup.z, row0 + (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, col0 + (lx + {{ j }}u * WX) * 4u + {{ c }}u, acc_{{ r }}_{{ j }}[{{ c }}], weight, fresh);
+{% set col %}col0 + (lx + {{ j }}u * WX) * 4u + {{ c }}u{% endset %}
+            keep(workgroup.z, {{ row }}, {{ col }}, acc_{{ r }}_{{ j }}[{{ c }}], weight, fresh);
 {% endfor %}
 {% endfor %}
 {% endfor %}

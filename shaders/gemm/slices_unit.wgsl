@@ -2,12 +2,12 @@
 {% import "common/fragments.wgsl" as fragments with context %}
 {% import "common/slices.wgsl" as slices with context %}
 {% set operands = [
-  {"x": "a", "at": "row", "length": "m", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+  {"x": "a", "axis": "row", "length": "m", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": true, "loads": kernel.a_loads, "base": "0u", "vec": true},
-  {"x": "b", "at": "col", "length": "n", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+  {"x": "b", "axis": "col", "length": "n", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
    "along_k": true, "loads": kernel.b_loads, "base": "0u", "vec": true},
 ] %}
-{% set wide = kernel.c_wide %}
+{% set c_wide = kernel.c_wide %}
 // slices_unit: C = A·B in float64 by exact products of 8-bit integers on the GPU's matrix units, SM × SN per subgroup.
 //
 // Storage: as of slices. Changed from there: a subgroup multiplies fragments of FM × FK and FK × FN bytes by one
@@ -16,10 +16,10 @@
 // Workgroup memory: (BM + BN)·(BK + 16) bytes; fragments of sums go where the tiles were.
 {% include "common/header.wgsl" %}
 
-{{ fragments.types() }}
-{{ fragments.panels(operands, "runs along k") }}
+{{ fragments.declare_types() }}
+{{ fragments.declare_panels(operands, "runs along k") }}
 {{ slices.sums() }}
-const C_WIDE: u32 = {{ wide }}u; // fragments of sums that a subgroup stores side by side
+const C_WIDE: u32 = {{ c_wide }}u; // fragments of sums that a subgroup stores side by side
 const C_FOURS: u32 = C_WIDE * FN / 4u; // fours of columns in them
 const C_LINE: u32 = C_FOURS + 1u; // from row to row of them, in vec4<u32>: neighbours lie in different banks
 
@@ -29,19 +29,22 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
     let words = (params.k + BK - 1u) / BK * (BK / 4u); // of a line of a slice
-{{ fragments.positions(operands, starts=false) }}
+{{ fragments.plan_moves(operands, starts=false) }}
 {% for o in operands %}
     let {{ o.x }}_z = select(workgroup.z, 0u, params.{{ o.x }}_batch_stride == 0u);
 {% for i in range(o.loads) %}
     // Lines beyond the last read it: nothing that comes of them is stored.
-    let {{ o.x }}_from{{ i }} = ({{ o.x }}_z * params.{{ o.length }} + min({{ o.x }}_{{ o.at }}{{ i }}, params.{{ o.length }} - 1u)) * KEPT * words + {{ o.x }}_k{{ i }} / 4u;
+{% set line %}min({{ o.x }}_{{ o.axis }}{{ i }}, params.{{ o.length }} - 1u){% endset %}
+{% set line_of_batch %}{{ o.x }}_z * params.{{ o.length }} + {{ line }}{% endset %}
+    let {{ o.x }}_from{{ i }} = ({{ line_of_batch }}) * KEPT * words + {{ o.x }}_k{{ i }} / 4u;
     var {{ o.x }}_next{{ i }}: vec4u;
 {% endfor %}
 {% endfor %}
 {% macro fetch(k0) %}
 {% for o in operands %}
+{% set at = k0 if o.x == "a" else "first + " ~ k0 %}
 {% for i in range(o.loads) %}
-                {{ o.x }}_next{{ i }} = {{ o.x }}_slices[({{ o.x }}_from{{ i }} + {{ "first + " if o.x == "b" }}{{ k0 }}) / 4u];
+                {{ o.x }}_next{{ i }} = {{ o.x }}_slices[({{ o.x }}_from{{ i }} + {{ at }}) / 4u];
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -55,7 +58,7 @@ fn main(
                 }
 {{ fragments.put(operands) }}
 {% endmacro %}
-{% for sharers in kernel.c_sharers(wide) %}
+{% for sharers in kernel.c_sharers(c_wide) %}
     let {{ "ab"[loop.index0] }}_panel = subgroup / {{ sharers }}u;
     let {{ "ab"[loop.index0] }}_place = subgroup % {{ sharers }}u * FM * C_LINE;
 {% endfor %}
@@ -64,11 +67,7 @@ fn main(
     let col = col0 + subgroup_col * SN + four * 4u;
 {% set rows = kernel.sm // kernel.fm %}
 {% call slices.weights() %}
-{% for r in range(rows) %}
-{% for q in range(kernel.sn // kernel.fn) %}
-            var acc_{{ r }}_{{ q }} = Result();
-{% endfor %}
-{% endfor %}
+{{ fragments.declare_sums() }}
 {{ fetch("chunk") }}
 {{ put() }}
             workgroupBarrier(); // the first tiles are complete before anyone reads them
@@ -81,18 +80,21 @@ fn main(
             }
 {{ fragments.multiply(operands) }}
             workgroupBarrier(); // everyone is done with the tiles before sums take their place
-{% for q in range(0, kernel.sn // kernel.fn, wide) %}
+{% for q in range(0, kernel.sn // kernel.fn, c_wide) %}
 {% for r in range(rows) %}
-{% set x = "ab"[(q // wide * rows + r) % 2] %}
-{% set to, place = "%s_tile[%s_panel]" % (x, x), x ~ "_place" %}
-{% for j in range(wide) %}
-{{ fragments.store("acc_%d_%d" % (r, q + j), to, "%s + %du" % (place, j * kernel.fn // 4), "C_LINE") }}
+{# Turn and turn about, so that one barrier is enough: while some lanes still read one panel, others fill the other. #}
+{% set x = "ab"[(q // c_wide * rows + r) % 2] %}
+{% set to, place = x ~ "_tile[" ~ x ~ "_panel]", x ~ "_place" %}
+{% for j in range(c_wide) %}
+{% set fragment = "acc_" ~ r ~ "_" ~ (q + j) %}
+{{ fragments.store_fragment(fragment, to, place ~ " + " ~ j * kernel.fn // 4 ~ "u", "C_LINE") }}
 {%- endfor %}
             workgroupBarrier(); // the fragments are complete before lanes read them; those before were read, elsewhere
             for (var i = subgroup_lane / C_FOURS; i < FM; i += LANES / C_FOURS) {
                 let value = bitcast<vec4i>({{ to }}[{{ place }} + i * C_LINE + four]);
 {% for c in range(4) %}
-                keep(workgroup.z, row + {{ r * kernel.fm }}u + i, col + {{ q * kernel.fn + c }}u, value[{{ c }}], weight, fresh);
+{% set row, col = "row + " ~ r * kernel.fm ~ "u + i", "col + " ~ (q * kernel.fn + c) ~ "u" %}
+                keep(workgroup.z, {{ row }}, {{ col }}, value[{{ c }}], weight, fresh);
 {% endfor %}
             }
 {% endfor %}

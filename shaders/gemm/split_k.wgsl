@@ -2,15 +2,15 @@
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the
 // contiguous length is a multiple of 4; accumulation in f32.
-// Changed from pipelined: a C of few tiles leaves most of a machine idle, however long k is. SLICES groups of invocations
-// take every SLICES-th step of k for the same tile, and add their sums up in workgroup memory.
+// Changed from pipelined: a C of few tiles leaves most of a machine idle, however long k is. SLICES groups of
+// invocations take every SLICES-th step of k for the same tile, and add their sums up in workgroup memory.
 {% if kernel.splits > 1 %}
-// SPLITS workgroups take a part of k each, and leave partial sums (batch, split, row, column), rows of whole vec4, which
-// the next dispatch (sum_splits) adds up and finishes: the epilogue is not for parts.
+// SPLITS workgroups take a part of k each, and leave partial sums (batch, split, row, column), rows of whole vec4,
+// which the next dispatch (sum_splits) adds up and finishes: the epilogue is not for parts.
 {% endif %}
-// On an H200: 4.3 TFLOP/s at 256³ where pipelined reads 2.8, 17.7 against 15.0 at 512³ (8 slices both), 37 against 34 at
-// 1024³, 40.7 against 35.0 at 1536³ (3 splits both); 40.9 at 256×256×65536 (32 splits). From 2048³ on there is nothing to
-// gain. A second dispatch costs some 2 µs and the traffic of the partial sums; slices cost workgroup memory.
+// On an H200: 4.3 TFLOP/s at 256³ where pipelined reads 2.8, 17.7 against 15.0 at 512³ (8 slices both), 37 against 34
+// at 1024³, 40.7 against 35.0 at 1536³ (3 splits both); 40.9 at 256×256×65536 (32 splits). From 2048³ on there is
+// nothing to gain. A second dispatch costs some 2 µs and the traffic of the partial sums; slices cost workgroup memory.
 // Shapes: any whose k has a step for each part; tiles that hang over an edge are filled with zeros.
 // Workgroup memory: SLICES·(BM + BN + 8)·BK·4 bytes for tiles, (SLICES - 1)·BM·BN/TM·4 for sums.
 {% import "common/register_tiles.wgsl" as tiles with context %}
@@ -25,7 +25,7 @@ var<workgroup> sums: array<array<array<vec4f, SHARERS>, TN / 4u>, SLICES - 1u>; 
 {% endif %}
 
 {% if kernel.splits > 1 %}
-{{ tiles.inputs(slices=kernel.slices) }}
+{{ tiles.tiles_and_loads(slices=kernel.slices) }}
 // partial[row, col..col+3] ← value{% if s.edge_m or s.edge_n %}, nothing outside the matrix{% endif %}
 
 fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
@@ -59,14 +59,14 @@ fn main(
     let split = 0u;
 {{ matrix.bases() }}
 {% endif %}
-{{ tiles.lanes() }}
-{{ tiles.positions() }}
+{{ tiles.lane_position() }}
+{{ tiles.plan_loads() }}
     let steps = (params.k + SLICES * BK - 1u) / (SLICES * BK);
     let share = (steps + SPLITS - 1u) / SPLITS;
     let first_step = split * share;
     let last_step = min(first_step + share, steps);
-{{ tiles.accumulators() }}
-{{ tiles.registers() }}
+{{ tiles.declare_sums() }}
+{{ tiles.declare_registers() }}
     var k0 = (first_step * SLICES + slice) * BK;
 {{ tiles.fetch("k0") }}
 {{ tiles.put(slice) }}
@@ -94,16 +94,16 @@ fn main(
         acc_{{ r }}_{{ j }} += sums[{{ other }}][{{ j }}][lane];
 {% endfor %}
 {% if not staged %}
-        {{ tiles.store_fragment(r, j) }}
+        {{ tiles.store_four(r, j) }}
 {% endif %}
 {% endfor %}
 {% if staged %}
-{{ tiles.stage_fragments(r, "[0]") }}
+{{ tiles.stage_rows(r, "[0]") }}
 {% endif %}
     }
 {% if staged %}
     workgroupBarrier(); // the sums are read, and these rows complete, before anyone stores them
-{{ tiles.store_staged(r, "index", "[0]") }}
+{{ tiles.store_staged_rows(r, "index", "[0]") }}
 {% elif not loop.last %}
     workgroupBarrier(); // the first has read them before they are overwritten
 {% endif %}

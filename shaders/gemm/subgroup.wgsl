@@ -2,8 +2,8 @@
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
 // is a multiple of 4 and runs along k in A, along n in B; accumulation in f32.
-// Changed from blocked: no workgroup memory and no barrier. A workgroup is one subgroup, LY × LX lanes; each fetches its
-// share of the tiles of A and B into registers, and the others get it by shuffle.
+// Changed from blocked: no workgroup memory and no barrier. A workgroup is one subgroup, LY × LX lanes; each fetches
+// its share of the tiles of A and B into registers, and the others get it by shuffle.
 // It loses to blocked where there is workgroup memory: on an H200 with 32 lanes as 4 × 8, 28.2 against 40.3 TFLOP/s at
 // 4096³ and 15.6 against 26.5 at 1024³ (through wgpu). 2 × 16 lanes read 25.5, 8 × 4 24.9, 4 × 16 per lane 23.1, 4 × 8
 // per lane 21.2 at 4096³.
@@ -21,7 +21,8 @@ const BN = LX * TN; // columns of C per workgroup
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 {#
   Row i of a lane's fragment is ly + i·LY, its j-th vec4 of columns lx + j·LX, so that a whole fragment of neighbouring
-  lanes lies in one register of as many others: which register is then known here, and only the lane depends on the lane.
+  lanes lies in one register of as many others: which register is then known here, and only the lane depends on the
+  lane.
 #}
 @compute @workgroup_size(LANES)
 fn main(
@@ -33,7 +34,7 @@ fn main(
 {{ matrix.bases() }}
     let lx = lane % LX;
     let ly = lane / LX;
-{{ tiles.accumulators() }}
+{{ tiles.declare_sums() }}
     for (var k = 0u; k < params.k; k += 4u) {
         // Row r of A's tile is fetched by lane r % LANES, vec4 v of four rows of B's by lane v % LANES.
 {% for i in range(kernel.a_loads) %}
@@ -43,10 +44,12 @@ fn main(
 {% for i in range(kernel.b_loads) %}
         let b_at{{ i }} = lane % BN + {{ i }}u * LANES;
         let b_reg{{ i }} = load_b4(b_base, k + b_at{{ i }} / (BN / 4u), col0 + b_at{{ i }} % (BN / 4u) * 4u);
-        dbg_n(LOADED_B, dbg_row(row0, BM), col0 + b_at{{ i }} % (BN / 4u) * 4u, k + b_at{{ i }} / (BN / 4u), b_reg{{ i }});
+{% set col, b_k = "col0 + b_at" ~ i ~ " % (BN / 4u) * 4u", "k + b_at" ~ i ~ " / (BN / 4u)" %}
+        dbg_n(LOADED_B, dbg_row(row0, BM), {{ col }}, {{ b_k }}, b_reg{{ i }});
 {% endfor %}
 {% for r in range(kernel.tm) %}
-        let a_row{{ r }} = subgroupShuffle(a_reg{{ r * kernel.ly // kernel.lanes }}, ly + {{ r * kernel.ly % kernel.lanes }}u);
+{% set first = r * kernel.ly %}
+        let a_row{{ r }} = subgroupShuffle(a_reg{{ first // kernel.lanes }}, ly + {{ first % kernel.lanes }}u);
 {% endfor %}
 {% for kk in range(4) %}
         { // kk = {{ kk }}
@@ -61,9 +64,10 @@ fn main(
 {% endfor %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
-            dbg(SHARED_A, row0 + ly + {{ r }}u * LY, dbg_col(col0 + (lx + {{ j }}u * LX) * 4u, 4u), k + {{ kk }}u, a_row{{ r }}.{{ "xyzw"[kk] }});
-            dbg_n(SHARED_B, row0 + ly + {{ r }}u * LY, col0 + (lx + {{ j }}u * LX) * 4u, k + {{ kk }}u, b_row{{ j }});
-            dbg_n(ACC, row0 + ly + {{ r }}u * LY, col0 + (lx + {{ j }}u * LX) * 4u, k + {{ kk }}u, acc_{{ r }}_{{ j }});
+{% set row, col = "row0 + ly + " ~ r ~ "u * LY", "col0 + (lx + " ~ j ~ "u * LX) * 4u" %}
+            dbg(SHARED_A, {{ row }}, dbg_col({{ col }}, 4u), k + {{ kk }}u, a_row{{ r }}.{{ "xyzw"[kk] }});
+            dbg_n(SHARED_B, {{ row }}, {{ col }}, k + {{ kk }}u, b_row{{ j }});
+            dbg_n(ACC, {{ row }}, {{ col }}, k + {{ kk }}u, acc_{{ r }}_{{ j }});
 {% endfor %}
 {% endfor %}
         }

@@ -1,8 +1,9 @@
 // sum_splits: C from partial sums, SPLITS of them per element.
 //
 // Storage: partial (batch, split, row, column) in f32, rows of whole vec4; C (m, n) with its own row length, bound as
-// array<vec4> where that is a multiple of 4. Four columns per group of invocations; where there are many parts, those of
-// a group take turns, and their sums are added up in workgroup memory: a small C has too few elements to fill a machine.
+// array<vec4> where that is a multiple of 4. Four columns per group of invocations; where there are many parts, those
+// of a group take turns, and their sums are added up in workgroup memory: a small C has too few elements to fill a
+// machine.
 // Shapes: any. Workgroup memory: 16 bytes per invocation, none where groups are of one.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

@@ -48,7 +48,8 @@ fn main(
             acc = fma(vec4f(a_reg.w), b_tile[kk * 4u + 3u][local.x], acc);
             dbg_k(SHARED_A, row0 + local.y, dbg_col(col0 + local.x * 4u, 4u), k0 + kk * 4u, a_reg);
 {% for i in range(4) %}
-            dbg_n(SHARED_B, row0 + local.y, col0 + local.x * 4u, k0 + kk * 4u + {{ i }}u, b_tile[kk * 4u + {{ i }}u][local.x]);
+{% set in_tile = "kk * 4u + " ~ i ~ "u" %}
+            dbg_n(SHARED_B, row0 + local.y, col0 + local.x * 4u, k0 + {{ in_tile }}, b_tile[{{ in_tile }}][local.x]);
 {% endfor %}
             dbg_n(ACC, row0 + local.y, col0 + local.x * 4u, k0 + kk * 4u + 3u, acc);
         }

@@ -5,7 +5,8 @@
 // neighbouring lanes read neighbours although no vec4 or subgroup fits the rows. PER_ROW lanes then share each, and the
 // results go out by the same way.
 // Shapes: rows of at most 4 * UNROLL * PER_ROW elements; beyond the end of a row stands what changes nothing.
-// Workgroup memory: the tile, ROWS rows with gaps, and a part of up to 8 bytes per invocation where they meet in a tree.
+// Workgroup memory: the tile, ROWS rows with gaps, and a part of up to 8 bytes per invocation where they meet in a
+// tree.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/normalise.wgsl" as normalise with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
@@ -32,11 +33,11 @@ fn main(
 {{ normalise.scale() }}
     workgroupBarrier(); // everyone has read the tile before results take the place of elements
 {% for u in range(kernel.unroll) %}
-    let value{{ u }} = {{ "power%d * scale" % u if s.function == "softmax" else normalise.value(u, "k") }};
+    let value{{ u }} = {{ "power" ~ u ~ " * scale" if s.function == "softmax" else normalise.value(u, "k") }};
     dbg_far(RESULT, row, 0u, k + {{ 4 * kernel.per_row * u }}u, PER_ROW, value{{ u }});
     let places{{ u }} = places4(base, k + {{ 4 * kernel.per_row * u }}u);
 {% for c in range(4) %}
-{% set at = "k + %du" % (kernel.per_row * (4 * u + c)) %}
+{% set at = "k + " ~ (kernel.per_row * (4 * u + c)) ~ "u" %}
 {% set factor = " * " ~ matrix.element("weight", at) if s.weight else "" %}
 {% set term = " + " ~ matrix.element("bias", at) if s.bias else "" %}
 {% if s.edge %}
@@ -52,7 +53,7 @@ fn main(
     let y_base = params.y_offset + first * params.length;
 {% for i in range(4 * kernel.unroll) %}
     if ({{ tiles.after(i) }} < count) {
-        {{ out.store("y_base + " ~ tiles.after(i), "tile[own_place%s]" % tiles.next(i)) }}
+        {{ out.store("y_base + " ~ tiles.after(i), "tile[own_place" ~ tiles.next(i) ~ "]") }}
     }
 {% endfor %}
 }

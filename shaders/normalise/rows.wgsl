@@ -1,12 +1,18 @@
-// rows: y = {{ s.function }} of each row of x, by {{ "a workgroup" if kernel.splits == 1 else "SPLITS workgroups" }} per row.
+// rows: y = {{ s.function }} of each row of x, by {{ "a workgroup" if kernel.splits == 1 else "SPLITS workgroups" }}
+// per row.
 //
-// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as array<vec4>
-// where k is contiguous in both and all lengths are multiples of 4.
+// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as
+// array<vec4> where k is contiguous in both and all lengths are multiples of 4.
 {% if kernel.splits > 1 %}
 // Few long rows: row_parts left what it found in each part of a row, partials[split][row]; every workgroup brings that
 // together for itself, and goes over its part of the row.
 {% else %}
-// A reduction, and a second time over the row with what came out. {{ "One step covers a row: its elements stay in registers." if s.held else "By then some of the row is in a cache." }}
+// A reduction, and a second time over the row with what came out.
+{% if s.held %}
+// One step covers a row: its elements stay in registers.
+{% else %}
+// By then some of the row is in a cache.
+{% endif %}
 {% endif %}
 // Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as the reduction's.
 {% import "common/reduce.wgsl" as reduce with context %}
@@ -71,7 +77,8 @@ fn store4(base: u32, k: u32, value: vec4f) {
 {{ sum_of_parts("bitcast<f32>(pair.x) * count(i, chunk)") }}
     let mean = all / f32(params.length);
 {{ normalise.again() }}
-{{ sum_of_parts("bitcast<f32>(pair.y) + (bitcast<f32>(pair.x) - mean) * (bitcast<f32>(pair.x) - mean) * count(i, chunk)") }}
+{% set distance = "(bitcast<f32>(pair.x) - mean)" %}
+{{ sum_of_parts("bitcast<f32>(pair.y) + " ~ distance ~ " * " ~ distance ~ " * count(i, chunk)") }}
 {% else %}
 {{ sum_of_parts(reduce.unpack("pair")) }}
 {% endif %}
@@ -91,7 +98,8 @@ fn main(
     let base = {{ reduce.base() }};
     let y_base = params.y_offset + row / params.inner * params.length * params.inner + row % params.inner;
 {% macro next(u) -%}
-k{{ " + %du" % (4 * lanes * u) if u }}
+k{% if u %} + {{ 4 * lanes * u }}u{% endif %}
+
 {%- endmacro %}
 {% if s.held %}
     let k = {{ reduce.first(lanes) }};
@@ -107,7 +115,8 @@ k{{ " + %du" % (4 * lanes * u) if u }}
 {% endif %}
 {{ normalise.scale() }}
 {% if not s.held %}
-    for (var k0 = {{ "begin" if kernel.splits > 1 else "0u" }}; k0 < {{ "end" if kernel.splits > 1 else "params.length" }}; k0 += {{ kernel.step }}u) {
+{% set begin, end = ("begin", "end") if kernel.splits > 1 else ("0u", "params.length") %}
+    for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ kernel.step }}u) {
         let k = k0{{ " + " ~ reduce.first(lanes) if lanes > 1 }};
 {% endif %}
 {% for u in range(kernel.unroll) %}

@@ -1,16 +1,17 @@
 // strips: y = {{ s.function }} over k of x[i, k, j], lanes along j.
 //
-// Storage: x[i, k, j] with a stride each; y[i, k, j] is dense. Bound as array<vec4> where j is contiguous and all lengths are
-// multiples of 4.
-// Changed from rows: for an axis that is not the last. Neighbouring lanes read and write neighbours in memory; a workgroup has
-// a strip of columns, reduces them, and goes over them again with what came out.
+// Storage: x[i, k, j] with a stride each; y[i, k, j] is dense. Bound as array<vec4> where j is contiguous and all
+// lengths are multiples of 4.
+// Changed from rows: for an axis that is not the last. Neighbouring lanes read and write neighbours in memory; a
+// workgroup has a strip of columns, reduces them, and goes over them again with what came out.
 {% if kernel.splits > 1 %}
-// Few strips of long columns: column_parts left partials[split][i][j] of SPLITS parts of each; every workgroup brings them
-// together for itself, and goes over its part of the strip.
+// Few strips of long columns: column_parts left partials[split][i][j] of SPLITS parts of each; every workgroup brings
+// them together for itself, and goes over its part of the strip.
 {% elif s.held %}
 // One step covers a column: its elements stay in registers.
 {% endif %}
-// Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or none.
+// Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or
+// none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/columns.wgsl" as columns with context %}
 {% import "common/store.wgsl" as out with context %}
@@ -52,12 +53,14 @@ fn main(
     // An infinite element makes the whole column NaN, as its own quotient is
     let scale = bitcast<vec4f>(select(bitcast<vec4u>(1.0 / all.sum), vec4u(0x7fc00000u), all.sum > vec4f(MOST)));
 {% if not s.held %}
-    for (var k0 = {{ "begin" if kernel.splits > 1 else "0u" }}; k0 < {{ "end" if kernel.splits > 1 else "params.length" }}; k0 += {{ kernel.step }}u) {
+{% set begin, end = ("begin", "end") if kernel.splits > 1 else ("0u", "params.length") %}
+    for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ kernel.step }}u) {
         let k = k0 + local.y;
 {% endif %}
 {% for u in range(kernel.unroll) %}
-        let k{{ u }} = k{{ " + %du" % (u * kernel.wy) if u }};
-        let value{{ u }} = exp({{ "x%d" % u if s.held else "load4(base, k%d, j, params.length)" % u }} - all.top) * scale;
+        let k{{ u }} = k{% if u %} + {{ u * kernel.wy }}u{% endif %};
+{% set x = "x" ~ u if s.held else "load4(base, k" ~ u ~ ", j, params.length)" %}
+        let value{{ u }} = exp({{ x }} - all.top) * scale;
 {% endfor %}
 {% for u in range(kernel.unroll) %}
 {% for c in range(4) %}
@@ -70,14 +73,15 @@ fn main(
 {% if s.edge_j %}
         if (j < params.inner) {
 {% endif %}
-        y[(y_base + k{{ u }} * params.inner + j) / 4u] = {{ out.as_out4("value%d" % u) }};
+        y[(y_base + k{{ u }} * params.inner + j) / 4u] = {{ out.as_out4("value" ~ u) }};
 {% if s.edge_j %}
         }
 {% endif %}
 {% else %}
 {% for c in range(4) %}
         if (j + {{ c }}u * SPREAD < params.inner) {
-            {{ out.store("y_base + k%d * params.inner + j + %du * SPREAD" % (u, c), "value%d[%d]" % (u, c)) }}
+{% set place %}y_base + k{{ u }} * params.inner + j + {{ c }}u * SPREAD{% endset %}
+            {{ out.store(place, "value" ~ u ~ "[" ~ c ~ "]") }}
         }
 {% endfor %}
 {% endif %}

@@ -11,7 +11,8 @@ enable chromium_experimental_subgroup_matrix;
 
 alias Left = subgroup_matrix_left<{{ shape.operands }}, {{ shape.k }}, {{ shape.m }}>; // columns, rows
 
-var<workgroup> tile: array<{{ "vec4<u32>" if spelling == "current" else shape.operands }}, {{ shape.m * (line if spelling == "current" else shape.k) }}>;
+{% set entry, length = ("vec4<u32>", line) if spelling == "current" else (shape.operands, shape.k) %}
+var<workgroup> tile: array<{{ entry }}, {{ shape.m * length }}>;
 
 @compute @workgroup_size({{ lanes }})
 fn main() {

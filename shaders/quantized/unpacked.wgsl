@@ -35,10 +35,13 @@ fn main(
     let zeros_b = {{ quantized.zeros_of_b() }};
     var sums = vec4i();
 {% call matrix.k_loop() %}
-        let a_reg = byte_of_a(params.a_offset + {{ "k * params.lda + row" if s.trans_a else "row * params.lda + k" }}) - zero_a;
+{% set a_index = "k * params.lda + row" if s.trans_a else "row * params.lda + k" %}
+        let a_reg = byte_of_a(params.a_offset + {{ a_index }}) - zero_a;
         let b_reg = vec4i(
 {% for j in range(4) %}
-            byte_of_b(params.b_offset + {{ "(col + %du) * params.ldb + k" % j if s.trans_b else "k * params.ldb + col + %du" % j }}),
+{% set col = "col + " ~ j ~ "u" %}
+{% set b_index = "(" ~ col ~ ") * params.ldb + k" if s.trans_b else "k * params.ldb + " ~ col %}
+            byte_of_b(params.b_offset + {{ b_index }}),
 {% endfor %}
         ) - zeros_b;
         dbg(LOADED_A, row, dbg_col(col, 4u), k, f32(a_reg));

@@ -1,8 +1,8 @@
 // per_row: y = {{ s.operation }} of each row of x, by one invocation per row.
 //
 // Storage: x[i, k, j] with a stride each, reduced over k; a row is one (i, j), y has them one after the other.
-// Changed from serial: every row has an invocation of its own. Neighbouring lanes read along j: neighbours in memory where
-// the reduced axis is not the last, a row's length apart where it is.
+// Changed from serial: every row has an invocation of its own. Neighbouring lanes read along j: neighbours in memory
+// where the reduced axis is not the last, a row's length apart where it is.
 // Shapes: any. Workgroup memory: none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/store.wgsl" as out with context %}
@@ -27,5 +27,5 @@ fn main(
         dbg(LOADED, row, 0u, k, f32({{ reduce.element() }}));
         dbg(ACC, row, 0u, k, f32(result({{ reduce.all_levels("") }})));
     }
-    {{ out.store("params.y_offset + row", "result(%s)" % reduce.all_levels("")) }}
+    {{ out.store("params.y_offset + row", "result(" ~ reduce.all_levels("") ~ ")") }}
 }

@@ -1,7 +1,7 @@
 // row_parts: the parts of each row of x, for two_pass.
 //
-// Storage: x[i, k, j] with a stride each, reduced over k; bound as array<vec4> where k is contiguous and all lengths are
-// multiples of 4. partials[split][row].
+// Storage: x[i, k, j] with a stride each, reduced over k; bound as array<vec4> where k is contiguous and all lengths
+// are multiples of 4. partials[split][row].
 // Changed from {{ kernel.combine }}: SPLITS workgroups share a row; what each has of it is left for the second pass.
 // Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as there.
 {% import "common/reduce.wgsl" as reduce with context %}

@@ -4,7 +4,8 @@
 // Changed from tree: a workgroup has ROWS rows, which it fetches into workgroup memory in the order in which they lie:
 // neighbouring lanes read neighbours although no vec4 or subgroup fits the rows. PER_ROW lanes then share each.
 // Shapes: rows of at most 4 * UNROLL * PER_ROW elements; beyond the end of a row stands what changes nothing.
-// Workgroup memory: the tile, ROWS rows with gaps, and a part of up to 8 bytes per invocation where they meet in a tree.
+// Workgroup memory: the tile, ROWS rows with gaps, and a part of up to 8 bytes per invocation where they meet in a
+// tree.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/row_tiles.wgsl" as tiles with context %}
 {% import "common/store.wgsl" as out with context %}

@@ -19,6 +19,6 @@ fn main() {
         dbg(LOADED, row, 0u, k, f32({{ reduce.element() }}));
         dbg(ACC, row, 0u, k, f32(result({{ reduce.all_levels("") }})));
         }
-        {{ out.store("params.y_offset + row", "result(%s)" % reduce.all_levels("")) }}
+        {{ out.store("params.y_offset + row", "result(" ~ reduce.all_levels("") ~ ")") }}
     }
 }

@@ -3,7 +3,11 @@
 @group(0) @binding(1) var<storage, read_write> result: array<vec4f>;
 
 @compute @workgroup_size({{ workgroup }})
-fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) lane: u32) {
+fn main(
+    @builtin(workgroup_id) group: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
     let i = (group.x + group.y * grid.x) * {{ workgroup }}u + lane;
     if (i < arrayLength(&source)) {
         result[i] = source[i];

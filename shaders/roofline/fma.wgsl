@@ -1,4 +1,5 @@
-// fma: this device's rate of f32 multiply-adds: {{ chains }} independent chains of vec4 per invocation, nothing from memory.
+// fma: this device's rate of f32 multiply-adds: {{ chains }} independent chains of vec4 per invocation, nothing from
+// memory.
 //
 // The operands come from a buffer, so that no compiler can know them, and every result is used, so that none can be
 // left out. {{ unroll }} steps are written out per iteration: engines guard loops.

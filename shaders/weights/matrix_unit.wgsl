@@ -1,9 +1,11 @@
 // matrix_unit: C = A·W for many rows of A by the GPU's matrix units, W of quantised weights.
 //
-// Storage: A (m, k) with its own row length, float16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
-// a zero point per block of {{ s.block }}; factors (n), a power of two for each column; C (m, n), dense, float16. Sums in f32.
-// This is gemm/matrix_unit; only that eight elements of B are unpacked, scaled and rounded to float16 on their way into
-// workgroup memory. What is scaled by a column's factor there is divided by it in the end.
+// Storage: A (m, k) with its own row length, float16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
+// bits to a u32, with a scale and a zero point per block of {{ s.block }}; factors (n), a power of two for each column;
+// C (m, n), dense, float16. Sums in f32.
+// Changed from gemm/matrix_unit: B are weights, eight of which are unpacked, scaled and rounded to float16 on their way
+// from registers into workgroup memory. There a column is multiplied by its factor, too, so that float16 can hold it; C
+// is divided by that at the end.
 // Shapes: any. What lies beyond the end of k is zero; what lies beyond the other edges is read wherever the engine's
 // bounds checks let it be, and not stored. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: 2·(BM·(BK + 8·SLICES) + BN·(BK + 8·SLICES)) bytes where A runs along k; C takes A's place.
@@ -13,9 +15,9 @@
 {% import "common/halves.wgsl" as halves with context %}
 {% import "common/weights.wgsl" as weights with context %}
 {% set operands = [
-  {"x": "a", "at": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+  {"x": "a", "axis": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "params.a_offset", "vec": s.vec_a},
-  {"x": "b", "at": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+  {"x": "b", "axis": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
    "along_k": true, "loads": kernel.b_loads, "base": "0u", "vec": false, "next": "b_eight"},
 ] %}
 {% set a, b = operands %}
@@ -23,8 +25,8 @@
 {% include "common/header.wgsl" %}
 
 {{ weights.constants() }}
-{{ fragments.types() }}
-{{ fragments.panels(operands, "is what lies contiguously in storage") }}
+{{ fragments.declare_types() }}
+{{ fragments.declare_panels(operands, "is what lies contiguously in storage") }}
 struct Weights { // eight neighbours along k
 {% for w in range(s.bits // 4) %}
     word{{ w }}: u32,
@@ -33,9 +35,9 @@ struct Weights { // eight neighbours along k
     zero: f32,
 }
 
-{{ halves.load(a) }}
+{{ halves.load_function(a) }}
 {% if s.edge_k and not s.trans_a %}
-{{ halves.before_end() }}
+{{ halves.before_end_function() }}
 {% endif %}
 {{ weights.parts() }}
 // W[k..k+7, col], which lie at `index`; `factor` is the column's
@@ -68,7 +70,8 @@ fn finish(base: u32, row: u32, col: u32, value: f32) {
 }
 {% endif %}
 
-{{ halves.store_fragment("finish") }}
+{{ halves.store_function("finish") }}
+{# storage → registers: weights as they are stored #}
 {% macro fetch(k0) %}
 {{ fragments.fetch([a], k0) }}
 {% for i in range(b.loads) %}
@@ -76,18 +79,16 @@ fn finish(base: u32, row: u32, col: u32, value: f32) {
 {% endfor %}
 {% endmacro %}
 
+{# registers → workgroup memory #}
 {% macro put(k0) %}
 {% for i in range(b.loads) %}
         b_eight{{ i }} = halves_of(b_next{{ i }});
 {% endfor %}
 {% if s.edge_k %}
         if ({{ k0 }} + BK > params.k) { // what lies beyond the end of k must come to nothing
-{% for i in range(a.loads) %}
-{% set next, k = "a_next%d" % i, "%s + a_k%d" % (k0, i) %}
-            {{ next }} = {{ "before_end(%s, %s)" % (next, k) if a.along_k else "select(vec4<u32>(), %s, %s < params.k)" % (next, k) }};
-{% endfor %}
-{% for i in range(b.loads) %}
-            b_eight{{ i }} = select(vec4<u32>(), b_eight{{ i }}, {{ k0 }} + b_k{{ i }} < params.k); // the rest of a block counts for nothing
+{{ halves.zero_beyond_end(a, k0) }}
+{%- for i in range(b.loads) %}
+            b_eight{{ i }} = select(vec4<u32>(), b_eight{{ i }}, {{ k0 }} + b_k{{ i }} < params.k);
 {% endfor %}
         }
 {% endif %}
@@ -100,11 +101,11 @@ fn main(
 ) {
 {{ tiles.own_tile() }}
     let c_base = 0u;
-{{ fragments.positions(operands) }}
+{{ fragments.plan_moves(operands) }}
 {% for i in range(b.loads) %}
     let b_factor{{ i }} = factors[b_col{{ i }}];
     var b_next{{ i }}: Weights;
 {% endfor %}
-{{ fragments.product(operands, fetch, put) }}
-{{ halves.store(operands) }}
+{{ fragments.multiply_along_k(operands, fetch, put) }}
+{{ halves.store_fragments(operands) }}
 }

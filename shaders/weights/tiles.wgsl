@@ -1,7 +1,7 @@
 // tiles: C = A·W for many rows of A, W of quantised weights: TM × TN elements of C per invocation.
 //
-// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
-// a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
+// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
+// bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
 // This is gemm/pipelined; only that four elements of B are unpacked from a word where they are fetched.
 // Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + 4 + BN)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
@@ -34,10 +34,10 @@ fn main(
     let a_base = params.a_offset;
     let b_base = 0u;
     let c_base = 0u;
-{{ tiles.lanes() }}
-{{ tiles.positions() }}
-{{ tiles.accumulators() }}
-{{ tiles.registers() }}
+{{ tiles.lane_position() }}
+{{ tiles.plan_loads() }}
+{{ tiles.declare_sums() }}
+{{ tiles.declare_registers() }}
 {{ tiles.fetch("0u") }}
 {{ tiles.put() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them

@@ -1,9 +1,10 @@
 // vector: C = A·W for few rows of A, W of quantised weights: TM rows and TN columns of C per workgroup.
 //
-// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }} bits to a u32, with a scale and
-// a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
-// So few rows use each weight but a few times: the time is that of reading W. LANES invocations share the inner dimension,
-// neighbours reading neighbouring words, and every word serves TM rows; at the end they add up their sums, by halves.
+// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
+// bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
+// So few rows use each weight but a few times: the time is that of reading W. LANES invocations share the inner
+// dimension, neighbours reading neighbouring words, and every word serves TM rows; at the end they add up their sums,
+// by halves.
 // Shapes: any; A is zero beyond the end of k. Workgroup memory: LANES·TM·TN·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/weights.wgsl" as weights with context %}
@@ -31,13 +32,15 @@ fn main(
 {% endfor %}
     for (var k0 = lane * PER_WORD; k0 < params.k; k0 += UNROLL * LANES * PER_WORD) {
 {% for u in range(kernel.unroll) %}
-        let k_{{ u }} = k0{{ " + %du * LANES * PER_WORD" % u if u }};
+        let k_{{ u }} = k0{% if u %} + {{ u }}u * LANES * PER_WORD{% endif %};
 {% for c in range(kernel.tn) %}
-{% set col, at = "min(col0 + %du, params.n - 1u)" % c if s.edge_n else "(col0 + %du)" % c, "%d_%d" % (u, c) %}
+{% set col, at = "col0 + " ~ c ~ "u", u ~ "_" ~ c %}
+{% set col = "min(" ~ col ~ ", params.n - 1u)" if s.edge_n else "(" ~ col ~ ")" %}
         let i_{{ at }} = {{ col }} * params.ldb + k_{{ u }};
         let word_{{ at }} = b[i_{{ at }} / PER_WORD];
 {% if u %}
-        let scale_{{ at }} = select(0.0, scales[i_{{ at }} / BLOCK], k_{{ u }} < params.k); // A is zero there, but 0·NaN is not
+        // Beyond the end of k A is zero, but 0·NaN is not.
+        let scale_{{ at }} = select(0.0, scales[i_{{ at }} / BLOCK], k_{{ u }} < params.k);
 {% else %}
         let scale_{{ at }} = scales[i_{{ at }} / BLOCK];
 {% endif %}
@@ -52,8 +55,9 @@ fn main(
             dbg_k(LOADED_A, row0 + {{ r }}u, dbg_col(col0, TN), k_{{ u }} + {{ 4 * four }}u, a_reg{{ r }});
 {% endfor %}
 {% for c in range(kernel.tn) %}
-{% set at = "%d_%d" % (u, c) %}
-            let b_reg{{ c }} = scale_{{ at }} * (integers4(word_{{ at }}{{ " >> %du" % (4 * four * s.bits) if four }}) - zero_{{ at }});
+{% set at = u ~ "_" ~ c %}
+{% set word %}word_{{ at }}{% if four %} >> {{ 4 * four * s.bits }}u{% endif %}{% endset %}
+            let b_reg{{ c }} = scale_{{ at }} * (integers4({{ word }}) - zero_{{ at }});
             dbg_k(LOADED_B, dbg_row(row0, TM), col0 + {{ c }}u, k_{{ u }} + {{ 4 * four }}u, b_reg{{ c }});
 {% for r in range(kernel.tm) %}
             acc_{{ r }}_{{ c }} += dot(a_reg{{ r }}, b_reg{{ c }});
@@ -66,7 +70,8 @@ fn main(
     }
 {% for r in range(kernel.tm) %}
 {% for j in fours %}
-    sums[{{ r * (kernel.tn // 4) + j }}][lane] = vec4f({% for c in range(4) %}acc_{{ r }}_{{ 4 * j + c }}{{ ", " if c < 3 }}{% endfor %});
+    sums[{{ r * (kernel.tn // 4) + j }}][lane] = vec4f(
+{%- for c in range(4) %}acc_{{ r }}_{{ 4 * j + c }}{{ ", " if c < 3 }}{% endfor %});
 {% endfor %}
 {% endfor %}
     for (var half = LANES / 2u; half > 0u; half /= 2u) {

@@ -14,7 +14,7 @@ from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.problems.gemm import gemm
-from webmm.render import _render, environment, params_bytes, render, tidy
+from webmm.render import _render, environment, params_bytes, render, shader_folder, tidy
 
 stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
 # Those whose tiles lie the same way over every C; in gemv the operand with more rows or columns decides.
@@ -61,6 +61,12 @@ def test_header_says_what_changed_and_what_it_needs(cls):
         before = re.search(r"Changed from (\w+):", header)
         assert before, "each stage says what it changes"
         assert before[1] in [other.name for other in LADDER[: LADDER.index(cls)]]
+
+
+def test_lines_of_templates_fit_a_page():
+    for path in shader_folder().rglob("*.wgsl"):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            assert len(line) <= 120, f"{path}, line {number}"
 
 
 def test_an_undefined_name_is_an_error():
