@@ -111,9 +111,10 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     split = problem.dtype == F32 and problem.precision == "high"
     if not (split or problem.dtype == F16) or ("f16", "f32") not in shapes or min(problem.m, problem.n) <= FEW:
         return []
-    binding = device.limit("max-storage-buffer-binding-size")
-    if split and problem.batch > 1 and problem.k > longest_sum(problem, binding):  # batches are not cut along k
-        return []
+    if split and problem.batch > 1:  # which is not cut along k
+        binding = device.limit("max-storage-buffer-binding-size")
+        if problem.k > longest_sum(problem, binding):
+            return []
     stage: MatrixUnit | MatrixUnitHigh = MatrixUnitHigh.on(device) if split else MatrixUnit.on(device)
     sizes = tuple({**tiles, "runs": runs_for(problem.k)} for tiles in HIGH_TILES) if split else MATRIX_TILES
     kernels: list[GemmKernel] = [dataclasses.replace(stage, **tiles) for tiles in sizes]
