@@ -10,7 +10,7 @@ from webmm.choose.adapted import model_of
 from webmm.choose.field import field
 from webmm.dtypes import F16, F32, F64
 from webmm.engine.device import Device
-from webmm.kernels.base import Capabilities, ceil_div
+from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
@@ -50,7 +50,6 @@ MATRIX_TILES: tuple[dict[str, Any], ...] = (
 )
 # 4096³: 102 and 97 TFLOP/s. Smaller ones are no faster than float32: 42 at 1024³.
 HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
-HIGH_TILE = 128  # rows and columns of C
 ENOUGH_MATRIX_TILES, SOME_MATRIX_TILES = 128, 64
 LEAST_K = 256  # inner elements that are worth a workgroup of their own
 
@@ -135,8 +134,8 @@ def longest_sum(problem: Gemm, binding: int) -> int:
 
     `binding` is how many bytes one holds.
     """
-    tile = HIGH_TILE
-    elements = ceil_div(problem.m, tile) * ceil_div(problem.n, tile) * tile * tile * problem.batch
+    kernel = MatrixUnitHigh()
+    elements = kernel.grid.tiles(problem) * kernel.bm * kernel.bn * problem.batch
     return LONGEST_PART * min(RUNS[-1], 1 + min(MOST_SUMS, binding // F32.itemsize) // elements)
 
 

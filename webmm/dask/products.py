@@ -15,6 +15,7 @@ import dask.array as da
 import numpy as np
 from numpy.typing import DTypeLike
 
+from webmm.calls import divided
 from webmm.calls.elementwise import map as mapped
 from webmm.calls.expression import elementwise
 from webmm.calls.gemm import matmul as multiply
@@ -31,7 +32,7 @@ from webmm.errors import ProblemError
 TILES = 4  # for each worker: what a lost one leaves is a part of its share
 ROOM = 2**31  # bytes that a task's tile and panels take in a worker's memory
 # Of a worker, as plans take it to be: equal ones share alike at any rate, but little work is not divided.
-RATE, BANDWIDTH = ASSUMED_RATE["discrete"], 2.5e10
+RATE, BANDWIDTH = ASSUMED_RATE["discrete"], divided.BANDWIDTH["discrete"]
 _turn = threading.Lock()
 
 
