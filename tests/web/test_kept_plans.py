@@ -46,3 +46,9 @@ def test_a_repeated_call_is_checked(said: dict[str, Any]) -> None:
         "no options": "ConfigError",
         "a freed operand": "FreedArrayError",
     }
+
+
+def test_a_full_pool_gives_back_what_was_not_asked_for_longest(page_folder: Path, node: Callable[..., Any]) -> None:
+    done = node(str(SCRIPT.with_name("node_pool.mjs")), str(page_folder / "engine" / "pool.js"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout) == [64, 128]
