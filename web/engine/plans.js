@@ -185,7 +185,7 @@ class Plan {
         ? arrays[this.firsts[this.result]].storage
         : new Storage(device, buffers[this.result], nbytes);
     const result = new DeviceArray(storage, shape, dtype, strides, offset);
-    result.known = this.signature;
+    result.knownSignature = this.signature;
     return result;
   }
 
