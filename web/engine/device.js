@@ -15,8 +15,8 @@ import { Engine } from "./engine.js";
 
 /** @typedef {"float32" | "float16"} FloatType */
 /**
- * "high" lets matrix units multiply each float32 as the sum of two float16, which is faster and slightly less precise;
- * it has no effect on devices without matrix units.
+ * "highest" computes float32 products in float32. "high" lets matrix units multiply each float32 as the sum of two
+ * float16, if the device has matrix units and the product is large enough to be faster that way.
  * @typedef {"highest" | "high"} Precision
  */
 /**
