@@ -79,7 +79,7 @@ export class Checker {
     this.#sample = samples(this.m, this.n, this.k);
   }
 
-  /** @returns {string} the compared elements, in words */
+  /** @returns {string} a description of the elements that are compared */
   get scope() {
     const { rows, columns, full } = this.#sample;
     const more = this.#epilogue === NONE ? ", " : " and ";

@@ -26,7 +26,7 @@ function found(name) {
   return templates[name];
 }
 
-const MAKES_DICT = Symbol("dict"); // stands for functions that make a Dict of their keyword arguments
+const MAKES_DICT = Symbol("dict"); // marks functions that make a Dict of their keyword arguments
 
 /** @type {Scope} */
 const GLOBALS = Object.assign(Object.create(null), { range: $.range, dict: MAKES_DICT, namespace: MAKES_DICT });

@@ -170,7 +170,7 @@ function zeroOf(given, out) {
 // Weights of 8 or 4 bits, with a scale and a zero point per block
 
 /**
- * A (k, n) matrix of weights quantised to integers of 8 or 4 bits, made by `quantizeBlocks()`. An integer q stands for
+ * A (k, n) matrix of weights quantised to integers of 8 or 4 bits, made by `quantizeBlocks()`. An integer q represents
  * scale·(q - zero), where each block of 32 or 128 integers along k has a scale and a zero point. The weights are in host
  * memory, or, after `to()`, on a device.
  *

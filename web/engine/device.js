@@ -35,15 +35,15 @@ import { Engine } from "./engine.js";
  * @property {Record<string, number | string>} [config] tunables of the named `kernel` that differ from its defaults
  */
 /**
- * Options of `Device.qmatmul()`. A scale or zero point is one number, or an array with one for each row of A (`scaleA`,
- * `zeroA`) or each column of B (`scaleB`, `zeroB`).
+ * Options of `Device.qmatmul()`. A scale or zero point is one number, or an array with one number for each row of A
+ * (`scaleA`, `zeroA`) or each column of B (`scaleB`, `zeroB`).
  * @typedef {object} QmatmulOptions
- * @property {HostData} scaleA what one step of A's integers stands for: positive, in float32
- * @property {HostData} zeroA the integer of A that stands for 0
- * @property {HostData} scaleB what one step of B's integers stands for: positive, in float32
- * @property {HostData} zeroB the integer of B that stands for 0
- * @property {number} [scaleC] what one step of the result stands for; required for int8 and uint8 results only
- * @property {number} [zeroC] the integer of the result that stands for 0, by default 0
+ * @property {HostData} scaleA the scale of A: positive, rounded to float32
+ * @property {HostData} zeroA the zero point of A: the integer that represents 0
+ * @property {HostData} scaleB the scale of B: positive, rounded to float32
+ * @property {HostData} zeroB the zero point of B
+ * @property {number} [scaleC] the scale of the result; required for int8 and uint8 results, not allowed for others
+ * @property {number} [zeroC] the zero point of an int8 or uint8 result, 0 by default
  * @property {HostData} [bias] int32 [n], in steps of scaleA·scaleB
  * @property {"int8" | "uint8" | "int32" | "float32"} [outDtype] by default float32, or, with `scaleC`, the dtype of `a`
  */
@@ -92,7 +92,7 @@ export class Device extends Engine {
   }
 
   /**
-   * Multiply quantised matrices, in which an 8-bit integer q stands for scale·(q - zero). Products are summed exactly, in
+   * Multiply quantised matrices, in which an 8-bit integer q represents scale·(q - zero). Products are summed exactly, in
    * 32 bits. An int32 result holds these sums, a float32 result the sums times scaleA·scaleB, and an int8 or uint8 result
    * the sums requantised with `scaleC` and `zeroC`.
    * @template {HostData | DeviceArray} A @template {HostData | DeviceArray} B

@@ -51,7 +51,7 @@ export class Call {
     return array;
   }
 
-  /** @param {DeviceArray | HostData} x @returns {DeviceArray | HostArray} the operand, where it is; throws for an array that was freed or is on another device */
+  /** @param {DeviceArray | HostData} x @returns {DeviceArray | HostArray} the operand, still on its side; throws for an array that was freed or is on another device */
   data(x) {
     if (!(x instanceof DeviceArray)) return HostArray.from(x);
     if (x.device !== this.device)
