@@ -6,7 +6,7 @@ from webmm.problems.gemm import gemm
 
 # Sizes are (m, n, k). The stages' default tiles are 1, 16 and 64 along M; 1, 16, 64 and 128 along N; 16 and 32 along K;
 # 256 elements of the flattened C. Products are small, since a CPU runs the first stages at 0.1 GFLOP/s. If one
-# dimension varies, the others are odd, since every combination of aligned and ragged dimensions compiles another shader.
+# dimension varies, the others are odd, since every mix of aligned and ragged dimensions compiles another shader.
 SHAPES = [
     # the smallest, and one dimension at a time
     *[(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 3, 3), (4, 4, 4), (5, 5, 5)],
