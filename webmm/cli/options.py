@@ -51,7 +51,7 @@ PROFILE = click.option(
 )
 OP_DTYPE = click.option(
     "--dtype",
-    help=f"Storage type: {names(MATRIX_DTYPES)}; of gemm {F64.name}, too; of reduce {I32.name}; of "
+    help=f"Storage type: {names(MATRIX_DTYPES)}; of gemm and of extremes {F64.name}, too; of reduce {I32.name}; of "
     f"quantized {names(BYTES)}.",
 )
 
