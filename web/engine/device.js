@@ -125,7 +125,7 @@ export class Device extends Engine {
    *
    *     const sums = await gpu.reduce(x, "sum", { axis: 0 });
    * @template {HostData | DeviceArray} X
-   * @param {X} x float32, float16 or int32; for "sum" and "mean" also float64
+   * @param {X} x float32, float16 or int32; also float64, except for "prod" and "logsumexp"
    * @param {"sum" | "mean" | "prod" | "max" | "min" | "argmax" | "argmin" | "logsumexp"} op
    * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType}} [options] without `axis`,
    *   all axes are reduced; `keepdims` keeps them with length 1; `outDtype` is the dtype of `x` by default
