@@ -258,19 +258,19 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 
 # By setting: what may stand in a file, as TOML → words.
 SETTINGS: dict[str, dict[str, str]] = {
-    "adapter": {"true": "takes text", '"²"': "there is 0:", '"\\u0000"': "takes no NUL", NESTED: "is no TOML"},
-    "engine": {"1.5": "takes text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
-    "cache_dir": {'"~no such user/x"': "a user that there is not", '"\\u0000"': "takes no NUL", "[]": "takes text"},
+    "adapter": {"true": "must be text", '"²"': "there is 0:", '"\\u0000"': "without NUL", NESTED: "is not valid TOML"},
+    "engine": {"1.5": "must be text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
+    "cache_dir": {'"~no such user/x"': "an existing user", '"\\u0000"': "without NUL", "[]": "must be text"},
     "precision": {'"low"': "highest or high", "1": "highest or high", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune": {"1": "off, cached, quick or auto", "[[1]]": "off, cached, quick or auto", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune_budget": {
-        **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "takes a number of seconds"),
-        LONG: "is no TOML",
+        **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "must be a number of seconds"),
+        LONG: "is not valid TOML",
     },
     "selftest": {"2": "on or off", "{}": "on or off"},
-    "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "takes text"},
-    "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "takes text"},
-    "naga": {"1.5": "takes text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "takes no NUL"},
+    "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "must be text"},
+    "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "must be text"},
+    "naga": {"1.5": "must be text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "without NUL"},
 }
 
 # By module of the page, and what of it takes something in: the tests of tests/web/test_page.py that hand it the worst.

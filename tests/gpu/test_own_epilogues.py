@@ -115,8 +115,8 @@ def test_a_text_that_does_not_compile_is_an_error_that_names_it(device, text):
 @pytest.mark.parametrize(
     ("numpy", "words"),
     [
-        (lambda x: x[:3], "as many as it takes"),
-        (lambda x: x.astype(str), "must return numbers"),
+        (lambda x: x[:3], "numbers of the same shape"),
+        (lambda x: x.astype(str), "must return an array of numbers"),
         (lambda x: x / nonsense, "fails: name 'nonsense' is not defined"),  # noqa: F821
     ],
 )

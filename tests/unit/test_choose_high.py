@@ -48,7 +48,7 @@ def test_the_setting_is_one_of_two(monkeypatch):
     monkeypatch.setenv("WEBMM_PRECISION", "high")
     assert settings().precision == "high"
     monkeypatch.setenv("WEBMM_PRECISION", "low")
-    with pytest.raises(ConfigError, match="WEBMM_PRECISION: precision is highest or high, not 'low'"):
+    with pytest.raises(ConfigError, match="WEBMM_PRECISION: precision must be highest or high, not 'low'"):
         settings()
 
 

@@ -50,7 +50,7 @@ class Gemm(Terms, Product):
             raise UnsupportedError("an Epilogue of one's own is not computed in float64; apply it to what comes out")
         self.check_sizes()
         if self.precision not in PRECISIONS:
-            raise ProblemError(f"precision is {' or '.join(PRECISIONS)}, not {self.precision!r}")
+            raise ProblemError(f"precision must be {' or '.join(PRECISIONS)}, not {self.precision!r}")
         if self.bias == "matrix" and self.batch != 1:
             raise ProblemError(f"a matrix as the bias serves one product, not a batch of {self.batch}")
 

@@ -137,7 +137,7 @@ def describe_settings() -> str:
     rows = [(row["name"], json.dumps(row["value"], ensure_ascii=False), row["source"]) for row in settings()]
     name, value, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = [f"{row[0]:<{name}}  {row[1]:<{value}}  {row[2]}" for row in rows]
-    lines += [f"{stranger} is in the environment, and no setting" for stranger in config.strangers()]
+    lines += [f"{name} is set in the environment, but is not a setting" for name in config.unknown_variables()]
     return "\n".join(lines)
 
 
