@@ -240,7 +240,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         f"1 1 1 --memory {LONG}": "--memory is an amount",
         "1 1 1 --bandwidth 0": "--bandwidth is an amount",
         "1 1 1 --host nan": "--host is an amount",
-        "1 1 1 --dtype int8": "is not supported by products",
+        "1 1 1 --dtype int8": "is not supported by float matrix products",
         "1 1 1 --dtype object": "is not supported",
     },
     "explain": {

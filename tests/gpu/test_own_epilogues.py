@@ -59,7 +59,7 @@ def test_a_map_takes_our_activations_by_name(device):
     x = np.array([-1.5, 0.0, 2.0], np.float32)
     np.testing.assert_array_equal(webmm.map(x, "relu", device=device), [0, 0, 2])
     for wrong in ("", None, "tan"):
-        with pytest.raises(ProblemError, match=r"unknown activation|takes a function"):
+        with pytest.raises(ProblemError, match=r"unknown activation|needs a function"):
             webmm.map(x, wrong, device=device)
 
 

@@ -160,9 +160,9 @@ def test_panels_that_lie_on_devices(pair):
 
 def test_bad_input(pair, device):
     a = whole(30, 30)
-    with pytest.raises(ProblemError, match='devices is "all" or a list of Devices'):
+    with pytest.raises(ProblemError, match='devices must be "all" or a list of Devices'):
         webmm.matmul(a, a, devices="both")
-    with pytest.raises(ProblemError, match='devices is "all" or a list of Devices'):
+    with pytest.raises(ProblemError, match='devices must be "all" or a list of Devices'):
         webmm.matmul(a, a, devices=[0, 1])
     with pytest.raises(ProblemError, match="name one"):
         webmm.matmul(a, a, devices=pair, device=device)

@@ -126,7 +126,7 @@ def test_out(device):
         ProblemError, match=r"out is float32 of shape \(2, 2\); the result is float32 of shape \(20, 40\)"
     ):
         webmm.matmul(a, b, out=np.zeros((2, 2), np.float32), device=device)
-    with pytest.raises(ProblemError, match="a product of float32 is not stored as float64"):
+    with pytest.raises(ProblemError, match="a product of float32 cannot be stored as float64"):
         webmm.matmul(a, b, out=np.zeros((20, 40)), device=device)
     with pytest.raises(ProblemError, match="an Array where an operand is one"):
         webmm.matmul(device.array(a), b, out=half)

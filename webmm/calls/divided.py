@@ -46,7 +46,7 @@ def panels(one: One, a: Any, b: Any, **more: Any) -> list[Array]:
     """
     lists = [x for x in (a, b, *more.values()) if is_panels(x)]
     if len({len(each) for each in lists}) > 1:
-        raise ProblemError(f"panels come in lists of equal length, not of {', '.join(str(len(x)) for x in lists)}")
+        raise ProblemError(f"lists of panels must have equal lengths, not {', '.join(str(len(x)) for x in lists)}")
 
     def nth(x: Any, i: int) -> Any:
         return x[i] if is_panels(x) else x
@@ -58,7 +58,7 @@ def chosen(devices: Devices) -> list[Device]:
     """Return the devices that are meant, without CPU adapters where there are others; raises ProblemError for none."""
     found = all_devices() if isinstance(devices, str) and devices == "all" else devices
     if isinstance(found, str) or not found or not all(isinstance(device, Device) for device in found):
-        raise ProblemError(f'devices is "all" or a list of Devices, not {devices!r}')
+        raise ProblemError(f'devices must be "all" or a list of Devices, not {devices!r}')
     distinct = list(dict.fromkeys(found))
     return [device for device in distinct if device.info.kind != "cpu"] or distinct
 
@@ -93,13 +93,13 @@ def on_several(
     leaves is done by the others. Raises as `matmul()` does, DeviceLostError where no device is left.
     """
     if device is not None:
-        raise ProblemError("device= is one, devices= are several, and panels say themselves where they lie: name one")
+        raise ProblemError(
+            "device= and devices= exclude each other, and panels are multiplied on their own devices without device="
+        )
     if devices is None:
         return panels(one, a, b, **more)
     if any(isinstance(x, Array) or is_panels(x) for x in (a, b, *more.values())):
-        raise ProblemError(
-            "devices= divides NumPy arrays; of Arrays give lists, a panel on each device, and no devices="
-        )
+        raise ProblemError("devices= takes NumPy arrays; pass Arrays as lists, one panel per device, without devices=")
     found, a, b, out = chosen(devices), host_array(a), host_array(b), more["out"]
     bias, residual = (None if more[name] is None else host_array(more[name]) for name in ("bias", "residual"))
     dtype, shape = dtype_of(a.dtype), result_shape(a, b)
@@ -114,7 +114,7 @@ def on_several(
     if bias is not None:
         check_bias(bias, shape[-2], shape[-1], dtype)
     if residual is not None and residual.shape != shape:
-        raise ProblemError(f"residual has shape {residual.shape}; it must be the result's, {shape}")
+        raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {shape}")
     job = _Job(one, a, b, c, (dtype, wanted), bias, residual, progress)
     if a.ndim == b.ndim == 2:
         job.divide(Share(0, slice(0, shape[0]), slice(0, shape[1]), slice(0, a.shape[1])), found)

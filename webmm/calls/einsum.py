@@ -36,7 +36,7 @@ def einsum(
     """
     if not isinstance(subscripts, str) or not 1 <= len(operands) <= 2:
         raise ProblemError(
-            "einsum() takes subscripts such as 'ij,jk->ik' and one or two operands; multiply two at a time"
+            "einsum() takes subscripts such as 'ij,jk->ik' and one or two operands; call it once per pair"
         )
     given: list[Data] = [x if isinstance(x, Array) else host_array(x) for x in operands]
     labels, result = _parsed(subscripts, given)
@@ -61,14 +61,16 @@ def _parsed(subscripts: str, operands: list[Data]) -> tuple[list[Labels], Labels
     terms, arrow, wanted = subscripts.replace(" ", "").partition("->")
     parts = terms.split(",")
     if len(parts) != len(operands):
-        raise ProblemError(f"einsum {subscripts!r} is of {len(parts)} operands; there are {len(operands)}")
+        raise ProblemError(f"einsum {subscripts!r} names {len(parts)} operands, but {len(operands)} were given")
     labels = [tuple(_labels(subscripts, part, x.ndim)) for part, x in zip(parts, operands, strict=True)]
     everything = [label for own in labels for label in own]
     dots = sorted({label for label in everything if label.startswith(DOTS)}, reverse=True)
     once = sorted(label for label in set(everything) if everything.count(label) == 1 and label not in dots)
     result = tuple(_labels(subscripts, wanted, None, dots)) if arrow else (*dots, *once)
     if not set(dots) <= set(result) or not set(result) <= set(everything):
-        raise ProblemError(f"einsum {subscripts!r}: the result has all axes of the dots, and letters of the operands")
+        raise ProblemError(
+            f"einsum {subscripts!r}: the result must have the axes of '...' and may have only letters of the operands"
+        )
     return labels, result
 
 
@@ -77,13 +79,13 @@ def _labels(subscripts: str, part: str, ndim: int | None, dots: list[str] | None
     before, some, behind = part.partition(DOTS)
     letters = before + behind
     if not all(letter.isascii() and letter.isalpha() for letter in letters):
-        raise ProblemError(f"einsum {subscripts!r}: {part!r} has something else than letters and one '...'")
+        raise ProblemError(f"einsum {subscripts!r}: {part!r} may contain only letters and one '...'")
     if len(set(letters)) < len(letters):
-        raise ProblemError(f"einsum {subscripts!r}: {part!r} has a letter twice; diagonals are not taken")
+        raise ProblemError(f"einsum {subscripts!r}: {part!r} repeats a letter; diagonals are not supported")
     if ndim is not None:
         more = ndim - len(letters)
         if more < 0 or (more and not some):
-            raise ProblemError(f"einsum {subscripts!r}: {part!r} is of an array of {ndim} axes")
+            raise ProblemError(f"einsum {subscripts!r}: {part!r} does not match an array of {ndim} axes")
         dots = [f"{DOTS}{i}" for i in range(more, 0, -1)]
     yield from before
     yield from (dots or []) if some else []
@@ -96,7 +98,7 @@ def _check_lengths(subscripts: str, labels: list[Labels], operands: list[Data]) 
         for label, length in zip(own, x.shape, strict=True):
             known = lengths.setdefault(label, length)
             if known != length and not label.startswith(DOTS):  # which broadcast
-                raise ProblemError(f"einsum {subscripts!r}: {label} is {known} long and {length}")
+                raise ProblemError(f"einsum {subscripts!r}: {label} has lengths {known} and {length}")
 
 
 def _shared(label: str, labels: list[Labels]) -> bool:

@@ -39,7 +39,7 @@ def map(x: Operandish, function: str | Epilogue, *, device: Device | None = None
     function.
     """
     if not function:
-        raise ProblemError("map() takes a function: the name of an activation, or an Epilogue(wgsl=…, numpy=…)")
+        raise ProblemError("map() needs a function: the name of an activation, or an Epilogue(wgsl=…, numpy=…)")
     return _map("map", x, function, device)
 
 

@@ -33,7 +33,7 @@ OF_KIND = {REAL: F32, WHOLE: I32, TRUTH: BOOL}
 def kind_of(dtype: DType) -> str:
     """Return what elements of `dtype` are computed as; raises ProblemError where they are not."""
     if dtype not in COMPUTED:
-        raise ProblemError(f"dtype {dtype.name} is not computed with; cast to one of {names(COMPUTED)}")
+        raise ProblemError(f"dtype {dtype.name} is not supported by expressions; cast to one of {names(COMPUTED)}")
     return WHOLE if dtype == I32 else TRUTH if dtype == BOOL else REAL
 
 
@@ -87,7 +87,7 @@ class _Maker:
         kinds = [kind_of(dtype) for dtype in arrays.values()]
         real = REAL in kinds or any(isinstance(x, float) for x in numbers.values())
         if real and WHOLE in kinds and REAL not in kinds:
-            raise ProblemError(f"expression {text!r}: a float and int32 do not go together; cast x.astype('float32')")
+            raise ProblemError(f"expression {text!r}: a float and int32 cannot be combined; cast x.astype('float32')")
         self._number_kind = REAL if real else WHOLE
         renamed = {
             **{name: (f"x{i}", kind) for i, (name, kind) in enumerate(zip(arrays, kinds, strict=True))},
@@ -106,7 +106,9 @@ class _Maker:
             natural = floats[0]
         self.out = natural if out_dtype is None else dtype_of(out_dtype)
         if kind_of(self.out) != self._compiled.kind:
-            raise ProblemError(f"expression {text!r} is of {natural.name}; cast it to {self.out.name} within it")
+            raise ProblemError(
+                f"expression {text!r} has dtype {natural.name}; cast to {self.out.name} within the expression"
+            )
 
     def problem(
         self,
@@ -133,7 +135,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     try:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
-        raise ProblemError(f"{text!r} is no expression: {error.msg}") from error
+        raise ProblemError(f"{text!r} is not an expression: {error.msg}") from error
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and id(node) not in called:
@@ -221,15 +223,15 @@ def concatenate(arrays: Sequence[Operandish], axis: int = 0) -> Array:
     """
     with opened("concatenate", None, *arrays) as temporary:
         if not arrays:
-            raise ProblemError("there is nothing to join")
+            raise ProblemError("concatenate() and stack() need at least one array")
         parts = [temporary.array(x) for x in arrays]
         first = parts[0]
         along = _axis(axis, first.ndim)
         rest = [x.shape[:along] + x.shape[along + 1 :] for x in parts]
         if len({*rest}) > 1 or len({x.ndim for x in parts}) > 1:
-            raise ProblemError(f"shapes {', '.join(str(x.shape) for x in parts)} do not join along axis {axis}")
+            raise ProblemError(f"shapes {', '.join(str(x.shape) for x in parts)} cannot be joined along axis {axis}")
         if len({x.element for x in parts}) > 1:
-            raise ProblemError(f"dtypes {', '.join(x.element.name for x in parts)} are to be one; cast with astype()")
+            raise ProblemError(f"dtypes {', '.join(x.element.name for x in parts)} must be equal; cast with astype()")
         length = sum(x.shape[along] for x in parts)
         shape = (*first.shape[:along], length, *first.shape[along + 1 :])
         y, start = temporary.device.empty(shape, first.element), 0
@@ -255,7 +257,9 @@ def _copy(temporary: Temporaries, x: Array, y: Array) -> None:
 def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
     """Return arrays of one shape along a new axis, as NumPy's `stack()`; raises as `concatenate()` does."""
     if len({x.shape for x in arrays}) > 1:
-        raise ProblemError(f"arrays of shapes {', '.join(str(x.shape) for x in arrays)} do not stack")
+        raise ProblemError(
+            f"arrays of shapes {', '.join(str(x.shape) for x in arrays)} cannot be stacked; they must be equal"
+        )
     along = _axis(axis, arrays[0].ndim + 1) if arrays else 0
     return concatenate([x[(slice(None),) * along + (None,)] for x in arrays], along)
 
@@ -269,12 +273,12 @@ def take(x: Operandish, indices: Operandish, axis: int | None = None) -> Array:
     with opened("take", None, x, indices) as temporary:
         source = temporary.array(x)
         if axis is None and source.ndim != 1:
-            raise ProblemError(f"take() from an array of {source.ndim} axes says along which: axis=")
+            raise ProblemError(f"take() needs axis= for an array of {source.ndim} axes")
         along = _axis(axis or 0, source.ndim)
         length = source.shape[along]
         at = temporary.array(indices if isinstance(indices, Array) else _checked(indices, length))
         if at.ndim != 1 or at.element != I32:
-            raise ProblemError(f"indices are int32, of one axis, not {at.element.name} of shape {at.shape}")
+            raise ProblemError(f"indices must be a 1-D int32 array, not {at.element.name} of shape {at.shape}")
         y = temporary.device.empty((*source.shape[:along], at.size, *source.shape[along + 1 :]), source.element)
         if not y.size:
             return y
@@ -296,9 +300,9 @@ def take(x: Operandish, indices: Operandish, axis: int | None = None) -> Array:
 def _checked(indices: Any, length: int) -> Any:
     given = np.asarray(indices)
     if given.dtype.kind not in "iu" and given.size:
-        raise ProblemError(f"indices are whole numbers, not {given.dtype}")
+        raise ProblemError(f"indices must be integers, not {given.dtype}")
     if ((given < -length) | (given >= length)).any():
-        raise ProblemError(f"an index is out of range of {length} elements")
+        raise ProblemError(f"an index is out of range for {length} elements")
     return np.where(given < 0, given + length, given).astype(np.int32)
 
 
@@ -306,7 +310,7 @@ def _axis(axis: int, ndim: int) -> int:
     try:
         at = operator.index(axis)
     except TypeError as error:
-        raise ProblemError(f"an axis is a whole number, not {axis!r}") from error
+        raise ProblemError(f"an axis must be an integer, not {axis!r}") from error
     if not -ndim <= at < ndim:
-        raise ProblemError(f"axis {axis} is out of range of {ndim} axes")
+        raise ProblemError(f"axis {axis} is out of range for {ndim} axes")
     return at % ndim

@@ -92,9 +92,9 @@ def matmul(
     given = [a, b, *(x for x in (bias, residual, out) if x is not None)]
     resident = [x for x in given if isinstance(x, Array)]
     if out is not None and not isinstance(out, Array if resident else np.ndarray):
-        raise ProblemError("out= is a NumPy array for a product of NumPy arrays, an Array where an operand is one")
+        raise ProblemError("out must be an Array if an operand is an Array, else a NumPy array")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ProblemError("out is read-only; take an array that can be written to")
+        raise ProblemError("out is read-only; pass a writable array")
     device = device or (resident[0].device if resident else default_device())
     if out is not None and out_dtype is None:
         out_dtype = element_of(out).name
@@ -166,7 +166,9 @@ def _checked_out(out: Array, shape: tuple[int, ...], dtype: DType, a: Array, b: 
             f"out is {out.element.name} of shape {out.shape}; the result is {dtype.name} of shape {shape}"
         )
     if any(length > 1 and not stride for length, stride in zip(out.shape, out.strides, strict=True)):
-        raise ProblemError("out repeats its elements, of which each would get several results")
+        raise ProblemError(
+            "out repeats its elements, as a broadcast view does; pass an array that stores each element once"
+        )
     column = out if b.ndim > 1 else out[..., None]
     return column if a.ndim > 1 else column[..., None, :]
 
@@ -224,9 +226,9 @@ def _in_tiles(
 ) -> None:
     bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
     if residual is not None and residual.shape != c.shape:
-        raise ProblemError(f"residual has shape {residual.shape}; it must be the result's, {c.shape}")
+        raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {c.shape}")
     if any(np.may_share_memory(c, x) for x in (a, b, bias, residual) if x is not None):
-        raise ProblemError("out overlaps an operand, which is still read while the result is written")
+        raise ProblemError("out overlaps an operand, which is read while the result is written; pass a separate array")
     into = c[..., None] if b.ndim == 1 else c
     into = into[..., None, :] if a.ndim == 1 else into
     left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
@@ -274,14 +276,16 @@ def gemm(
     an operand, or repeats its own elements as a broadcast view does; else as `matmul()`.
     """
     if not all(isinstance(x, Array) for x in (a, b, c)):
-        raise ProblemError("gemm() works in place, on arrays that live on a device: device.array(x)")
+        raise ProblemError("gemm() works in place and takes only arrays on a device; create one with device.array(x)")
     if min(a.ndim, b.ndim, c.ndim) < 2:
-        raise ProblemError("gemm() takes matrices, 2-D or batches of them")
+        raise ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes")
     shape = result_shape(a, b)
     if broadcast_shape(shape, c.shape) != c.shape:
-        raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
+        raise ProblemError(f"a @ b has shape {shape}, which does not broadcast to c, {c.shape}")
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
-        raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
+        raise ProblemError(
+            "c repeats its elements, as a broadcast view does; pass an array that stores each element once"
+        )
     epilogue = Terms(alpha=number("alpha", alpha), beta=number("beta", beta))
     settings = _Settings(None, None, epilogue, None, choose.run, precision)
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
@@ -304,7 +308,7 @@ def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
     """Copy `residual` into `c`, which is dense; raises ProblemError where it is not of `shape`."""
     if np.shape(residual) != shape if not isinstance(residual, Array) else residual.shape != shape:
         found = residual.shape if isinstance(residual, Array) else np.shape(residual)
-        raise ProblemError(f"residual has shape {found}; it must be the result's, {shape}")
+        raise ProblemError(f"residual has shape {found}; it must have the result's shape, {shape}")
     c.device.assign(c, residual)
 
 
@@ -321,7 +325,7 @@ def _multiply(
     a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
     target = matrix_operand(c)
     if target is None:
-        raise ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array")
+        raise ProblemError("neither the rows nor the columns of c have unit stride; pass a contiguous array")
     kind = epilogue.bias
     if target.transposed:  # Cᵀ = Bᵀ·Aᵀ is row-major
         a, b, c = b.mT, a.mT, c.mT

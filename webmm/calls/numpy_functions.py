@@ -24,7 +24,7 @@ def _view(function: Any) -> Callable[..., Array]:
 def reshape(x: Array, shape: Any, **settings: Any) -> Array:
     """Return `x` in another shape: a view where it is contiguous, else of a copy; only in row-major order."""
     if settings.pop("order", "C") != "C" or any(value is not None for value in settings.values()):
-        raise ProblemError("arrays are reshaped in row-major order")
+        raise ProblemError("device arrays are reshaped in row-major order only; omit order= and copy=")
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     dense = x if x.contiguous else concatenate([x]) if x.ndim else x
     return dense.reshape(*lengths)
@@ -33,7 +33,7 @@ def reshape(x: Array, shape: Any, **settings: Any) -> Array:
 def _reduction(op: str) -> Callable[..., Any]:
     def compute(x: Array, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False) -> Any:
         if out is not None:
-            raise ProblemError("out= is not written to by reductions of device arrays")
+            raise ProblemError("reductions of device arrays do not support out=; use the result")
         return reduce(x, op, axis, keepdims is True, out_dtype=dtype)
 
     return compute
@@ -49,7 +49,7 @@ def _of_extremes(op: str) -> Callable[..., Any]:
 
 def _einsum(*given: Any, dtype: Any = None, optimize: Any = False, **settings: Any) -> Any:
     if settings:
-        raise ProblemError(f"einsum() of device arrays takes no {', '.join(settings)}")
+        raise ProblemError(f"einsum() of device arrays does not take {', '.join(settings)}")
     del optimize  # there is but one way
     return einsum(*given, out_dtype=dtype)
 

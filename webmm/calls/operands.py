@@ -112,7 +112,7 @@ def number(name: str, x: Any) -> float:
     try:
         return float(x)
     except (TypeError, ValueError) as error:
-        raise ProblemError(f"{name} is a number, not {x!r}") from error
+        raise ProblemError(f"{name} must be a number, not {x!r}") from error
 
 
 @contextmanager

@@ -250,7 +250,9 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] |
 def result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int, ...]:
     """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
     if 0 in (a.ndim, b.ndim):
-        raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
+        raise ProblemError(
+            "a matrix product takes vectors, matrices or batches of matrices; to scale the result, use alpha="
+        )
     if element_of(a) != element_of(b):
         raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]

@@ -188,7 +188,7 @@ def _steps(
     for one in everything:
         if one.nbytes(steps) > room:
             raise UnsupportedError(
-                f"what belongs together of an operand takes {one.nbytes(steps):,} bytes, and a binding and a buffer "
+                f"the smallest piece of an operand takes {one.nbytes(steps):,} bytes, and a binding and a buffer "
                 f"hold {room:,} (max-storage-buffer-binding-size, max-buffer-size)"
             )
     return steps

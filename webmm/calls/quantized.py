@@ -159,7 +159,9 @@ def _of_matrix(x: Any, batch: tuple[int, ...], index: tuple[int, ...]) -> Any:
 def _sizes(a: Data, b: Data) -> tuple[tuple[int, ...], int, int]:
     """Return the batch and the rows and columns of the products; raises ProblemError where there are none."""
     if min(a.ndim, b.ndim) < 2:
-        raise ProblemError(f"quantised products take matrices, not shapes {a.shape} and {b.shape}; reshape them")
+        raise ProblemError(
+            f"quantised products take matrices, not arrays of shapes {a.shape} and {b.shape}; reshape them"
+        )
     if a.shape[-1] != b.shape[-2]:
         raise ProblemError(
             f"a {a.shape} and b {b.shape} do not fit: the inner sizes {a.shape[-1]} and {b.shape[-2]} differ"
@@ -170,7 +172,7 @@ def _sizes(a: Data, b: Data) -> tuple[tuple[int, ...], int, int]:
     for name, x in (("a", a), ("b", b)):
         if element_of(x) not in BYTES:
             raise ProblemError(
-                f"{name} is {element_of(x).name}; quantised operands are uint8 or int8: webmm.quantize(x)"
+                f"{name} is {element_of(x).name}; quantised operands must be uint8 or int8: webmm.quantize(x)"
             )
     return batch, a.shape[-2], b.shape[-1]
 
@@ -181,11 +183,9 @@ def _out_dtype(given: DTypeLike | None, scale_c: float | None, default: DType) -
         return F32 if scale_c is None else default
     out = dtype_of(given)
     if out not in (*BYTES, I32, F32):
-        raise ProblemError(f"out_dtype {out.name} is none of int8, uint8, int32 and float32")
+        raise ProblemError(f"out_dtype {out.name} is not supported; choose int8, uint8, int32 or float32")
     if (out in BYTES) != (scale_c is not None):
-        need = (
-            "needs scale_c, what a step of it stands for" if out in BYTES else "takes no scale_c: it is not requantised"
-        )
+        need = "needs scale_c, the scale of the result" if out in BYTES else "is not requantised; omit scale_c"
         raise ProblemError(f"out_dtype {out.name} {need}")
     return out
 
@@ -194,5 +194,5 @@ def _checked_zero_c(zero: int | None, out: DType) -> int:
     if out in BYTES:
         return int(checked_zero("zero_c", 0 if zero is None else zero, 1, out))
     if zero is not None:
-        raise ProblemError(f"out_dtype {out.name} takes no zero_c: it is not requantised")
+        raise ProblemError(f"out_dtype {out.name} is not requantised; omit zero_c")
     return 0

@@ -44,7 +44,7 @@ def qmatmul_weights(
             raise ProblemError(f"x {a.shape} and weights ({k}, {n}) do not fit: x must end with {k}")
         dtype = element_of(a)
         out = dtype if out_dtype is None else dtype_of(out_dtype)
-        check_floats("products of floats", dtype, out)
+        check_floats("float matrix products", dtype, out)
         c = temporary.result((*a.shape[:-1], n), out, a)
         if 0 in (*a.shape, n):  # nothing to sum, or nothing to store
             return temporary.device.zeros(c.shape, out) if isinstance(c, Array) else returned(np.zeros_like(c))

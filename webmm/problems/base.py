@@ -56,7 +56,7 @@ def windowed(extents: tuple[Extent, ...], starts: tuple[int, ...]) -> tuple[Exte
 def opened_at(firsts: tuple[int, ...], starts: tuple[int, ...]) -> tuple[int, ...]:
     """Return `starts` seen from windows that open at `firsts`: they are there, or no kernel finds them."""
     if starts and firsts != starts:
-        raise ProblemError(f"an operand starts at {starts}, where no binding may; copy it to an array of its own")
+        raise ProblemError(f"an operand starts at {starts}, which is not aligned for a binding; copy it to a new array")
     return ()
 
 

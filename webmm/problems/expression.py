@@ -55,7 +55,9 @@ class Expression(Problem):
             raise ProblemError(f"an expression has at most {MAX_OPERANDS} arrays and {MAX_NUMBERS} numbers")
         for each in (*self.operands, self.y):
             if each.dtype not in COMPUTED:
-                raise ProblemError(f"dtype {each.dtype.name} is not computed with; cast to one of {names(COMPUTED)}")
+                raise ProblemError(
+                    f"dtype {each.dtype.name} is not supported by expressions; cast to one of {names(COMPUTED)}"
+                )
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]

@@ -43,16 +43,18 @@ class Gemm(Terms, Product):
     def __post_init__(self) -> None:
         super().__post_init__()
         if F64 not in (self.dtype, self.out_dtype):
-            check_floats("products of floats", self.dtype, self.out_dtype)
+            check_floats("float matrix products", self.dtype, self.out_dtype)
         elif self.dtype != self.out_dtype:
-            raise ProblemError(f"a product of {self.dtype.name} is not stored as {self.out_dtype.name}; cast it after")
+            raise ProblemError(
+                f"a product of {self.dtype.name} cannot be stored as {self.out_dtype.name}; cast the result"
+            )
         elif self.activation in OWN:
-            raise UnsupportedError("an Epilogue of one's own is not computed in float64; apply it to what comes out")
+            raise UnsupportedError("float64 products do not support a user-defined Epilogue; apply it to the result")
         self.check_sizes()
         if self.precision not in PRECISIONS:
             raise ProblemError(f"precision must be {' or '.join(PRECISIONS)}, not {self.precision!r}")
         if self.bias == "matrix" and self.batch != 1:
-            raise ProblemError(f"a matrix as the bias serves one product, not a batch of {self.batch}")
+            raise ProblemError(f"a matrix bias needs a single product, not a batch of {self.batch}")
 
     @property
     def variant(self) -> str:

@@ -50,9 +50,13 @@ class Quantized(Product):
     def __post_init__(self) -> None:
         for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
             if dtype not in BYTES:
-                raise ProblemError(f"{name} is {dtype.name}; quantised operands are uint8 or int8: webmm.quantize(x)")
+                raise ProblemError(
+                    f"{name} is {dtype.name}; quantised operands must be uint8 or int8: webmm.quantize(x)"
+                )
         if self.out_dtype not in (*BYTES, I32, F32):
-            raise ProblemError(f"out_dtype {self.out_dtype.name} is none of int8, uint8, int32 and float32")
+            raise ProblemError(
+                f"out_dtype {self.out_dtype.name} is not supported; choose int8, uint8, int32 or float32"
+            )
         self.check_sizes()
 
     @property

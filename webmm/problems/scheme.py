@@ -50,7 +50,7 @@ def quantize(
     target = _byte_type(dtype)
     host = np.asarray(x, np.float32)
     if not np.isfinite(host).all():
-        raise ProblemError("x holds NaN or infinity, which no integer stands for")
+        raise ProblemError("x contains NaN or infinity, which cannot be quantised")
     q, scale, zero = spread(host, _other_axes(host, axis), *limits(target), symmetric)
     shape = () if axis is None else (host.shape[axis],)
     return q.astype(target.numpy), scale.reshape(shape), zero.reshape(shape)
@@ -88,12 +88,12 @@ def dequantize(q: ArrayLike, scale: ArrayLike, zero: ArrayLike = 0, axis: int | 
     """
     host = np.asarray(q)
     if host.dtype.kind not in "iu":
-        raise ProblemError(f"q is {host.dtype}; quantised values are integers")
+        raise ProblemError(f"q is {host.dtype}; quantised values must be integers")
     _other_axes(host, axis)
     length = 1 if axis is None else host.shape[axis]
     scales, zeros = checked_scale("scale", scale, length), np.asarray(zero)
     if zeros.dtype.kind not in "iu":
-        raise ProblemError(f"zero is {zeros.dtype}; zero points are integers")
+        raise ProblemError(f"zero is {zeros.dtype}; zero points must be integers")
     if zeros.size not in (1, length):
         raise ProblemError(f"zero has {zeros.size} elements; it must have 1 or {length}")
     steps = (host.astype(np.int64) - _along(zeros.astype(np.int64), host, axis)).astype(np.float32)
@@ -104,7 +104,7 @@ def dequantize(q: ArrayLike, scale: ArrayLike, zero: ArrayLike = 0, axis: int | 
 def _byte_type(dtype: DTypeLike) -> DType:
     target = dtype_of(dtype)
     if target not in BYTES:
-        raise ProblemError(f"dtype {target.name} is not quantised to; use uint8 or int8")
+        raise ProblemError(f"cannot quantise to dtype {target.name}; use uint8 or int8")
     return target
 
 
@@ -132,7 +132,7 @@ def checked_scale(name: str, scale: ArrayLike, length: int) -> NDArray[np.float3
     """Return `scale` in float32, 0-D for one of all, else 1-D of `length`; raises ProblemError naming what is wrong."""
     values = _vector(name, scale, length)
     if values.dtype.kind not in "fiu":
-        raise ProblemError(f"{name} is {values.dtype}; scales are numbers")
+        raise ProblemError(f"{name} is {values.dtype}; scales must be numbers")
     with np.errstate(over="ignore"):
         values = values.astype(np.float32)
     if not (np.isfinite(values).all() and (values > 0).all()):
@@ -144,13 +144,11 @@ def checked_zero(name: str, zero: ArrayLike, length: int, dtype: DType) -> NDArr
     """Return `zero` in int32, 0-D or 1-D as in `checked_scale()`; raises ProblemError where `dtype` cannot hold it."""
     values = _vector(name, zero, length)
     if values.dtype.kind not in "iu":
-        raise ProblemError(f"{name} is {values.dtype}; zero points are integers")
+        raise ProblemError(f"{name} is {values.dtype}; zero points must be integers")
     bottom, top = limits(dtype)
     outside = (values < bottom) | (values > top)
     if outside.any():
-        raise ProblemError(
-            f"{name} must be from {bottom} to {top}, as {dtype.name} has them, not {_first(values, outside)}"
-        )
+        raise ProblemError(f"{name} must be from {bottom} to {top} for {dtype.name}, not {_first(values, outside)}")
     return values.astype(np.int32)
 
 
@@ -262,7 +260,7 @@ class Scheme:
         if k > longest:
             with_these = "with these zero points" + (" and bias" if added else "")
             raise ProblemError(
-                f"{with_these} a sum of k = {k:,} products may not fit 32 bits, of {max(longest, 0):,} it does: "
+                f"{with_these} a sum of k = {k:,} products may overflow 32 bits; at most {max(longest, 0):,} cannot: "
                 "split k, and add int32 results in 64 bits"
             )
 

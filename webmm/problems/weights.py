@@ -41,7 +41,7 @@ class WeightOnly(Product):
     op: ClassVar[str] = "weights"
 
     def __post_init__(self) -> None:
-        check_floats("products of floats", self.dtype, self.out_dtype)
+        check_floats("float matrix products", self.dtype, self.out_dtype)
         self.check_sizes()
 
     @property
@@ -142,14 +142,14 @@ def quantize_blocks(w: ArrayLike, bits: int = 4, block: int = 32, *, symmetric: 
     matrix, and a NaN or an infinity.
     """
     if bits not in BITS:
-        raise ProblemError(f"weights have 8 or 4 bits, not {bits}")
+        raise ProblemError(f"bits must be 4 or 8, not {bits}")
     if block not in BLOCKS:
-        raise ProblemError(f"blocks have 32 or 128 weights, not {block}")
+        raise ProblemError(f"block must be 32 or 128, not {block}")
     host = np.asarray(w, np.float32)
     if host.ndim != 2:
-        raise ProblemError(f"w has shape {host.shape}; weights are a (k, n) matrix")
+        raise ProblemError(f"w has shape {host.shape}; weights must be a (k, n) matrix")
     if not np.isfinite(host).all():
-        raise ProblemError("w holds NaN or infinity, which no integer stands for")
+        raise ProblemError("w contains NaN or infinity, which cannot be quantised")
     k, n = host.shape
     blocks = -(-k // block)
     padded = np.zeros((n, blocks * block), np.float32)
