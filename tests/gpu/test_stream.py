@@ -175,7 +175,7 @@ def test_steps_cover_everything_once_within_memory():
 def test_what_takes_long_is_moved_once_and_while_the_device_multiplies():
     # 16384³ in 2 GiB: C is one tile, and neither a panel nor a strip is large.
     sizes = (16384, 16384, 16384)
-    rows, columns, inner = shape = tile_shape(*sizes, 4, 4, 2**31, 2**31 - 4, beside=False)
+    rows, columns, inner = shape = tile_shape(*sizes, 4, 4, 2**31, 2**31 - 4, separate_sum=False)
     assert (rows, columns) == sizes[:2]
     assert 1024 <= inner <= 16384 / 8
     assert strip_of(shape, 4, 4) * inner * 4 <= 2**24
@@ -231,7 +231,7 @@ def test_out_that_is_an_operand(as_gpu):
 
 @pytest.mark.parametrize("out", ["float32", "float16"])
 def test_batches_are_moved_in_groups(as_gpu, monkeypatch, out):
-    monkeypatch.setattr(stream, "TOGETHER", 2**14)
+    monkeypatch.setattr(stream, "BATCH_BYTES", 2**14)
     a, b, heard = whole(7, 20, 30), whole(7, 30, 20), []
     got = webmm.matmul(a, b, out_dtype=out, device=as_gpu, progress=lambda done, total: heard.append((done, total)))
     np.testing.assert_array_equal(got, a.astype(np.float64) @ b)

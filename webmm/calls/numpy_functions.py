@@ -1,4 +1,4 @@
-"""Functions of NumPy's, as they are computed where an argument is an `Array`."""
+"""The NumPy functions that accept `Array`s, such as ``np.sum(x)``, and how they are computed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _view(function: Any) -> Callable[..., Array]:
 
 
 def reshape(x: Array, shape: Any, **settings: Any) -> Array:
-    """Return `x` in another shape: a view where it is contiguous, else of a copy; only in row-major order."""
+    """Return `x` with another shape in row-major order: a view if `x` is contiguous, else a copy."""
     if settings.pop("order", "C") != "C" or any(value is not None for value in settings.values()):
         raise ProblemError("device arrays are reshaped in row-major order only; omit order= and copy=")
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -50,12 +50,12 @@ def _of_extremes(op: str) -> Callable[..., Any]:
 def _einsum(*given: Any, dtype: Any = None, optimize: Any = False, **settings: Any) -> Any:
     if settings:
         raise ProblemError(f"einsum() of device arrays does not take {', '.join(settings)}")
-    del optimize  # there is but one way
+    del optimize  # the order of contraction is fixed for two operands
     return einsum(*given, out_dtype=dtype)
 
 
 def tensordot(a: Array, b: Array, axes: Any = 2) -> Array:
-    """Return NumPy's `tensordot()`, as a product of matrices."""
+    """Return the tensor contraction of NumPy's `tensordot()`, computed as a matrix product."""
     if isinstance(axes, int):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
