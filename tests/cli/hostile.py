@@ -273,20 +273,20 @@ SETTINGS: dict[str, dict[str, str]] = {
     "naga": {"1.5": "must be text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "without NUL"},
 }
 
-# By module of the page, and what of it takes something in: the tests of tests/web/test_page.py that hand it the worst.
+# By module of the page and kind of input: the tests of tests/web/test_page*.py that give it invalid input.
 PAGE: dict[str, tuple[str, ...]] = {
-    "main.js localStorage.getItem": ("test_what_cannot_be_read_of_earlier_visits_is_forgotten",) * 2,
+    "main.js localStorage.getItem": ("test_invalid_stored_data_is_discarded",) * 2,
     "main.js location.hash": (
-        *("test_names_that_no_panel_has",) * 2,
-        *("test_a_link_unpacks_to_so_much_only", "test_a_link_carries_a_run"),
+        *("test_unknown_panel_names_are_ignored",) * 2,
+        *("test_a_link_is_unpacked_to_8_mib_at_most", "test_a_link_carries_a_run"),
     ),
-    "panels/multiply.js .files": ("test_malformed_files_are_refused_in_words",) * 2,  # chosen and dropped
-    'panels/multiply.js type: "file"': ("test_malformed_files_are_refused_in_words",),
-    'panels/multiply.js type: "number"': ("test_sizes_that_do_not_fit",) * 2,
-    'panels/multiply.js h("textarea"': ("test_sizes_that_do_not_fit",),
-    'panels/options.js type: "text"': ("test_multiply_says_what_does_not_fit_together",) * 2,  # alpha and a bias
-    "panels/tune.js .files": ("test_tune_refuses_what_it_cannot_read",),
-    'panels/tune.js type: "file"': ("test_tune_refuses_what_it_cannot_read",),
+    "panels/multiply.js .files": ("test_malformed_files_are_refused",) * 2,  # chosen and dropped
+    'panels/multiply.js type: "file"': ("test_malformed_files_are_refused",),
+    'panels/multiply.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",) * 2,
+    'panels/multiply.js h("textarea"': ("test_sizes_that_do_not_fit_are_refused",),
+    'panels/options.js type: "text"': ("test_multiply_refuses_mismatched_options",) * 2,  # alpha and a bias
+    "panels/tune.js .files": ("test_tune_refuses_invalid_records",),
+    'panels/tune.js type: "file"': ("test_tune_refuses_invalid_records",),
     'panels/tune.js type: "number"': ("test_tune_takes_whole_numbers_only",),  # one function makes them all
 }
 
