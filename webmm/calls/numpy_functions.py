@@ -24,9 +24,7 @@ def _view(function: Any) -> Callable[..., Array]:
 def reshape(x: Array, shape: Any, **settings: Any) -> Array:
     """Return `x` with another shape in row-major order: a view if `x` is contiguous, else a copy."""
     if settings.pop("order", "C") != "C" or any(value is not None for value in settings.values()):
-        raise ProblemError(
-            "device device arrays are reshaped in row-major order only; omit order= and copy= only; omit order= and copy="
-        )
+        raise ProblemError("device arrays are reshaped in row-major order only; omit order= and copy=")
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     dense = x if x.contiguous else concatenate([x]) if x.ndim else x
     return dense.reshape(*lengths)
