@@ -186,7 +186,7 @@ def test_limits_and_copies():
     assert xp.iinfo(xp.int32).max == 2**31 - 1
     assert xp.asarray(x, copy=False) is x
     assert xp.asarray(x, copy=True).storage is not x.storage
-    with pytest.raises(ProblemError, match="take a copy"):
+    with pytest.raises(ProblemError, match="needs a copy"):
         xp.asarray([1.0], copy=False)
 
 
@@ -255,7 +255,7 @@ def test_the_namespace_is_found():
     assert x.dtype == np.float32
     assert x.__array_namespace__() is xp
     assert x.__array_namespace__(api_version="2023.12") is xp
-    with pytest.raises(ProblemError, match=r"the array API of 2199\.12 is not there"):
+    with pytest.raises(ProblemError, match=r"version 2199\.12 of the array API is not supported"):
         x.__array_namespace__(api_version="2199.12")
     assert all(hasattr(xp, name) for name in xp.__all__)
     assert xp.ones((2, 3)).sum().item() == 6

@@ -128,7 +128,7 @@ def test_out(device):
         webmm.matmul(a, b, out=np.zeros((2, 2), np.float32), device=device)
     with pytest.raises(ProblemError, match="a product of float32 cannot be stored as float64"):
         webmm.matmul(a, b, out=np.zeros((20, 40)), device=device)
-    with pytest.raises(ProblemError, match="an Array where an operand is one"):
+    with pytest.raises(ProblemError, match="out must be an Array if an operand is an Array"):
         webmm.matmul(device.array(a), b, out=half)
 
 

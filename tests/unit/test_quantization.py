@@ -148,8 +148,8 @@ def test_quantize_uses_the_whole_integer_range():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: quantize([np.nan]), "x holds NaN or infinity"),
-        (lambda: quantize([np.inf]), "x holds NaN or infinity"),
+        (lambda: quantize([np.nan]), "x contains NaN or infinity"),
+        (lambda: quantize([np.inf]), "x contains NaN or infinity"),
         (lambda: quantize([1.0], "int16"), "dtype int16 is not supported"),
         (lambda: quantize([1.0], "float32"), "cannot quantise to dtype float32; use uint8 or int8"),
         (lambda: quantize(np.ones((2, 3)), axis=2), r"axis 2 is out of range for an array of shape \(2, 3\)"),
