@@ -27,7 +27,7 @@ def test_in_ci_the_adapter_has_all_that_the_tests_are_about(device):
 
 
 def test_an_unknown_adapter_lists_those_there_are(device):
-    with pytest.raises(ConfigError, match="no adapter matches 'no such adapter'; there is 0: ") as error:
+    with pytest.raises(ConfigError, match="no adapter matches 'no such adapter'; the adapters are 0: ") as error:
         Device("no such adapter")
     assert device.info.name in str(error.value)
 
@@ -186,5 +186,5 @@ def test_moving_data_while_the_device_is_closed(monkeypatch):
 
 @pytest.mark.parametrize("value", [-1, 0, 1.5, "x", None, True])
 def test_limits_are_whole_numbers(value):
-    with pytest.raises(ConfigError, match="the limit max-buffer-size is a whole number from 1 on, not"):
+    with pytest.raises(ConfigError, match="the limit max-buffer-size must be a whole number from 1 on, not"):
         Device(limits={"max-buffer-size": value})

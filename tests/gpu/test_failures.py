@@ -44,7 +44,7 @@ def test_every_use_of_a_lost_device_says_so(use):
         gpu.launch(Tile2D(), gemm(20, 20, 20), x, x, big)
         lose(gpu)
         with pytest.raises(
-            DeviceLostError, match=r"was lost while .*the driver's words: .*([Ll]ost|destroyed).*upload them again"
+            DeviceLostError, match=r"was lost while .*the driver says: .*([Ll]ost|destroyed).*upload them again"
         ):
             use(gpu, x, big)
         assert gpu.info.name in gpu.lost

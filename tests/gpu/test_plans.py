@@ -168,6 +168,6 @@ def test_a_plan_goes_on_when_its_launch_or_buffer_is_gone(gpu):
     assert np.array_equal((a @ a).numpy(), x @ x)
     gpu.trim()
     assert np.array_equal((a @ a).numpy(), x @ x)
-    gpu.pipelines.most = 1
+    gpu.pipelines.limit = 1
     _ = webmm.gelu(a)
     assert np.array_equal((a @ a).numpy(), x @ x)

@@ -13,7 +13,7 @@ import wgpu
 import webmm
 from webmm import Device
 from webmm.engine.pool import TURNS
-from webmm.engine.submissions import MOST
+from webmm.engine.submissions import PER_SUBMISSION
 from webmm.errors import WebmmError
 
 RNG = np.random.default_rng(6)
@@ -30,7 +30,7 @@ def collect(gpu, monkeypatch):
     """Have every call wait for company, as on a machine that is fast enough, and no thread submit it."""
     monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
     monkeypatch.setattr("webmm.engine.submissions.BUSY", 1e9)
-    monkeypatch.setattr(gpu.submissions, "_rouse", lambda: None)
+    monkeypatch.setattr(gpu.submissions, "_wake_thread", lambda: None)
 
 
 def test_calls_that_follow_each_other_share_submissions(gpu, monkeypatch):
@@ -39,7 +39,7 @@ def test_calls_that_follow_each_other_share_submissions(gpu, monkeypatch):
     collect(gpu, monkeypatch)
     gpu.synchronize()
     before = gpu.submissions.count
-    results = [webmm.matmul(a, b, alpha=float(i)) for i in range(3 * MOST)]
+    results = [webmm.matmul(a, b, alpha=float(i)) for i in range(3 * PER_SUBMISSION)]
     assert gpu.submissions.count - before == 3
     assert all(np.array_equal(c.numpy(), i * (A @ B)) for i, c in enumerate(results))
 

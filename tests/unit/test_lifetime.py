@@ -29,12 +29,12 @@ def started(work, name):
 
 
 def test_what_nobody_uses_ends_at_once(uses, end, calls):
-    with uses.one():
+    with uses.use():
         pass
     assert calls == []
     end(uses)
     assert calls == ["MainThread"]
-    with uses.one():
+    with uses.use():
         pass
     assert calls == ["MainThread"], "it has ended"
 
@@ -43,7 +43,7 @@ def test_the_end_waits_for_all_that_is_under_way_in_other_threads(uses, end, cal
     inside, leave = threading.Barrier(3), threading.Event()
 
     def work():
-        with uses.one(), uses.one():
+        with uses.use(), uses.one():
             inside.wait(10)
             leave.wait(10)
 
@@ -65,14 +65,14 @@ def test_within_a_use_nothing_is_waited_for_and_the_last_one_out_ends_it(uses, e
     inside, leave = threading.Event(), threading.Event()
 
     def work():
-        with uses.one():
+        with uses.use():
             inside.set()
             leave.wait(10)
 
     worker = started(work, "worker")
     inside.wait(10)
-    with uses.one():
-        with uses.one():
+    with uses.use():
+        with uses.use():
             end(uses)
         end(uses)
     assert calls == [], "another thread is within a use"
@@ -83,7 +83,7 @@ def test_within_a_use_nothing_is_waited_for_and_the_last_one_out_ends_it(uses, e
 
 def test_a_use_that_fails_is_over(uses, end, calls):
     def fail():
-        with uses.one():
+        with uses.use():
             end(uses)
             raise RuntimeError("mine")
 
@@ -94,7 +94,7 @@ def test_a_use_that_fails_is_over(uses, end, calls):
 
 def test_what_is_used_while_it_ends_ends_once(uses, calls):
     def last():
-        with uses.one():
+        with uses.use():
             calls.append("last")
 
     uses.end(last)
