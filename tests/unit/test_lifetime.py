@@ -43,7 +43,7 @@ def test_the_end_waits_for_all_that_is_under_way_in_other_threads(uses, end, cal
     inside, leave = threading.Barrier(3), threading.Event()
 
     def work():
-        with uses.use(), uses.one():
+        with uses.use(), uses.use():
             inside.wait(10)
             leave.wait(10)
 

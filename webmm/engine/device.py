@@ -213,10 +213,7 @@ class Device:
             return self.launches.get(kernel, problem, arrays, debug)
 
     def bind(self, pipeline: Any, resources: list[Any]) -> Any:
-        """Return a wgpu bind group of `resources`, numbered from 0.
-
-        A resource is a buffer, a tuple (buffer, offset, size) in bytes, or a texture view.
-        """
+        """Return a wgpu bind group, numbered from 0, of buffers, (buffer, offset, size) in bytes, or texture views."""
         with self.guard.using("binding"):
             return self.wgpu_device.create_bind_group(
                 layout=pipeline.get_bind_group_layout(0),
