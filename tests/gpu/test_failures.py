@@ -137,7 +137,7 @@ def test_without_room_for_its_own_scratch_another_kernel_takes_over(monkeypatch)
         def full(left):
             raise MemoryLimitError(f"allocating {left}: the device is out of memory")
 
-        monkeypatch.setattr(gpu.launches, "left", full)
+        monkeypatch.setattr(gpu.launches, "scratch_for", full)
         x = gpu.array(a)
         assert np.array_equal((x @ x.T).numpy(), a @ a.T)
         assert set(map(type, gpu.choices.values())) == {Tile2D}
