@@ -226,9 +226,7 @@ export class Launches {
       if (array.dtype !== dtype.name)
         throw new ProblemError(`${name} is ${array.dtype}; the problem expects ${dtype.name}`);
       if (array.capacity < end)
-        throw new ProblemError(
-          `${name} has ${grouped(array.capacity)} elements; the problem needs ${grouped(end)}`,
-        );
+        throw new ProblemError(`${name} has ${grouped(array.capacity)} elements; the problem needs ${grouped(end)}`);
       if (written && arrays.filter((other) => other.storage === array.storage).length > 1) {
         throw new ProblemError(
           `${name} shares its buffer with an operand, which would be overwritten; use another array`,
