@@ -171,7 +171,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "run": {
         "missing.zarr a.npy -o c.npy": "cannot read missing.zarr as a Zarr array",
-        "a.npy a.npy -o c.txt --workers 1": "the output is .npy or .zarr",
+        "a.npy a.npy -o c.txt --workers 1": "the output must be a .npy or .zarr path",
         "a.npy a.npy -o missing/c.zarr": "no folder",
         "a.npy a.npy -o c.npy --workers -1": "is not in the range",
         "a.npy a.npy -o c.npy --workers 2 --memory much": "--memory is an amount such as 8GB",
@@ -179,7 +179,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy a.npy -o c.npy --workers 2 --engine dawn": "set WEBMM_ENGINE",
         "a.npy a.npy -o c.zarr --kernel naive": "are for .npy files",
         "fifo a.npy -o c.zarr": "it is a pipe",
-        "large.npy large.npy -o c.npy --workers 1": "it takes 1,000,000,000,000 bytes, there are",
+        "large.npy large.npy -o c.npy --workers 1": "it needs 1,000,000,000,000 bytes, the disk has",
         "": "Usage",
         "a.npy a.npy -o c.npy --profile=trace.txt": "a trace file is .json",
         "a.npy a.npy -o c.npy --profile=missing/trace.json": "no folder",
