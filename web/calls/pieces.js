@@ -164,7 +164,7 @@ export function stepsOf(everything, whole, start, maxBytes, memory, dispatches) 
   for (const one of everything) {
     if (one.nbytes(steps) > maxBytes) {
       throw new UnsupportedError(
-        `what belongs together of an operand takes ${grouped(one.nbytes(steps))} bytes, and a binding and a buffer hold ` +
+        `the smallest piece of an operand takes ${grouped(one.nbytes(steps))} bytes, and a binding and a buffer hold ` +
           `${grouped(maxBytes)} (maxStorageBufferBindingSize, maxBufferSize)`,
       );
     }
