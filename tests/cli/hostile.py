@@ -192,7 +192,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy /dev/zero -o c.npy": "it is a pipe or a device",
         "large.npy large.npy -o c.npy": "not enough memory",
     },
-    "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "holds other files"},
+    "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "has other files"},
     "leaderboard": {
         **dict.fromkeys(("missing", ".", "fifo", "/dev/zero"), "cannot read"),
         "a.npy": "cannot read",
