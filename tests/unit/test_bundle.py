@@ -204,7 +204,7 @@ def test_fingerprints_depend_on_values_and_positions() -> None:
 
 def test_inexact_expected_results_are_refused() -> None:
     case = exact.reduced("sum", (1, 2**20), F16)
-    with pytest.raises(ConfigError, match="is no float16"):
+    with pytest.raises(ConfigError, match="is not exact in float16"):
         _ = replace(case, compute=lambda x: np.array([4097])).expected
 
 
