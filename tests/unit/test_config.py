@@ -136,7 +136,7 @@ def test_the_command_prints_values_and_sources(here, monkeypatch):
     assert '"gpu"' in rows["adapter"]
     assert rows["adapter"].endswith(str(file))
     assert rows["log"].endswith("default")
-    assert rows["WEBMM_ADAPTOR"] == "WEBMM_ADAPTOR is in the environment, and no setting"
+    assert rows["WEBMM_ADAPTOR"] == "WEBMM_ADAPTOR is set in the environment, but is not a setting"
     data = json.loads(CliRunner().invoke(main, ["config", "--json"]).stdout)
     assert [row["name"] for row in data] == list(config.effective())
     assert data[0] == {
@@ -199,7 +199,7 @@ def test_messages_go_to_existing_handlers_or_stderr(monkeypatch):
 
 def test_every_setting_is_documented():
     page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
-    table = page.split("| setting | default | is |")[1].split("\n\n")[0]
+    table = page.split("| setting | default | values |")[1].split("\n\n")[0]
     assert [line.split("`")[1] for line in table.splitlines()[2:]] == list(config.effective())
 
 
