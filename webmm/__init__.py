@@ -1,4 +1,4 @@
-"""Matrix multiplication on any GPU, out of one set of WGSL shaders."""
+"""Matrix multiplication on any GPU, from one set of WGSL shaders."""
 
 from __future__ import annotations
 
