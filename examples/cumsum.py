@@ -2,7 +2,7 @@
 
     webmm bench --plugin examples/cumsum.py --op cumsum --sizes 4096x1024
 
-Three classes define it: the problem, the op, and a stage, whose WGSL is the template one_by_one.wgsl in the same folder.
+Three classes define it: the problem, the op, and a stage, whose WGSL template is one_by_one.wgsl in the same folder.
 Programs call `cumsum()`.
 """
 
@@ -63,7 +63,7 @@ class Cumsum(Problem):
 
 
 def rounding(p: Cumsum) -> float:
-    """Return the error bound of a sum, as a multiple of Σ|x|: sequential additions, then rounding to the stored type."""
+    """Return the error bound of a sum, as a multiple of Σ|x|: sequential additions, then rounding to the dtype of y."""
     return p.length * F32.eps / 2 + (p.dtype.eps if p.dtype != F32 else 0.0)
 
 
