@@ -80,6 +80,11 @@ class DoubleKernel(GemmKernel):
         """Return why this kernel computes `problem` on no device: it is made for float64."""
         return None if problem.dtype == F64 else f"multiplies {F64.name}, not {problem.dtype.name}"
 
+    def workgroup_bytes_for(self, problem: Gemm) -> int:
+        """Return `workgroup_bytes`: the tiles hold integers."""
+        del problem
+        return self.workgroup_bytes
+
     def words(self, number: float) -> tuple[int, int]:
         """Return a number of the template as it is written there: its low and its high word."""
         return halves(number)
