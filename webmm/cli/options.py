@@ -53,8 +53,8 @@ PROFILE = click.option(
 )
 OP_DTYPE = click.option(
     "--dtype",
-    help=f"Storage type: {names(MATRIX_DTYPES)}. gemm also takes {F64.name}; reduce also takes {I32.name}, and for max, "
-    f"min, argmax and argmin {F64.name}; quantized takes {names(BYTES)}.",
+    help=f"Storage type: {names(MATRIX_DTYPES)}. gemm also takes {F64.name}; reduce also {I32.name}, and for max, min, "
+    f"argmax and argmin {F64.name}; quantized takes {names(BYTES)}.",
 )
 
 
