@@ -65,7 +65,7 @@ def compiled(text: str, kinds: tuple[tuple[str, str], ...]) -> Compiled:
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise ProblemError(f"{text!r} is no expression: {error.msg}") from error
+        raise ProblemError(f"{text!r} is not an expression: {error.msg}") from error
     floats = any(isinstance(node, ast.Constant) and isinstance(node.value, float) for node in ast.walk(tree))
     literal = REAL if floats or any(kind == REAL for _, kind in kinds) else WHOLE
     return _Compiler(text, dict(kinds), literal).of(tree)
@@ -146,7 +146,7 @@ class _Compiler:
         """Return the kind of all; raises ProblemError where they differ."""
         kinds = sorted({x.kind for x in given})
         if len(kinds) > 1:
-            raise self.refused(f"{' and '.join(kinds)} do not go together; cast one, e.g. x.astype('float32')")
+            raise self.refused(f"{' and '.join(kinds)} cannot be combined; cast one, e.g. x.astype('float32')")
         return kinds[0]
 
     def refused(self, why: str) -> ProblemError:

@@ -171,7 +171,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "run": {
         "missing.zarr a.npy -o c.npy": "cannot read missing.zarr as a Zarr array",
-        "a.npy a.npy -o c.txt --workers 1": "the output is .npy or .zarr",
+        "a.npy a.npy -o c.txt --workers 1": "the output must be a .npy or .zarr path",
         "a.npy a.npy -o missing/c.zarr": "no folder",
         "a.npy a.npy -o c.npy --workers -1": "is not in the range",
         "a.npy a.npy -o c.npy --workers 2 --memory much": "--memory is an amount such as 8GB",
@@ -179,7 +179,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy a.npy -o c.npy --workers 2 --engine dawn": "set WEBMM_ENGINE",
         "a.npy a.npy -o c.zarr --kernel naive": "are for .npy files",
         "fifo a.npy -o c.zarr": "it is a pipe",
-        "large.npy large.npy -o c.npy --workers 1": "it takes 1,000,000,000,000 bytes, there are",
+        "large.npy large.npy -o c.npy --workers 1": "it needs 1,000,000,000,000 bytes, the disk has",
         "": "Usage",
         "a.npy a.npy -o c.npy --profile=trace.txt": "a trace file is .json",
         "a.npy a.npy -o c.npy --profile=missing/trace.json": "no folder",
@@ -240,7 +240,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         f"1 1 1 --memory {LONG}": "--memory is an amount",
         "1 1 1 --bandwidth 0": "--bandwidth is an amount",
         "1 1 1 --host nan": "--host is an amount",
-        "1 1 1 --dtype int8": "is not supported by products",
+        "1 1 1 --dtype int8": "is not supported by float matrix products",
         "1 1 1 --dtype object": "is not supported",
     },
     "explain": {
@@ -258,19 +258,19 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 
 # By setting: what may stand in a file, as TOML → words.
 SETTINGS: dict[str, dict[str, str]] = {
-    "adapter": {"true": "takes text", '"²"': "there is 0:", '"\\u0000"': "takes no NUL", NESTED: "is no TOML"},
-    "engine": {"1.5": "takes text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
-    "cache_dir": {'"~no such user/x"': "a user that there is not", '"\\u0000"': "takes no NUL", "[]": "takes text"},
+    "adapter": {"true": "must be text", '"²"': "there is 0:", '"\\u0000"': "without NUL", NESTED: "is not valid TOML"},
+    "engine": {"1.5": "must be text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
+    "cache_dir": {'"~no such user/x"': "an existing user", '"\\u0000"': "without NUL", "[]": "must be text"},
     "precision": {'"low"': "highest or high", "1": "highest or high", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune": {"1": "off, cached, quick or auto", "[[1]]": "off, cached, quick or auto", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune_budget": {
-        **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "takes a number of seconds"),
-        LONG: "is no TOML",
+        **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "must be a number of seconds"),
+        LONG: "is not valid TOML",
     },
     "selftest": {"2": "on or off", "{}": "on or off"},
-    "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "takes text"},
-    "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "takes text"},
-    "naga": {"1.5": "takes text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "takes no NUL"},
+    "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "must be text"},
+    "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "must be text"},
+    "naga": {"1.5": "must be text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "without NUL"},
 }
 
 # By module of the page and kind of input: the tests of tests/web/test_page*.py that give it invalid input.

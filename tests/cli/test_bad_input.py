@@ -162,7 +162,7 @@ def test_settings(here: Path, monkeypatch: pytest.MonkeyPatch, setting: str, val
 @pytest.mark.usefixtures("here")
 def test_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEBMM_CACHE_DIR", "~no such user/x")
-    refused(["config"], "WEBMM_CACHE_DIR: cache_dir starts with the home folder of a user that there is not")
+    refused(["config"], "WEBMM_CACHE_DIR: cache_dir must start with the home directory of an existing user")
     monkeypatch.setenv("WEBMM_CACHE_DIR", "\x1b[31m")
     done = CliRunner().invoke(main, ["config"])
     assert (done.exit_code, "\x1b" in done.output) == (0, False)

@@ -43,7 +43,7 @@ class DoubleParams(GemmLengths):
     """The uniform: lengths, then the numbers of the epilogue as words."""
 
     alpha: Vec2U = member("factor of A·B")
-    beta: Vec2U = member("factor of what C holds before")
+    beta: Vec2U = member("factor of the previous C")
 
     @classmethod
     def of(cls, p: Gemm) -> DoubleParams:
