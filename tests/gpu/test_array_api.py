@@ -266,8 +266,8 @@ def test_the_namespace_is_found():
 @pytest.mark.parametrize(
     ("compute", "words"),
     [
-        (lambda x, i: x + i, "f32 and i32 do not go together; cast one"),
-        (lambda x, i: i + 0.5, "a float and int32 do not go together; cast"),
+        (lambda x, i: x + i, "f32 and i32 cannot be combined; cast one"),
+        (lambda x, i: i + 0.5, "a float and int32 cannot be combined; cast"),
         (lambda x, i: i / i, "not defined for i32; cast"),
         (lambda x, i: xp.exp(i), r"exp\(\) is not defined for i32"),
         (lambda x, i: xp.mean(i), r"mean is of floats, not of int32; cast its operand, e\.g\. x\.astype"),
@@ -285,7 +285,7 @@ def test_the_namespace_is_found():
         (lambda x, i: xp.where(x, x, x), "where/3"),
         (lambda x, i: bool(x == x), r"an array of shape \(3,\) is no single value"),
         (lambda x, i: x + np.zeros(3), "float64 is not computed with; cast"),
-        (lambda x, i: webmm.elementwise("x +", x=x), "is no expression"),
+        (lambda x, i: webmm.elementwise("x +", x=x), "is not an expression"),
         (lambda x, i: webmm.elementwise("x + z", x=x), "z was not given; the operands are x"),
         (lambda x, i: webmm.elementwise("open(x)", x=x), "open/1 is not known; there are where/3"),
         (lambda x, i: webmm.elementwise("x.T", x=x), "none of what an expression may have"),

@@ -70,7 +70,7 @@ FAULTS = {
         (integers(BYTES) - 3) @ (integers(BYTES.T) - 5),
     ),
     "weights": (
-        *("weights/vector.wgsl", "sums[lane][0]);", "2.0 * sums[lane][0]);"),
+        *("weights/vector.wgsl", "sums[local_index][0]);", "2.0 * sums[local_index][0]);"),
         *(Vector(8, 1), SMALL_TILES),
         *(lambda gpu: webmm.qmatmul_weights(A.T, WEIGHTS, device=gpu), A.T @ WEIGHTS.dequantize()),
     ),

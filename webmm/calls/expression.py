@@ -87,7 +87,7 @@ class _Maker:
         kinds = [kind_of(dtype) for dtype in arrays.values()]
         real = REAL in kinds or any(isinstance(x, float) for x in numbers.values())
         if real and WHOLE in kinds and REAL not in kinds:
-            raise ProblemError(f"expression {text!r}: a float and int32 do not go together; cast x.astype('float32')")
+            raise ProblemError(f"expression {text!r}: a float and int32 cannot be combined; cast x.astype('float32')")
         self._number_kind = REAL if real else WHOLE
         renamed = {
             **{name: (f"x{i}", kind) for i, (name, kind) in enumerate(zip(arrays, kinds, strict=True))},
@@ -133,7 +133,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     try:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
-        raise ProblemError(f"{text!r} is no expression: {error.msg}") from error
+        raise ProblemError(f"{text!r} is not an expression: {error.msg}") from error
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and id(node) not in called:
