@@ -29,8 +29,8 @@ TEXTS = {
     f"{TEXT} --uniform m,n,k --constants M": "has no constant M",
     f"{TEXT} --uniform m,n,k --bindings a,b": "names a, b and c",
     f"{TEXT} --uniform m,n,k --entry nope": "no compute entry point nope()",
-    "tiles.wgsl --workgroup ² --grid 1 --uniform m,n,k": "a workgroup is one to three numbers",
-    f"tiles.wgsl --workgroup 16,{LONG} --grid 1 --uniform m,n,k": "a workgroup is one to three numbers",
+    "tiles.wgsl --workgroup ² --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
+    f"tiles.wgsl --workgroup 16,{LONG} --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
     "tiles.wgsl --workgroup 16,16 --grid m**n --uniform m,n,k": "a grid is one to three counts",
     "tiles.wgsl --workgroup 16,16 --grid __import__('os') --uniform m,n,k": "a grid is one to three counts",
     "tiles.wgsl --workgroup 16,16 --grid m/(n-n) --uniform m,n,k": "divides by zero",
@@ -86,10 +86,10 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--ablate naive --kernels shared": "leave --kernels",
         **{f"--sizes 8 --against {file}": "cannot read" for file in ("missing", ".", "fifo", "/dev/zero")},
         "--sizes 8 --against a.npy": "cannot read",
-        "--op reduce --precision high": "is of products of floats",
-        "--op quantized --bias row": "--bias is of products of floats",
-        "--op reduce --activation relu": "--activation is of products of floats",
-        "--op weights --out-dtype float16": "--out-dtype is of products of floats",
+        "--op reduce --precision high": "--precision is for --op gemm only",
+        "--op quantized --bias row": "--bias is for --op gemm only",
+        "--op reduce --activation relu": "--activation is for --op gemm only",
+        "--op weights --out-dtype float16": "--out-dtype is for --op gemm only",
         "--bias matrix": "is not one of 'row', 'column'",
         "--activation step": "is not one of 'relu'",
         "--out-dtype nope": "is not a dtype",
@@ -102,9 +102,9 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--csv missing/r.csv --sizes 8": "no folder",
         "--plot r.pdf --sizes 8": ".png or .svg",
         "--plot missing/r.png --sizes 8": "no folder",
-        "--profile=t.txt": "a trace is .json",
+        "--profile=t.txt": "a trace file is .json",
         "--budget 0": "budget",
-        "--budget nan": "no number of seconds",
+        "--budget nan": "not a number of seconds",
         "--budget inf": "budget",
         "--budget 1e308": "budget",
     },
@@ -118,7 +118,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive --dialect glsl": "naga, tint",
         "naive --layout xy": "nn, nt, tn, tt",
         "naive --to glsl": "'msl', 'hlsl', 'spirv'",
-        "naive --to msl --dtype float64": "writes no MSL",
+        "naive --to msl --dtype float64": "cannot translate",
         "naive --to msl --dialect tint": "leave --dialect out",
         "naive --size ²": "at least 1",
         f"naive --size {LONG}": "at least 1",
@@ -165,7 +165,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         f"{TEXT} --uniform m,n,k --kernels nope": "choose from naive",
         f"{TEXT} --uniform m,n,k --adapter ²": "there is 0:",
         **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
-        f"{TEXT} --uniform m,n,k --budget nan": "no number of seconds",
+        f"{TEXT} --uniform m,n,k --budget nan": "not a number of seconds",
         f"{TEXT} --uniform m,n,k --json missing/r.json": "no folder",
         f"{TEXT} --uniform m,n,k --dtype ,": "is not a dtype",
     },
@@ -181,7 +181,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "fifo a.npy -o c.zarr": "it is a pipe",
         "large.npy large.npy -o c.npy --workers 1": "it takes 1,000,000,000,000 bytes, there are",
         "": "Usage",
-        "a.npy a.npy -o c.npy --profile=trace.txt": "a trace is .json",
+        "a.npy a.npy -o c.npy --profile=trace.txt": "a trace file is .json",
         "a.npy a.npy -o c.npy --profile=missing/trace.json": "no folder",
         "a.npy a.npy -o c.npy --kernel nope": "choose from naive",
         "a.npy a.npy -o c.npy --adapter ²": "there is 0:",
@@ -190,7 +190,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         f"{RED} a.npy -o c.npy": r"cannot read \x1b[31m",
         "fifo a.npy -o c.npy": "it is a pipe or a device",
         "a.npy /dev/zero -o c.npy": "it is a pipe or a device",
-        "large.npy large.npy -o c.npy": "there is not enough memory",
+        "large.npy large.npy -o c.npy": "not enough memory",
     },
     "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "holds other files"},
     "leaderboard": {
@@ -212,7 +212,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--adapter no-such-adapter": "there is 0:",
         **ENGINES,
         "--op nope": "choose from gemm",
-        "--budget nan": "no number of seconds",
+        "--budget nan": "not a number of seconds",
         "--budget inf": "budget",
         "--json missing/r.json": "no folder",
     },
@@ -273,20 +273,20 @@ SETTINGS: dict[str, dict[str, str]] = {
     "naga": {"1.5": "takes text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "takes no NUL"},
 }
 
-# By module of the page, and what of it takes something in: the tests of tests/web/test_page.py that hand it the worst.
+# By module of the page and kind of input: the tests of tests/web/test_page*.py that give it invalid input.
 PAGE: dict[str, tuple[str, ...]] = {
-    "main.js localStorage.getItem": ("test_what_cannot_be_read_of_earlier_visits_is_forgotten",) * 2,
+    "main.js localStorage.getItem": ("test_invalid_stored_data_is_discarded",) * 2,
     "main.js location.hash": (
-        *("test_names_that_no_panel_has",) * 2,
-        *("test_a_link_unpacks_to_so_much_only", "test_a_link_carries_a_run"),
+        *("test_unknown_panel_names_are_ignored",) * 2,
+        *("test_a_link_is_unpacked_to_8_mib_at_most", "test_a_link_carries_a_run"),
     ),
-    "panels/multiply.js .files": ("test_malformed_files_are_refused_in_words",) * 2,  # chosen and dropped
-    'panels/multiply.js type: "file"': ("test_malformed_files_are_refused_in_words",),
-    'panels/multiply.js type: "number"': ("test_sizes_that_do_not_fit",) * 2,
-    'panels/multiply.js h("textarea"': ("test_sizes_that_do_not_fit",),
-    'panels/options.js type: "text"': ("test_multiply_says_what_does_not_fit_together",) * 2,  # alpha and a bias
-    "panels/tune.js .files": ("test_tune_refuses_what_it_cannot_read",),
-    'panels/tune.js type: "file"': ("test_tune_refuses_what_it_cannot_read",),
+    "panels/multiply.js .files": ("test_malformed_files_are_refused",) * 2,  # chosen and dropped
+    'panels/multiply.js type: "file"': ("test_malformed_files_are_refused",),
+    'panels/multiply.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",) * 2,
+    'panels/multiply.js h("textarea"': ("test_sizes_that_do_not_fit_are_refused",),
+    'panels/options.js type: "text"': ("test_multiply_refuses_mismatched_options",) * 2,  # alpha and a bias
+    "panels/tune.js .files": ("test_tune_refuses_invalid_records",),
+    'panels/tune.js type: "file"': ("test_tune_refuses_invalid_records",),
     'panels/tune.js type: "number"': ("test_tune_takes_whole_numbers_only",),  # one function makes them all
 }
 

@@ -124,11 +124,11 @@ def test_a_bucket_is_tuned_once() -> None:
 
 def test_commands(webmm: Cli, tmp_path: Path, folder: Path) -> None:
     (tmp_path / "r.json").write_text(to_json([RECORD]))
-    assert "1 tuned records taken" in webmm("cache", "import", "r.json").stdout
+    assert "1 tuned records added" in webmm("cache", "import", "r.json").stdout
     assert "some adapter: 64×64×64 nn float32: tile_2d tm=2" in webmm("cache", "show").stdout
     assert webmm("cache", "export", "out.json").returncode == 0
     assert from_json((tmp_path / "out.json").read_text()) == [RECORD]
-    assert "1 tuned records forgotten" in webmm("cache", "clear").stdout
+    assert "1 tuned records deleted" in webmm("cache", "clear").stdout
     assert tuned.load() == []
     for bad in ("missing.json", "."):
         done = webmm("cache", "import", bad)
@@ -142,7 +142,7 @@ def test_a_bad_record_is_named_and_the_others_are_taken(webmm: Cli, tmp_path: Pa
     text = json.dumps({"schema": SCHEMA, "records": rows})
     (tmp_path / "r.json").write_text(text)
     done = webmm("cache", "import", "r.json")
-    assert "1 tuned records taken" in done.stdout
+    assert "1 tuned records added" in done.stdout
     assert done.stderr.splitlines() == [
         "r.json: record 1 has no valid m; it is left out",
         "r.json: record 2 has no valid adapter; it is left out",

@@ -1,4 +1,4 @@
-"""Python of the subset that is translated, by construct; `test_script.py` runs each in both languages."""
+"""Samples of the translated Python subset, by construct; `test_script.py` runs each in both languages."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Shape(ABC):
         """Its area."""
 
     def words(self) -> str:
-        """Return what it is."""
+        """Return a description."""
         return f"{type(self).__name__} of {self.sides} sides, {self.area:,}"
 
     def parts(self) -> Iterator[str]:
-        """Yield what it is made of."""
+        """Yield the names of its parts."""
         yield "area"
 
 
 @dataclass(frozen=True)
 class Box(Shape):
-    """Defaults, a keyword-only field, and one that is not given."""
+    """Defaults, a keyword-only field, and a field without an init argument."""
 
     sides = 4
     width: int
@@ -73,18 +73,18 @@ class Box(Shape):
         return cls(side, side, name="square")
 
     def parts(self) -> Iterator[str]:
-        """Yield the base's, then its own."""
+        """Yield the base's parts, then this class's."""
         yield from super().parts()
         yield "edge"
 
 
 class Solid(Shape):
-    """A second base, met by cooperative calls."""
+    """A second base, reached by cooperative calls."""
 
     depth: int
 
     def parts(self) -> Iterator[str]:
-        """Yield the next base's, then its own."""
+        """Yield the next base's parts, then this class's."""
         yield from super().parts()
         yield "depth"
 
@@ -112,7 +112,7 @@ class Pair(NamedTuple):
 
 
 def only_python(x: Any) -> Any:
-    """Return what NumPy says."""
+    """Return a NumPy array: has no translation."""
     return np.asarray(x)
 
 
@@ -139,7 +139,7 @@ def booleans() -> Any:
 
 
 def values() -> Any:
-    """Tuples, sets and dataclasses are equal by value, and keys by it."""
+    """Tuples, sets and dataclasses are compared and hashed by value."""
     boxes = {Box(1): "a", Box(1, tags=("x",)): "b"}
     pairs = {(1, 2): 3}
     return (
@@ -175,7 +175,7 @@ def text() -> Any:
 
 
 def loops() -> Any:
-    """Comprehensions, generators, conditions, and what is left of them."""
+    """Comprehensions, generators, conditions and unpacking."""
     found = []
     for i, (a, *rest) in enumerate([(1, 2, 3), (4,), (5, 6)], 1):
         if not rest:
@@ -199,7 +199,7 @@ def loops() -> Any:
 
 
 def laziness() -> Any:
-    """A generator computes what is asked for, and no more."""
+    """Generators compute only the values that are requested."""
     asked = []
 
     def ask(x: int) -> int:
@@ -211,7 +211,7 @@ def laziness() -> Any:
 
 
 def chained() -> Any:
-    """Comparisons of several, and a value on its way."""
+    """Chained comparisons and assignment expressions."""
     low, high = 1, 5
     if (middle := (low + high) // 2) > low:
         return low < middle < high, low <= middle != high, middle, 3 if low else 4
@@ -244,7 +244,7 @@ def builtins() -> Any:
 
 
 def classes() -> Any:
-    """Dataclasses, inheritance in Python's order, and what is asked of them."""
+    """Dataclasses, inheritance in Python's method resolution order, and introspection."""
     block = Block(2, 3, name="brick")
     other = replace(block, depth=9)
     return (
@@ -268,7 +268,7 @@ def classes() -> Any:
 
 
 def errors() -> Any:
-    """What is raised, and what is caught."""
+    """Raising and catching exceptions."""
     found = []
     for width in (-1, 1):
         try:
@@ -287,7 +287,7 @@ def errors() -> Any:
 
 
 def packed() -> Any:
-    """Bytes of numbers."""
+    """Numbers packed into bytes."""
     data = bytearray(12)
     struct.pack_into("<2I", data, 0, 1, 2**32 - 1)
     struct.pack_into("<1f", data, 8, 0.5)
@@ -296,12 +296,12 @@ def packed() -> Any:
 
 @functools.cache
 def counted(n: int) -> tuple[int, ...]:
-    """Return a tuple that is made once."""
+    """Return a tuple that is created once per argument."""
     return tuple(range(n))
 
 
 def caches() -> Any:
-    """A cached function gives the very same object."""
+    """A cached function returns the identical object."""
     return counted(3) is counted(3), _defaults(1), _defaults(1, c=5), _defaults(b=2, a=0)
 
 

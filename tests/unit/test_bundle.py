@@ -1,4 +1,4 @@
-"""What the bundle holds, and what the ladders of other ops stand on."""
+"""The page's bundle: its files, the ladders of the other ops, and its prepared cases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def index(page: Path) -> dict[str, Any]:
     return json.loads((page / bundle.MARKER).read_text())
 
 
-def test_every_configuration_can_be_made_and_is_offered_once() -> None:
+def test_every_configuration_is_valid_and_offered_once() -> None:
     for cls in stages.offered():
         kernels = stages.configurations(cls)
         assert len(kernels) == len(set(kernels))
@@ -56,25 +56,25 @@ def test_every_configuration_can_be_made_and_is_offered_once() -> None:
         assert [kernel for kernel in kernels if kernel.invalid() is not None] == []
 
 
-def test_timing_and_records_are_pythons(index: dict[str, Any]) -> None:
+def test_timing_and_records_are_the_same_as_pythons(index: dict[str, Any]) -> None:
     assert index["timing"]["warm_up"] == timing.WARM_UP
     shipped = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
     assert [Record(**row) for row in index["tuned"]] == shipped
     assert shipped
 
 
-def test_every_template_is_a_module_of_its_own(page: Path) -> None:
+def test_every_template_becomes_a_module(page: Path) -> None:
     modules = {path.relative_to(page / "bundle/templates").with_suffix("") for path in page.rglob("templates/**/*.js")}
     assert modules == {Path(name).with_suffix("") for name in templates.names(shader_folder())}
     assert list(page.rglob("*.wgsl")) == []
 
 
-def test_the_page_is_small(page: Path) -> None:
+def test_page_is_below_3_mb(page: Path) -> None:
     files = [path for path in page.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 3_000_000
 
 
-def test_the_service_worker_keeps_every_file_of_the_page(page: Path) -> None:
+def test_service_worker_caches_every_file_of_the_page(page: Path) -> None:
     kept = set(re.findall(r'"([\w./-]+)"', (page / "sw.js").read_text().split("SHELL = [")[1].split("];")[0]))
     kept = {"index.html" if name == "./" else name for name in kept}
     lazy = ("bundle/templates/", "bundle/models/", "bundle/translated/", "bundle/cases/")
@@ -82,21 +82,21 @@ def test_the_service_worker_keeps_every_file_of_the_page(page: Path) -> None:
     assert {name for name in there if not name.startswith(lazy)} - {"sw.js"} == kept
 
 
-def test_cases_hold_numpys_products(page: Path, index: dict[str, Any]) -> None:
+def test_cases_hold_the_products_of_numpy(page: Path, index: dict[str, Any]) -> None:
     for case in index["cases"]:
         files = [page / "bundle" / "cases" / f"{case['m']}x{case['n']}x{case['k']}.{x}.npy" for x in "abc"]
         a, b, c = (np.load(file, allow_pickle=False) for file in files)
         np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
 
 
-# Ladders of other ops
+# Ladders of the other ops
 
 ANY_DEVICE = Capabilities(
     "any", defaultdict(lambda: 2**31), frozenset({"subgroup", "subgroups", "shader-f16"}), subgroup_size=128
 )
 
 
-def rows() -> Iterator[tuple[ladders.Ladder, Problem, list[Kernel[Any]]]]:
+def ladder_rows() -> Iterator[tuple[ladders.Ladder, Problem, list[Kernel[Any]]]]:
     """Yield each problem of each ladder for each kind of device, with the kernels on it."""
     for ladder, kind in itertools.product(ladders.LADDERS, ("gpu", "cpu")):
         for dtype, size in itertools.product(ladder.dtypes, ladder.sizes[kind]):
@@ -104,8 +104,8 @@ def rows() -> Iterator[tuple[ladders.Ladder, Problem, list[Kernel[Any]]]]:
             yield ladder, problem, ladder.stages(kind, problem)
 
 
-def test_stages_of_ladders_can_run_and_have_their_inputs() -> None:
-    for ladder, problem, kernels in rows():
+def test_ladder_stages_can_run_and_have_their_inputs() -> None:
+    for ladder, problem, kernels in ladder_rows():
         inputs = {each.name for each in ladder.case(problem.sizes[: len(ladder.sizes["cpu"][0])], problem.dtype).inputs}
         assert inputs == {extent.name for extent in problem.buffers() if not extent.written}
         for kernel in kernels:
@@ -114,10 +114,10 @@ def test_stages_of_ladders_can_run_and_have_their_inputs() -> None:
             assert kernel.check(problem, dataclasses.replace(ANY_DEVICE, **made_for)) is None
 
 
-def test_every_stage_stands_on_a_ladder() -> None:
-    for _, problem, kernels in rows():
-        if problem.op != "gemm":  # whose stages have a ladder of their own
-            halves = {"matrix_unit"} if problem.op == "weights" else set()  # of float16; the ladder is of float32
+def test_every_stage_is_in_a_ladder() -> None:
+    for _, problem, kernels in ladder_rows():
+        if problem.op != "gemm":  # gemm's stages have a separate ladder
+            halves = {"matrix_unit"} if problem.op == "weights" else set()  # needs float16; the ladder uses float32
             there = {kernel.name for kernel in kernels}
             assert set(STAGES[problem.op]) - there <= {"columns", "columns_two_pass", "row_tiles", *halves}
         assert len(kernels) == len(set(kernels))
@@ -136,7 +136,7 @@ def test_the_page_has_the_same_ladders(page: Path) -> None:
 
 
 @pytest.mark.parametrize("ladder", ladders.LADDERS, ids=lambda ladder: ladder.title)
-def test_gpus_run_a_stage_with_the_settings_that_python_chooses(ladder: ladders.Ladder) -> None:
+def test_gpu_ladders_use_the_settings_chosen_by_python(ladder: ladders.Ladder) -> None:
     settings = set()
     for size in ladder.sizes["gpu"]:
         problem = ladder.case(size, ladder.dtypes[0]).problem
@@ -146,15 +146,15 @@ def test_gpus_run_a_stage_with_the_settings_that_python_chooses(ladder: ladders.
         assert [stage.name for stage in stages] == [kernel.name for kernel in ladder.kernels["gpu"]]
         settings.add(tuple(stages))
         assert ladder.stages("cpu", problem) == list(ladder.kernels["cpu"])
-    assert len(settings) > 1, "the shape makes no difference"
+    assert len(settings) > 1, "the settings do not depend on the shape"
 
 
-def test_prepared_inputs_are_a_known_hash() -> None:
+def test_prepared_inputs_follow_the_documented_hash() -> None:
     drawn = exact.Input("x", U8, 6, 1, 0, 255)
     assert drawn.start == drawn.to_json()["start"] == exact.SEED_STEP
     assert exact.mix(np.arange(3, dtype=np.uint32)).tolist() == [0, 1753845952, 3507691905]
     values = []
-    for i in range(6):  # in plain integers
+    for i in range(6):  # computed with Python integers
         x = (i + drawn.start) % 2**32
         x = (x ^ x >> 16) * 0x7FEB352D % 2**32
         x = (x ^ x >> 15) * 0x846CA68B % 2**32
@@ -163,7 +163,7 @@ def test_prepared_inputs_are_a_known_hash() -> None:
 
 
 @pytest.mark.parametrize("ladder", ladders.LADDERS, ids=lambda ladder: ladder.title)
-def test_prepared_results_are_numpys(ladder: ladders.Ladder) -> None:
+def test_prepared_results_agree_with_numpy(ladder: ladders.Ladder) -> None:
     for dtype in ladder.dtypes:
         size = ladder.sizes["cpu"][0]
         case = ladder.case(size, dtype)
@@ -181,20 +181,20 @@ def test_prepared_results_are_numpys(ladder: ladders.Ladder) -> None:
             sums = (a - int(scheme.zero_a)) @ (b - int(scheme.zero_b))
             real = sums / scheme.scale_c + scheme.zero_c
             expected = np.clip(np.floor(real + 0.5), *limits(dtype))
-            assert np.ptp(expected) > 100, "the scale leaves nothing to compare"
+            assert np.ptp(expected) > 100, "the scale rounds all results to the same value"
         np.testing.assert_array_equal(case.expected, expected)
         assert ladder.fingerprint(size, dtype) == exact.fingerprint(case.expected)
 
 
 def product_with_weights(size: tuple[int, int, int], *parts: Any) -> Any:
-    """Return the product by the words of `WeightOnly`: columns of blocks of 32, the first of two in a byte lowest."""
+    """Return the product as `WeightOnly` defines it: blocks of 32 along a column, the first of two nibbles lowest."""
     (m, n, k), (a, b, _, zeros) = size, parts
     whole = -(-k // 32) * 32
     q = np.stack([b % 16, b // 16], axis=-1).reshape(n, whole) - np.repeat(zeros.reshape(n, -1), 32, axis=1)
     return a.reshape(m, k) @ q[:, :k].T
 
 
-def test_fingerprints_tell_values_and_places_apart() -> None:
+def test_fingerprints_depend_on_values_and_positions() -> None:
     result = np.arange(100, dtype=np.float32)
     swapped, off = result.copy(), result.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
@@ -202,17 +202,17 @@ def test_fingerprints_tell_values_and_places_apart() -> None:
     assert len({exact.fingerprint(x) for x in (result, swapped, off, result[:99])}) == 4
 
 
-def test_results_that_would_be_rounded_are_refused() -> None:
+def test_inexact_expected_results_are_refused() -> None:
     case = exact.reduced("sum", (1, 2**20), F16)
     with pytest.raises(ConfigError, match="is no float16"):
         _ = replace(case, compute=lambda x: np.array([4097])).expected
 
 
-def test_building_again_gives_the_same(page: Path, tmp_path: Path) -> None:
+def test_building_again_gives_the_same_files(page: Path, tmp_path: Path) -> None:
     bundle.build(tmp_path)
     for path in (bundle.MARKER, "bundle/core.js", "bundle/ladders.js"):
         assert (tmp_path / path).read_bytes() == (page / path).read_bytes()
-    bundle.build(tmp_path)  # over a bundle of one's own
+    bundle.build(tmp_path)  # over an earlier bundle
 
 
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
         bundle.build(tmp_path / "thesis.txt")
 
 
-@pytest.mark.parametrize("largest", [1_000, 100_000])  # bytes of a file: some of the page's are larger, or its index is
-def test_what_cannot_be_written_leaves_the_folder_as_it_was(tmp_path: Path, page: Path, largest: int) -> None:
+@pytest.mark.parametrize("largest", [1_000, 100_000])  # bytes per file: less than the index, or than another file
+def test_a_failed_build_leaves_the_folder_unchanged(tmp_path: Path, page: Path, largest: int) -> None:
     resource = pytest.importorskip("resource")
     empty, earlier = tmp_path / "empty", tmp_path / "earlier"
     empty.mkdir()
@@ -244,12 +244,12 @@ def test_what_cannot_be_written_leaves_the_folder_as_it_was(tmp_path: Path, page
     assert {path: path.is_file() and path.read_bytes() for path in earlier.rglob("*")} == before
 
 
-# What naga makes of stages
+# Translations by naga
 
 
-def test_translations_are_nagas_of_what_python_renders(page: Path, index: dict[str, Any]) -> None:
+def test_translations_are_those_of_naga(page: Path, index: dict[str, Any]) -> None:
     if not index["translated"]:
-        pytest.skip("this page was built where naga was not")
+        pytest.skip("this page was built without naga")
     files = {path.stem for path in (page / "bundle" / "translated").iterdir()}
     assert files == set(index["translated"]) >= {"gemm-naive", "reduce-two_pass", "normalise-rows", "elementwise-map"}
     found = json.loads(zlib.decompress((page / "bundle/translated/gemm-naive.deflate").read_bytes(), wbits=-15))
@@ -259,7 +259,7 @@ def test_translations_are_nagas_of_what_python_renders(page: Path, index: dict[s
     assert found["problem"] == "512x512x512 float32"
 
 
-def test_a_page_without_naga_has_no_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_built_without_naga_has_no_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> str:
         raise ConfigError("naga-cli is needed")
 

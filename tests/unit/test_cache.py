@@ -1,4 +1,4 @@
-"""What is kept of many measurements."""
+"""Tuned records: which of many measurements are kept, and which problems they apply to."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -16,18 +16,18 @@ from webmm.records import Record
 RECORD = Record("gemm", "pipelined", 512, 512, 512, 1, "float32", "wgpu", "a", "Vulkan", "1", "0", Pipelined().config)
 
 
-def divided(us):
+def split_record(us):
     return dataclasses.replace(RECORD, kernel="split_k", config=SplitK(splits=4).config, median_us=us)
 
 
-def test_memory_between_dispatches_must_be_worth_it():
+def test_scratch_memory_must_gain_two_percent():
     plain = dataclasses.replace(RECORD, median_us=100.0)
-    for us, kept in ((99.0, plain), (97.0, divided(97.0))):
-        for records in ([plain, divided(us)], [divided(us), plain]):
+    for us, kept in ((99.0, plain), (97.0, split_record(97.0))):
+        for records in ([plain, split_record(us)], [split_record(us), plain]):
             assert tuned.fastest(records) == [kept]
 
 
-def test_what_failed_or_is_no_kernel_is_not_kept():
+def test_failures_and_cpu_records_are_not_kept():
     numpy = dataclasses.replace(RECORD, kernel="cpu", config={}, median_us=1.0)
     assert tuned.fastest([numpy, dataclasses.replace(RECORD, status="incorrect")]) == []
 
@@ -53,7 +53,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("op", OPS)
-def test_a_record_of_each_op_serves_its_neighbours(op):
+def test_a_record_applies_to_similar_sizes(op):
     kernel = list(STAGES[op].values())[-1]()
     dtype = OPS[op].dtypes[0]
     tuned.add([record_of(OPS[op].problem((96, 1024, 256), dtype), kernel)])
@@ -66,7 +66,7 @@ def test_a_record_of_each_op_serves_its_neighbours(op):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("op", [op for op in OPS if OPS[op].variants])
-def test_variants_are_kept_apart(op):
+def test_variants_have_separate_records(op):
     first, second, *_ = (op_of(op, variant).problem((64, 1024, 64), "float32") for variant in OPS[op].variants)
     fast, slow = (
         dataclasses.replace(record_of(first, STAGES[op][name]()), median_us=us)
@@ -84,14 +84,14 @@ def test_variants_are_kept_apart(op):
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_kernels_of_every_op_are_found(op):
+def test_kernel_of_finds_kernels_of_every_op(op):
     problem = OPS[op].problem((64, 64, 64), OPS[op].dtypes[0])
     for stage in STAGES[op].values():
         assert tuned.kernel_of(record_of(problem, stage())) == stage()
 
 
 @pytest.mark.usefixtures("folder")
-def test_engines_are_kept_apart_and_the_page_serves_dawn():
+def test_engines_have_separate_records_and_dawn_uses_the_pages():
     problem = OPS["gemm"].problem((512, 512, 512), "float32")
     wgpu, dawn = (record_of(problem, kernel) for kernel in (Pipelined(), SplitK(splits=4)))
     tuned.add([wgpu, dataclasses.replace(dawn, engine="WebGPU with Dawn", adapter="A", driver="of a browser")])
@@ -99,15 +99,17 @@ def test_engines_are_kept_apart_and_the_page_serves_dawn():
     assert tuned.nearest(problem, HERE)[0][0] == Pipelined()
     assert tuned.nearest(problem, there)[0][0] == SplitK(splits=4)
     assert tuned.covered(problem, HERE)
-    assert not tuned.covered(problem, there), "a browser's driver goes by another name"
+    assert not tuned.covered(problem, there), "a browser reports another driver name"
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_others_tuned_gives_way_to_matrix_units():
+def test_matrix_units_beat_records_of_other_drivers():
     problem = OPS["gemm"].problem((4096, 4096, 4096), "float16")
     mine = record_of(problem, Pipelined())
     tuned.add([dataclasses.replace(mine, driver="another")])
     assert tuned.nearest(problem, HERE)[0][0] == Pipelined()
     assert tuned.nearest(problem, HERE, units=True) == []
     tuned.add([mine])
-    assert tuned.nearest(problem, HERE, units=True)[0][0] == Pipelined(), "measured beside them"
+    assert tuned.nearest(problem, HERE, units=True)[0][0] == Pipelined(), (
+        "a record of this driver was measured against matrix units"
+    )

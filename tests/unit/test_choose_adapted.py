@@ -1,4 +1,4 @@
-"""A model of time on a device that is not the one it was fitted on: what a probe and tuning change, in counts."""
+"""The time model on a device other than the one it was fitted on: how a probe and tuning correct it, in counts."""
 
 import dataclasses
 import json
@@ -32,16 +32,16 @@ def folder(tmp_path, monkeypatch):
 
 
 def probed(gpu, **changes):
-    """Remember the rates of a GPU that differs from the H200 in these."""
+    """Store rates for `gpu`: the H200's, with `changes`."""
     found = dataclasses.replace(FITTED_AT, **changes)
     rates.keep(gpu, found)
     return found
 
 
-# The rates of a probe
+# Rates measured by a probe
 
 
-def test_a_gpu_of_another_vendor_is_predicted_once_it_was_probed():
+def test_a_gpu_of_another_vendor_is_predicted_after_a_probe():
     gpu = device("AMD Radeon RX 7900")
     assert column.predicted(gemm(100, 200, 300), gpu) == []
     probed(gpu)
@@ -49,7 +49,7 @@ def test_a_gpu_of_another_vendor_is_predicted_once_it_was_probed():
     assert adapted.model_of(gpu).weights == {}  # another vendor's compiler
 
 
-def test_what_limits_a_product_is_as_fast_as_the_probe_says():
+def test_predictions_scale_with_the_limiting_rate():
     row, square, small = gemm(1, 16384, 16384), gemm(4096, 4096, 4096), gemm(16, 16, 16)
     for changes, problem, least, most in (
         ({"gbytes": 1050.0}, row, 1.5, 5),
@@ -66,18 +66,18 @@ def test_what_limits_a_product_is_as_fast_as_the_probe_says():
         assert least * 0.999 < after / before < most, (changes, problem, after / before)
 
 
-def test_what_was_fitted_on_the_adapter_itself_stays():
+def test_a_model_fitted_on_the_adapter_is_not_rescaled():
     gpu = device("NVIDIA H200")
     probed(gpu, gbytes=1.0)
     assert adapted.model_of(gpu) == MODEL
 
 
-def test_a_model_that_does_not_say_its_rates_stays():
+def test_a_model_without_rates_is_not_rescaled():
     silent = dataclasses.replace(H200, rates=None)
     assert adapted.at_rates(silent, FITTED_AT) == silent
 
 
-def test_the_shipped_models_say_their_rates():
+def test_shipped_models_state_their_rates():
     assert adapted.at_rates(H200, H200.rates).machine == H200.machine
     assert H200.rates.workgroups == H200.machine.multiprocessors
 
@@ -85,17 +85,17 @@ def test_the_shipped_models_say_their_rates():
 @pytest.mark.parametrize(
     "entry", [1, [], {}, {"gflops": 1}, dataclasses.asdict(FITTED_AT) | {"workgroups": "2"}, {"gflops": -1}]
 )
-def test_rates_that_are_none(folder, entry):
+def test_invalid_rates_are_ignored(folder, entry):
     (folder / "rates.json").write_text(json.dumps({"schema": rates.SCHEMA, "drivers": {rates.driver(RADEON): entry}}))
     assert rates.known(RADEON) is None
 
 
-def test_infinite_rates_are_none():
+def test_infinite_rates_are_invalid():
     assert Rates.of(dataclasses.asdict(FITTED_AT) | {"gbytes": math.inf}) is None
     assert Rates.of(dataclasses.asdict(FITTED_AT)) == FITTED_AT
 
 
-def test_a_fixed_number_of_workgroups_comes_from_the_probe():
+def test_persistent_takes_its_workgroups_from_the_probe():
     able = Capabilities("able", {}, frozenset())
     assert Persistent.on(able) == Persistent()
     assert Persistent.on(dataclasses.replace(able, workgroups=40)).workgroups == 120
@@ -107,7 +107,7 @@ def test_a_fixed_number_of_workgroups_comes_from_the_probe():
 # Models by engine
 
 
-def test_an_engines_own_model_goes_before_another_engines(monkeypatch):
+def test_a_model_of_the_same_engine_comes_first(monkeypatch):
     other = dataclasses.replace(MODEL, means=())
     for models in (
         {"nvidia-h200": MODEL, "nvidia-h200-dawn": other},
@@ -121,7 +121,7 @@ def test_an_engines_own_model_goes_before_another_engines(monkeypatch):
     assert adapted.model_of(device()) is None
 
 
-# What tuning teaches. Here the true time is the model's, with a factor for each setting that the model does not know.
+# Corrections by tuning. The true time is the model's, times a factor per setting that the model does not know.
 
 
 def truth(kernel, problem):
@@ -138,7 +138,7 @@ def record(kernel, problem, us, gpu):
 
 
 def misjudged(problems, gpu):
-    """Return how often what is predicted to be fastest takes 1.2 times as long as the fastest."""
+    """Return how often the kernel predicted to be fastest takes more than 1.2 times as long as the fastest."""
     count = 0
     for problem in problems:
         kernels = list(field(problem, 132))[::3]
@@ -161,22 +161,22 @@ def test_tuning_corrects_the_model():
     after = misjudged(problems[half:], gpu)
     assert before >= 10
     assert after <= before // 3, (before, after)
-    assert misjudged(problems[half:], device("NVIDIA GeForce RTX 4090")) == before  # what was learned is the H200's
+    assert misjudged(problems[half:], device("NVIDIA GeForce RTX 4090")) == before  # corrections are per adapter
 
 
 @pytest.mark.parametrize("entry", [1, {"a": 1}, {"a": [1, 2, 3]}, {"a": ["1", 2]}, {"a": [0, 0]}, {"a": [1, 9]}])
-def test_corrections_that_are_none(folder, entry):
+def test_invalid_corrections_are_ignored(folder, entry):
     gpu = device()
     document = {"schema": adapted.SCHEMA, "drivers": {adapted._driver(gpu): entry}}
     (folder / "refit.json").write_text(json.dumps(document))
     assert adapted.model_of(gpu) == MODEL
 
 
-def test_a_tuned_list_is_nowhere_slower_than_untuned(monkeypatch):
+def test_tuning_is_never_slower_than_the_prediction(monkeypatch):
     gpu, noise = device(), random.Random(5)
 
     class Noisy:
-        """Times of brief rounds are off by up to seven tenths, those of the last are right."""
+        """Times of the first round are off by up to 70 %, of the second by up to 50 %, those of the last are exact."""
 
         def measure(self, job, timeout):
             kernel, problem = tuner.configure(job.kernel, {n: str(v) for n, v in job.config.items()}), job.problem

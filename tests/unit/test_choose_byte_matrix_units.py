@@ -1,4 +1,4 @@
-"""When products of bytes go to matrix units unasked: where a device has them and where they were seen to win."""
+"""When 8-bit products use matrix units by default: if the device has them and they were measured to be faster."""
 
 import dataclasses
 
@@ -21,13 +21,13 @@ def made(size, dtype="int8", layout="nn", device=ABLE):
     ("size", "tile"),
     [((2048, 2048, 64), (128, 128)), ((1024, 1024, 64), (64, 64)), ((512, 512, 64), (32, 64)), ((512, 448, 64), None)],
 )
-def test_tiles_fill_the_machine_or_there_are_none(size, tile):
+def test_tiles_fill_the_device_or_there_are_none(size, tile):
     kernels = made(size)
     assert [(k.bm, k.bn) for k in kernels[:1]] == ([tile] if tile else [])
     assert all((k.fm, k.fn, k.fk, k.lanes, k.operands) == (16, 16, 32, 32, "i8") for k in kernels)
 
 
-def test_uint8_is_multiplied_as_it_is_where_the_device_can():
+def test_uint8_needs_no_conversion_if_the_device_supports_it():
     size = (2048, 2048, 64)
     assert made(size, "uint8")[0].operands == "u8"
     signed = dataclasses.replace(ABLE, matrix_shapes=frozenset(s for s in SHAPES if s.operands == "i8"))
@@ -35,13 +35,13 @@ def test_uint8_is_multiplied_as_it_is_where_the_device_can():
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_every_layout_is_taken(layout):
+def test_every_layout_has_a_candidate(layout):
     for size in ((2048, 2048, 64), (1024, 1024, 64), (512, 512, 64)):
         assert made(size, layout=layout)
     assert made((2048, 2048, 64), layout=layout)[0].sn == (32 if layout == "nt" else 64)
 
 
-def test_none_without_fragments_of_bytes():
+def test_no_candidates_without_byte_fragments():
     floats = frozenset({MatrixShape("f16", "f32", 16, 16, 16)})
     for shapes in (frozenset(), floats):
         assert not made((2048, 2048, 64), device=dataclasses.replace(ABLE, matrix_shapes=shapes))

@@ -1,4 +1,4 @@
-"""When matrix units are used unasked: for float16, where a device has them and where they were seen to win."""
+"""When float16 products use matrix units by default: if the device has them and they were measured to be faster."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ ABLE = Capabilities("able", LIMITS, frozenset({"shader-f16"}), subgroup_size=32,
         ((4096, 9, 64), (32, 64)),
     ],
 )
-def test_float16_where_there_are_matrix_units(sizes, tile):
+def test_float16_uses_matrix_units(sizes, tile):
     problem = gemm(*sizes, dtype="f16")
     kernel, *smaller = made_for_matrix_units(problem, ABLE)
     assert isinstance(kernel, MatrixUnit)
@@ -45,12 +45,12 @@ def test_float16_where_there_are_matrix_units(sizes, tile):
     assert all(k.check(problem, ABLE) is None for k in (kernel, *smaller))
 
 
-def test_a_batch_fills_the_machine_as_well():
+def test_a_batch_counts_towards_the_number_of_tiles():
     problem = gemm(256, 256, 256, dtype="f16", batch=64)
     assert made_for_matrix_units(problem, ABLE)[0] == MatrixUnit()
 
 
-def test_where_workgroup_memory_is_small_smaller_tiles_are_next():
+def test_smaller_tiles_follow_if_workgroup_memory_is_small():
     problem, tight = gemm(128, 4096, 4096, dtype="f16"), {**LIMITS, "max-compute-workgroup-storage-size": 32768}
     able = dataclasses.replace(ABLE, limits=tight)
     fitting = [k for k in made_for_matrix_units(problem, able) if k.check(problem, able) is None]
@@ -66,18 +66,18 @@ def test_where_workgroup_memory_is_small_smaller_tiles_are_next():
         (gemm(8, 4096, 4096, dtype="f16"), "few rows"),
     ],
 )
-def test_the_others_go_elsewhere(problem, why):
+def test_other_products_do_not_use_matrix_units(problem, why):
     assert not made_for_matrix_units(problem, ABLE), why
 
 
-def test_devices_without_them():
+def test_devices_without_float16_matrix_units():
     problem = gemm(4096, 4096, 4096, dtype="f16")
     integers = MatrixShape("u8", "u32", 16, 16, 32)
     for shapes in (frozenset(), frozenset({integers})):
         assert not made_for_matrix_units(problem, dataclasses.replace(ABLE, matrix_shapes=shapes))
 
 
-def test_the_fragments_are_the_devices():
+def test_fragments_are_those_of_the_device():
     apple = dataclasses.replace(ABLE, matrix_shapes=frozenset({MatrixShape("f16", "f32", 8, 8, 8)}))
     problem = gemm(4096, 4096, 4096, dtype="f16")
     kernel, *_ = made_for_matrix_units(problem, apple)

@@ -1,4 +1,4 @@
-"""Products of floats on GPUs: what a model of time is asked, what it counts, and how often it misjudges."""
+"""The time model for float products on GPUs: its predictions, the work it counts, and how often it misjudges."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def device(name="NVIDIA H200", kind="discrete", engine="wgpu"):
 
 
 def drawn(count):
-    """Yield problems of any sizes, some of them with few rows, few columns or a long k."""
+    """Yield `count` random problems, some with few rows, few columns or a long k."""
     source = random.Random(7)
     ranges = ((1, 16), (17, 300), (300, 5000))
     for _ in range(count):
@@ -46,12 +46,12 @@ def drawn(count):
         yield gemm(m, n, k * source.choice((1, 1, 20)), **transposes(source.choice(("nn", "nt", "tn", "tt"))))
 
 
-# How often does it misjudge? Times of an H200, recorded by bench/shapes.py; the model was fitted to these, too, so that
-# this says whether what counts, and how, still is what it was fitted with.
+# How often does it misjudge? Times of an H200, recorded by bench/shapes.py. The model was fitted to these records, too:
+# the test checks that the counted work is still what the model was fitted with.
 
 
 def regrets(name, step):
-    """Return best time ÷ time of what the shipped model called `name` takes, of every `step`-th problem recorded."""
+    """Return best time ÷ time of the kernel that the shipped model `name` picks, for every `step`-th problem."""
     found, expecting = {}, model.shipped()[name]
     text = gzip.decompress((RESULTS / f"{name.replace('nvidia-', '')}-shapes-collected.json.gz").read_bytes())
     for row in json.loads(text)["records"]:
@@ -74,17 +74,17 @@ def regrets(name, step):
         ("nvidia-h200-dawn", 2, 79, {0.95: 4, 0.9: 3, 0.8: 1, 0.7: 0}),
     ],
 )
-def test_misjudged_no_oftener_than_recorded(name, step, least, most):
+def test_the_model_misjudges_no_more_often_than_recorded(name, step, least, most):
     ratios = regrets(name, step)
     assert len(ratios) > least
     found = {share: sum(ratio < share for ratio in ratios) for share in most}
     assert all(found[share] <= count for share, count in most.items()), found
 
 
-# What it is asked
+# Predictions
 
 
-def test_every_candidate_is_sound_and_the_likeliest_can_run():
+def test_candidates_are_valid_and_the_best_can_run():
     for problem in drawn(60):
         kernels = list(field(problem, 132))
         assert len(set(kernels)) == len(kernels) > 0
@@ -95,13 +95,13 @@ def test_every_candidate_is_sound_and_the_likeliest_can_run():
             assert limit in model.LIMITS
 
 
-def test_the_likeliest_are_the_same_each_time():
+def test_predictions_are_deterministic():
     for problem in drawn(10):
         assert column.predicted(problem, device()) == column.predicted(problem, device())
         assert len(column.predicted(problem, device())) == column.LIKELY
 
 
-def test_only_records_of_practically_the_same_shape_come_before_what_is_predicted():
+def test_only_records_of_almost_the_same_shape_precede_predictions():
     def first(*sizes):
         return next(iter(candidates(gemm(*sizes), device()).items()))
 
@@ -109,7 +109,7 @@ def test_only_records_of_practically_the_same_shape_come_before_what_is_predicte
     assert first(4096, 4096, 4080)[1].startswith("shipped for this adapter at 4096×4096×4096")
     assert first(4096, 4096, 3800)[1].startswith("predicted ")
     assert first(1540, 1536, 1536)[1].startswith("shipped for this adapter at 1536×1536×1536")
-    assert first(1536, 1538, 1536)[1].startswith("predicted ")  # no vec4 fits
+    assert first(1536, 1538, 1536)[1].startswith("predicted ")  # n is no multiple of 4: no vec4 loads
     assert "portable default" in candidates(gemm(4096, 4096, 4096), device(), "off").values()
     assert not any("predicted" in why for why in candidates(gemm(99, 4096, 4096), device(), "off").values())
 
@@ -125,17 +125,17 @@ def test_only_records_of_practically_the_same_shape_come_before_what_is_predicte
         (device("NVIDIA H200", kind="cpu"), False),
     ],
 )
-def test_a_model_serves_its_vendors_gpus_alone(gpu, known):
+def test_a_model_applies_only_to_gpus_of_its_vendor(gpu, known):
     assert bool(column.predicted(gemm(100, 200, 300), gpu)) is known
 
 
-def test_near_records_serve_where_there_is_no_model():
+def test_near_records_are_used_without_a_model():
     near = tuned.nearest(gemm(3000, 4096, 4096), device())
     assert near
     assert tuned.nearest(gemm(3000, 4096, 4096), device(), near=tuned.SAME) == []
 
 
-# What it counts
+# Counted work
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,11 @@ def test_every_multiplication_is_counted_once(kernel, layout):
     ],
     ids=str,
 )
-def test_each_step_of_the_ladder_issues_so_many_loads(kernel, loads):
+def test_loads_per_fma_of_each_stage(kernel, loads):
     assert kernel.traffic(gemm(512, 512, 512)).loads_per_fma == pytest.approx(loads)
 
 
-def test_bytes_loads_and_stores_of_a_tile():
+def test_traffic_of_a_tile():
     t = Pipelined().traffic(gemm(64, 128, 32))
     assert (t.workgroups, t.invocations, t.steps, t.fmas) == (1, 128, 2, 16 * 64)
     assert (t.vector_loads, t.scalar_loads) == ((64 + 128) * 16 / 4 / 128, 0)
@@ -201,13 +201,13 @@ def test_bytes_loads_and_stores_of_a_tile():
     assert (total.read, total.written) == (divided.written, divided.written / 2)
 
 
-# As a document
+# JSON
 
 
-def test_a_model_survives_its_document():
+def test_a_model_survives_a_round_trip_through_json():
     assert model.from_json(model.to_json(H200, adapter="any")) == H200
 
 
-def test_another_document_is_none():
+def test_another_schema_is_refused():
     with pytest.raises(ValueError, match=r"this is no webmm\.model/1 document"):
         model.from_json('{"schema": "webmm.records/1", "records": []}')

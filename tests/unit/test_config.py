@@ -1,4 +1,4 @@
-"""Settings: which value wins, where it is said to come from, and what is refused; what the loggers show when asked."""
+"""Settings: precedence and reported source of values, refused values; topics, levels and files of the log."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from webmm.errors import ConfigError
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """A working folder below a project's, beside a user's, without settings in the environment."""
+    """A working folder inside a project's folder, and a user's settings folder, without settings in the environment."""
     for name in [name for name in os.environ if name.startswith("WEBMM_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(config.platformdirs, "user_config_dir", lambda name: str(tmp_path / "user"))
@@ -52,13 +52,13 @@ def test_environment_over_project_over_user_over_default(here, monkeypatch):
     assert config.settings().adapter == "1"
 
 
-def test_where_a_folder_has_both_files_the_one_of_our_own_is_read(here):
+def test_webmm_toml_takes_precedence_over_pyproject_in_a_folder(here):
     write(here / "project" / "pyproject.toml", '[tool.webmm]\nadapter = "p"\nnaga = "n"')
     write(here / "project" / "webmm.toml", 'adapter = "w"')
     assert (config.settings().adapter, config.settings().naga) == ("w", "")
 
 
-def test_folders_start_from_the_file_that_names_them(here, monkeypatch):
+def test_paths_are_relative_to_the_file_that_sets_them(here, monkeypatch):
     write(here / "project" / "webmm.toml", 'cache_dir = "cache"')
     assert tuned.path() == here / "project" / "cache" / "tuned.json"
     monkeypatch.setenv("WEBMM_CACHE_DIR", "mine")
@@ -83,7 +83,7 @@ def test_folders_start_from_the_file_that_names_them(here, monkeypatch):
         ("x = ", "is no TOML"),
     ],
 )
-def test_what_is_wrong_in_a_file_names_the_file(here, text, words):
+def test_errors_in_a_file_name_the_file(here, text, words):
     file = write(here / "project" / "webmm.toml", text)
     done = CliRunner().invoke(main, ["config"])
     assert done.exit_code == 2
@@ -92,13 +92,13 @@ def test_what_is_wrong_in_a_file_names_the_file(here, text, words):
     assert words in line
 
 
-def test_what_is_wrong_in_the_environment_names_the_variable(monkeypatch):
+def test_errors_in_the_environment_name_the_variable(monkeypatch):
     monkeypatch.setenv("WEBMM_LOG", "choice,shout")
     with pytest.raises(ConfigError, match=r"^WEBMM_LOG: 'shout' is neither"):
         config.settings()
 
 
-def test_other_peoples_files_are_left_alone(here):
+def test_files_without_settings_of_webmm_are_ignored(here):
     (here / "project" / "inner" / "webmm.toml").mkdir()
     write(here / "project" / "inner" / "pyproject.toml", "this is no TOML")
     assert config.settings() == config.Settings()
@@ -115,12 +115,12 @@ def test_other_peoples_files_are_left_alone(here):
 @pytest.mark.parametrize(
     ("text", "on"), [("false", False), ("'off'", False), ("true", True), ("'on'", True), ("0", False)]
 )
-def test_switches(here, text, on):
+def test_boolean_settings(here, text, on):
     write(here / "project" / "webmm.toml", f"selftest = {text}")
     assert config.settings().selftest is on
 
 
-def test_a_deleted_working_folder_is_none(here):
+def test_a_deleted_working_folder_has_no_settings(here):
     (here / "gone").mkdir()
     os.chdir(here / "gone")
     (here / "gone").rmdir()
@@ -157,7 +157,7 @@ def test_importing_reads_no_file_and_shows_nothing(here):
 
 @pytest.fixture
 def loggers():
-    """The loggers as they are before anybody asked."""
+    """Restore the loggers' levels and handlers after the test."""
     every = [log.root, *(log.root.getChild(topic) for topic in log.TOPICS)]
     levels = [logger.level for logger in every]
     yield
@@ -178,7 +178,7 @@ def loggers():
         ("debug", {f"{topic} {level}" for topic in log.TOPICS for level in ("debug", "info")}),
     ],
 )
-def test_topics_and_levels_choose_what_is_shown(what, shown, caplog):
+def test_topics_and_levels_select_messages(what, shown, caplog):
     log.show(what)
     for topic in log.TOPICS:
         for level in (logging.DEBUG, logging.INFO):
@@ -187,9 +187,9 @@ def test_topics_and_levels_choose_what_is_shown(what, shown, caplog):
 
 
 @pytest.mark.usefixtures("loggers")
-def test_messages_go_to_the_programs_handlers_or_to_stderr(monkeypatch):
+def test_messages_go_to_existing_handlers_or_stderr(monkeypatch):
     log.show("info")
-    assert not log.root.handlers  # pytest has its own on the root
+    assert not log.root.handlers  # pytest's handlers on the root logger are used
     monkeypatch.setattr(logging.root, "handlers", [])
     log.show("info")
     log.show("choice")
@@ -204,7 +204,7 @@ def test_every_setting_is_documented():
 
 
 @pytest.mark.usefixtures("loggers")
-def test_a_topic_has_a_level_of_its_own(caplog):
+def test_a_topic_can_have_its_own_level(caplog):
     log.show("warning,tune=info,choice")
     for topic in log.TOPICS:
         for level in (logging.DEBUG, logging.INFO, logging.WARNING):
@@ -237,7 +237,7 @@ def chosen():
     config._chosen.clear()
 
 
-def test_a_program_sets_what_comes_before_all_else(chosen, monkeypatch, tmp_path):
+def test_config_set_overrides_every_other_source(chosen, monkeypatch, tmp_path):
     monkeypatch.setenv("WEBMM_TUNE", "auto")
     monkeypatch.chdir(tmp_path)
     chosen(tune="off", tune_budget=3, cache_dir="here")
@@ -252,14 +252,14 @@ def test_a_program_sets_what_comes_before_all_else(chosen, monkeypatch, tmp_path
 
 
 @pytest.mark.usefixtures("loggers")
-def test_a_program_sets_its_log_at_once(chosen, tmp_path, monkeypatch):
+def test_config_set_applies_the_log_settings_at_once(chosen, tmp_path, monkeypatch):
     monkeypatch.setattr(logging.root, "handlers", [])
     chosen(log="choice=info", log_file=str(tmp_path / "a.log"))
     log.choice.info("taken")
     assert (tmp_path / "a.log").read_text().endswith("webmm.choice: taken\n")
 
 
-def test_a_file_of_all_settings_says_what_they_are_and_changes_nothing(here):
+def test_template_documents_every_setting_and_changes_none(here):
     text = config.template()
     write(here / "webmm.toml", text)
     assert config.settings() == config.Settings()
@@ -270,7 +270,7 @@ def test_a_file_of_all_settings_says_what_they_are_and_changes_nothing(here):
     assert all(field.metadata["doc"] in text for field in config.Settings.__dataclass_fields__.values())
 
 
-def test_the_command_writes_it_once(here):
+def test_config_write_does_not_overwrite_without_force(here):
     for arguments, file, code in (
         (["--write"], "webmm.toml", 0),
         (["--write"], "webmm.toml", 2),

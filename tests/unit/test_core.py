@@ -1,6 +1,6 @@
-"""JavaScript's kernels are Python's: over random cases both give the same texts, grids, uniforms, reasons and choices.
+"""Kernels in JavaScript and Python agree: the same shaders, grids, uniforms, reasons and choices for random cases.
 
-Each case is written as JavaScript by the code that writes constants, and all run in one process of node.
+The code that translates constants writes each case as JavaScript; all cases run in one node process.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def program() -> Program:
 
 @pytest.fixture(scope="module")
 def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the modules that JavaScript needs to render."""
+    """Return a folder with the JavaScript modules needed for rendering."""
     folder: Path = tmp_path_factory.mktemp("core")
     shutil.copytree(WEB / "python", folder / "python")
     for name in ("python.js", "numpy.js", "templates.js", "errors.js"):
@@ -109,7 +109,7 @@ const rendered = (kernel, problem) => [
 
 
 def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[str]) -> list[Any]:
-    """Return what each line says in JavaScript."""
+    """Return the value that each JavaScript line prints."""
     imports = [
         f'import "./bundle/{path.relative_to(folder / "bundle").as_posix()}";' for path in folder.rglob("*/*/*.js")
     ]
@@ -117,7 +117,7 @@ def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[st
     head = HEAD.replace("TEMPLATES", "\n".join(imports)).replace("SHIPPED", written(program, records))
     models = {
         name: dataclasses.replace(each, rates=None) for name, each in model.shipped().items()
-    }  # as a page reads them
+    }  # the page's models have no rates
     head = head.replace("PREDICTING", written(program, models))
     (folder / "run.js").write_text("\n".join([head, *lines]))
     done = node(str(folder / "run.js"))
@@ -148,7 +148,7 @@ def plain(x: Any) -> Any:
     return json.loads(json.dumps(x))
 
 
-# What is drawn
+# Random cases
 
 
 def operand(rng: random.Random, rows: int, columns: int, dense: bool = False) -> Operand:
@@ -246,7 +246,7 @@ DRAWN: dict[str, Callable[[random.Random], Problem]] = {
 
 
 def draw_kernel(rng: random.Random, op: str) -> Kernel[Any]:
-    """Return a stage with tunables of which each may be any of its candidates; half are what works somewhere."""
+    """Return a stage with random candidates for its tunables; almost always a valid one."""
     cls = rng.choice([*STAGES[op].values(), *((Slices, Software) if op == "gemm" else ())])
     candidates = {f.name: f.metadata["candidates"] for f in dataclasses.fields(cls)}
     for _ in range(30):
@@ -269,11 +269,11 @@ def draw_device(rng: random.Random) -> Capabilities:
     )
 
 
-# What is compared
+# Comparisons
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_texts_grids_uniforms_and_scratch_are_pythons(
+def test_shaders_grids_uniforms_and_scratch_agree(
     op: str, program: Program, script: Path, node: Callable[..., Any]
 ) -> None:
     rng = random.Random(op)
@@ -289,7 +289,7 @@ def test_texts_grids_uniforms_and_scratch_are_pythons(
         expected = plain(rendered(kernel, problem))
         assert found == expected, f"{kernel} of {problem!r}"
         texts += isinstance(expected[1], list)
-    assert texts > CASES / 4, "too few of them can be rendered"
+    assert texts > CASES / 4, "too few cases can be rendered"
 
 
 def rendered(kernel: Kernel[Any], problem: Problem) -> list[Any]:
@@ -307,7 +307,7 @@ def rendered(kernel: Kernel[Any], problem: Problem) -> list[Any]:
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_reasons_are_pythons(op: str, program: Program, script: Path, node: Callable[..., Any]) -> None:
+def test_reasons_agree(op: str, program: Program, script: Path, node: Callable[..., Any]) -> None:
     rng = random.Random(f"{op} reasons")
     asked = [(draw_kernel(rng, op), DRAWN[op](rng), draw_device(rng)) for _ in range(2 * CASES)]
     lines = [
@@ -317,18 +317,18 @@ def test_reasons_are_pythons(op: str, program: Program, script: Path, node: Call
     expected = [kernel.check(problem, device) for kernel, problem, device in asked]
     assert run(node, script, program, lines) == expected
     kinds = {reason and reason.split()[0] for reason in expected}
-    assert len(kinds) > 1, "nothing to tell apart"
+    assert len(kinds) > 1, "all reasons are the same"
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_choices_are_pythons(
+def test_choices_agree(
     op: str, program: Program, script: Path, node: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(f"{op} choices")
     records = tuple(record for record in tuned.shipped() if tuned.family(record) == "dawn")
     monkeypatch.setattr(tuned, "load", list)
     monkeypatch.setattr(tuned, "shipped", lambda: records)
-    asked = list(described(rng, op))
+    asked = list(problems_and_devices(rng, op))
     lines = [
         f"says(() => chosen({written(program, problem)}, {json.dumps(info)}, {written(program, device)}));"
         for problem, info, device in asked
@@ -345,19 +345,19 @@ def test_choices_are_pythons(
     assert op != "gemm" or sources >= {"predicted", "shipped", "known", "portable", "runs"}
 
 
-def described(rng: random.Random, op: str) -> Iterator[tuple[Problem, dict[str, str], Capabilities]]:
-    """Yield problems, and adapters as Python's choice sees them."""
+def problems_and_devices(rng: random.Random, op: str) -> Iterator[tuple[Problem, dict[str, str], Capabilities]]:
+    """Yield problems, and adapters as Python's choice reads them."""
     names = ("NVIDIA H200", "nvidia hopper", "SwiftShader", "Apple M2")
     near = [record for record in tuned.shipped() if record.op == op == "gemm"]
     for _ in range(CASES // 2):
         problem, device = DRAWN[op](rng), draw_device(rng)
-        if near and rng.random() < 0.5:  # of what is known, or almost
+        if near and rng.random() < 0.5:  # a size with a record, or close to one
             record = rng.choice(near)
             problem = gemm(record.m, record.n + rng.choice((0, 0, 4, 100)), record.k, dtype=record.dtype)
         yield problem, {"kind": rng.choice(("cpu", "other")), "name": rng.choice(names), "driver": ""}, device
 
 
-def test_what_a_browser_cannot_store_is_refused_alike(program: Program, script: Path, node: Callable[..., Any]) -> None:
+def test_float64_is_refused_alike(program: Program, script: Path, node: Callable[..., Any]) -> None:
     problem = dataclasses.replace(draw_gemm(random.Random(1)), dtype=F64, out_dtype=F64, activation="")
     kernel = STAGES["gemm"]["naive"]()
     assert not expressible(kernel, problem, "tint")

@@ -1,4 +1,4 @@
-"""The epilogue as a value: what it means, what shaders are told of it, and what becomes of it where k is cut."""
+"""Epilogues as values: their formula, the terms that reach the shader, and the terms of each part when k is split."""
 
 import dataclasses
 
@@ -24,11 +24,11 @@ PRODUCT, HELD, BIAS = np.array([[-3.0, 1.0]]), np.array([[4.0, 8.0]]), np.array(
     ],
     ids=["bias", "alpha before the bias", "activation after it", "beta last"],
 )
-def test_means_what_its_formula_says(epilogue, expected):
+def test_reference_follows_the_formula(epilogue, expected):
     assert epilogue.reference(PRODUCT, HELD, BIAS).tolist() == [expected]
 
 
-def test_only_what_changes_anything_is_told_to_the_shader():
+def test_only_terms_with_an_effect_reach_the_shader():
     assert Terms().terms == frozenset()
     assert Terms(alpha=0.0, beta=3.0, bias="row", activation="silu").terms == {"alpha", "beta"}
     trial = Terms(alpha=3.0).trial
@@ -43,7 +43,7 @@ def test_every_number_is_in_the_uniform():
     assert {name: getattr(params, name) for name in names} == values
 
 
-def test_parts_of_k_leave_out_what_takes_the_whole_sum():
+def test_parts_of_k_omit_terms_that_need_the_whole_sum():
     whole = Terms(alpha=2.0, bias="row", activation="gelu")
     assert whole.needs_whole_sum
     part = dataclasses.replace(whole, **OF_WHOLE_SUMS)
@@ -52,6 +52,6 @@ def test_parts_of_k_leave_out_what_takes_the_whole_sum():
 
 
 @pytest.mark.parametrize("wrong", [{"bias": "diagonal"}, {"activation": "nope"}])
-def test_unknown_words_are_refused(wrong):
+def test_unknown_bias_or_activation_is_refused(wrong):
     with pytest.raises(ProblemError, match=r"bias must be one of|unknown activation"):
         Terms(**wrong)

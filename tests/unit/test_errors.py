@@ -1,4 +1,4 @@
-"""What webmm raises, and how adapters are named."""
+"""The error hierarchy, the advice in messages, and the names that select an adapter."""
 
 import inspect
 import os
@@ -21,7 +21,7 @@ from webmm.problems.gemm import gemm
 CLASSES = {name: cls for name, cls in vars(errors).items() if inspect.isclass(cls) and issubclass(cls, Exception)}
 
 
-def test_one_base_class_catches_all():
+def test_all_errors_have_one_base_class():
     assert all(issubclass(cls, WebmmError) for cls in CLASSES.values())
 
 
@@ -30,7 +30,7 @@ def test_errors_are_public_names():
 
 
 @pytest.mark.parametrize("spec", ["complex128", "longdouble", "int64", "datetime64", "S4", "<f4,<f4", ","])
-def test_advice_about_dtypes_is_to_take_what_products_take(spec):
+def test_advised_dtypes_are_supported_by_products(spec):
     with pytest.raises(ProblemError) as caught:
         dtype_of(spec)
     first, qmatmul, _ = str(caught.value).partition(" for qmatmul()")
@@ -41,8 +41,8 @@ def test_advice_about_dtypes_is_to_take_what_products_take(spec):
     assert integers == "int8, uint8"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Wayland is of Linux")
-def test_a_program_without_a_display_hears_nothing_of_it():
+@pytest.mark.skipif(sys.platform != "linux", reason="Wayland exists only on Linux")
+def test_no_message_about_wayland_without_a_display():
     code = "import os, webmm; before = dict(os.environ); webmm.Device().close(); assert os.environ == before"
     env = {name: value for name, value in os.environ.items() if name not in ("XDG_RUNTIME_DIR", "WAYLAND_DISPLAY")}
     done = subprocess.run(
@@ -61,7 +61,7 @@ def test_hierarchy_is_the_one_drawn_in_the_docstring():
             assert "UnsupportedError" in bases
 
 
-def test_source_is_numbered_as_compilers_cite_it():
+def test_source_lines_are_numbered_like_in_compiler_messages():
     assert numbered("a\n\nb") == "   1 | a\n   2 | \n   3 | b"
 
 
@@ -70,23 +70,23 @@ CPU = AdapterInfo(1, "llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa", "cpu", "Vulkan"
 
 
 @pytest.mark.parametrize("wanted", ["0", "discrete", "Discrete", "gpu", "h200", "nvidia", "VULKAN", "580."])
-def test_an_adapter_answers_to_index_kind_and_parts_of_its_names(wanted):
+def test_an_adapter_matches_its_index_kind_and_parts_of_names(wanted):
     assert GPU.matches(wanted)
 
 
 @pytest.mark.parametrize("wanted", ["1", "cpu", "integrated", "amd", "580.66"])
-def test_an_adapter_does_not_answer_to_others(wanted):
+def test_an_adapter_does_not_match_other_names(wanted):
     assert not GPU.matches(wanted)
 
 
-def test_a_cpu_is_no_gpu():
+def test_a_cpu_adapter_does_not_match_gpu():
     assert CPU.matches("cpu")
     assert CPU.matches("llvm")
     assert not CPU.matches("gpu")
     assert not CPU.matches("15")  # digits are an index
 
 
-def test_an_adapter_in_words():
+def test_str_of_an_adapter():
     assert str(GPU) == "NVIDIA H200 (discrete, Vulkan, 580.65)"
     assert str(CPU).endswith("(cpu, Vulkan, driver unknown)")
     assert GPU.to_json()["backend"] == "Vulkan"
@@ -103,7 +103,7 @@ def test_the_most_capable_adapter_is_the_default(monkeypatch):
     assert choose_adapter("gpu") == (GPU, "gpu")
 
 
-def test_an_adapter_that_does_not_exist_lists_those_that_do(monkeypatch):
+def test_an_unknown_adapter_lists_the_known_ones(monkeypatch):
     monkeypatch.setattr(adapters, "adapters", lambda engine: [(CPU, "cpu"), (GPU, "gpu")])
     with pytest.raises(ConfigError, match=r"no adapter matches 'radeon'; there is 1: llvmpipe .*; 0: NVIDIA H200"):
         choose_adapter("radeon")
@@ -122,7 +122,7 @@ class Adapter:
     features = frozenset({"shader-f16", "texture-compression-bc"})
 
 
-def test_only_wanted_features_count_and_lavapipe_is_known_for_its_loops():
+def test_capabilities_hold_used_features_and_lavapipes_loop_limit():
     assert capabilities(GPU, Adapter).features == {"shader-f16"}
     assert capabilities(GPU, Adapter).loop_limit == 0
     assert capabilities(CPU, Adapter).loop_limit == LOOP_LIMIT

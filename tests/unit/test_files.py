@@ -1,4 +1,4 @@
-"""Outputs: a file is replaced whole or not at all, what is none is written into, and links stay links."""
+"""Output files: replaced atomically or not at all; pipes and devices are written to, and links stay links."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
     put(path, b"old")
     with path.open("rb") as before:
         put(path)
-        assert before.read() == b"old", "written over instead of replaced"
+        assert before.read() == b"old", "overwritten in place"
     assert path.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["x"]
 
@@ -43,14 +43,14 @@ def test_an_error_leaves_the_file_as_it_was(tmp_path):
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_what_is_not_a_file_is_named(tmp_path):
+def test_a_path_that_cannot_be_written_is_named(tmp_path):
     for path in (tmp_path, tmp_path / "none" / "x"):
         with pytest.raises(ConfigError, match=f"^cannot write {path}: "):
             put(path)
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_what_a_link_leads_to_is_replaced(tmp_path, exists):
+def test_the_target_of_a_link_is_replaced(tmp_path, exists):
     (tmp_path / "folder").mkdir()
     target, link = tmp_path / "folder" / "x", tmp_path / "link"
     if exists:
@@ -62,14 +62,14 @@ def test_what_a_link_leads_to_is_replaced(tmp_path, exists):
     assert os.listdir(tmp_path / "folder") == ["x"]
 
 
-def test_a_pipe_gets_the_bytes(tmp_path):
+def test_a_pipe_receives_the_bytes(tmp_path):
     save_matrix(tmp_path / "x.npy", MATRIX)
     expected, pipe = (tmp_path / "x.npy").read_bytes(), tmp_path / "pipe"
     os.mkfifo(pipe)
     got = []
-    reader = open(os.open(pipe, os.O_RDWR), "rb")  # noqa: SIM115 (closing would wait, too, where the bytes do not come)
+    reader = open(os.open(pipe, os.O_RDWR), "rb")  # noqa: SIM115 (closing would hang if no bytes arrive)
     reading = threading.Thread(target=lambda: got.append(reader.read(len(expected))), daemon=True)
-    reading.start()  # of a pipe that has no end: a reader before its writer sees one
+    reading.start()  # O_RDWR: without it, opening would wait for the writer
     save_matrix(pipe, MATRIX)
     reading.join(20)
     assert got == [expected]
@@ -77,7 +77,7 @@ def test_a_pipe_gets_the_bytes(tmp_path):
     reader.close()
 
 
-def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
+def test_a_pipe_without_a_reader_is_refused_at_once(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(ConfigError, match=r"pipe: nobody reads from this pipe; start its reader first$"):
@@ -85,7 +85,7 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
     assert pipe.is_fifo()
 
 
-def test_an_open_file_without_a_name_gets_the_bytes():
+def test_an_unnamed_file_receives_the_bytes():
     with tempfile.TemporaryFile() as file:  # such as the standard output of tests
         put(Path(f"/proc/self/fd/{file.fileno()}"))
         assert file.read() == b"new"
@@ -93,7 +93,7 @@ def test_an_open_file_without_a_name_gets_the_bytes():
 
 @pytest.fixture(params=["null", "full"])
 def node(request, tmp_path):
-    """Return a device: for a superuser, who could replace the machine's own, a copy."""
+    """Return a device file: a copy if run as root, who could replace the system's."""
     node = Path("/dev") / request.param
     if os.geteuid() == 0:
         node = tmp_path / request.param
@@ -105,7 +105,7 @@ def node(request, tmp_path):
     return node
 
 
-def test_a_device_stays_one(node):
+def test_a_device_file_is_not_replaced(node):
     if node.name == "full":
         with pytest.raises(ConfigError, match=r"cannot write .*full: No space left on device"):
             save_matrix(node, MATRIX)

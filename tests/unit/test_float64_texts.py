@@ -1,4 +1,4 @@
-"""Texts, uniforms and choice of float64."""
+"""float64: shaders, uniforms and the choice of kernels."""
 
 import struct
 from dataclasses import replace
@@ -13,7 +13,7 @@ from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.base import GemmParams
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.pipelined import Pipelined
-from webmm.kernels.gemm.slices import SLICES as KEPT
+from webmm.kernels.gemm.slices import SLICES as SLICE_COUNTS
 from webmm.kernels.gemm.slices import DoubleParams, Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.kernels.gemm.split_k import SplitK
@@ -26,7 +26,7 @@ BYTES = MatrixShape("i8", "i32", 16, 16, 32)
 
 
 @pytest.mark.parametrize("stage", [stage for stage in LADDER if stage.doubles], ids=lambda stage: stage.name)
-def test_a_stage_of_float64_has_no_float32_and_is_not_for_browsers(stage):
+def test_float64_shaders_use_no_float32_and_need_native_engines(stage):
     text = render(stage(), PROBLEM).wgsl
     assert "f64" in text
     assert not [word for word in ("f32", "vec4f", "vec2f", "enable f64") if word in text]
@@ -35,7 +35,7 @@ def test_a_stage_of_float64_has_no_float32_and_is_not_for_browsers(stage):
 
 
 @pytest.mark.parametrize("kernel", [Slices(), Software(), SlicesUnit()], ids=lambda kernel: kernel.name)
-def test_integers_need_nothing_of_float64(kernel):
+def test_integer_stages_use_no_floats(kernel):
     for step in kernel.dispatches:
         shader = render(step, PROBLEM, "tint")
         code = [line.partition("//")[0] for line in shader.wgsl.splitlines()]
@@ -48,7 +48,7 @@ def test_a_debug_shader_records_float32():
         render(LADDER[0](), PROBLEM, debug=True)
 
 
-def test_the_numbers_of_an_epilogue_keep_all_their_bits():
+def test_epilogue_numbers_are_stored_as_float64():
     scaled = replace(gemm(2, 3, 4, dtype="float64"), alpha=0.1)
     where = {m.name: m for m in layout(GemmParams, "f64").members}["alpha"]
     assert where.offset % 8 == 0
@@ -71,7 +71,7 @@ def test_the_numbers_of_an_epilogue_keep_all_their_bits():
         (16, {BYTES}, "discrete", Software()),
     ],
 )
-def test_what_computes_it_without_float64(size, shapes, kind, first):
+def test_choice_on_devices_without_float64(size, shapes, kind, first):
     device = Capabilities("some", {}, frozenset(), subgroup_size=32, matrix_shapes=frozenset(shapes))
     kernels = made_of_integers(gemm(size, size, size, dtype="float64"), kind, device)
     assert kernels[0] == first
@@ -89,19 +89,19 @@ def test_what_computes_it_without_float64(size, shapes, kind, first):
         ((4096, 1, 4096), Gemv(lanes=32, groups=8, tj=1)),
     ],
 )
-def test_what_computes_it_where_a_gpu_has_float64(sizes, first):
+def test_choice_on_gpus_with_float64(sizes, first):
     best, *_ = made_for_gpus(gemm(*sizes, dtype="float64"))
     assert best.invalid() is None
     assert best == first
 
 
-def test_slices_hold_all_of_a_double_and_their_space_is_valid():
-    assert 7 * KEPT["highest"] >= 53 > 7 * KEPT["high"] > 40
+def test_slices_hold_all_bits_of_a_double():
+    assert 7 * SLICE_COUNTS["highest"] >= 53 > 7 * SLICE_COUNTS["high"] > 40
     assert Slices() in list(Slices.space())
     assert SLICES in list(Slices.space())
 
 
-def test_products_of_float64_are_float64():
+def test_float64_products_are_stored_as_float64():
     assert gemm(1, 1, 1, dtype="f64").out_dtype.name == "float64"
     for dtype, out in (("float64", "float32"), ("float16", "float64"), ("float64", "bfloat16")):
         with pytest.raises(ProblemError, match=f"a product of {dtype} is not stored as {out}"):

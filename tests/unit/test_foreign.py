@@ -1,4 +1,4 @@
-"""Texts from elsewhere: what a grid means, what is said of a text, and how its lanes are put in the other order."""
+"""Shaders from other projects: grid expressions, checks of the options, and reversing the order of invocations."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def foreign(text=TEXT, **changes):
         ("((((m))))", (6, 1, 1), (6, 1, 1)),
     ],
 )
-def test_a_grid_is_reckoned_and_divisions_round_up(text, size, counts):
+def test_grid_expressions_are_evaluated_and_divisions_round_up(text, size, counts):
     assert Counts(text).of(size) == counts
 
 
@@ -53,12 +53,12 @@ def test_a_grid_is_reckoned_and_divisions_round_up(text, size, counts):
         *("(" * 99, "m" + "+m" * 100, "__import__('os')", "m.bit_length()", "m if n else k"),
     ],
 )
-def test_anything_else_is_none(text):
+def test_other_grid_expressions_are_refused(text):
     with pytest.raises(ConfigError, match="a grid is one to three counts, made of m, n, k"):
         Counts(text)
 
 
-def test_a_division_by_zero_is_told():
+def test_a_division_by_zero_is_refused():
     with pytest.raises(ConfigError, match="divides by zero"):
         Counts("m/(n-k)").of((1, 2, 2))
 
@@ -83,12 +83,12 @@ def test_constants_are_set_to_each_size():
         ({"text": TEXT.replace("read_write", "read")}, r"binding 3 of my\.wgsl, c, is var<storage, read>"),
     ],
 )
-def test_what_the_text_does_not_say_is_refused(changes, words):
+def test_options_that_contradict_the_shader_are_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
         foreign(**changes)
 
 
-def test_lanes_are_numbered_from_the_last_one():
+def test_invocations_are_numbered_in_reverse():
     assert workgroup_size_of(TEXT) == (8, 4, 1)
     assert workgroup_size_of(TEXT.replace("(8, 4)", "(WX, 4)")) is None
     text = in_reverse(TEXT, (8, 4, 1))

@@ -54,7 +54,7 @@ def test_default_must_be_a_candidate():
 def test_every_field_is_a_tunable_with_a_doc(cls):
     for field in dataclasses.fields(cls):
         assert field.default in field.metadata["candidates"]
-        assert len(set(field.metadata["candidates"])) == len(field.metadata["candidates"]), "a candidate twice"
+        assert len(set(field.metadata["candidates"])) == len(field.metadata["candidates"]), "duplicate candidates"
         assert field.metadata["doc"]
 
 
@@ -110,12 +110,12 @@ def test_invalid_says_why():
     ],
 )
 @pytest.mark.parametrize("cls", [Blocked, Pipelined, Persistent], ids=lambda cls: cls.name)
-def test_register_tiles_that_cannot_work_are_refused(cls, settings, words):
+def test_invalid_register_tiles_are_refused(cls, settings, words):
     assert words in cls(**settings).invalid()
 
 
-def test_register_tiles_leave_no_vec4_of_a_tile_unloaded():
-    # What the template divides must come out even, or a part of a tile would never be fetched.
+def test_register_tiles_load_every_vec4_of_a_tile():
+    # The template's divisions must be exact, or part of a tile would never be loaded.
     for kernel in Blocked.space():
         assert kernel.a_loads * kernel.invocations * 4 == kernel.bm * kernel.bk
         assert kernel.b_loads * kernel.invocations * 4 == kernel.bn * kernel.bk
@@ -123,7 +123,7 @@ def test_register_tiles_leave_no_vec4_of_a_tile_unloaded():
         assert kernel.wy * kernel.tm == kernel.bm
 
 
-def test_second_buffer_takes_twice_the_memory():
+def test_double_buffering_takes_twice_the_memory():
     one, two = Pipelined(prefetch="registers"), Pipelined(prefetch="workgroup")
     assert two.workgroup_bytes == 2 * one.workgroup_bytes == 2 * (64 + 128 + 8) * 16 * 4
 
@@ -132,7 +132,7 @@ def test_second_buffer_takes_twice_the_memory():
 
 
 @pytest.mark.parametrize("op", STAGES)
-def test_a_stage_comes_after_the_one_that_it_follows(op):
+def test_a_stage_comes_after_the_stage_it_follows(op):
     names = list(STAGES[op])
     assert STAGES[op][names[0]].follows == ""
     for name, cls in STAGES[op].items():
@@ -145,7 +145,7 @@ def stage(called, follows, like=Naive):
     return type(called, (like,), {"name": called, "follows": follows})
 
 
-def test_a_new_stage_takes_its_place():
+def test_ladder_orders_stages_by_follows():
     chain = [stage("one", ""), stage("two", "one"), stage("three", "two"), stage("four", "three")]
     more = [stage("last", "two"), stage("all", "two"), stage("unit", "one", MatrixUnit)]
     found = [cls.name for cls in ladder({cls.name: cls for cls in (*reversed(chain), *more)})]
@@ -154,7 +154,7 @@ def test_a_new_stage_takes_its_place():
         list(ladder({"one": chain[0], "lost": stage("lost", "nope")}))
 
 
-def test_parts_of_a_stage_are_none():
+def test_helper_kernels_are_not_stages():
     names = {name for stages in STAGES.values() for name in stages}
     assert not names & {"pack_b", "sum_splits", "row_parts", "column_parts"}
 
@@ -181,7 +181,7 @@ def test_configure_sets_tunables_from_text():
         ("shared", {"tile": "8.5"}, r"shared\.tile takes an integer, not '8.5'"),
     ],
 )
-def test_configure_refuses_with_what_there_is(name, settings, words):
+def test_configure_lists_the_known_names(name, settings, words):
     with pytest.raises(ConfigError, match=words):
         configure(name, settings)
 
@@ -192,13 +192,13 @@ def test_configure_refuses_with_what_there_is(name, settings, words):
 @pytest.mark.parametrize(
     ("m", "n", "tiles"), [(1, 1, 1), (8, 4, 1), (9, 4, 2), (8, 5, 2), (9, 5, 4), (7, 3, 1), (16, 8, 4), (17, 9, 9)]
 )
-def test_tiles_that_hang_over_an_edge_count(m, n, tiles):
+def test_partial_tiles_are_counted(m, n, tiles):
     assert Grid(8, 4).tiles(gemm(m, n, 1)) == tiles
     assert Grid(8, 4).dispatch(gemm(m, n, 1)) == (tiles, 1, 1)
 
 
 @pytest.mark.parametrize(("m", "n", "groups"), [(5, 51, 1), (16, 16, 1), (1, 257, 2), (16, 32, 2), (27, 19, 3)])
-def test_runs_of_elements_count_the_last_one(m, n, groups):
+def test_partial_runs_of_elements_are_counted(m, n, groups):
     assert Grid(elements=256).dispatch(gemm(m, n, 1)) == (groups, 1, 1)
 
 
@@ -221,17 +221,17 @@ def test_folding_covers_every_tile_within_the_limit(m, n):
     assert x <= MAX_WORKGROUPS
     assert y <= MAX_WORKGROUPS
     assert z == 1
-    # All tiles are covered, and less than a row of workgroups is surplus.
+    # All tiles are covered, with fewer than y surplus workgroups.
     assert m * n <= x * y < m * n + y
 
 
-def test_a_grid_that_even_folding_cannot_fit_is_refused():
+def test_a_grid_beyond_folding_is_refused():
     assert Naive().check(gemm(65_535, 65_535, 1), engine(max_storage_buffer_binding_size=2**40)) is None
     reason = Naive().check(gemm(65_536, 65_535, 1), engine(max_storage_buffer_binding_size=2**40))
     assert reason == "needs 65,536 workgroups in one dimension, this engine has 65,535"
 
 
-# Eligibility: the need and the limit, in words
+# Eligibility: the reason states the need and the limit
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_limits_are_inclusive():
     assert Naive().check(gemm(1, 1, 1, batch=65_535), engine()) is None
 
 
-def test_a_step_of_one_is_written_out_where_k_is_long():
+def test_loops_over_a_long_k_are_unrolled():
     assert not Naive().specialise(gemm(1, 1, LOOP_LIMIT)).long_k
     assert Naive().specialise(gemm(1, 1, LOOP_LIMIT + 1)).long_k
     assert not Shared().specialise(gemm(1, 1, LOOP_LIMIT + 1)).long_k

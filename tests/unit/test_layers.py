@@ -1,4 +1,4 @@
-"""The layers of the package: a module imports downwards only, and modules and classes stay small."""
+"""The layers of the package: modules import only from lower layers; modules and classes stay small."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 import webmm
 
 PACKAGE = Path(webmm.__file__).parent
-# The lowest first; each is a module or a package, whose own modules may import each other.
+# Lowest first. Each layer is a module or a package; modules of one package may import each other.
 LAYERS = (
     *("version", "errors", "text", "dtypes", "log", "config", "files", "params", "epilogues", "expressions", "records"),
     "problems",
@@ -23,16 +23,16 @@ LAYERS = (
     *("naga", "tint", "check", "plugins", "bench", "foreign", "debug", "selftest", "tuner", "learn"),
     "page",
     *("plot", "report", "cli"),
-    "",  # webmm itself, which offers what stands below, and hands in what layers need from above
+    "",  # webmm itself: exports public names, and passes objects of higher layers to lower ones
 )
 MAX_LINES, MAX_METHODS = 350, 25
-EXCUSE = "Long because "  # how a docstring begins the sentence that says why
+EXCUSE = "Long because "  # begins the sentence of a docstring that gives the reason
 
 TREES = {path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
 
 
 def layer(module: str) -> str:
-    """Return the layer of webmm.module."""
+    """Return the layer that contains webmm.`module`."""
     return module.partition(".")[0]
 
 
@@ -45,14 +45,14 @@ MODULES = {name_of(path): tree for path, tree in TREES.items()}
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and name below webmm of every import of it: lazy ones, and those for types alone, too."""
+    """Yield line and name (below webmm) of every import of webmm, including lazy and type-checking imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports have full names"
             base = node.module or ""
-            # What is imported from webmm itself is a layer, or a name of webmm's.
+            # A name imported from webmm itself is a layer or a public name.
             names = [f"{base}.{alias.name}" for alias in node.names] if base == "webmm" else [base]
         else:
             continue
@@ -77,7 +77,7 @@ def test_imports_go_down(module):
     assert not upwards
 
 
-def test_imports_of_every_kind_are_read():
+def test_every_form_of_import_is_found():
     text = """
 import webmm
 import webmm.cli as x

@@ -1,4 +1,4 @@
-"""The leaderboard: what is in it is sound, what is forged or broken is refused, and names are text."""
+"""The leaderboard: published records are valid, forged or broken ones are refused, and names are escaped."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ FILES = sorted(leaderboard.folder().glob("*.json"))
 FIRST, *OTHERS = from_json(HONEST.read_text())
 
 
-def test_what_is_there_is_sound():
+def test_published_records_are_valid_and_sorted():
     records = leaderboard.read(FILES)
     assert {r.adapter for r in records} >= {"NVIDIA H200"}
     boards = leaderboard.boards(records)
@@ -41,7 +41,7 @@ def test_what_is_there_is_sound():
         ({"layout": ""}, "layout"),
     ],
 )
-def test_what_contradicts_itself_is_refused(changes, words):
+def test_inconsistent_records_are_refused(changes, words):
     forged = dataclasses.replace(FIRST, **changes)
     with pytest.raises(ProblemError, match=words):
         leaderboard.checked(to_json([*OTHERS, forged]), "forged.json")
@@ -59,19 +59,19 @@ def test_what_contradicts_itself_is_refused(changes, words):
         json.dumps({"schema": "webmm.records/1", "records": [json.loads(to_json([FIRST]))["records"][0], {"m": "x"}]}),
     ],
 )
-def test_what_is_broken_is_refused(text):
+def test_invalid_documents_are_refused(text):
     with pytest.raises(ProblemError, match=r"^broken.json: "):
         leaderboard.checked(text, "broken.json")
 
 
-def test_one_machine_is_there_once(tmp_path):
+def test_a_machine_is_listed_once(tmp_path):
     again = tmp_path / "again.json"
     again.write_text(HONEST.read_text())
     with pytest.raises(ProblemError, match=r"nvidia-h200.json has .*, too"):
         leaderboard.read([HONEST, again])
 
 
-def test_names_are_text():
+def test_names_are_escaped():
     records = [dataclasses.replace(FIRST, adapter="<script>alert(1)</script>")]
     assert "&lt;script&gt;alert(1)" in leaderboard.render(records)
     assert "<script" not in leaderboard.render(records)

@@ -1,4 +1,4 @@
-"""Who uses a device, and when it may go."""
+"""Counting the uses of a device, and destroying it after the last one."""
 
 import threading
 
@@ -28,7 +28,7 @@ def started(work, name):
     return thread
 
 
-def test_what_nobody_uses_ends_at_once(uses, end, calls):
+def test_an_unused_device_ends_at_once(uses, end, calls):
     with uses.one():
         pass
     assert calls == []
@@ -39,7 +39,7 @@ def test_what_nobody_uses_ends_at_once(uses, end, calls):
     assert calls == ["MainThread"], "it has ended"
 
 
-def test_the_end_waits_for_all_that_is_under_way_in_other_threads(uses, end, calls):
+def test_the_end_waits_for_uses_in_other_threads(uses, end, calls):
     inside, leave = threading.Barrier(3), threading.Event()
 
     def work():
@@ -61,7 +61,7 @@ def test_the_end_waits_for_all_that_is_under_way_in_other_threads(uses, end, cal
     assert calls
 
 
-def test_within_a_use_nothing_is_waited_for_and_the_last_one_out_ends_it(uses, end, calls):
+def test_end_within_a_use_does_not_wait_and_the_last_use_ends_it(uses, end, calls):
     inside, leave = threading.Event(), threading.Event()
 
     def work():
@@ -75,13 +75,13 @@ def test_within_a_use_nothing_is_waited_for_and_the_last_one_out_ends_it(uses, e
         with uses.one():
             end(uses)
         end(uses)
-    assert calls == [], "another thread is within a use"
+    assert calls == [], "another thread still uses it"
     leave.set()
     worker.join(10)
     assert calls == ["worker"]
 
 
-def test_a_use_that_fails_is_over(uses, end, calls):
+def test_a_use_ends_with_an_exception(uses, end, calls):
     def fail():
         with uses.one():
             end(uses)
@@ -92,7 +92,7 @@ def test_a_use_that_fails_is_over(uses, end, calls):
     assert calls == ["MainThread"]
 
 
-def test_what_is_used_while_it_ends_ends_once(uses, calls):
+def test_a_use_during_the_end_does_not_end_it_again(uses, calls):
     def last():
         with uses.one():
             calls.append("last")

@@ -1,4 +1,4 @@
-"""params.py against WGSL's layout rules; tests/gpu/test_params_engine.py asks the engine itself."""
+"""params.py against WGSL's layout rules; tests/gpu/test_params_engine.py checks them on the engine."""
 
 import dataclasses
 import struct
@@ -87,7 +87,7 @@ def test_pack_keeps_sign_and_fraction():
     [Scalars(2**32, 0, 0.0), Scalars(-1, 0, 0.0), Scalars(0, 2**31, 0.0), Scalars(0, 0, 1e39), Scalars(0.5, 0, 0.0)],
     ids=["u32 too large", "u32 negative", "i32 too large", "f32 too large", "u32 with a fraction"],
 )
-def test_pack_refuses_what_does_not_fit(params):
+def test_pack_refuses_values_out_of_range(params):
     with pytest.raises(ProblemError, match="does not fit"):
         pack(params)
 

@@ -1,4 +1,4 @@
-"""How products are cut into parts: each is within the limits, and together they are the product, each term once."""
+"""Cutting products into parts: each is within the limits, and they cover every term of the product once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDE = Limits(binding=2**31, flops=1e18)
 
 
 def matrices(buffer, operand, rows, columns, batch):
-    """Return a view of the (batch, rows, columns) matrices that lie in `buffer` as `operand` says."""
+    """Return a view of the (batch, rows, columns) matrices stored in `buffer` as `operand` describes."""
     strides = (1, operand.ld) if operand.transposed else (operand.ld, 1)
     return np.lib.stride_tricks.as_strided(
         buffer[operand.offset :],
@@ -28,7 +28,7 @@ def matrices(buffer, operand, rows, columns, batch):
 
 
 def compute(problem, most):
-    """Return C as the parts compute it, of whole numbers in float64, and as NumPy does."""
+    """Return C computed by the parts and by NumPy, both in float64 from whole numbers."""
     rng = np.random.default_rng(0)
     spans = [extent.end for extent in problem.buffers()]
     a, b, c, *rest = (rng.integers(-4, 5, span).astype(np.float64) for span in spans)
@@ -64,7 +64,7 @@ def problems(draw):
     m, n, k, batch = (draw(st.integers(1, high)) for high in (90, 90, 90, 3))
     operands = []
     for rows, columns in ((m, k), (k, n), (m, n)):
-        transposed = draw(st.booleans()) and len(operands) < 2  # C never is
+        transposed = draw(st.booleans()) and len(operands) < 2  # C is never transposed
         outer, inner = (columns, rows) if transposed else (rows, columns)
         ld = inner + draw(st.sampled_from([0, 0, 3, 300]))
         stride = 0 if len(operands) < 2 and draw(st.booleans()) else ld * outer
@@ -86,12 +86,12 @@ def test_parts_make_up_the_product(problem, binding, flops):
     np.testing.assert_array_equal(got, expected)
 
 
-def test_what_fits_is_one_part():
+def test_a_product_within_the_limits_is_one_part():
     problem = gemm(16384, 16384, 16384)
     assert [part.problem for part in parts(problem, WIDE)] == [problem]
 
 
-def test_long_work_is_cut_evenly_and_at_whole_tiles():
+def test_large_products_are_cut_evenly_at_whole_tiles():
     found = [part.problem for part in parts(gemm(16384, 16384, 16384), replace(WIDE, flops=2.0**41))]
     assert [(p.m, p.n, p.k) for p in found] == [(8192, 8192, 16384)] * 4
     found = [part.problem for part in parts(gemm(100, 100, 2**24), replace(WIDE, binding=2**40, flops=2.0**34))]
@@ -100,13 +100,13 @@ def test_long_work_is_cut_evenly_and_at_whole_tiles():
     assert not any(p.k % GRAIN for p in found)
 
 
-def test_indices_past_32_bits_are_cut_before_they_wrap():
+def test_products_are_cut_before_indices_exceed_32_bits():
     problem = gemm(2**20, 2**13, 16, dtype="float16")  # C has 2^33 elements
     for part in parts(problem, Limits(binding=2**40, flops=1e18)):
         assert max(extent.end - extent.first for extent in part.problem.buffers()) <= 2**32
 
 
-def test_an_activation_waits_for_the_last_part_of_k():
+def test_the_activation_is_applied_in_the_last_part_of_k():
     problem = replace(gemm(64, 64, 2**20, transpose_a=True), activation="gelu", bias="column", beta=2.0)
     *early, last = parts(problem, replace(WIDE, binding=2**25))
     assert len(early) > 1
@@ -117,6 +117,6 @@ def test_an_activation_waits_for_the_last_part_of_k():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_short_results_are_summed_beside_them(dtype):
+def test_partial_sums_are_float32(dtype):
     problem = gemm(64, 64, 2**20, dtype="float16", out_dtype=dtype, transpose_a=True)
     assert any(part.to_sum for part in parts(problem, replace(WIDE, binding=2**24))) == (dtype == "float16")

@@ -1,4 +1,4 @@
-"""Problems, the way operands lie in memory, and element types."""
+"""Problems, the memory layout of operands, and element types."""
 
 import dataclasses
 import sys
@@ -27,14 +27,14 @@ def test_dense_row_major_is_the_default():
     assert problem.dtype == problem.out_dtype == F32
 
 
-def test_transposed_operands_are_stored_the_other_way_round():
+def test_transposed_operands_swap_rows_and_columns():
     problem = gemm(2, 3, 4, transpose_a=True, transpose_b=True)
     assert problem.a == Operand(2, 8, transposed=True)
     assert problem.b == Operand(4, 12, transposed=True)
     assert problem.c == Operand(3, 6)
 
 
-def test_result_has_the_operands_dtype_unless_told():
+def test_result_dtype_defaults_to_the_operands_dtype():
     assert gemm(1, 1, 1, dtype="float16").out_dtype == F16
     mixed = gemm(1, 1, 1, dtype="float16", out_dtype="float32")
     assert (mixed.dtype, mixed.out_dtype) == (F16, F32)
@@ -62,14 +62,14 @@ def test_end_is_one_past_the_last_element():
         (Operand(9), False),
         (Operand(8, batch_stride=2), False),
         (Operand(8, offset=1), False),
-        (Operand(8, transposed=True), False),  # 6 rows are then the contiguous length
+        (Operand(8, transposed=True), False),  # the contiguous length is then 6
     ],
 )
-def test_vec4_needs_every_length_to_be_a_multiple_of_four(operand, expected):
+def test_vec4_needs_lengths_and_offsets_divisible_by_four(operand, expected):
     assert operand.vectorizable(6, 8) is expected
 
 
-def test_a_window_opens_at_a_multiple_of_256_bytes_and_holds_all_that_is_reached():
+def test_a_window_is_aligned_to_256_bytes_and_covers_every_element():
     for dtype, step in ((F32, 64), (F16, 128)):
         problem = Gemm(
             3, 4, 5, 1, dtype, F32, Operand(5, offset=1000), Operand(4), Operand(4, offset=64), bias="column"
@@ -103,7 +103,7 @@ def test_dtypes_agree_with_numpy():
         assert dtype.tiny == float(info.smallest_subnormal)
 
 
-def test_dtypes_are_bound_as_wgsl_has_them():
+def test_dtypes_have_wgsl_array_types():
     assert [dtype.array(vector=True) for dtype in (F32, F16, BF16)] == [
         "array<vec4<f32>>",
         "array<vec4<f16>>",
@@ -122,7 +122,7 @@ def test_a_dtype_of_a_missing_package_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize("spec", ["float16", "f16", np.float16, np.dtype("<f2"), F16])
-def test_dtype_has_many_spellings(spec):
+def test_dtype_spellings(spec):
     assert dtype_of(spec) is F16
 
 
@@ -133,13 +133,13 @@ def test_unsupported_dtypes_say_what_to_cast_to(spec):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.name)
-def test_integers_are_stored_and_not_multiplied_as_floats(dtype):
+def test_integer_dtypes_are_refused_by_float_products(dtype):
     assert dtype_of(dtype.name) is dtype
     with pytest.raises(ProblemError, match="cast to one of float32, float16, bfloat16"):
         gemm(1, 1, 1, dtype=dtype)
 
 
 @pytest.mark.parametrize("spec", ["float99", 3.5])
-def test_nonsense_is_no_dtype(spec):
+def test_nonsense_is_refused_as_dtype(spec):
     with pytest.raises(ProblemError, match="is not a dtype"):
         dtype_of(spec)

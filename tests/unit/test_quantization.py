@@ -1,4 +1,4 @@
-"""The scheme of quantised products: against exact rational arithmetic, and everything that is refused."""
+"""The quantisation scheme against exact rational arithmetic; `quantize`, `dequantize`; refused arguments."""
 
 from fractions import Fraction
 from math import floor
@@ -39,7 +39,7 @@ def exactly(x):
 @given(floats)
 @example(1.0)
 @example(np.nextafter(1.0, 0.0))  # rounds up to one bit more
-@example(1 + 2.0**-31)  # a half of the last place
+@example(1 + 2.0**-31)  # half a unit in the last place
 def test_fixed_point_has_31_bits_rounded_halves_up(value):
     found = fixed(value)
     assert 2**30 <= found.mantissa[0] < 2**31
@@ -71,7 +71,7 @@ def test_scaling_rounds_once_and_halves_up(total, multiplier):
     assert m.scale(np.array([total]))[0] == floor(total * exactly(m) + Fraction(1, 2))
 
 
-def test_shifts_beyond_both_ends():
+def test_shifts_are_clamped():
     tiny, huge = fixed(2.0**-40).clamped(), fixed(2.0**40).clamped()
     ends = np.array([-(2**31), -1, 0, 1, 2**31 - 1])
     assert tiny.scale(ends).tolist() == [0] * 5
@@ -85,7 +85,7 @@ def scheme(scale_a, zero_a, scale_b, zero_b, scale_c, zero_c):
     return Scheme(sa, za, sb, zb, scale_c, zero_c, None)
 
 
-def test_reference_is_what_the_numbers_say():
+def test_reference_agrees_with_real_arithmetic():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 256, (5, 40)).astype(np.uint8), rng.integers(-128, 128, (40, 6)).astype(np.int8)
     rows, columns = rng.random(5) + 0.1, rng.random(6) + 0.1
@@ -109,7 +109,7 @@ def test_reference_saturates_at_both_ends():
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
-def test_quantize_is_off_by_half_a_step_at_most_and_keeps_zero(dtype, symmetric, axis):
+def test_quantize_rounds_within_a_step_and_keeps_zero(dtype, symmetric, axis):
     rng = np.random.default_rng(1)
     x = rng.standard_normal((30, 40)) * 10
     x[3, 4] = 0
@@ -138,7 +138,7 @@ def test_weights_without_elements(shape):
         assert webmm.quantize_blocks(np.zeros(shape, np.float32), bits).dequantize().shape == shape
 
 
-def test_quantize_spreads_the_range_over_all_integers():
+def test_quantize_uses_the_whole_integer_range():
     q, scale, zero = quantize(np.linspace(-1, 3, 256))
     assert (q.min(), q.max()) == (0, 255)
     assert (float(scale), int(zero)) == (pytest.approx(4 / 255), 64)
@@ -173,12 +173,12 @@ def test_quantize_spreads_the_range_over_all_integers():
         (lambda: checked_bias(np.zeros(2, np.int32), 3), r"bias has shape \(2,\); it must be \(3,\), one per column"),
     ],
 )
-def test_what_is_refused(call, words):
+def test_invalid_arguments_are_refused(call, words):
     with pytest.raises(ProblemError, match=words):
         call()
 
 
-def test_a_sum_that_may_not_fit_is_refused_and_the_longest_that_does_is_said():
+def test_a_sum_that_may_overflow_is_refused_with_the_longest_k():
     def check(k, zero_a, zero_b, dtype, bias=None):
         given = None if bias is None else np.array([bias], np.int32)
         Scheme(np.float32(1), np.int32(zero_a), np.float32(1), np.int32(zero_b), None, 0, given).check(k, dtype, dtype)

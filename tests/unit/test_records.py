@@ -1,4 +1,4 @@
-"""Documents of records: what they must hold, and what becomes of a record that does not."""
+"""Documents of records: required and optional fields, and the treatment of invalid records."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ def document(*rows: object) -> str:
 
 
 @pytest.mark.parametrize(("change", "name"), BAD, ids=[str(change)[:40] for change, _ in BAD])
-def test_a_bad_record_is_named_and_left_out(change, name):
+def test_an_invalid_record_is_reported_and_left_out(change, name):
     sound = dataclasses.asdict(SOUND)
     complaints = []
     assert from_json(document(sound, sound | change, sound), complaints.append) == [SOUND, SOUND]
@@ -63,7 +63,7 @@ def test_a_bad_record_is_named_and_left_out(change, name):
 
 
 @pytest.mark.parametrize("row", [None, 1, "x", [], {}])
-def test_what_is_no_record_is_left_out(row, caplog):
+def test_entries_that_are_no_objects_are_left_out(row, caplog):
     assert from_json(document(row, dataclasses.asdict(SOUND))) == [SOUND]
     ((logger, level, words),) = caplog.record_tuples
     assert (logger, level) == ("webmm", logging.WARNING)
@@ -76,14 +76,14 @@ def test_what_is_no_record_is_left_out(row, caplog):
      json.dumps({"schema": SCHEMA}), json.dumps({"schema": SCHEMA, "records": {}}), "9" * 10_000],
     ids=lambda text: text[:20],
 )  # fmt: skip
-def test_a_document_of_another_kind_is_refused_whole(text):
+def test_another_schema_is_refused(text):
     with pytest.raises(ProblemError, match=SCHEMA) as caught:
         from_json(text)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
 
 
-def test_what_documents_may_lack_and_what_a_later_version_may_add():
+def test_optional_and_unknown_fields_are_accepted():
     row = dataclasses.asdict(SOUND)
     for name in ("batch", "backend", "driver", "layout", "variant", "config", "clock", "max_error"):
         del row[name]
@@ -97,7 +97,7 @@ def test_what_documents_may_lack_and_what_a_later_version_may_add():
         from_json(document(row))
 
 
-def test_errors_without_bound_come_back():
+def test_infinite_errors_survive_a_round_trip():
     unbounded = dataclasses.replace(SOUND, status="incorrect", median_us=None, max_error=math.inf, reason="a\nb")
     assert from_json(to_json([unbounded])) == [unbounded]
 
@@ -105,12 +105,12 @@ def test_errors_without_bound_come_back():
 @pytest.mark.parametrize(
     "config", [{"bm": "x"}, {"bm": 0}, {"bm": -8}, {"bm": 1.5}, {"bm": True}, {"bm": 1e400}, {"no such": 1}]
 )
-def test_a_config_of_no_kernel_names_none(config):
+def test_an_invalid_config_has_no_kernel(config):
     record = dataclasses.replace(SOUND, config=config)
     assert from_json(to_json([record])) == [record]
     assert fastest([record]) == [record]
     assert kernel_of(record) is None
 
 
-def test_a_record_of_any_layout_has_rows():
+def test_every_layout_is_valid():
     assert not any(_odd(dataclasses.replace(SOUND, layout=layout)) for layout in ("", "nn", "nt", "tn", "tt"))

@@ -1,4 +1,4 @@
-"""Reductions without a GPU: problems, kernels' texts and limits, and which stage is chosen."""
+"""Reductions without a GPU: problems, shaders, limits, and the choice of a stage."""
 
 import re
 from types import SimpleNamespace
@@ -32,11 +32,11 @@ DEFINED = [(name, "float32") for name in OPERATIONS] + [
 
 
 def length_for(cls):
-    """Return the length of rows that take several steps, where the stage is not made for short ones."""
+    """Return a row length that takes several steps, or a short one for the stage for short rows."""
     return 31 if cls is RowTiles else 1001
 
 
-def test_a_problem_says_what_it_needs():
+def test_a_problem_knows_its_buffers_work_and_features():
     problem = reduction(5, 8, dtype="f16")
     x, y = problem.buffers()
     assert (x.end, y.end, y.written, problem.flops, problem.bytes) == (40, 5, True, 40, 90)
@@ -58,7 +58,7 @@ def test_a_problem_says_what_it_needs():
         ((8, 8, "median"), "unknown reduction 'median'"),
     ],
 )
-def test_a_problem_that_is_none(arguments, words):
+def test_invalid_problems_are_refused(arguments, words):
     with pytest.raises(ProblemError, match=words):
         reduction(*arguments)
     with pytest.raises(ProblemError, match="cast to one of float32, float16, bfloat16"):
@@ -75,7 +75,7 @@ def test_a_problem_that_is_none(arguments, words):
 
 @stages
 @pytest.mark.parametrize("dialect", ["naga", "tint"])
-def test_another_host_is_told_all_it_needs(cls, dialect):
+def test_to_json_holds_everything_another_host_needs(cls, dialect):
     for step in (*cls().before, cls()):
         shader = render(step, reduction(33, length_for(cls), "logsumexp", dtype="f16"), dialect)
         data = shader.to_json()
@@ -91,7 +91,7 @@ def test_another_host_is_told_all_it_needs(cls, dialect):
 
 
 @stages
-def test_header_says_what_changed_and_what_it_needs(cls):
+def test_header_states_changes_and_requirements(cls):
     text = render(cls(), reduction(5, 7)).wgsl
     assert text.startswith(f"// {cls.name}: y = sum ")
     header = text.split("\n\n")[0]
@@ -105,7 +105,7 @@ def test_header_says_what_changed_and_what_it_needs(cls):
 
 @stages
 @pytest.mark.parametrize(("operation", "dtype"), DEFINED)
-def test_workgroup_memory_in_the_text_is_at_most_what_the_kernel_declares(cls, operation, dtype):
+def test_workgroup_memory_is_at_most_what_the_kernel_declares(cls, operation, dtype):
     for step in (*cls().before, cls()):
         text = render(step, reduction(33, length_for(cls), operation, dtype=dtype)).wgsl
         constants = {name: int(value) for name, value in re.findall(r"const (\w+): u32 = (\d+)u;", text)}
@@ -122,7 +122,7 @@ def test_workgroup_memory_in_the_text_is_at_most_what_the_kernel_declares(cls, o
         assert (total > 0) == (step.workgroup_bytes > 0)
 
 
-def test_whole_vec4_are_read_wherever_they_can_be():
+def test_vec4_loads_are_used_for_every_aligned_problem():
     def bound(kernel, problem):
         return "var<storage, read> x: array<vec4<" in render(kernel, problem).wgsl
 
@@ -130,13 +130,15 @@ def test_whole_vec4_are_read_wherever_they_can_be():
     assert not bound(Tree(), reduction(3, 65))
     assert not bound(Tree(), Reduction("sum", 3, 64, 1, F32, F32, Span(65, 1, 1)))
     assert not bound(Tree(), Reduction("sum", 3, 64, 1, F32, F32, Span(64, 1, 1, offset=2)))
-    assert bound(Tree(), Reduction("sum", 1, 64, 1, F32, F32, Span(65, 1, 1)))  # one row has no next one
+    assert bound(
+        Tree(), Reduction("sum", 1, 64, 1, F32, F32, Span(65, 1, 1))
+    )  # with a single row, the row stride does not matter
     assert bound(Columns(), Reduction("sum", 3, 5, 64, F16, F16, Span.dense(5, 64)))
     assert not bound(Columns(), Reduction("sum", 3, 5, 63, F16, F16, Span.dense(5, 63)))
     assert not bound(Columns(), reduction(3, 64))
 
 
-def test_guards_stand_only_where_they_are_needed():
+def test_guards_appear_only_if_needed():
     assert "params.outside)" not in render(Tree(64, 2), reduction(3, 4 * 64 * 2)).wgsl
     assert "params.outside)" in render(Tree(64, 2), reduction(3, 4 * 64 * 2 - 4)).wgsl
     assert "acc1" not in render(Tree(64, 2), reduction(3, 16 * 4 * 64 * 2)).wgsl
@@ -144,7 +146,7 @@ def test_guards_stand_only_where_they_are_needed():
     assert "acc1" not in render(Tree(64, 2), reduction(3, 2**20, "max")).wgsl
 
 
-def test_settings_that_cannot_work():
+def test_invalid_settings_are_refused():
     with pytest.raises(ConfigError, match="power of two"):
         render(Tree(96), reduction(1, 1))
     with pytest.raises(ConfigError, match="power of two"):
@@ -174,12 +176,12 @@ def test_the_choice_by_shape_and_device():
     assert chosen((2**20, 64, 1)) == RowTiles(64, 8, 2, "subgroup")
     assert chosen((99, 5, 1)) == RowTiles(64, 1, 2, "subgroup")
     assert chosen((99, 384, 1), lanes=8).combine == "tree", "more lanes share a row than a subgroup has"
-    assert chosen((26, 3307, 1)) == Subgroup(256), "few rows take more lanes"
+    assert chosen((26, 3307, 1)) == Subgroup(256), "few rows use more invocations each"
     assert chosen((1, 2**28, 1)) == TwoPass(512, 4, 2048, "subgroup")
     assert chosen((1, 2**28, 1), lanes=0).combine == "tree"
     assert chosen((64, 256, 1024)) == Columns()
     assert chosen((1, 2**22, 64)).splits == 2048
-    assert chosen((1, 73_000, 19)) == ColumnsTwoPass(5, 16, 2, 512), "20 columns of 19"
+    assert chosen((1, 73_000, 19)) == ColumnsTwoPass(5, 16, 2, 512), "19 columns are rounded up to 20"
     assert chosen((52_860, 21, 65)) == Columns(32, 1, 8)
     for shape in ((512, 8192, 1), (1, 2**22, 1), (64, 256, 1024), (1, 2**18, 16)):
         for lanes in (0, 4, 8):
@@ -188,7 +190,7 @@ def test_the_choice_by_shape_and_device():
                 assert step.workgroup_bytes == 0 or not lanes, "barriers are slow on a CPU"
 
 
-def test_the_choice_of_what_is_built_on_reductions():
+def test_the_choice_for_normalisations_and_maps():
     def built(function, shape, kind="discrete", lanes=32, dtype="float32"):
         device = SimpleNamespace(capabilities=SimpleNamespace(subgroup_size=lanes), info=SimpleNamespace(kind=kind))
         return next(iter(candidates(op_of(function).problem(shape, dtype), device, "off")))
@@ -205,7 +207,7 @@ def test_the_choice_of_what_is_built_on_reductions():
     assert built("normalise:softmax", (9, 256, 1)) == NormalisedRowTiles(64, 32, 2, "subgroup")
     assert built("normalise:softmax", (2, 2**24, 1)) == Rows(512, 4, "subgroup", 2048)
     assert built("normalise:layer_norm", (2, 2**15, 1)).splits == 1
-    assert built("normalise:softmax", (64, 256, 1024)) == Strips(16, 32, 8), "columns stay in registers"
+    assert built("normalise:softmax", (64, 256, 1024)) == Strips(16, 32, 8), "strips stay in registers"
     assert built("normalise:softmax", (1, 2**20, 8)) == Strips(4, 32, 4, 512), "too few strips"
     assert built("normalise:softmax", (1, 256, 64), "cpu") == Strips(8, 1, 4)
     assert isinstance(built("normalise:layer_norm", (64, 256, 1024)), Rows)
@@ -213,10 +215,10 @@ def test_the_choice_of_what_is_built_on_reductions():
     assert built("elementwise:gelu", (9, 9, 9), dtype="float16").unroll > 1
 
 
-# The bench
+# Benchmarks
 
 
-def test_sizes():
+def test_parsing_of_sizes():
     op = op_of("reduce")
     assert op.parse("512x8192") == (512, 8192, 1)
     assert op.parse("64x256x1024") == (16384, 1024, 1)
@@ -236,7 +238,7 @@ def test_the_bound_grows_with_the_logarithm():
     assert abs(chain - x.sum(dtype=np.float64)) / x.sum(dtype=np.float64) > 10 * sum_bound(2**20)
 
 
-def test_what_is_built_on_reductions_has_a_bench_of_its_own():
+def test_normalisations_and_maps_have_benchmarks():
     for name, bytes_each in (("reduce:max", 4), ("normalise:layer_norm", 8), ("elementwise:gelu", 8)):
         op = op_of(name)
         problem = op.problem((100, 2000, 1), "float32")

@@ -1,4 +1,4 @@
-"""Stages and ops from outside the package: how they are found, and what is told of one that cannot be used."""
+"""Registering stages and ops from outside the package, and refusing those that cannot be used."""
 
 import dataclasses
 
@@ -35,7 +35,7 @@ class Mine(GemmKernel):
 
 @pytest.fixture
 def mine(tmp_path, load_plugin):
-    """Return what writes a plugin, with changes to its text, and a template that prints WIDTH, and loads it."""
+    """Return a function that writes a plugin (with changes) and its template, loads it, and returns the stage."""
 
     def write(change=("", ""), more="", template='{% include "common/header.wgsl" %}\n@compute fn main() {}\n'):
         (tmp_path / "stage.py").write_text(STAGE.replace("{more}", more).replace(*change))
@@ -47,7 +47,7 @@ def mine(tmp_path, load_plugin):
     return write
 
 
-def test_a_stage_takes_its_place_and_goes_again(examples, load_plugin):
+def test_a_stage_is_registered_and_unregistered(examples, load_plugin):
     before = list(KERNELS)
     load_plugin(examples / "columns.py")
     load_plugin(examples / "columns.py")
@@ -61,7 +61,7 @@ def test_a_stage_takes_its_place_and_goes_again(examples, load_plugin):
     assert list(KERNELS) == before
 
 
-def test_an_op_brings_its_stages_and_takes_them_with_it(examples, load_plugin):
+def test_unregistering_an_op_removes_its_stages(examples, load_plugin):
     load_plugin(examples / "cumsum.py")
     assert list(STAGES["cumsum"]) == ["one_by_one"]
     assert list(texts("naga", registered()).values()) == [f"one_by_one(size=32) {t}" for t in MATRIX_NAMES]
@@ -74,7 +74,7 @@ def test_an_op_brings_its_stages_and_takes_them_with_it(examples, load_plugin):
 MATRIX_NAMES = ("float32", "float16", "bfloat16")
 
 
-def test_a_template_includes_what_lies_beside_it_and_what_is_ours(mine, tmp_path):
+def test_a_template_includes_files_of_its_folder_and_of_webmm(mine, tmp_path):
     (tmp_path / "part.wgsl").write_text("// mine\n")
     cls = mine(template='{% include "part.wgsl" %}\n{% include "common/header.wgsl" %}\n@compute fn main() {}\n')
     text = render(cls(), gemm(1, 1, 1)).wgsl
@@ -82,7 +82,7 @@ def test_a_template_includes_what_lies_beside_it_and_what_is_ours(mine, tmp_path
     assert "struct Params {" in text
 
 
-def test_a_class_that_is_defined_again_takes_the_place_of_the_first(mine, tmp_path, load_plugin):
+def test_registering_a_class_again_replaces_it(mine, tmp_path, load_plugin):
     first = mine()
     (tmp_path / "again.py").write_text((tmp_path / "stage.py").read_text())
     load_plugin(tmp_path / "again.py")
@@ -106,7 +106,7 @@ def test_a_class_that_is_defined_again_takes_the_place_of_the_first(mine, tmp_pa
         ),
     ],
 )
-def test_what_is_no_stage_is_refused_and_leaves_nothing(mine, change, words):
+def test_an_invalid_stage_is_refused_and_not_registered(mine, change, words):
     before = list(KERNELS)
     with pytest.raises(ConfigError, match=words):
         mine(change)
@@ -114,7 +114,7 @@ def test_what_is_no_stage_is_refused_and_leaves_nothing(mine, change, words):
     assert plugins.registered() == ()
 
 
-def test_a_template_that_is_missing_or_at_fault_is_named(mine, tmp_path):
+def test_a_missing_or_invalid_template_is_named(mine, tmp_path):
     with pytest.raises(ConfigError, match=r"there is no template of mine: .*mine\.wgsl"):
         mine(template="")
     cls = mine(template="// {{ nothing }}\n")
@@ -126,18 +126,18 @@ def test_a_template_that_is_missing_or_at_fault_is_named(mine, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [3, int, webmm.Problem])
-def test_register_takes_stages_and_ops(wrong):
+def test_register_refuses_other_classes(wrong):
     with pytest.raises(ConfigError, match=r"register\(\) takes a subclass of Kernel or Op"):
         webmm.register(wrong)
 
 
 @pytest.mark.parametrize("path", ["nope.py", "."])
-def test_a_plugin_is_a_file(tmp_path, path):
+def test_a_plugin_must_be_a_file(tmp_path, path):
     with pytest.raises(ConfigError, match="a plugin is a Python file, not"):
         plugins.load(tmp_path / path)
 
 
-def test_records_of_kernels_that_are_not_registered_are_kept_and_passed_over(mine, tmp_path, monkeypatch):
+def test_records_of_unregistered_kernels_are_kept_but_not_used(mine, tmp_path, monkeypatch):
     monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path))
     size = (512, 512, 512, 1, "float32", "wgpu", "a", "Vulkan", "1", webmm.__version__)
     ours = Record("gemm", "naive", *size, median_us=5.0, gflops=1.0)

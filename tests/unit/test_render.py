@@ -1,4 +1,4 @@
-"""From kernels to WGSL text."""
+"""Rendering kernels as WGSL."""
 
 import re
 
@@ -17,7 +17,7 @@ from webmm.problems.gemm import gemm
 from webmm.render import _render, environment, params_bytes, render, shader_folder, tidy
 
 stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
-# Those whose tiles lie the same way over every C; in gemv the operand with more rows or columns decides.
+# Stages whose tiles cover C the same way for every shape; gemv's depend on the operand with more rows or columns.
 tiled = pytest.mark.parametrize(
     "cls", [cls for cls in LADDER if "at_most" in cls().grid_rule()], ids=lambda cls: cls.name
 )
@@ -30,7 +30,7 @@ LAYOUTS = [
 
 
 def variants(cls):
-    """Yield the text of a stage in every layout, aligned and not."""
+    """Yield the description and WGSL of a stage for every layout, with aligned and unaligned sizes."""
     kernels = [cls()] if cls is not Pipelined else [cls(), cls(prefetch="workgroup")]
     for kernel in kernels:
         for layout in LAYOUTS:
@@ -39,7 +39,7 @@ def variants(cls):
 
 
 @stages
-def test_tile_sizes_stand_in_the_text_with_their_docs(cls):
+def test_tile_sizes_are_constants_with_their_docs(cls):
     kernel, text = cls(), render(cls(), gemm(5, 6, 7)).wgsl
     for name, value, doc in kernel.constants:
         line = (
@@ -51,7 +51,7 @@ def test_tile_sizes_stand_in_the_text_with_their_docs(cls):
 
 
 @stages
-def test_header_says_what_changed_and_what_it_needs(cls):
+def test_header_states_changes_and_requirements(cls):
     text = render(cls(), gemm(5, 6, 7)).wgsl
     assert text.startswith(f"// {cls.name}: C = A·B")
     header = text.split("\n\n")[0]
@@ -63,7 +63,7 @@ def test_header_says_what_changed_and_what_it_needs(cls):
         assert before[1] in [other.name for other in LADDER[: LADDER.index(cls)]]
 
 
-def test_lines_of_templates_fit_a_page():
+def test_lines_of_templates_have_at_most_120_columns():
     for path in shader_folder().rglob("*.wgsl"):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             assert len(line) <= 120, f"{path}, line {number}"
@@ -84,10 +84,10 @@ def test_unknown_dialects_and_impossible_tiles_are_refused():
 
 
 @tiled
-def test_aligned_sizes_pay_for_no_guard(cls):
+def test_aligned_sizes_have_no_guards(cls):
     text = render(cls(), gemm(512, 512, 512)).wgsl
     code = "\n".join(line.split("//")[0] for line in text.splitlines())
-    # What is left is uniform, once per workgroup: surplus workgroups of a folded grid.
+    # The remaining guards are uniform, once per workgroup: for surplus workgroups of a folded grid.
     uniform = {"row0 >= params.m"}
     if cls.name in ("naive", "workgroup_1d"):
         uniform.add("row >= params.m")
@@ -106,7 +106,7 @@ def test_a_ragged_edge_is_guarded(cls, axis):
     assert (guards[0] > guards[1]) is not always
 
 
-def test_gemv_pays_for_no_guard_where_its_steps_fit():
+def test_gemv_has_no_guards_if_sizes_divide_its_steps():
     for sizes, guarded in (((8, 512, 512), "j0 >= params.m"), ((512, 8, 512), "j0 >= params.n")):
         text = render(Gemv(tj=8), gemm(*sizes)).wgsl
         assert re.findall(r"\w+ >= params\.\w+", text) == [guarded]
@@ -115,7 +115,7 @@ def test_gemv_pays_for_no_guard_where_its_steps_fit():
 
 
 @tiled
-def test_sizes_are_uniforms_so_that_one_text_serves_them_all(cls):
+def test_one_shader_serves_all_sizes(cls):
     kernel = cls()
     for one, other in (((512, 512, 512), (1024, 256, 2048)), ((33, 35, 37), (97, 191, 333))):
         assert render(kernel, gemm(*one)) is render(kernel, gemm(*other))
@@ -124,7 +124,7 @@ def test_sizes_are_uniforms_so_that_one_text_serves_them_all(cls):
 
 
 @stages
-def test_a_text_is_as_if_its_template_had_no_dbg_line(cls, templates):
+def test_dbg_lines_leave_no_trace_in_normal_shaders(cls, templates):
     texts = dict(variants(cls))
     for path in templates.rglob("*.wgsl"):
         if path.name != "debug.wgsl":
@@ -137,7 +137,7 @@ def test_a_text_is_as_if_its_template_had_no_dbg_line(cls, templates):
 
 
 @stages
-def test_a_debug_shader_records(cls):
+def test_debug_shaders_record_every_tag(cls):
     shader = render(cls(), gemm(33, 35, 37), debug=True)
     assert shader.bindings[-1].name == "debug"
     for tag in ("LOADED_A", "LOADED_B", "ACC"):
@@ -159,15 +159,15 @@ def test_text_is_tidy(cls):
         assert tidy(text) == text, f"{what}: tidying again changes it"
 
 
-def test_tidy_indents_by_braces_and_drops_lines_that_tags_leave():
+def test_tidy_indents_by_braces_and_drops_blank_lines():
     assert tidy("fn f(\nx: u32, // {\n) {\n\n\nif (x) {\n\nreturn;\n\n}\n}\n\n\n\nconst A = 1;") == (
         "fn f(\n    x: u32, // {\n) {\n    if (x) {\n        return;\n    }\n}\n\nconst A = 1;\n"
     )
 
 
 @stages
-def test_tiles_in_workgroup_memory_are_stored_by_whole_vec4(cls):
-    # WGSL lets a store to one component of a vec4 write all four: lanes that share one would race.
+def test_workgroup_tiles_are_stored_by_whole_vec4(cls):
+    # WGSL lets a store to one component of a vec4 write all four: invocations that share a vec4 would race.
     for what, text in variants(cls):
         depths = {
             name: (kind.count("array<"), "vec4" in kind)
@@ -175,15 +175,15 @@ def test_tiles_in_workgroup_memory_are_stored_by_whole_vec4(cls):
         }
         stores = re.findall(r"^ *(\w+)((?:\[[^\]]+\])+)(\.\w+)? = ", text, re.MULTILINE)
         stored = [store for store in stores if store[0] in depths]
-        assert {name for name, _, _ in stored} == set(depths), f"{what}: a tile that nobody fills"
+        assert {name for name, _, _ in stored} == set(depths), f"{what}: a tile that is never stored"
         for name, indices, component in stored:
             assert (indices.count("["), component) == (depths[name][0], ""), f"{what}: {name}{indices}{component} = …"
         assert not re.search(r"&\w+_tile", text), f"{what}: a pointer would escape this test"
 
 
 @stages
-def test_workgroup_memory_in_the_text_is_what_the_kernel_declares(cls):
-    # The eligibility check believes workgroup_bytes; a template that takes more could hang a driver.
+def test_workgroup_memory_is_what_the_kernel_declares(cls):
+    # The eligibility check relies on workgroup_bytes; a template that takes more could hang a driver.
     for kernel in (cls(), Pipelined(prefetch="workgroup")) if cls is Pipelined else (cls(),):
         text = render(kernel, gemm(33, 35, 37)).wgsl
         constants = {name: int(value) for name, value in re.findall(r"const (\w+): u32 = (\d+)u;", text)}
@@ -199,7 +199,7 @@ def test_workgroup_memory_in_the_text_is_what_the_kernel_declares(cls):
 
 
 @stages
-def test_shader_tells_another_host_all_it_needs(cls):
+def test_to_json_holds_everything_another_host_needs(cls):
     shader = render(cls(), gemm(33, 35, 37, dtype="f16"), "tint")
     data = shader.to_json()
     assert data["kernel"] == cls.name
@@ -214,7 +214,7 @@ def test_shader_tells_another_host_all_it_needs(cls):
     assert x * y * z == cls().invocations
 
 
-def test_grid_rule_in_words():
+def test_grid_rule_as_text():
     assert (
         KERNELS["naive"]().grid.rule()["rule"].startswith("count = ceil(m / 1) * ceil(n / 1); y = ceil(count / 65535)")
     )

@@ -1,4 +1,4 @@
-"""How a product is divided: everything once, by rate, with little to move, and on no more devices than help."""
+"""Plans for several devices: complete, proportional to rates, with little data to move, on few devices."""
 
 import itertools
 import json
@@ -37,14 +37,14 @@ def test_plans_cover_every_term_once(m, n, k, workers, splits):
     assert len({share.worker for share in found.shares}) == len(found.shares)
 
 
-def test_shares_are_as_the_rates():
+def test_shares_are_proportional_to_rates():
     found = plan(6400, 6400, 6400, [Worker(1e12), Worker(3e12), Worker(2e12)])
     work = {share.worker: share.flops for share in found.shares}
     assert work[1] == pytest.approx(3 * work[0], rel=0.05)
     assert work[2] == pytest.approx(2 * work[0], rel=0.05)
 
 
-def test_no_other_number_of_columns_moves_less():
+def test_rectangles_move_little_data():
     for p, (m, n) in itertools.product((2, 5, 12, 16), ((4096, 4096), (65536, 1024), (1024, 65536))):
         found = sum(r.stop - r.start + c.stop - c.start for _, r, c in rectangles(m, n, [(i, 1.0) for i in range(p)]))
         grids = [rows for rows in range(1, p + 1) if p % rows == 0]
@@ -53,7 +53,7 @@ def test_no_other_number_of_columns_moves_less():
     assert max(max(share.sizes[:2]) for share in squares) == 2**14
 
 
-def test_what_is_small_stays_on_one_device_and_what_is_deep_is_split():
+def test_small_products_use_one_device_and_long_k_is_split():
     assert len(plan(1000, 1000, 1000, [H200] * 8).shares) == 1
     assert plan(64, 64, 10**8, [H200] * 8, splits=True).splits == 8
     assert plan(20_000, 20_000, 20_000, [H200] * 8, splits=True).splits == 1
@@ -61,7 +61,7 @@ def test_what_is_small_stays_on_one_device_and_what_is_deep_is_split():
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8, 64, 1000])
-def test_larger_products_are_divided_better(workers):
+def test_efficiency_grows_with_the_size(workers):
     found = [plan(s, s, s, [H200] * workers, splits=True) for s in (10**3, 10**4, 10**5, 10**6)]
     efficiency = [each.efficiency for each in found]
     assert efficiency == sorted(efficiency)
@@ -69,7 +69,7 @@ def test_larger_products_are_divided_better(workers):
     assert found[-1].moved >= 3 * 4 * 10**12
 
 
-def test_the_model_knows_limits():
+def test_cost_counts_bandwidth_and_memory():
     share = Share(0, *(slice(0, 1000) for _ in range(3)))
     seconds, moved = cost(share, Worker(1e9), Types())
     assert (seconds, moved) == (pytest.approx(2.0), 12_000_000)
@@ -80,7 +80,7 @@ def test_the_model_knows_limits():
     assert plan(4096, 4096, 4096, [H200] * 4, host=1e9).seconds > 0.2
 
 
-def test_cuts_are_between_whole_grains():
+def test_cuts_are_at_multiples_of_the_grain():
     assert [c.stop for c in cuts(1000, [1, 1, 2])] == [256, 512, 1000]
     assert [c.stop for c in cuts(10, [1, 1])] == [5, 10]
 
@@ -90,23 +90,23 @@ def test_cuts_are_between_whole_grains():
     [("80GB", 8e10), ("2GiB", 2**31), ("25 GB/s", 2.5e10), ("50T", 5e13), ("1.5e9", 1.5e9), ("49.8tflop/s", 4.98e13)]
     + [(text, None) for text in ("", "GB", "-1G", "1..2", "0", "1e999", "nan", "5 apples")],
 )
-def test_amounts(text, value):
+def test_parsing_of_amounts(text, value):
     assert amount(text) == (value if value is None else pytest.approx(value))
 
 
-def told(*args):
+def planned(*args):
     done = CliRunner().invoke(main, ["plan", *args])
     return done.exit_code, done.output
 
 
 def test_the_command_plans_without_devices():
-    code, words = told("1000000", "1000000", "1000000", "--devices", "64", "--memory", "80GB", "--bandwidth", "25GB")
+    code, words = planned("1000000", "1000000", "1000000", "--devices", "64", "--memory", "80GB", "--bandwidth", "25GB")
     assert code == 0
     assert "64 of 64" in words
     assert "efficiency  99." in words
-    code, words = told("512", "512", "512", "--devices", "8")
+    code, words = planned("512", "512", "512", "--devices", "8")
     assert "1 of 8: more would not be faster" in words
-    code, data = told("5000", "5000", "5000", "--devices", "3", "--dtype", "float16", "--json")
+    code, data = planned("5000", "5000", "5000", "--devices", "3", "--dtype", "float16", "--json")
     found = json.loads(data)
     assert len(found["shares"]) == 3
     assert math.isclose(found["shares"][0]["inner"][1], 5000)
@@ -123,6 +123,6 @@ def test_the_command_plans_without_devices():
     ],
 )
 def test_bad_input(args, words):
-    code, output = told(*args)
+    code, output = planned(*args)
     assert code == 2
     assert words in output

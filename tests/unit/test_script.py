@@ -1,4 +1,4 @@
-"""Python to JavaScript: each construct of the subset means the same in both, and what is beyond it is an error."""
+"""Translation of Python to JavaScript: every construct of the subset behaves the same; anything else is an error."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ const plain = (x) => (Array.isArray(x) ? x.map(plain) : x instanceof $.Dict ? en
 """
 
 
-def test_every_construct_means_the_same(folder: Path) -> None:
+def test_every_construct_gives_the_same_result(folder: Path) -> None:
     program = Program([Name(SAMPLE, name) for name in FUNCTIONS])
     (folder / "bundle" / "core.js").write_text(program.text())
     calls = "\n".join(f"console.log(JSON.stringify(plain(core.{name}())));" for name in FUNCTIONS)
@@ -67,7 +67,7 @@ def test_every_construct_means_the_same(folder: Path) -> None:
         assert json.loads(line) == json.loads(json.dumps(expected)), name
 
 
-def test_a_function_that_only_python_has_says_so(folder: Path) -> None:
+def test_a_python_only_function_must_be_provided(folder: Path) -> None:
     program = Program([Name(SAMPLE, "only_python")])
     (folder / "bundle" / "core.js").write_text(program.text())
     head = 'import * as $ from "./python.js";\nimport { only_python } from "./bundle/core.js";\n'
@@ -77,7 +77,7 @@ def test_a_function_that_only_python_has_says_so(folder: Path) -> None:
 
 
 def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Callable[[], Program]:
-    """Return what translates `f` of a module `given`."""
+    """Return a function that translates `f` of a module `given` with this source."""
     (tmp_path / "given.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "given", raising=False)
@@ -116,7 +116,7 @@ def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> 
         ("return g(z=1)\n\ndef g(y): return y", "g() takes no z"),
     ],
 )
-def test_what_is_beyond_the_subset_is_an_error(
+def test_constructs_beyond_the_subset_are_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, what: str
 ) -> None:
     translate = translated(tmp_path, monkeypatch, f"Y = 0\n\n\ndef f(x):\n    {body}\n")
@@ -124,7 +124,7 @@ def test_what_is_beyond_the_subset_is_an_error(
         translate()
 
 
-def test_the_runtime_has_what_it_promises(folder: Path) -> None:
+def test_the_runtime_defines_every_promised_name(folder: Path) -> None:
     wanted = [*runtime.BUILTINS, *runtime.RENAMED.values()]
     wanted += [f"{module.__name__}.{name}" for module, members in runtime.MODULES.items() for name in members]
     head = (
@@ -135,7 +135,7 @@ def test_the_runtime_has_what_it_promises(folder: Path) -> None:
         head + "\n".join(f"console.log('{word}' , $.{word} !== undefined);" for word in wanted),
     )
     missing = [line.split()[0] for line in told.splitlines() if line.endswith("false")]
-    assert missing == ["dataclasses.MISSING"]  # which is undefined
+    assert missing == ["dataclasses.MISSING"]  # its value is undefined
     told = node(
         folder,
         'import * as $ from "./python.js";\n'
@@ -144,7 +144,7 @@ def test_the_runtime_has_what_it_promises(folder: Path) -> None:
           try {{ $.method(name, ""); }} catch (error) {{ if (/METHODS/.test(error.message)) console.log(name); }}
         }}""",
     )
-    assert told.split() == ["sub"]  # of patterns, which have it themselves
+    assert told.split() == ["sub"]  # a method of JavaScript's own pattern objects
 
 
 # Templates
@@ -178,7 +178,7 @@ HEAD = 'import "./bundle/templates/main.js";\nimport { render } from "./template
 GIVEN = {"n": 4, "items": [3, 1, 2], "flag": False, "loopless": 1}
 
 
-def test_templates_render_as_jinjas(folder: Path) -> None:
+def test_templates_render_like_jinja(folder: Path) -> None:
     shaders = folder / "shaders"
     shaders.mkdir()
     for name, text in TEMPLATES.items():
@@ -219,7 +219,7 @@ def test_templates_beyond_the_subset_are_errors(tmp_path: Path, text: str, what:
         templates.module(jinja2.Environment(), tmp_path, "x.wgsl", ["x.wgsl"])
 
 
-# Less to load
+# Compact output
 
 LAID_OUT = r"""
 // a comment, and "a text" in it
@@ -239,21 +239,21 @@ console.log(JSON.stringify([half(8), words, pattern.source, i, j, text, Pair.of(
 """
 
 
-def test_compact_programs_do_the_same(folder: Path) -> None:
+def test_compact_programs_behave_the_same(folder: Path) -> None:
     short = compact(LAID_OUT)
     assert len(short) < len(LAID_OUT) - 60
     assert "comment" not in short
     assert node(folder, short) == node(folder, LAID_OUT)
 
 
-def test_words_of_the_runtime_are_short(folder: Path) -> None:
+def test_names_of_the_runtime_are_abbreviated(folder: Path) -> None:
     said = "console.log($.mul($.add(1, 2), 3), `${$.add(4, 5)} $.add`);\n"
     plain = f'import * as $ from "./python.js";\nconst x = {{ $: 1 }};\n{said}'
     assert node(folder, abbreviated(plain)) == node(folder, plain) == "9 9 $.add\n"
     assert abbreviated(plain).startswith('import{add as $a,mul as $b}from"./python.js";')
 
 
-def test_variables_are_short_and_nothing_else() -> None:
+def test_only_variables_are_shortened() -> None:
     text = "of(rows, a) { let total; total = «x.total» + rows.rows + a; return f({ rows: rows ? total : b }, ...a); }"
     text += "`rows ${rows}`"
     assert shortened(text, {"rows", "total", "a"}) == (

@@ -1,4 +1,4 @@
-"""The judge must be right before anything else can be."""
+"""The error measure and its bounds, on which all other tests rely."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_bound_grows_with_k_and_with_a_shorter_result():
 
 
 @pytest.mark.parametrize("dtype", [F32, F16], ids=lambda dtype: dtype.name)
-def test_numpys_own_product_is_within_the_bound(dtype):
+def test_numpys_product_is_within_the_bound(dtype):
     a, b = operands(dtype=dtype.numpy)
     got = (a.astype(np.float32) @ b.astype(np.float32)).astype(dtype.numpy)
     problem = gemm(17, 13, 300, dtype=dtype)
@@ -28,8 +28,8 @@ def test_numpys_own_product_is_within_the_bound(dtype):
     assert Checker(problem, a, b).error(got) == worst_error(got, a, b, dtype)
 
 
-def test_the_worst_order_of_the_sum_is_within_the_bound():
-    # All of one sign and one after the other, every addition rounds the same way or nearly so.
+def test_the_worst_summation_order_is_within_the_bound():
+    # With terms of one sign summed sequentially, almost every addition rounds in the same direction.
     k = 20_000
     a, b = np.full((1, k), np.float32(0.1)), np.ones((k, 1), np.float32)
     got = np.cumsum(a, axis=1, dtype=np.float32)[:, -1:]
@@ -45,13 +45,13 @@ def test_one_wrong_element_is_found(where, change):
     assert worst_error(got, a, b) > bound(gemm(17, 13, 300))
 
 
-def test_a_missing_term_is_found_where_k_is_small():
+def test_a_missing_term_is_found_if_k_is_small():
     a, b = operands(k=8)
     assert worst_error(a[:, :7] @ b[:7], a, b) > bound(gemm(17, 13, 8))
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_a_special_value_out_of_nowhere_is_found(wrong):
+def test_an_unexpected_special_value_is_found(wrong):
     a, b = operands()
     got = a @ b
     got[3, 4] = wrong
@@ -59,7 +59,7 @@ def test_a_special_value_out_of_nowhere_is_found(wrong):
 
 
 @pytest.mark.parametrize(("special", "wrong"), [(np.nan, 0.0), (np.inf, -np.inf), (np.inf, np.nan), (np.inf, 3e38)])
-def test_a_special_value_that_numpy_has_must_be_there(special, wrong):
+def test_an_expected_special_value_must_be_there(special, wrong):
     a, b = operands()
     a[3, 0], b[0] = special, 1.0
     got = np.float32(a.astype(np.float64) @ b)
@@ -74,19 +74,19 @@ def test_overflow_of_the_result_type_is_expected_as_infinity():
     assert worst_error(np.array([[65_504]], np.float16), a, b, F16) == np.inf
 
 
-def test_results_below_the_smallest_number_are_not_judged_by_their_relative_error():
+def test_underflow_is_within_the_bound():
     a = b = np.full((1, 1), 1e-4, np.float16)  # 1e-8 is less than half of the smallest f16
     assert worst_error(np.zeros((1, 1), np.float16), a, b, F16) <= bound(gemm(1, 1, 1, dtype="f16"))
 
 
-def test_large_products_are_checked_along_whole_rows_and_columns(monkeypatch):
+def test_large_products_are_checked_on_sampled_rows_and_columns(monkeypatch):
     monkeypatch.setattr("webmm.verify.FULL_CHECK", 1000)
     monkeypatch.setattr("webmm.verify.SAMPLED", 4)
     a, b = operands(m=50, n=40, k=20)
     problem = gemm(50, 40, 20)
     right = a @ b
     assert Checker(problem, a, b).error(right) <= bound(problem)
-    for where in ((0, 7), (49, 31), (5, 0), (23, 39)):  # the first and last rows and columns are always among them
+    for where in ((0, 7), (49, 31), (5, 0), (23, 39)):  # first and last rows and columns are always sampled
         wrong = right.copy()
         wrong[where] += 1
         assert Checker(problem, a, b).error(wrong) > bound(problem), where

@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.gpu.products import UNTOUCHED, describe, indices, lay_out, view, whole_numbers
 from tests.web.dispatches import case, in_chromium, in_node, result
-from tests.web.test_page import wait_text
+from tests.web.page_steps import wait_text
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import tuned
 from webmm.epilogues import BIASES

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.web.conftest import FLAGS, ROOT, TIMEOUT, WEBGPU_FLAGS, chromium_path
-from tests.web.test_page import wait_text
+from tests.web.page_steps import wait_text
 
 HOST = "webmm.test"
 KEPT = """async () => {

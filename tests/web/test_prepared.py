@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.test_page import saved, wait_text
+from tests.web.page_steps import saved, wait_text
 from webmm import records
 from webmm.cases import OPS
 from webmm.page import ladders

@@ -1,4 +1,4 @@
-"""The `webmm` command: its subcommands, and how each of its failures is told."""
+"""The `webmm` command: its subcommands, and how it reports errors."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ __all__ = ["OP_HELP", "main", "parse_kernels", "parse_sizes"]
 
 
 class Commands(click.Group):
-    """A group in which every expected failure is one line on stderr and exit code 2."""
+    """A command group that reports every expected error as one line on stderr, with exit code 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; report webmm's own errors without a traceback."""
+        """Run the command; report webmm's errors, and those of files and memory, without a traceback."""
         try:
             return super().invoke(ctx)
         except WebmmError as error:
             click.echo(f"webmm: {printable(str(error))}", err=True)
             ctx.exit(1 if isinstance(error, NoAdapterError) and ctx.invoked_subcommand == "info" else 2)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader closed the pipe
             ctx.exit(1)
         except OSError as error:
             what = f"{error.filename or 'output'}: {error.strerror or error}"
             click.echo(f"webmm: {printable(what)}", err=True)
             ctx.exit(2)
         except MemoryError as error:
-            click.echo(f"webmm: there is not enough memory: {error}", err=True)
+            click.echo(f"webmm: not enough memory: {error}", err=True)
             ctx.exit(2)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="webmm")
 def main() -> None:
-    """Matrix multiplication on any GPU, out of one set of WGSL shaders."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack "→", or bytes of a file's name
+    """Matrix multiplication on any GPU, from one set of WGSL shaders."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack "→", or bytes of a file's name
         sys.stdout.reconfigure(errors="backslashreplace")
     from webmm import config, log
 

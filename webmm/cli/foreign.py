@@ -1,4 +1,4 @@
-"""Commands about WGSL texts that somebody wrote elsewhere."""
+"""Commands for shaders from outside webmm: WGSL files that the user wrote."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 
 @click.group()
 def kernel() -> None:
-    """Check and time a WGSL text of your own: C = A·B of dense matrices."""
+    """Check and time a WGSL shader of your own.
+
+    The shader computes C = A·B of dense row-major matrices. docs/extending.md describes what it may contain.
+    """
 
 
 def of_text(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the arguments that say what a text is and how it is run, as `foreign`."""
+    """Give a command the options that describe a WGSL file and its dispatch; it receives them as `foreign`."""
 
     @click.argument("file", type=click.Path(path_type=Path))
-    @click.option("--bindings", default="a,b,c", show_default=True, help="The matrices in the order of their bindings.")
-    @click.option("--uniform", default="", help="Members of the uniform of u32 at binding 0, such as m,n,k.")
-    @click.option("--constants", default="", help="Constants of the text that stand for m, n and k, such as M,N,K.")
-    @click.option("--workgroup", required=True, help="Invocations of a workgroup along x, y, z, such as 16,16.")
+    @click.option("--bindings", default="a,b,c", show_default=True, help="The matrices, in binding order.")
+    @click.option("--uniform", default="", help="Members of the uniform at binding 0, all u32: m,n,k.")
+    @click.option("--constants", default="", help="Constants in the shader that hold m, n and k, such as M,N,K.")
+    @click.option("--workgroup", required=True, help="Workgroup size along x, y, z, such as 16,16.")
     @click.option("--grid", required=True, help="Workgroups along x, y, z, such as n/16,m/16; divisions round up.")
-    @click.option("--entry", default="main", show_default=True, help="The entry point.")
-    @click.option("--dtype", default="float32", show_default=True, help="float32 or float16: of all three matrices.")
+    @click.option("--entry", default="main", show_default=True, help="Entry point.")
+    @click.option("--dtype", default="float32", show_default=True, help="Of all matrices: float32 or float16.")
     @functools.wraps(command)
     def run(
         file: Path, bindings: str, uniform: str, constants: str, workgroup: str, grid: str, entry: str, **options: Any
@@ -60,36 +63,43 @@ def of_text(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the words of "a,b,c"."""
+    """Return the comma-separated words of "a,b,c"."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def invocations(text: str) -> tuple[int, int, int]:
-    """Return (x, y, z) of "16,16"; raises ConfigError for anything but one to three numbers of at least 1."""
+    """Return the workgroup size (x, y, z) in "16,16".
+
+    Raises ConfigError unless `text` holds one to three numbers of at least 1.
+    """
     numbers = [whole(part.strip()) for part in text.split(",")]
     if len(numbers) > 3 or not all(numbers):
-        raise ConfigError(f"a workgroup is one to three numbers of at least 1, such as 16,16, not {text!r}")
+        raise ConfigError(f"a workgroup size is one to three numbers of at least 1, such as 16,16, not {text!r}")
     x, y, z = (*(number or 1 for number in numbers), 1, 1)[:3]
     return x, y, z
 
 
 def matrices(text: str) -> list[tuple[int, int, int]]:
-    """Return (m, n, k) of each of "64,65x67x63"; raises ProblemError for anything else, a batch included."""
+    """Return (m, n, k) of each size in "64,65x67x63"; raises ProblemError for other texts and for batches."""
     sizes = parse_sizes(text)
     if any(len(size) > 3 for size in sizes):
-        raise ProblemError(f"a text multiplies one matrix by another: leave the batch out of {text!r}")
+        raise ProblemError(f"batches are not supported here: leave the batch out of {text!r}")
     return [size[:3] for size in sizes]
 
 
 @kernel.command()
 @of_text
-@click.option("--sizes", help="Such as 64,65x67x63 (M×N×K). Default: several, of which tiles divide only the first.")
+@click.option(
+    "--sizes", help="Sizes M×N×K, such as 64,65x67x63. Default: several, most of them no multiple of common tile sizes."
+)
 @on_device()
 @click.pass_context
 def check(ctx: click.Context, foreign: Foreign, sizes: str | None, dtype: str, open_device: Open) -> None:
-    """Check the WGSL text FILE beside NumPy, in poisoned surroundings, and on a CPU with its lanes in both orders.
+    """Check the shader in FILE against NumPy.
 
-    Exit code 1 says that something is wrong.
+    The memory around the operands and the result is poisoned, to find accesses out of bounds. On a CPU adapter, the
+    shader also runs with its invocations in both orders, to find missing barriers. Exits with code 1 if an error is
+    found.
     """
     from webmm.report.foreign import run_check
 
@@ -99,8 +109,8 @@ def check(ctx: click.Context, foreign: Foreign, sizes: str | None, dtype: str, o
 
 @kernel.command()
 @of_text
-@click.option("--sizes", default="256,512", show_default=True, help="Such as 256,333x257x129 (M×N×K).")
-@click.option("--kernels", help="What to time beside it, such as naive,blocked. Default: the whole ladder.")
+@click.option("--sizes", default="256,512", show_default=True, help="Sizes M×N×K, such as 256,333x257x129.")
+@click.option("--kernels", help="Kernels to compare with, such as naive,blocked. Default: the whole ladder.")
 @on_device()
 @BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
@@ -113,12 +123,12 @@ def bench(
     budget: float,
     json_file: Path | None,
 ) -> None:
-    """Time the WGSL text FILE beside the ladder."""
+    """Time the shader in FILE and compare it with webmm's kernels."""
     from webmm import records
     from webmm.report.foreign import run_bench
 
     check_outputs([json_file] if json_file else [], None)
-    beside = parse_kernels(kernels) if kernels else None
-    found = run_bench(open_device, foreign, beside, matrices(sizes), dtype, budget)
+    compared = parse_kernels(kernels) if kernels else None
+    found = run_bench(open_device, foreign, compared, matrices(sizes), dtype, budget)
     if json_file:
         records.save(json_file, records.to_json(found))

@@ -1,4 +1,4 @@
-"""Commands that look at kernels: their texts, whether they are valid, what they compute step by step."""
+"""Commands for looking at kernels: print their WGSL, validate it, and trace what they compute."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from webmm.render import Shader
     from webmm.report import Open
 
-MATRICES = ("gemm", "quantized", "weights")  # ops whose results have rows and columns
+MATRICES = ("gemm", "quantized", "weights")  # ops whose result elements are addressed as ROW,COL
 
 
 @click.command()
 @click.argument("kernel")
 @PLUGIN
 @OP
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable; may be repeated.")
 @click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
-@click.option("--size", "shape", default="1024", show_default=True, help="Specialise for N or MxNxK.")
+@click.option("--size", "shape", default="1024", show_default=True, help="Specialise for size N or MxNxK.")
 @LAYOUT
 @OP_DTYPE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with bindings, workgroup size, grid rule and limits.")
-@click.option("--to", "target", type=click.Choice(("msl", "hlsl", "spirv")), help="Print what naga-cli makes of it.")
+@click.option("--to", "target", type=click.Choice(("msl", "hlsl", "spirv")), help="Print naga-cli's translation.")
 def shader(
     kernel: str,
     op: str,
@@ -39,9 +39,10 @@ def shader(
     as_json: bool,
     target: str | None,
 ) -> None:
-    """Print exactly the WGSL that runs, ready for another WebGPU program.
+    """Print the WGSL of KERNEL, exactly as it runs.
 
-    With --to what a driver of Metal, Direct3D or Vulkan gets from wgpu; spirv is binary: --to spirv > FILE.
+    The text is ready for use in another WebGPU program. With --to, print the translation that wgpu gives to a Metal
+    (msl), Direct3D (hlsl) or Vulkan (spirv) driver. SPIR-V is binary: use --to spirv > FILE.
     """
     from webmm.cases import op_of
     from webmm.kernels import configure
@@ -60,13 +61,13 @@ def _translated(shader: Shader, target: str) -> bytes:
     from webmm.errors import ConfigError, UnsupportedError
 
     if shader.dialect != "naga":
-        raise ConfigError("--to shows what naga makes of a shader in its own dialect: leave --dialect out")
+        raise ConfigError("--to translates the naga dialect only: leave --dialect out")
     if target == "spirv" and sys.stdout.isatty():
         raise ConfigError("SPIR-V is binary; write it to a file: --to spirv > shader.spv")
     name = {"msl": "MSL", "hlsl": "HLSL", "spirv": "SPIR-V"}[target]
     found = naga.translate(shader.wgsl, shader.label)
     if name not in found:
-        raise UnsupportedError(f"naga {naga.VERSION} writes no {name} of {shader.label}")
+        raise UnsupportedError(f"naga {naga.VERSION} cannot translate {shader.label} to {name}")
     return found[name]
 
 
@@ -75,9 +76,9 @@ def _translated(shader: Shader, target: str) -> bytes:
 @click.argument("size", nargs=-1, required=True, metavar="M N K")
 @PLUGIN
 @OP
-@click.option("--at", "elements", multiple=True, metavar="ROW,COL", help="Which element of C; several, if repeated.")
+@click.option("--at", "elements", multiple=True, metavar="ROW,COL", help="Element of the result; may be repeated.")
 @click.option("--steps", is_flag=False, flag_value=":", metavar="[A:B]", help="Show all inner steps, or A up to B.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable; may be repeated.")
 @LAYOUT
 @OP_DTYPE
 @on_device("cpu")
@@ -96,18 +97,21 @@ def debug(
     open_device: Open,
     as_json: bool,
 ) -> None:
-    """Show what KERNEL loads, shares and sums up for an element of an M×N×K product, beside NumPy's values.
+    """Show how KERNEL computes one element, step by step.
 
-    With --op, a problem of another op, whose size is written as in a bench: 3 1000 rows and columns, of which --at 2 is
-    the third row's result, of a normalisation --at 2,5 its sixth element. On a terminal, --steps goes on from step to
-    step: Enter shows the next, a number goes there, q ends it. Exit code 1 says that a value is wrong.
+    The output lists what the kernel loads, shares and accumulates for an element of an M×N×K product, next to NumPy's
+    values. Other ops (--op) take their sizes as in `webmm bench`: 3 1000 is a matrix of 3 rows and 1000 columns. In a
+    reduction of its rows, --at 2 is the third result; in a normalisation, --at 2,5 is the third row's sixth element.
+
+    On a terminal, --steps shows one page of steps at a time: press Enter for the next page, enter a number to go to
+    that step, or q to quit. Exits with code 1 if a value is wrong.
     """
     from webmm.cases import op_of
     from webmm.kernels import configure
     from webmm.report import debug as report
 
     known = op_of(op)
-    column = "" if known.name in MATRICES else ",0"  # a result with one number
+    column = "" if known.name in MATRICES else ",0"  # --at ROW is enough
     at = [pair(text + column * ("," not in text), ",", "an element is ROW,COL") for text in elements or ("0,0",)]
     shown = None if steps is None else slice(None) if steps == ":" else slice(*pair(steps, ":", "steps are A:B"))
     stage = configure(kernel, dict(map(setting, settings)), known.name)
@@ -118,9 +122,9 @@ def debug(
 @click.command()
 @PLUGIN
 def check() -> None:
-    """Validate every shader with naga-cli, which translates it to SPIR-V, MSL and HLSL, and with Tint.
+    """Validate every shader with naga-cli and Tint.
 
-    With --plugin, those of the plugin's stages alone.
+    naga-cli also translates each shader to SPIR-V, MSL and HLSL. With --plugin, validate only the plugin's shaders.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -128,9 +132,9 @@ def check() -> None:
     from webmm.check import inexpressible, registered, texts
     from webmm.kernels import REGISTERED
 
-    naga.find()  # or the error that says what to install
-    shaders = (list(registered()),) if REGISTERED else ()  # else webmm's own
-    with ThreadPoolExecutor() as pool:  # each naga is a process, and Tint reads what it is given meanwhile
+    naga.find()  # fails early, with the error that says what to install
+    shaders = (list(registered()),) if REGISTERED else ()  # empty: webmm's shaders
+    with ThreadPoolExecutor() as pool:  # naga runs in processes, while Tint validates in this thread
         known = texts("naga", *shaders)
         translated = pool.map(naga.translate, known.keys(), known.values())
         browsers = texts("tint", *shaders)
@@ -140,9 +144,9 @@ def check() -> None:
         list(translated)
     click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
     if not shaders:
-        click.echo("of float64 by f64, which Metal and browsers do not have, there is no MSL, and no text for Tint")
+        click.echo("shaders that use f64 were not translated to MSL nor rendered for Tint: Metal and browsers lack f64")
     for kernel in () if shaders else inexpressible("naga"):
-        click.echo(f"{kernel.name} of {kernel.op} is rendered for Tint alone; naga: {kernel.not_in['naga']}")
+        click.echo(f"{kernel.name} of {kernel.op} is rendered for Tint only; naga: {kernel.not_in['naga']}")
     if tint.installed():
         click.echo(f"{len(browsers)} shaders are valid for browsers (Tint of wgpudawn {tint.version()})")
     else:

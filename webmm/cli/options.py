@@ -1,4 +1,4 @@
-"""What commands share: options, and how their texts are read."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 
 
 class Seconds(click.FloatRange):
-    """A number within a range: NaN, which is neither below nor above it, is none."""
+    """A number of seconds within a range; rejects NaN, which FloatRange accepts."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number; fails as FloatRange does."""
+        """Return the number of seconds; fails as FloatRange does."""
         seconds = super().convert(value, param, ctx)
-        return self.fail(f"{value} is no number of seconds.", param, ctx) if seconds != seconds else seconds
+        return self.fail(f"{value} is not a number of seconds.", param, ctx) if seconds != seconds else seconds
 
 
 OP_HELP = (
-    "gemm, quantized, weights, reduce, normalise or elementwise; a variant of one as in reduce:max; or a plugin's."
+    "gemm, quantized, weights, reduce, normalise, elementwise or a plugin's op; a variant follows a colon: reduce:max."
 )
 OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
-LAYOUT = click.option("--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t for a transposed A or B.")
+LAYOUT = click.option(
+    "--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t marks a transposed A or B."
+)
 PLUGIN = click.option(
     "--plugin",
     multiple=True,
@@ -39,20 +41,20 @@ PLUGIN = click.option(
     is_eager=True,
     expose_value=False,
     callback=lambda ctx, param, files: _load(files),
-    help="A Python file that registers stages or ops of its own: see docs/extending.md.",
+    help="Load a Python file that registers kernels or ops: see docs/extending.md.",
 )
-BUDGET = click.option("--budget", type=Seconds(1, 10**6), default=60, show_default=True, help="Seconds in all.")
+BUDGET = click.option("--budget", type=Seconds(1, 10**6), default=60, show_default=True, help="Time budget in seconds.")
 PROFILE = click.option(
     "--profile",
     is_flag=False,
     flag_value="",
     metavar="[TRACE.json]",
-    help="Show where the time goes; with a name, write a trace for Perfetto, too.",
+    help="Show where the time goes; with a file name, also write a trace for Perfetto.",
 )
 OP_DTYPE = click.option(
     "--dtype",
-    help=f"Storage type: {names(MATRIX_DTYPES)}; of gemm {F64.name}, too; of reduce {I32.name}; of "
-    f"quantized {names(BYTES)}.",
+    help=f"Storage type: {names(MATRIX_DTYPES)}; gemm also takes {F64.name}, reduce {I32.name}; "
+    f"quantized takes {names(BYTES)}.",
 )
 
 
@@ -65,9 +67,9 @@ def _load(files: tuple[str, ...]) -> None:
 
 
 def on_device(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command --adapter and --engine; it takes, as `open_device`, what opens the device that they name."""
-    which = "Index, kind (discrete, integrated, cpu), or part of a name."
-    engines = "wgpu, dawn or auto: dawn where it is installed and has matrix units."
+    """Give a command --adapter and --engine; it receives `open_device`, a function that opens the device they name."""
+    which = "Adapter: its index, kind (discrete, integrated, cpu), or part of its name."
+    engines = "wgpu, dawn, or auto: dawn if it is installed and the adapter has matrix units."
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @click.option("--adapter", metavar="WHICH", default=default, show_default=True, help=which)
@@ -88,14 +90,14 @@ def _open(adapter: str | None, engine: str | None) -> Device:
 
 
 def parse_sizes(text: str, op: str = "gemm") -> list[Size]:
-    """Return each size of "256,333x257x129,64x64x64@8" as the op reads it; raises ProblemError for what is none."""
+    """Return each size in "256,333x257x129,64x64x64@8" as the op parses it; raises ProblemError for invalid ones."""
     from webmm.cases import op_of
 
     return [op_of(op).parse(item) for item in text.split(",")]
 
 
 def parse_kernels(text: str, op: str = "gemm") -> list[Any]:
-    """Return the kernels of "naive,pipelined:bm=128"; raises ConfigError for an unknown one."""
+    """Return the kernels in "naive,pipelined:bm=128"; raises ConfigError for unknown names and invalid settings."""
     from webmm.kernels import configure
 
     kernels = []
@@ -109,16 +111,16 @@ def parse_kernels(text: str, op: str = "gemm") -> list[Any]:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """Return name and value of "NAME=VALUE"; raises ConfigError for anything else."""
+    """Return the name and value in "NAME=VALUE"; raises ConfigError for anything else."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"a setting is NAME=VALUE, not {text!r}")
     return name, value
 
 
-def pair(text: str, between: str, what: str) -> tuple[int, int]:
-    """Return the two numbers in `text`; raises ConfigError, which says `what` it should be."""
-    first, _, second = text.replace(" ", "").partition(between)
+def pair(text: str, separator: str, what: str) -> tuple[int, int]:
+    """Return the two numbers in `text`; otherwise raises ConfigError, with `what` as the expected form."""
+    first, _, second = text.replace(" ", "").partition(separator)
     one, two = whole(first), whole(second)
     if one is None or two is None:
         raise ConfigError(f"{what}, not {text!r}")
@@ -126,7 +128,7 @@ def pair(text: str, between: str, what: str) -> tuple[int, int]:
 
 
 def check_outputs(paths: list[Path], plot_file: Path | None) -> None:
-    """Fail before the measuring, not after it, where a result could not be kept."""
+    """Raise ConfigError for output files that cannot be written, before time is spent on measuring."""
     for path in paths:
         if not path.parent.is_dir():
             raise ConfigError(f"cannot write {path}: there is no folder {path.parent}")
@@ -140,7 +142,7 @@ def check_outputs(paths: list[Path], plot_file: Path | None) -> None:
 
 
 def trace_file(profile: str | None) -> list[Path]:
-    """Return the file that --profile names, if any."""
+    """Return the file that --profile names, if any; raises ConfigError unless it ends in .json."""
     if profile and not profile.endswith(".json"):
-        raise ConfigError(f"a trace is .json, not {profile!r}; write --profile=TRACE.json, or --profile at the end")
+        raise ConfigError(f"a trace file is .json, not {profile!r}; use --profile=TRACE.json, or put --profile last")
     return [Path(profile)] if profile else []

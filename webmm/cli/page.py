@@ -1,4 +1,4 @@
-"""Commands about the page: building and serving it."""
+"""Commands for the web page: build it, serve it, and check records for its leaderboard."""
 
 from __future__ import annotations
 
@@ -10,27 +10,35 @@ import click
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace what OUT holds, even if it is no page.")
-@click.option("--npm", is_flag=True, help="Write the npm package instead, which `npm pack` takes.")
+@click.option("--force", is_flag=True, help="Replace the contents of OUT, even if OUT holds other files.")
+@click.option("--npm", is_flag=True, help="Write the npm package instead, ready for `npm pack`.")
 def bundle(out: Path, force: bool, npm: bool) -> None:
-    """Write the page, with all that its shaders are made of, to the folder OUT, ready for any static host."""
+    """Build the web page in the folder OUT.
+
+    The folder is complete: any static host can serve it.
+    """
     from webmm.page import bundle as page
 
     if npm:
         from webmm.page import npm as package
 
-        click.echo(f"{out}: {package.build(out, force=force)} files; for their types: npm run build, in web/")
+        click.echo(
+            f"{out}: {package.build(out, force=force)} files; to add TypeScript types, run npm run build in web/"
+        )
         return
 
     summary = page.build(out, force=force)
-    weights = f"{summary.nbytes / 1e6:.1f} MB, of which {summary.first_load / 1e3:.0f} KB load at first"
+    weights = f"{summary.nbytes / 1e6:.1f} MB ({summary.first_load / 1e3:.0f} KB on first load)"
     click.echo(f"{out}: {summary.files:,} files with {summary.templates:,} templates, {weights}")
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def leaderboard(files: tuple[Path, ...]) -> None:
-    """Check contributed records: FILES, by default those that are in the leaderboard; tell what each would add."""
+    """Check records contributed to the leaderboard.
+
+    For each of FILES (default: all files in the leaderboard), print its adapter, number of records and highest speed.
+    """
     from webmm.page import leaderboard as page
 
     for file in files or sorted(page.folder().glob("*.json")):
@@ -42,10 +50,15 @@ def leaderboard(files: tuple[Path, ...]) -> None:
 
 @click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
-@click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 picks a free one."
+)
+@click.option("--browser/--no-browser", default=True, help="Whether to open the page in a browser.")
 def serve(folder: Path | None, port: int, browser: bool) -> None:
-    """Serve the page on this machine only; without FOLDER it is built for the occasion."""
+    """Serve the web page to browsers on this machine.
+
+    Serves the page in FOLDER, as built by `webmm bundle`; without FOLDER, builds a temporary one.
+    """
     from webmm.page import bundle as page
     from webmm.page import serve as http
 

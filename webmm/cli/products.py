@@ -1,4 +1,4 @@
-"""Commands about products: of the user's own matrices, and which kernel computes one."""
+"""Commands for matrix products: multiply files, explain a choice of kernel, plan for many devices."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ MAX_WORKERS = 4096
 @click.command()
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Where to write the product.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="File or Zarr folder for the product."
+)
 @click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @click.option("--kernel", "kernel_text", help="Such as blocked or pipelined:bm=128. Default: chosen by webmm.")
-@click.option("--workers", type=click.IntRange(0, 1024), default=0, help="Processes, each with an adapter of its own.")
-@click.option("--memory", metavar="BYTES", help="What matrices take on a device of a worker, such as 8GB.")
+@click.option("--workers", type=click.IntRange(0, 1024), default=0, help="Worker processes, each with its own adapter.")
+@click.option("--memory", metavar="BYTES", help="Device memory for matrices, per worker, such as 8GB.")
 @PROFILE
 @on_device()
 def run(
@@ -38,9 +40,10 @@ def run(
     profile: str | None,
     open_device: Open,
 ) -> None:
-    """Multiply the matrices in A and B, .npy files or .zarr folders.
+    """Multiply the matrices in the files A and B.
 
-    With --workers, or where one of them is Zarr, it goes tile by tile, and on from where it was stopped.
+    A, B and the output are .npy files or .zarr folders. With --workers, or if one of them is Zarr, the product is
+    computed tile by tile; running the command again resumes an interrupted product.
     """
     from webmm import report
 
@@ -48,15 +51,15 @@ def run(
         from webmm.report import tiled
 
         if kernel_text or profile is not None:
-            raise ConfigError("--kernel and --profile are for .npy files, without --workers")
+            raise ConfigError("--kernel and --profile are for .npy files without --workers")
         named = click.get_current_context().params
         if workers and named["engine"]:
-            raise ConfigError("--engine is for this process; for --workers set WEBMM_ENGINE")
+            raise ConfigError("--engine does not reach --workers: set WEBMM_ENGINE instead")
         adapters = [named["adapter"]] * workers if named["adapter"] else None
         click.echo(tiled.multiply(a, b, output, workers, adapters, memory, force, open_device), err=True)
         return
     if memory:
-        raise ConfigError("--memory is for --workers and .zarr; the setting of a device is Device.memory")
+        raise ConfigError("--memory is for --workers and .zarr only; in Python, Device.memory sets a device's limit")
     if output.exists() and not force:
         raise ConfigError(f"{output} exists; --force overwrites it")
     check_outputs([output, *trace_file(profile)], None)
@@ -72,9 +75,11 @@ def run(
 @OP_DTYPE
 @on_device()
 def explain(size: tuple[str, ...], op: str, layout: str, dtype: str | None, open_device: Open) -> None:
-    """Say which kernel computes an M×N×K product here, which come next, and why others cannot.
+    """Show which kernel is chosen for a problem, and why.
 
-    With --op, a problem of another op, whose size is written as in a bench: 512 8192 or 512x8192 rows and columns.
+    For an M×N×K product on this device, lists the candidates in order of preference, and the kernels that cannot run,
+    with the reason. Other ops (--op) take their sizes as in `webmm bench`: 512 8192, or 512x8192, is a matrix of 512
+    rows and 8192 columns.
     """
     from webmm.cases import op_of
     from webmm.report import choice
@@ -86,16 +91,22 @@ def explain(size: tuple[str, ...], op: str, layout: str, dtype: str | None, open
 @click.command()
 @click.argument("size", nargs=3, metavar="M N K")
 @click.option(
-    "--devices", type=click.IntRange(1, MAX_WORKERS), default=1, show_default=True, help="How many, all alike."
+    "--devices", type=click.IntRange(1, MAX_WORKERS), default=1, show_default=True, help="Number of equal devices."
 )
-@click.option("--rate", default="49.8T", show_default=True, help="Operations a device does per second.")
-@click.option("--memory", default="2GiB", show_default=True, help="What a device keeps of the matrices: 80GB.")
+@click.option("--rate", default="49.8T", show_default=True, help="Operations per second of a device.")
+@click.option("--memory", default="2GiB", show_default=True, help="Memory of a device for matrices, such as 80GB.")
 @click.option("--bandwidth", default="25GB", show_default=True, help="Bytes per second, to and from each device.")
-@click.option("--host", metavar="BANDWIDTH", help="Bytes per second of all devices together. Default: no limit.")
+@click.option(
+    "--host", metavar="BANDWIDTH", help="Bytes per second of the host, shared by all devices. Default: no limit."
+)
 @click.option("--dtype", default="float32", show_default=True, help=f"Storage type: {names(MATRIX_DTYPES)}.")
-@click.option("--json", "as_json", is_flag=True, help="Every share, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON with each device's share.")
 def plan(size: tuple[str, str, str], devices: int, dtype: str, as_json: bool, **amounts: str | None) -> None:
-    """Say how an M×N×K product would be divided among devices that need not be here, and what that would take."""
+    """Plan an M×N×K product across many devices.
+
+    Shows how the product would be divided, how much data would move, and the predicted time. The devices need not be
+    present.
+    """
     from webmm.report import scaling
 
     click.echo(scaling.describe(size, devices, dtype, amounts, as_json))

@@ -1,4 +1,4 @@
-"""Commands about speed: measuring it, searching for more, and what is kept of both."""
+"""Commands for performance: measure kernels, tune them, and manage the tuned records."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
 @PLUGIN
 @OP
 @click.option(
-    "--sizes", help="Such as 256,1024,333x257x129 (M×N×K), 64x64x64@8 (a batch). Default: chosen to the device's speed."
+    "--sizes",
+    help="Sizes M×N×K, such as 256,1024,333x257x129; 64x64x64@8 is a batch of 8. Default: sizes that suit the device.",
 )
 @click.option("--kernels", help="Such as naive,pipelined:bm=128:bn=128. Default: the whole ladder.")
 @OP_DTYPE
-@click.option("--precision", type=click.Choice(PRECISIONS), help="Of products of float32: see docs/precision.md.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Float32 gemm only: see docs/precision.md.")
 @LAYOUT
 @click.option(
-    "--bias", type=click.Choice(("row", "column")), help="Of products of floats: a vector that is added to C."
+    "--bias", type=click.Choice(("row", "column")), help="gemm only: add a vector to C, one element per row or column."
 )
-@click.option("--activation", type=click.Choice(tuple(ACTIVATIONS)), help="Likewise: what becomes of each element.")
-@click.option("--out-dtype", metavar="DTYPE", help="Likewise: the type of C. Default: that of A and B.")
-@click.option("--clock", type=click.Choice(("timestamp", "wall")), help="Default: what serves on the device.")
-@click.option("--against", type=click.Path(path_type=Path), help="Compare with the records in this JSON file.")
-@click.option("--ablate", metavar="KERNEL", help="Change the tunables of this one, one at a time, then in pairs.")
+@click.option("--activation", type=click.Choice(tuple(ACTIVATIONS)), help="gemm only: function applied to C.")
+@click.option("--out-dtype", metavar="DTYPE", help="gemm only: dtype of C. Default: that of A and B.")
+@click.option("--clock", type=click.Choice(("timestamp", "wall")), help="Default: timestamps if the device has them.")
+@click.option("--against", type=click.Path(path_type=Path), help="Compare with an earlier run's records (JSON file).")
+@click.option("--ablate", metavar="KERNEL", help="Vary the tunables of this kernel, one at a time, then in pairs.")
 @on_device()
 @BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
@@ -72,11 +73,12 @@ def bench(
     plot_file: Path | None,
     profile: str | None,
 ) -> None:
-    """Run the ladder: every stage, checked and timed, fastest first.
+    """Check and time every kernel of an op, fastest first.
 
-    --profile shows, for one call of each size's fastest stage, how long upload, dispatches and readback take.
-    --against says of each kernel how many times as fast it was in an earlier run, and what is beyond the spread of
-    both. --ablate says what each idea of a stage is worth on this device.
+    The kernels of an op form a ladder of stages, from naive to fastest; each result is checked before it is timed.
+    --profile shows how long upload, dispatches and readback take in one call of each size's fastest kernel. --against
+    shows each kernel's speedup over an earlier run, and whether it exceeds the spread of both runs. --ablate shows
+    what each tunable of a kernel contributes to its speed on this device.
     """
     from webmm import files, records
     from webmm.cases import op_of
@@ -87,10 +89,10 @@ def bench(
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
     check_outputs([*outputs, *trace_file(profile)], plot_file)
     if plot_file and op_of(op).name != "gemm":
-        raise ConfigError(f"plots show products; --json and --csv write the records of {op}")
+        raise ConfigError(f"--plot supports --op gemm only; --json and --csv write the records of {op}")
     finish = {"--precision": precision, "--bias": bias, "--activation": activation, "--out-dtype": out_dtype}
     if op != "gemm" and (given := next((name for name, value in finish.items() if value), None)):
-        raise ConfigError(f"{given} is of products of floats; {op} knows none")
+        raise ConfigError(f"{given} is for --op gemm only, not {op}")
     dtype = dtype or op_of(op).dtypes[0].name
     if op == "gemm":
         other = dtype_of(out_dtype).name if out_dtype and dtype_of(out_dtype) != dtype_of(dtype) else ""
@@ -102,7 +104,7 @@ def bench(
     if ablate:
         named = parse_kernels(ablate, op_of(op).name)
         if len(named) > 1 or plot_file or kernels or profile is not None:
-            raise ConfigError("--ablate takes one kernel and changes it: leave --kernels, --plot and --profile out")
+            raise ConfigError("--ablate takes one kernel: leave --kernels, --plot and --profile out")
         results = ablation.ablate(open_device, named[0], asked)
     else:
         results, ceiling = ladder.run_bench(open_device, asked)
@@ -121,12 +123,14 @@ def bench(
 @click.command()
 @PLUGIN
 @OP
-@click.option("--sizes", help="Such as 256,333x257x129 (M×N×K). Default: chosen to the device's speed.")
+@click.option("--sizes", help="Sizes M×N×K, such as 256,333x257x129. Default: sizes that suit the device.")
 @LAYOUT
 @OP_DTYPE
 @on_device()
 @BUDGET
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every outcome as JSON.")
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), help="Write the records of all candidates as JSON."
+)
 def tune(
     op: str,
     sizes: str | None,
@@ -136,7 +140,10 @@ def tune(
     budget: float,
     json_file: Path | None,
 ) -> None:
-    """Search for the fastest kernel of each size and remember it for matmul() and the other calls."""
+    """Find the fastest kernel for each size, and save it.
+
+    matmul() and the other calls use the saved kernels from then on.
+    """
     from webmm import records
     from webmm.cases import op_of
     from webmm.choose import tuned
@@ -147,17 +154,17 @@ def tune(
     outcomes = choice.tune(open_device, op_of(op), wanted, layout, dtype or op_of(op).dtypes[0].name, budget)
     if json_file:
         records.save(json_file, records.to_json(outcomes))
-    click.echo(f"{tuned.path()}: {tuned.add(outcomes)} tuned records taken")
+    click.echo(f"{tuned.path()}: {tuned.add(outcomes)} tuned records added")
 
 
 @click.group()
 def cache() -> None:
-    """Show, clear, export or import what is known to be fast here."""
+    """Show, clear, export or import your tuned records."""
 
 
 @cache.command()
 def show() -> None:
-    """List the tuned records of this user."""
+    """List your tuned records."""
     from webmm.choose import tuned
     from webmm.report import choice
 
@@ -169,16 +176,16 @@ def show() -> None:
 
 @cache.command()
 def clear() -> None:
-    """Forget the tuned records of this user."""
+    """Delete your tuned records, self-test results and probed rates."""
     from webmm.choose import tuned
 
-    click.echo(f"{tuned.path()}: {tuned.clear()} tuned records forgotten")
+    click.echo(f"{tuned.path()}: {tuned.clear()} tuned records deleted")
 
 
 @cache.command(name="export")
 @click.argument("file", type=click.Path(path_type=Path))
 def export_records(file: Path) -> None:
-    """Write the tuned records to FILE."""
+    """Write your tuned records to FILE."""
     from webmm import records
     from webmm.choose import tuned
 
@@ -190,9 +197,12 @@ def export_records(file: Path) -> None:
 @cache.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
 def import_records(file: Path) -> None:
-    """Take the fastest kernel of each size from FILE: a bench's, the page's, or an exported one."""
+    """Add the fastest kernel of each size in FILE.
+
+    FILE holds records (JSON) from `webmm bench`, the web page or `webmm cache export`.
+    """
     from webmm import files, records
     from webmm.choose import tuned
 
     found = records.from_json(files.read_text(file), lambda complaint: click.echo(f"{file}: {complaint}", err=True))
-    click.echo(f"{tuned.path()}: {tuned.add(found)} tuned records taken")
+    click.echo(f"{tuned.path()}: {tuned.add(found)} tuned records added")

@@ -1,4 +1,4 @@
-"""Commands about this machine: its settings, its adapters, and whether their drivers are right."""
+"""Commands for this machine: its adapters, their speed, self-tests of their drivers, and settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @on_device()
 def selftest(open_device: Open) -> None:
-    """Compute small problems of every op by the kernels that would be chosen, and say whether the driver is right."""
+    """Check that this device's driver computes correctly.
+
+    Solves small problems of every op with the kernels that would be chosen for them.
+    """
     from webmm.report import choice
 
     for line in choice.selftest(open_device):
@@ -29,7 +32,10 @@ def selftest(open_device: Open) -> None:
 @click.command()
 @on_device()
 def probe(open_device: Open) -> None:
-    """Measure for a second how fast the device is, and remember it: predicted times then go by that."""
+    """Measure the device's speed for a second, and save it.
+
+    Choices of kernels are then predicted from the saved measurement.
+    """
     from webmm import roofline
     from webmm.engine import rates
 
@@ -37,7 +43,7 @@ def probe(open_device: Open) -> None:
         click.echo(f"{device.info}")
         found = roofline.probe(device)
         rates.keep(device, found)
-    click.echo(f"{found}\n{rates.path()}: remembered")
+    click.echo(f"{found}\n{rates.path()}: saved")
 
 
 @click.command()
@@ -48,11 +54,11 @@ def probe(open_device: Open) -> None:
     flag_value="webmm.toml",
     type=click.Path(path_type=Path),
     metavar="[FILE]",
-    help="Write a file with every setting, its default, and what it is for. Default: webmm.toml.",
+    help="Write a commented file of all settings at their defaults. FILE defaults to webmm.toml.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def config(as_json: bool, write: Path | None, force: bool) -> None:
-    """Show every setting, its value here, and where that comes from; or write a file that sets them."""
+    """Show all settings, with their values and sources."""
     from webmm import config, files, report
 
     if write:
@@ -68,7 +74,10 @@ def config(as_json: bool, write: Path | None, force: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_device()
 def info(as_json: bool, open_device: Open) -> None:
-    """Show the adapters, what they offer, and which stages can run on the chosen one."""
+    """Show adapters, their limits and features, and usable kernels.
+
+    An arrow marks the chosen adapter; for each kernel that cannot run on it, the reason is shown.
+    """
     from webmm import report
 
     click.echo(json.dumps(report.system(open_device), indent=1) if as_json else report.describe(open_device))
