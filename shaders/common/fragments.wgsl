@@ -23,8 +23,8 @@
     x, axis           its letter, and the axis that it shares with C (row or col)
     tile, subtile     extent of the workgroup's tile along that axis, and of a subgroup's part of it
     fragment, kind    extent of a fragment along it, and the alias of the fragment's type
-    along_k           whether storage is contiguous along k; a line of the tile is then a row of A or a column of B,
-                      otherwise it is the elements of all rows or columns at one k
+    along_k           whether a line of its tile is a row of A or a column of B; if not, a line holds the elements of
+                      all rows or columns at one k
     loads             chunks that each invocation loads per step
     base, vec         index of its first element, and whether it is bound by chunks, for plan_loads() and load_next()
     next              the variables that hold its chunks between storage and panels, if not {x}_next

@@ -76,6 +76,7 @@
 
 {% set is_f64 = s.dtype is defined and s.dtype.itemsize == 8 %}
 
+{# All declarations at module scope; the parameters are those of tiles_and_loads(). #}
 {% macro declarations(buffers=1, slices=1, load_b4="") %}
 {{ tiles_and_loads(buffers, slices, load_b4) }}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
@@ -102,6 +103,7 @@ var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ tile_type(o, slices) }}; //
 {{ load_b4 or load_function(operands[1]) }}
 {% endmacro %}
 
+{# The type of a tile: k-major, [slice][kk][half][vec4], without the first and third index if there is only one. #}
 {% macro tile_type(o, slices) %}
 {% set width = 2 if is_f64 else 4 %}
 {% set four = "vec" ~ width ~ "f" if o.vec4_tile else "array<f32, " ~ width ~ ">" %}
@@ -216,6 +218,7 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {{ i * kernel.sharers % o.length if o.across_k else i * kernel.sharers // kernel.bk }}u
 {%- endmacro %}
 
+{# Variables for the sums of an invocation. #}
 {% macro declare_sums() %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
@@ -224,6 +227,7 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% endfor %}
 {% endmacro %}
 
+{# Variables for the elements that an invocation loads per step. #}
 {% macro declare_registers() %}
 {% for o in operands %}
 {% for i in range(4 * o.loads if o.by_element else o.loads) %}
@@ -440,6 +444,7 @@ store_c4(c_base, {{ first_row(r // 4) }} + {{ r % 4 }}u, {{ first_column(j) }}, 
 {% endfor %}
 {% endmacro %}
 
+{# The sums → C, through the tile of B if `staged`. #}
 {% macro store_sums(staged=false) %}
 {% for r in range(kernel.tm) %}
 {% if staged %}

@@ -13,15 +13,16 @@
 // columns. i is the index along the axis of C that comes from the wide operand, up to params.{{ i_size }}; j is the
 // index along the other axis, up to params.{{ j_size }}. A workgroup computes TJ values of j.
 {% if s.along_k %}
-// The wide operand is contiguous along k: LANES invocations read consecutive vec4 of it, for TI values of i each.
+// The wide operand is contiguous along k: LANES invocations (lanes) read consecutive vec4 of it, for TI values of i;
+// each of GROUPS groups of them computes other values of i.
 {% if interleaved %}
 // The short operand is not: each vec4 of it holds four j at one k. Neighbouring invocations load consecutive k, so that
 // they read consecutive vec4 of it, too. With four consecutive k per invocation, 8 columns took 78 µs instead of 32
 // (4096×8×4096 on an H200).
 {% endif %}
 {% else %}
-// The wide operand is contiguous along i: LANES invocations read consecutive vec4 of it, and each of GROUPS groups of
-// them takes every GROUPS-th step along k.
+// The wide operand is contiguous along i: LANES invocations (lanes) read consecutive vec4 of it, and each of GROUPS
+// groups of them computes every GROUPS-th step along k.
 {% endif %}
 // Each invocation (1) issues the loads of UNROLL steps of both operands, (2) multiplies them and adds to its sums, and
 // (3) writes its sums to workgroup memory after the last step. Then (4) the workgroup adds up the sums and stores C.
@@ -62,7 +63,7 @@ const SHARES = 8u; // partial sums of each element after the first pass of addin
   37 if each load is guarded.
 #}
 {% macro load_function(x, name, along_k) %}
-{% set bound_by_four = s.vec_a if x == "a" else s.vec_b %}
+{% set is_vec4 = s.vec_a if x == "a" else s.vec_b %}
 {% set contiguous_along_k = not s.trans_a if x == "a" else s.trans_b %}
 {% set is_interleaved = interleaved and along_k %}
 {% set distance = " * LANES" if is_interleaved else "" %}
@@ -71,7 +72,7 @@ const SHARES = 8u; // partial sums of each element after the first pass of addin
 {%- if is_interleaved %}, LANES apart{% endif %}{% if s.edge_k %}, zero beyond the end of k{% endif %}
 
 fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
-{% if bound_by_four %}
+{% if is_vec4 %}
     let value = {{ matrix.as_vec4f(x ~ "[(" ~ index ~ ") / 4u]") }};
 {% else %}
 {% set stride = distance if along_k == contiguous_along_k else distance ~ " * params.ld" ~ x %}
@@ -83,7 +84,7 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% endif %}
 {% if not s.edge_k %}
     return value;
-{% elif along_k and not bound_by_four %}
+{% elif along_k and not is_vec4 %}
     return select(vec4f(), value, vec4u(k
 {%- for e in (1, 2, 3) %}, k + {{ e }}u{{ distance }}{% endfor %}) < vec4u(params.k));
 {% else %}
@@ -170,7 +171,7 @@ fn main(
     if (j0 >= params.{{ j_size }}) {
         return;
     }
-    let lane = local_index % LANES;
+    let lane = local_index % LANES; // position along the contiguous axis of the wide operand
     let group = local_index / LANES;
 {{ matrix.bases() }}
 {% for j in range(0, kernel.tj, 1 if s.short_along_k else 4) %}

@@ -10,7 +10,7 @@
 {% if not (s.vec_a and s.vec_b) %}
 // If rows are not a multiple of 8 elements, a chunk of eight may start in the middle of a word: it is read as five
 // words and shifted. 168 TFLOP/s at 4095×4097×4093 on an H200; 35 with loads of single elements, 182 with two vec4 per
-// chunk, of which the last may extend past the end of the buffer.
+// chunk, which is not possible in general: the last one may extend past the end of the buffer.
 {% endif %}
 {% if kernel.slices > 1 %}
 // If C has few tiles, most of a GPU would be idle: SLICES groups of subgroups each compute a part of every step of k
@@ -38,7 +38,7 @@
 
 {% include "common/header.wgsl" %}
 
-{% set edge_rows_along_k = s.edge_k and (not s.trans_a or s.trans_b) %}
+{% set needs_before_end = s.edge_k and (not s.trans_a or s.trans_b) %}
 {{ fragments.declare_types() }}
 {{ fragments.declare_panels(operands, "is contiguous in storage") }}
 {%- if not fragments.vec4_panels %}
@@ -47,7 +47,7 @@ var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a 
 
 {{ halves.load_function(operands[0]) }}
 {{ halves.load_function(operands[1]) }}
-{% if edge_rows_along_k %}
+{% if needs_before_end %}
 {{ halves.before_end_function() }}
 {% endif %}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) if s.vec_c else matrix.store_c(row=s.edge_m, col=s.edge_n) }}

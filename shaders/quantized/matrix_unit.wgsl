@@ -14,12 +14,10 @@
 #}
 {% set operands = [
   dict(bytes.operands[0], tile=kernel.bm, subtile=kernel.sm, fragment=kernel.fm, kind="Left", along_k=true,
-  line="a_line",
-       loads=a_loads, summed=a_loads // 4 if s.trans_a else a_loads, base="params.a_offset", vec=false,
+       line="a_line", loads=a_loads, summed=a_loads // 4 if s.trans_a else a_loads, base="params.a_offset", vec=false,
        next="next" if loads_divided else "a_next"),
   dict(bytes.operands[1], tile=kernel.bn, subtile=kernel.sn, fragment=kernel.fn, kind="Right", along_k=true,
-  line="b_line",
-       loads=b_loads, summed=b_loads if s.trans_b else b_loads // 4, base="params.b_offset", vec=false,
+       line="b_line", loads=b_loads, summed=b_loads if s.trans_b else b_loads // 4, base="params.b_offset", vec=false,
        next="next" if loads_divided else "b_next"),
 ] %}
 {# If loads are divided, an invocation needs registers for one of the operands only, which are declared with A. #}
@@ -144,7 +142,7 @@ fn main(
 {{ plan_transposed_loads(o) }}
 {%- endfor %}
 {{ bytes.declare_line_sums(operands) }}
-{{ fragments.multiply_along_k(with_registers if loads_divided else operands, fetch, put) }}
+{{ fragments.multiply_along_k(with_registers if loads_divided else operands, load_next, write_tiles) }}
 {% if s.zero_a or s.zero_b %}
 {{ bytes.add_line_sums(operands) }}
 {%- else %}
