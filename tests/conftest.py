@@ -1,4 +1,4 @@
-"""What all tests share: a cache of their own, one Hypothesis profile with the same examples; templates; drivers."""
+"""Shared by all tests: an empty cache folder, a deterministic Hypothesis profile, templates and drivers."""
 
 import atexit
 import importlib
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Records that a user tuned would change what is chosen, and ours are none of theirs.
+# Records in the user's cache would change the choice of kernels, and the tests must not add to them.
 os.environ["WEBMM_CACHE_DIR"] = tempfile.mkdtemp(prefix="webmm-tests-")
 atexit.register(shutil.rmtree, os.environ["WEBMM_CACHE_DIR"], ignore_errors=True)
 
-# No deadline: the first run of a shader compiles it, for seconds on a CPU. No database: it would be another input.
+# No deadline: the first run of a shader compiles it, which takes seconds on a CPU. No database: it would add examples.
 settings.register_profile(
     "webmm",
     deadline=None,
@@ -28,7 +28,7 @@ settings.load_profile("webmm")
 
 @pytest.fixture(scope="session")
 def swiftshader():
-    """Return an environment with Chromium's software driver beside the others: Dawn refuses that of Mesa 22."""
+    """Return an environment that adds Chromium's software Vulkan driver: Dawn refuses Mesa 22's lavapipe."""
     icd = Path("/usr/lib/chromium/vk_swiftshader_icd.json")
     assert icd.is_file(), f"Dawn is tested on Chromium's software driver, {icd}: tools/ensure-browser installs it"
     others = [str(path) for path in Path("/usr/share/vulkan/icd.d").glob("*.json")]
@@ -37,8 +37,8 @@ def swiftshader():
 
 @pytest.fixture
 def templates(tmp_path, monkeypatch):
-    """Return the folder of a copy of the templates, which are rendered in their place; a test may edit them."""
-    render = importlib.import_module("webmm.render")  # the package's name for the function hides the module
+    """Return the folder of a copy of the templates, which is rendered instead of the original; tests may edit it."""
+    render = importlib.import_module("webmm.render")  # webmm.render is also the name of a function
     folder = shutil.copytree(render.shader_folder(), tmp_path / "shaders")
     monkeypatch.setattr(render, "shader_folder", lambda: folder)
     render.environment.cache_clear()
@@ -50,12 +50,12 @@ def templates(tmp_path, monkeypatch):
 
 @pytest.fixture
 def load_plugin():
-    """Return what loads a plugin; whatever is registered meanwhile is forgotten after the test."""
+    """Return the function that loads a plugin; unregister all plugins after the test."""
     from webmm import plugins
 
     yield plugins.load
     for what in plugins.registered():
-        if what in plugins.registered():  # an op takes its stages with it
+        if what in plugins.registered():  # unregistering an op removes its stages, too
             plugins.unregister(what)
 
 

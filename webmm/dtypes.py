@@ -48,6 +48,11 @@ class DType:
         return F64 if self == F64 else F32
 
     @property
+    def converted(self) -> bool:
+        """Whether shaders convert elements to f32 as they load them, and back, as WGSL does."""
+        return bool(self.features) and self.extension
+
+    @property
     def per_word(self) -> int:
         """Elements in a u32."""
         return WORD // self.itemsize

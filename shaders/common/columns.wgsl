@@ -6,8 +6,7 @@
 const SPREAD: u32 = {{ "1u" if s.vec else "WX" }}; // distance between the four j of an invocation
 
 {{ reduce.functions() }}
-// x[k, j], x[k, j + SPREAD] …{% if s.edge %}; {{ reduce.outside() }} beyond the end of a column{% endif %}
-
+// x[k, j], x[k, j + SPREAD] …{{ reduce.beyond("the end of a column") }}
 fn load4(base: u32, k: u32, j: u32, end: u32) -> {{ reduce.number("4") }} {
 {% set row = "min(k, end - 1u)" if s.edge else "k" %}
 {% if s.vec %}
@@ -17,13 +16,13 @@ fn load4(base: u32, k: u32, j: u32, end: u32) -> {{ reduce.number("4") }} {
     let columns = vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD;
 {% set within = "min(columns, vec4u(params.inner - 1u))" if s.edge_j else "columns" %}
     let place = vec4u(base + {{ row }} * params.stride) + {{ within }} * params.inner_stride;
-    let v = {{ reduce.number("4") }}(
+    let v = {{ reduce.by_fours() }}(
 {% for c in "xyzw" %}
         {{ matrix.element("x", "place." ~ c) }},
 {% endfor %}
     );
 {% endif %}
-{% if s.edge %}
+{% if s.edge and not reduce.doubles %}
     return select(v, {{ reduce.number("4") }}({{ reduce.outside() }}), k >= end);
 {% else %}
     return v;

@@ -13,19 +13,28 @@
   Maxima compare the bits of floats as integers: no driver can lose a NaN there (NVIDIA turns max() and comparisons of
   floats into one instruction that returns the other operand), and they are exact for subnormals.
 
-  Elements are f32, or i32, whose sums and products wrap around.
+  Elements are f32, or i32, whose sums and products wrap around, or, of maxima and positions, doubles: vec2u of a low
+  and a high word, of which no shader needs to have f64.
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% set integers = s.dtype.wgsl == "i32" %}
+{% set doubles = s.dtype.wgsl == "f64" %}
 {% set plain = s.operation in ("sum", "mean", "prod") %}
 {% set keyed = s.operation in ("max", "min") %}
 {% set positions = s.operation in ("argmax", "argmin") %}
-{% set struct = positions or s.operation == "logsumexp" %}
+{% set struct = positions or doubles or s.operation == "logsumexp" %}
+{% set fields = (["high", "low"] if doubles else ["key"]) + (["at"] if positions else []) %}
 {% set falls = s.operation in ("min", "argmin") %}
 
 {# The type of an element, and of four. #}
 {% macro number(four="") -%}
-{{ ("vec4i" if four else "i32") if integers else ("vec4f" if four else "f32") }}
+{% set types = ("i32", "vec4i") if integers else ("vec2u", "Doubles") if doubles else ("f32", "vec4f") %}
+{{ types[1 if four else 0] }}
+{%- endmacro %}
+
+{# A function of four elements that returns them as number("4"). #}
+{% macro by_fours() -%}
+{{ "doubles" if doubles else number("4") }}
 {%- endmacro %}
 
 {# WGSL's types for one part and for four. #}
@@ -45,13 +54,24 @@
 const MOST: f32 = 0x1.fffffep+127f; // the largest float: the maximum stays finite, so that no infinities are subtracted
 
 {% endif %}
+{% if doubles and vector %}
+struct Doubles {
+    low: vec4u,
+    high: vec4u,
+}
+
+fn doubles(a: vec2u, b: vec2u, c: vec2u, d: vec2u) -> Doubles {
+    return Doubles(vec4u(a.x, b.x, c.x, d.x), vec4u(a.y, b.y, c.y, d.y));
+}
+
+{% endif %}
 {% for four, f, u in (widths if vector else widths[:1]) %}
-{{ part_functions(four, f, u) }}
+{{ part_of_doubles(four, f, u) if doubles else part_functions(four, f, u) }}
 {% endfor %}
 {% if vector %}
 fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
-{% if positions %}
-    return Part(four.key[i], four.at[i]);
+{% if positions or doubles %}
+    return Part({% for field in fields %}four.{{ field }}[i]{{ ", " if not loop.last }}{% endfor %});
 {% elif s.operation == "logsumexp" %}
     return Part(four.top[i], four.sum[i]);
 {% else %}
@@ -69,6 +89,11 @@ fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
     return i32(part.at);
 {% elif s.operation == "logsumexp" %}
     return select(part.top + log(part.sum), part.sum, is_nan(part.sum));
+{% elif doubles %}
+    let high = {{ "~" if falls }}part.high;
+    let low = {{ "~" if falls }}part.low;
+    let value = select(~vec2u(low, high), vec2u(low, high & 0x7fffffffu), high >= 0x80000000u);
+    return select(value, vec2u(0u, 0x7ff80000u), min(part.high, part.low) == NAN_KEY);
 {% elif integers %}
     return bitcast<i32>({{ "~part" if falls else "part" }} ^ 0x80000000u);
 {% else %}
@@ -77,6 +102,59 @@ fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
     return bitcast<f32>(select(value, 0x7fc00000u, part == NAN_KEY));
 {% endif %}
 }
+{% endmacro %}
+
+{# Of doubles: maxima, minima and positions compare keys of 64 bits. #}
+{% macro part_of_doubles(four, f, u) %}
+{% if not four %}
+const NAN_KEY: u32 = 0xffffffffu; // both words
+
+{% endif %}
+struct Part{{ four }} {
+    high: {{ u }}, // the upper half of the {{ "smallest" if falls else "largest" }} element's key
+    low: {{ u }}, // the lower half
+{% if positions %}
+    at: {{ u }}, // where it is
+{% endif %}
+}
+
+fn none{{ four }}() -> Part{{ four }} {
+    return Part{{ four }}({{ u }}(), {{ u }}(){% if positions %}, {{ u }}(0xffffffffu){% endif %});
+}
+
+// A key that grows {{ "as x falls" if falls else "with x" }}; NaN has the largest
+{%- if positions %}, -0 and 0 have the same{% endif %}
+
+fn lift{{ four }}(x: {{ f }}{% if positions %}, at: {{ u }}{% endif %}) -> Part{{ four }} {
+    let upper = {{ "x.high" if four else "x.y" }};
+    let lower = {{ "x.low" if four else "x.x" }};
+    let magnitude = upper & {{ u }}(0x7fffffffu);
+    let is_nan = magnitude + select({{ u }}(1u), {{ u }}(), lower == {{ u }}()) > {{ u }}(0x7ff00000u);
+{% set nonzero %} & ((magnitude | lower) != {{ u }}()){% endset %}
+    let negative = (upper != magnitude){{ nonzero if positions }};
+    let high = {{ "~" if falls }}select(magnitude | {{ u }}(0x80000000u), ~upper, negative);
+    let low = {{ "~" if falls }}select(lower, ~lower, negative);
+    return Part{{ four }}(
+        select(high, {{ u }}(NAN_KEY), is_nan),
+        select(low, {{ u }}(NAN_KEY), is_nan),
+{% if positions %}
+        at,
+{% endif %}
+    );
+}
+
+// The {{ "smaller" if falls else "larger" }} one{{ "; of equal ones the first" if positions }}
+fn merge{{ four }}(a: Part{{ four }}, b: Part{{ four }}) -> Part{{ four }} {
+{% set first %} | ((b.low == a.low) & (b.at < a.at)){% endset %}
+    let lower = (b.low > a.low){{ first if positions }};
+    let other = (b.high > a.high) | ((b.high == a.high) & lower);
+    return Part{{ four }}(
+{% for field in fields %}
+        select(a.{{ field }}, b.{{ field }}, other),
+{% endfor %}
+    );
+}
+
 {% endmacro %}
 
 {% macro part_functions(four, f, u) %}
@@ -193,6 +271,11 @@ lift{{ four }}({{ x }}{% if positions %}, {{ place }}{% endif %})
 {%- endif %}
 {%- endmacro %}
 
+{# What load4() returns beyond an end, in words. #}
+{% macro beyond(end) -%}
+{% if s.edge %}; {{ "the last one" if doubles else outside() }} beyond {{ end }}{% endif %}
+{%- endmacro %}
+
 {# Where the row number `row` begins. #}
 {% macro base(row="row") -%}
 params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % params.inner * params.inner_stride
@@ -206,11 +289,10 @@ params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % p
 {#
   Four elements of a row, `spread` apart where x is bound by single elements, so that neighbouring lanes read
   neighbours. Beyond `end` the last element is read, and dropped: a load that depends on nothing can be under way with
-  the others.
+  the others. Doubles are not dropped: a maximum stays what it is, and a position is that of the first.
 #}
 {% macro load4(spread) %}
-// Elements k, k + {{ "1" if s.vec else spread }}, … of a row{% if s.edge %}; {{ outside() }} beyond its end{% endif %}
-
+// Elements k, k + {{ "1" if s.vec else spread }}, … of a row{{ beyond("its end") }}
 fn load4(base: u32, k: u32, end: u32) -> {{ number("4") }} {
 {% if s.vec and s.edge %}
 {% set within = matrix.as_vec4f("x[(base + min(k, end - 4u)) / 4u]") %}
@@ -221,12 +303,12 @@ fn load4(base: u32, k: u32, end: u32) -> {{ number("4") }} {
     let at = vec4u(k) + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u;
 {% set places = "min(at, vec4u(end - 1u))" if s.edge else "at" %}
     let place = vec4u(base) + {{ places }} * params.stride;
-    let v = {{ number("4") }}(
+    let v = {{ by_fours() }}(
 {% for c in "xyzw" %}
         {{ matrix.element("x", "place." ~ c) }},
 {% endfor %}
     );
-{% if s.edge %}
+{% if s.edge and not doubles %}
     return select(v, {{ number("4") }}({{ outside() }}), at >= vec4u(end));
 {% else %}
     return v;
@@ -393,7 +475,14 @@ fn together(own: {{ part() }}, lane: u32) -> {{ part() }} {
 {% else %}
 // The part of a subgroup, in each of its lanes
 fn together_in_subgroup(own: {{ part() }}) -> {{ part() }} {
+{% if doubles %}
+    let high = subgroupMax(own.high);
+    let low = subgroupMax(select(0u, own.low, own.high == high));
 {% if positions %}
+    let at = subgroupMin(select(0xffffffffu, own.at, (own.high == high) & (own.low == low)));
+{% endif %}
+    return Part({{ fields | join(", ") }});
+{% elif positions %}
     let key = subgroupMax(own.key);
     return Part(key, subgroupMin(select(0xffffffffu, own.at, own.key == key)));
 {% elif s.operation == "logsumexp" %}
@@ -460,7 +549,9 @@ fn together(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
 {% endmacro %}
 
 {% macro pack(part) -%}
-{% if positions -%}
+{% if doubles -%}
+vec4u({{ part }}.high, {{ part }}.low, {{ part ~ ".at" if positions else "0u" }}, 0u)
+{%- elif positions -%}
 vec2u({{ part }}.key, {{ part }}.at)
 {%- elif s.operation == "logsumexp" -%}
 vec2u(bitcast<u32>({{ part }}.top), bitcast<u32>({{ part }}.sum))
@@ -470,7 +561,9 @@ vec2u({{ part if keyed else "bitcast<u32>(" ~ part ~ ")" }}, 0u)
 {%- endmacro %}
 
 {% macro unpack(pair) -%}
-{% if positions -%}
+{% if doubles -%}
+Part({{ pair }}.x, {{ pair }}.y{{ ", " ~ pair ~ ".z" if positions }})
+{%- elif positions -%}
 Part({{ pair }}.x, {{ pair }}.y)
 {%- elif s.operation == "logsumexp" -%}
 Part(bitcast<f32>({{ pair }}.x), bitcast<f32>({{ pair }}.y))

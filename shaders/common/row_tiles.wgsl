@@ -10,6 +10,11 @@
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 
+{# Where element `at` is in the tile, behind the gaps before it. #}
+{% macro place(at) -%}
+{{ at }}{{ " + " ~ at ~ " / 32u * " ~ kernel.pad ~ "u" if kernel.pad }}
+{%- endmacro %}
+
 {% macro functions() %}
 const ROWS: u32 = {{ kernel.rows }}u; // of a tile
 
@@ -18,15 +23,15 @@ var<workgroup> tile: array<{{ reduce.number() }}, {{ kernel.tile }}>;
 // Where the elements k, k + PER_ROW, … of a row that begins at `base` are in the tile
 fn places4(base: u32, k: u32) -> vec4u {
     let at = vec4u(base + k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW;
-    return at{{ " + at / 32u * " ~ kernel.pad ~ "u" if kernel.pad }};
+    return {{ place("at") }};
 }
 
-// These elements{% if s.edge %}; {{ reduce.outside() }} beyond the end of the row{% endif %}
-
+// These elements{{ reduce.beyond("the end of the row") }}
 fn load4(base: u32, k: u32, end: u32) -> {{ reduce.number("4") }} {
-    let at = places4(base, k);
-    let v = {{ reduce.number("4") }}(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
-{% if s.edge %}
+{% set last = place("(base + end - 1u)") %}
+    let at = {{ "min(places4(base, k), vec4u(" ~ last ~ "))" if s.edge and reduce.doubles else "places4(base, k)" }};
+    let v = {{ reduce.by_fours() }}(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
+{% if s.edge and not reduce.doubles %}
 {% set outside %}{{ reduce.number("4") }}({{ reduce.outside() }}){% endset %}
     return select(v, {{ outside }}, vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
 {% else %}
@@ -62,9 +67,12 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     workgroupBarrier(); // all parts are there before anyone reads them
     all = {{ merge }}(all, parts[place ^ {{ half.size }}u]);
     workgroupBarrier(); // everyone has read them before they are written again
-{% elif reduce.positions %}
-{% set key, at = "subgroupShuffleXor(all.key, ", "subgroupShuffleXor(all.at, " %}
-    all = {{ merge }}(all, Part({{ key }}{{ half.size }}u), {{ at }}{{ half.size }}u)));
+{% elif reduce.struct %}
+    all = {{ merge }}(all, Part(
+{% for field in reduce.fields %}
+        subgroupShuffleXor(all.{{ field }}, {{ half.size }}u),
+{% endfor %}
+    ));
 {% else %}
     all = {{ merge }}(all, subgroupShuffleXor(all, {{ half.size }}u));
 {% endif %}

@@ -14,7 +14,7 @@
 {{ type.wgsl }}_at({{ x }}[({{ index }}) / {{ type.per_word }}u], {{ index }})
 {%- else -%}
 {% set element %}{{ x }}[{{ index }}]{% endset %}
-{{ "f32(" ~ element ~ ")" if type.features else element }}
+{{ "f32(" ~ element ~ ")" if type.converted else element }}
 {%- endif %}
 {%- endmacro %}
 
@@ -32,7 +32,7 @@ f32({{ x }}[{{ index }}])
 {% if type.packed -%}
 {{ type.wgsl }}_vec4({{ element }})
 {%- else -%}
-{{ "vec4f(" ~ element ~ ")" if type.features else element }}
+{{ "vec4f(" ~ element ~ ")" if type.converted else element }}
 {%- endif %}
 {%- endmacro %}
 
@@ -41,13 +41,13 @@ f32({{ x }}[{{ index }}])
 {% if type.packed -%}
 {{ type.wgsl }}_words({{ value }})
 {%- else -%}
-{{ "vec4<" ~ type.wgsl ~ ">(" ~ value ~ ")" if type.features else value }}
+{{ "vec4<" ~ type.wgsl ~ ">(" ~ value ~ ")" if type.converted else value }}
 {%- endif %}
 {%- endmacro %}
 
 {# x[place] ← an f32, or an i32 if that is x's type; for types that are not packed. #}
 {% macro store(type, x, place, value) -%}
-{{ x }}[{{ place }}] = {{ type.wgsl ~ "(" ~ value ~ ")" if type.features else value }};
+{{ x }}[{{ place }}] = {{ type.wgsl ~ "(" ~ value ~ ")" if type.converted else value }};
 {%- endmacro %}
 
 {# For packed types: the first bit of element `place` in its word, … #}

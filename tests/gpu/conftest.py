@@ -1,4 +1,4 @@
-"""The device that all GPU tests share. Without an adapter they fail; in CI a skipped test fails, too."""
+"""The device shared by all GPU tests. Without an adapter they fail; in CI a skipped test fails, too."""
 
 import os
 
@@ -8,7 +8,7 @@ import pytest
 from webmm import Device
 from webmm.engine.pool import Pool
 
-# Tests of these files get arrays full of NaN: nothing may depend on what a new buffer holds.
+# In these files, new buffers are filled with NaN: no result may depend on their initial contents.
 POISONED = {"test_random", "test_shapes", "test_weights", "test_quantized", "test_reduce", "test_special_values"}
 
 
@@ -38,5 +38,5 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped, which is no pass in CI: {call.excinfo.value}"
+        report.longrepr = f"{item.nodeid} was skipped; in CI that is a failure: {call.excinfo.value}"
     return report

@@ -1,7 +1,7 @@
-"""Shaders for matrix units on a driver that has none.
+"""Emulation of matrix units, for running their shaders on a driver that has none.
 
-Each opaque fragment becomes an array of which every lane of the subgroup keeps its share, and each operation on
-fragments a function over such arrays; the rest of the shader stays as it is.
+Each opaque fragment becomes an array, distributed over the lanes of the subgroup, and each operation on fragments a
+function over such arrays; the rest of the shader is unchanged.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ STORES = {
     r"(?P<stride>[^)]+)\);",
 }
 ROWS = ("LoadT", "row_major")
-# How each reads an element of a tile, and stores four neighbours: Tint's tiles are of vec4<u32>.
+# How each dialect reads an element of a tile, and stores four adjacent elements: Tint's tiles hold vec4<u32>.
 ELEMENT = {
     "naga": "f32({x}_tile[{at}.x][{at}.y + {e}])",
     "tint": "unpack2x16float({x}_tile[{at}.x][{at}.y + ({e}) / 8u][({e}) / 2u % 4u])[({e}) % 2u]",
@@ -33,10 +33,10 @@ FOUR = {
     "{to}[{place} + e / FN * ({stride}) + e % FN / 4u] = bitcast<vec4<u32>>(four);",
 }
 EMULATION = """
-const OWN: u32 = FM * FN / LANES; // elements of C that a lane keeps, in the order of rows
+const OWN: u32 = FM * FN / LANES; // elements of C per lane, in row-major order
 alias Result = array<f32, OWN>;
 
-// Fragments of A and B are but places in their tiles: (panel, place, 1 in the tile of low halves).
+// Fragments of A and B are positions in their tiles: (panel, offset, 1 for the tile of low halves).
 fn multiply_add(left: vec3u, right: vec3u, sums: Result, lane: u32) -> Result {{
     var sum = sums;
     for (var own = 0u; own < OWN; own++) {{
@@ -49,7 +49,7 @@ fn multiply_add(left: vec3u, right: vec3u, sums: Result, lane: u32) -> Result {{
     return sum;
 }}
 """
-PLACES = {  # of element (i, k) of A and (k, j) of B, by whether lines are rows
+PLACES = {  # position of element (i, k) of A and (k, j) of B, by operand and whether it is row-major
     ("a", True): "i * {line} + k",
     ("a", False): "k * {line} + i",
     ("b", True): "k * {line} + j",
@@ -58,7 +58,7 @@ PLACES = {  # of element (i, k) of A and (k, j) of B, by whether lines are rows
 
 
 def emulated(wgsl):
-    """Return the shader, of either dialect, with fragments that need no matrix units: each lane keeps its share."""
+    """Return the shader, of either dialect, with emulated fragments."""
     if "coop_mat" not in wgsl and "subgroup_matrix" not in wgsl:
         return re.sub(r"enable (?!f16).*\n", "", wgsl)
     dialect = "naga" if "coop_mat" in wgsl else "tint"
@@ -79,13 +79,14 @@ def emulated(wgsl):
 
 
 def stand_in(device, monkeypatch, kernel, *, emulate=emulated, dialect="tint", shapes=(), compiled=None):
-    """Have the device seem to have the matrix units that `kernel` needs, or `shapes`, and run texts for them emulated.
+    """Make the device report the matrix units that `kernel` needs, or `shapes`, and emulate shaders that use them.
 
-    Skips where the device lacks what that takes. Pipelines are kept in `compiled`, by their text. Returns `kernel`.
+    Skips the test if the device lacks subgroups or a feature of the kernel. Caches pipelines in `compiled`, by their
+    WGSL. Returns `kernel`.
     """
     able, compiled = device.capabilities, {} if compiled is None else compiled
     if not able.subgroup_size or not kernel.features <= able.features:
-        pytest.skip("the emulation needs subgroups, and the features of what it stands for")
+        pytest.skip("the emulation needs subgroups and the kernel's features")
     able = dataclasses.replace(able, matrix_shapes=frozenset(shapes or {kernel.matrix_shape}))
     plain = device.pipeline
 

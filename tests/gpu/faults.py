@@ -1,4 +1,4 @@
-"""Faults on purpose: the n-th use of an engine's call fails, is late, or loses the device; and who hangs, where."""
+"""Fault injection: the n-th use of an engine's call fails, is late, or loses the device; detection of hangs."""
 
 import faulthandler
 import importlib
@@ -10,9 +10,9 @@ import time
 from webmm.engine.adapters import engine_of
 from webmm.engine.wgpu import Wgpu
 
-# Where the engines' packages, which have the same API, define its classes.
+# The modules that define the classes of the engines' packages, which have the same API.
 MODULES = {"wgpu": "wgpu.backends.wgpu_native._api", "dawn": "wgpudawn.backends.dawn._api"}
-# What an engine is asked for, and by which call: of its package, or of webmm's own class for it.
+# Injection points: (class of the engine's package, or "" for webmm's engine class; method).
 POINTS = {
     "allocate": ("GPUDevice", "create_buffer"),
     "allocate a texture": ("GPUDevice", "create_texture"),
@@ -23,44 +23,44 @@ POINTS = {
     "encode": ("GPUDevice", "create_command_encoder"),
     "write": ("GPUQueue", "write_buffer"),
     "submit": ("GPUQueue", "submit"),
-    "dispatch": ("", "submit"),  # by the engine's own methods
+    "dispatch": ("", "submit"),  # methods of webmm's engine class
     "copy": ("", "copy"),
     "map": ("", "map"),
     "read": ("", "data"),
     "wait": ("GPUDevice", "_poll_wait"),
 }
-# wgpu-native itself ends the process where a device is gone that these need: it is lost right after them instead.
+# wgpu-native aborts the process if these are called with a lost device: there, the device is lost right after the call.
 ENDS_THE_PROCESS = {"wgpu": ("submit", "write", "dispatch", "copy"), "dawn": ()}
 KINDS = ("out of memory", "refused", "late", "lost")
 LATE = 0.05  # seconds
-HANGS = 60  # seconds after which a call is taken to wait for ever
+HANGS = 60  # seconds after which a call is considered to hang
 
 
 class Fault:
-    """Stands in for an engine's call of a point: it counts the uses, and at the `nth` does what its kind says."""
+    """Replaces the engine's call at an injection point: counts its uses, and triggers the fault at the `nth`."""
 
     def __init__(self, monkeypatch, engine, point, kind=None, nth=0):
         self.api, self.errors, self.kind = importlib.import_module(MODULES[engine]), engine_of(engine).api, kind
         owner, name = getattr(self.api, POINTS[point][0], type(engine_of(engine))), POINTS[point][1]
         true, count = getattr(owner, name), itertools.count(1)
-        self.uses, self.happened = 0, False
+        self.uses, self.triggered = 0, False
 
         def call(target, *args, **kwargs):
             self.uses = use = next(count)
             if use != nth:
                 return true(target, *args, **kwargs)
-            self.happened = True
-            of = args[0] if isinstance(target, Wgpu) else target  # the engine's own calls name a device or a buffer
+            self.triggered = True
+            of = args[0] if isinstance(target, Wgpu) else target  # methods of the engine class take a device or buffer
             if kind == "lost" and point in ENDS_THE_PROCESS[engine]:
                 true(target, *args, **kwargs)
-                return self.happen(of)
-            self.happen(of)
+                return self.trigger(of)
+            self.trigger(of)
             return true(target, *args, **kwargs)
 
         monkeypatch.setattr(owner, name, call)
 
-    def happen(self, target):
-        """Raise, wait, or lose the device that `target` is or belongs to."""
+    def trigger(self, target):
+        """Raise, sleep, or destroy the device that `target` is or belongs to."""
         if self.kind == "out of memory":
             raise self.errors.GPUOutOfMemoryError("out of memory on purpose")
         if self.kind == "refused":
@@ -69,11 +69,11 @@ class Fault:
             time.sleep(LATE)
         else:
             device = target if isinstance(target, self.api.GPUDevice) else target._device
-            self.api.GPUDevice.destroy(device)  # as a driver would: the device's own destroy() waits for this use
+            self.api.GPUDevice.destroy(device)  # as a driver would: webmm's destroy() waits for this use
 
 
 def watched(work, words):
-    """Return what `work()` returns or raises in a thread; where it hangs, fail and tell where every thread is."""
+    """Return what `work()` returns or raises in a thread; if it hangs, fail with the stacks of all threads."""
     done = []
 
     def run():
@@ -90,7 +90,7 @@ def watched(work, words):
 
 
 def places():
-    """Return where every thread is, as text."""
+    """Return the stacks of all threads, as text."""
     with tempfile.TemporaryFile("w+") as file:
         faulthandler.dump_traceback(file)
         file.seek(0)

@@ -1,6 +1,6 @@
-"""Every call under faults: `python tests/gpu/faulty.py wgpu matmul` tries the points, kinds and uses of one call.
+"""Fault injection for one call: `python tests/gpu/faulty.py wgpu matmul` tries all points, kinds and uses.
 
-Each call in a process of its own: lavapipe keeps 4 MB of every device that was lost.
+Each call runs in a separate process: lavapipe leaks 4 MB for every lost device.
 """
 
 import argparse
@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 A, B, C = (RNG.integers(-3, 4, (24, 24)).astype(np.float32) for _ in range(3))
 BIAS = RNG.integers(-3, 4, 24).astype(np.float32)
 BYTES = RNG.integers(0, 256, (24, 24)).astype(np.uint8)
-MUCH = RNG.standard_normal((1200, 1000)).astype(np.float32)  # in several pieces, each moved by a thread of its own
+LARGE = RNG.standard_normal((1200, 1000)).astype(np.float32)  # transferred in several pieces, each by a thread
 WEIGHTS = webmm.quantize_blocks(B)
 
 
@@ -50,7 +50,7 @@ def streamed(scene):
         scene.gpu.memory = memory
 
 
-def waited(scene):
+def synchronized(scene):
     y = webmm.gelu(scene.a)
     scene.gpu.synchronize()
     return y
@@ -71,11 +71,11 @@ CALLS = {
     "layer_norm": lambda s: webmm.layer_norm(s.a, s.bias, s.bias),
     "rms_norm": lambda s: webmm.rms_norm(A, BIAS, device=s.gpu),
     "gelu": lambda s: webmm.gelu(s.a),
-    "wait": waited,
+    "wait": synchronized,
     "assign": lambda s: s.gpu.assign(s.wide, s.wide.numpy()) or s.a,
-    "much": lambda s: s.gpu.array(MUCH),
+    "much": lambda s: s.gpu.array(LARGE),
 }
-# wgpu-native ends the process where a device is destroyed, which is how one is lost here, while another thread maps.
+# wgpu-native aborts the process if a device is destroyed (the "lost" fault) while another thread maps a buffer.
 MOVED_BY_THREADS = {"wgpu": ("streamed", "much"), "dawn": ()}
 MOST_MEMORY = 2 * 10**9  # bytes of the process
 RAISED = {"out of memory": MemoryLimitError, "refused": WebmmError, "lost": DeviceLostError}
@@ -86,9 +86,9 @@ def fetch(call, scene):
 
 
 def faults(engine, call, uses):
-    """Yield (point, kind, nth): the first use, the second and the last; of what takes long, fewer.
+    """Yield (point, kind, nth) for the first, second and last use; fewer for slow kinds.
 
-    Under Dawn, whose drivers take longer, a call has one fault at each point; the calls together have every kind there.
+    Under Dawn, whose drivers are slower, each call has one fault per point; all calls combined cover every kind.
     """
     for i, (point, count) in enumerate(uses.items()):
         for kind in KINDS:
@@ -100,12 +100,12 @@ def faults(engine, call, uses):
 
 
 def try_all(engine, call, monkeypatch):
-    """See that the call ends as documented under each fault, and return how many there were."""
-    # Every fault opens a device, and compiles: the kernel that compiles fastest, and one that keeps scratch memory.
+    """Check that the call ends as documented under each fault, and return the number of faults."""
+    # Every fault opens a device and compiles: use the kernel that compiles fastest, or one with scratch memory.
     kernels = [CpuTexture(lanes=4, tm=1, tn=4)] * (call == "matmul with scratch") + [Naive()]
     monkeypatch.setattr(gemm, "candidates", lambda problem, device: kernels)
-    monkeypatch.setattr(log.choice, "disabled", True)  # every error would be told, of which there are many
-    with Device(engine=engine) as gpu:  # the self-test comes with the first call
+    monkeypatch.setattr(log.choice, "disabled", True)  # every injected error would be logged
+    with Device(engine=engine) as gpu:  # the first call runs the self-test
         right = fetch(call, Scene(gpu))
     with Device(engine=engine) as gpu:
         scene = Scene(gpu)
@@ -117,19 +117,19 @@ def try_all(engine, call, monkeypatch):
     for point, kind, nth in tried:
         check(engine, call, point, kind, nth, right, kept, monkeypatch)
         if kind == "lost":
-            gc.collect()  # what is wrong with what the engine's error leaves behind shows now, not at some later call
+            gc.collect()  # destructors of objects left by the error run now, not during a later call
     return len(tried)
 
 
 def check(engine, call, point, kind, nth, right, kept, monkeypatch):
-    """See that the call ends as documented, leaves nothing half written or kept, and is right when it comes again."""
+    """Check that the call ends as documented, leaves no partial writes or memory, and succeeds if repeated."""
     words = f"{call}: {kind} at use {nth} to {point}"
-    gpu = Device(engine=engine)  # not as a context: where a thread hangs, closing it would wait for that, too
+    gpu = Device(engine=engine)  # not a context manager: closing would wait for a thread that hangs
     scene = Scene(gpu)
     with monkeypatch.context() as patch:
         fault = Fault(patch, engine, point, kind, nth)
         got = watched(lambda: fetch(call, scene), words)
-    assert fault.happened, words
+    assert fault.triggered, words
     if isinstance(got, Exception):
         assert kind != "late", f"{words}: {got!r}"
         assert isinstance(got, RAISED[kind]), f"{words}: {got!r}"
@@ -138,8 +138,8 @@ def check(engine, call, point, kind, nth, right, kept, monkeypatch):
     assert bool(gpu.lost) == (kind == "lost"), words
     if not gpu.lost:
         del got
-        assert kept_bytes(gpu) <= kept, f"{words}: memory is kept"
-        unharmed(scene, call, right, words)
+        assert kept_bytes(gpu) <= kept, f"{words}: memory is leaked"
+        check_operands(scene, call, right, words)
         again = watched(lambda: fetch(call, Scene(gpu)), f"{words}, and again")
         assert np.array_equal(again, right), f"{words}, and again: {again!r}"
     gpu.close()
@@ -150,8 +150,8 @@ def kept_bytes(gpu):
     return gpu.memory_stats().array_bytes
 
 
-def unharmed(scene, call, right, words):
-    """See that operands are what they were, and results whole or not begun."""
+def check_operands(scene, call, right, words):
+    """Check that operands are unchanged, and results complete or untouched."""
     for name, host in scene.given.items():
         assert np.array_equal(getattr(scene, name).numpy(), host), f"{words}: {name} changed"
     wide = scene.wide.numpy()
@@ -162,12 +162,12 @@ def unharmed(scene, call, right, words):
 
 
 def most_memory():
-    """Return the most bytes that this process has had: getrusage() tells those of the process that started it, too."""
+    """Return the peak memory of this process in bytes (getrusage() includes the parent's)."""
     return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 
 
 def main():
-    """Try a call, and tell how many faults it had, or what was wrong."""
+    """Try a call, and print the number of faults, or the failure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine")
     parser.add_argument("call", choices=CALLS)
@@ -184,4 +184,4 @@ if __name__ == "__main__":
         main()
     except AssertionError:
         traceback.print_exc()
-        os._exit(1)  # whatever hangs would keep the process from ending
+        os._exit(1)  # a thread that hangs would keep the process alive

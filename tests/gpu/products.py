@@ -1,8 +1,7 @@
-"""Operands whose product is known, laid out in memory as a problem says, and the check of what a kernel makes of them.
+"""Operands with a known product, laid out in memory as a problem describes, and checks of a kernel's result.
 
-Where elements lie is worked out here once more, by NumPy and independently of the shaders. What lies between and behind
-the matrices is NaN in A and B, so that a stray read shows, and `UNTOUCHED` in C, so that a stray write and an element
-that nobody wrote do.
+The positions of elements are computed by NumPy, independently of the shaders. Gaps between and after the matrices hold
+NaN in A and B, which exposes stray reads, and `UNTOUCHED` in C, which exposes stray writes and missing elements.
 """
 
 import re
@@ -18,12 +17,12 @@ from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
 from webmm.verify import bound, worst_error
 
-UNTOUCHED = -4096.0  # f16 has it, and no product here is as large
-SPARE = 1024  # elements behind the last matrix of a buffer
+UNTOUCHED = -4096.0  # exact in f16, and larger than any product of these tests
+SPARE = 1024  # elements after the last matrix of a buffer
 
 
 def indices(operand, rows, columns, batch):
-    """Return where each element of (batch, rows, columns) lies in its buffer."""
+    """Return the index in its buffer of each element of (batch, rows, columns)."""
     i, row, column = np.ogrid[:batch, :rows, :columns]
     if operand.transposed:
         row, column = column, row
@@ -31,7 +30,7 @@ def indices(operand, rows, columns, batch):
 
 
 def lay_out(matrices, operand, fill):
-    """Return the buffer that holds `matrices` as `operand` says, and `fill` everywhere else."""
+    """Return a buffer that holds `matrices` as `operand` describes, and `fill` everywhere else."""
     batch, rows, columns = matrices.shape
     where = indices(operand, rows, columns, batch)
     buffer = np.full(where.max() + 1 + SPARE, fill, matrices.dtype)
@@ -42,7 +41,7 @@ def lay_out(matrices, operand, fill):
 def multiply(device, kernel, problem, a, b, dispatch=None):
     """Return C (batch, m, n) = a (batch, m, k) · b (batch, k, n) by `kernel`, and the number of stray writes.
 
-    `dispatch(a, b, c)` stands in for `device.run` where a test has a shader of its own.
+    `dispatch(a, b, c)`, if given, replaces `device.run`: for tests with a custom shader.
     """
     p = problem
     where = indices(p.c, p.m, p.n, p.batch)
@@ -83,7 +82,7 @@ def fractions(problem, seed=0):
 def exact(problem, a, b):
     """Return a·b, which `problem`'s result must hold without rounding."""
     c = a.astype(np.float64) @ b.astype(np.float64)
-    assert np.abs(c).max() <= (2**24 if problem.out_dtype == F32 else 2**11), "the test's own numbers are too large"
+    assert np.abs(c).max() <= (2**24 if problem.out_dtype == F32 else 2**11), "the test's numbers are too large"
     return c
 
 
@@ -93,7 +92,7 @@ def describe(kernel, problem):
 
 
 def check_exactly(device, kernel, problem, seed=0):
-    """Whole numbers must come out exactly, and nothing outside of C may change."""
+    """Assert that whole numbers give exact results, and that nothing outside C is written."""
     a, b = whole_numbers(problem, seed)
     got, strays = multiply(device, kernel, problem, a, b)
     wrong = np.argwhere(got != exact(problem, a, b))
@@ -102,7 +101,7 @@ def check_exactly(device, kernel, problem, seed=0):
 
 
 def check_closely(device, kernel, problem, seed=0):
-    """Fractions must come out within what rounding explains."""
+    """Assert that fractions give results within the rounding error bound."""
     a, b = fractions(problem, seed)
     got, _ = multiply(device, kernel, problem, a, b)
     error = max(worst_error(c, x, y, problem.out_dtype) for c, x, y in zip(got, a, b, strict=True))
@@ -115,7 +114,7 @@ def check(device, kernel, problem, seed=0):
 
 
 def runs(device, kernel, problem):
-    """Tell whether the device can run this; where it cannot, see that it refuses with the reason."""
+    """Return whether the device can run this; if not, assert that it refuses with the reason."""
     reason = kernel.check(problem, device.capabilities)
     if reason is None:
         return True
@@ -135,20 +134,20 @@ def view(m, n, k, dtype="float32", *, batch=1, ta=False, tb=False, pads=(0, 0, 0
         (m, k, m), (k, n, n), (ta, tb, False), pads, offsets, strict=True
     ):
         outer, inner = (columns, rows) if transposed else (rows, columns)
-        # Matrices of a batch lie a padded row apart, too.
+        # Matrices of a batch are separated by a padded row.
         operands.append(Operand(inner + pad, (outer + bool(pad)) * (inner + pad), offset, transposed))
     dtype = dtype_of(dtype)
     return Gemm(m, n, k, batch, dtype, dtype if out_dtype is None else dtype_of(out_dtype), *operands)
 
 
 def small(cls, **settings):
-    """Return the stage with small tiles where the default's shaders take seconds to compile on a CPU."""
+    """Return the stage, with small tiles if the default tiles take seconds to compile on a CPU."""
     tiles = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1} if issubclass(cls, RegisterTiled) else {}
     return cls(**(tiles | settings))
 
 
 def smallest(cls):
-    """Return the stage with the smallest tiles that work at all: no size is then too small for a folded grid."""
+    """Return the stage with its smallest valid tiles, so that small sizes already need a folded grid."""
     settings = {
         "workgroup_1d": {"size": 1},
         "workgroup_2d": {"bm": 1, "bn": 1},

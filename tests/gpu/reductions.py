@@ -1,7 +1,7 @@
-"""Arrays to reduce, laid out in memory as a problem says, and the check of what a kernel makes of them.
+"""Arrays to reduce, laid out in memory as a problem describes, and checks of a kernel's result.
 
-As in products.py, where elements lie is worked out by NumPy and independently of the shaders; what lies between and
-behind them is NaN, and `UNTOUCHED` around the results.
+As in products.py, the positions of elements are computed by NumPy, independently of the shaders; gaps hold NaN, and
+`UNTOUCHED` around the results.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from webmm.problems.reduce import OPERATIONS, Reduction, Span
 from webmm.verify import product_bound, sum_bound
 
 UNTOUCHED = -77
-SPARE = 64  # elements behind the last of a buffer
+SPARE = 64  # elements after the last one of a buffer
 
 # Every stage, small enough that a short row takes several iterations of all workgroups.
 STAGES = [
@@ -76,16 +76,16 @@ def reduce(device, kernel, problem, x):
 
 
 def expected(problem, x):
-    """Return the results in float64, or as positions."""
+    """Return the results in float64, or as indices."""
     with np.errstate(all="ignore"):
         return OPERATIONS[problem.operation].exact(np.moveaxis(x, 1, -1))
 
 
 def whole_numbers(problem, seed=0):
-    """Return small whole numbers, whose sums make no rounding error; of products powers of 2; any int32."""
+    """Return numbers without rounding errors: small whole numbers, powers of 2 for products, or any int32."""
     rng, shape = np.random.default_rng(seed), (problem.outer, problem.length, problem.inner)
     if problem.dtype == I32:
-        return rng.integers(-(2**31), 2**31, shape, np.int32) | 1  # of even ones no product is left
+        return rng.integers(-(2**31), 2**31, shape, np.int32) | 1  # odd: products of even numbers would become 0
     if problem.operation == "prod":
         return rng.choice([0.5, 1, -1, 2], shape, p=[0.1, 0.4, 0.4, 0.1] if shape[1] < 400 else [0, 0.5, 0.5, 0])
     top = 8 if problem.dtype.name == "float32" else 2
@@ -93,7 +93,7 @@ def whole_numbers(problem, seed=0):
 
 
 def tolerance(problem, x):
-    """Return by how much each result may be off."""
+    """Return the allowed error of each result."""
     p = problem
     if p.operation == "prod" and p.dtype != I32:
         with np.errstate(all="ignore"):
@@ -103,13 +103,13 @@ def tolerance(problem, x):
     magnitudes = np.abs(x.astype(np.float64)).sum(axis=1)
     if p.operation == "mean":
         magnitudes /= p.length
-    if p.operation == "logsumexp":  # log(Σ) has Σ's relative error for its absolute one; exp() of a driver is 2^-20 off
+    if p.operation == "logsumexp":  # log(Σ) has Σ's relative error as absolute error; a driver's exp() is off by 2^-20
         magnitudes = 8 + np.abs(x.astype(np.float64)).max(axis=1)
     return sum_bound(p.length, p.out_dtype) * magnitudes + p.out_dtype.tiny
 
 
 def check(device, kernel, problem, x=None, seed=0):
-    """Results must be right, special values where NumPy has them, and nothing else may be written."""
+    """Assert that results are right, with special values as in NumPy, and that nothing else is written."""
     if kernel.check(problem, device.capabilities):
         return
     x = whole_numbers(problem, seed) if x is None else x

@@ -1,4 +1,4 @@
-"""Every op on what is larger than a binding, a buffer or the device's memory: the same results as on what fits."""
+"""Every op on operands larger than a binding, a buffer or the memory gives the same results as on small ones."""
 
 import numpy as np
 import pytest
@@ -20,14 +20,14 @@ REDUCTIONS = ("sum", "mean", "max", "min", "logsumexp", "argmax")
 
 @pytest.fixture(scope="module")
 def bound(device):
-    """A device whose bindings are short, though its buffers and its memory are not."""
+    """A device with a low limit on bindings only."""
     with Device(device.info.index, limits={"max-storage-buffer-binding-size": BINDING}) as bound:
         yield bound
 
 
 @pytest.fixture(scope="module")
 def small(device):
-    """A device that cannot even hold what is streamed."""
+    """A device with low limits on bindings, buffers and memory, so that operands are streamed."""
     limits = {"max-buffer-size": BINDING, "max-storage-buffer-binding-size": BINDING}
     with Device(device.info.index, limits=limits) as small:
         small.memory = MEMORY
@@ -35,7 +35,7 @@ def small(device):
 
 
 def places(bound, small):
-    """Yield (name, device, how an operand gets there): lying on a device, and on the host for either device."""
+    """Yield (name, device, function that places an operand): on the device, or on the host for either device."""
     yield "resident", bound, bound.array
     yield "host", bound, lambda x: x
     yield "small", small, lambda x: x
@@ -43,7 +43,7 @@ def places(bound, small):
 
 @pytest.fixture(params=["resident", "host", "small"])
 def place(request, bound, small):
-    """Return a device and a function that brings an operand to where it shall be."""
+    """Return a device and a function that places an operand on it or leaves it on the host."""
     return next((device, put) for name, device, put in places(bound, small) if name == request.param)
 
 
@@ -106,7 +106,7 @@ def test_reductions(place, op, shape, axis):
 
 
 @pytest.mark.parametrize("at", [5, 9_999, 19_999])
-def test_nan_and_ties_in_parts_of_a_row(place, at):
+def test_nan_and_ties_in_pieces_of_a_row(place, at):
     there, put = place
     x = np.ones(20_000, np.float32)
     x[[at, -1]] = 2
@@ -121,7 +121,7 @@ def test_nan_and_ties_in_parts_of_a_row(place, at):
     assert np.isfinite(host(webmm.reduce(put(x), "logsumexp", 0, device=there)))
 
 
-def test_half_precision_is_summed_in_single(place):
+def test_float16_is_summed_in_float32(place):
     there, put = place
     x = np.ones(70_000, np.float16)
     assert host(webmm.reduce(put(x), "sum", out_dtype="float32", device=there)) == 70_000
@@ -138,7 +138,7 @@ def test_softmax(place, shape, axis):
 
 
 @pytest.mark.parametrize("shape", [(2, 7001), (301, 41), (1, 3, 3003)], ids=str)
-def test_bfloat16_shares_words_with_neighbouring_pieces(place, device, shape):
+def test_bfloat16_pieces_that_share_words(place, device, shape):
     there, put = place
     x = floats(*shape).astype(webmm.dtypes.BF16.numpy)
     for call in (webmm.gelu, webmm.softmax, lambda x, device: webmm.reduce(x, "max", -1, device=device)):
@@ -154,7 +154,7 @@ def test_norms(place, device):
     assert_allclose(host(got), webmm.rms_norm(x, weight, device=device), rtol=1e-6, atol=1e-6)
 
 
-def test_a_row_that_no_binding_holds_is_refused_with_words(place):
+def test_a_row_larger_than_a_binding_is_refused(place):
     there, put = place
     for call in (webmm.softmax, webmm.layer_norm, webmm.rms_norm):
         with pytest.raises(UnsupportedError, match=r"takes 24,000 bytes, and a binding and a buffer hold 16,384"):
@@ -164,7 +164,7 @@ def test_a_row_that_no_binding_holds_is_refused_with_words(place):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("sizes", [(200, 190, 150), (1000, 300, 9), (300, 1000, 9), (3, 4099, 21)], ids=str)
 @pytest.mark.parametrize("out", ["int32", "uint8", "float32"])
-def test_products_of_bytes(place, sizes, out, transposed):
+def test_quantized_products(place, sizes, out, transposed):
     m, n, k = sizes
     there, put = place
     a, b = RNG.integers(0, 256, (m, k), np.uint8), RNG.integers(-128, 128, (k, n), np.int8)
@@ -191,7 +191,7 @@ def test_products_with_weights(place, device, sizes):
     assert_allclose(host(got), webmm.qmatmul_weights(x, weights, device=device), rtol=1e-5, atol=1e-4)
 
 
-def test_pieces_that_lie_where_bindings_may_are_used_in_place(bound, monkeypatch):
+def test_aligned_pieces_are_used_in_place(bound, monkeypatch):
     a, b = (bound.array(RNG.integers(0, 9, shape, np.uint8)) for shape in ((4096, 16), (16, 16)))
     x, weights = bound.array(floats(16, 64)), webmm.quantize_blocks(floats(64, 2048)).to(bound)
     flat, moved = bound.array(floats(300, 200)), []
@@ -203,20 +203,20 @@ def test_pieces_that_lie_where_bindings_may_are_used_in_place(bound, monkeypatch
     webmm.reduce(flat, "sum", 1)
     assert moved == []
     webmm.reduce(flat, "sum", 0)
-    assert sum(map(np.prod, moved)) < flat.size / 10, "partial results alone"
+    assert sum(map(np.prod, moved)) < flat.size / 10, "only partial results are copied"
     assert_array_equal(c.numpy(), a.numpy().astype(np.int32) @ b.numpy())
     del x, weights
 
 
-def test_what_would_keep_a_device_busy_for_long_is_cut(device, monkeypatch):
+def test_long_dispatches_are_cut(device, monkeypatch):
     a, b = (device.array(RNG.integers(0, 9, shape, np.uint8)) for shape in ((1000, 64), (64, 300)))
     x, weights = device.array(floats(1000, 64)), webmm.quantize_blocks(floats(64, 300)).to(device)
     expected = webmm.qmatmul_weights(x, weights).numpy()
-    device.plans.clear()  # of the call above
+    device.plans.clear()  # the plan of the call above
     ran, run = [], Device.run
     monkeypatch.setattr(Device, "run", lambda *given: ran.append(given[2]) or run(*given))
     monkeypatch.setattr("webmm.calls.pieces.limits", lambda device: Limits(2**27, 2.0**24))
-    monkeypatch.setattr(Slots, "take", None)  # pieces of the result lie where bindings may begin
+    monkeypatch.setattr(Slots, "take", None)  # pieces of the result are aligned for bindings: no copies
     products = webmm.qmatmul(a, b, 1, 0, 1, 0, out_dtype="int32"), webmm.qmatmul_weights(x, weights)
     monkeypatch.undo()
     assert_array_equal(products[0].numpy(), a.numpy().astype(np.int32) @ b.numpy())
@@ -225,7 +225,7 @@ def test_what_would_keep_a_device_busy_for_long_is_cut(device, monkeypatch):
     assert {problem.m for problem in ran if problem.op == "weights"} == {256, 1000 % 256}
 
 
-def test_where_memory_runs_out_smaller_pieces_are_tried(device, monkeypatch):
+def test_smaller_pieces_are_tried_if_memory_runs_out(device, monkeypatch):
     x, limit, empty, refused = floats(300, 400), 2**14, Device.empty, []
 
     def scarce(self, shape, dtype="float32"):
@@ -244,7 +244,7 @@ def test_where_memory_runs_out_smaller_pieces_are_tried(device, monkeypatch):
         webmm.softmax(x, device=device)
 
 
-def test_operands_over_memory_are_read_from_maps(small, tmp_path):
+def test_operands_larger_than_memory_are_read_from_memory_maps(small, tmp_path):
     x = np.memmap(tmp_path / "x", np.float16, "w+", shape=(70, 901))
     x[:] = whole(*x.shape, dtype=np.float16)
     assert_array_equal(webmm.reduce(x, "sum", 0, out_dtype="float32", device=small), x.astype(np.float32).sum(0))
@@ -272,7 +272,7 @@ def test_streamed_products_without_elements(small):
         assert_array_equal(webmm.matmul(np.zeros(a, np.float32), np.zeros(b, np.float32), device=small), expected)
 
 
-def test_batches_over_a_buffer_but_not_over_memory(device):
+def test_batches_larger_than_a_buffer(device):
     with Device(device.info.index, limits={"max-buffer-size": 2**16}) as narrow:
         a, b = whole(40, 32, 32), whole(32, 32)
         assert_array_equal(webmm.matmul(a, b, device=narrow), a @ b)

@@ -1,4 +1,4 @@
-"""`webmm.array_api` beside `array-api-strict`, on arrays that Hypothesis draws: values, dtypes and shapes agree."""
+"""`webmm.array_api` agrees with `array-api-strict` in values, dtypes and shapes, on arrays drawn by Hypothesis."""
 
 import operator
 
@@ -36,7 +36,7 @@ OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operato
 
 @pytest.fixture(autouse=True)
 def default(device, monkeypatch):
-    """Arrays that no device is named for are the tests' own."""
+    """Make the tests' device the default device."""
     monkeypatch.setattr(xp, "default_device", lambda: device)
 
 
@@ -50,11 +50,11 @@ def ours(x):
 
 
 def same(got, expected, rtol=0.0):
-    """Whether an Array is what strict's array is, up to a share of float32's rounding."""
+    """Assert that an Array equals strict's array in shape, dtype and values, up to `rtol`."""
     wanted = np.asarray(expected)
     assert isinstance(got, webmm.Array)
     assert got.shape == wanted.shape
-    kind = {np.dtype("int64"): np.dtype("int32")}.get(wanted.dtype, wanted.dtype)  # there are no longer integers here
+    kind = {np.dtype("int64"): np.dtype("int32")}.get(wanted.dtype, wanted.dtype)  # int64 is not supported
     assert got.dtype == kind
     np.testing.assert_allclose(got.numpy(), wanted, rtol=rtol, atol=rtol)
 
@@ -64,7 +64,7 @@ def cases(table):
 
 
 @pytest.mark.parametrize(("dtype", "name"), cases(UNARY))
-def test_functions_of_one(dtype, name):
+def test_unary_functions(dtype, name):
     @EXAMPLES
     @given(arrays(dtype))
     def agree(x):
@@ -75,7 +75,7 @@ def test_functions_of_one(dtype, name):
 
 
 @pytest.mark.parametrize(("dtype", "name"), cases(BINARY))
-def test_functions_of_two(dtype, name):
+def test_binary_functions(dtype, name):
     @EXAMPLES
     @given(st.data())
     def agree(data):
@@ -101,7 +101,7 @@ def test_operators_with_numbers(data, operation, dtype):
 
 @EXAMPLES
 @given(st.data(), st.sampled_from([operator.eq, operator.ne, operator.and_, operator.or_]), st.booleans())
-def test_operators_with_truths(data, operation, truth):
+def test_operators_with_booleans(data, operation, truth):
     x = data.draw(arrays("bool"))
     same(operation(ours(x), truth), operation(x, truth))
 
@@ -129,7 +129,7 @@ def test_reductions(data, stored, name):
     got = getattr(xp, name)(ours(x).astype(stored), axis=axis, keepdims=keepdims)
     assert got.dtype == (np.int32 if name in POSITIONS else stored)
     expected = getattr(strict, name)(x, axis=axis, keepdims=keepdims)
-    # strict's sums are of float32; half of them differ by a rounding to float16 of up to 100 × 625.
+    # strict's sums are float32; in float16, sums of up to 100 × 625 are rounded.
     got = got if name in POSITIONS else got.astype("float32")
     if name == "prod" and stored == "float16":
         expected = strict.clip(expected, -65504.0, 65504.0)
@@ -140,7 +140,7 @@ def test_reductions(data, stored, name):
 @settings(max_examples=40)
 @given(st.data(), st.sampled_from([name for name in REDUCTIONS if name != "mean"]))
 def test_reductions_of_int32(data, name):
-    """The standard's default integer is int32 here: sums and products are what is left of longer ones."""
+    """The default integer is int32: sums and products wrap around."""
     anything = st.integers(-(2**31), 2**31 - 1)
     x = data.draw(arrays("int32", drawing.array_shapes(min_dims=1, max_dims=4, max_side=5), anything))
     axis, keepdims = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1)), data.draw(st.booleans())
@@ -158,7 +158,7 @@ def test_reductions_into_another_type(data, name):
 
 @settings(max_examples=40)
 @given(st.data(), st.sampled_from(["float32", "int32", "bool"]), st.sampled_from(["all", "any"]))
-def test_truths(data, dtype, name):
+def test_all_and_any(data, dtype, name):
     few = {"float32": st.sampled_from([0.0, 1.5]), "int32": st.sampled_from([0, -3])}
     x = data.draw(arrays(dtype, drawing.array_shapes(max_dims=4, max_side=4, min_side=0), few.get(dtype)))
     axis, keepdims = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1)), data.draw(st.booleans())
@@ -169,7 +169,7 @@ def test_truths(data, dtype, name):
 
 @settings(max_examples=15)
 @given(st.data(), st.sampled_from(["float32", "int32", "bool"]))
-def test_arrays_like_others(data, dtype):
+def test_like_functions(data, dtype):
     x = data.draw(arrays(dtype, drawing.array_shapes(min_dims=2, max_dims=4, max_side=5)))
     same(xp.zeros_like(ours(x)), strict.zeros_like(x))
     same(xp.ones_like(ours(x), dtype=xp.float32), strict.ones_like(x, dtype=strict.float32))
@@ -221,7 +221,7 @@ def test_astype(data, dtype, to):
 
 @settings(max_examples=25)
 @given(st.data(), st.sampled_from(["float32", "int32", "bool"]))
-def test_views_are_computed_with(data, dtype):
+def test_computing_with_views(data, dtype):
     x = data.draw(arrays(dtype, drawing.array_shapes(min_dims=2, max_dims=4, max_side=5)))
     key = data.draw(drawing.indices(x.shape))
     view = ours(x)[key]
@@ -244,7 +244,7 @@ def test_float16_and_mixed_floats():
     np.testing.assert_allclose(xp.exp(half).numpy(), np.exp(x), rtol=2e-3)
 
 
-def test_more_axes_than_a_shader_has():
+def test_more_axes_than_a_shader_supports():
     x = np.arange(2**7, dtype=np.float32).reshape((2,) * 7)
     got = xp.asarray(x).T[..., None] + xp.asarray(x)[..., None]
     np.testing.assert_array_equal(got.numpy(), (x.T + x)[..., None])
@@ -298,7 +298,7 @@ def test_bad_input(compute, words):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float64"])
-def test_copies_of_what_is_not_computed_with(device, dtype):
+def test_copies_of_dtypes_without_arithmetic(device, dtype):
     x = device.array(np.arange(6).astype(dtype))
     y = xp.asarray(x, copy=True)
     assert y.storage is not x.storage

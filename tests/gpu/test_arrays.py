@@ -1,4 +1,4 @@
-"""Arrays: their lifetime, and that what goes to the device comes back."""
+"""Arrays: lifetime, attributes, transfers in both directions, views."""
 
 import copy
 import gc
@@ -28,7 +28,7 @@ def test_use_after_free_raises(device):
     with device.empty((9,)) as other, pytest.raises(FreedArrayError):
         device.run(Naive(), gemm(1, 1, 1), other, array, other)
     assert "freed" in repr(array)
-    assert array.shape == (2, 3), "what it was is still known"
+    assert array.shape == (2, 3), "the shape is still known"
 
 
 def test_double_free_is_harmless(device):
@@ -47,7 +47,7 @@ def test_context_manager_frees_even_after_an_error(device):
 
 
 def test_garbage_collection_frees(device):
-    gc.collect()  # what earlier tests left behind
+    gc.collect()  # garbage of earlier tests
     array = device.empty((4,))
     view = array[1:]
     gone, before = weakref.ref(array), device.memory_stats().array_bytes
@@ -73,7 +73,7 @@ def test_a_launch_does_not_keep_its_arrays_alive(device):
     assert all(buffer() is None for buffer in buffers), "something still holds a freed buffer"
 
 
-def test_what_an_array_says_of_itself(device):
+def test_attributes_of_an_array(device):
     with device.array([[1.0, 2.0, 3.0]], "f16") as array:
         assert isinstance(array, Array)
         assert (array.shape, array.size, array.nbytes, array.dtype.name) == ((1, 3), 3, 6, "float16")
@@ -85,8 +85,8 @@ def test_what_an_array_says_of_itself(device):
             array.__array__(copy=False)
 
 
-# Around every size at which transfers change their way: nothing but whole words can be copied, small data is written
-# directly, larger data goes through staging buffers of powers of two, and the largest in chunks.
+# Sizes around every threshold of transfers: only whole words can be copied, small data is written directly, larger data
+# goes through staging buffers of powers of two, and the largest in chunks.
 BYTES = [2, 4, 6, 10, 16, 18, 2**16 - 2, 2**16, 2**16 + 2, DIRECT_WRITE - 2, DIRECT_WRITE, DIRECT_WRITE + 2]
 BYTES += [LEAST - 2, LEAST, LEAST + 2, CHUNK - 2, CHUNK, CHUNK + 2, 2 * CHUNK + 6]
 
@@ -105,7 +105,7 @@ def test_round_trip_of_several_chunks(device):
         assert backwards.numpy().tobytes() == data[::-1].tobytes()
 
 
-def test_little_data_is_moved_by_the_calling_thread(device, monkeypatch):
+def test_small_transfers_use_the_calling_thread(device, monkeypatch):
     monkeypatch.setattr(device.staging._pool, "submit", lambda *_: 1 / 0)
     data = np.arange(100, dtype=np.float32)
     with device.array(data) as array:
@@ -113,8 +113,8 @@ def test_little_data_is_moved_by_the_calling_thread(device, monkeypatch):
         assert array[5:6].numpy() == [5]
 
 
-def test_no_thread_of_the_engine_waits_for_a_transfer(device, monkeypatch):
-    # While wgpu-py's does, nobody else can submit. Dawn has none.
+def test_transfers_do_not_use_the_engines_polling_thread(device, monkeypatch):
+    # While wgpu-py's polling thread waits, no other thread can submit. Dawn has no such thread.
     if poller := getattr(device.wgpu_device, "_poller", None):
         monkeypatch.setattr(poller, "get_token", lambda: 1 / 0)
     with device.array(np.ones(4 * LEAST, np.float32)) as array:
@@ -122,7 +122,7 @@ def test_no_thread_of_the_engine_waits_for_a_transfer(device, monkeypatch):
         assert array[:3].numpy().all()
 
 
-def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
+def test_concurrent_transfers_with_few_staging_buffers(device):
     staging = Staging(device.guard, chunk=2**16, threads=5, depth=3)
     data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)
     with device.empty((LEAST + 2,)) as array:
@@ -140,11 +140,11 @@ def test_fewer_staging_buffers_than_threads_and_transfers_at_once(device):
     staging.close()
 
 
-def test_products_that_move_gigabytes_do_it_in_long_pieces(device, monkeypatch):
+def test_large_streamed_products_use_long_chunks(device, monkeypatch):
     sizes, cut = [], transfer._pieces
     monkeypatch.setattr(transfer, "_pieces", lambda *x: sizes.append(x[2]) or cut(*x))
     a = np.ones((1024, 1024), np.float32)
-    monkeypatch.setattr(device, "memory", 6 * 2**20)  # not as a whole
+    monkeypatch.setattr(device, "memory", 6 * 2**20)  # too little for the whole product
     webmm.matmul(a, a, device=device)
     short = max(sizes)
     monkeypatch.setattr(stream, "LONG", 1)
@@ -153,8 +153,8 @@ def test_products_that_move_gigabytes_do_it_in_long_pieces(device, monkeypatch):
     assert device.staging._long == 0
 
 
-def test_who_waits_for_a_staging_buffer_hears_of_one_that_failed():
-    device = Device()  # without staging buffers as yet; not closed where the test fails, as that would wait, too
+def test_a_failed_transfer_returns_its_staging_buffer():
+    device = Device()  # has no staging buffers yet; not closed if the test fails, since closing would wait, too
     a, b = device.array(np.ones((8, 8), np.float32)), device.array(np.full((8, 8), 2, np.float32))
     found = {}
 
@@ -165,7 +165,7 @@ def test_who_waits_for_a_staging_buffer_hears_of_one_that_failed():
             found[name] = "freed"
 
     readers = [threading.Thread(target=read, args=pair, daemon=True) for pair in (("a", a), ("b", b))]
-    with device.guard.lock:  # as another thread has it while it compiles
+    with device.guard.lock:  # held by a thread while it compiles
         readers[0].start()
         time.sleep(0.2)  # the first reader has the only buffer and waits for the lock
         readers[1].start()
@@ -173,7 +173,7 @@ def test_who_waits_for_a_staging_buffer_hears_of_one_that_failed():
         a.free()
     for reader in readers:
         reader.join(20)
-        assert not reader.is_alive(), "it waits for a buffer that does not come back"
+        assert not reader.is_alive(), "it waits for a staging buffer that is never returned"
     assert found == {"a": "freed", "b": 2}
     device.close()
 
@@ -181,7 +181,7 @@ def test_who_waits_for_a_staging_buffer_hears_of_one_that_failed():
 @pytest.mark.parametrize("cut", [np.s_[:, 1:-1], np.s_[::3, ::-1], np.s_[:7, None, ::2]], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_strided_transfers(device, cut, dtype):
-    # Rows of a few bytes, and of more than a piece; whole words and halves of them.
+    # Rows of a few bytes and of more than a piece, in whole words and half words.
     for shape in ((1000, 1003), (7, 300_002), (300_001, 4)):
         host = np.random.default_rng(2).standard_normal(shape)
         part = host[cut]
@@ -194,7 +194,7 @@ def test_strided_transfers(device, cut, dtype):
             assert np.count_nonzero(out) == np.count_nonzero(part.astype(dtype))
 
 
-def test_a_transfer_that_failed_leaves_the_next_one_alone(device, monkeypatch):
+def test_a_transfer_after_a_failed_one_succeeds(device, monkeypatch):
     data = np.arange(3 * LEAST, dtype=np.float32)
     with device.array(data) as array:
         with monkeypatch.context() as broken:
@@ -208,8 +208,8 @@ def test_a_transfer_that_failed_leaves_the_next_one_alone(device, monkeypatch):
             assert np.array_equal(other.numpy(), data[::-1])
 
 
-def test_freeing_what_is_being_moved(device):
-    # wgpu-native ends the process where work is submitted that needs a destroyed buffer.
+def test_freeing_an_array_during_a_transfer(device):
+    # wgpu-native aborts the process if submitted work uses a destroyed buffer.
     data, failures = np.ones(4 * LEAST, np.float32), []
 
     def move(array, job):
@@ -251,7 +251,7 @@ def test_new_arrays_are_zero(device):
         (np.array(["a"]), "is not supported"),
     ],
 )
-def test_what_is_no_matrix_is_refused(device, data, words):
+def test_unsupported_dtypes_are_refused(device, data, words):
     with pytest.raises(ProblemError, match=words):
         device.array(data)
 
@@ -275,7 +275,7 @@ def test_arrays_that_are_too_small_or_of_another_type_are_refused(device):
             device.run(Naive(), gemm(2, 2, 3), six, six, halves)
 
 
-def test_a_closed_device_fails_with_words(device):
+def test_arrays_of_a_closed_device_raise(device):
     other = Device(device.info.index)
     array = other.array(np.ones(3, np.float32))
     other.close()
@@ -284,15 +284,15 @@ def test_a_closed_device_fails_with_words(device):
     array.free()
 
 
-def test_no_view_by_truth_values(device):
-    # NumPy would make a copy of it: such a view would lie anywhere in memory.
+def test_boolean_indices_are_refused(device):
+    # NumPy copies for boolean indices: the result would be no view.
     with device.array(np.ones((3, 4), np.float32)) as array:
         for key in (True, (slice(None), False), np.True_):
             with pytest.raises(ProblemError, match="indexed by integers"):
                 array[key]
 
 
-def test_views_of_a_freed_array_say_that_it_was_freed(device):
+def test_views_of_a_freed_array_raise(device):
     array = device.array(np.ones((3, 4), np.float32))
     array.free()
     for view in (lambda: array.T, lambda: array[1:], lambda: array.reshape(-1), lambda: array.broadcast_to((2, 3, 4))):
@@ -301,20 +301,20 @@ def test_views_of_a_freed_array_say_that_it_was_freed(device):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_assigning_leaves_neighbours_alone(device, dtype):
+def test_assigning_writes_only_the_view(device, dtype):
     with device.array(np.arange(8), dtype) as array, device.array(np.full(8, 9), dtype) as nines:
         for data in (nines[:3], np.full(3, 9)):
             if dtype == "float32":
                 device.assign(array[:3], data)
-            else:  # the third ends within a word of four bytes
+            else:  # the third element ends within a 4-byte word
                 with pytest.raises(ProblemError, match="whole"):
                     device.assign(array[:3], data)
         assert array.numpy()[3:].tolist() == [3, 4, 5, 6, 7]
-        device.assign(array[:4], array[4:])  # within a buffer
+        device.assign(array[:4], array[4:])  # within one buffer
         assert array.numpy().tolist() == [4, 5, 6, 7] * 2
 
 
-def test_uploading_leaves_neighbours_alone(device):
+def test_uploading_writes_only_the_view(device):
     with device.array(np.zeros(8, np.float32)) as array:
         device.upload(np.ones(2, np.float32), array[4:6])
         assert array.numpy().tolist() == [0, 0, 0, 0, 1, 1, 0, 0]
@@ -328,25 +328,25 @@ def test_uploading_leaves_neighbours_alone(device):
                 device.upload(np.ones(within_a_word.shape, np.float16), within_a_word)
 
 
-def test_a_deep_copy_has_a_buffer_of_its_own(device):
+def test_a_deep_copy_has_its_own_buffer(device):
     with device.array(np.arange(6).reshape(2, 3), "float32") as array, copy.deepcopy(array.T) as other:
         assert other.storage is not array.storage
         np.testing.assert_array_equal(other.numpy(), array.numpy().T)
 
 
 @pytest.mark.parametrize("shape", [5, (2.5,), "ab", (2, None), (-1,)])
-def test_shapes_are_whole_numbers(device, shape):
+def test_invalid_shapes_are_refused(device, shape):
     with pytest.raises(ProblemError, match="shape"):
         device.empty(shape)
 
 
-def test_no_size_is_too_large_to_be_refused(device):
+def test_huge_sizes_are_refused(device):
     with pytest.raises(UnsupportedError, match="max-buffer-size"):
         device.empty((2**40, 2**40))
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "int32", "uint8"])
-def test_the_dtype_is_numpys(device, name):
+def test_dtype_is_a_numpy_dtype(device, name):
     x = device.empty((3, 4), name)
     assert x.dtype == np.dtype(name) == x.T[1:].dtype
     assert isinstance(x.dtype, np.dtype)

@@ -1,6 +1,7 @@
-"""Is every barrier of every stage of every op needed? Without one, a result must be wrong.
+"""Every barrier of every stage of every op is needed: without it, a result is wrong.
 
-Each is looked for with the lanes in both orders: `webmm.foreign.lanes` says why that finds it on lavapipe.
+Each shader runs with its invocations in both orders: `webmm.foreign.lanes` explains why that exposes a missing barrier
+on lavapipe.
 """
 
 import dataclasses
@@ -18,26 +19,33 @@ from webmm.foreign.lanes import in_reverse
 from webmm.render import render
 
 BARRIER = re.compile(r"(?:workgroup|storage|texture|subgroup)Barrier\(\);(?: // (.+))?")
-SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # compiles quickly where all of these are tunables
-WALK = {"workgroups": 1}  # one workgroup for all tiles
-# As many parts as a workgroup has lanes, none of them empty: parts that are nothing hide what is missing.
+SMALL = {
+    "bm": 32,
+    "bn": 32,
+    "bk": 8,
+    "tm": 4,
+    "tn": 4,
+    "unroll": 1,
+}  # compile quickly; for stages with all of these tunables
+PERSISTENT = {"workgroups": 1}  # one workgroup for all tiles
+# As many parts as a workgroup has invocations, none of them empty: empty parts would hide a missing barrier.
 PARTS = {"reduce": {"splits": 256, "unroll": 1}}
-# Of other ops: several tiles each way, and several steps of k.
+# Sizes per op. For ops not listed: several tiles in both dimensions, and several steps of k.
 SIZES = {"reduce": (3, 256 * 1024, 1), "normalise": (3, 4096, 64), "elementwise": (1024, 1, 1)}
-# Of those of which each may have barriers of its own, the ones that have.
+# The variants to test for ops whose variants have different barriers.
 VARIANTS = {"normalise": ("normalise:softmax", "normalise:layer_norm")}
 
-# What the comment of a barrier says that it is for: why lavapipe may spare it, and how many of them in a text.
+# By the comment of a barrier: why lavapipe may not need it, and how many such barriers a shader may have.
 ONLY_ON_GPUS = {
     "the halves are merged before anyone reads them": (
-        "the last halves are merged by lanes of one subgroup, which run together",
+        "the last halves are merged by lanes of one subgroup, which run in lockstep",
         lambda device: math.log2(device.capabilities.subgroup_size),
     ),
-    "the whole is there before anyone reads it": ("only the lane that merged it uses it", lambda device: 1),
+    "the whole is there before anyone reads it": ("only the invocation that merged it uses it", lambda device: 1),
 }
 
 
-# Refused where there are no matrix units: test_matrix_unit.py and test_byte_matrix_unit.py emulate them.
+# Refused without matrix units: test_matrix_unit.py and test_byte_matrix_unit.py test these with emulation.
 ELSEWHERE = {"matrix_unit"}
 
 
@@ -47,10 +55,10 @@ def problem_of(op, kernel):
     return next((problem for problem in problems if not kernel.unsuited(problem)), None)
 
 
-def forms(op, cls):
-    """Yield the stage with small tiles, with every choice by name that it has."""
+def kernels_of(op, cls):
+    """Yield the stage with small tiles, for every combination of its text-valued tunables."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    wanted = (SMALL if SMALL.keys() <= fields.keys() else {}) | WALK | PARTS.get(op.name, {})
+    wanted = (SMALL if SMALL.keys() <= fields.keys() else {}) | PERSISTENT | PARTS.get(op.name, {})
     settings = {name: value for name, value in wanted.items() if name in fields}
     choices = {name: field.metadata["candidates"] for name, field in fields.items() if isinstance(field.default, str)}
     for values in itertools.product(*choices.values()):
@@ -58,11 +66,11 @@ def forms(op, cls):
 
 
 def with_barriers():
-    """Yield (op, kernel) for each stage that has barriers, once for each way in which they stand in its text."""
+    """Yield (op, kernel) for each stage with barriers, once per distinct sequence of barriers."""
     ops = [op_of(variant) for name in OPS for variant in VARIANTS.get(name, (name,))]
     for op, cls in [(each, cls) for each in ops for cls in each.stages]:
         seen = set()
-        for kernel in (each for each in forms(op, cls) if "naga" not in each.not_in and problem_of(op, each)):
+        for kernel in (each for each in kernels_of(op, cls) if "naga" not in each.not_in and problem_of(op, each)):
             texts = [render(part, problem_of(op, kernel)).wgsl for part in kernel.dispatches]
             barriers = tuple(tuple(BARRIER.findall(text)) for text in texts)
             assert all("Barrier" in text or "var<workgroup>" not in text for text in texts), kernel
@@ -71,8 +79,8 @@ def with_barriers():
                 yield pytest.param(op, kernel, id=f"{op.name} {kernel}")
 
 
-def reversed_lanes(kernel, text):
-    """Return `text` with the lanes of a workgroup numbered from the last to the first, where they are numbered."""
+def reversed_order(kernel, text):
+    """Return `text` with the invocations of a workgroup in reverse order, or unchanged if that is not possible."""
     try:
         return in_reverse(text, kernel.workgroup_size)
     except ConfigError:
@@ -80,7 +88,7 @@ def reversed_lanes(kernel, text):
 
 
 def right(device, case, kernel, part, wgsl):
-    """Tell whether the result is right with `wgsl` in place of the text of `part`, one of the kernel's dispatches."""
+    """Return whether the result is right with `wgsl` as the shader of `part`, one of the kernel's dispatches."""
     extents = case.problem.buffers()
     (written,) = (extent for extent in extents if extent.written)
     with device.array(np.zeros(written.end, written.dtype.numpy)) as result:
@@ -105,17 +113,17 @@ def test_every_barrier_is_needed(device, op, kernel):
     for part in kernel.dispatches:
         text = render(part, problem).wgsl
         assert right(device, case, kernel, part, text)
-        # Where lanes are also numbered by subgroup, the other order is none.
-        orders = [text] + [t for t in (reversed_lanes(part, text),) if right(device, case, kernel, part, t)]
-        spared = []
+        # The reverse order gives wrong results if lanes are also numbered by subgroup: skip it there.
+        orders = [text] + [t for t in (reversed_order(part, text),) if right(device, case, kernel, part, t)]
+        unneeded = []
         for i, barrier in enumerate(BARRIER.finditer(text)):
             assert barrier[1], f"a barrier of {part.name} does not say what it protects"
             if all(right(device, case, kernel, part, without(order, i)) for order in orders):
                 assert barrier[1] in ONLY_ON_GPUS, f"{part.name} does not need {barrier[0]}"
-                spared.append(barrier[1])
-        for purpose in spared:
+                unneeded.append(barrier[1])
+        for purpose in unneeded:
             _, most = ONLY_ON_GPUS[purpose]
-            assert spared.count(purpose) <= most(device), f"{part.name} does not need {purpose}"
+            assert unneeded.count(purpose) <= most(device), f"{part.name} does not need {purpose}"
 
 
 def without(text, i):

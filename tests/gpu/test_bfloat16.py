@@ -1,4 +1,4 @@
-"""bfloat16 storage, two elements to a word: every stage, aligned and not, and rounding as NumPy's ml_dtypes has it."""
+"""bfloat16 storage, two elements per word: every stage, aligned and not, with the rounding of ml_dtypes."""
 
 import ml_dtypes
 import numpy as np
@@ -26,7 +26,7 @@ def test_every_stage(device, cls, problem):
         check(device, kernel, problem)
 
 
-def test_rounds_as_ml_dtypes_does(device):
+def test_rounds_like_ml_dtypes(device):
     bits = np.random.default_rng(0).integers(0, 2**32, 4096, dtype=np.uint32)
     ties = (np.arange(256, dtype=np.uint32) << 16) + 0x3F80_8000
     special = np.array([0, 0x8000_0000, 0x7F80_0000, 0xFF80_0000, 0x7F80_0001, 0xFFFF_FFFF, 0x7F7F_FFFF], np.uint32)
@@ -42,7 +42,7 @@ def test_rounds_as_ml_dtypes_does(device):
 
 
 @pytest.mark.parametrize("n", [12, 13])
-def test_epilogue_reads_and_writes_it(device, n):
+def test_epilogues_in_bfloat16(device, n):
     rng = np.random.default_rng(1)
     a, b, bias, c = ((rng.random(shape) - 0.5).astype(ml_dtypes.bfloat16) for shape in ((9, 8), (8, n), (n,), (9, n)))
     got = webmm.matmul(a, b, bias=bias, activation="relu", residual=c, device=device)
@@ -52,7 +52,7 @@ def test_epilogue_reads_and_writes_it(device, n):
     assert np.abs(got.astype(np.float64) - expected).max() <= 2.0**-8 * np.abs(expected).max() + 1e-6
 
 
-def test_arrays_hold_views_of_it(device):
+def test_views_of_bfloat16_arrays(device):
     x = np.arange(35).reshape(5, 7).astype(ml_dtypes.bfloat16)
     with device.array(x) as array:
         assert array.dtype.name == "bfloat16"

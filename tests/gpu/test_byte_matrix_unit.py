@@ -1,8 +1,8 @@
-"""Bytes on matrix units: the stage in Tint's dialect, bit for bit, with fragments that are emulated.
+"""8-bit products on matrix units: the stage in Tint's dialect, bit for bit, with emulated fragments.
 
-No driver that runs here has matrix units, and naga no fragments of integers. So the text for Tint is run, with each
-opaque fragment an array that every lane of the subgroup keeps its share of, and each operation on fragments a function
-over such arrays; the rest stays as it is.
+No driver in CI has matrix units, and naga has no integer fragments. The tests therefore run the shader for Tint with
+each opaque fragment replaced by an array distributed over the lanes of the subgroup, and each operation on fragments by
+a function over such arrays; the rest of the shader is unchanged.
 """
 
 import dataclasses
@@ -24,16 +24,16 @@ TINT_ONLY = ("enable subgroups;", "enable chromium_experimental_subgroup_matrix;
 LOAD = re.compile(r"subgroupMatrixLoad<(Left, row|Right, col)_major>\(&(\w)_tile\[(\w+)\], ([^,]+), \w+\)")
 STORE = re.compile(r"subgroupMatrixStore<row_major>\(&([ab]_tile\[\w+\]), ([^,]+), (\w+), C_LINE\);")
 EMULATION = """
-const OWN: u32 = FM * FN / LANES; // elements of C that a lane keeps, in the order of rows
+const OWN: u32 = FM * FN / LANES; // elements of C per lane, in row-major order
 alias Result = array<i32, OWN>;
 
 fn byte(word: u32, i: u32) -> i32 {{
     return {byte};
 }}
 
-// Fragments of A and B are but places in their tiles: (panel, vec4).
+// Fragments of A and B are positions in their tiles: (panel, vec4).
 fn multiply_add(left: vec2u, right: vec2u, sums: ptr<function, Result>, lane: u32) {{
-    let count = min(params.k, 1u); // nothing that a driver knows, so that it leaves the loops as they are
+    let count = min(params.k, 1u); // unknown at compile time, so that drivers do not unroll the loops
     for (var own = 0u; own < OWN * count; own++) {{
         let i = (lane * OWN + own) / FN;
         let j = (lane * OWN + own) % FN;
@@ -49,7 +49,7 @@ BYTES = {"i8": "bitcast<i32>(word << (24u - 8u * i)) >> 24u", "u8": "i32((word >
 
 
 def emulated(wgsl):
-    """Return the shader with fragments that need no matrix units: each lane of a subgroup keeps its share."""
+    """Return the shader with emulated fragments, distributed over the lanes of a subgroup."""
     kind = re.search(r"alias Left = subgroup_matrix_left<(\w+)", wgsl)[1]
     text = "\n".join(line for line in wgsl.splitlines() if not line.startswith((*TINT_ONLY, "alias ")))
     text = LOAD.sub(r"vec2u(\3, \4)", text)
@@ -66,18 +66,18 @@ def emulated(wgsl):
 
 
 def shapes_of(kernel):
-    """Return the fragments that the stage takes, of either type of bytes."""
+    """Return the fragment shapes that the stage uses, for int8 and uint8."""
     return {dataclasses.replace(kernel, operands=x).matrix_shape for x in ("i8", "u8")}
 
 
 @pytest.fixture
 def small(device, monkeypatch):
-    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    """Return the stage with small tiles, on a device with emulated matrix units."""
     kernel = MatrixUnit(lanes=device.capabilities.subgroup_size, **SMALL)
     return stand_in(device, monkeypatch, kernel, emulate=emulated, shapes=shapes_of(kernel))
 
 
-ALIGNED = ((64, 64, 128), (0, 0), (0, 0))  # (m, n, k), what rows are longer by, where the operands start
+ALIGNED = ((64, 64, 128), (0, 0), (0, 0))  # (m, n, k), padding of rows, offsets of operands
 BY_WORDS = ((36, 44, 52), (0, 4), (4, 8))
 RAGGED = ((33, 35, 39), (0, 3), (1, 2))
 
@@ -118,9 +118,9 @@ def test_outputs_and_scales(device, small, out, n):
     "settings",
     [
         {"bn": 32, "bk": 128, "group": 8},
-        {"bm": 16, "bn": 32, "sn": 32, "fk": 16},  # two fragments of C side by side
+        {"bm": 16, "bn": 32, "sn": 32, "fk": 16},  # two adjacent fragments of C
         {"bm": 64, "bn": 64, "bk": 128, "fn": 8},  # sixteen subgroups: several share a panel
-        {"bn": 24, "sn": 24, "fn": 8},  # half of the subgroups move A, half B
+        {"bn": 24, "sn": 24, "fn": 8},  # half of the subgroups load A, half B
     ],
 )
 def test_other_tiles(device, small, monkeypatch, settings):
@@ -136,7 +136,7 @@ def test_every_barrier_is_needed(device, small, monkeypatch):
         pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
     rng = np.random.default_rng(5)
     a, b = draw(rng, (40, 200), I8), draw(rng, (200, 40), I8)
-    # Both subgroups read the one panel of A that their fragments of C then take, by turns with one of B.
+    # Both subgroups read the single panel of A, whose memory their fragments of C use afterwards.
     kernel = dataclasses.replace(small, bm=16, bn=32)
     stand_in(device, monkeypatch, kernel, emulate=emulated, shapes=shapes_of(kernel))
 
@@ -166,10 +166,10 @@ def test_every_barrier_is_needed(device, small, monkeypatch):
         assert not right(comment, zero), comment
 
 
-# What needs no emulation
+# Tests without emulation
 
 
-def test_it_is_refused_where_it_cannot_run(device):
+def test_unsupported_devices_and_problems_are_refused(device):
     problem = OPS["quantized"].problem((64, 64, 64), "int8")
     assert MatrixUnit().check(problem, device.capabilities).startswith("needs matrix units, lavapipe has none")
     with pytest.raises(ConfigError, match="quantized cannot be written for naga: its matrices hold floats only"):

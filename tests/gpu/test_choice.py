@@ -1,7 +1,7 @@
-"""How often is the choice for a CPU far from the best? Random products, in counts, by times of bench/shapes.py.
+"""How often the choice for a CPU is far from the best: counts over random products, with times from bench/shapes.py.
 
-The counts below are those of the choice when the times were recorded, on a busy machine, so that only large differences
-say something; whatever changes the choice is judged by the same times.
+The counts below are those of the choice when the times were recorded. The machine was busy, so only large differences
+are significant. Changes of the choice are judged by the same times.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ from webmm.problems.gemm import gemm
 from webmm.problems.product import transposes
 
 RECORDED = Path(__file__).parents[2] / "bench" / "results" / "lavapipe-shapes.json.gz"
-LANES = 8  # of the subgroups of the lavapipe that was timed
-MISJUDGED = {0.9: 2, 0.6: 1, 0.4: 0}  # of the problems, so many come to less than that share of the best one's speed
-UNKNOWN = 0  # of the choices have no time
+LANES = 8  # subgroup size of the lavapipe that was timed
+MISJUDGED = {0.9: 2, 0.6: 1, 0.4: 0}  # share of the best speed: number of problems whose choice may be slower than that
+UNKNOWN = 0  # number of choices without a recorded time
 
 
-def test_the_choice_on_a_cpu_is_misjudged_no_oftener_than_recorded(device):
+def test_the_choice_on_a_cpu_misjudges_no_more_often_than_recorded(device):
     able = dataclasses.replace(device.capabilities, subgroup_size=LANES)
     cpu = SimpleNamespace(info=device.info, engine=device.engine, capabilities=able)
     found = {}

@@ -1,4 +1,4 @@
-"""A device that is closed while threads use it: what is under way ends well, everybody else hears that it is gone."""
+"""Closing a device that threads use: operations in progress complete, later ones raise DeviceLostError."""
 
 import subprocess
 import sys
@@ -52,13 +52,13 @@ os._exit(bool(wrong))
 
 @pytest.mark.parametrize("how", ["close", "destroy"])
 def test_closing_while_threads_use_the_device(how):
-    # In a process of its own: where this goes wrong, wgpu-native ends the process.
+    # In a separate process: a failure makes wgpu-native abort the process.
     done = subprocess.run([sys.executable, "-c", CLOSES, how], capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Closer:
-    """A number that closes a device when it is read."""
+    """A number that closes a device when it is converted."""
 
     def __init__(self, gpu):
         self.gpu = gpu
@@ -69,20 +69,20 @@ class Closer:
 
 
 @pytest.mark.parametrize("count", [3, LEAST], ids=["in the calling thread", "in several threads"])
-def test_closing_within_a_move_waits_for_nothing(count):
+def test_closing_within_a_transfer_does_not_deadlock(count):
     gpu, data = Device(), np.ones(count, object)
     data[-1] = Closer(gpu)
     x, done = gpu.empty((count,)), []
     moving = threading.Thread(target=lambda: done.append(gpu.upload(data, x)), daemon=True)
     moving.start()
     moving.join(60)
-    assert not moving.is_alive(), "it waits for itself"
-    assert done == [None], "it did not end well"
+    assert not moving.is_alive(), "it deadlocks"
+    assert done == [None], "the upload failed"
     with pytest.raises(DeviceLostError, match="was closed"):
         x.numpy()
 
 
-def test_a_move_under_way_is_waited_for(monkeypatch):
+def test_close_waits_for_transfers_in_other_threads(monkeypatch):
     gpu = Device()
     x, copying, go_on = gpu.array(np.arange(9, dtype=np.float32)), threading.Event(), threading.Event()
     copy, found = np.copyto, []
@@ -99,7 +99,7 @@ def test_a_move_under_way_is_waited_for(monkeypatch):
     closing = threading.Thread(target=gpu.close, daemon=True)
     closing.start()
     closing.join(0.2)
-    assert closing.is_alive(), "closed under a thread that reads its memory"
+    assert closing.is_alive(), "closed while a thread reads its memory"
     with pytest.raises(DeviceLostError, match="was closed"):
         gpu.empty((4,))
     go_on.set()

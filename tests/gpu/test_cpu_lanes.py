@@ -1,4 +1,4 @@
-"""The stages made for CPUs: what they share between lanes, what they leave in textures, and where they refuse."""
+"""The stages for CPU adapters: sharing rows between lanes, B in a texture, refusals."""
 
 import dataclasses
 import itertools
@@ -23,7 +23,7 @@ LAYOUTS = [(ta, tb) for ta in (False, True) for tb in (False, True)]
 
 
 def with_lanes_of(device, cls, **settings):
-    """Return the stage with as many lanes as the device has, up to its default."""
+    """Return the stage with its default number of lanes, or the device's if that is smaller."""
     return cls(lanes=min(cls().lanes, device.capabilities.subgroup_size), **settings)
 
 
@@ -52,7 +52,7 @@ def test_layouts_and_batches(device, cls, dtype):
 
 
 @both
-def test_rows_that_lanes_share_unevenly(device, cls):
+def test_rows_not_divisible_by_lanes(device, cls):
     # Fewer rows than lanes, as many, and several per lane.
     for lanes in (1, 2, 4, 8):
         for tm in (1, 2, 4, 8, 16):
@@ -76,9 +76,9 @@ def test_layers_of_a_deep_b(device):
         check_exactly(device, with_lanes_of(device, CpuTexture), problem)
 
 
-def test_a_texture_that_another_product_left_is_filled_anew(device):
-    # Both products share a texture: 13 and 16 columns, 6 and 8 rows take the same texels. What is behind the smaller
-    # B must not be what the larger one left there.
+def test_a_reused_texture_is_filled_again(device):
+    # Both products share a texture: 13 and 16 columns, 6 and 8 rows take the same texels. The padding of the smaller B
+    # must not contain elements of the larger one.
     kernel = with_lanes_of(device, CpuTexture)
     large, small = gemm(9, 16, 8), gemm(9, 13, 6)
     assert kernel.scratch(large) == kernel.scratch(small)
@@ -93,7 +93,7 @@ def test_a_texture_that_another_product_left_is_filled_anew(device):
     check(device, kernel, large)
 
 
-def test_b_is_read_again_in_every_call(device):
+def test_every_call_reads_b_again(device):
     kernel = with_lanes_of(device, CpuTexture)
     with device.array(np.eye(8, dtype=np.float32)) as a, device.empty((8, 8)) as b, device.empty((8, 8)) as c:
         launch = device.launch(kernel, gemm(8, 8, 8), a, b, c)
@@ -118,7 +118,7 @@ def test_launches_share_their_textures(device):
         for n in range(4, 4 * 24, 4):
             device.launch(kernel, gemm(1, n, 1), a, b, c)
         assert len(device.launches.scratch) <= MAX_SCRATCH
-        # Nothing keeps the memory of those that went.
+        # Nothing references the memory of evicted textures.
         bound = {left for each in device.launches.kept.values() for left in each.kernel.scratch(each.problem)}
         assert bound <= set(device.launches.scratch)
 
@@ -129,7 +129,7 @@ def refusal(device, kernel, problem, **limits):
     return kernel.check(problem, capabilities)
 
 
-def test_what_does_not_fit_a_texture_is_refused(device):
+def test_a_b_that_exceeds_texture_limits_is_refused(device):
     kernel = with_lanes_of(device, CpuTexture)
     check_it = lambda problem, **limits: refusal(device, kernel, problem, **limits)  # noqa: E731
     side = {"max_texture_dimension_2d": 8192}
@@ -145,13 +145,13 @@ def test_what_does_not_fit_a_texture_is_refused(device):
 
 
 @both
-def test_without_enough_lanes_it_is_refused(device, cls):
+def test_too_small_subgroups_are_refused(device, cls):
     for have, words in ((0, "none"), (4, "4")):
         capabilities: Capabilities = dataclasses.replace(device.capabilities, name="it", subgroup_size=have)
         assert cls(lanes=8).check(gemm(1, 1, 1), capabilities) == f"needs subgroups of 8 lanes, it has {words}"
 
 
-def test_limits_of_the_kernels_before_count(device):
+def test_limits_of_preceding_kernels_are_checked(device):
     # The copy of B takes a row of workgroups per 8 rows of it.
     reason = refusal(
         device, with_lanes_of(device, CpuTexture), gemm(1, 1, 8 * 1000 + 1), max_compute_workgroups_per_dimension=1000
@@ -160,14 +160,14 @@ def test_limits_of_the_kernels_before_count(device):
 
 
 @every_dtype
-def test_the_copy_into_a_texture_is_valid_wgsl(device, dtype):
+def test_the_packing_kernel_is_valid_wgsl(device, dtype):
     del device
     for problem in (gemm(8, 8, 8, dtype=dtype), gemm(8, 7, 5, dtype=dtype, transpose_b=True)):
         translate(render(PackB(), problem).wgsl, f"pack_b {dtype}")
 
 
 @both
-def test_tint_is_told_of_subgroups(cls):
+def test_each_dialect_enables_subgroups(cls):
     tint, naga = (render(cls(), gemm(8, 8, 8), dialect) for dialect in ("tint", "naga"))
     assert "enable subgroups;" in tint.wgsl
     assert "subgroups" in tint.features
@@ -176,7 +176,7 @@ def test_tint_is_told_of_subgroups(cls):
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
-def test_what_is_chosen_for_a_cpu_can_run_there(device, lanes):
+def test_kernels_chosen_for_a_cpu_can_run_there(device, lanes):
     if device.info.kind != "cpu":
         pytest.skip("these kernels are chosen for CPUs")
     engine = dataclasses.replace(device.capabilities, subgroup_size=lanes)

@@ -1,4 +1,4 @@
-"""Products of Dask arrays in this process: any chunks, any epilogue, lazily; webmm's arrays as chunks; files."""
+"""Products of Dask arrays in this process: any chunks and epilogue, lazy; device arrays as chunks; files."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ RNG = np.random.default_rng(8)
 
 @pytest.fixture(autouse=True)
 def quick(device, monkeypatch):
-    """The tests' own device, and for products a kernel that is compiled at once."""
+    """Use the tests' device, and for products the kernel that compiles fastest."""
     chosen = choose.choose
     plain = lambda p, *rest, **more: Naive() if isinstance(p, Gemm) else chosen(p, *rest, **more)  # noqa: E731
     monkeypatch.setattr(choose, "choose", plain)
@@ -50,7 +50,7 @@ def test_any_chunks_and_tiles(left, right, tile):
     np.testing.assert_array_equal(c.compute(), A @ B)
 
 
-def test_nothing_is_computed_before_it_is_asked_for(monkeypatch):
+def test_products_are_lazy(monkeypatch):
     monkeypatch.setattr(products, "multiply", lambda *_, **__: 1 / 0)
     c = webmm.dask.matmul(da.from_array(A, (20, 20)), da.from_array(B, (20, 20)), tile=(30, 30, 30))
     with pytest.raises(ZeroDivisionError):
@@ -74,7 +74,7 @@ def test_epilogues(tile, dtype, bias, activation):
     np.testing.assert_allclose(got, value + residual, rtol=1e-5, atol=1e-4)
 
 
-def test_float16_stays_so_and_float64_too():
+def test_dtypes_are_kept():
     for dtype in (np.float16, np.float64):
         a, b = A.astype(dtype), B.astype(dtype)
         got = webmm.dask.matmul(da.from_array(a, 30), da.from_array(b, 30), tile=(40, 40, 40)).compute()
@@ -82,7 +82,7 @@ def test_float16_stays_so_and_float64_too():
         np.testing.assert_array_equal(got, a @ b)
 
 
-def test_little_memory_of_the_device(device, monkeypatch):
+def test_the_memory_limit_is_passed_to_the_device(device, monkeypatch):
     seen, multiply = [], products.multiply
     monkeypatch.setattr(
         products,
@@ -103,7 +103,7 @@ def test_tiles_follow_the_plan():
     assert products.tile_of((64, 64, 10**7), Types(), 4)[2] < 10**7, "few tiles are split along k"
 
 
-def test_arrays_of_a_device_as_chunks(device):
+def test_device_arrays_as_chunks(device):
     x, y = (da.from_array(device.array(host), chunks=32, asarray=False) for host in (A, B))
     assert isinstance(x._meta, Array)
     cases = [
@@ -124,17 +124,17 @@ def test_arrays_of_a_device_as_chunks(device):
         np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_tokens_say_what_an_array_holds(device):
+def test_tokens_depend_on_the_values(device):
     assert tokenize(device.array(A)) == tokenize(device.array(A))
     assert tokenize(device.array(A)) != tokenize(device.array(A + 1))
 
 
-def test_importing_webmm_imports_none_of_it():
+def test_importing_webmm_does_not_import_dask():
     code = "import sys, webmm; print({m.partition('.')[0] for m in sys.modules} & {'dask', 'distributed', 'zarr'})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
-def test_without_dask_it_says_what_to_install():
+def test_without_dask_the_error_says_what_to_install():
     code = "import sys; sys.modules['dask'] = None; import webmm.dask"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'webmm[dask]'" in done.stderr.splitlines()[-1]
@@ -201,7 +201,7 @@ def test_files(stored, device, kinds, tile, monkeypatch):
 
 
 @pytest.mark.parametrize("c", ["c.npy", "c.zarr"])
-def test_a_product_that_was_stopped_goes_on(stored, device, monkeypatch, c):
+def test_an_interrupted_product_is_resumed(stored, device, monkeypatch, c):
     computed, compute = [], files.compute
 
     def stopped(job, tile, of):
@@ -222,7 +222,7 @@ def test_a_product_that_was_stopped_goes_on(stored, device, monkeypatch, c):
     assert len(computed) == len(set(computed)) == 8, "a tile was computed twice, or never"
 
 
-def test_a_product_of_other_files_begins_anew(stored, device):
+def test_a_product_of_changed_files_starts_again(stored, device):
     with pytest.raises(ZeroDivisionError):
         product(stored, tile=(20, 30), device=device, progress=lambda done, total: 1 / (done - 3))
     np.save(stored / "a.npy", A + 1)
@@ -258,7 +258,7 @@ def test_more_workers_than_adapters(device, monkeypatch):
         workers.cluster([device.info.index], workers=3)
 
 
-def test_headers_say_what_a_part_is_of(stored):
+def test_headers_identify_the_inputs(stored):
     job = files.Job(str(stored / "a.npy"), str(stored / "b.zarr"), "", (65, 47, 83), "float32", (20, 30), None)
     before = job.header()
     assert json.loads(before)["tile"] == [20, 30]
@@ -266,7 +266,7 @@ def test_headers_say_what_a_part_is_of(stored):
     assert job.header() != before
 
 
-def test_a_device_is_one_tasks_at_a_time(device):
+def test_a_device_serves_one_task_at_a_time(device):
     with products.own_device() as mine:
         assert isinstance(mine, Device)
         assert not products._turn.acquire(blocking=False)

@@ -1,4 +1,4 @@
-"""Two workers on the same adapter, as two GPUs would have one each: products of arrays and files, one worker killed."""
+"""Products of arrays and files by two workers, which share one adapter as if it were two GPUs; killed workers."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from webmm.problems.gemm import gemm
 from webmm.verify import bound, worst_error
 
 RNG = np.random.default_rng(9)
-SECONDS = 60  # after which something hangs
+SECONDS = 60  # timeout
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,12 @@ def client():
         patch.setenv("WEBMM_ADAPTER", "cpu")
         with webmm.dask.cluster(workers=2) as cluster, Client(cluster) as client:
             client.wait_for_workers(2, timeout=SECONDS)
-            client.run(take_naive)
+            client.run(use_naive)
             yield client
 
 
-def take_naive():
-    """Compute small products by a kernel that a CPU's driver compiles in no time."""
+def use_naive():
+    """Make workers compute small products with the kernel that compiles fastest."""
     from webmm import choose
     from webmm.kernels.gemm.naive import Naive
     from webmm.problems.gemm import Gemm
@@ -70,8 +70,8 @@ def test_odd_chunks_bias_and_activation(client, dtype):
         np.testing.assert_array_equal(c.compute(), np.maximum(a.astype(np.float64) @ b + bias, 0))
 
 
-def test_a_killed_worker_costs_time_and_not_the_result(client, tmp_path):
-    """Its tiles are computed by the other, or by the one that takes its place."""
+def test_a_killed_worker_does_not_change_the_result(client, tmp_path):
+    """Its tiles are computed by the other worker or by its replacement."""
     a, b = whole(240, 60), whole(60, 200)
 
     def slowly(block):
@@ -84,28 +84,28 @@ def test_a_killed_worker_costs_time_and_not_the_result(client, tmp_path):
     deadline = time.monotonic() + SECONDS
     while sum(map(len, client.has_what().values())) < 4 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not future.done(), "it was over before a worker could be killed"
+    assert not future.done(), "the product finished before a worker could be killed"
     os.kill(next(iter(before.values())), signal.SIGKILL)
     np.testing.assert_array_equal(future.result(timeout=SECONDS), a @ b)
     client.wait_for_workers(2, timeout=SECONDS)
     assert set(pids(client).values()) != set(before.values())
 
 
-def sleepy():
-    """Take a while for each tile of a file."""
+def slow_down_files():
+    """Delay each tile of a product of files."""
     from webmm.dask import files
 
     multiply = files.multiply
     files.multiply = lambda *args, **more: (time.sleep(0.2), multiply(*args, **more))[1]
 
 
-def test_a_worker_killed_amid_files_costs_time_and_not_the_result(client, tmp_path):
-    """Tiles that it was at, and those that were its own to come, are computed by the other or by its successor."""
+def test_a_worker_killed_while_writing_files_does_not_change_the_result(client, tmp_path):
+    """Its current and remaining tiles are computed by the other worker or by its replacement."""
     a, b, heard = whole(240, 60), whole(60, 200), []
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
     client.wait_for_workers(2, timeout=SECONDS)
-    client.run(sleepy)
+    client.run(slow_down_files)
     before = set(pids(client).values())
     victim = min(before)
 
@@ -128,14 +128,14 @@ def test_a_worker_killed_amid_files_costs_time_and_not_the_result(client, tmp_pa
 MEBI = 2**20
 
 
-def held():
-    """Return the bytes of a worker's device that arrays had last, and that wait for new ones."""
+def device_bytes():
+    """Return the bytes that arrays and the pool hold on a worker's device."""
     found = default_device().memory_stats()
     return found.array_bytes + found.pool_bytes
 
 
-def written(path, shape, seed):
-    """Return a memory map of a file with random numbers, which is written piece by piece."""
+def random_file(path, shape, seed):
+    """Return a memory map of a new file of random numbers, written in pieces."""
     found, rng = np.lib.format.open_memmap(path, "w+", np.float32, shape), np.random.default_rng(seed)
     for rows in np.array_split(np.arange(shape[0]), 16):
         found[rows[0] : rows[-1] + 1] = rng.random((len(rows), shape[1]), np.float32) - np.float32(0.5)
@@ -150,20 +150,20 @@ def written(path, shape, seed):
 )
 def test_320_megabytes_by_workers_of_32(client, tmp_path, shape, tile):
     m, n, k = shape
-    a, b = written(tmp_path / "a.npy", (m, k), 1), written(tmp_path / "b.npy", (k, n), 2)
+    a, b = random_file(tmp_path / "a.npy", (m, k), 1), random_file(tmp_path / "b.npy", (k, n), 2)
     assert a.nbytes + b.nbytes + 4 * m * n >= 320e6
     assert 2 * m * n * k <= 100e9
     paths = [tmp_path / f"{name}.npy" for name in "abc"]
     client.wait_for_workers(2, timeout=SECONDS)
     webmm.dask.multiply_files(*paths, client=client, tile=tile, memory=32 * MEBI)
-    assert max(client.run(held).values()) <= 32 * MEBI
+    assert max(client.run(device_bytes).values()) <= 32 * MEBI
     c = np.load(paths[2], mmap_mode="r")
     rows, columns = (np.unique(np.linspace(0, length - 1, 24).astype(int)) for length in (m, n))
     errors = worst_error(c[rows], a[rows], b), worst_error(c[:, columns], a, b[:, columns])
     assert max(errors) <= bound(gemm(m, n, k))
 
 
-def test_memory_maps_in_far_less_memory(client, tmp_path):
+def test_products_of_files_in_little_memory(client, tmp_path):
     shapes = {"a": (500, 700), "b": (700, 400)}
     for name, shape in shapes.items():
         np.save(tmp_path / f"{name}.npy", whole(*shape))
@@ -178,22 +178,22 @@ def test_memory_maps_in_far_less_memory(client, tmp_path):
 
 
 @pytest.fixture
-def elsewhere():
-    """A cluster that knows nothing of webmm."""
+def plain_cluster():
+    """A cluster whose workers have no adapters assigned."""
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
         yield client
 
 
-def test_a_cluster_without_adapters_says_so(elsewhere):
+def test_a_cluster_without_adapters_is_refused(plain_cluster):
     x = da.ones((4, 4), dtype=np.float32)
     with pytest.raises(ProblemError, match=r"none of the cluster's 1 workers has a device .*webmm\.dask\.cluster"):
         webmm.dask.matmul(x, x)
 
 
-def test_the_plugin_gives_each_worker_of_any_cluster_an_adapter(elsewhere, monkeypatch, tmp_path):
+def test_the_plugin_gives_each_worker_of_any_cluster_an_adapter(plain_cluster, monkeypatch, tmp_path):
     monkeypatch.setattr(workers.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setenv("WEBMM_ADAPTER", "cpu")
-    elsewhere.register_plugin(webmm.dask.Adapters())
+    plain_cluster.register_plugin(webmm.dask.Adapters())
     assert workers.count() == 1
     assert os.environ["WEBMM_ADAPTER"] == "0"
     with pytest.raises(TimeoutError):
@@ -201,7 +201,7 @@ def test_the_plugin_gives_each_worker_of_any_cluster_an_adapter(elsewhere, monke
     second = webmm.dask.Adapters()
     second.name = "of another worker here"
     with pytest.raises(Exception, match=r"all 1 adapters of .* are taken by other workers; start fewer"):
-        elsewhere.register_plugin(second)
+        plain_cluster.register_plugin(second)
 
 
 def test_the_command(tmp_path):

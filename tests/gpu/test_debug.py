@@ -1,4 +1,4 @@
-"""Looking inside a kernel: every stage records what it holds for an element, and shows where a wrong value arises."""
+"""Debug shaders of float products: every stage records its values for an element; the first wrong value is found."""
 
 import json
 
@@ -21,14 +21,14 @@ from webmm.render import render
 
 
 def stage(cls):
-    """Return the stage with tiles so small that its debug shader compiles quickly."""
+    """Return the stage with small tiles, so that its debug shader compiles quickly."""
     if issubclass(cls, CpuLanes):
         return cls(tm=4, tn=4)
     return small(cls, workgroups=2) if cls is Persistent else small(cls)
 
 
 def check(found, kernel, problem):
-    """Assert that all is right and nothing is missing."""
+    """Assert that all recorded values are right and none is missing."""
     assert found.right, found.notes()
     recorded = {tag for step in found.steps for tag in step.values}
     assert recorded >= {"LOADED_A", "LOADED_B", "ACC"}
@@ -45,7 +45,7 @@ def check(found, kernel, problem):
 @pytest.mark.parametrize(
     "problem", [gemm(37, 70, 19), gemm(36, 72, 16, transpose_a=True, transpose_b=True)], ids=["ragged", "transposed"]
 )
-def test_every_stage_shows_what_it_holds(device, cls, problem):
+def test_every_stage_records_its_values(device, cls, problem):
     kernel = stage(cls)
     for step in kernel.dispatches:
         naga.translate(render(step, problem, debug=True).wgsl, str(step))
@@ -71,7 +71,7 @@ def test_two_buffers_and_float16(device):
     ],
     ids=str,
 )
-def test_sums_that_are_shared_are_shown_by_part(device, kernel, problem):
+def test_partial_sums_are_shown_by_part(device, kernel, problem):
     for at in ((0, 0), (problem.m - 1, problem.n - 1)):
         found = inspect(device, kernel, problem, *at)
         check(found, kernel, problem)
@@ -80,7 +80,7 @@ def test_sums_that_are_shared_are_shown_by_part(device, kernel, problem):
         assert sum(sums.values()) == pytest.approx(found.stored.value, rel=1e-4, abs=1e-4)
 
 
-def test_values_are_those_of_the_operands(device):
+def test_recorded_values_are_those_of_the_operands(device):
     found = inspect(device, Naive(), gemm(3, 5, 4), 2, 1)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 4), (4, 5)))
@@ -89,7 +89,7 @@ def test_values_are_those_of_the_operands(device):
         assert step.numpy["sum"] == pytest.approx(a[2, : k + 1].astype(float) @ b[: k + 1, 1].astype(float))
 
 
-# A user edits a template: (stage, what it says, what it says then, tag that goes wrong first, its first step, origin)
+# Edits of a template: (stage, old text, new text, tag of the first wrong value, its step, its origin)
 EDITS = [
     (Naive(), "load_b(b_base, k, col)", "load_b(b_base, k, col - col % 2u)", "LOADED_B", 0, "B[0, 4]"),
     (Shared(tile=8), "[local.x] = load_a(a_base, row,", "[local.x] = load_a(a_base, row + k0 / 8u,", "LOADED_A", 8, ""),
@@ -98,7 +98,7 @@ EDITS = [
 
 
 @pytest.mark.parametrize(("kernel", "old", "new", "tag", "k", "origin"), EDITS)
-def test_an_edit_that_breaks_a_stage_shows_where(device, templates, kernel, old, new, tag, k, origin):
+def test_the_first_wrong_value_of_a_broken_stage_is_found(device, templates, kernel, old, new, tag, k, origin):
     path = templates / kernel.template
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
@@ -113,18 +113,18 @@ def test_an_edit_that_breaks_a_stage_shows_where(device, templates, kernel, old,
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_a_barrier_that_is_missing_shows_in_the_tile(device, templates):
+def test_a_missing_barrier_shows_in_the_tile(device, templates):
     if device.info.kind != "cpu":
         pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
     path = templates / "gemm/shared.wgsl"
     path.write_text(path.read_text().replace("workgroupBarrier(); // the tiles are complete", "// the tiles are"))
     found = inspect(device, Shared(), gemm(16, 16, 32), 3, 5)
     wrong = {tag for _, tag, _ in found.wrong}
-    assert "SHARED_B" in wrong, "the rows of B that later lanes load are read before they are there"
+    assert "SHARED_B" in wrong, "rows of B are read before they are loaded"
     assert not wrong & {"LOADED_A", "LOADED_B"}
 
 
-def test_a_step_that_is_left_out_is_missing(device, templates):
+def test_a_skipped_step_is_reported_missing(device, templates):
     path = templates / "gemm/naive.wgsl"
     path.write_text(path.read_text().replace("let a_reg", "if (k == 7u) { continue; }\nlet a_reg"))
     found = inspect(device, Naive(), gemm(4, 4, 12), 1, 2)
@@ -135,7 +135,7 @@ def test_a_step_that_is_left_out_is_missing(device, templates):
     assert found.stored.wrong
 
 
-def test_what_cannot_be_shown_is_refused(device, templates):
+def test_unrecorded_elements_are_refused(device, templates):
     with pytest.raises(ProblemError, match=r"C is 3x4: it has no element \(3, 0\)"):
         inspect(device, Naive(), gemm(3, 4, 5), 3, 0)
     path = templates / "gemm/naive.wgsl"

@@ -1,4 +1,4 @@
-"""Looking inside a kernel of every op: what it loads, keeps and adds up is recorded, right, and nothing is missing."""
+"""Debug shaders of every op: loaded values, partial sums and results are recorded, right and complete."""
 
 import json
 import os
@@ -38,8 +38,8 @@ from webmm.report.debug import one_by_one
 SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}
 FACTORS, SHARED = {"LOADED_A", "LOADED_B", "ACC"}, {"SHARED_A", "SHARED_B"}
 
-# op, kernel, size, what it records, an inner element and the last one
-LOOKED_INTO = [
+# op, kernel, size, recorded tags, elements: an inner one and the last one
+CASES = [
     ("quantized", Unpacked(wy=4, wx=4), (9, 22, 19), FACTORS, [(2, 5), (8, 21)]),
     ("quantized", Packed(**SMALL), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
     ("weights", Vector(lanes=8, tm=2), (3, 9, 70), FACTORS, [(1, 2), (2, 8)]),
@@ -76,16 +76,16 @@ LOOKED_INTO = [
     ("elementwise:relu", Map(size=8, unroll=2), (1, 63, 1), {"LOADED", "RESULT"}, [(5, 0), (62, 0)]),
 ]
 EACH = pytest.mark.parametrize(
-    ("op", "kernel", "size", "tags", "elements"), LOOKED_INTO, ids=lambda x: str(sorted(x) if isinstance(x, set) else x)
+    ("op", "kernel", "size", "tags", "elements"), CASES, ids=lambda x: str(sorted(x) if isinstance(x, set) else x)
 )
 
 
-def test_every_op_is_looked_into():
-    assert {op.partition(":")[0] for op, *_ in LOOKED_INTO} | {"gemm"} == set(OPS)
+def test_every_op_has_a_case():
+    assert {op.partition(":")[0] for op, *_ in CASES} | {"gemm"} == set(OPS)
 
 
 @EACH
-def test_every_op_shows_what_it_holds(device, op, kernel, size, tags, elements):
+def test_every_op_records_its_values(device, op, kernel, size, tags, elements):
     known = op_of(op)
     for dtype in (dtype for dtype in known.dtypes if dtype != BF16):
         problem = known.problem(size, dtype.name)
@@ -100,7 +100,7 @@ def test_every_op_shows_what_it_holds(device, op, kernel, size, tags, elements):
             json.dumps(found.to_json(), allow_nan=False)
 
 
-# An edit of a template: op, kernel, file, what it says, what it says then, what goes wrong first, where it is from
+# Edits of a template: op, kernel, file, old text, new text, tag of the first wrong value, its origin
 EDITS = [
     ("reduce:sum", Serial(), "reduce/serial.wgsl", "reduce.element()", "first", "LOADED", "x[1, 0]"),
     ("reduce:max", PerRow(size=8), "reduce/per_row.wgsl", "merge(acc0, ", "(", "ACC", ""),
@@ -112,7 +112,7 @@ EDITS = [
 
 
 @pytest.mark.parametrize(("op", "kernel", "file", "old", "new", "tag", "origin"), EDITS)
-def test_an_edit_that_breaks_an_op_shows_where(device, templates, op, kernel, file, old, new, tag, origin):
+def test_the_first_wrong_value_of_a_broken_op_is_found(device, templates, op, kernel, file, old, new, tag, origin):
     text = (templates / file).read_text()
     assert old in text
     first = '{% import "common/matrix.wgsl" as matrix with context %}\n{% set first = matrix.element("x", "base") %}\n'
@@ -126,7 +126,7 @@ def test_an_edit_that_breaks_an_op_shows_where(device, templates, op, kernel, fi
     assert value.origin == origin
 
 
-def test_a_tag_of_ones_own_is_a_column_of_its_own(device, templates):
+def test_a_custom_tag_has_its_own_column(device, templates):
     path = templates / "gemm/naive.wgsl"
     doubled = "        dbg(DOUBLED, row, col, k, 2.0 * sum);\n"
     path.write_text(path.read_text().replace("        dbg(ACC", doubled + "        dbg(ACC"))
@@ -141,7 +141,7 @@ def test_a_tag_of_ones_own_is_a_column_of_its_own(device, templates):
     assert "dbg" not in render(Naive(), problem).wgsl
 
 
-def test_a_stage_and_an_op_from_outside_are_looked_into(device, examples, load_plugin):
+def test_plugins_can_be_debugged(device, examples, load_plugin):
     load_plugin(examples / "columns.py")
     found = inspect(device, configure("columns", {}), gemm(9, 70, 19), 8, 69)
     assert found.right
@@ -159,7 +159,7 @@ def test_a_stage_and_an_op_from_outside_are_looked_into(device, examples, load_p
 
 @pytest.mark.skipif(not tint.installed(), reason="Tint comes with wgpudawn")
 @EACH
-def test_browsers_take_debug_shaders_too(op, kernel, size, tags, elements):
+def test_debug_shaders_are_valid_for_tint(op, kernel, size, tags, elements):
     problem = op_of(op).problem(size, op_of(op).dtypes[0].name)
     for step in kernel.dispatches:
         tint.validate(render(step, problem, "tint", debug=True).wgsl, str(step))
@@ -169,13 +169,13 @@ def test_browsers_take_debug_shaders_too(op, kernel, size, tags, elements):
     ("answers", "starts"),
     [(["", "", "", ""], [0, 8, 16, 24, 32]), (["33"], [0, 33]), (["q"], [0]), (["", "99"], [0, 8, 39])],
 )
-def test_steps_go_on_as_the_user_says(device, answers, starts):
+def test_stepping_follows_the_users_answers(device, answers, starts):
     found = inspect(device, Naive(), gemm(2, 2, 40), 0, 0)
     typed = iter([*answers, "q"])
     assert [steps.start for steps in one_by_one(found, lambda: next(typed))] == starts
 
 
-def test_a_terminal_is_asked():
+def test_stepping_in_a_terminal():
     command = [sys.executable, "-m", "webmm.cli", "debug", "naive", "2", "2", "20", "--steps", "--adapter", "cpu"]
     ours, theirs = pty.openpty()
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
@@ -193,6 +193,6 @@ def test_a_terminal_is_asked():
     assert b" 19 " in shown
 
 
-def test_what_cannot_be_shown_is_refused(device):
+def test_float64_is_refused(device):
     with pytest.raises(ConfigError, match="debug shaders record float32"):
         inspect(device, Naive(), gemm(3, 4, 5, dtype="float64"), 0, 0)

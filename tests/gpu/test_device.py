@@ -1,4 +1,4 @@
-"""Devices: choosing one, compiling once, launching from several threads, and refusing with reasons."""
+"""Devices: choice of the adapter, caching of pipelines and launches, threads, and refusals."""
 
 import os
 import threading
@@ -20,13 +20,13 @@ from webmm.problems.gemm import gemm
 from webmm.render import Binding
 
 
-def test_in_ci_the_adapter_has_all_that_the_tests_are_about(device):
-    # Without f16 half of the tests would only see a refusal.
+def test_the_ci_adapter_has_every_wanted_feature(device):
+    # Without f16, half of the tests would only check a refusal.
     if os.environ.get("CI"):
         assert device.capabilities.features == set(device.engine.wanted)
 
 
-def test_an_unknown_adapter_lists_those_there_are(device):
+def test_an_unknown_adapter_lists_the_known_ones(device):
     with pytest.raises(ConfigError, match="no adapter matches 'no such adapter'; there is 0: ") as error:
         Device("no such adapter")
     assert device.info.name in str(error.value)
@@ -42,19 +42,19 @@ def test_an_adapter_is_chosen_by_environment_index_and_name(device, monkeypatch)
 
 
 def test_limits_are_those_of_the_adapter(device):
-    # What kernels and arrays are checked against must be what was opened: an engine grants less unless it is asked.
+    # Kernels and arrays are checked against these limits; an engine grants lower ones unless asked.
     sizes = ["max-buffer-size", "max-storage-buffer-binding-size"]
     for name in [*sizes, *(name for name in device.capabilities.limits if name.startswith("max-compute-"))]:
         assert device.capabilities.limits[name] == device.wgpu_device.limits[name], name
     assert set(device.capabilities.features) <= set(device.wgpu_device.features)
 
 
-def test_every_default_runs_here(device):
+def test_every_stage_can_run_with_defaults(device):
     for cls in LADDER:
         assert cls().check(gemm(100, 100, 100), device.capabilities) is None, cls.name
 
 
-def test_nothing_is_prepared_twice():
+def test_pipelines_and_launches_are_reused():
     kernel, problem = Shared(8), gemm(20, 21, 22)
     with (
         Device() as device,
@@ -70,25 +70,25 @@ def test_nothing_is_prepared_twice():
         other = device.launch(kernel, problem, a, b, d)
         assert other is not launch
         assert other.pipeline is launch.pipeline
-        # Another shape of the same specialisation shares the shader, another specialisation does not.
+        # Shapes of the same specialisation share the shader; another specialisation has another shader.
         assert device.launch(kernel, gemm(12, 13, 14), a, b, c).pipeline is launch.pipeline
         assert device.pipelines.compilations == 1
         device.launch(kernel, gemm(16, 16, 16), a, b, c)
         assert device.pipelines.compilations == 2
 
 
-def test_launches_that_are_kept_are_bounded(device):
+def test_the_number_of_cached_launches_is_bounded(device):
     with device.empty((4096,)) as a, device.empty((4096,)) as b, device.empty((4096,)) as c:
         for k in range(1, MAX_LAUNCHES + 50):
             device.run(Naive(), gemm(1, 1, k), a, b, c)
         assert len(device.launches.kept) <= MAX_LAUNCHES
         assert len(device.launches.uniforms) <= MAX_LAUNCHES
-    # The first are gone, and made anew.
+    # The first launches were evicted, and are created again.
     check_exactly(device, Naive(), gemm(1, 1, 1))
 
 
-def test_a_buffer_forgets_the_launches_that_are_gone(device):
-    # Weights outlive the results that they are multiplied into.
+def test_a_buffer_forgets_evicted_launches(device):
+    # Weights outlive the results of their products.
     device.trim()  # else `a` may get a buffer of an earlier test, with launches that bind a buffer that `b` gets
     with device.empty((4096,)) as a, device.empty((4096,)) as b:
         for _ in range(3):
@@ -129,7 +129,7 @@ def test_threads_share_a_device(device):
 
 
 def test_dispatches_run_in_order(device):
-    # Each product takes the result of the one before, with nothing but the queue between them.
+    # Each product reads the result of the previous one; only the queue orders them.
     problem = gemm(16, 16, 16)
     step = np.roll(np.eye(16, dtype=np.float32), 1, axis=1)
     with device.array(np.eye(16, dtype=np.float32)) as x, device.array(step) as b, device.empty((16, 16)) as y:
@@ -139,15 +139,15 @@ def test_dispatches_run_in_order(device):
         assert np.array_equal(x.numpy(), np.linalg.matrix_power(step, 100))
 
 
-def test_a_shader_that_the_engine_refuses_is_cited_with_line_numbers(device):
+def test_a_refused_shader_is_quoted_with_line_numbers(device):
     wgsl = "@compute @workgroup_size(1)\nfn main() {\n    nonsense;\n}"
     with pytest.raises(ShaderError, match=r"(?s)broken was refused by the engine.*\n   3 \|     nonsense;"):
         device.compile(wgsl, "broken", (Binding(0, "x", "storage", "array<f32>"),))
-    check_exactly(device, Naive(), gemm(3, 3, 3))  # the device lives on
+    check_exactly(device, Naive(), gemm(3, 3, 3))  # the device still works
 
 
 def test_queued_launches_share_partial_sums(device):
-    # Equal sizes, so that all have one buffer for what split_k keeps between its dispatches, from several threads.
+    # Equal sizes, so that launches of all threads share one buffer for split_k's partial sums.
     kernel, problem, failures = small(SplitK, slices=1, splits=2), gemm(33, 36, 70), []
     a, b = whole_numbers(problem)
     expected = exact(problem, a, b)[0]
@@ -170,7 +170,7 @@ def test_queued_launches_share_partial_sums(device):
     assert not failures
 
 
-def test_moving_data_while_the_device_is_closed(monkeypatch):
+def test_transfers_during_close_raise(monkeypatch):
     device = Device()
     array, close = device.array(np.zeros(4 * LEAST, np.float32)), device.staging.close
 
@@ -185,6 +185,6 @@ def test_moving_data_while_the_device_is_closed(monkeypatch):
 
 
 @pytest.mark.parametrize("value", [-1, 0, 1.5, "x", None, True])
-def test_limits_are_whole_numbers(value):
+def test_invalid_limits_are_refused(value):
     with pytest.raises(ConfigError, match="the limit max-buffer-size is a whole number from 1 on, not"):
         Device(limits={"max-buffer-size": value})

@@ -1,4 +1,4 @@
-"""`webmm.einsum()` and `np.einsum()` of device arrays, beside NumPy's."""
+"""`webmm.einsum()` and `np.einsum()` of device arrays agree with NumPy; unsupported subscripts are refused."""
 
 import numpy as np
 import pytest
@@ -66,20 +66,20 @@ def compare(device, subscripts, operands):
 
 
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)
-def test_as_numpys(device, subscripts):
+def test_agrees_with_numpy(device, subscripts):
     terms = subscripts.replace(" ", "").split("->")[0].split(",")
     compare(device, subscripts, [drawn(*(LENGTHS[letter] for letter in term)) for term in terms])
 
 
 @pytest.mark.parametrize(("subscripts", "left", "right"), DOTTED)
-def test_dots(device, subscripts, left, right):
+def test_ellipsis(device, subscripts, left, right):
     compare(device, subscripts, [drawn(*shape) for shape in (left, right) if shape is not None])
 
 
-def test_any_letters(device):
+def test_random_subscripts(device):
     @settings(max_examples=40)
     @given(st.data())
-    def drawn_ones(data):
+    def check_drawn(data):
         left, right = (data.draw(st.permutations("abijk")) for _ in range(2))
         terms = ["".join(term[: data.draw(st.integers(0, 4))]) for term in (left, right)]
         letters = data.draw(st.permutations(sorted(set("".join(terms)))))
@@ -87,10 +87,10 @@ def test_any_letters(device):
         operands = [drawn(*(LENGTHS[letter] for letter in term)) for term in terms]
         compare(device, f"{','.join(terms)}->{result}", operands)
 
-    drawn_ones()
+    check_drawn()
 
 
-def test_views_types_and_nothing(device):
+def test_views_dtypes_and_empty_operands(device):
     a, b = drawn(6, 8), drawn(8, 5)
     x, y = device.array(a), device.array(b)
     np.testing.assert_array_equal(np.einsum("ji,jk->ik", x.T[1:], y[1:]).numpy(), a[:, 1:] @ b[1:])
@@ -103,7 +103,7 @@ def test_views_types_and_nothing(device):
     assert webmm.einsum("ij,jk->ik", a[:, :0], b[:0], device=device).tolist() == np.zeros((6, 5)).tolist()
 
 
-def test_what_it_does_by_matmul_is_one_product(device, monkeypatch):
+def test_a_contraction_is_one_product(device, monkeypatch):
     from webmm.calls import einsum as module
 
     called, compute = [], module.matmul
@@ -138,7 +138,7 @@ def test_bad_input(device, subscripts, shapes, words):
         webmm.einsum(subscripts, *(drawn(*shape) for shape in shapes), device=device)
 
 
-def test_what_numpys_has_besides_is_refused(device):
+def test_options_of_numpy_that_are_not_supported(device):
     x = device.array(drawn(3, 3))
     with pytest.raises(ProblemError, match="takes no order"):
         np.einsum("ij->ji", x, order="C")
@@ -148,7 +148,7 @@ def test_what_numpys_has_besides_is_refused(device):
         webmm.einsum("ij,jk", x, other.array(drawn(3, 3)))
 
 
-def test_sums_come_in_the_type_of_the_result(device):
+def test_sums_have_the_result_dtype(device):
     x = np.full((3, 100), 1000, np.float16)
     assert np.all(webmm.einsum("ij->i", x, out_dtype="float32", device=device) == 100_000)
     found = webmm.einsum("ij,k->ik", x, np.ones(4, np.float16), out_dtype="float32", device=device)

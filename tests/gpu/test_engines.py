@@ -1,4 +1,4 @@
-"""Engines: which there are, and that each computes what NumPy does. Dawn runs on the software adapter of Chromium."""
+"""Engines: the choice of one, and agreement with NumPy. Dawn runs on Chromium's software adapter."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from webmm.engine.adapters import AdapterInfo, choose_engine, engine_of
 from webmm.engine.wgpu import WGPU
 from webmm.errors import ConfigError
 
-# In a process of its own: the adapters that a process finds are those of its environment.
+# In a separate process: environment variables determine which adapters a process finds.
 DAWN = """
 import numpy as np, webmm
 a, b = np.random.default_rng(0).random((130, 70), np.float32), np.random.default_rng(1).random((70, 90), np.float32)
@@ -48,7 +48,7 @@ except webmm.errors.DeviceLostError:
 """
 
 
-def test_dawn_computes_what_numpy_does(swiftshader):
+def test_dawn_agrees_with_numpy(swiftshader):
     done = subprocess.run([sys.executable, "-c", DAWN], env=swiftshader, capture_output=True, text=True, timeout=280)
     assert done.stdout == "right\n", done.stdout + done.stderr
 
@@ -68,13 +68,13 @@ UNITS = {"wgpu": WGPU.matrix_units, "dawn": "units"}
         (["A+"], ["A"], None, "wgpu 0"),
         (["A+"], ["B+"], None, "wgpu 0"),
         (["A+"], None, None, "wgpu 0"),
-        (["A"], ["A+"], None, "wgpu 0"),  # nothing of Dawn is asked
-        (["B", "A+"], ["A+", "B"], 1, "dawn 0"),  # each engine has an order of its own
+        (["A"], ["A+"], None, "wgpu 0"),  # Dawn is not queried
+        (["B", "A+"], ["A+", "B"], 1, "dawn 0"),  # engines list adapters in different orders
         (["B", "A+"], ["A+", "B"], 0, "wgpu 0"),
-        (["A+", "A+"], ["A+", "A+"], 1, "dawn 1"),  # the second of two
+        (["A+", "A+"], ["A+", "A+"], 1, "dawn 1"),  # the second of two equal adapters
     ],
 )
-def test_auto_takes_dawn_for_matrix_units(monkeypatch, on_wgpu, on_dawn, wanted, expected):
+def test_auto_chooses_dawn_for_matrix_units(monkeypatch, on_wgpu, on_dawn, wanted, expected):
     monkeypatch.delenv("WEBMM_ADAPTER", raising=False)
     dawn = SimpleNamespace(name="dawn", matrix_units="units", refuses="")
 
@@ -105,7 +105,7 @@ def test_an_engine_that_is_not_installed(monkeypatch):
         engine_of("dawn")
 
 
-def test_nothing_of_dawn_is_loaded_unless_it_is_asked_for():
+def test_dawn_is_loaded_only_on_request():
     code = "import sys, webmm, numpy; webmm.matmul(numpy.eye(3, dtype='f'), numpy.eye(3, dtype='f'))\n"
     code += "print('wgpudawn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)

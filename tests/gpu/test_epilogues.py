@@ -1,4 +1,4 @@
-"""Every stage finishes its products alike: alpha, bias, activation, and what C held before, in whole numbers."""
+"""Every stage applies the same epilogue: alpha, bias, activation, and beta times the old C, in whole numbers."""
 
 import dataclasses
 
@@ -20,8 +20,8 @@ SHAPES = {
 }
 
 
-def finished(device, kernel, problem, a, b, bias, c):
-    """Return C after `kernel` has run `problem` into what `c` (batch, m, n) holds, and the number of stray writes."""
+def run_with_epilogue(device, kernel, problem, a, b, bias, c):
+    """Return C after `kernel` ran `problem` with `c` (batch, m, n) as old values, and the number of stray writes."""
     p = problem
     where = indices(p.c, p.m, p.n, p.batch)
     before = lay_out(c, p.c, UNTOUCHED)
@@ -41,7 +41,7 @@ def finished(device, kernel, problem, a, b, bias, c):
 
 @pytest.mark.parametrize("kernel", STAGES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_stage_finishes_its_products(device, kernel, shape):
+def test_every_stage_applies_the_epilogue(device, kernel, shape):
     p, rng = SHAPES[shape], np.random.default_rng(2)
     if not runs(device, kernel, p):
         return
@@ -51,7 +51,7 @@ def test_every_stage_finishes_its_products(device, kernel, shape):
     for kind, size in forms.items():
         bias = rng.integers(-50, 50, size).astype(np.float32)
         whole = dataclasses.replace(p, alpha=2.0, beta=-3.0, bias=kind, bias_offset=3, activation="relu")
-        got, strays = finished(device, kernel, whole, a, b, bias, c)
+        got, strays = run_with_epilogue(device, kernel, whole, a, b, bias, c)
         expected = np.maximum(2 * (a @ b) + (bias if kind else 0), 0) - 3 * c
         np.testing.assert_array_equal(got, expected, err_msg=f"{kernel} {shape} {kind}")
         assert not strays
@@ -59,7 +59,7 @@ def test_every_stage_finishes_its_products(device, kernel, shape):
 
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_a_bias_of_float32_is_rounded_to_the_type_of_the_operands(device, dtype, resident):
+def test_a_float32_bias_is_rounded_to_the_operands_dtype(device, dtype, resident):
     a, bias = np.ones((3, 3), np.float32), np.array([0.5, 2.0, -3.0], np.float32)
     left = device.array(a, dtype)
     given = device.array(bias) if resident else bias

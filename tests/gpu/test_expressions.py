@@ -1,4 +1,4 @@
-"""Expressions of elements: every type and layout right, fused in one dispatch, found out where a shader is wrong."""
+"""Elementwise expressions: every dtype and layout, one dispatch and shader, NumPy's functions, self-tests, pickling."""
 
 import copy
 import pickle
@@ -31,11 +31,11 @@ def test_examples(device, words, problem):
         ("moved = min", "moved = 1u + min", "take"),
     ],
 )
-def test_the_self_test_finds_what_is_wrong(device, templates, right, wrong, words):
+def test_the_self_test_detects_wrong_shaders(device, templates, right, wrong, words):
     file = templates / "elementwise/fused.wgsl"
     assert right in file.read_text()
     file.write_text(file.read_text().replace(right, wrong))
-    device.launches.clear()  # one of the right text might be kept for the very buffers that the pool hands out
+    device.launches.clear()  # a launch of the unedited shader may be cached for buffers from the pool
     assert "computes wrongly" in prove(Fused(), dict(cases.examples())[words], device)
 
 
@@ -53,7 +53,7 @@ def test_one_dispatch_and_one_shader_for_any_names_and_numbers(device, monkeypat
     assert ran[0].wgsl == ran[1].wgsl
 
 
-def test_arrays_of_numpy_in_pieces():
+def test_numpy_arrays_larger_than_a_buffer():
     with Device(limits={"max-buffer-size": 2**14, "max-storage-buffer-binding-size": 2**13}) as small:
         small.memory = 2**14
         x, y = RNG.random((300, 200)).astype(np.float32), RNG.random((300, 1)).astype(np.float32)
@@ -86,7 +86,7 @@ def test_numpy_and_arrays_mix(device):
         assert isinstance(got, webmm.Array)
         assert got.device is device
         np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5)
-    np.testing.assert_array_equal(np.median(x), np.median(host))  # by NumPy, of a copy
+    np.testing.assert_array_equal(np.median(x), np.median(host))  # computed by NumPy from a copy
     with pytest.raises(TypeError):
         np.sin(x)
     with pytest.raises(TypeError):
@@ -95,7 +95,7 @@ def test_numpy_and_arrays_mix(device):
     assert len({x, x.T}) == 2
 
 
-def test_lists_of_positions(device):
+def test_indexing_with_lists(device):
     host = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
     x, whole = device.array(host), slice(None)
     for key in (
@@ -126,7 +126,7 @@ def test_arrays_are_pickled_onto_the_default_device(device, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function_is_compiled_for_the_kinds_that_it_names(name):
+def test_every_function_is_compiled_for_its_dtypes(name):
     function = FUNCTIONS[name]
     for kind in ("f32", "i32", "bool"):
         arguments = ", ".join(f"x{i}" for i in range(function.arity))

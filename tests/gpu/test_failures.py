@@ -1,4 +1,4 @@
-"""A device that is lost or full: typed errors in the driver's words, nothing half written, and work goes on after."""
+"""A lost device, or one without memory: typed errors that quote the driver, no partial writes, recovery."""
 
 import gc
 import threading
@@ -38,7 +38,7 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_every_use_of_a_lost_device_says_so(use):
+def test_every_use_of_a_lost_device_raises(use):
     with Device() as gpu:
         x, big = gpu.array(ONES), gpu.empty((700, 700))
         gpu.launch(Tile2D(), gemm(20, 20, 20), x, x, big)
@@ -56,7 +56,7 @@ def test_every_use_of_a_lost_device_says_so(use):
         gc.collect()
 
 
-def test_a_device_that_is_lost_where_staging_buffers_are_waiting():
+def test_a_device_lost_while_staging_buffers_are_mapped():
     much = np.ones((1000, 1000), np.float32)
     with Device() as gpu:
         x = gpu.array(much)
@@ -67,11 +67,11 @@ def test_a_device_that_is_lost_where_staging_buffers_are_waiting():
                 use()
 
 
-def test_a_wait_for_a_device_that_is_gone_ends(monkeypatch):
-    """A buffer that was being mapped when the device went may never be."""
+def test_waiting_for_a_lost_device_ends(monkeypatch):
+    """If the device is lost while a buffer is being mapped, the mapping may never complete."""
 
     def never(engine, buffer, mode, size):
-        type(buffer._device).destroy(buffer._device)  # as a driver would: the device's own destroy() waits for this use
+        type(buffer._device).destroy(buffer._device)  # as a driver would: webmm's destroy() waits for this use
         return Mapped(buffer, mode, size)
 
     errors = []
@@ -106,7 +106,7 @@ def test_the_default_device_is_replaced_when_it_is_lost():
             stale()
 
 
-def test_a_closed_device_is_gone_and_says_so():
+def test_every_use_of_a_closed_device_raises():
     gpu = Device()
     x = gpu.array(ONES)
     gpu.close()
@@ -117,7 +117,7 @@ def test_a_closed_device_is_gone_and_says_so():
     x.free()
 
 
-def test_other_errors_of_the_engine_are_no_losses(device):
+def test_other_engine_errors_are_not_device_losses(device):
     encoder, buffer = device.wgpu_device.create_command_encoder(), device.empty((16,)).storage.buffer
     encoder.copy_buffer_to_buffer(buffer, 0, buffer, 0, 64)
     with pytest.raises(WebmmError) as error, device.using("copying"):
@@ -128,7 +128,7 @@ def test_other_errors_of_the_engine_are_no_losses(device):
         raise RuntimeError("mine")
 
 
-def test_without_room_for_its_own_scratch_another_kernel_takes_over(monkeypatch):
+def test_another_kernel_is_used_if_scratch_cannot_be_allocated(monkeypatch):
     a = np.arange(70 * 30, dtype=np.float32).reshape(70, 30) % 7
     with Device() as gpu:
         monkeypatch.setattr(choose, "candidates", lambda *_: {CpuTexture(lanes=4): "", Tile2D(): ""})
@@ -143,7 +143,7 @@ def test_without_room_for_its_own_scratch_another_kernel_takes_over(monkeypatch)
         assert set(map(type, gpu.choices.values())) == {Tile2D}
 
 
-def test_without_room_for_the_result_nothing_is_written(monkeypatch):
+def test_nothing_is_written_if_memory_runs_out(monkeypatch):
     with Device() as gpu:
         x, c = gpu.array(ONES), gpu.array(ONES * 3)
         monkeypatch.setattr(gpu.launches, "get", lambda *_: (_ for _ in ()).throw(MemoryLimitError("full")))

@@ -1,4 +1,4 @@
-"""Whatever an engine's call does at its n-th use, each op ends as documented, and the next call works."""
+"""Fault injection: whatever the n-th use of an engine call does, an op ends as documented, and the next call works."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ FAULTY = Path(__file__).with_name("faulty.py")
 
 
 def try_all(engine, call, environment):
-    """Try a call in a process of its own, and return how many faults it had."""
+    """Try a call in a separate process, and return the number of faults."""
     command = [sys.executable, "-X", "faulthandler", str(FAULTY), engine, call]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -25,5 +25,5 @@ def test_every_fault(call):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_some_faults_under_dawn(call, swiftshader):
+def test_every_fault_point_under_dawn(call, swiftshader):
     assert try_all("dawn", call, swiftshader) >= 4

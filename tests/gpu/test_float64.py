@@ -1,4 +1,4 @@
-"""Products of float64, by devices that have it and by those that have none, against sums that are longer still."""
+"""float64 on devices with and without shader-f64, compared with results of higher precision."""
 
 import dataclasses
 import itertools
@@ -39,7 +39,7 @@ def native(device):
 
 @pytest.fixture(scope="module")
 def without():
-    """Return a device that is not to use what it has of float64."""
+    """Return a device without the feature shader-f64."""
     with Device() as device:
         features = device.capabilities.features - F64.features
         device.capabilities = dataclasses.replace(device.capabilities, features=features)
@@ -61,7 +61,7 @@ def spread(shape, bits, seed=0):
 
 
 def excess(got, a, b, more=0.0):
-    """Return the largest error as a multiple of what is promised; `more` is what an epilogue adds to |A|·|B|."""
+    """Return the largest error as a multiple of the documented bound; `more` is an epilogue's addition to |A|·|B|."""
     assert got.dtype == np.float64
     with np.errstate(all="ignore"):
         a, b = a.astype(np.longdouble), b.astype(np.longdouble)
@@ -96,7 +96,7 @@ def test_every_stage_computes_in_float64(native, kernel, layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kernel", WITHOUT_F64, ids=lambda kernel: kernel.name)
-def test_integers_compute_it_in_any_layout(without, kernel, layout):
+def test_integer_stages_support_every_layout(without, kernel, layout):
     for m, n, k in ((1, 1, 1), (64, 64, 64), (33, 67, 131), (3, 130, 70)):
         a, b = normal(m, k), normal(k, n, seed=1)
         assert excess(run(kernel, without, a, b, layout), a, b) <= 1
@@ -141,33 +141,33 @@ def test_integers_are_exact_in_slices(without):
 
 def test_a_sum_is_rounded_once(without):
     a, b = normal(20, 4096), normal(4096, 3, seed=1)
-    expected = [[math.fsum(a[i] * b[:, j]) for j in range(3)] for i in range(20)]  # of products that are rounded
+    expected = [[math.fsum(a[i] * b[:, j]) for j in range(3)] for i in range(20)]  # sums of rounded products
     error = abs(run(Slices(), without, a, b) - expected) / (abs(a) @ abs(b))
     assert error.max() <= 2.0**-52
 
 
 @pytest.mark.parametrize("k", [4, 5000])
-def test_which_sums_of_slices_are_taken(k):
+def test_short_sums_use_all_slices(k):
     a, b, problem = normal(8, k), spread((k, 9), 1), gemm(8, 9, k, dtype="float64")
     wide = next(left for left in Slices().scratch(problem) if left.name == "wide")
     with Device() as device, device.empty((8 * 9, 4), "uint32") as kept:
-        device.launches.scratch[wide] = kept.storage.buffer  # what stays of a run can then be read
+        device.launches.scratch[wide] = kept.storage.buffer  # makes the scratch buffer readable
         run(Slices(), device, a, b)
         assert (kept.numpy()[:, 3] >= ENOUGH["highest"]).mean() == (k == 5000)
 
 
 @pytest.mark.parametrize("name", ADVERSARIAL)
-def test_fewer_slices_keep_to_their_own_bound(without, name):
+def test_fewer_slices_are_within_their_bound(without, name):
     a, b = ADVERSARIAL[name]
     assert excess(run(Slices(), without, a, b, precision="high"), a, b) <= HIGH_F64 / F64.eps
 
 
-def test_what_high_precision_gives_up(native, without):
+def test_high_precision_has_its_documented_bound(native, without):
     a, b = normal(60, 3000), normal(3000, 70, seed=1)
     high, highest = (excess(webmm.matmul(a, b, device=without, precision=p), a, b) for p in ("high", "highest"))
     assert 1 < high <= HIGH_F64 / F64.eps
     assert highest <= 1
-    assert excess(webmm.matmul(a, b, device=native, precision="high"), a, b) <= 1  # where it brings nothing
+    assert excess(webmm.matmul(a, b, device=native, precision="high"), a, b) <= 1  # native float64 ignores "high"
     whole = np.trunc(normal(20, K) * 2.0**10), np.trunc(normal(K, 20, seed=1) * 2.0**10)
     np.testing.assert_array_equal(webmm.matmul(*whole, device=without, precision="high"), whole[0] @ whole[1])
 
@@ -179,20 +179,20 @@ def test_no_sum_in_32_bits_overflows(without, k):
 
 
 def doubles(count, seed):
-    """Return doubles of any bits, but for NaN and infinities, which are few among them."""
+    """Return doubles with random bits (rarely NaN or infinite), and edge cases."""
     bits = np.random.default_rng(seed).integers(0, 2**64, count, np.uint64)
     edges = [0.0, 1.0, 1 - 2.0**-53, 1 + 2.0**-52, 2.0**-1022, 2.0**-1074, 2.0**-537, 2.0**1023, np.inf, np.nan]
     return np.concatenate([bits.view(np.float64), edges, np.negative(edges)])
 
 
-def test_products_are_those_of_ieee_754(without):
+def test_products_follow_ieee_754(without):
     a = np.concatenate([doubles(100, 0), 2.0**-537 * normal(50), normal(50)])
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(run(Software(), without, a[:, None], a[None, :]), np.multiply.outer(a, a))
 
 
 @pytest.mark.parametrize("distance", [0, 1, 52, 53, 54, 63, 64, 65, 105, 1000])
-def test_sums_are_those_of_ieee_754(without, distance):
+def test_sums_follow_ieee_754(without, distance):
     a = np.concatenate([doubles(100, 1), normal(100)])
     b = np.concatenate([normal(100) * 2.0**-distance, doubles(100, 2), -a[:5]])
     pairs = np.array(list(itertools.product(a, b)))
@@ -203,7 +203,7 @@ def test_sums_are_those_of_ieee_754(without, distance):
 
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("bias", [None, "column", "row"])
-def test_matmul_of_batches_with_all_that_may_follow(either, resident, bias):
+def test_matmul_of_batches_with_epilogues(either, resident, bias):
     a, b, residual = normal(3, 40, 90), normal(90, 30, seed=1), normal(3, 40, 30, seed=2)
     added = {None: np.zeros(1), "column": normal(30, seed=3), "row": normal(40, 1, seed=3)}[bias]
     given = either.array if resident else np.asarray
@@ -228,7 +228,7 @@ def tail(z):
 
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
-MEANINGS = {  # of a Decimal
+MEANINGS = {  # functions of a Decimal
     "relu": lambda x: max(x, Decimal(0)),
     "silu": lambda x: x / (1 + (-x).exp()),
     "gelu": lambda x: x * (tail(-x / Decimal(2).sqrt()) if x < 0 else 1 - tail(x / Decimal(2).sqrt())),
@@ -242,7 +242,7 @@ def test_activations_are_right_to_the_last_bits(either, name):
     with localcontext(prec=60):
         expected = np.array([np.longdouble(str(MEANINGS[name](Decimal(float(x))))) for x in numbers])
     got = np.asarray(webmm.matmul(numbers[:, None], np.ones((1, 1)), activation=name, device=either))[:, 0]
-    relative = name in ("silu", "gelu")  # where results are small they are as exact
+    relative = name in ("silu", "gelu")  # small results are as accurate
     scale = np.minimum(abs(numbers), 20 * abs(expected)) if relative else abs(numbers)
     assert (abs(got - expected) <= 2 * 2.0**-52 * scale + 2.0**-1070).all()
     special = np.array([[np.nan], [np.inf], [1e300], [-1e300]])
@@ -265,7 +265,7 @@ def test_gemm_in_place(either):
     np.testing.assert_allclose(into.numpy(), ((a @ b) / 3 - 0.7 * c.T).T, rtol=0, atol=1e-13)
 
 
-def test_views_and_batches_that_share_a_matrix(either):
+def test_views_and_broadcast_batches(either):
     a, b = normal(2, 3, 50, 40), normal(40, 60, seed=1)
     x, y = either.array(a), either.array(b)
     got = x[:, ::2, 3:, 1:] @ y[1:, 5:]
@@ -285,7 +285,7 @@ def test_streamed(either):
     assert excess(got - bias, a, b, more=abs(bias)) <= 1
 
 
-def test_a_sum_in_parts_and_a_loop_beyond_the_limits_of_drivers(either):
+def test_k_beyond_the_loop_limit(either):
     a, b = normal(2, 70_000), normal(70_000, 3, seed=1)
     assert excess(webmm.matmul(a, b, device=either), a, b) <= 1
 
@@ -294,7 +294,7 @@ def test_no_inner_elements(either):
     np.testing.assert_array_equal(webmm.matmul(np.zeros((2, 0)), np.zeros((0, 3)), device=either), np.zeros((2, 3)))
 
 
-def test_what_computes_it(native, without):
+def test_the_choice_of_a_stage(native, without):
     problem = gemm(64, 64, 64, dtype="float64")
     assert not choose(problem, native).integer
     assert choose(problem, without) == Slices()
@@ -310,7 +310,7 @@ def test_on_a_cpu_numpy_is_recommended(native, dtype):
     assert ("faster by NumPy" in said) == (dtype == "float64")
 
 
-def test_both_ways_agree(native, without):
+def test_native_and_integer_stages_agree(native, without):
     a, b = normal(100, 300), normal(300, 100, seed=1)
     one, other = webmm.matmul(a, b, device=native), webmm.matmul(a, b, device=without)
     assert (abs(one - other) <= 2 * 300 * 2.0**-52 * (abs(a) @ abs(b))).all()
@@ -344,7 +344,12 @@ REFUSED = {
     "Epilogue": (lambda a, gpu: webmm.matmul(a, a, activation=SQUARE, device=gpu), "of one's own is not computed in"),
     "shorter": (lambda a, gpu: webmm.matmul(a, a, out_dtype="float32", device=gpu), "of float64 is not stored as"),
     "mixed": (lambda a, gpu: webmm.matmul(a, a.astype("f4"), device=gpu), "a is float64, b is float32; cast one"),
-    "reduce": (lambda a, gpu: webmm.reduce(gpu.array(a), "max"), "float64 is not supported by reductions"),
+    "prod": (lambda a, gpu: webmm.reduce(gpu.array(a), "prod"), "prod of float64 is not supported; cast the operand"),
+    "max": (lambda a, gpu: webmm.reduce(a, "max", out_dtype="float32", device=gpu), "max of float64 is not stored as"),
+    "argmax": (
+        lambda a, gpu: webmm.reduce(a, "argmax", out_dtype="float64", device=gpu),
+        "argmax of float64 results in int32",
+    ),
     "sum": (lambda a, gpu: webmm.reduce(a, "sum", out_dtype="float32", device=gpu), "sum of float64 is not stored as"),
     "softmax": (lambda a, gpu: webmm.softmax(gpu.array(a)), "float64 is not supported by normalisations"),
     "elementwise": (lambda a, gpu: webmm.gelu(gpu.array(a)), "float64 is not supported by activations"),
@@ -360,7 +365,7 @@ def test_what_is_refused(either, name):
 
 
 @pytest.mark.parametrize("name", ADVERSARIAL)
-def test_both_ways_keep_to_the_bound_on_adversarial_operands(native, without, name):
+def test_adversarial_operands_through_matmul(native, without, name):
     a, b = ADVERSARIAL[name]
     for device in (native, without):
         assert excess(webmm.matmul(a, b, device=device), a, b) <= 1
@@ -379,6 +384,6 @@ print("right")
 """
 
 
-def test_under_dawn_which_has_none(swiftshader):
+def test_dawn_without_float64(swiftshader):
     done = subprocess.run([sys.executable, "-c", DAWN], env=swiftshader, capture_output=True, text=True, timeout=280)
     assert done.stdout == "right\n", done.stdout + done.stderr

@@ -1,6 +1,6 @@
-"""float64 by slices on matrix units: the text for Tint, with fragments that are emulated as those of bytes are.
+"""float64 products by slices on matrix units: the shader for Tint, with fragments emulated as for 8-bit products.
 
-The emulation's loops count, too, where lavapipe leaves them after 65,535 iterations: k is short here.
+The emulation adds loop iterations, of which lavapipe runs at most 65,535: k is short in these tests.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ BY_WORDS = """for (var k = 0u; k < FK / 4u * count; k++) {
             (*sums)[own] += dot4I8Packed(a, b);"""
 
 
-def faster(wgsl):
-    """Return the shader with emulated fragments, if it has any, which are multiplied by words of four bytes."""
+def emulated_by_words(wgsl):
+    """Return the shader with emulated fragments (if it has any), multiplied by words of four bytes."""
     if "subgroup_matrix_left" not in wgsl:
         return wgsl
     text = emulated(wgsl)
@@ -36,9 +36,9 @@ def faster(wgsl):
 
 @pytest.fixture
 def small(device, monkeypatch):
-    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    """Return the stage with small tiles, on a device with emulated matrix units."""
     kernel = SlicesUnit(lanes=device.capabilities.subgroup_size, **SMALL)
-    return stand_in(device, monkeypatch, kernel, emulate=faster)
+    return stand_in(device, monkeypatch, kernel, emulate=emulated_by_words)
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
@@ -47,7 +47,7 @@ def test_layouts_and_edges(device, small, layout):
         a, b = normal(m, k), normal(k, n, seed=1)
         got = run(small, device, a, b, layout)
         assert excess(got, a, b) <= 1
-        np.testing.assert_array_equal(got, run(Slices(), device, a, b, layout))  # whose sums are exact, too
+        np.testing.assert_array_equal(got, run(Slices(), device, a, b, layout))  # both sum exactly
 
 
 @pytest.mark.parametrize("name", ["dense", "rows apart", "NaN and infinities", "wide integers"])
@@ -64,7 +64,7 @@ def test_other_tiles(device, small, settings):
     np.testing.assert_array_equal(run(kernel, device, a, b), run(Slices(), device, a, b))
 
 
-def test_a_batch_that_shares_a_matrix(device, small, monkeypatch):
+def test_a_batch_with_a_broadcast_operand(device, small, monkeypatch):
     a, b = normal(3, 20, 100), normal(100, 24, seed=1)
     monkeypatch.setattr(webmm.choose, "choose", lambda *_: small)
     got = (device.array(a.swapaxes(1, 2)).mT @ device.array(b)).numpy()

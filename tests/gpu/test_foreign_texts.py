@@ -1,4 +1,4 @@
-"""A text from elsewhere is checked beside NumPy; a planted bug is told, with the element, expected and got."""
+"""Shaders from other projects are compared with NumPy; a planted bug is reported with element, expected and actual."""
 
 import re
 
@@ -19,7 +19,7 @@ SHAPE = {"workgroup": (16, 16, 1), "grid": Counts("n/16,m/16")}
 
 @pytest.fixture
 def tiles(examples):
-    """Return what makes a Foreign of the example, with a change to its text or to what is said of it."""
+    """Return a function that creates a Foreign from the example, with a changed text or changed options."""
 
     def make(old="", new="", **changes):
         text = (examples / "tiles.wgsl").read_text()
@@ -34,17 +34,17 @@ def words(foreign, device, *sizes, dtype=F32):
     return {found.size: found.words for found in check(foreign, device, device, sizes, dtype)}
 
 
-def test_the_example_is_right(device, tiles):
+def test_the_example_is_correct(device, tiles):
     assert words(tiles(), device, *SIZES) == dict.fromkeys(SIZES, "")
     assert order_unknown(tiles(), device) == ""
 
 
-def test_a_bound_that_is_missing_is_told_by_its_element(device, tiles):
+def test_a_missing_bounds_check_is_reported_with_its_element(device, tiles):
     wrong = tiles(" && k0 + local.y < sizes.k")
     assert re.match(
         r"4,290 of 4,290 elements are wrong, first C\[0, 0\]: expected 1, got nan", words(wrong, device, RAGGED)[RAGGED]
     )
-    assert words(wrong, device, (32, 32, 32))[32, 32, 32] == "", "tiles divide it"
+    assert words(wrong, device, (32, 32, 32))[32, 32, 32] == "", "the tiles divide this size"
     strays = tiles("at.y < sizes.m && at.x < sizes.n", "at.x < sizes.n")
     assert (
         "elements beyond the end of C were written, first element 4,290 of its buffer: got 0"
@@ -52,7 +52,7 @@ def test_a_bound_that_is_missing_is_told_by_its_element(device, tiles):
     )
 
 
-def test_a_single_element_is_found(device, tiles):
+def test_a_single_wrong_element_is_found(device, tiles):
     wrong = tiles("= sum;", "= sum + select(0.0, 1.0, at.y == 30u && at.x == 99u);")
     found = words(wrong, device, RAGGED)[RAGGED]
     got = re.fullmatch(r"1 of 4,290 elements are wrong, first C\[30, 99\]: expected (-?\d+), got (-?\d+)", found)
@@ -60,7 +60,7 @@ def test_a_single_element_is_found(device, tiles):
 
 
 @pytest.mark.parametrize("barrier", ["workgroupBarrier(); // the tiles are", "workgroupBarrier(); // everyone is done"])
-def test_a_barrier_that_is_missing_is_told(device, tiles, barrier):
+def test_a_missing_barrier_is_reported(device, tiles, barrier):
     if device.info.kind != "cpu":
         pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")
     found = words(tiles(barrier, "//"), device, (64, 64, 64))[64, 64, 64]
@@ -92,7 +92,7 @@ def test_float16_and_other_names(device, tiles):
     assert words(made, device, RAGGED, dtype=F16) == {RAGGED: ""}
 
 
-def test_what_cannot_run_is_refused(device, tiles):
+def test_shaders_that_cannot_run_are_refused(device, tiles):
     for grid, error, why in (
         ("m-m", ProblemError, "has no workgroups for 33x130x5"),
         ("m*n*1000", UnsupportedError, "4,290,000 workgroups along an axis, at most 65,535"),
@@ -106,14 +106,14 @@ def test_what_cannot_run_is_refused(device, tiles):
         words(large, device, RAGGED)
 
 
-def test_lanes_of_subgroups_have_one_order(device, tiles):
+def test_shaders_with_subgroups_run_in_one_order(device, tiles):
     made = tiles("struct Sizes", "// subgroupAdd\nstruct Sizes")
     assert order_unknown(made, device) == "lanes of a subgroup have one order only"
     assert order_unknown(made, None) == "there is no CPU adapter, on which a missing barrier shows"
     assert words(made, device, RAGGED) == {RAGGED: ""}
 
 
-def test_it_is_timed_beside_the_ladder_where_it_is_right(device, tiles):
+def test_only_correct_shaders_are_timed(device, tiles):
     ceiling, size = Roofline(100.0, 10.0), (64, 64, 64)
     (record,) = measured(tiles(), device, [size], "float32", ceiling)
     assert (record.status, record.kernel, record.config) == ("ok", "tiles.wgsl", {})

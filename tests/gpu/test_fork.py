@@ -1,4 +1,4 @@
-"""A process that is forked from one with a device: typed errors at once, and the parent goes on."""
+"""A process forked from one with a device gets typed errors at once; the parent's devices still work."""
 
 import os
 import subprocess

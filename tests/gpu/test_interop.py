@@ -1,4 +1,4 @@
-"""Other libraries: DLPack, buffers and devices of other wgpu programs, event loops."""
+"""Interoperability: DLPack, buffers and devices of other wgpu programs, event loops, imports."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ ALL = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.CO
 
 
 class Exporter:
-    """An array of another library, which has nothing but DLPack."""
+    """An array of another library that supports only DLPack."""
 
     def __init__(self, data, where=(1, 0)):
         self.data, self.where = data, where
@@ -34,7 +34,7 @@ class Exporter:
         return self.where
 
 
-def test_dlpack_out(device):
+def test_dlpack_export(device):
     data = np.arange(12, dtype=np.float32).reshape(3, 4)
     array = device.array(data)
     for x, expected in ((array, data), (array.T, data.T), (array[1:, ::2], data[1:, ::2])):
@@ -51,7 +51,7 @@ def test_dlpack_out(device):
         array.__dlpack__(dl_device=(2, 0))
 
 
-def test_dlpack_in(device):
+def test_dlpack_import(device):
     data = np.arange(12, dtype=np.float32).reshape(3, 4)
     for x in (data, Exporter(data), Exporter(data.T), device.array(data)):
         got = webmm.from_dlpack(x, device)
@@ -73,11 +73,11 @@ def theirs(device):
     opened.destroy()
 
 
-def test_the_device_of_another_program(theirs):
+def test_using_another_programs_device(theirs):
     before = theirs.create_buffer_with_data(data=EYE.tobytes(), usage=ALL)
     with Device.from_wgpu(theirs) as shared:
         assert shared.wgpu_device is theirs
-        assert shared.capabilities.features == set()  # it asked for none
+        assert shared.capabilities.features == set()  # it was opened without features
         assert shared.capabilities.limits["max-buffer-size"] == theirs.limits["max-buffer-size"]
         x = shared.array(EYE)
         np.testing.assert_array_equal((x @ shared.wrap(before, (8, 8))).numpy(), EYE)
@@ -87,7 +87,7 @@ def test_the_device_of_another_program(theirs):
         Device.from_wgpu("cpu")
 
 
-def test_the_buffer_of_another_program(device):
+def test_wrapping_another_programs_buffer(device):
     gpu = device.wgpu_device
     data = np.arange(80, dtype=np.float32)
     buffer = gpu.create_buffer_with_data(data=data, usage=ALL)
@@ -96,7 +96,7 @@ def test_the_buffer_of_another_program(device):
     np.testing.assert_array_equal((array @ device.array(EYE)).numpy(), array.numpy())
     gpu.queue.write_buffer(buffer, 64, np.zeros(8, np.float32))
     assert not array[0].numpy().any(), "the memory is shared"
-    webmm.gemm(device.array(EYE[:6]), device.array(EYE * 3), array)  # what they see changes, nothing around it does
+    webmm.gemm(device.array(EYE[:6]), device.array(EYE * 3), array)  # writes to their buffer, only inside the view
     expected = data.copy()
     expected[16:64] = (EYE * 3)[:6].ravel()
     np.testing.assert_array_equal(np.frombuffer(gpu.queue.read_buffer(buffer), np.float32), expected)
@@ -105,7 +105,7 @@ def test_the_buffer_of_another_program(device):
         array.numpy()
     del array
     gc.collect()
-    assert len(gpu.queue.read_buffer(buffer)) == data.nbytes, "it was not ours to destroy"
+    assert len(gpu.queue.read_buffer(buffer)) == data.nbytes, "freeing the view must not destroy their buffer"
     buffer.destroy()
 
 
@@ -133,15 +133,15 @@ def test_buffers_that_cannot_be_wrapped(device, theirs):
             device.wrap(small, shape, dtype, offset)
 
 
-def test_an_event_loop_goes_on(device, monkeypatch):
-    # The device is slow to answer; meanwhile the loop counts.
+def test_async_calls_do_not_block_the_event_loop(device, monkeypatch):
+    # The download blocks until the loop has run several iterations.
     data = np.ones((64, 64), np.float32)
     array, waiting, answer = device.array(data), threading.Event(), threading.Event()
     download = Device.download
 
     def slow(*args):
         waiting.set()
-        assert answer.wait(60), "the loop stood still"
+        assert answer.wait(60), "the event loop was blocked"
         return download(*args)
 
     async def main(job):
@@ -175,7 +175,7 @@ def test_several_products_at_once(device):
         np.testing.assert_array_equal(got, EYE * (i % 20))
 
 
-def test_importing_webmm_brings_only_what_a_product_needs():
+def test_importing_webmm_loads_only_what_a_product_needs():
     code = "import sys, webmm; print(*sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"asyncio", "click", "matplotlib", "rich", "http", "psutil", "rendercanvas", "torch"} & set(loaded)

@@ -1,4 +1,4 @@
-"""Products that are too large for one dispatch, on a device whose limits are as low as a test needs them."""
+"""Products too large for one dispatch or binding, on a device opened with low limits."""
 
 import dataclasses
 import itertools
@@ -24,20 +24,20 @@ RNG = np.random.default_rng(3)
 
 @pytest.fixture(scope="module")
 def small(device):
-    # Its limits are the engine's own, which refuses a larger binding.
+    # The engine itself enforces these limits: it refuses larger bindings.
     with Device(device.info.index, limits={"max-storage-buffer-binding-size": BINDING}) as small:
         yield small
 
 
 @pytest.fixture(autouse=True)
 def naive(monkeypatch):
-    """Every cut is a specialisation of its own: the kernel that compiles fastest."""
+    """Use the kernel that compiles fastest: every part may be another specialisation."""
     monkeypatch.setattr(choose, "choose", lambda *_, **__: Naive())
 
 
 @pytest.fixture
 def dispatches(small, monkeypatch):
-    """The problems that were dispatched."""
+    """A list of the dispatched problems."""
     seen, run = [], small.run
 
     def spy(kernel, problem, *arrays):
@@ -62,13 +62,13 @@ def test_every_layout(small, dispatches, layout, dtype):
         bias = whole(n, dtype=dtype)
         got = webmm.matmul(left, right, bias=bias, activation="relu", out_dtype="float32")
         np.testing.assert_array_equal(got.numpy(), np.maximum(a.astype(np.float64) @ b + bias, 0))
-        assert len(dispatches) > 1, "it was not too large"
+        assert len(dispatches) > 1, "the product was not split"
         for problem in dispatches:
             assert all(extent.nbytes <= BINDING for extent in problem.buffers())
         dispatches.clear()
 
 
-def test_epilogues_come_once_after_the_last_part(small, dispatches):
+def test_the_epilogue_is_applied_once_after_the_last_part(small, dispatches):
     m, n, k = 70, 66, 600  # B's rows are cut: parts of k
     a, b = ((RNG.random(shape) - 0.5).astype(np.float32) for shape in ((m, k), (k, n)))
     for kind, activation, out in itertools.product(["row", "column"], [None, "gelu", "silu"], ["float32", "float16"]):
@@ -85,7 +85,7 @@ def test_epilogues_come_once_after_the_last_part(small, dispatches):
     assert {problem.bias for problem in dispatches} >= {"matrix"}
 
 
-def test_in_place_into_views(small):
+def test_gemm_into_views(small):
     a, b, c = whole(150, 140), whole(140, 130), whole(200, 200)
     big = small.array(c)
     webmm.gemm(small.array(a), small.array(b), big[7:157, 20:150], alpha=2.0, beta=-1.0)
@@ -105,7 +105,7 @@ def test_batches(small, dispatches):
     )
 
 
-def test_the_kernels_that_are_chosen(small, monkeypatch):
+def test_the_chosen_kernels(small, monkeypatch):
     monkeypatch.undo()
     a, b, bias = whole(128, 64), whole(64, 64), whole(64)
     got = webmm.matmul(a, b, bias=bias, activation="relu", device=small)
@@ -129,14 +129,14 @@ def test_long_dispatches_are_cut(device, monkeypatch):
     np.testing.assert_array_equal(webmm.matmul(a, b, device=device, activation="relu"), np.maximum(a @ b, 0))
 
 
-def test_explain_tells_of_the_parts(monkeypatch):
+def test_explain_reports_the_parts(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(choice, "limits", lambda *_: parts.Limits(2**27, 2.0**26))
     told = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", Device).splitlines()
     assert told[1] == "too large for one dispatch: cut into 2, the first of them 512x1024x64 nn float32"
 
 
-def test_a_device_takes_lower_limits_only(device, small):
+def test_only_lower_limits_are_accepted(device, small):
     assert small.capabilities.limit("max-storage-buffer-binding-size") == BINDING
     assert small.wgpu_device.limits["max-storage-buffer-binding-size"] == BINDING
     have = device.capabilities.limit("max-buffer-size")
@@ -146,13 +146,13 @@ def test_a_device_takes_lower_limits_only(device, small):
         Device(device.info.index, limits={"max-bufer-size": 1})
 
 
-def test_the_rate_of_a_tuned_adapter_is_what_was_measured(device):
+def test_a_tuned_adapter_has_its_measured_rate(device):
     assert parts.limits(device).flops == parts.ASSUMED_RATE[device.info.kind]
     h200 = dataclasses.replace(device.info, name="NVIDIA H200", kind="discrete")
     assert parts.measured_rate(h200.name) > 1e13
 
 
-def test_a_slow_or_foreign_record_does_not_lower_the_rate(device, monkeypatch):
+def test_records_of_small_products_and_other_ops_do_not_change_the_rate(device, monkeypatch):
     gflops = {"gemm": 0.001, "reduce": 1e9}  # a tiny product, mostly overhead; and sums, which are no products
     records = [
         Record(op, "", 1, 1, 1, 1, "", "", device.info.name, "", "", "", {}, gflops=g) for op, g in gflops.items()

@@ -1,4 +1,4 @@
-"""Transposed operands, rows and matrices with gaps between them, batches, and results of another type."""
+"""Transposed operands, gaps between rows and matrices, batches, results of another dtype."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ from products import check, every_dtype, every_stage, exact, multiply, runs, sma
 
 from webmm.problems.gemm import gemm
 
-# Whole tiles; vec4 throughout with ragged edges; nothing aligned.
+# Whole tiles; edges with aligned vec4; edges without alignment.
 SIZES = [(64, 64, 32), (36, 44, 28), (37, 41, 29)]
 TRANSPOSED = list(itertools.product((False, True), repeat=2))
 
@@ -27,10 +27,10 @@ def test_transposed_operands(device, cls, dtype):
 @every_stage
 def test_views_with_gaps_and_offsets(device, cls, dtype):
     gaps = [
-        {"pads": (4, 8, 4), "offsets": (8, 4, 12)},  # vec4 throughout
+        {"pads": (4, 8, 4), "offsets": (8, 4, 12)},  # all operands aligned for vec4
         {"pads": (3, 1, 2), "offsets": (0, 0, 0)},
         {"pads": (0, 0, 0), "offsets": (1, 2, 3)},
-        {"pads": (4, 0, 1), "offsets": (4, 5, 0)},  # vec4 for some
+        {"pads": (4, 0, 1), "offsets": (4, 5, 0)},  # one operand aligned
     ]
     layouts = zip(gaps, TRANSPOSED, strict=True)
     for (m, n, k), (gap, (ta, tb)), batch in itertools.product(SIZES, layouts, (1, 3)):
@@ -46,7 +46,7 @@ def test_batches(device, cls):
 
 
 @every_stage
-def test_one_operand_for_the_whole_batch(device, cls):
+def test_an_operand_broadcast_over_the_batch(device, cls):
     # A batch stride of 0 means that every product takes the same matrix.
     problem = gemm(20, 24, 28, batch=3)
     shared = dataclasses.replace(problem, a=dataclasses.replace(problem.a, batch_stride=0))
@@ -59,7 +59,7 @@ def test_one_operand_for_the_whole_batch(device, cls):
 
 @every_stage
 @pytest.mark.parametrize(("dtype", "out_dtype"), [("float16", "float32"), ("float32", "float16")])
-def test_result_of_another_type(device, cls, dtype, out_dtype):
+def test_result_of_another_dtype(device, cls, dtype, out_dtype):
     for m, n, k in SIZES:
         problem = gemm(m, n, k, dtype=dtype, out_dtype=out_dtype)
         if runs(device, small(cls), problem):
@@ -67,6 +67,6 @@ def test_result_of_another_type(device, cls, dtype, out_dtype):
 
 
 @every_stage
-def test_defaults_transposed_with_gaps(device, cls):
-    # The tiles that ship, both operands the other way round than in test_shapes.py: above, small tiles stand for them.
+def test_default_tiles_with_transposed_operands_and_gaps(device, cls):
+    # The default tiles (the tests above use small ones), with both operands transposed, unlike test_shapes.py.
     check(device, cls(), view(67, 131, 35, ta=True, tb=True, pads=(1, 2, 3), offsets=(3, 2, 1)))

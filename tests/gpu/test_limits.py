@@ -1,4 +1,4 @@
-"""Where engines stop: loops, grids, memory. Beyond it there is a right result or a reason, never a wrong result."""
+"""Limits of engines on loops, grids and memory: beyond them, a result is right or refused, never wrong."""
 
 import re
 
@@ -16,7 +16,7 @@ from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.problems.gemm import gemm
 
-# Long inner dimensions: Mesa leaves an invocation's loops after 65,535 passes in all
+# Long k: Mesa stops an invocation's loops after 65,535 iterations in total
 
 
 @every_dtype
@@ -29,7 +29,7 @@ def test_k_of_100_003(device, cls, dtype):
 
 
 @pytest.mark.parametrize("cls", [cls for cls in LADDER if cls().inner_step == 1], ids=lambda cls: cls.name)
-def test_where_the_loop_over_single_k_changes(device, cls):
+def test_k_around_the_loop_limit(device, cls):
     for k in (LOOP_LIMIT - 1, LOOP_LIMIT, LOOP_LIMIT + 1, LOOP_LIMIT + 2):
         check_exactly(device, cls(), gemm(2, 3, k))
 
@@ -66,21 +66,21 @@ def longest(kernel, m, n, device):
     ],
     ids=str,
 )
-def test_the_longest_k_that_is_accepted(device, kernel):
+def test_the_longest_accepted_k(device, kernel):
     k = longest(kernel, 1, 1, device)
     check_exactly(device, kernel, gemm(1, 1, k))
     if k < 2**20:
         assert not runs(device, kernel, gemm(1, 1, k + 1))
 
 
-def test_loops_over_tiles_count_too(device):
+def test_loops_over_tiles_count_towards_the_limit(device):
     kernel = small(Persistent, bm=4, bn=4, bk=4, unroll=4, group=1, workgroups=1)
     for m in (4 * 150, 4 * 1500):
         k = longest(kernel, m, 3, device)
         check_exactly(device, kernel, gemm(m, 3, min(k, 3000)))
 
 
-def test_loops_that_the_engine_would_leave_are_refused(device):
+def test_loops_beyond_the_limit_are_refused(device):
     kernel, problem = Blocked(bk=8, unroll=1), gemm(3, 5, 100_003)
     if device.capabilities.loop_limit:
         reason = f"needs 125,010 loop iterations, {device.capabilities.name} stops at 65,535"
@@ -97,28 +97,28 @@ def test_loops_that_the_engine_would_leave_are_refused(device):
 def test_folded_grids(device, cls):
     kernel = smallest(cls)
     tile_m, tile_n = kernel.grid.tile_m, kernel.grid.tile_n
-    # 257² tiles are an odd number, so that the second row of workgroups has one too many. The last tiles are cut off,
-    # and a gap behind each row of C shows a write past its end.
+    # 257² tiles are an odd number, so the second row of workgroups has one surplus workgroup. The last tiles are
+    # partial, and a gap after each row of C exposes writes past its end.
     problem = view(257 * tile_m - (tile_m > 1), 257 * tile_n - (tile_n > 1), 3, pads=(0, 0, 4))
     assert kernel.grid.tiles(problem) == 66_049 > MAX_WORKGROUPS
     assert kernel.grid.dispatch(problem) == (33_025, 2, 1)
     check_exactly(device, kernel, problem)
 
 
-def test_persistent_walks_whatever_the_number_of_workgroups(device):
+def test_persistent_with_any_number_of_workgroups(device):
     problem = view(100, 130, 20, pads=(0, 0, 2), batch=2)
     for workgroups, group in ((1, 1), (1, 8), (7, 8), (1000, 1)):
         check_exactly(device, small(Persistent, workgroups=workgroups, group=group), problem)
 
 
-def test_the_second_buffer_of_pipelined(device):
-    # Not its default, and a loop of its own, which takes two steps at once: even and odd numbers of them, the last cut.
+def test_pipelined_with_double_buffering(device):
+    # Another loop than the default's, with two steps per iteration: even and odd numbers of steps, partial last steps.
     for k in (1, 8, 9, 16, 17, 24, 31, 80):
         check_exactly(device, small(Pipelined, prefetch="workgroup"), view(37, 41, k, pads=(1, 2, 3)))
 
 
-def test_surplus_rows_of_groups(device):
-    # Tiles are walked in bands of `group` rows; the last band is lower.
+def test_incomplete_bands_of_tiles(device):
+    # Tiles are visited in bands of `group` rows of tiles; the last band has fewer rows.
     for m in (1, 33, 95, 97, 257, 300):
         for cls in (Blocked, Pipelined, Persistent):
             check_exactly(device, small(cls, group=3), gemm(m, 70, 5))
@@ -127,7 +127,7 @@ def test_surplus_rows_of_groups(device):
 # Memory
 
 
-def test_a_tile_that_does_not_fit_is_refused(device):
+def test_a_tile_beyond_workgroup_memory_is_refused(device):
     have = device.capabilities.limit("max-compute-workgroup-storage-size")
     sizes = (Blocked(bm=128, bn=128, bk=bk, unroll=bk) for bk in (16, 32, 64, 128, 256, 512))
     kernel = next(each for each in sizes if each.workgroup_bytes > have and each.invalid() is None)

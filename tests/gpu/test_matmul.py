@@ -19,7 +19,7 @@ RNG = np.random.default_rng(7)
 
 
 def integers(*shape, dtype=np.float32):
-    """Small integers, whose products and sums are exact."""
+    """Return small whole numbers: their products and sums are exact."""
     return RNG.integers(-3, 4, shape).astype(dtype)
 
 
@@ -54,7 +54,7 @@ BATCHES = [
 
 @pytest.mark.parametrize(("left", "right"), BATCHES, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_shapes_are_numpys(device, left, right, dtype):
+def test_shapes_follow_numpy(device, left, right, dtype):
     a, b = integers(*left, dtype=dtype), integers(*right, dtype=dtype)
     exactly(webmm.matmul(a, b, device=device), a, b)
     resident = device.array(a) @ device.array(b)
@@ -62,7 +62,7 @@ def test_shapes_are_numpys(device, left, right, dtype):
     exactly(resident.numpy(), a, b)
 
 
-def test_views_are_read_where_they_lie(device):
+def test_views_are_read_in_place(device):
     a, b = integers(12, 16), integers(12, 16)
     A, B = device.array(a), device.array(b)
     views = {
@@ -103,7 +103,7 @@ def reference(a, b, alpha=1.0, bias=None, activation=None, residual=None):
     return value if residual is None else value + residual.astype(np.float64)
 
 
-EPS = {np.float32: 0.0, np.float16: 2.0**-10, ml_dtypes.bfloat16: 2.0**-7}  # of rounding the result
+EPS = {np.float32: 0.0, np.float16: 2.0**-10, ml_dtypes.bfloat16: 2.0**-7}  # relative error of rounding the result
 
 
 @pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
@@ -155,7 +155,7 @@ def test_gemm_in_place(device):
     np.testing.assert_array_equal(C.numpy(), 2 * (a @ b) - 3 * c)
 
 
-def test_gemm_into_views_leaves_the_rest_alone(device):
+def test_gemm_into_views_writes_only_the_view(device):
     a, b = integers(4, 7), integers(7, 5)
     for view in (np.s_[2:6, 3:8], np.s_[2:10:2, :5]):
         host = integers(12, 12)
@@ -177,8 +177,8 @@ def test_beta_zero_does_not_read_c(device):
 
 
 @pytest.mark.parametrize("m", [1, 3])
-def test_more_inner_elements_than_a_loop_may_take(device, m):
-    # lavapipe leaves loops after 65,535 iterations: in most kernels that is 16 steps each.
+def test_k_beyond_the_loop_limit(device, m):
+    # lavapipe stops loops after 65,535 iterations, each of 16 steps of k in most kernels.
     a, b = integers(m, 2**20 + 1), integers(2**20 + 1, 2)
     for x in (a, np.asfortranarray(a)):
         exactly(webmm.matmul(x, b, device=device), a, b)
@@ -310,7 +310,7 @@ def test_gemm_over_no_inner_elements(device, dtype, beta):
             np.testing.assert_array_equal(target.numpy(), expected)
 
 
-def test_out_is_what_comes_back_in_either_byte_order(device):
+def test_out_is_returned_in_either_byte_order(device):
     a, b = integers(5, 3), integers(3, 4)
     for order in "<>":
         out = np.zeros((5, 4), np.float32).astype(f"{order}f4")
@@ -318,7 +318,7 @@ def test_out_is_what_comes_back_in_either_byte_order(device):
         exactly(out, a, b)
 
 
-def test_a_residual_lives_on_the_same_device(device):
+def test_a_residual_must_be_on_the_same_device(device):
     a = device.array(integers(4, 4))
     with webmm.Device() as other, pytest.raises(ProblemError, match="different devices"):
         webmm.matmul(a, a, residual=other.array(integers(4, 4)))

@@ -1,6 +1,6 @@
-"""The stage for matrix units: refused where there are none, valid for naga, and right with fragments that are emulated.
+"""The stage for matrix units: refused without them, valid for naga, and right with emulated fragments.
 
-No driver that runs here has matrix units: emulation.py stands in for them.
+No driver in CI has matrix units: emulation.py emulates them.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ FEATURE = WGPU.matrix_units
 
 @pytest.fixture(params=["tint"])
 def small(device, monkeypatch, request):
-    """Return the stage with small tiles, for which the device seems to have matrix units, and the engine's dialect."""
+    """Return the stage with small tiles, on a device with emulated matrix units and the dialect of the parameter."""
     kernel = MatrixUnit(lanes=device.capabilities.subgroup_size, **SMALL)
     return stand_in(device, monkeypatch, kernel, dialect=request.param)
 
 
 both_dialects = pytest.mark.parametrize("small", ["tint", "naga"], indirect=True)
 
-# Whole tiles, several of them; edges in chunks of eight, and in single elements.
+# Several whole tiles; edges in chunks of eight elements; edges in single elements.
 SHAPES = [(32, 32, 32), (40, 24, 24), (33, 21, 19)]
 
 
@@ -54,7 +54,7 @@ def test_results_in_float16(device, small, shape):
     check(device, small, gemm(*shape, dtype="f16"))
 
 
-# Rows that start at odd elements and at even ones; k shorter than a step, and k of several.
+# Rows that start at odd and even elements; k shorter than a step, and of several steps.
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 @pytest.mark.parametrize(
     ("shape", "pads"), [((33, 21, 35), (0, 0, 0)), ((40, 40, 5), (4, 1, 3)), ((24, 17, 48), (3, 2, 1))]
@@ -102,7 +102,7 @@ def test_epilogues(device, small, out):
         np.testing.assert_allclose(got, expected + 1.0, rtol=tolerance, atol=tolerance * 10)
 
 
-def test_nan_and_infinities_stay_where_they_are(device, small):
+def test_nan_and_infinities_affect_only_their_rows_and_columns(device, small):
     problem = gemm(33, 34, 35, dtype="f16", out_dtype="float32")
     a, b = whole_numbers(problem)
     a[0, 5, 7], b[0, 9, 11] = np.nan, np.inf
@@ -119,7 +119,7 @@ def test_other_tiles(device, small, settings):
 
 @both_dialects
 @pytest.mark.parametrize(("layout", "slices"), [("nn", 2), ("tt", 2), ("nt", 4)])
-def test_slices_of_k_are_added_up(device, small, layout, slices):
+def test_slices_of_k_are_summed(device, small, layout, slices):
     kernel = dataclasses.replace(small, slices=slices, bk=16 * slices)
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
     for shape, pads in (((32, 32, 128), (0, 0, 0)), ((33, 21, 35), (3, 1, 2))):
@@ -146,7 +146,7 @@ def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
     assert len(comments) == 6
     for comment, match in comments.items():
         if "the fragments" in comment or "next ones" in comment:
-            continue  # they hold the lanes of one subgroup together, which this driver runs in step
+            continue  # these synchronise lanes of one subgroup, which this driver runs in lockstep
         assert not right(text[: match.start()] + text[match.end() :]), comment
     for guard, without in (
         (r"k0 \+ BK > params\.k\b", "false"),
@@ -181,7 +181,7 @@ def test_without_matrix_units_it_is_refused(device):
 
 
 class Adapter:
-    """An adapter that lists matrix units, and enables them or does not."""
+    """An adapter that lists matrix units, but may refuse to enable them."""
 
     features = (FEATURE,)
 
@@ -194,7 +194,7 @@ class Adapter:
         return required_features, required_limits
 
 
-def test_they_are_asked_for_and_done_without():
+def test_matrix_units_are_optional():
     limits = {"max-bind-groups": 4}
     opened = WGPU.open(Adapter(enables=True), ["shader-f16"], limits)
     assert opened == ((["shader-f16", FEATURE], limits), "")
@@ -203,7 +203,7 @@ def test_they_are_asked_for_and_done_without():
     assert why == "wgpu does not enable cooperative-matrix: experimental features are not enabled"
 
 
-def test_their_fragments_are_found_by_multiplying(device, small, monkeypatch):
+def test_fragments_are_probed_by_multiplying(device, small, monkeypatch):
     before, shape = device.capabilities, small.matrix_shape
     assert probe.multiplies(device, shape)
     assert device.capabilities is before
@@ -212,10 +212,10 @@ def test_their_fragments_are_found_by_multiplying(device, small, monkeypatch):
     )
     monkeypatch.setattr(device, "pipeline", wrong)
     assert not probe.multiplies(device, shape)
-    assert probe.matrix_shapes(device) == frozenset()  # wgpu has none here
+    assert probe.matrix_shapes(device) == frozenset()  # wgpu lists no shapes
 
 
-def test_fragments_of_either_size_are_tried_with_subgroups_of_any(device, monkeypatch):
+def test_fragments_are_probed_for_any_subgroup_size(device, monkeypatch):
     before, squares = device.capabilities, frozenset(MatrixShape("f16", "f32", n, n, n) for n in (8, 16))
     monkeypatch.setattr(device.engine, "matrix_units", next(iter(device.wgpu_device.features)))
     monkeypatch.setattr(

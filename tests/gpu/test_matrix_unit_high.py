@@ -1,4 +1,4 @@
-"""float32 as two float16 each: right within the bound whatever the sizes of elements; fragments are emulated."""
+"""float32 split into two float16: within the bound for elements of any magnitude, with emulated fragments."""
 
 import dataclasses
 
@@ -14,14 +14,14 @@ from webmm.problems.gemm import gemm
 from webmm.verify import worst_error
 
 SMALL = {"bm": 16, "bn": 16, "bk": 8, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "runs": 1, "group": 1}
-UNIT = 2.0**-24  # of |A|·|B|
-FEW = 32  # units, of the bound of 400 at k = 200: plain float32 reads 19 there; without the low halves there are 1,500
-COMPILED = {}  # pipelines by text
+UNIT = 2.0**-24  # relative to |A|·|B|
+FEW = 32  # units; at k = 200 the bound is 400, plain float32 has 19, and without the low halves there are 1,500
+COMPILED = {}  # pipelines by WGSL
 
 
 @pytest.fixture
 def small(device, monkeypatch):
-    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    """Return the stage with small tiles, on a device with emulated matrix units."""
     kernel = MatrixUnitHigh(lanes=device.capabilities.subgroup_size, **SMALL)
     yield emulation.stand_in(device, monkeypatch, kernel, compiled=COMPILED)
     device.synchronize()
@@ -32,13 +32,13 @@ def high(problem):
 
 
 def units(device, kernel, a, b):
-    """Return the largest error of a·b by `kernel` in units of 2⁻²⁴·|A|·|B|; infinite where NaN or infinities differ."""
+    """Return the largest error of a·b by `kernel` in units of 2⁻²⁴·|A|·|B|; infinite if NaN or infinities differ."""
     problem = gemm(a.shape[0], b.shape[1], a.shape[1], precision="high")
     got, _ = multiply(device, kernel, problem, a[None], b[None])
     return worst_error(got[0], a, b) / UNIT
 
 
-# Whole tiles, several of them; edges in chunks of four, and in single elements; k in one part and in several.
+# Several whole tiles; edges in chunks of four and in single elements; k in one and in several parts.
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_layouts_and_shapes(device, small, layout):
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
@@ -51,7 +51,7 @@ def test_layouts_and_shapes(device, small, layout):
 
 
 @pytest.mark.parametrize("layout", ["nn", "tt"])
-def test_rows_that_no_vec4_fits(device, small, layout):
+def test_rows_not_aligned_to_vec4(device, small, layout):
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
     for shape, pads in (((33, 21, 35), (0, 0, 0)), ((24, 17, 176), (3, 2, 1))):
         check_exactly(device, small, high(view(*shape, batch=2, pads=pads, offsets=(1, 2, 3), **turned)))
@@ -68,7 +68,7 @@ def test_results_in_float16(device, small):
 
 
 @pytest.mark.parametrize(("layout", "slices"), [("nn", 2), ("tt", 2), ("nt", 4)])
-def test_slices_of_k_are_added_up(device, small, layout, slices):
+def test_slices_of_k_are_summed(device, small, layout, slices):
     kernel = dataclasses.replace(small, slices=slices, bk=8 * slices, runs=slices)
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
     for shape, pads in (((33, 21, 35), (3, 1, 2)), ((20, 36, 300), (0, 0, 0))):
@@ -96,11 +96,11 @@ def test_epilogues(device, small):
         np.testing.assert_allclose(got, expected + 1.0, rtol=1e-5, atol=1e-4)
 
 
-# The splitting
+# Splitting into two float16
 
 
 def spread(rng, shape, octaves):
-    """Return signed numbers whose exponents are drawn evenly from ±octaves."""
+    """Return signed numbers whose exponents are uniform in ±octaves."""
     exponents = rng.uniform(-octaves, octaves, shape)
     return (rng.choice([-1.0, 1.0], shape) * 2.0**exponents).astype(np.float32)
 
@@ -121,7 +121,7 @@ def test_errors_are_those_of_float32(device, small, data):
     assert units(device, small, a, b) <= FEW
 
 
-def test_lines_of_any_magnitude(device, small):
+def test_rows_and_columns_of_any_magnitude(device, small):
     rng = np.random.default_rng(2)
     a, b = rng.uniform(1, 2, (40, 64)), rng.uniform(1, 2, (64, 32))
     a *= 2.0 ** np.linspace(-60, 60, 40)[:, None].round()
@@ -132,8 +132,8 @@ def test_lines_of_any_magnitude(device, small):
     assert units(device, small, huge.T, tiny.T) == 0
 
 
-def test_small_elements_that_count(device, small):
-    """An element too small for float16 beside its row's largest, where that meets a zero."""
+def test_small_elements_next_to_large_ones(device, small):
+    """Elements too small for float16 next to the largest of their row, which is multiplied by zero."""
     for layout_k in (16, 160):
         a, b = np.zeros((24, layout_k), np.float32), np.ones((layout_k, 20), np.float32)
         a[:, 0], a[:, 1:] = 1.0, np.float32(1 / 3) * 2.0**-30
@@ -142,8 +142,8 @@ def test_small_elements_that_count(device, small):
         assert units(device, small, b.T.copy(), a.T.copy()) <= FEW
 
 
-def test_what_float16_holds_is_not_in_doubt(device, small, monkeypatch):
-    """Without the dispatch that mends, ordinary data are as right; what is in doubt is then missing."""
+def test_ordinary_data_need_no_correction(device, small, monkeypatch):
+    """Without the correcting dispatch, ordinary data give the same accuracy, and doubtful results are wrong."""
     monkeypatch.setattr(MatrixUnitHigh, "after", ())
     rng = np.random.default_rng(3)
     for draw in ("signed", "positive", "normal"):
@@ -153,7 +153,7 @@ def test_what_float16_holds_is_not_in_doubt(device, small, monkeypatch):
     assert units(device, small, a, b) == float("inf") or units(device, small, a, b) > 400
 
 
-def test_nan_and_infinities_come_out_as_numpys(device, small):
+def test_nan_and_infinities_agree_with_numpy(device, small):
     for k in (35, 150):
         rng = np.random.default_rng(k)
         a, b = rng.standard_normal((40, k)).astype(np.float32), rng.standard_normal((k, 36)).astype(np.float32)
@@ -162,7 +162,7 @@ def test_nan_and_infinities_come_out_as_numpys(device, small):
         assert units(device, small, a, b) <= FEW
 
 
-def test_zeros_and_structure_stay_exact(device, small):
+def test_permutations_and_zeros_stay_exact(device, small):
     rng = np.random.default_rng(5)
     b = rng.standard_normal((160, 40)).astype(np.float32)
     permuted = np.eye(160, dtype=np.float32)[rng.permutation(160)][:40]
@@ -176,7 +176,7 @@ def test_zeros_and_structure_stay_exact(device, small):
 
 
 def test_sums_in_fragments_are_short(device, small, monkeypatch):
-    """With sums that lose all but 13 bits at each step, as matrix units' lose all but 24, short ones lose less."""
+    """Sums are split into short ones: if every step truncates to 13 bits (matrix units: 24), short sums lose less."""
     kept = emulation.EMULATION
     truncated = "sum[own] = bitcast<f32>(bitcast<u32>(sum[own]) & 0xfffff800u);\n    }}\n    return sum;"
     monkeypatch.setattr(emulation, "EMULATION", kept.replace("}}\n    return sum;", truncated, 1))
@@ -191,7 +191,7 @@ def test_sums_in_fragments_are_short(device, small, monkeypatch):
     assert lost[0] < lost[1] / 4
 
 
-def test_it_is_for_float32_and_precision_high():
+def test_other_problems_are_refused():
     assert MatrixUnitHigh().unsuited(gemm(64, 64, 64)) == "is for precision=high"
     assert MatrixUnitHigh().unsuited(gemm(64, 64, 64, dtype="f16", precision="high")) == "splits float32, not float16"
     with pytest.raises(ProblemError, match="precision is highest or high, not 'low'"):

@@ -1,4 +1,4 @@
-"""Memory is held flat, on the host and on the device: by rounds of allocate, compute and free, by ever new shaders."""
+"""Memory on host and device does not grow over rounds of allocate, compute and free, or with many shaders."""
 
 import dataclasses
 import gc
@@ -16,7 +16,7 @@ from webmm.render import render
 
 ROUNDS = 10_000
 PROBLEM = gemm(64, 64, 16)
-GROWTH = 24 * 2**20  # bytes; a round that kept its 24 KiB of arrays would add 240 MB, one that kept 4 KiB 40 MB
+GROWTH = 24 * 2**20  # bytes; leaking the 24 KiB of arrays of each round would add 240 MB, leaking 4 KiB 40 MB
 
 
 def round_trip(device, a, b):
@@ -44,8 +44,8 @@ def test_memory_stays_flat(device):
     assert after - before < GROWTH, f"{ROUNDS:,} rounds grew the process from {before:,} to {after:,} bytes"
 
 
-def test_arrays_larger_than_memory_pass_through_it(device):
-    # 200 × 64 MiB = 12.5 GiB in turn, on a device that could not hold them at once.
+def test_freed_arrays_release_their_memory(device):
+    # 200 × 64 MiB = 12.5 GiB, one after the other, on a device that could not hold them at once.
     for _ in range(200):
         device.empty((2**24,)).free()
     for _ in range(200):
@@ -55,7 +55,7 @@ def test_arrays_larger_than_memory_pass_through_it(device):
         assert array.nbytes == 2**26
 
 
-def test_pipelines_are_bounded_and_the_longest_unused_goes_first():
+def test_the_least_recently_used_pipelines_are_evicted():
     shader = render(Naive(), gemm(4, 4, 4))
     texts = [dataclasses.replace(shader, wgsl=f"{shader.wgsl}// {i}\n") for i in range(40)]
     with Device() as device:
@@ -64,16 +64,16 @@ def test_pipelines_are_bounded_and_the_longest_unused_goes_first():
         first = device.pipeline(texts[0])
         for text in texts[1:]:
             device.pipeline(text)
-            assert device.pipeline(texts[0]) is first, "it is used all the time"
+            assert device.pipeline(texts[0]) is first, "recently used, so it must not be evicted"
         stats = device.memory_stats()
         assert 10 <= stats.pipelines <= 11
         assert stats.pipeline_bytes <= stats.pipeline_limit
         compiled = device.pipelines.compilations
         device.pipeline(texts[1])
-        assert device.pipelines.compilations == compiled + 1, "it was dropped, and is compiled again"
+        assert device.pipelines.compilations == compiled + 1, "it was evicted, and is compiled again"
 
 
-def test_a_pipeline_that_goes_takes_its_launches_along():
+def test_evicting_a_pipeline_evicts_its_launches():
     problem = gemm(4, 4, 4)
     with Device() as device:
         a, b, c = (device.array(np.eye(4, dtype=np.float32)) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Can these tests fail? Shaders with one thing taken out must give a result that the checks call wrong."""
+"""Mutation tests: shaders without one guard or with a changed uniform must fail the checks."""
 
 import dataclasses
 import re
@@ -16,7 +16,7 @@ from webmm.render import params_bytes, render
 
 
 def right(device, kernel, problem, wgsl):
-    """Tell whether `wgsl`, in place of the kernel's own text, passes the exact check."""
+    """Return whether `wgsl`, in place of the kernel's own shader, passes the exact check."""
 
     def dispatch(a, b, c):
         launch = device.launch(kernel, problem, a, b, c)
@@ -36,7 +36,7 @@ def without(text, found, replacement=""):
 # Guards
 
 
-GUARDS = {  # and what to put in place of each
+GUARDS = {  # pattern: replacement
     r"\w+(?: \+ \d+u)? >= params\.(\w+)": "false",
     r"\w+(?: \+ \d+u)? < params\.(k)(?=\))": "true",
     r"vec4u\([^()]*\) < vec4u\(params\.(k)\)": "vec4<bool>(true)",
@@ -56,22 +56,22 @@ def guards(text):
 @every_stage
 @pytest.mark.parametrize("aligned", [True, False], ids=["vec4", "scalar"])
 def test_every_boundary_guard_is_needed(device, cls, aligned):
-    # With aligned rows vec4 are read and written, which hang over the edges of tiles none the less. A gap of NaN after
-    # each row of A and B shows what a load lets in.
+    # With aligned rows, vec4 are loaded and stored, which may still reach beyond the edges. A gap of NaN after each row
+    # of A and B exposes loads beyond them.
     sizes, pads = ((36, 44, 28), (4, 4, 4)) if aligned else ((37, 41, 27), (3, 2, 1))
     kernel, problem = small(cls), view(*sizes, pads=pads)
     text = render(kernel, problem).wgsl
     assert right(device, kernel, problem, text)
     found = guards(text)
-    if cls is not Blocked:  # which stands for the stages that share its macros; elsewhere, the last of each kind
+    if cls is not Blocked:  # tests all guards of the macros that it shares; for other stages, the last of each kind
         found = {each[:2]: each for each in found}.values()
     axes = set()
     for function, axis, guard, replacement in found:
         if guard[0].startswith(("row0", "j0")) or cls is Naive:
             continue  # surplus workgroups: see below
         missed = not right(device, kernel, problem, without(text, guard, replacement))
-        # A row or column beyond the edge that is loaded comes to nothing, as it is not stored: that guard only saves
-        # a load. All others are needed.
+        # Loading a row or column beyond the edge has no effect on the result, as it is not stored: that guard only
+        # saves a load. All others are needed.
         spared = function.startswith("load_") and axis in "mn"
         assert missed is not spared, f"{guard[0]} in {function} of {kernel}"
         axes.add(axis)
@@ -82,7 +82,7 @@ def test_every_boundary_guard_is_needed(device, cls, aligned):
 @every_stage
 def test_surplus_workgroups_must_leave(device, cls):
     kernel = smallest(cls)
-    # Whole tiles, so that no other guard hides what the surplus workgroup of a folded grid does.
+    # Whole tiles, so that no other guard hides the effect of a folded grid's surplus workgroup.
     shape = (257 * kernel.grid.tile_m, 257 * kernel.grid.tile_n)
     if cls is Gemv:
         shape = (65_537 * kernel.tile_i(along_k=True), 1)
@@ -110,8 +110,8 @@ def test_steps_beyond_a_long_k_are_guarded(device):
 LENGTHS = 12  # sizes, row lengths, offsets and batch strides; what follows them only serves epilogues
 
 
-def test_every_length_in_the_uniform_counts(device):
-    # Host and shader disagree about two neighbours: twelve different lengths leave no swap unseen.
+def test_every_length_in_the_uniform_is_used(device):
+    # Host and shader disagree about two adjacent members: with twelve different lengths, every swap changes the result.
     problem = view(5, 7, 3, batch=2, ta=True, pads=(4, 3, 4), offsets=(2, 8, 13))
     lengths = np.frombuffer(params_bytes(Naive(), problem), np.uint32)[:LENGTHS]
     assert len(set(lengths)) == LENGTHS, "two of the lengths are equal"

@@ -1,4 +1,4 @@
-"""An epilogue of one's own: what it computes, how it is kept apart from others, what is told of one that is wrong."""
+"""Custom epilogues: results, identity, self-test, and errors if WGSL and NumPy function differ or are invalid."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ fn activate(x: vec4f) -> vec4f {
 CLIP = Epilogue(wgsl=WHOLE, numpy=lambda x: np.clip(x, -2, 2))
 STEEP = {
     "cube": Epilogue(wgsl="x * x * x", numpy=lambda x: x**3),
-    "exp": Epilogue(wgsl="exp(x)", numpy=np.exp),  # infinite from 88 on
+    "exp": Epilogue(wgsl="exp(x)", numpy=np.exp),  # overflows above 88
     "root": Epilogue(wgsl="sqrt(x)", numpy=np.sqrt),  # NaN below 0
     "shifted": Epilogue(wgsl="exp(-x) - 1000.0", numpy=lambda x: np.exp(-x) - 1000),
 }
@@ -42,7 +42,7 @@ STEEP = {
 
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_product_and_a_map_end_in_it(device, dtype, resident):
+def test_custom_epilogues_of_products_and_maps(device, dtype, resident):
     rng = np.random.default_rng(0)
     a, b = rng.integers(-2, 3, (9, 5)).astype(np.float32), rng.integers(-2, 3, (5, 7)).astype(np.float32)
     left, right = device.array(a, dtype), device.array(b, dtype)
@@ -55,7 +55,7 @@ def test_a_product_and_a_map_end_in_it(device, dtype, resident):
         np.testing.assert_array_equal(np.asarray(got).astype(np.float32), f(a))
 
 
-def test_a_map_takes_our_activations_by_name(device):
+def test_map_takes_activations_by_name(device):
     x = np.array([-1.5, 0.0, 2.0], np.float32)
     np.testing.assert_array_equal(webmm.map(x, "relu", device=device), [0, 0, 2])
     for wrong in ("", None, "tan"):
@@ -63,17 +63,17 @@ def test_a_map_takes_our_activations_by_name(device):
             webmm.map(x, wrong, device=device)
 
 
-def test_it_is_part_of_what_a_shader_is_made_for():
+def test_each_epilogue_has_its_own_shader():
     plain, square, clip = (
         render(OPS["elementwise"].stages[0](), Elementwise(name, 64, gemm(1, 1, 1).dtype)).wgsl
         for name in ("relu", SQUARE.name, CLIP.name)
     )
     assert len({plain, square, clip}) == 3
     assert f"// {SQUARE.name}\nfn activate(x: vec4f) -> vec4f {{\n    return x * x;\n}}\n" in square
-    assert "if (all(x == vec4f(0.0))) {{" in clip, "its braces are none of a template's"
+    assert "if (all(x == vec4f(0.0))) {{" in clip, "its braces are not template syntax"
 
 
-def test_equal_ones_are_one_and_others_are_not(device, monkeypatch):
+def test_equal_epilogues_share_plans(device, monkeypatch):
     again = Epilogue(wgsl="x * x", numpy=lambda x: x**2)
     assert (again, hash(again), again.name) == (SQUARE, hash(SQUARE), SQUARE.name)
     assert Epilogue(wgsl="x * x", numpy=lambda x: x**3).name != SQUARE.name
@@ -85,7 +85,7 @@ def test_equal_ones_are_one_and_others_are_not(device, monkeypatch):
 
 
 @pytest.mark.parametrize("name", STEEP)
-def test_the_self_test_lets_rounding_pass(device, name):
+def test_the_self_test_allows_rounding_errors(device, name):
     own = STEEP[name]
     for dtype in ("float32", "float16", "bfloat16"):
         for problem in (Elementwise(own.name, 100, gemm(1, 1, 1, dtype=dtype).dtype), gemm(64, 64, 256, dtype=dtype)):
@@ -94,7 +94,7 @@ def test_the_self_test_lets_rounding_pass(device, name):
             assert prove(kernel, finished, device) == ""
 
 
-def test_a_text_that_means_something_else_is_an_error_that_names_both(device):
+def test_wgsl_that_differs_from_numpy_is_refused(device):
     wrong = Epilogue(wgsl="x * 1.01", numpy=lambda x: x)
     x = np.ones((2, 2), np.float32)
     words = r"epilogue 'x \* 1\.01' and its NumPy function differ: it computes wrongly"
@@ -105,7 +105,7 @@ def test_a_text_that_means_something_else_is_an_error_that_names_both(device):
 
 
 @pytest.mark.parametrize("text", ["x * y", "1", "fn activate(x: vec4f) -> f32 { return 1.0; }", "x; } }"])
-def test_a_text_that_does_not_compile_is_an_error_that_names_it(device, text):
+def test_invalid_wgsl_is_refused(device, text):
     own = Epilogue(wgsl=text, numpy=lambda x: x)
     with pytest.raises(ShaderError) as failure:
         webmm.matmul(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32), activation=own, device=device)
@@ -120,7 +120,7 @@ def test_a_text_that_does_not_compile_is_an_error_that_names_it(device, text):
         (lambda x: x / nonsense, "fails: name 'nonsense' is not defined"),  # noqa: F821
     ],
 )
-def test_a_function_that_is_none_is_refused(numpy, words):
+def test_an_invalid_numpy_function_is_refused(numpy, words):
     before = dict(OWN)
     with pytest.raises(ProblemError, match=words):
         Epilogue(wgsl="x", numpy=numpy)

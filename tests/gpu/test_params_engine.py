@@ -1,4 +1,4 @@
-"""The struct that params.py declares, read back on the engine: it must see what the host packed."""
+"""The struct declared by params.py, read back on the engine: it must see the values that the host packed."""
 
 import struct
 from dataclasses import astuple, dataclass
@@ -66,7 +66,7 @@ VALUES = [
 
 
 def read_back(device, params):
-    """Return every component of `params`, in order and as 32-bit words, as a shader finds it in its uniform."""
+    """Return every component of `params`, in order, as the 32-bit word that a shader reads from its uniform."""
     components = [
         f"params.{member.name}" + (f".{'xyzw'[i]}" if member.count > 1 else "")
         for member in layout(type(params)).members
@@ -91,7 +91,7 @@ fn main() {{
 
 
 def words(params):
-    """Return the components of `params` as 32-bit words, whatever their layout."""
+    """Return the components of `params` as 32-bit words, in order, without padding."""
     found = []
     for member, value in zip(layout(type(params)).members, astuple(params), strict=True):
         code = {"u32": "I", "i32": "i", "f32": "f"}[member.scalar]

@@ -1,4 +1,4 @@
-"""A call that was made before is a look-up, and as right as the first, however its operands lie."""
+"""Plans: a repeated call looks up its plan, and is right for every layout of operands."""
 
 import numpy as np
 import pytest
@@ -47,31 +47,33 @@ def gpu():
         yield device
 
 
-def unplanned(call, *args):
-    """Return what a call does on a device that has never seen it."""
+def on_a_new_device(call, *args):
+    """Return the result of a call on a new device, which has no plans."""
     with Device() as fresh:
         return CALLS[call](fresh, *map(fresh.array, args)).numpy()
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_call_that_is_repeated_is_as_right_as_the_first(call, gpu):
+def test_repeated_calls_are_right(call, gpu):
     pairs = [(numbers(24, 24), numbers(24, 24)) for _ in range(4)]
     results = [CALLS[call](gpu, gpu.array(x), gpu.array(y)) for x, y in pairs]
-    assert len({id(result.storage) for result in results}) == 4, "each has a result of its own"
+    assert len({id(result.storage) for result in results}) == 4, "each call has its own result"
     for result, (x, y) in zip(results, pairs, strict=True):
-        assert np.array_equal(result.numpy(), unplanned(call, x, y))
+        assert np.array_equal(result.numpy(), on_a_new_device(call, x, y))
 
 
-@pytest.mark.parametrize("call", [name for name in CALLS if name != "residual"])  # which copies, by the engine
-def test_a_call_that_is_repeated_chooses_nothing(call, gpu, monkeypatch):
+@pytest.mark.parametrize(
+    "call", [name for name in CALLS if name != "residual"]
+)  # "residual" copies on the device first
+def test_repeated_calls_use_their_plan(call, gpu, monkeypatch):
     x, y = gpu.array(numbers(24, 24)), gpu.array(numbers(24, 24))
-    for _ in range(2):  # the self-test comes with the first
+    for _ in range(2):  # the first call runs the self-test
         first = CALLS[call](gpu, x, y).numpy()
     monkeypatch.setattr(choose, "run", lambda *_, **__: pytest.fail("it was planned before"))
     assert np.array_equal(CALLS[call](gpu, x, y).numpy(), first)
 
 
-def test_how_operands_lie_is_part_of_the_plan(gpu):
+def test_the_layout_of_operands_is_part_of_the_plan(gpu):
     wide = numbers(40, 40)
     whole = gpu.array(wide)
     views = [
@@ -90,7 +92,7 @@ def test_how_operands_lie_is_part_of_the_plan(gpu):
     assert np.array_equal((dense @ whole[:16, :16]).numpy(), wide[:16, :16] @ wide[:16, :16])
 
 
-def test_operands_that_share_a_buffer_are_another_call(gpu):
+def test_operands_that_share_a_buffer_have_another_plan(gpu):
     x, y = numbers(12, 12), numbers(12, 12)
     a, b, c = gpu.array(x), gpu.array(y), gpu.zeros((12, 12))
     for _ in range(2):
@@ -118,7 +120,7 @@ def test_settings_are_part_of_the_plan(gpu):
             webmm.reduce(a, "sum", 2)
 
 
-def test_what_went_wrong_the_first_time_does_so_again(gpu):
+def test_planned_calls_check_their_operands(gpu):
     x = numbers(12, 12)
     a, b = gpu.array(x), gpu.array(x)
     assert np.array_equal((a @ b).numpy(), x @ x)
@@ -134,7 +136,7 @@ def test_what_went_wrong_the_first_time_does_so_again(gpu):
         _ = a @ c
 
 
-def test_a_profile_sees_what_is_repeated(gpu):
+def test_a_profile_records_planned_calls(gpu):
     a = gpu.array(numbers(12, 12))
     for _ in range(3):
         _ = a @ a
@@ -144,7 +146,7 @@ def test_a_profile_sees_what_is_repeated(gpu):
     assert np.array_equal((a @ a).numpy(), a.numpy() @ a.numpy())
 
 
-def test_what_a_call_uploads_is_uploaded_each_time(gpu):
+def test_host_operands_are_uploaded_each_time(gpu):
     a, bias = gpu.array(numbers(12, 12)), np.zeros(12, np.float32)
     for value in (1.0, 2.0, 3.0):
         bias[:] = value
@@ -159,7 +161,7 @@ def test_plans_are_bounded(gpu, monkeypatch):
         assert len(gpu.plans.kept) <= 5
 
 
-def test_a_plan_goes_on_when_its_launch_or_buffer_is_gone(gpu):
+def test_a_plan_survives_eviction_of_its_launch_or_buffer(gpu):
     x = numbers(12, 12)
     a = gpu.array(x)
     for _ in range(3):

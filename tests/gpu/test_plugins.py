@@ -1,4 +1,4 @@
-"""A stage and an op from outside the package are proven, chosen, tuned and benched as ours are."""
+"""Stages and ops from outside the package are proven, chosen, tuned and benchmarked like those of the package."""
 
 import dataclasses
 import importlib
@@ -22,7 +22,7 @@ CEILING = Roofline(100.0, 10.0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_stage_is_right_beside_float64(device, examples, load_plugin, dtype):
+def test_a_stage_agrees_with_float64(device, examples, load_plugin, dtype):
     load_plugin(examples / "columns.py")
     op = op_of("gemm")
     for size in ((64, 64, 64), (33, 70, 19), (1, 300, 5)):
@@ -31,7 +31,7 @@ def test_a_stage_is_right_beside_float64(device, examples, load_plugin, dtype):
         assert record.peak_fraction > 0
 
 
-def test_an_op_is_right_beside_float64_and_is_called(device, examples, load_plugin):
+def test_an_op_agrees_with_float64_and_can_be_called(device, examples, load_plugin):
     load_plugin(examples / "cumsum.py")
     op = op_of("cumsum")
     for dtype in ("float32", "float16", "bfloat16"):
@@ -42,7 +42,7 @@ def test_an_op_is_right_beside_float64_and_is_called(device, examples, load_plug
     np.testing.assert_allclose(cumsum(device.array(x)).numpy(), x.cumsum(axis=1), rtol=1e-5)
 
 
-def test_a_stage_is_chosen_where_it_is_known_to_be_fast(device, examples, load_plugin, tmp_path, monkeypatch):
+def test_a_stage_is_chosen_if_a_record_says_it_is_fast(device, examples, load_plugin, tmp_path, monkeypatch):
     monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path))
     load_plugin(examples / "columns.py")
     problem = gemm(90, 91, 92)
@@ -63,7 +63,7 @@ def test_a_stage_is_chosen_where_it_is_known_to_be_fast(device, examples, load_p
         ("one_by_one.wgsl", "cumsum", "one_by_one", ("sum += x_reg", "sum = x_reg")),
     ],
 )
-def test_what_computes_wrongly_is_not_used(device, examples, load_plugin, example, op, kernel, edit):
+def test_a_wrong_plugin_is_not_used(device, examples, load_plugin, example, op, kernel, edit):
     stage, problem = examples / example, {"gemm": (64, 64, 64), "cumsum": (64, 64, 1)}[op]
     stage.write_text(stage.read_text().replace(*edit))
     load_plugin(examples / f"{'columns' if op == 'gemm' else op}.py")
@@ -71,13 +71,13 @@ def test_what_computes_wrongly_is_not_used(device, examples, load_plugin, exampl
     assert verdict.startswith("it computes wrongly there: ")
 
 
-def test_a_text_that_does_not_compile_is_passed_over(device, examples, load_plugin):
+def test_a_plugin_that_does_not_compile_is_not_used(device, examples, load_plugin):
     (examples / "columns.wgsl").write_text("{{ nothing }}")
     load_plugin(examples / "columns.py")
     assert "'nothing' is undefined" in selftest.failing(configure("columns", {}), gemm(64, 64, 64), device)
 
 
-def test_a_search_tries_it_in_a_process_of_its_own(device, examples, load_plugin):
+def test_the_tuner_measures_plugins_in_its_worker(device, examples, load_plugin):
     load_plugin(examples / "columns.py")
     columns = configure("columns", {"tm": "2"})
     assert any(type(kernel) is type(columns) for kernel in tuner.drawn(device, gemm(64, 64, 64)))
@@ -86,7 +86,7 @@ def test_a_search_tries_it_in_a_process_of_its_own(device, examples, load_plugin
     assert (record.status, record.kernel, record.config["tm"]) == ("ok", "columns", 2)
 
 
-def test_a_class_of_the_program_itself_is_not_tuned(device, load_plugin, caplog, monkeypatch):
+def test_a_class_defined_in_main_is_not_tuned(device, load_plugin, caplog, monkeypatch):
     cls = type("Typed", (Naive,), {"name": "typed", "follows": "naive", "template": "gemm/naive.wgsl"})
     webmm.register(cls)
     cls.__module__ = "__main__"

@@ -1,4 +1,4 @@
-"""Buffers are used again, never while somebody needs what is in them, and only so many are kept."""
+"""The pool reuses buffers, never while their contents are needed, and bounds the memory of idle ones."""
 
 import gc
 import threading
@@ -25,27 +25,27 @@ def uid(array):
     return array.storage.block.uid
 
 
-def test_freed_buffers_come_back_in_turn(gpu):
+def test_freed_buffers_are_reused_in_rotation(gpu):
     arrays = [gpu.empty((1000,)) for _ in range(TURNS)]
     first = [uid(array) for array in arrays]
     assert len(set(first)) == TURNS
     arrays[0].free()
-    assert uid(gpu.empty((1000,))) not in first, "too few are idle: neighbours must not wait"
+    assert uid(gpu.empty((1000,))) not in first, "too few are idle: consecutive results must not wait for each other"
     del arrays
     gc.collect()
     assert uid(gpu.empty((1000,))) in first
     assert gpu.memory_stats().pool_bytes
 
 
-def test_a_buffer_in_use_is_nobody_elses(gpu):
-    views = [gpu.empty((8, 4))[2:, 1] for _ in range(20)]  # of each, a view is all that is left
+def test_a_buffer_in_use_is_not_reused(gpu):
+    views = [gpu.empty((8, 4))[2:, 1] for _ in range(20)]  # only a view of each array is left
     gc.collect()
     assert len({uid(view) for view in [*views, *(gpu.empty((8, 4)) for _ in range(20))]}) >= 20
     kept = {uid(view) for view in views}
     assert not kept & {uid(gpu.empty((8, 4))) for _ in range(50)}
 
 
-def test_zeros_are_zeros_wherever_they_come_from(gpu):
+def test_zeros_are_zero_in_reused_buffers(gpu):
     for _ in range(3 * TURNS):
         gpu.array(np.full(500, np.nan, np.float32)).free()
     assert not gpu.zeros((500,)).numpy().any()
@@ -53,19 +53,19 @@ def test_zeros_are_zeros_wherever_they_come_from(gpu):
     assert not webmm.matmul(gpu.empty((20, 0)), gpu.empty((0, 25))).numpy().any()
 
 
-def test_a_result_may_go_while_its_product_is_queued(gpu):
+def test_a_result_may_be_dropped_while_its_product_is_queued(gpu):
     a, b = gpu.array(A), gpu.array(B)
     for _ in range(10):
         x = a @ b
         y = x @ b
-        del x  # its buffer is idle now, before y was computed
+        del x  # its buffer is idle before y is computed
         others = [gpu.array(np.full((40, 40), i, np.float32)) for i in range(2 * TURNS)]
         assert np.array_equal(y.numpy(), A @ B @ B)
         assert [int(other.numpy()[0, 0]) for other in others] == list(range(2 * TURNS))
         del others
 
 
-def test_what_is_freed_by_hand_while_it_is_queued_is_read_first(gpu):
+def test_an_operand_freed_while_queued_is_read_first(gpu):
     b = gpu.array(B)
     for i in range(10):
         a = gpu.array(A * i)
@@ -76,17 +76,17 @@ def test_what_is_freed_by_hand_while_it_is_queued_is_read_first(gpu):
         del filled
 
 
-def test_a_buffer_comes_back_whole_out_of_a_garbage_cycle(gpu):
+def test_a_buffer_in_a_garbage_cycle_is_reused(gpu):
     for _ in range(2 * TURNS):
         cycle = [gpu.empty((100,))]
         cycle.append(cycle)
         del cycle
-        gc.collect()  # which finalises all that is in the cycle
+        gc.collect()  # finalises all objects of the cycle
     for value in range(2 * TURNS):
         assert gpu.array(np.full(100, value, np.float32)).numpy()[50] == value
 
 
-def test_every_order_of_dropping_is_right(gpu):
+def test_results_may_be_dropped_in_any_order(gpu):
     a, b = gpu.array(A), gpu.array(B)
     order = np.random.default_rng(5)
     held = []
@@ -120,21 +120,21 @@ def test_threads_share_the_pool(gpu):
     assert not failures, failures[0]
 
 
-def test_so_much_is_kept_and_no_more(gpu):
+def test_the_pool_is_bounded(gpu):
     gpu.pool.most = 3 * 2**20
     for size in (2**18, 2**18 + 2**17, 2**19):  # elements: 1, 1.5 and 2 MiB
         gpu.empty((size,)).free()
     stats = gpu.memory_stats()
     assert stats.pool_bytes <= stats.pool_limit == 3 * 2**20
     assert uid(gpu.empty((2**19,))) >= 0
-    gpu.empty((2**22,))  # left to the collector, which looks after large ones
+    gpu.empty((2**22,))  # its destructor checks the pool's limit, since the buffer is large
     gc.collect()
     assert gpu.memory_stats().pool_bytes <= 3 * 2**20
     gpu.trim()
     assert gpu.memory_stats().pool_bytes == 0
 
 
-def test_what_is_idle_goes_before_memory_is_short(gpu, monkeypatch):
+def test_idle_buffers_are_released_when_memory_runs_out(gpu, monkeypatch):
     gpu.empty((2**18,)).free()
     make, refused = gpu.pool._make, []
 
@@ -155,7 +155,7 @@ def test_what_is_idle_goes_before_memory_is_short(gpu, monkeypatch):
         gpu.empty((2**19,))
 
 
-def test_sizes_are_in_steps_but_within_the_limits(gpu):
+def test_sizes_are_rounded_up_within_the_limits(gpu):
     assert [gpu.pool.size(n) for n in (0, 1, 17, 4096)] == [16, 16, 32, 4096]
     assert gpu.pool.size(2**20 + 1) == 2**20 + 2**17
     most = gpu.capabilities.limit("max-storage-buffer-binding-size")
@@ -164,7 +164,7 @@ def test_sizes_are_in_steps_but_within_the_limits(gpu):
         gpu.empty((gpu.capabilities.limit("max-buffer-size") // 4 + 8,))
 
 
-def test_a_wrapped_buffer_is_never_lent_to_others(gpu):
+def test_a_wrapped_buffer_is_not_pooled(gpu):
     usage = gpu.engine.buffer_usage
     buffer = gpu.wgpu_device.create_buffer(size=64, usage=usage.STORAGE | usage.COPY_SRC)
     for _ in range(2 * TURNS):

@@ -1,4 +1,4 @@
-"""Where the time goes: every transfer and dispatch has its event, nested in its call; nothing costs while it is off."""
+"""Profiles: every transfer and dispatch has an event, nested in its call; without a profile nothing is recorded."""
 
 import json
 import threading
@@ -36,8 +36,8 @@ def run(device, kernel, problem):
     return found
 
 
-def test_a_call_has_all_its_parts_in_order_and_nested(device):
-    webmm.matmul(A, B, device=device)  # which tests the kernel first where it is new
+def test_events_of_a_call_are_complete_and_nested(device):
+    webmm.matmul(A, B, device=device)  # runs the self-test if the kernel is new
     with webmm.profile(device) as found:
         assert (webmm.matmul(A, B, device=device) == 30).all()
     assert [k for k in kinds(found) if k != "dispatch"][:4] == ["profile", "call", "upload", "upload"]
@@ -63,7 +63,7 @@ def test_a_call_has_all_its_parts_in_order_and_nested(device):
     ],
     ids=str,
 )
-def test_each_dispatch_of_a_kernel_is_timed_once_and_by_itself(device, kernel, names):
+def test_each_dispatch_of_a_kernel_is_timed_separately(device, kernel, names):
     problem = gemm(5, 8, 40)
     if kernel.check(problem, device.capabilities):
         pytest.skip("no subgroups here")
@@ -74,7 +74,7 @@ def test_each_dispatch_of_a_kernel_is_timed_once_and_by_itself(device, kernel, n
     assert {event.track for event in dispatches} == {"device"}
 
 
-def test_what_is_accumulated_is_added_once(device):
+def test_profiled_gemm_accumulates_once(device):
     c = device.array(np.ones((4, 4), np.float32))
     with webmm.profile(device) as found, c:
         webmm.gemm(device.array(np.ones((4, 2), "f4")), device.array(np.ones((2, 4), "f4")), c, beta=1.0)
@@ -82,7 +82,7 @@ def test_what_is_accumulated_is_added_once(device):
     assert "gemm" in [event.name for event in found.events if event.kind == "call"]
 
 
-def test_the_trace_is_in_the_format_that_perfetto_reads(device, tmp_path):
+def test_the_trace_is_valid_for_perfetto(device, tmp_path):
     with webmm.profile(device) as found:
         webmm.matmul(A, B, device=device)
         thread = threading.Thread(target=webmm.matmul, args=(A, B), kwargs={"device": device}, name="another")
@@ -111,7 +111,7 @@ def test_the_trace_is_in_the_format_that_perfetto_reads(device, tmp_path):
         found.save(tmp_path / "missing" / "trace.json")
 
 
-def test_the_table_names_everything(device):
+def test_the_table_names_every_event(device):
     with webmm.profile(device) as found:
         webmm.matmul(A, B, device=device)
     console = Console(width=200)
@@ -123,17 +123,17 @@ def test_the_table_names_everything(device):
         assert word in captured.get()
 
 
-def test_the_clock_is_the_one_that_serves(device):
+def test_the_clock_depends_on_the_adapter(device):
     expected = "wall" if device.info.kind == "cpu" else "timestamp"
     found = run(device, Naive(), gemm(3, 4, 5))
     assert {event.clock for event in found.events if event.kind == "dispatch"} == {expected}
 
 
-def test_timestamps_lie_within_the_call(device, monkeypatch):
+def test_timestamps_are_within_the_call(device, monkeypatch):
     if "timestamp-query" not in device.capabilities.features:
         pytest.skip("the device has no timestamps")
     monkeypatch.setattr(timing, "clock_of", lambda device: "timestamp")
-    with webmm.Device(device.info.index) as fresh:  # on which no texture has broken them
+    with webmm.Device(device.info.index) as fresh:  # no texture has been used yet, which breaks lavapipe's timestamps
         run(fresh, Tile2D(), gemm(64, 64, 64))
         found = run(fresh, Tile2D(), gemm(64, 64, 64))
     (dispatch,) = [event for event in found.events if event.kind == "dispatch"]
@@ -143,26 +143,26 @@ def test_timestamps_lie_within_the_call(device, monkeypatch):
     assert product.start <= dispatch.start <= dispatch.end <= product.end
 
 
-def test_timestamps_that_cannot_be_give_way_to_the_wall_clock(device, monkeypatch):
-    def boast(device, launches):
+def test_implausible_timestamps_are_replaced_by_the_wall_clock(device, monkeypatch):
+    def implausible(device, launches):
         timing.submit(device, *launches)
         return [(0.0, 1e6)]
 
     monkeypatch.setattr(timing, "clock_of", lambda device: "timestamp")
-    monkeypatch.setattr(timing, "intervals", boast)
+    monkeypatch.setattr(timing, "intervals", implausible)
     found = run(device, Naive(), gemm(3, 4, 5))
     (dispatch,) = [event for event in found.events if event.kind == "dispatch"]
     assert (dispatch.name, dispatch.clock) == ("naive", "wall")
     assert dispatch.duration < 1e6
 
 
-def test_nothing_is_recorded_while_it_is_off(device, monkeypatch):
+def test_nothing_is_recorded_without_a_profile(device, monkeypatch):
     with webmm.profile(device) as found:
         pass
     count = len(found.events)
 
     def fail(*_, **__):
-        raise AssertionError("a profile was asked")
+        raise AssertionError("a profile was used")
 
     for name in ("span", "run", "_add"):
         monkeypatch.setattr(profiling.Profile, name, fail)

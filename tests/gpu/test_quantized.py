@@ -1,4 +1,4 @@
-"""Products of 8-bit integers, bit for bit as NumPy has them in 64 bits: every kernel, type, layout and rounding."""
+"""Products of 8-bit integers, bit for bit equal to 64-bit NumPy: every kernel, dtype, layout and rounding."""
 
 import functools
 
@@ -17,17 +17,17 @@ from webmm.problems.quantized import describe
 from webmm.problems.scheme import FixedPoint, Scheme, limits, reference
 
 U8, I8, I32, F32 = (dtype_of(name) for name in ("uint8", "int8", "int32", "float32"))
-TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # whose shaders a CPU compiles at once
+TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # compile quickly on a CPU
 KERNELS = [Unpacked(wy=4, wx=4), Packed(**TILES)]
 EMULATED = Packed(**TILES, dot="emulated")
-FILL = 0x55  # what lies around the operands
+FILL = 0x55  # padding of the operands
 SPARE = 64
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 
 
 def scheme_of(scale_a=1.0, zero_a=0, scale_b=1.0, zero_b=0, scale_c=None, zero_c=0, bias=None):
-    """Return a scheme as `qmatmul()` makes it."""
+    """Return a scheme as `qmatmul()` creates it."""
     scales = (np.asarray(x, np.float32) for x in (scale_a, scale_b))
     zeros = (np.asarray(x, np.int32) for x in (zero_a, zero_b))
     (sa, sb), (za, zb) = scales, zeros
@@ -40,7 +40,7 @@ def draw(rng, shape, dtype):
 
 
 def lay_out(matrix, transposed, pad, offset):
-    """Return a buffer that holds the matrix, and how."""
+    """Return a buffer that holds the matrix, and its Operand."""
     stored = matrix.T if transposed else matrix
     ld = stored.shape[1] + pad
     buffer = np.full(offset + stored.shape[0] * ld + SPARE, FILL, matrix.dtype)
@@ -50,7 +50,7 @@ def lay_out(matrix, transposed, pad, offset):
 
 
 def check(device, kernel, a, b, scheme, out, *, ta=False, tb=False, pads=(0, 0), offsets=(0, 0)):
-    """Multiply a and b by `kernel`; every element must be the reference's, and nothing else may change."""
+    """Multiply a and b by `kernel`, and assert that every element equals the reference and nothing else is written."""
     (m, k), n = a.shape, b.shape[1]
     a_buffer, left = lay_out(a, ta, pads[0], offsets[0])
     b_buffer, right = lay_out(b, tb, pads[1], offsets[1])
@@ -69,7 +69,7 @@ def check(device, kernel, a, b, scheme, out, *, ta=False, tb=False, pads=(0, 0),
     assert (got[m * n :] == FILL).all(), f"stray writes by {what}"
 
 
-# Exhaustive in kind: types, layouts, outputs
+# Every dtype, layout and output
 
 PAIRS = [(U8, U8), (I8, I8), (U8, I8), (I8, U8)]
 
@@ -96,8 +96,8 @@ def test_layouts(device, kernel, layout):
     scheme = scheme_of(0.02, 3, 0.03, -7, 0.5, 5)
     for m, n, k, pads, offsets in [
         (64, 64, 64, (0, 0), (0, 0)),  # aligned to 16 bytes
-        (36, 44, 52, (0, 4), (4, 8)),  # to words
-        (33, 35, 37, (0, 3), (1, 2)),  # not at all
+        (36, 44, 52, (0, 4), (4, 8)),  # aligned to words
+        (33, 35, 37, (0, 3), (1, 2)),  # not aligned
         (48, 48, 39, (16, 1), (16, 0)),
     ]:
         a, b = draw(rng, (m, k), U8), draw(rng, (k, n), I8)
@@ -136,8 +136,8 @@ def test_shapes(device, kernel):
 
 @every_kernel
 @pytest.mark.parametrize("k", [1, 33_000])
-def test_the_ends_of_the_accumulator(device, kernel, k):
-    # The largest sums that there are: 255·255·k, and -128·-128·k; times 2^-31, rounded and saturated on the way.
+def test_the_range_of_the_accumulator(device, kernel, k):
+    # The largest sums: 255·255·k and -128·-128·k; also scaled, rounded and saturated.
     for a_dtype, zero_a, b_dtype, zero_b in [(U8, 0, U8, 0), (I8, 0, I8, 0), (U8, 255, U8, 0), (I8, 127, U8, 0)]:
         ends = [np.array(limits(dtype), dtype.numpy) for dtype in (a_dtype, b_dtype)]
         a, b = np.repeat(ends[0][:, None], k, 1), np.repeat(ends[1][None, :], k, 0)
@@ -147,7 +147,7 @@ def test_the_ends_of_the_accumulator(device, kernel, k):
 
 
 def requantised(device, kernel, sums, multiplier, out=I8, zero_c=0, columns=None):
-    """Requantise given sums: they are the bias of a product of zeros."""
+    """Requantise the given sums, passed as the bias of a product of zeros."""
     a, b = np.zeros((1 if columns is None else len(columns), 1), np.int8), np.zeros((1, len(sums)), np.int8)
     scale_a = 1.0 if columns is None else columns
     check(device, kernel, a, b, scheme_of(scale_a, 0, multiplier, 0, 1.0, zero_c, sums), out)
@@ -169,7 +169,7 @@ def test_rounding_and_saturation_of_any_sum(device, kernel):
 def test_products_of_row_and_column_multipliers(device, kernel):
     rng = np.random.default_rng(6)
     sums = rng.integers(-(2**31), 2**31, 64).astype(np.int32)
-    # Mantissas at both ends and in between, whose products carry or not, and shifts beyond both ends.
+    # Mantissas over their whole range, whose products carry or not, and shifts beyond both ends.
     mantissas = np.array([1.0, 1.0000001, 1.4142135, 1.4142137, 1.9999999, 1.5, 1.3333334, 1.75], np.float32)
     rows = np.concatenate([mantissas * np.float32(2.0**e) for e in (-60, -20, -12, -1, 0, 12, 60)])
     columns = np.tile(mantissas, 8) * np.exp2(rng.integers(-25, 8, 64)).astype(np.float32)
@@ -177,18 +177,18 @@ def test_products_of_row_and_column_multipliers(device, kernel):
 
 
 @functools.cache
-def telling_sums(row, column):
-    """Return sums that are scaled to another integer if the product of the multipliers is off by its last bit.
+def distinguishing_sums(row, column):
+    """Return sums whose scaled result changes if the product of the multipliers is off by its last bit.
 
-    One bit of 31 shows in a result of 8 only where the scaled sum is next to a half: such sums are searched for. The
-    pairs below have products of 61 and 62 bits, to be rounded up and down.
+    One bit of 31 affects an 8-bit result only if the scaled sum is next to a half: search for such sums. The pairs
+    below have products of 61 and 62 bits, rounded up and down.
     """
     whole = FixedPoint.of(np.float64(row)) * FixedPoint.of(np.float64(column))
     candidates = np.arange(2**31 - 2**25, 2**31)
     found = whole.scale(candidates)
     others = [FixedPoint(whole.mantissa + bit, whole.shift).scale(candidates) for bit in (1, -1)]
     told = [candidates[found != other] for other in others]
-    assert min(map(len, told)), "no sum tells the bit"
+    assert min(map(len, told)), "no sum distinguishes the last bit"
     return np.array([sums[0] for sums in told], np.int32)
 
 
@@ -196,13 +196,13 @@ def telling_sums(row, column):
 @pytest.mark.parametrize(("row", "column"), [(1.6066, 1.7295), (1.8632, 1.5415), (1.2997, 1.4227), (1.084, 1.8326)])
 def test_the_last_bit_of_a_product_of_multipliers(device, kernel, row, column):
     row, column = np.float32(row), np.float32(column * 2.0**-25)
-    sums = telling_sums(row, column)
+    sums = distinguishing_sums(row, column)
     requantised(device, kernel, sums, np.repeat(column, 2), columns=np.repeat(row, 2), zero_c=-64)
 
 
 @functools.cache
 def runnable(device):
-    """Return packed's whole space as far as the device has room for it and a CPU compiles it quickly."""
+    """Return the settings of packed that the device can run and a CPU compiles quickly."""
     sizes = {"bm": (32, 64), "bn": (32, 64, 128), "tm": (4,), "tn": (4, 8), "unroll": (1,)}
     return [k for k in Packed.space() if all(getattr(k, name) in allowed for name, allowed in sizes.items())]
 
@@ -213,7 +213,7 @@ def test_any_product(device):
 
     @settings(max_examples=10)
     @given(st.data())
-    def drawn(data):
+    def check_drawn(data):
         kernel = data.draw(st.sampled_from([*runnable(device), Unpacked()]))
         m, n, k = (data.draw(sizes) for _ in range(3))
         a_dtype, b_dtype, out = data.draw(dtypes), data.draw(dtypes), data.draw(st.sampled_from([U8, I8, I32, F32]))
@@ -237,13 +237,13 @@ def test_any_product(device):
         layout |= {name: data.draw(gaps) for name in ("pads", "offsets")}
         check(device, kernel, draw(rng, (m, k), a_dtype), draw(rng, (k, n), b_dtype), scheme, out, **layout)
 
-    drawn()
+    check_drawn()
 
 
 # The call
 
 
-def test_qmatmul_takes_numpy_arrays_and_quantised_numbers_come_close(device):
+def test_qmatmul_of_numpy_arrays_approximates_the_real_product(device):
     rng = np.random.default_rng(7)
     x, w = rng.standard_normal((50, 60)), rng.standard_normal((60, 30))
     xq, wq = webmm.quantize(x), webmm.quantize(w, "int8", axis=1, symmetric=True)
@@ -269,7 +269,7 @@ def test_qmatmul_keeps_arrays_on_the_device_and_reads_views(device):
         assert np.array_equal(strided.numpy(), a[::2, ::2].astype(int) @ b.T[:25].astype(int))
 
 
-def test_qmatmul_of_nothing(device):
+def test_qmatmul_of_empty_operands(device):
     bias = np.arange(3, dtype=np.int32)
     empty = webmm.qmatmul(np.zeros((2, 0), np.int8), np.zeros((0, 3), np.int8), 1, 0, 1, 0, bias=bias, device=device)
     assert empty.tolist() == [[0, 1, 2], [0, 1, 2]]
@@ -279,11 +279,11 @@ def test_qmatmul_of_nothing(device):
     )
 
 
-# Batches, as ONNX's QLinearMatMul has them
+# Batches, as defined by ONNX's QLinearMatMul
 
 
 def linear(a, b, scale_a, zero_a, scale_b, zero_b, scale_c, zero_c):
-    """Return QLinearMatMul by its definition: numbers, their product, and rounding to the nearest integer."""
+    """Return QLinearMatMul by its definition: dequantise, multiply, round to the nearest integer."""
     left, right = scale_a * (a.astype(np.float64) - zero_a), scale_b * (b.astype(np.float64) - zero_b)
     info = np.iinfo(a.dtype)
     return np.clip(np.rint(left @ right / scale_c) + zero_c, info.min, info.max).astype(a.dtype)
@@ -296,7 +296,7 @@ def test_qlinearmatmul_3d(device, dtype, resident):
     a = np.array([[208, 236, 0, 238], [3, 214, 255, 29]]) - shift
     b = np.array([[152, 51, 244], [60, 26, 255], [0, 127, 246], [127, 254, 247]]) - shift
     a, b = (np.stack([x, x]).astype(dtype) for x in (a, b))
-    a[1, 0, 0] += 1  # else a batch is as good as a matrix
+    a[1, 0, 0] += 1  # make the matrices of the batch differ
     scheme = [np.array([s], np.float32) for s in (0.0066, 0.00705, 0.0107)]
     zeros = [np.array([zero - shift], dtype) for zero in (113, 114, 118)]
     given = [x for pair in zip(scheme, zeros, strict=True) for x in pair]
@@ -346,6 +346,6 @@ def test_scales_and_zero_points_for_each_matrix(device, resident):
         webmm.qmatmul(a, b[:, :2], 1, 0, 1, 0, device=device)
 
 
-def test_zero_points_that_are_no_integers_are_refused():
+def test_fractional_zero_points_are_refused():
     with pytest.raises(ProblemError, match="zero is float64; zero points are integers"):
         webmm.dequantize(np.ones(2, np.uint8), 1.0, 0.5)

@@ -1,4 +1,4 @@
-"""Shapes, layouts and tile sizes that nobody thought of, drawn by Hypothesis: the same ones on every run."""
+"""Random shapes, layouts and tile sizes, drawn by Hypothesis: the same ones on every run."""
 
 import functools
 
@@ -26,13 +26,13 @@ layouts = st.fixed_dictionaries(
 
 @functools.cache
 def runnable(device, cls):
-    """Return the stage's whole space as far as the device has room for it."""
+    """Return all settings of the stage that the device can run."""
     problem = view(1, 1, 1)
     return [kernel for kernel in cls.space() if kernel.check(problem, device.capabilities) is None]
 
 
 def examples(cls):
-    """Return how many to draw: each is another shader, and the larger ones take a CPU a second or two to compile."""
+    """Return the number of examples: each compiles another shader, which takes a CPU up to two seconds."""
     return 6 if issubclass(cls, RegisterTiled) else 25 if issubclass(cls, Vectorized) else 50
 
 
@@ -43,7 +43,7 @@ def test_any_shape_layout_and_tile(device, cls):
 
     @settings(max_examples=examples(cls))
     @given(st.data())
-    def drawn(data):
+    def check_drawn(data):
         kernel = data.draw(st.sampled_from(kernels))
         layout = data.draw(layouts)
         if "shader-f16" not in device.capabilities.features:
@@ -51,4 +51,4 @@ def test_any_shape_layout_and_tile(device, cls):
         problem = view(*(data.draw(sizes) for _ in range(3)), **layout)
         check(device, kernel, problem)
 
-    drawn()
+    check_drawn()

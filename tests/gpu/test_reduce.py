@@ -1,4 +1,4 @@
-"""webmm.reduce and what is built on it, as a caller uses them: NumPy's shapes, values and refusals."""
+"""Public calls: webmm.reduce, softmax, layer and RMS normalisation, GELU, with NumPy's shapes, values and errors."""
 
 import dataclasses
 import re
@@ -29,7 +29,7 @@ OF_INTEGERS = [name for name, operation in OPERATIONS.items() if operation.integ
 
 
 def by_numpy(x, op, axis=None, keepdims=False):
-    """Return NumPy's result in float64, of integers in int32."""
+    """Return NumPy's result, in float64, or in int32 for integers."""
     if x.dtype == np.int32:
         dtype = {"dtype": np.int32} if op in ("sum", "prod") else {}
         return NUMPY[op](x, axis=axis, keepdims=keepdims, **dtype)
@@ -66,8 +66,10 @@ def test_every_axis(device, op, shape):
 
 @pytest.mark.parametrize("op", OF_INTEGERS)
 @pytest.mark.parametrize("shape", [(7,), (5, 9), (3, 4, 5), (2, 3, 4, 5)], ids=str)
-def test_int32_wraps_around_as_numpys(device, op, shape):
-    x = np.random.default_rng(0).integers(-(2**31), 2**31, shape, np.int32) | 1  # of even ones no product is left
+def test_int32_wraps_around_like_numpy(device, op, shape):
+    x = (
+        np.random.default_rng(0).integers(-(2**31), 2**31, shape, np.int32) | 1
+    )  # odd: products of even numbers would become 0
     with device.array(x) as array:
         for axis in (None, *range(len(shape))):
             for got in (webmm.reduce(x, op, axis, device=device), webmm.reduce(array, op, axis).numpy()):
@@ -78,7 +80,7 @@ def test_int32_wraps_around_as_numpys(device, op, shape):
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
-def test_a_row_that_no_binding_holds_is_brought_together_from_parts(op):
+def test_a_row_larger_than_a_binding_is_reduced_in_pieces(op):
     rng = np.random.default_rng(1)
     with webmm.Device(limits={"max-storage-buffer-binding-size": 2**14}) as small:
         for dtype in ("float32", *(["int32"] if op in OF_INTEGERS else [])):
@@ -91,7 +93,7 @@ def test_a_row_that_no_binding_holds_is_brought_together_from_parts(op):
                 np.testing.assert_allclose(got, want, 0 if dtype == "int32" else 1e-4)
 
 
-def test_several_axes_and_none(device):
+def test_several_and_no_axes(device):
     x = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype(np.float32)
     for axis in ((0, 1), (1, 2), (-1, -2), (0, 2), (3, 0, 1), (0, 1, 2, 3), ()):
         assert_same(webmm.reduce(x, "sum", axis, device=device), by_numpy(x, "sum", axis))
@@ -131,7 +133,7 @@ def test_a_broadcast_view_of_many_strides(device):
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
-def test_no_elements(device, op):
+def test_empty_operands(device, op):
     for shape, axis in (((0, 3), 0), ((0, 3), 1), ((0,), None), ((0, 0), 1), ((3, 0), 0)):
         x = np.zeros(shape, np.float32)
         try:
@@ -149,7 +151,7 @@ def test_float16(device):
     assert got.dtype == np.float16
     assert_same(got, by_numpy(x, "sum", 1), 2e-3)
     got = webmm.reduce(np.full((2, 2000), 100, np.float16), "sum", 1, device=device)
-    assert np.isinf(got).all()  # as NumPy's: 200,000 is more than float16 holds
+    assert np.isinf(got).all()  # as in NumPy: 200,000 overflows float16
     got = webmm.reduce(np.full((2, 2000), 100, np.float16), "sum", 1, out_dtype="float32", device=device)
     assert got.tolist() == [200_000, 200_000]
 
@@ -196,22 +198,22 @@ shapes = st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 31, 64, 130]), min_size=1, 
 def test_any_shape_axis_and_operation(device):
     @settings(max_examples=60)
     @given(shapes, st.sampled_from(sorted(OPERATIONS)), st.booleans(), st.data())
-    def drawn(shape, op, keepdims, data):
+    def check_drawn(shape, op, keepdims, data):
         axes = range(-len(shape), len(shape))
         axis = data.draw(st.one_of(st.none(), st.sampled_from(axes)))
         x = np.random.default_rng(len(shape)).integers(-8, 9, shape).astype(np.float32)
         x = np.sign(x - 0.5) * 2 ** (x % 2 - 0.5) if op == "prod" else x
         assert_same(webmm.reduce(x, op, axis, keepdims, device=device), by_numpy(x, op, axis, keepdims))
 
-    drawn()
+    check_drawn()
 
 
-def test_rows_beyond_a_binding_take_several_dispatches():
+def test_arrays_larger_than_a_binding_take_several_dispatches():
     x = np.random.default_rng(5).standard_normal((300, 16, 16)).astype(np.float32)
     with webmm.Device(limits={"max-storage-buffer-binding-size": 2**16}) as small, small.array(x) as array:
         for axis in (1, 2):
             assert_same(webmm.reduce(array, "sum", axis), by_numpy(x, "sum", axis))
-        # of 300 elements that cancel out; each part's sum is rounded once more
+        # 300 elements that cancel out; the sum of each part is rounded once more
         assert (
             np.abs(webmm.reduce(array, "sum", 0).numpy() - by_numpy(x, "sum", 0)).max() < 1e-7 * np.abs(x).sum(0).max()
         )
@@ -219,7 +221,7 @@ def test_rows_beyond_a_binding_take_several_dispatches():
         assert_same(webmm.softmax(array, 1), e / e.sum(axis=1, keepdims=True))
 
 
-# What is built on it
+# Normalisations and GELU
 
 
 def softmax(x, axis=-1):
@@ -264,13 +266,13 @@ def test_normalisations_of_views(device, view):
         assert_same(webmm.gelu(view(array)), gelu(wide), 1e-5)
 
 
-def test_normalisations_of_nothing(device):
+def test_softmax_of_empty_rows(device):
     assert webmm.softmax(np.zeros((3, 0), np.float32), device=device).shape == (3, 0)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("bfloat16", 2e-2)])
 @pytest.mark.parametrize("length", [64, 65])
-def test_normalisations_of_short_types(device, dtype, tolerance, length):
+def test_normalisations_of_16_bit_types(device, dtype, tolerance, length):
     dtype = dtype_of(dtype).numpy
     x = np.random.default_rng(8).standard_normal((3, length)).astype(dtype)
     wide = x.astype(np.float64)
@@ -288,23 +290,27 @@ def test_normalisations_of_short_types(device, dtype, tolerance, length):
 def test_softmax_of_special_values(device):
     inf, nan = np.inf, np.nan
     x = np.array([[1e30, 0, 1], [-inf, 0, 0], [-inf] * 3, [inf, 0, 1], [nan, 0, 1], [-1e38, -2e38, -3e38]], np.float32)
-    for length in (3, 4):  # by elements, and by vec4
+    for length in (3, 4):  # single elements, and vec4
         rows = np.concatenate([x, x[:, 1:2]], axis=1)[:, :length]
         assert_same(webmm.softmax(rows, device=device), softmax(rows.astype(np.float64)), 1e-6)
 
 
-def test_a_large_mean_does_not_drown_the_variance(device):
+def test_variance_with_a_large_mean(device):
     x = (1000 + np.random.default_rng(9).standard_normal((2, 500)) * 0.1).astype(np.float32)
     assert_same(webmm.layer_norm(x, device=device), layer_norm(x.astype(np.float64)), 2e-3)
 
 
-# Rows of 200 elements stay in registers in the first three, of 301 only in the last.
-KEPT_OR_NOT = [Rows(32, 2), Rows(64, 1, "subgroup"), Rows(8, 8, "alone"), Rows(8, 4, "alone"), Rows(1, 1), Rows(32, 4)]
-IN_PARTS = [Rows(32, 1, splits=2), Rows(64, 1, "subgroup", 4), Rows(1, 2, splits=8)]  # the last has too many of them
+# Rows of 200 elements stay in registers with the first three settings, rows of 301 only with the last.
+ROWS = [Rows(32, 2), Rows(64, 1, "subgroup"), Rows(8, 8, "alone"), Rows(8, 4, "alone"), Rows(1, 1), Rows(32, 4)]
+SPLIT_ROWS = [
+    Rows(32, 1, splits=2),
+    Rows(64, 1, "subgroup", 4),
+    Rows(1, 2, splits=8),
+]  # the last has more splits than needed
 
 
-@pytest.mark.parametrize("kernel", [*KEPT_OR_NOT, *IN_PARTS], ids=str)
-def test_every_way_to_normalise(device, kernel):
+@pytest.mark.parametrize("kernel", [*ROWS, *SPLIT_ROWS], ids=str)
+def test_settings_of_row_normalisations(device, kernel):
     rng = np.random.default_rng(10)
     for function, reference in {"softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm}.items():
         for length in (200, 301):
@@ -373,7 +379,7 @@ def test_tiles_of_short_rows(device, kernel, dtype):
             assert (np.delete(got, slice(offset, offset + x.size)) == -77).all()
 
 
-def test_a_large_mean_of_parts_does_not_drown_the_variance(device):
+def test_variance_of_parts_with_a_large_mean(device):
     x = (1000 + np.random.default_rng(9).standard_normal((2, 5000)) * 0.1).astype(np.float32)
     y = device.array(np.full(x.shape, -77, np.float32))
     device.run(Rows(32, 1, splits=8), _normalisation("layer_norm", *x.shape), device.array(x), y)
@@ -388,7 +394,7 @@ def _normalisation(function, rows, length):
 
 
 @pytest.mark.parametrize("dialect", ["naga", "tint"])
-def test_another_host_is_told_what_it_needs(dialect):
+def test_to_json_holds_everything_another_host_needs(dialect):
     for kernel, problem in (
         (Rows(64, 1, "subgroup"), _normalisation("softmax", 5, 64)),
         (Map(), Elementwise("gelu", 100, reduction(1, 1).dtype)),

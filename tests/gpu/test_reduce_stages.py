@@ -1,4 +1,4 @@
-"""Every stage of the reduction ladder: shapes, strides, types, special values, accuracy, limits."""
+"""Every stage of reductions: shapes, strides, dtypes, special values, accuracy, limits."""
 
 import math
 
@@ -19,7 +19,7 @@ from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.problems.reduce import OPERATIONS, reduction
 from webmm.verify import sum_bound
 
-# One element; one of everything but one axis; just over and under a tile of some stage; long and thin; many short rows;
+# One element; one axis longer than 1; just above and below a tile of some stage; long and thin; many short rows;
 # vec4 along k, along j, along neither.
 SHAPES = [
     (1, 1, 1),
@@ -72,7 +72,7 @@ def test_int32(device, kernel, operation):
 
 @every_stage
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_short_types(device, kernel, dtype):
+def test_16_bit_types(device, kernel, dtype):
     for operation in ("sum", "prod", "max", "argmin", "logsumexp"):
         check(device, kernel, problem_of(operation, (3, 260, 1), dtype))
     check(device, kernel, problem_of("mean", (2, 37, 5), dtype, offset=3, y_offset=5))
@@ -103,7 +103,7 @@ def test_special_values(device, kernel, operation):
     for shape in ((12, 133, 1), (1, 64, 12)):
         outer, length, inner = shape
         x = rng.standard_normal(shape)
-        rows = np.moveaxis(x, 1, -1).reshape(-1, length)  # a copy where inner is not 1
+        rows = np.moveaxis(x, 1, -1).reshape(-1, length)  # a copy unless inner is 1
         for i, values in enumerate(
             [
                 [(3, np.nan)],
@@ -125,7 +125,7 @@ def test_special_values(device, kernel, operation):
         x = np.moveaxis(rows.reshape(outer, inner, length), -1, 1)
         if operation in ("sum", "mean", "prod", "logsumexp"):
             x[x == 1e-42] = 1e-30  # sums may flush subnormals
-        if operation == "prod":  # near 1, so that it is of no account when a product overflows
+        if operation == "prod":  # near 1, so that products overflow only by special values
             x[np.isfinite(x) & (x != 0)] = np.exp(x[np.isfinite(x) & (x != 0)] / 16)
         check(device, kernel, problem_of(operation, shape), x)
 
@@ -160,7 +160,7 @@ def test_sums_of_2_to_the_24_elements(device, kernel):
             device.run(kernel, problem, x_array, y)
             error = abs(float(y.numpy()[0]) - exact) / magnitude
         assert error <= sum_bound(n), kernel
-        assert error < 2e-6, kernel  # a chain of 2^15 additions, one lane's share, is off by 1e-4 where all are 0.1
+        assert error < 2e-6, kernel  # a chain of 2^15 additions (one invocation's) of 0.1 is off by 1e-4
 
 
 @pytest.mark.parametrize("kernel", [Serial(), PerRow(8), Vectorized(8, 1)], ids=str)
@@ -184,7 +184,7 @@ def test_a_folded_grid(device):
     check(device, Tree(32, 1), problem_of("argmax", (rows, 2, 1)))
 
 
-def test_long_loops_are_refused_where_the_driver_leaves_them(device):
+def test_loops_beyond_the_limit_are_refused(device):
     problem = reduction(1, LOOP_LIMIT + 1)
     if not device.capabilities.loop_limit:
         assert Serial().check(problem, device.capabilities) is None
@@ -196,7 +196,7 @@ def test_long_loops_are_refused_where_the_driver_leaves_them(device):
 
 
 @pytest.mark.parametrize("op", ["reduce:sum", "normalise:layer_norm", "elementwise"])
-def test_a_bench_takes_negative_results_of_any_float(device, op):
+def test_benchmarks_accept_negative_results(device, op):
     known = op_of(op)
     for dtype in known.dtypes:
         record = measure(device, known.stages[0](), known.case(device, known.problem((9, 77, 1), dtype.name)))

@@ -1,4 +1,4 @@
-"""A shader that computes wrongly here is found out before its first use, told, and not used; verdicts are kept."""
+"""Self-tests: a wrong shader is detected before its first use, reported and not used; verdicts are cached."""
 
 import dataclasses
 import importlib
@@ -38,8 +38,8 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def two(monkeypatch):
-    """Of all kernels two are left to choose from."""
+def two_candidates(monkeypatch):
+    """Leave two kernels to choose from."""
     monkeypatch.setattr(choose, "candidates", lambda *_: {Tile2D(): "first", Workgroup2D(): "second"})
 
 
@@ -48,15 +48,15 @@ RIGHT, WRONG = "fma(vec4f(a_reg{{ i }}), ", "fma(vec4f(select(a_reg{{ i }}, 0.0,
 
 @pytest.fixture
 def wrong(templates):
-    """The template of tile_2d leaves out one step of K."""
+    """Break the template of tile_2d: it skips one step of k."""
     file = templates / Tile2D().template
     assert RIGHT in file.read_text()
     file.write_text(file.read_text().replace(RIGHT, WRONG))
     return file
 
 
-@pytest.mark.usefixtures("two", "wrong")
-def test_a_wrong_shader_is_found_told_and_not_used(folder, monkeypatch, caplog):
+@pytest.mark.usefixtures("two_candidates", "wrong")
+def test_a_wrong_shader_is_reported_and_not_used(folder, monkeypatch, caplog):
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
@@ -64,7 +64,7 @@ def test_a_wrong_shader_is_found_told_and_not_used(folder, monkeypatch, caplog):
         assert line.startswith(f"{Tile2D()} is not used on {gpu.info}: it computes wrongly there: ")
         known = verdicts.verdicts(selftest.driver(gpu))
         assert sorted(bool(verdict) for verdict in known.values()) == [False, True]
-    monkeypatch.setattr(selftest, "prove", lambda *_: pytest.fail("it was proven again"))
+    monkeypatch.setattr(selftest, "prove", lambda *_: pytest.fail("the self-test ran again"))
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
     monkeypatch.setenv("WEBMM_SELFTEST", "off")
@@ -72,8 +72,8 @@ def test_a_wrong_shader_is_found_told_and_not_used(folder, monkeypatch, caplog):
         assert not np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
 
 
-@pytest.mark.usefixtures("two")
-def test_a_corrected_shader_is_another(wrong):
+@pytest.mark.usefixtures("two_candidates")
+def test_a_corrected_shader_is_proven_again(wrong):
     with Device() as gpu:
         webmm.matmul(A.T, A, device=gpu)
     wrong.write_text(wrong.read_text().replace(WRONG, RIGHT))
@@ -85,8 +85,8 @@ def test_a_corrected_shader_is_another(wrong):
         assert {kernel.name for kernel in gpu.choices.values()} == {"tile_2d"}
 
 
-def test_a_driver_that_leaves_long_loops_is_found_out(monkeypatch):
-    """As Mesa 22.3.6 does, after 65,535 iterations: no template writes loops out, and no list of drivers helps."""
+def test_a_driver_that_stops_long_loops_is_detected(monkeypatch):
+    """Mesa 22.3.6 stops after 65,535 iterations: here without unrolled loops and without the list of drivers."""
     monkeypatch.setattr("webmm.kernels.gemm.base.LOOP_LIMIT", 2**31)
     monkeypatch.setattr(choose, "candidates", lambda *_: {Naive(): "single steps", Shared(16): "steps of 16"})
     a = (np.arange(3 * 100_000, dtype=np.float32) % 3).reshape(3, 100_000)
@@ -95,23 +95,23 @@ def test_a_driver_that_leaves_long_loops_is_found_out(monkeypatch):
         assert np.array_equal(webmm.matmul(a, a.T, device=gpu), a.astype(np.float64) @ a.T.astype(np.float64))
 
 
-def test_a_shader_that_is_refused_gives_way(templates, two, folder):
+def test_another_kernel_replaces_a_refused_shader(templates, two_candidates, folder):
     file = templates / Tile2D().template
     file.write_text(file.read_text() + "nonsense")
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
         assert any("was refused by the engine" in words for words in gpu.verdicts.values())
-        assert set(verdicts.verdicts(selftest.driver(gpu)).values()) == {""}  # that says nothing of what it computes
+        assert set(verdicts.verdicts(selftest.driver(gpu)).values()) == {""}  # a refusal is no verdict on results
 
 
-def test_where_all_are_wrong_there_is_no_result(wrong, monkeypatch):
+def test_wrong_shaders_give_an_error_and_no_result(wrong, monkeypatch):
     monkeypatch.setattr(choose, "candidates", lambda *_: {Tile2D(): ""})
     with Device() as gpu, pytest.raises(UnsupportedError, match="tile_2d it computes wrongly there: "):
         webmm.matmul(A.T, A, device=gpu)
 
 
-def test_failures_that_are_no_verdicts(monkeypatch):
+def test_failures_of_the_device_are_no_verdicts(monkeypatch):
     with Device() as gpu:
         problem = gemm(9, 9, 9)
 
@@ -149,7 +149,7 @@ def test_right_shaders_pass(device, change):
     problem = dataclasses.replace(problem, a=Operand(problem.k + 4), b=Operand(problem.k + 1, 3, 1, transposed=True))
     small = next(selftest.stand_ins(Workgroup2D(), problem, device))
     assert selftest.prove(Workgroup2D(), small, device) == ""
-    # and what is a little off does not
+    # A small error in one element does not pass.
     true = device.download
     for row, column in ((0, 0), (small.m - 1, small.n - 1)):
 
@@ -165,20 +165,20 @@ def test_right_shaders_pass(device, change):
             del device.download
 
 
-def test_the_dispatch_that_finishes_a_product_is_proven_too(device):
-    # Its partial sums are the same whatever is added to them.
+def test_the_final_dispatch_of_a_product_is_proven(device):
+    # The partial sums are the same for every epilogue.
     plain = gemm(64, 64, 64)
     biased = dataclasses.replace(plain, bias="column")
     assert selftest._text(SplitK(splits=2), plain, device) != selftest._text(SplitK(splits=2), biased, device)
 
 
-def test_every_shader_has_a_small_problem_that_stands_in(device):
+def test_every_shader_has_a_small_stand_in(device):
     shapes = [(1, 1, 1), (64, 64, 64), (1023, 1024, 1025), (5000, 2, 90_000), (3000, 3000, 70_001), (4, 9000, 4)]
     for stage, shape, layout, (gap, offset) in itertools.product(
         LADDER, shapes, ("nn", "nt", "tn"), ((0, 0), (4, 4), (1, 0), (0, 2))
     ):
         if stage is Gemv and min(shape[:2]) > 16:
-            continue  # which it is not made for, nor chosen
+            continue  # never chosen for these shapes
         dense = gemm(*shape, **transposes(layout))
         problem = dataclasses.replace(
             dense,
@@ -194,7 +194,7 @@ def test_every_shader_has_a_small_problem_that_stands_in(device):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": "webmm.selftest/2", "drivers": {}}', '{"drivers": 1}'])
-def test_a_broken_file_is_found_again(folder, text):
+def test_a_broken_verdict_file_is_replaced(folder, text):
     folder.mkdir()
     (folder / "selftest.json").write_text(text)
     assert verdicts.verdicts("d") == {}
@@ -206,14 +206,14 @@ def test_a_broken_file_is_found_again(folder, text):
     assert verdicts.verdicts("d") == {}
 
 
-def test_a_folder_that_cannot_be_written_to_is_no_obstacle(folder):
+def test_an_unwritable_cache_folder_is_ignored(folder):
     folder.write_text("a file")
     verdicts.keep_verdicts("d", {"a": ""})
     with Device() as gpu:
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
 
 
-def test_the_command_tells_of_each_shader(wrong, two, monkeypatch):
+def test_the_command_reports_each_shader(wrong, two_candidates, monkeypatch):
     monkeypatch.setattr(selftest, "candidates", choose.candidates)
     monkeypatch.setattr(GemmOp, "tried", GemmOp.tried[1:2])
     monkeypatch.setattr(selftest, "OPS", {"gemm": GemmOp()})
@@ -226,7 +226,7 @@ def test_the_command_tells_of_each_shader(wrong, two, monkeypatch):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_this_driver_is_right(device):
+def test_all_shaders_are_right_on_this_driver(device):
     done = CliRunner().invoke(main, ["selftest"])
     assert done.exit_code == 0, done.output
     assert "3x5x100000 nn float32" in done.stdout

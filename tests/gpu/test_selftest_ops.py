@@ -1,4 +1,4 @@
-"""Every op's shaders prove themselves: a fault in a template is found before its first use, and another takes over."""
+"""Self-tests of every op: a fault in a template is detected before its first use, and another kernel is used."""
 
 import dataclasses
 import itertools
@@ -56,7 +56,7 @@ def integers(a):
     return a.astype(np.int64)
 
 
-# Of each op: the template, what a fault makes of it, that kernel and another, a call, and what it must return.
+# By op: template, right text, wrong text, that kernel and another one, a call, its expected result.
 FAULTS = {
     "gemm": (
         *("gemm/tile_2d.wgsl", "fma(vec4f(a_reg{{ i }}), ", "fma(vec4f(select(a_reg{{ i }}, 0.0, k == 7u)), "),
@@ -109,7 +109,7 @@ def test_another_kernel_takes_over(
         assert sorted(map(bool, verdicts.verdicts(selftest.driver(gpu)).values())) == [False, True]
 
 
-def test_there_is_no_result_where_all_are_wrong(templates):
+def test_wrong_shaders_give_an_error_and_no_result(templates):
     plant(
         templates,
         "common/stored.wgsl",
@@ -123,7 +123,7 @@ def test_there_is_no_result_where_all_are_wrong(templates):
                 call()
 
 
-# Problems whose operands do not start where their buffers do, with gaps, of every kind of choice that templates have
+# Problems with offsets and gaps, for every conditional of the templates
 
 
 def quantized_problems():
@@ -188,7 +188,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("op", PROBLEMS)
-def test_right_shaders_pass_and_what_is_a_little_off_does_not(device, op):
+def test_right_shaders_pass_and_small_errors_do_not(device, op):
     problems, kernels = PROBLEMS[op]
     tried = set()
     for problem, kernel in itertools.product(problems, kernels):
@@ -211,7 +211,7 @@ def test_right_shaders_pass_and_what_is_a_little_off_does_not(device, op):
             assert "it computes wrongly there: 1 of" in selftest._complaint(small, got, trial)
 
 
-def test_an_element_that_is_left_out_shows():
+def test_a_missing_element_is_detected():
     for name, dtype in itertools.product(OPERATIONS, (F32, I32)):
         if dtype not in op_of("reduce", name).dtypes:
             continue
@@ -227,7 +227,7 @@ def test_every_stage_has_a_stand_in_for_each_example(device, op):
         STAGES[op].values(), itertools.islice(OPS[op].examples(), 0, None, 3)
     ):
         kernel = stage()
-        scaled_sums = op == "quantized" and problem.out_dtype == I32 and problem.scaled_rows  # which no call asks for
+        scaled_sums = op == "quantized" and problem.out_dtype == I32 and problem.scaled_rows  # no public call uses it
         if kernel.unsuited(problem) or "naga" in kernel.not_in or scaled_sums or stage.name == "gemv":
             continue
         small = next(selftest.stand_ins(kernel, problem, device), None)
@@ -235,8 +235,8 @@ def test_every_stage_has_a_stand_in_for_each_example(device, op):
         assert small.flops <= max(2**31, problem.flops // 8)
 
 
-def test_a_shader_that_lowered_limits_refuse_is_right_elsewhere():
-    """What a device of few bindings refuses says nothing of the shader, and is not kept for the driver."""
+def test_refusals_under_low_limits_are_not_kept_for_the_driver():
+    """A refusal due to lowered limits is no verdict on the shader, and is not stored for the driver."""
     a = np.ones((33, 35), np.float32)
     with Device() as gpu:
         usual = choose.choose(gemm(33, 33, 35), gpu)

@@ -1,4 +1,4 @@
-"""One product on several devices: two on the same adapter stand for two GPUs."""
+"""One product on several devices: two devices on one adapter represent two GPUs."""
 
 import threading
 from dataclasses import replace
@@ -24,7 +24,7 @@ def naive(monkeypatch):
 
 @pytest.fixture
 def pair(device, monkeypatch):
-    """Two devices, between which everything is divided, however small."""
+    """Two devices, between which every product is divided, however small."""
     monkeypatch.setattr(scaling, "START", -1.0)
     monkeypatch.setattr(divided, "HOST", float("inf"))
     with Device(device.info.index) as one, Device(device.info.index) as two:
@@ -33,7 +33,7 @@ def pair(device, monkeypatch):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The devices of the products that are computed, and the shapes of the results."""
+    """A list of (device, sizes) of the computed shares."""
     heard, run = [], divided._Job._share
 
     def share(job, part, device):
@@ -48,7 +48,7 @@ def whole(*shape, dtype=np.float32):
     return RNG.integers(-3, 4, shape).astype(dtype)
 
 
-def test_both_compute_and_all_is_right(pair, calls):
+def test_a_product_is_divided_between_two_devices(pair, calls):
     a, b, heard = whole(301, 70), whole(70, 203), []
     got = webmm.matmul(a, b, devices=pair, progress=lambda done, total: heard.append((done, total)))
     np.testing.assert_array_equal(got, a @ b)
@@ -58,7 +58,7 @@ def test_both_compute_and_all_is_right(pair, calls):
     assert heard[-1] == (got.size, got.size)
 
 
-def test_memory_maps_in_and_out_in_little_memory(pair, tmp_path):
+def test_memory_maps_in_little_device_memory(pair, tmp_path):
     a = np.memmap(tmp_path / "a", np.float16, "w+", shape=(257, 700))
     b = np.memmap(tmp_path / "b", np.float16, "w+", shape=(700, 150))
     c = np.memmap(tmp_path / "c", np.float32, "w+", shape=(257, 150))
@@ -85,21 +85,21 @@ def test_batches_and_vectors(pair, left, right):
     np.testing.assert_array_equal(webmm.matmul(a, b, devices=pair), a @ b)
 
 
-def test_shares_are_as_unequal_as_the_devices(pair, calls, monkeypatch):
+def test_shares_are_proportional_to_rates(pair, calls, monkeypatch):
     monkeypatch.setattr(divided, "rate_of", lambda device, dtype: 3e9 if device is pair[0] else 1e9)
     a, b = whole(512, 30), whole(30, 20)
     np.testing.assert_array_equal(webmm.matmul(a, b, devices=pair), a @ b)
     assert {device: m * n for device, (m, n, _) in calls} == {pair[0]: 384 * 20, pair[1]: 128 * 20}
 
 
-def test_a_cpu_gets_nothing_where_there_is_a_gpu(pair, calls, monkeypatch):
+def test_a_cpu_is_not_used_next_to_a_gpu(pair, calls, monkeypatch):
     monkeypatch.setattr(pair[1], "info", replace(pair[1].info, kind="discrete"))
     a = whole(200, 200)
     np.testing.assert_array_equal(webmm.matmul(a, a, devices=pair), a @ a)
     assert divided.chosen(pair) == [pair[1]]
 
 
-def test_rates_are_measured_by_what_takes_long(pair, monkeypatch):
+def test_long_products_measure_the_rates(pair, monkeypatch):
     before = divided.rate_of(pair[0], webmm.problems.gemm.F32)
     assert before == divided.ASSUMED_RATE[pair[0].info.kind]
     monkeypatch.setattr(divided, "LONG", 0.0)
@@ -108,19 +108,19 @@ def test_rates_are_measured_by_what_takes_long(pair, monkeypatch):
     assert divided.rate_of(pair[1], webmm.problems.gemm.F32) == divided._rates[pair[0].info.name, "float32"]
 
 
-def test_what_is_small_stays_on_one_device(device, calls):
+def test_small_products_use_one_device(device, calls):
     with Device(device.info.index) as other:
         a = whole(20, 20)
         np.testing.assert_array_equal(webmm.matmul(a, a, devices=[device, other]), a @ a)
     assert len(calls) == 1
 
 
-def test_a_lost_device_leaves_its_share_to_the_other(pair, calls, monkeypatch):
+def test_the_other_device_takes_over_after_a_loss(pair, calls, monkeypatch):
     run, lost = divided._Job._share, threading.Event()
 
     def share(job, part, device):
         if device is pair[1]:
-            job._c[part.rows, part.columns] = -1  # half written
+            job._c[part.rows, part.columns] = -1  # a partial result
             device.wgpu_device.destroy()
             lost.set()
         else:
@@ -137,7 +137,7 @@ def test_a_lost_device_leaves_its_share_to_the_other(pair, calls, monkeypatch):
         webmm.matmul(a, b, devices=pair)
 
 
-def test_an_error_of_one_is_everybodys(pair, monkeypatch):
+def test_an_error_of_one_share_is_raised(pair, monkeypatch):
     def share(job, part, device):
         raise ProblemError("this cannot be")
 
@@ -146,7 +146,7 @@ def test_an_error_of_one_is_everybodys(pair, monkeypatch):
         webmm.matmul(whole(30, 30), whole(30, 30), devices=pair)
 
 
-def test_panels_that_lie_on_devices(pair):
+def test_panels_on_devices(pair):
     a, b, bias = whole(40, 30), whole(30, 20), whole(20)
     left = [device.array(a[20 * i : 20 * i + 20]) for i, device in enumerate(pair)]
     right = [device.array(b) for device in pair]
@@ -185,7 +185,7 @@ def test_out_that_is_an_operand(pair):
     np.testing.assert_array_equal(a, expected)
 
 
-def test_twins_are_told_apart(device, monkeypatch):
+def test_equal_adapters_are_numbered(device, monkeypatch):
     adapters = Wgpu.adapters
     monkeypatch.setattr(Wgpu, "adapters", lambda engine: adapters(engine) + adapters(engine))
     monkeypatch.setenv("WEBMM_ADAPTER", f"{device.info.name.split()[0]} #2")
@@ -195,7 +195,7 @@ def test_twins_are_told_apart(device, monkeypatch):
     monkeypatch.setenv("WEBMM_ADAPTER", device.info.kind)
     found = webmm.devices()
     assert [each.info.index for each in found] == [0, 1]
-    assert found == webmm.devices(), "each is opened once"
+    assert found == webmm.devices(), "each adapter is opened once"
     with Device(1) as one:
         assert one.info.twin == 2
     a = whole(30, 30)

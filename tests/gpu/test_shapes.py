@@ -1,12 +1,12 @@
-"""Every stage × dtype over shapes that find boundary errors: exact on whole numbers, within the bound on fractions."""
+"""Every stage × dtype over shapes that expose boundary errors: whole numbers exactly, fractions within the bound."""
 
 from products import check, every_dtype, every_stage, runs
 
 from webmm.problems.gemm import gemm
 
 # Sizes are (m, n, k). The stages' default tiles are 1, 16 and 64 along M; 1, 16, 64 and 128 along N; 16 and 32 along K;
-# 256 elements of the flattened C. Products are small, since a CPU runs the first stages at 0.1 GFLOP/s; and where one
-# dimension is tried, the others are odd, since every mix of aligned and ragged ones is another shader to compile.
+# 256 elements of the flattened C. Products are small, since a CPU runs the first stages at 0.1 GFLOP/s. If one
+# dimension varies, the others are odd, since every mix of aligned and ragged dimensions compiles another shader.
 SHAPES = [
     # the smallest, and one dimension at a time
     *[(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 3, 3), (4, 4, 4), (5, 5, 5)],
@@ -30,13 +30,13 @@ SHAPES = [
     *[(19, 21, 15), (19, 21, 16), (19, 21, 31), (19, 21, 32), (19, 21, 33), (19, 21, 47), (19, 21, 48), (19, 21, 49)],
     # … of the flattened C
     *[(5, 51, 3), (17, 15, 3), (1, 257, 3), (3, 171, 3)],
-    # whole tiles everywhere, so that no guard is there to help, and one beyond everywhere
+    # whole tiles in every dimension, which have no guards, and one more in every dimension
     *[(64, 128, 32), (128, 256, 64), (192, 128, 160), (65, 129, 33)],
     # several tiles, K = 1 and short K
     *[(150, 150, 1), (129, 257, 1), (130, 261, 2), (67, 133, 3)],
     # skinny
     *[(1, 301, 303), (301, 1, 303), (1, 1, 2001), (2, 501, 5), (501, 2, 5), (1, 1001, 1), (1001, 1, 1)],
-    # around a thousand, multiples of four among them
+    # around a thousand, including multiples of four
     *[(1000, 8, 12), (8, 1000, 12), (9, 8, 1000), (1001, 7, 9), (9, 1001, 7), (7, 9, 1001), (997, 11, 10)],
     *[(11, 1009, 10), (10, 11, 1013), (1023, 5, 3), (5, 1025, 3), (333, 257, 29)],
 ]

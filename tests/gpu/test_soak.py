@@ -1,4 +1,4 @@
-"""The long run, for as long as there is time for here, and that it finds what it looks for."""
+"""A short soak test, and tests that it finds leaks and long waits."""
 
 import subprocess
 import sys
@@ -12,14 +12,14 @@ import soak
 SECONDS = "40"
 
 
-def test_nothing_grows_and_nobody_waits():
-    """In a process of its own: what thousands of tests leave behind comes and goes by more than is looked for."""
+def test_soak():
+    """Runs in a separate process: memory of earlier tests would vary by more than the soak test's limit."""
     command = [sys.executable, str(Path(__file__).with_name("soak.py")), SECONDS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_is_kept_and_what_waits_is_found(monkeypatch):
+def test_leaks_and_long_waits_are_found(monkeypatch):
     leaked, waiting = [], threading.Lock()
 
     def leak(gpu, rng, kept):
@@ -27,7 +27,7 @@ def test_what_is_kept_and_what_waits_is_found(monkeypatch):
         time.sleep(0.3)
 
     def wait(gpu, rng, kept):
-        if waiting.acquire(blocking=False):  # one at a time: the others go on
+        if waiting.acquire(blocking=False):  # one thread at a time: the others continue
             time.sleep(soak.LONGEST * soak.SLOWEST + 1)  # long enough on a busy machine, too
             waiting.release()
 

@@ -1,4 +1,4 @@
-"""NaN and infinities come out where NumPy has them, and nowhere else."""
+"""Results have NaN and infinities exactly where NumPy has them."""
 
 import itertools
 
@@ -7,7 +7,7 @@ from products import describe, every_dtype, every_stage, fractions, multiply, ru
 
 from webmm.verify import bound, worst_error
 
-# The last row, column and k lie next to the padding that fills tiles, and next to the NaN between rows.
+# The last row, column and k are next to the padding of tiles, and next to the NaN between rows.
 M, N, K = 35, 37, 33
 
 
@@ -19,7 +19,7 @@ def check(device, kernel, problem, a, b):
 
 
 def problems(dtype):
-    """Yield one that is read element by element, and one that is read as vec4."""
+    """Yield a problem loaded by single elements, and one loaded by vec4."""
     yield view(M, N, K, dtype, pads=(1, 2, 3))
     yield view(M + 1, N + 3, K + 3, dtype, pads=(4, 4, 4))
 
@@ -43,7 +43,7 @@ def test_one_special_value(device, cls, dtype):
 
 @every_dtype
 @every_stage
-def test_special_values_that_meet(device, cls, dtype):
+def test_products_of_special_values(device, cls, dtype):
     for problem in problems(dtype):
         if not runs(device, small(cls), problem):
             continue
@@ -56,13 +56,13 @@ def test_special_values_that_meet(device, cls, dtype):
 
 @every_dtype
 @every_stage
-def test_a_result_too_large_is_infinite(device, cls, dtype):
+def test_overflow_is_infinite(device, cls, dtype):
     for problem in problems(dtype):
         if not runs(device, small(cls), problem):
             continue
         a, b = fractions(problem)
         large = 60_000 if dtype == "float16" else 3e38
-        b[0, 0] = 0.25  # one large term per element, so that no sum overflows on its way to a finite result
+        b[0, 0] = 0.25  # one large term per element, so that no partial sum of a finite result overflows
         b[0, 0, [8, -1]] = 2.0
         a[0, 7, 0], a[0, -1, 0] = large, -large
         check(device, small(cls), problem, a, b)

@@ -1,4 +1,4 @@
-"""k divided into few, some and many parts: one, four and sixteen invocations take turns at them."""
+"""k split into few, some and many parts: one, four and sixteen invocations sum the partial sums of an element."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from webmm.problems.gemm import gemm
 
 @pytest.mark.parametrize(("splits", "adders"), [(2, 1), (8, 1), (13, 4), (37, 16)])
 @pytest.mark.parametrize("n", [5, 24])
-def test_parts_add_up(device: Device, splits: int, adders: int, n: int) -> None:
+def test_partial_sums_are_summed(device: Device, splits: int, adders: int, n: int) -> None:
     assert SumSplits(splits).adders == adders
     problem = gemm(19, n, 8 * 37 - 3, batch=2)
     rng = np.random.default_rng(splits)

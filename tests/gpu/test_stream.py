@@ -1,4 +1,4 @@
-"""Products of NumPy arrays and memory maps in less device memory than they take."""
+"""Products of NumPy arrays and memory maps that are larger than the device's memory."""
 
 import itertools
 import time
@@ -21,7 +21,7 @@ MEMORY = 2**16
 
 @pytest.fixture(scope="module")
 def small(device):
-    # What is not streamed cannot even be allocated.
+    # Operands that are not streamed cannot be allocated.
     limits = {"max-buffer-size": MEMORY // 2, "max-storage-buffer-binding-size": MEMORY // 4}
     with Device(device.info.index, limits=limits) as small:
         small.memory = MEMORY
@@ -54,7 +54,7 @@ SHAPES = [
 @pytest.mark.parametrize("order", ["C", "T"])
 @pytest.mark.parametrize("strips", [False, True])
 def test_shapes(small, left, right, order, strips, monkeypatch):
-    if strips:  # as long products have them
+    if strips:  # as in long products
         monkeypatch.setattr(stream, "LEAST_STRIP", 8)
         monkeypatch.setattr(stream, "STRIP", 2**10)
     a, b = whole(*left), whole(*right)
@@ -76,7 +76,7 @@ def test_memory_maps(small, tmp_path):
     assert webmm.matmul(a, b, out=part, device=small) is not None
     np.testing.assert_array_equal(part, a.astype(np.float64) @ b)
     c[10:137, 20:123] = -7
-    assert (c == -7).all(), "it wrote beside out"
+    assert (c == -7).all(), "elements outside of out were written"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -95,7 +95,7 @@ def test_epilogues(small, dtype):
         assert (np.abs(got - (value + (0 if residual is None else residual))) <= bound).all(), settings
 
 
-def test_where_memory_runs_out_smaller_tiles_are_tried(device, monkeypatch):
+def test_smaller_tiles_are_tried_if_memory_runs_out(device, monkeypatch):
     a, b = whole(130, 140), whole(140, 150)
     limit, empty, refused = 2**15, Device.empty, []
     monkeypatch.setattr("webmm.calls.gemm.LEAST_MEMORY", 2**12)
@@ -149,7 +149,7 @@ def test_bad_input_of_a_stream(small):
     )
 
 
-def test_steps_cover_everything_once_within_memory():
+def test_steps_cover_the_product_once_within_memory():
     for sizes, memory, largest, beside in itertools.product(
         [(5, 7, 9), (1000, 1000, 1000), (1, 1, 10**6), (10**6, 3, 50), (129, 70_000, 65), (4000, 4000, 3000)],
         [2**12, 2**20, 2**28],
@@ -172,8 +172,8 @@ def test_steps_cover_everything_once_within_memory():
         assert all(step.tile.start <= step.rows.start < step.rows.stop <= step.tile.stop for step in found)
 
 
-def test_what_takes_long_is_moved_once_and_while_the_device_multiplies():
-    # 16384³ in 2 GiB: C is one tile, and neither a panel nor a strip is large.
+def test_large_products_load_each_operand_once():
+    # 16384³ in 2 GiB: C is one tile; panels and strips are small.
     sizes = (16384, 16384, 16384)
     rows, columns, inner = shape = tile_shape(*sizes, 4, 4, 2**31, 2**31 - 4, beside=False)
     assert (rows, columns) == sizes[:2]
@@ -183,14 +183,14 @@ def test_what_takes_long_is_moved_once_and_while_the_device_multiplies():
 
 @pytest.fixture
 def as_gpu(device, monkeypatch):
-    """The device as one that multiplies while the host moves data, however little."""
+    """The device, treated as one that multiplies during transfers of any size."""
     monkeypatch.setattr(device, "info", replace(device.info, kind="discrete"))
     monkeypatch.setattr("webmm.calls.gemm.OVERLAP", 0)
     return device
 
 
-def test_moving_and_multiplying_take_turns(as_gpu, monkeypatch):
-    """No panel comes whole while the device has nothing to do: its parts come between the strips of the one before."""
+def test_transfers_overlap_with_products(as_gpu, monkeypatch):
+    """The next panel is uploaded in slices, between the strips of the current one, while the device computes."""
     monkeypatch.setattr(stream, "SLICE", 256)
     monkeypatch.setattr(stream, "LEAST_STRIP", 64)
     monkeypatch.setattr(stream, "STRIP", 2**16)
@@ -200,11 +200,11 @@ def test_moving_and_multiplying_take_turns(as_gpu, monkeypatch):
     np.testing.assert_array_equal(webmm.matmul(a, b, device=as_gpu), a.astype(np.float64) @ b)
     ran = [i for i, event in enumerate(events) if event == "run"]
     between = [sum(events[i + 1 : j]) for i, j in itertools.pairwise(ran)]
-    assert sum(e for e in events if e != "run") == a.nbytes + b.nbytes, "something was moved twice"
-    assert max(between) < b.nbytes // 2, "a panel came whole"
+    assert sum(e for e in events if e != "run") == a.nbytes + b.nbytes, "an operand was uploaded twice"
+    assert max(between) < b.nbytes // 2, "a panel was uploaded at once"
 
 
-def test_paging_in_comes_before_what_is_written(as_gpu, monkeypatch):
+def test_new_results_are_paged_in_before_they_are_written(as_gpu, monkeypatch):
     monkeypatch.setattr(stream, "SLICE", 64)
     monkeypatch.setattr(stream, "LEAST_STRIP", 64)
     monkeypatch.setattr(stream, "STRIP", 2**14)
@@ -217,8 +217,8 @@ def test_paging_in_comes_before_what_is_written(as_gpu, monkeypatch):
 
     monkeypatch.setattr(stream, "_touch", late)
     a, b, out = whole(256, 256), whole(256, 192), np.full((256, 192), 7, np.float32)
-    webmm.matmul(a, b, out=out, device=as_gpu)  # and compiles what takes longer than it is late
-    assert not touched, "somebody else's array was written to"
+    webmm.matmul(a, b, out=out, device=as_gpu)  # also compiles, which takes longer than the delay
+    assert not touched, "the caller's array was written to"
     np.testing.assert_array_equal(webmm.matmul(a, b, device=as_gpu), a.astype(np.float64) @ b)
     assert touched == [(64, 192)] * 4
 
@@ -230,7 +230,7 @@ def test_out_that_is_an_operand(as_gpu):
 
 
 @pytest.mark.parametrize("out", ["float32", "float16"])
-def test_batches_are_moved_in_groups(as_gpu, monkeypatch, out):
+def test_batches_are_transferred_in_groups(as_gpu, monkeypatch, out):
     monkeypatch.setattr(stream, "TOGETHER", 2**14)
     a, b, heard = whole(7, 20, 30), whole(7, 30, 20), []
     got = webmm.matmul(a, b, out_dtype=out, device=as_gpu, progress=lambda done, total: heard.append((done, total)))

@@ -1,4 +1,4 @@
-"""The stage whose fragments come by shuffle: any shape of the subgroup, in both dialects, and where it refuses."""
+"""The stage that distributes fragments by subgroup shuffles: any arrangement of lanes, both dialects, refusals."""
 
 import dataclasses
 
@@ -15,8 +15,8 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @pytest.mark.parametrize("lanes", [4, 8])
 @pytest.mark.parametrize("ly", [1, 2, 4, 8])
-def test_every_grid_of_lanes(device, lanes, ly):
-    # More rows of A than lanes, as many, and fewer; likewise vec4 of B.
+def test_every_arrangement_of_lanes(device, lanes, ly):
+    # More rows of A than lanes, equally many, and fewer; likewise vec4 of B.
     for tm, tn in ((4, 4), (8, 8), (4, 16)):
         kernel = Subgroup(lanes=lanes, ly=ly, tm=tm, tn=tn, group=1)
         problem = gemm(kernel.grid.tile_m + 3, kernel.grid.tile_n + 5, 10)
@@ -25,7 +25,7 @@ def test_every_grid_of_lanes(device, lanes, ly):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_it_takes_the_lanes_that_there_are(device, size):
+def test_the_stage_adapts_to_the_subgroup_size(device, size):
     it = dataclasses.replace(device.capabilities, name="it", subgroup_size=size)
     kernel = Subgroup.on(it)
     assert kernel.lanes == size
@@ -35,14 +35,14 @@ def test_it_takes_the_lanes_that_there_are(device, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_it_is_valid_for_every_subgroup(size, device):
+def test_the_shader_is_valid_for_every_subgroup_size(size, device):
     kernel = Subgroup.on(dataclasses.replace(device.capabilities, subgroup_size=size))
     for problem in (gemm(512, 512, 512), gemm(33, 35, 37, dtype="f16", transpose_a=True)):
         naga.translate(render(kernel, problem).wgsl, str(kernel))
         assert "workgroupBarrier" not in render(kernel, problem).wgsl
 
 
-def test_tint_is_told_of_subgroups():
+def test_each_dialect_enables_subgroups():
     tint, wgpu = (render(Subgroup(), gemm(8, 8, 8), dialect) for dialect in ("tint", "naga"))
     assert "enable subgroups;" in tint.wgsl
     assert "enable subgroups;" not in wgpu.wgsl

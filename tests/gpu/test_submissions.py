@@ -1,4 +1,4 @@
-"""Calls share submissions; nobody sees less of what was queued, and an error stays with the call that it belongs to."""
+"""Calls share submissions; readers see every queued call, and errors are raised by the call they belong to."""
 
 import gc
 import subprocess
@@ -26,17 +26,17 @@ def gpu():
         yield device
 
 
-def collect(gpu, monkeypatch):
-    """Have every call wait for company, as on a machine that is fast enough, and no thread submit it."""
+def hold_submissions(gpu, monkeypatch):
+    """Queue every call instead of submitting it, as during a fast sequence of calls, and stop the submitting thread."""
     monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
     monkeypatch.setattr("webmm.engine.submissions.BUSY", 1e9)
     monkeypatch.setattr(gpu.submissions, "_rouse", lambda: None)
 
 
-def test_calls_that_follow_each_other_share_submissions(gpu, monkeypatch):
+def test_consecutive_calls_share_submissions(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     _ = a @ b
-    collect(gpu, monkeypatch)
+    hold_submissions(gpu, monkeypatch)
     gpu.synchronize()
     before = gpu.submissions.count
     results = [webmm.matmul(a, b, alpha=float(i)) for i in range(3 * MOST)]
@@ -75,20 +75,20 @@ def _in_using(gpu, c):
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_nobody_reads_before_what_was_queued_is_submitted(reader, gpu, monkeypatch):
+def test_reading_submits_queued_calls_first(reader, gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     _ = a @ b
-    collect(gpu, monkeypatch)
+    hold_submissions(gpu, monkeypatch)
     for factor in (2.0, 3.0, 4.0):
         c = webmm.matmul(a, b, alpha=factor)
         assert gpu.submissions.pending
         assert np.array_equal(READERS[reader](gpu, c), factor * (A @ B))
 
 
-def test_an_upload_comes_after_what_was_queued(gpu, monkeypatch):
+def test_an_upload_comes_after_queued_calls(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     _ = a @ b
-    collect(gpu, monkeypatch)
+    hold_submissions(gpu, monkeypatch)
     c = a @ b
     gpu.upload(B, a)
     assert np.array_equal((a @ b).numpy(), B @ B)
@@ -105,11 +105,11 @@ def test_the_first_call_after_a_pause_does_not_wait(gpu):
     assert not gpu.submissions.pending
 
 
-def test_what_nobody_reads_is_submitted_all_the_same(gpu, monkeypatch):
+def test_unread_results_are_submitted_after_a_while(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     _ = a @ b
     monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
-    for pause in (0.0, 0.1):  # also when the thread has gone to sleep
+    for pause in (0.0, 0.1):  # also if the thread sleeps
         time.sleep(pause)
         _ = a @ b
         assert gpu.submissions.pending
@@ -119,7 +119,7 @@ def test_what_nobody_reads_is_submitted_all_the_same(gpu, monkeypatch):
         assert not gpu.submissions.pending
 
 
-def test_on_somebody_elses_device_every_call_is_submitted_at_once():
+def test_calls_on_a_shared_device_are_submitted_at_once():
     with Device() as gpu:
         shared = Device.from_wgpu(gpu.wgpu_device)
         a, b = shared.array(A), shared.array(B)
@@ -131,7 +131,7 @@ def test_on_somebody_elses_device_every_call_is_submitted_at_once():
         shared.close()
 
 
-def test_with_a_wrapped_buffer_too(gpu):
+def test_calls_on_a_wrapped_buffer_are_submitted_at_once(gpu):
     usage = gpu.engine.buffer_usage
     buffer = gpu.wgpu_device.create_buffer(size=1600, usage=usage.STORAGE | usage.COPY_SRC)
     a, c = gpu.array(A), gpu.wrap(buffer, (20, 20))
@@ -140,8 +140,8 @@ def test_with_a_wrapped_buffer_too(gpu):
         assert np.array_equal(_raw(gpu, c), factor * (A @ A))
 
 
-def refusing(gpu, monkeypatch, pipelines):
-    """Have the engine refuse submissions with a dispatch of one of these pipelines."""
+def refuse_pipelines(gpu, monkeypatch, pipelines):
+    """Make the engine refuse submissions that contain a dispatch of one of `pipelines`."""
     submit = gpu.engine.submit
 
     def refuse(device, dispatches):
@@ -152,13 +152,13 @@ def refusing(gpu, monkeypatch, pipelines):
     monkeypatch.setattr(gpu.engine, "submit", refuse)
 
 
-def test_a_refused_call_takes_no_other_along(gpu, monkeypatch):
+def test_a_refused_call_affects_only_dependent_calls(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     good = a @ b
     gelu = webmm.gelu(a)
     pipeline = pipeline_of(gpu, gelu)
-    collect(gpu, monkeypatch)
-    refusing(gpu, monkeypatch, [pipeline])
+    hold_submissions(gpu, monkeypatch)
+    refuse_pipelines(gpu, monkeypatch, [pipeline])
     first = a @ b
     bad = webmm.gelu(first)
     dependent = bad @ b
@@ -174,7 +174,7 @@ def test_a_refused_call_takes_no_other_along(gpu, monkeypatch):
     del bad, dependent
     monkeypatch.undo()
     assert np.array_equal((a @ b).numpy(), A @ B)
-    assert all(np.isfinite(webmm.gelu(a).numpy()).all() for _ in range(10)), "a buffer is not refused for ever"
+    assert all(np.isfinite(webmm.gelu(a).numpy()).all() for _ in range(10)), "buffers must be usable again"
 
 
 def pipeline_of(gpu, result):
@@ -182,16 +182,16 @@ def pipeline_of(gpu, result):
     return gpu.launches.kept[key].launch.pipeline
 
 
-def test_nobody_hears_of_anothers_error(gpu, monkeypatch):
+def test_errors_are_raised_by_the_call_they_belong_to(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     _ = a @ b
     pipeline = pipeline_of(gpu, webmm.gelu(a))
-    collect(gpu, monkeypatch)
-    refusing(gpu, monkeypatch, [pipeline])
+    hold_submissions(gpu, monkeypatch)
+    refuse_pipelines(gpu, monkeypatch, [pipeline])
     bad, flush = webmm.gelu(a), gpu.submissions.flush
     queued = gpu.submissions.pending.pop()
 
-    def flush_after_another(*written):  # whose thread has queued its call by now
+    def flush_after_another(*written):  # as if another thread had queued a call in the meantime
         gpu.submissions.pending.append(queued)
         flush(*written)
 
@@ -204,15 +204,15 @@ def test_nobody_hears_of_anothers_error(gpu, monkeypatch):
         bad.numpy()
 
 
-def test_the_buffer_of_a_refused_result_that_was_dropped_is_good_again(gpu, monkeypatch):
+def test_the_buffer_of_a_refused_result_can_be_reused(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     pipeline = pipeline_of(gpu, webmm.gelu(a))
     for _ in range(2):
         _ = a @ b
     gpu.synchronize()
     with monkeypatch.context() as patch:
-        collect(gpu, patch)
-        refusing(gpu, patch, [pipeline])
+        hold_submissions(gpu, patch)
+        refuse_pipelines(gpu, patch, [pipeline])
         for _ in range(2 * TURNS):
             webmm.gelu(a)
         gpu.synchronize()
@@ -220,12 +220,12 @@ def test_the_buffer_of_a_refused_result_that_was_dropped_is_good_again(gpu, monk
     assert all(np.array_equal(c.numpy(), A @ B) for c in results)
 
 
-def test_a_call_that_is_submitted_at_once_raises_its_own_error(gpu, monkeypatch):
+def test_a_call_submitted_at_once_raises_its_error(gpu, monkeypatch):
     a = gpu.array(A)
     _ = webmm.gelu(a)
     gpu.submissions.shared = True
     launches = [p.launch for p in gpu.launches.kept.values()]
-    refusing(gpu, monkeypatch, [p for launch in launches for p, *_ in launch.dispatches])
+    refuse_pipelines(gpu, monkeypatch, [p for launch in launches for p, *_ in launch.dispatches])
     for _ in range(2):
         with pytest.raises(WebmmError, match="refused on purpose"):
             webmm.gelu(a)
@@ -243,10 +243,10 @@ def test_the_engine_itself_refuses_a_bad_dispatch(gpu):
     assert np.array_equal((a @ b).numpy(), A @ B)
 
 
-def test_closing_with_work_that_waits_is_harmless(monkeypatch):
+def test_closing_with_queued_calls(monkeypatch):
     for _ in range(5):
         gpu = Device()
-        collect(gpu, monkeypatch)
+        hold_submissions(gpu, monkeypatch)
         a = gpu.array(A)
         for _ in range(3):
             _ = a @ a
@@ -254,7 +254,7 @@ def test_closing_with_work_that_waits_is_harmless(monkeypatch):
         monkeypatch.undo()
 
 
-def test_a_device_that_nobody_holds_goes_with_its_thread(monkeypatch):
+def test_an_unreferenced_device_ends_its_thread(monkeypatch):
     monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
     gpu = Device()
     a = gpu.array(A)
@@ -271,7 +271,7 @@ def test_a_device_that_nobody_holds_goes_with_its_thread(monkeypatch):
     assert not thread.is_alive()
 
 
-def test_a_program_may_end_with_work_that_waits():
+def test_a_program_may_end_with_queued_calls():
     code = """
 import numpy as np, webmm
 a = webmm.Device().array(np.ones((64, 64), np.float32))

@@ -8,16 +8,14 @@ from webmm import naga
 from webmm.problems.gemm import gemm
 from webmm.render import render
 
-PROBLEM = gemm(
-    128, 128, 64
-)  # whole tiles for every candidate: guards, which take long to compile, have tests of their own
+PROBLEM = gemm(128, 128, 64)  # whole tiles for every candidate: guards compile slowly, and have separate tests
 
 
 def with_candidate(device, cls, name, candidate):
-    """Return the stage with the candidate, the others at their defaults; else the first combination that works here."""
+    """Return the stage with the candidate and other defaults, or the first combination that the device can run."""
     kernels = [dataclasses.replace(cls(), **{name: candidate}), *cls.space()]
     valid = [kernel for kernel in kernels if getattr(kernel, name) == candidate and kernel.invalid() is None]
-    # A candidate that is for other devices only is rendered and validated all the same.
+    # A candidate for other devices only is still rendered and validated.
     return next((kernel for kernel in valid if kernel.check(PROBLEM, device.capabilities) is None), valid[0])
 
 

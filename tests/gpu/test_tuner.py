@@ -1,4 +1,4 @@
-"""The search survives every kind of bad candidate, says what became of it, and keeps only what is right."""
+"""The search survives every kind of bad candidate, records its outcome, and keeps only correct kernels."""
 
 import dataclasses
 import os
@@ -27,8 +27,8 @@ from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 from webmm.problems.gemm import gemm
 
-# A worker on a driver that crashes at one kernel, hangs at another, miscalculates a third, is full at a fourth, refuses
-# to compile a fifth and is lost at a sixth.
+# A worker on a driver that crashes at one kernel, hangs at another, miscalculates a third, runs out of memory at a
+# fourth, refuses to compile a fifth and loses the device at a sixth.
 BAD_DRIVER = """
 import dataclasses, os, sys, time
 import webmm.tuner as tuner
@@ -76,7 +76,7 @@ OUTCOMES = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A cache of its own, and searches of a few seconds."""
+    """An empty cache folder, and searches of a few seconds."""
     monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("WEBMM_TUNE_BUDGET", "4")
     monkeypatch.setattr(tuner, "FIRST_ROUND", 4)
@@ -97,7 +97,7 @@ def test_bad_candidates_do_not_end_the_search(device, monkeypatch):
 
 
 @pytest.mark.parametrize("answer", ["nonsense", "{}", "[1]"])
-def test_an_answer_that_is_no_record_is_an_outcome(answer):
+def test_an_invalid_answer_is_an_outcome(answer):
     script = f"print('ready', flush=True); input(); print({answer!r}, flush=True); input()"
     with tuner.Worker("", [sys.executable, "-c", script]) as worker:
         status, reason = worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0), 10)
@@ -112,7 +112,7 @@ def test_a_worker_that_cannot_start_is_an_outcome(device):
     assert "ended" in reason
 
 
-def test_a_search_ends_within_its_budget_and_finds_no_worse_than_the_default(device):
+def test_a_search_ends_within_its_budget(device):
     steps = []
     problem = gemm(64, 64, 64)
     with tuner.Worker(str(device.info.index)) as worker:
@@ -123,7 +123,7 @@ def test_a_search_ends_within_its_budget_and_finds_no_worse_than_the_default(dev
     assert best.m == best.n == best.k == 64
 
 
-def test_what_is_drawn_can_run_and_is_always_the_same(device):
+def test_candidates_can_run_and_are_deterministic(device):
     problem = gemm(100, 100, 100)
     field = list(tuner.drawn(device, problem))
     assert field == list(tuner.drawn(device, problem))
@@ -132,7 +132,7 @@ def test_what_is_drawn_can_run_and_is_always_the_same(device):
 
 
 @pytest.mark.parametrize(("dtype", "layout", "batch"), [("float32", "tt", 1), ("float16", "nt", 3)])
-def test_jobs_travel(device, dtype, layout, batch):
+def test_jobs_of_gemm_are_sent_to_the_worker(device, dtype, layout, batch):
     with tuner.Worker(str(device.info.index)) as worker:
         record = worker.measure(tuner.Job("tile_2d", Tile2D(tm=8).config, (33, 17, 9), dtype, 0.01, layout, batch), 60)
     assert record.status == "ok"
@@ -148,7 +148,7 @@ def small_problem(op):
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_jobs_of_every_op_travel(device, op):
+def test_jobs_of_every_op_are_sent_to_the_worker(device, op):
     problem = small_problem(op)
     kernel = next(iter(choose.candidates(problem, device, "off")))
     with tuner.Worker(str(device.info.index)) as worker:
@@ -159,7 +159,7 @@ def test_jobs_of_every_op_travel(device, op):
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_what_is_drawn_of_every_op_can_run(device, op):
+def test_candidates_of_every_op_can_run(device, op):
     problem = small_problem(op)
     field = list(tuner.drawn(device, problem))
     assert field == list(tuner.drawn(device, problem))
@@ -173,16 +173,16 @@ def test_the_first_use_of_every_op_is_tuned(folder, monkeypatch, op):
 
     def tune(device, problem, budget, worker):
         searched.append(problem)
-        return [found(device, problem, list(tuner.drawn(device, problem))[-1], 5.0)]
+        return [record_for(device, problem, list(tuner.drawn(device, problem))[-1], 5.0)]
 
     monkeypatch.setattr(tuner, "tune", tune)
     with Device() as gpu:
         problem = small_problem(op)
         kernel = choose.choose(problem, gpu, "auto")
         assert searched == [problem]
-        assert kernel == next(iter(tuner.drawn(gpu, problem)))  # the record, from now on
+        assert kernel == next(iter(tuner.drawn(gpu, problem)))  # chosen by its record now
         assert [(r.op, r.variant, tuned.kernel_of(r)) for r in tuned.load()] == [(op, problem.variant, kernel)]
-        for variant in OPS[op].variants[1:2]:  # which nothing is known of
+        for variant in OPS[op].variants[1:2]:  # no records of this variant yet
             other = op_of(op, variant).problem(SIZES[op], OPS[op].dtypes[0])
             choose.choose(other, gpu, "auto")
             assert searched == [problem, other]
@@ -191,7 +191,7 @@ def test_the_first_use_of_every_op_is_tuned(folder, monkeypatch, op):
 A = np.arange(60 * 70, dtype=np.float32).reshape(60, 70) % 5
 
 
-def test_the_first_product_of_a_bucket_is_tuned_and_the_next_are_not(folder, monkeypatch):
+def test_only_the_first_product_of_a_bucket_is_tuned(folder, monkeypatch):
     searched = []
     true = tuner.tune
     monkeypatch.setattr(
@@ -206,7 +206,7 @@ def test_the_first_product_of_a_bucket_is_tuned_and_the_next_are_not(folder, mon
         kept = tuned.load()
         assert {(r.m, r.n, r.k, r.layout, r.dtype) for r in kept} == {(60, 60, 70, "nt", "float32")}
         webmm.matmul(a[:50], a.T, tune="auto")  # the same bucket
-        webmm.matmul(a.T, a)  # another, but nobody asked
+        webmm.matmul(a.T, a)  # another bucket, but without tune=
         (kernel,) = {kernel for (_, mode), kernel in gpu.choices.items() if mode == "auto"}
         assert (kernel.name, kernel.config) == (kept[0].kernel, kept[0].config)
         portable = choose.choose(gemm(60, 60, 70, transpose_b=True), gpu, "off")
@@ -216,14 +216,14 @@ def test_the_first_product_of_a_bucket_is_tuned_and_the_next_are_not(folder, mon
     assert len(searched) == 1
 
 
-def found(device, problem, kernel, us):
-    """Return what measuring `kernel` came to."""
+def record_for(device, problem, kernel, us):
+    """Return a record of `kernel` with this time."""
     timed = timing.Timing(us, us, 0.0, 1, "wall")
     return record_of(device, problem, kernel, timed=timed)
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_the_likeliest_kernels_are_timed_at_the_first_use_of_a_size(folder, monkeypatch, op):
+def test_quick_tuning_times_the_likeliest_kernels_once(folder, monkeypatch, op):
     tried = []
 
     def time_launch(device, launch, warm_up, sample_time):
@@ -248,17 +248,17 @@ def test_the_likeliest_kernels_are_timed_at_the_first_use_of_a_size(folder, monk
     assert len(tried) == count
 
 
-def test_quick_tuning_is_of_a_very_size(folder):
+def test_quick_tuning_is_for_one_size(folder):
     with Device() as gpu:
         a = gpu.array(A)
         for rows in (60, 50):
             assert np.array_equal(webmm.matmul(a[:rows], a.T, tune="quick").numpy(), A[:rows] @ A.T)
         assert {(r.m, r.n, r.k) for r in tuned.load()} == {(60, 60, 70), (50, 60, 70)}
-        webmm.matmul(a, a.T, tune="auto")  # whose bucket is known now
+        webmm.matmul(a, a.T, tune="auto")  # its bucket has a record now
 
 
 @pytest.mark.parametrize("mode", ["quick", "auto"])
-def test_what_no_bench_knows_is_computed_untuned(folder, monkeypatch, mode):
+def test_ops_without_benchmarks_are_not_tuned(folder, monkeypatch, mode):
     monkeypatch.setenv("WEBMM_TUNE", mode)
     monkeypatch.setattr(tuner, "tune", None)
     square = webmm.Epilogue(wgsl="x * x", numpy=np.square)
@@ -269,7 +269,7 @@ def test_what_no_bench_knows_is_computed_untuned(folder, monkeypatch, mode):
         assert np.array_equal(webmm.map(a, square).numpy(), A * A)
 
 
-def test_quick_tuning_ends_in_time(folder, monkeypatch):
+def test_quick_tuning_respects_its_budget(folder, monkeypatch):
     monkeypatch.setattr(learn, "QUICK", 0.0)
     with Device() as gpu:
         choose.choose(gemm(60, 60, 70), gpu, "quick")
@@ -283,7 +283,7 @@ def test_threads_wait_for_one_search(folder, monkeypatch):
     def tune(device, problem, budget, worker):
         searched.append(problem)
         time.sleep(0.3)
-        return [found(device, problem, Workgroup1D(64), 9.0), found(device, problem, Tile2D(tm=2), 5.0)]
+        return [record_for(device, problem, Workgroup1D(64), 9.0), record_for(device, problem, Tile2D(tm=2), 5.0)]
 
     monkeypatch.setattr(tuner, "tune", tune)
     with Device() as gpu, ThreadPoolExecutor() as pool:
@@ -294,17 +294,17 @@ def test_threads_wait_for_one_search(folder, monkeypatch):
 
 def test_a_record_covers_its_bucket_layout_and_driver_only(device, folder):
     problem = gemm(64, 64, 64, transpose_b=True)
-    record = found(device, problem, Tile2D(), 5.0)
+    record = record_for(device, problem, Tile2D(), 5.0)
     others = {"layout": "nn", "driver": "another", "version": "0.0.9", "dtype": "float16", "m": 256, "op": "x"}
     tuned.add(dataclasses.replace(record, **{name: value}) for name, value in others.items())
     assert not tuned.covered(problem, device)
     tuned.add([record])
     assert tuned.covered(problem, device)
     assert tuned.covered(gemm(70, 64, 52, transpose_b=True), device)
-    assert not tuned.covered(gemm(70, 64, 50, transpose_b=True), device)  # which vec4 do not fit
+    assert not tuned.covered(gemm(70, 64, 50, transpose_b=True), device)  # not divisible by 4: another bucket
 
 
-def test_a_stage_that_is_far_behind_is_left_alone(device, monkeypatch):
+def test_slow_stages_are_dropped_from_the_search(device, monkeypatch):
     field = [Tile2D(), Naive(), Workgroup1D(64), Tile2D(tm=2), Workgroup1D(128), Workgroup1D(256), Tile2D(tm=8)]
     monkeypatch.setattr(tuner, "drawn", lambda *_: iter(field))
     times = {Tile2D: 10.0, Workgroup1D: 50.0}
@@ -314,7 +314,7 @@ def test_a_stage_that_is_far_behind_is_left_alone(device, monkeypatch):
         timeouts.append(timeout)
         if isinstance(kernel, Naive):
             return record_of(device, problem, kernel, "timeout", "no answer")
-        return found(device, problem, kernel, times[type(kernel)])
+        return record_for(device, problem, kernel, times[type(kernel)])
 
     monkeypatch.setattr(tuner, "_outcome", outcome)
     records = tuner.tune(device, gemm(64, 64, 64), 60, worker=None)
@@ -337,7 +337,7 @@ def test_a_search_that_fails_does_not_fail_the_product(folder, monkeypatch, capl
     assert [record.levelname for record in caplog.records if "could not be tuned" in record.message] == ["WARNING"]
 
 
-def test_a_search_in_which_nothing_runs_is_told_and_not_repeated(folder, monkeypatch, caplog):
+def test_a_search_without_results_is_reported_once(folder, monkeypatch, caplog):
     monkeypatch.setattr(
         tuner.Worker,
         "__init__",
@@ -369,7 +369,7 @@ print("done", flush=True)
 """
 
 
-def test_two_processes_tune_at_once_and_one_that_is_killed_leaves_a_valid_cache(folder):
+def test_concurrent_and_killed_processes_leave_a_valid_cache(folder):
     env = {**os.environ, "WEBMM_LOG": "tune", "WEBMM_TUNE_BUDGET": "3"}
     start = [
         subprocess.Popen([sys.executable, "-c", TUNE_ONE, str(m)], env=env, stderr=subprocess.PIPE, text=True)
@@ -386,7 +386,7 @@ def test_two_processes_tune_at_once_and_one_that_is_killed_leaves_a_valid_cache(
     assert {(64, 64, 64), (60, 60, 64)} & {(r.m, r.n, r.k) for r in cached}
     assert len({tuned.bucket(record) for record in cached if record.m < 100}) == 1
     assert not list(folder.glob("*.bad"))
-    tuned.add([dataclasses.replace(cached[0], m=1)])  # nobody holds the lock
+    tuned.add([dataclasses.replace(cached[0], m=1)])  # the lock is free
     assert len(tuned.load()) == len(cached) + 1
     with tuned.searching(1):
         pass

@@ -1,4 +1,4 @@
-"""Products with quantised weights, against float64 NumPy on what the weights stand for."""
+"""Products with quantised weights, compared with float64 NumPy on the dequantised weights."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from webmm.problems.product import Operand
 from webmm.problems.weights import WeightOnly
 from webmm.verify import bound, worst_error
 
-SMALL = Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)  # whose shaders a CPU compiles at once
+SMALL = Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)  # compiles quickly on a CPU
 KERNELS = [Vector(lanes=8, tm=2), Vector(lanes=8, tm=1, unroll=2), SMALL]
 SPARE = 64
 
@@ -23,7 +23,7 @@ every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["vector", "vector
 
 
 def random_weights(rng, k, n, bits, block):
-    """Return weights of all integers, scales and zero points that there are, none of them derived from floats."""
+    """Return weights with random integers, scales and zero points, not derived from floats."""
     blocks = -(-k // block)
     return webmm.BlockWeights(
         (k, n),
@@ -36,11 +36,11 @@ def random_weights(rng, k, n, bits, block):
 
 
 def check(device, kernel, x, weights, out=None, *, transposed=False, pad=0, offset=0):
-    """Multiply by `kernel`; every element must be within the bound, and nothing else may change."""
+    """Multiply by `kernel`, and assert that every element is within the bound and nothing else is written."""
     (m, k), (_, n) = x.shape, weights.shape
     stored = x.T if transposed else x
     ld = stored.shape[1] + pad
-    buffer = np.full(offset + stored.shape[0] * ld + SPARE, np.nan, x.dtype)  # a stray read shows
+    buffer = np.full(offset + stored.shape[0] * ld + SPARE, np.nan, x.dtype)  # NaN exposes stray reads
     for i, line in enumerate(stored):
         buffer[offset + i * ld : offset + i * ld + line.size] = line
     dtype = dtype_of(x.dtype)
@@ -99,7 +99,7 @@ def test_bfloat16(device, kernel):
 
 
 @every_kernel
-def test_nan_and_infinity_come_out_where_they_went_in_and_nowhere_else(device, kernel):
+def test_nan_and_infinities_affect_only_their_rows(device, kernel):
     rng = np.random.default_rng(3)
     x = rng.standard_normal((40, 70)).astype(np.float32)
     x[3, 69], x[11, 0], x[39, 5] = np.nan, np.inf, -np.inf
@@ -113,7 +113,7 @@ def test_any_product(device):
 
     @settings(max_examples=12)
     @given(st.data())
-    def drawn(data):
+    def check_drawn(data):
         kernel = data.draw(st.sampled_from([*Vector.space(), *tiles]))
         m, n, k = (data.draw(sizes) for _ in range(3))
         rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -122,7 +122,7 @@ def test_any_product(device):
         layout |= {name: data.draw(st.sampled_from([0, 0, 3, 4])) for name in ("pad", "offset")}
         check(device, kernel, rng.standard_normal((m, k)).astype(np.float32), weights, **layout)
 
-    drawn()
+    check_drawn()
 
 
 # The call
@@ -134,7 +134,7 @@ def close(got, x, weights):
     return worst_error(got.reshape(flat.shape[0], -1), flat, weights.dequantize()) <= k * 2.0**-23
 
 
-def test_weights_are_close_to_what_they_were_made_of_and_products_to_theirs(device):
+def test_quantize_blocks_and_products_are_accurate(device):
     rng = np.random.default_rng(4)
     w, x = rng.standard_normal((100, 24)), rng.standard_normal((2, 3, 100)).astype(np.float32)
     for bits, block, symmetric in ((8, 32, False), (8, 128, True), (4, 32, False), (4, 32, True)):
@@ -168,7 +168,7 @@ def test_weights_and_activations_may_stay_on_the_device(device):
         webmm.qmatmul_weights(x, weights)
 
 
-def test_products_of_nothing(device):
+def test_products_of_empty_operands(device):
     weights = webmm.quantize_blocks(np.zeros((0, 3)))
     assert webmm.qmatmul_weights(np.zeros((2, 0), np.float32), weights, device=device).tolist() == [[0] * 3] * 2
     weights = webmm.quantize_blocks(np.ones((4, 3)))
@@ -195,6 +195,6 @@ def test_products_of_nothing(device):
         ),
     ],
 )
-def test_what_is_refused(device, call, words):
+def test_invalid_arguments_are_refused(device, call, words):
     with pytest.raises(ProblemError, match=words):
         call(device)

@@ -1,4 +1,4 @@
-"""Quantised weights on matrix units, with fragments that are emulated."""
+"""Quantised weights on matrix units, with emulated fragments."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ SMALL = {"bm": 16, "bn": 16, "bk": 8, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk":
 
 @pytest.fixture
 def small(device, monkeypatch):
-    """Return the stage with small tiles, for which the device seems to have matrix units."""
+    """Return the stage with small tiles, on a device with emulated matrix units."""
     kernel = MatrixUnit(lanes=device.capabilities.subgroup_size, **SMALL)
     return emulation.stand_in(device, monkeypatch, kernel)
 
@@ -42,7 +42,7 @@ def test_scales_of_any_magnitude(device, small):
     check(device, small, x, dataclasses.replace(weights, scales=scales))
 
 
-def test_when_it_is_chosen(device):
+def test_the_choice_by_shape_and_dtype(device):
     able = dataclasses.replace(
         device.capabilities, subgroup_size=32, matrix_shapes=frozenset({MatrixUnit().matrix_shape})
     )

@@ -331,8 +331,28 @@ def sums_of_doubles() -> Iterator[Case]:
         0.0,
         "float64",
     )
-    for name, options in (("max", {"op": "max"}), ("sum into float32", {"op": "sum", "out_dtype": "float32"})):
+    yield from extremes_of_doubles()
+    for name, options in (("prod", {"op": "prod"}), ("sum into float32", {"op": "sum", "out_dtype": "float32"})):
         yield Case(f"float64: {name}", "reduce", (X(x),), options, error="ProblemError")
+
+
+def extremes_of_doubles() -> Iterator[Case]:
+    """Yield maxima, minima and positions, of numbers that differ in their low words and of special ones."""
+    x, long = (1 + RNG.integers(0, 2**33, shape) // 3 * 2.0**-52 for shape in ((4, 50, 6), (3, 4000)))
+    x[1::2] *= -1
+    x[2, :, 1], x[2, 7, 2], x[2, [30, 9], 3], x[2, :, 4], x[2, ::2, 5] = -INF, -INF, NAN, 2.0**-1074, -0.0
+    for op, axis in itertools.product(("max", "min", "argmax", "argmin"), (None, 0, 1, -1)):
+        given = {"op": op} | ({} if axis is None else {"axis": axis})
+        dtype = "int32" if op.startswith("arg") else "float64"
+        yield Case(f"float64: {op} along {axis}", "reduce", (X(x),), given, getattr(np, op)(x, axis=axis), 0.0, dtype)
+        if axis == 1:  # in parts, where memory is short
+            columns = (("transpose", ()),)
+            for name, rows, options in (("long rows", X(long), {"axis": 1}), ("a view", X(long, columns), {"axis": 0})):
+                expected, resident = getattr(np, op)(long, axis=1), bool(rows.views)
+                options = {"op": op, **options}
+                yield Case(
+                    f"float64: {op} of {name}", "reduce", (rows,), options, expected, 0.0, dtype, resident=resident
+                )
 
 
 def wider(*shape: int) -> NDArray[np.float64]:

@@ -70,7 +70,7 @@ async function reduced(call, operation, x, y) {
   if (step < x.shape[1]) return broughtTogether(call, operation, x, /** @type {HostArray} */ (y), step);
   const { core } = call;
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
-    if (from.dtype === "float64") return addUp(call, from, to, operation.name === "mean");
+    if (from.dtype === "float64" && operation.sums) return addUp(call, from, to, operation.name === "mean");
     const problem = make(core.Reduction, [
       operation.name,
       ...from.shape,

@@ -37,8 +37,8 @@ def reduce(
     an axis, a tuple of them, or None for all. `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, or int32, of any number of
     axes. Sums and products of floats are float32, whatever the storage; the rounding error of a sum grows with the
     logarithm of the number of elements, that of a product with the number. Those of int32 are int32 and wrap around, as
-    NumPy's with dtype="int32"; mean and logsumexp are of floats only. Of float64, sum and mean are computed, in float64
-    on any device (docs/float64.md). The result is `out_dtype`, by default of the type
+    NumPy's with dtype="int32"; mean and logsumexp are of floats only. Of float64, sum, mean, max,
+    min, argmax and argmin are computed, in float64 on any device (docs/float64.md). The result is `out_dtype`, by default of the type
     of `x`; positions are int32, of the first one. NaN spreads as in NumPy; argmax and argmin return the first one. Over
     no elements a sum is 0, a product 1, a mean NaN, a logsumexp -inf.
 
@@ -95,7 +95,7 @@ def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
 
     def compute(x: Array, y: Array) -> None:
         outer, length, inner = x.shape
-        if x.element == F64:
+        if x.element == F64 and operation.sums:
             add_up(x, y, mean=operation.name == "mean")
             return
         problem = Reduction(operation.name, outer, length, inner, x.element, y.element, span_of(x), y.offset)

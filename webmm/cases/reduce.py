@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from webmm.cases.base import Size, Trial
 from webmm.cases.products import reduced
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, I32, MATRIX_DTYPES, DType
+from webmm.dtypes import F32, F64, I32, DType
 from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, ReduceKernel
@@ -30,6 +30,7 @@ R = TypeVar("R", bound=Reduction)
 
 SMALL, FEW = 2**20, 2**17  # elements that are little time, and up to which there may be several rows of them
 LARGEST = 2.0  # of the elements of a trial: of one in every row
+LARGEST_DOUBLE = 2.0 - 2.0**-20 + (2**32 - 1) * 2.0**-52  # only the low words of the others are less
 
 
 class ReduceCase(Streamed[Reduction]):
@@ -71,8 +72,8 @@ class ReduceCase(Streamed[Reduction]):
         return np.asarray((magnitudes.sum(axis=1) + least) / (self.problem.length if name == "mean" else 1))
 
     def numpy(self) -> NDArray[Any]:
-        """Reduce in float32, or in int32."""
-        if self.problem.dtype == I32:
+        """Reduce in float32, or in the type of the array where that is int32 or float64."""
+        if self.problem.dtype in (I32, F64):
             return self.operation.exact(np.moveaxis(self.x, 1, -1))
         return np.asarray(self.operation.reference(np.moveaxis(self.in_f32, 1, -1)))
 
@@ -88,13 +89,11 @@ class ReduceOp(StreamingOp[Reduction]):
 
     name = "reduce"
     variants = tuple(OPERATIONS)
-    dtypes: tuple[DType, ...] = (*MATRIX_DTYPES, I32)
     tried = (((64, 1024, 1), "nn"), ((65, 1023, 1), "nn"), ((3, 77, 65), "nn"), ((1, 2**17, 1), "nn"))
 
     def __init__(self, variant: str = "") -> None:
         super().__init__(variant)
-        if not OPERATIONS[self.variant].integers:
-            self.dtypes = MATRIX_DTYPES
+        self.dtypes = OPERATIONS[self.variant].dtypes
 
     def along(self, size: Size, dtype: DType) -> Reduction:
         """Return the reduction of a dense array."""
@@ -119,18 +118,16 @@ class ReduceOp(StreamingOp[Reduction]):
         elif operation.name == "prod":
             allowed = rounding(p) * np.abs(expected)
         else:
-            allowed = (4 * F32.eps + out) * np.abs(expected)
+            allowed = (4 * F32.eps + out) * np.abs(expected) * (p.dtype != F64)
         return Trial({"x": strided(x, p)}, expected, allowed)
 
     def examples(self) -> Iterator[tuple[str, Reduction]]:
         """Yield each operation and dtype, of rows and columns that tiles divide, and of some that they do not."""
-        for name, dtype, inner in itertools.product(OPERATIONS, self.dtypes, (1, 4096)):
-            if dtype == I32 and not OPERATIONS[name].integers:
-                continue
-            for words, ragged in (("aligned", 0), ("ragged", 1)):
+        for operation, inner in itertools.product(OPERATIONS.values(), (1, 4096)):
+            for dtype, (words, ragged) in itertools.product(operation.dtypes, (("aligned", 0), ("ragged", 1))):
                 size = (64, 2**20 - ragged, inner - ragged * (inner > 1))
-                what = f"{name} {dtype.name} {'rows' if inner == 1 else 'columns'} {words}"
-                yield what, _reduction(name, size, dtype)
+                what = f"{operation.name} {dtype.name} {'rows' if inner == 1 else 'columns'} {words}"
+                yield what, _reduction(operation.name, size, dtype)
 
 
 def rounding(problem: Reduction) -> float:
@@ -177,14 +174,15 @@ def smaller(kernel: ReduceKernel, p: R) -> Iterator[R]:
 def elements(p: Reduction) -> NDArray[Any]:
     """Return x[i, k, j], none of them 0, and an outlier at another place of each row, the last of one.
 
-    They are quarters, whose sums are exact; of products near 1, and as many above as below; of int32 any odd ones.
+    They are quarters, whose sums are exact; of products near 1, and as many above as below; of int32 any odd ones; of
+    float64 numbers that share their high word, but for the sign.
     """
     rng = np.random.default_rng(0)
     x = np.resize(_pattern(p, rng), (p.outer, p.length, p.inner))
     places = rng.integers(0, p.length, (p.outer, p.inner))
     places[0, 0] = p.length - 1
     i, j = np.ogrid[: p.outer, : p.inner]
-    largest = 2**31 - 1 if p.dtype == I32 else LARGEST
+    largest = {I32: 2**31 - 1, F64: LARGEST_DOUBLE}.get(p.dtype, LARGEST)
     x[i, places, j] = -largest if p.operation in ("min", "argmin") else largest
     return x
 
@@ -193,6 +191,8 @@ def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
     count = 4099  # a prime, as lengths are not
     if p.dtype == I32:
         return np.asarray(rng.integers(-(2**30), 2**30, count, np.int32) | np.int32(1))
+    if p.dtype == F64:
+        return np.asarray(rng.choice([-1, 1], count) * (LARGEST_DOUBLE - rng.integers(1, 2**32, count) * 2.0**-52))
     if p.operation != "prod":
         return rng.choice(np.array([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], np.float32), count)
     above = round(count * math.log(64 / 63) / math.log(65 / 63))

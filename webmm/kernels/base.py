@@ -178,6 +178,10 @@ class Kernel(ABC, Generic[P]):
         """Bytes of workgroup memory, for sums in f32."""
         return 0
 
+    def workgroup_bytes_for(self, problem: P) -> int:
+        """Return the bytes of workgroup memory for `problem`: twice `workgroup_bytes` if its tiles hold doubles."""
+        return self.workgroup_bytes * (problem.dtype.sums.itemsize // F32.itemsize)
+
     @property
     def subgroup(self) -> int:
         """Lanes that a subgroup must have at least; 0 for a kernel that uses none."""
@@ -292,13 +296,12 @@ class Kernel(ABC, Generic[P]):
         binding, reach = max(e.nbytes for e in extents), max(e.end - e.first for e in extents)
         if reach > INDEX_LIMIT:
             return f"indexes {reach:,} elements of one buffer, shaders at most {INDEX_LIMIT:,}"
-        doubled = 1 if self.integer else problem.dtype.sums.itemsize // F32.itemsize  # tiles have the type of the sums
         needs = [
             (self.invocations, "max-compute-invocations-per-workgroup", "invocations per workgroup"),
             (x, "max-compute-workgroup-size-x", "invocations along x"),
             (y, "max-compute-workgroup-size-y", "invocations along y"),
             (z, "max-compute-workgroup-size-z", "invocations along z"),
-            (self.workgroup_bytes * doubled, "max-compute-workgroup-storage-size", "bytes of workgroup memory"),
+            (self.workgroup_bytes_for(problem), "max-compute-workgroup-storage-size", "bytes of workgroup memory"),
             (binding, "max-storage-buffer-binding-size", "bytes in one binding"),
             (max(self.dispatch(problem)), "max-compute-workgroups-per-dimension", "workgroups in one dimension"),
             *(need for left in self.scratch(problem) for need in left.needs()),

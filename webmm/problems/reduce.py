@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import F32, F64, I32, DType, dtype_of
+from webmm.dtypes import F32, F64, I32, MATRIX_DTYPES, DType, dtype_of
 from webmm.errors import ProblemError
 from webmm.problems.base import Extent, Problem, check_floats
 
@@ -32,8 +32,14 @@ class Operation:
     sums: bool = False  # its rounding error depends on the order of the elements
     index: bool = False  # its result is a position, not an element
     integers: bool = True  # it is defined for int32, too
-    doubles: bool = False  # likewise float64, of which products with ones are the sums
+    doubles: bool = True  # likewise for float64, whose sums are products with ones
     of_parts: str = ""  # the operation over parts of a row from which the result over all follows; "" for itself
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        """The element types of a `Reduction` by this operation: float64 sums are matrix products."""
+        doubles = self.doubles and not self.sums
+        return (*MATRIX_DTYPES, *([I32] if self.integers else []), *([F64] if doubles else []))
 
     def out_dtype(self, dtype: DType) -> DType:
         """Return the type of the result: the elements', or int32 for a position."""
@@ -65,7 +71,7 @@ def logsumexp(x: Floats) -> Floats:
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        Operation("sum", lambda x: np.sum(x, axis=-1), 0.0, 0.0, sums=True, doubles=True),
+        Operation("sum", lambda x: np.sum(x, axis=-1), 0.0, 0.0, sums=True),
         Operation(
             "mean",
             lambda x: np.mean(x, axis=-1),
@@ -73,15 +79,14 @@ OPERATIONS = {
             math.nan,
             sums=True,
             integers=False,
-            doubles=True,
             of_parts="sum",
         ),
-        Operation("prod", lambda x: np.prod(x, axis=-1), 1.0, 1.0),
+        Operation("prod", lambda x: np.prod(x, axis=-1), 1.0, 1.0, doubles=False),
         Operation("max", lambda x: np.max(x, axis=-1), -math.inf),
         Operation("min", lambda x: np.min(x, axis=-1), math.inf),
         Operation("argmax", lambda x: np.argmax(x, axis=-1), -math.inf, index=True, of_parts="max"),
         Operation("argmin", lambda x: np.argmin(x, axis=-1), math.inf, index=True, of_parts="min"),
-        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True, integers=False),
+        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True, integers=False, doubles=False),
     )
 }
 
@@ -98,11 +103,15 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
 
     Floats result in floats, int32 in int32, and what there is of float64 in float64.
     """
-    if dtype == F64 and operation.doubles:
+    if dtype == F64 and not operation.doubles:
+        raise ProblemError(
+            f"{operation.name} of float64 is not supported; cast the operand to float32, e.g. x.astype('float32')"
+        )
+    if dtype == F64 and not operation.index:
         if out_dtype != F64:
             raise ProblemError(f"{operation.name} of float64 is not stored as {out_dtype.name}; cast it after")
         return
-    if dtype != I32:
+    if dtype not in (I32, F64):
         check_floats("reductions", dtype)
     elif not operation.integers:
         raise ProblemError(f"{operation.name} is of floats, not of int32; cast its operand, e.g. x.astype('float32')")
@@ -157,8 +166,8 @@ class Reduction(Problem):
 
     def __post_init__(self) -> None:
         check_types(operation_of(self.operation), self.dtype, self.out_dtype)
-        if self.dtype == F64:
-            raise ProblemError(f"{self.operation} of float64 is a product with ones, for which no reduction is needed")
+        if self.dtype == F64 and operation_of(self.operation).sums:
+            raise ProblemError(f"{self.operation} of float64 is computed as a product with ones: call webmm.reduce()")
         for name in ("outer", "length", "inner"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -81,6 +81,11 @@ class DoubleKernel(GemmKernel):
         """Return why this kernel cannot compute `problem` on any device, or None: it is for float64."""
         return None if problem.dtype == F64 else f"multiplies {F64.name}, not {problem.dtype.name}"
 
+    def workgroup_bytes_for(self, problem: Gemm) -> int:
+        """Return `workgroup_bytes`: the tiles hold integers."""
+        del problem
+        return self.workgroup_bytes
+
     def words(self, number: float) -> tuple[int, int]:
         """Return the low and the high word of a constant, for templates."""
         return halves(number)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from webmm.dtypes import I32
+from webmm.dtypes import F64, I32, DType
 from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, Stored, ceil_div, fold
 from webmm.params import F32, U32, member
 from webmm.problems.reduce import Reduction, operation_of
@@ -15,8 +15,19 @@ from webmm.problems.reduce import Reduction, operation_of
 CHAIN = 16  # additions that follow each other at a level of a sum, before their result goes up a level
 WAYS = ("tree", "subgroup", "alone")  # how the invocations of a workgroup bring their parts together
 LEAST_SUBGROUP = 4  # lanes of the smallest subgroups that there are
+PAIRS = "array<vec2u>"  # of words: doubles
 PARTIALS = "partials"
-PARTIAL_BYTES = 8
+PARTIAL_BYTES = 8  # of one in workgroup memory; of doubles at most twice that
+
+
+def partials(dtype: DType) -> str:
+    """Return the WGSL type of the partial results that a first dispatch leaves of elements of `dtype`."""
+    return "array<vec4u>" if dtype == F64 else "array<vec2u>"
+
+
+def partial_bytes(dtype: DType) -> int:
+    """Return the bytes of one of them."""
+    return 16 if dtype == F64 else 8
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,7 @@ class ReduceKernel(Kernel[Reduction]):
     """A stage of the ladder. Subclasses add tunable fields and say how workgroups share the work."""
 
     op = "reduce"
+    integer = True  # doubles are compared as pairs of words
     params: ClassVar[type[Params]] = ReduceParams
     reads: ClassVar[str] = "x"
     writes: ClassVar[str] = "y"
@@ -110,9 +122,9 @@ class ReduceKernel(Kernel[Reduction]):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield what is read, then what is written."""
         types = {
-            "x": spec.dtype.array(spec.vec),
-            "y": spec.out_dtype.array(False, shared=True),
-            PARTIALS: "array<vec2u>",
+            "x": PAIRS if spec.dtype == F64 else spec.dtype.array(spec.vec),
+            "y": PAIRS if spec.out_dtype == F64 else spec.out_dtype.array(False, shared=True),
+            PARTIALS: partials(spec.dtype),
         }
         yield Binding(1, self.reads, "read-only-storage", types[self.reads])
         yield Binding(2, self.writes, "storage", types[self.writes])
@@ -124,7 +136,7 @@ class ReduceKernel(Kernel[Reduction]):
             operation=p.operation,
             dtype=p.dtype,
             out_dtype=p.out_dtype,
-            vec=self.vectorizes in vector_axes(p),
+            vec=p.dtype != F64 and self.vectorizes in vector_axes(p),
             edge=p.length % (self.step * self.splits) != 0,
             edge_j=p.inner % self.columns != 0,
             levels=levels(self.steps(p)) if p.rounded_sums else 1,

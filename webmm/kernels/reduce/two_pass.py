@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, fold, tunable
-from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, WAYS, MeetingKernel
+from webmm.kernels.reduce.base import PARTIALS, WAYS, MeetingKernel, partial_bytes
 from webmm.kernels.reduce.columns import WIDTHS, Columns
 from webmm.kernels.reduce.tree import Tree
 from webmm.problems.reduce import Reduction
@@ -47,7 +47,7 @@ class SecondPass(MeetingKernel):
 
     def scratch(self, problem: Reduction) -> tuple[Texture | Scratch, ...]:
         """A part for each split and result."""
-        return (Scratch(PARTIALS, self.splits * problem.results * PARTIAL_BYTES),)
+        return (Scratch(PARTIALS, self.splits * problem.results * partial_bytes(problem.dtype)),)
 
     def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
         """A workgroup per result."""
