@@ -154,15 +154,9 @@ fn of_integer(n: i32) -> vec2u {
 }
 {% endmacro %}
 
-{# The function activate(), and the functions that it calls; double.wgsl has add() and multiply() of pairs of words. #}
-{% macro activation() %}
+{# The function exponential(), and the functions that it calls; double.wgsl has add() and multiply() of pairs of words. #}
+{% macro exponentials() %}
 {{ word_arithmetic() if pair else native_arithmetic() }}
-{% if s.activation == "relu" %}
-// max(x, 0), which keeps a NaN
-fn activate(x: {{ double }}) -> {{ double }} {
-    return where_negative(x, {{ number(0.0) }}, x);
-}
-{% else %}
 {{ polynomial("exponential_series", exponential_terms) }}
 // e^x, where x = n·ln 4 + r; the upper part of ln 4 has few enough bits for its product with n to be exact.
 fn exponential(given: {{ double }}) -> {{ double }} {
@@ -174,6 +168,18 @@ fn exponential(given: {{ double }}) -> {{ double }} {
     return multiply(multiply(exponential_series(r), root), root);
 }
 
+{% endmacro %}
+
+{# The function activate(), and the functions that it calls. #}
+{% macro activation() %}
+{% if s.activation == "relu" %}
+{{ word_arithmetic() if pair else native_arithmetic() }}
+// max(x, 0), which keeps a NaN
+fn activate(x: {{ double }}) -> {{ double }} {
+    return where_negative(x, {{ number(0.0) }}, x);
+}
+{% else %}
+{{ exponentials() }}
 // 1/(1 + e^-x)
 fn sigmoid(x: {{ double }}) -> {{ double }} {
     let small = exponential(where_negative(x, x, opposite(x)));

@@ -110,8 +110,8 @@ def test_indexing_with_lists(device):
     for key, words in (
         (([0], [1]), "one index may be a list"),
         (([0], 1), "one index may be a list"),
-        ([True, False, True], "indices are whole numbers, not bool"),
-        ([3], "an index is out of range of 3 elements"),
+        ([True, False, True], "indices must be integers, not bool"),
+        ([3], "an index is out of range for 3 elements"),
     ):
         with pytest.raises(ProblemError, match=words):
             x[key]

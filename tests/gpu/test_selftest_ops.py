@@ -113,8 +113,8 @@ def test_wrong_shaders_give_an_error_and_no_result(templates):
     plant(
         templates,
         "common/stored.wgsl",
-        "if type.features else value }};",
-        'if type.features else "2.0 * (%s)" % value }};',
+        "if type.converted else value }};",
+        'if type.converted else "2.0 * (%s)" % value }};',
     )
     x = np.ones((3, 65), np.float32)
     with Device() as gpu:

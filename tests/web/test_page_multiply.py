@@ -173,7 +173,7 @@ def test_multiply_refuses_mismatched_options(page) -> None:
     for fill, words in (
         ({"#multiply-bias-values": "1, 2, 3"}, "bias has shape [3]; it must be [2]"),
         ({"#multiply-bias-values": "1, x"}, "bias: line 1, value 2 is no number: “x”"),
-        ({"#multiply-bias-values": "", "#multiply-alpha": "two"}, "alpha is a number, not “two”"),
+        ({"#multiply-bias-values": "", "#multiply-alpha": "two"}, "alpha must be a number, not “two”"),
     ):
         for selector, text in fill.items():
             page.fill(selector, text)

@@ -34,6 +34,8 @@ def problems() -> Iterator[tuple[dict[str, Any], Problem]]:
     weights = WeightOnly(*SIZES.values(), F32, F32, Operand(SIZES["k"]), 4, 32)
     yield {"op": "weights", **SIZES, "bits": 4, "block": 32}, weights
     yield {"op": "reduce", "operation": "max", "rows": 7, "columns": 300}, reduction(7, 300, "max")
+    doubles = {"op": "reduce", "operation": "argmax", "rows": 7, "columns": 30, "dtype": "float64"}
+    yield doubles, reduction(7, 30, "argmax", dtype="float64")
     softmax = Normalisation("logsumexp", 7, 300, 1, F32, F32, Span.dense(300, 1), function="softmax")
     yield {"op": "normalise", "function": "softmax", "rows": 7, "columns": 300}, softmax
     yield {"op": "elementwise", "activation": "gelu", "size": 1000}, Elementwise("gelu", 1000, F32)

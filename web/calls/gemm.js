@@ -54,7 +54,7 @@ function settingsOf(call, dtype, options, whole, shape) {
   const residual = options.residual === undefined || options.residual === null ? null : call.data(options.residual);
   if (bias) checkBias(bias, whole[whole.length - 2], whole[whole.length - 1], dtype);
   if (residual && String(residual.shape) !== String(shape)) {
-    throw new ProblemError(`residual has shape [${residual.shape}]; it must be the result's, [${shape}]`);
+    throw new ProblemError(`residual has shape [${residual.shape}]; it must have the result's shape, [${shape}]`);
   }
   const activation = options.activation ? oneOf("activation", options.activation, core.ACTIVATIONS.keys()) : "";
   const precision =
@@ -96,14 +96,19 @@ export function labelled(x, batch, axes) {
 /** Set c ← alpha·a·b + beta·c. `Device.gemm()`. @param {Call} call @param {any} a @param {any} b @param {any} c @param {any} options */
 export async function gemm(call, a, b, c, options) {
   if (![a, b, c].every((x) => x instanceof DeviceArray))
-    throw new ProblemError("gemm() works in place, on arrays that live on a device: await device.array(x)");
+    throw new ProblemError(
+      "gemm() works in place and takes only arrays on a device; create one with await device.array(x)",
+    );
   for (const x of [a, b, c]) call.data(x);
-  if (Math.min(a.ndim, b.ndim, c.ndim) < 2) throw new ProblemError("gemm() takes matrices, 2-D or batches of them");
+  if (Math.min(a.ndim, b.ndim, c.ndim) < 2)
+    throw new ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes");
   const shape = resultShape(a, b);
   if (String(broadcastShape(shape, c.shape)) !== String(c.shape))
-    throw new ProblemError(`a @ b has shape [${shape}], which does not fit c, [${c.shape}]`);
+    throw new ProblemError(`a @ b has shape [${shape}], which does not broadcast to c, [${c.shape}]`);
   if (c.shape.some((/** @type {number} */ length, /** @type {number} */ axis) => length > 1 && !c.strides[axis])) {
-    throw new ProblemError("c repeats its elements, of which each would get several results; take an array of its own");
+    throw new ProblemError(
+      "c repeats its elements, as a broadcast view does; pass an array that stores each element once",
+    );
   }
   const precision =
     options.precision === undefined ? "highest" : oneOf("precision", options.precision, call.core.PRECISIONS);
@@ -126,7 +131,7 @@ export async function multiply(call, a, b, c, bias, terms, { precision, kernel }
   [x, y] = [x, y].map((each) => each.broadcastTo(...batch, ...each.shape.slice(-2)));
   const target = core.matrix_operand(z);
   if (target === null)
-    throw new ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array");
+    throw new ProblemError("neither the rows nor the columns of c have unit stride; pass a contiguous array");
   let kind = bias ? (bias.ndim === 1 ? "column" : "row") : "";
   if (target.transposed) {
     [x, y, z] = [y.mT, x.mT, z.mT]; // Cᵀ = Bᵀ·Aᵀ is row-major
@@ -214,7 +219,9 @@ function checkBias(bias, rows, columns, dtype) {
 /** @param {Data} a @param {Data} b @returns {number[]} the shape of NumPy's a @ b */
 export function resultShape(a, b) {
   if (!a.ndim || !b.ndim)
-    throw new ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha");
+    throw new ProblemError(
+      "a matrix product takes vectors, matrices or batches of matrices; to scale the result, use alpha",
+    );
   if (a.dtype !== b.dtype) throw new ProblemError(`a is ${a.dtype}, b is ${b.dtype}; cast one of them`);
   const inner = b.ndim > 1 ? b.shape[b.ndim - 2] : b.shape[0];
   if (a.shape[a.ndim - 1] !== inner) {

@@ -76,7 +76,7 @@ export function broadcastShape(a, b) {
 export function axesOf(x, axis) {
   const given = axis === null || axis === undefined ? x.shape.map((_, i) => i) : Array.isArray(axis) ? axis : [axis];
   for (const each of given) {
-    if (!Number.isInteger(each)) throw new ProblemError(`an axis is a whole number, not ${JSON.stringify(each)}`);
+    if (!Number.isInteger(each)) throw new ProblemError(`an axis must be an integer, not ${JSON.stringify(each)}`);
     if (each < -x.ndim || each >= x.ndim)
       throw new ProblemError(`axis ${axis} is out of range: x has ${x.ndim} axes, of shape [${x.shape}]`);
   }

@@ -17,7 +17,7 @@ export function checkOptions(call, options, known) {
 /** @param {string} name @param {unknown} value @param {number} otherwise @returns {number} throws ProblemError where it is none */
 export function number(name, value, otherwise) {
   if (value === undefined) return otherwise;
-  if (typeof value !== "number") throw new ProblemError(`${name} is a number, not ${JSON.stringify(value)}`);
+  if (typeof value !== "number") throw new ProblemError(`${name} must be a number, not ${JSON.stringify(value)}`);
   return value;
 }
 

@@ -163,7 +163,7 @@ export function stepsOf(everything, whole, start, roomy, memory, dispatches) {
   for (const one of everything) {
     if (one.nbytes(steps) > roomy) {
       throw new UnsupportedError(
-        `what belongs together of an operand takes ${grouped(one.nbytes(steps))} bytes, and a binding and a buffer hold ` +
+        `the smallest piece of an operand takes ${grouped(one.nbytes(steps))} bytes, and a binding and a buffer hold ` +
           `${grouped(roomy)} (maxStorageBufferBindingSize, maxBufferSize)`,
       );
     }

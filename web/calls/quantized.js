@@ -127,7 +127,9 @@ function filledWith(call, c, matrix) {
 /** @param {Data} a @param {Data} b @returns {number[]} the batch of their products */
 function batchOf(a, b) {
   if (Math.min(a.ndim, b.ndim) < 2)
-    throw new ProblemError(`quantised products take matrices, not shapes [${a.shape}] and [${b.shape}]; reshape them`);
+    throw new ProblemError(
+      `quantised products take matrices, not arrays of shapes [${a.shape}] and [${b.shape}]; reshape them`,
+    );
   const [columns, rows] = [a.shape[a.ndim - 1], b.shape[b.ndim - 2]];
   if (columns !== rows)
     throw new ProblemError(
@@ -139,7 +141,8 @@ function batchOf(a, b) {
     ["a", a],
     ["b", b],
   ])) {
-    if (!BYTES.includes(x.dtype)) throw new ProblemError(`${name} is ${x.dtype}; quantised operands are uint8 or int8`);
+    if (!BYTES.includes(x.dtype))
+      throw new ProblemError(`${name} is ${x.dtype}; quantised operands must be uint8 or int8`);
   }
   return batch;
 }
@@ -149,11 +152,11 @@ function outType(call, given, scaleC, otherwise) {
   if (given === undefined) return scaleC === null ? "float32" : otherwise;
   const out = call.dtype(given, otherwise);
   if (![...BYTES, "int32", "float32"].includes(out))
-    throw new ProblemError(`outDtype ${out} is none of int8, uint8, int32 and float32`);
+    throw new ProblemError(`outDtype ${out} is not supported; choose int8, uint8, int32 or float32`);
   const byte = BYTES.includes(out);
   if (byte !== (scaleC !== null)) {
     throw new ProblemError(
-      `outDtype ${out} ${byte ? "needs scaleC, what a step of it stands for" : "takes no scaleC: it is not requantised"}`,
+      `outDtype ${out} ${byte ? "needs scaleC, the scale of the result" : "is not requantised; omit scaleC"}`,
     );
   }
   return out;
@@ -163,7 +166,7 @@ function outType(call, given, scaleC, otherwise) {
 function zeroOf(given, out) {
   const there = given !== undefined && given !== null;
   if (BYTES.includes(out)) return there ? checkedZero("zeroC", given, 1, out).values[0] : 0;
-  if (there) throw new ProblemError(`outDtype ${out} takes no zeroC: it is not requantised`);
+  if (there) throw new ProblemError(`outDtype ${out} is not requantised; omit zeroC`);
   return 0;
 }
 
@@ -225,9 +228,9 @@ export function quantizeBlocks(w, options = {}) {
   oneOf("number of bits", bits, /** @type {any[]} */ ([8, 4]));
   oneOf("block", block, /** @type {any[]} */ ([32, 128]));
   const host = HostArray.from(w);
-  if (host.ndim !== 2) throw new ProblemError(`w has shape [${host.shape}]; weights are a (k, n) matrix`);
+  if (host.ndim !== 2) throw new ProblemError(`w has shape [${host.shape}]; weights must be a (k, n) matrix`);
   const values = host.floats();
-  if (!values.every(Number.isFinite)) throw new ProblemError("w holds NaN or infinity, which no integer stands for");
+  if (!values.every(Number.isFinite)) throw new ProblemError("w contains NaN or infinity, which cannot be quantised");
   const [k, n] = host.shape;
   const blocks = Math.ceil(k / block);
   const padded = new Float32Array(n * blocks * block);
@@ -256,7 +259,7 @@ export async function qmatmulWeights(call, given, weights, options) {
   if (!x.ndim || x.shape[x.ndim - 1] !== k)
     throw new ProblemError(`x [${x.shape}] and weights [${k}, ${n}] do not fit: x must end with ${k}`);
   const out = call.dtype(options.outDtype, x.dtype);
-  core.check_floats("products of floats", call.element(x.dtype), call.element(out));
+  core.check_floats("float matrix products", call.element(x.dtype), call.element(out));
   const c = await call.result([...x.shape.slice(0, -1), n], out, x instanceof DeviceArray);
   if (!sizeOf([...x.shape, n])) return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;
   const compute = (/** @type {DeviceArray[]} */ [rows, words, scales, zeros], /** @type {DeviceArray} */ into) => {

@@ -76,7 +76,7 @@ export function checkSums(scheme, k, a, b) {
   const longest = Math.floor((SUM_LIMIT - added) / (furthest(a, scheme.zeroA) * furthest(b, scheme.zeroB)));
   if (k > longest) {
     throw new ProblemError(
-      `with these zero points${added ? " and bias" : ""} a sum of k = ${k} products may not fit 32 bits, of ${Math.max(longest, 0)} it does: ` +
+      `with these zero points${added ? " and bias" : ""} a sum of k = ${k} products may overflow 32 bits; at most ${Math.max(longest, 0)} cannot: ` +
         "split k, and add int32 results in 64 bits",
     );
   }

@@ -217,21 +217,19 @@ export class Launches {
     const extents = problem.buffers();
     if (arrays.length !== extents.length) {
       const names = extents.map((/** @type {any} */ extent) => extent.name).join(", ");
-      throw new ProblemError(`the problem needs ${extents.length} arrays (${names}), ${arrays.length} were given`);
+      throw new ProblemError(`the problem needs ${extents.length} arrays (${names}); ${arrays.length} were given`);
     }
     arrays.forEach((array, i) => {
       const { name, dtype, end, written } = extents[i];
       if (array.device !== this.device)
-        throw new ProblemError(`${name} lives on another device; copy it here: device.array(await x.read())`);
+        throw new ProblemError(`${name} is on another device; copy it to this one: device.array(await x.read())`);
       if (array.dtype !== dtype.name)
-        throw new ProblemError(`${name} is ${array.dtype}, the problem says ${dtype.name}`);
+        throw new ProblemError(`${name} is ${array.dtype}; the problem expects ${dtype.name}`);
       if (array.capacity < end)
-        throw new ProblemError(
-          `${name} has ${grouped(array.capacity)} elements, the problem reaches to ${grouped(end)}`,
-        );
+        throw new ProblemError(`${name} has ${grouped(array.capacity)} elements; the problem needs ${grouped(end)}`);
       if (written && arrays.filter((other) => other.storage === array.storage).length > 1) {
         throw new ProblemError(
-          `${name} shares its buffer with an operand, which it would overwrite; use another array`,
+          `${name} shares its buffer with an operand, which would be overwritten; use another array`,
         );
       }
     });

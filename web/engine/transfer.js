@@ -17,7 +17,7 @@ export function upload(device, host, target) {
   if (host.size !== target.size)
     throw new ProblemError(`${host.size} elements cannot fill an array of shape [${target.shape}]`);
   if (!target.contiguous || start % 4 || (nbytes % 4 && start + nbytes < target.storage.nbytes)) {
-    throw new ProblemError("only a contiguous array of whole words of four bytes can be written to");
+    throw new ProblemError("only a contiguous array that starts and ends at multiples of four bytes can be written to");
   }
   if (!nbytes) return;
   device.flush(); // what was queued before reads what was there before

@@ -89,7 +89,7 @@ export function productOptions(app, onchange) {
   /** @param {number} rows of C @param {number} columns @returns {Asked} throws ProblemError for what is no number, or too many of them */
   function asked(rows, columns) {
     const given = options();
-    if (Number.isNaN(given.alpha)) throw new ProblemError(`alpha is a number, not “${alpha.value}”`);
+    if (Number.isNaN(given.alpha)) throw new ProblemError(`alpha must be a number, not “${alpha.value}”`);
     const type = /** @type {DType} */ (dtype.value);
     const epilogue = { alpha: given.alpha ?? 1, activation: activation.value, bias: null, per: "" };
     if (!bias.value)

@@ -53,13 +53,8 @@ PROFILE = click.option(
 )
 OP_DTYPE = click.option(
     "--dtype",
-<<<<<<< HEAD
-    help=f"Storage type: {names(MATRIX_DTYPES)}; gemm also takes {F64.name}, reduce {I32.name}; "
+    help=f"Storage type: {names(MATRIX_DTYPES)}; gemm, normalise and reduce:max also take {F64.name}, reduce {I32.name}; "
     f"quantized takes {names(BYTES)}.",
-=======
-    help=f"Storage type: {names(MATRIX_DTYPES)}; of gemm and of extremes {F64.name}, too; of reduce {I32.name}; of "
-    f"quantized {names(BYTES)}.",
->>>>>>> a9c41bb0cdbf762c14cffe46d736e8ae613917c2
 )
 
 

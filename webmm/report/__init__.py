@@ -104,7 +104,7 @@ def describe(open_device: Open) -> str:
             lines.append(f" {arrow} {info.index}: {info}")
             lines += wrap(", ".join(adapter["features"]), TABLE_WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
         if not listed:
-            lines.append(f"   none is accepted: {engine_of(engine).refuses}")
+            lines.append(f"   none is accepted: {engine_of(engine).rejects}")
     lines.append("Limits")
     lines += [f"   {name:<40} {data['limits'][name]:>15,}" for name in SHOWN_LIMITS]
     lines.append(f"Features used: {', '.join(data['features']) or 'none'}")
@@ -137,7 +137,7 @@ def describe_settings() -> str:
     rows = [(row["name"], json.dumps(row["value"], ensure_ascii=False), row["source"]) for row in settings()]
     name, value, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = [f"{row[0]:<{name}}  {row[1]:<{value}}  {row[2]}" for row in rows]
-    lines += [f"{stranger} is in the environment, and no setting" for stranger in config.strangers()]
+    lines += [f"{name} is set in the environment, but is not a setting" for name in config.unknown_variables()]
     return "\n".join(lines)
 
 

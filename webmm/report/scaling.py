@@ -23,7 +23,7 @@ def describe(
     m, n, k = (_length(text) for text in size)
     given = {name: _amount(name, text) for name, text in amounts.items() if text is not None}
     worker, element = Worker(given["rate"], int(given["memory"]), given["bandwidth"]), dtype_of(dtype)
-    check_floats("products", element)
+    check_floats("float matrix products", element)
     types = Types(element.itemsize, element.itemsize)
     host = {"host": given["host"]} if "host" in given else {}
     found = plan(m, n, k, [worker] * devices, types, splits=True, **host)
