@@ -194,5 +194,5 @@ def test_stepping_in_a_terminal():
 
 
 def test_float64_is_refused(device):
-    with pytest.raises(ConfigError, match="what a debug shader records is float32"):
+    with pytest.raises(ConfigError, match="debug shaders record float32"):
         inspect(device, Naive(), gemm(3, 4, 5, dtype="float64"), 0, 0)

@@ -70,7 +70,7 @@ FAULTS = {
         (integers(BYTES) - 3) @ (integers(BYTES.T) - 5),
     ),
     "weights": (
-        *("weights/vector.wgsl", "sums[lane][0]);", "2.0 * sums[lane][0]);"),
+        *("weights/vector.wgsl", "sums[local_index][0]);", "2.0 * sums[local_index][0]);"),
         *(Vector(8, 1), SMALL_TILES),
         *(lambda gpu: webmm.qmatmul_weights(A.T, WEIGHTS, device=gpu), A.T @ WEIGHTS.dequantize()),
     ),
@@ -113,8 +113,8 @@ def test_wrong_shaders_give_an_error_and_no_result(templates):
     plant(
         templates,
         "common/stored.wgsl",
-        "if type.features else value }};",
-        'if type.features else "2.0 * (%s)" % value }};',
+        "if type.converted else value }};",
+        'if type.converted else "2.0 * (%s)" % value }};',
     )
     x = np.ones((3, 65), np.float32)
     with Device() as gpu:
