@@ -50,7 +50,7 @@ for (const [name, call] of Object.entries(calls)) {
   Object.assign(outcome[name], { same: String(fresh) === String(again), depends: String(fresh) !== String(first) });
 }
 // With a full pool, the least recently used size is evicted, and calls still find buffers.
-device.pool.most = 1_220_000;
+device.pool.limit = 1_220_000;
 (await device.empty([300_000])).free();
 for (let i = 0; i < 5; i++) (await device.softmax(x)).free();
 await device.synchronize();

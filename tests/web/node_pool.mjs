@@ -5,6 +5,6 @@ const pool = new Pool({ wgpu: {} }, "no adapter", () => {});
 const buffer = (size) => ({ size, destroy: () => gone.push(size) });
 for (const size of [32, 64, 128]) pool.give(buffer(size));
 pool.idle(32); // the most recently requested size
-pool.most = 160;
+pool.limit = 160;
 pool.give(buffer(16));
 console.log(JSON.stringify(gone));

@@ -103,4 +103,4 @@ def test_a_wrong_shader_is_incorrect(open_page, page_folder: Path) -> None:
     statuses = run_ladder(page, MAXIMA, "61×1001")
     assert statuses["per_row"] == "incorrect"
     assert set(statuses.values()) >= {"best", "ok"}
-    assert "is not what Python computes" in page.inner_text(".bars [data-kernel=per_row] .note")
+    assert "differs from Python's" in page.inner_text(".bars [data-kernel=per_row] .note")
