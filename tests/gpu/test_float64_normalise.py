@@ -30,7 +30,7 @@ def reference(function, x, axis=-1):
 
 
 def check(got, want, axis=-1, tolerance=16):
-    """Results must be within `tolerance`·2⁻⁵² of the largest of their row, and NaN where NumPy has NaN."""
+    """Assert that results are within `tolerance`·2⁻⁵² of their row's largest, and NaN where NumPy has NaN."""
     assert got.dtype == np.float64
     want = want.astype(np.float64)
     largest = np.nanmax(np.where(np.isnan(want), 0, abs(want)), axis=axis, keepdims=True)
@@ -57,7 +57,7 @@ def test_rows_of_any_length(device, kernel, function):
 def test_softmax_of_special_values(device):
     x = 3 * np.random.default_rng(0).standard_normal((11, 40))
     x[1, 3], x[2, 2], x[3, 1], x[4], x[5, [1, 2]] = np.nan, np.inf, -np.inf, -np.inf, (np.inf, -np.inf)
-    x[6] *= 300  # tolerance results are subnormal, or 0
+    x[6] *= 300  # most results are subnormal or 0
     x[7], x[8, :2], x[9], x[10] = -1e308, (1e308, -1e308), 0, x[0] * 1e-310
     check(webmm.softmax(x, device=device), reference("softmax", x), tolerance=2)
 
