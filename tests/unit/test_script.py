@@ -73,7 +73,10 @@ def test_a_python_only_function_must_be_provided(folder: Path) -> None:
     head = 'import * as $ from "./python.js";\nimport { only_python } from "./bundle/core.js";\n'
     tries = "try { only_python(1); } catch (error) { console.log(error.message); }\n"
     provided = f"$.provide('{SAMPLE}.only_python', (x) => x + 1);\nconsole.log(only_python(1));"
-    assert node(folder, head + tries + provided).splitlines() == [f"{SAMPLE}.only_python is Python's alone", "2"]
+    assert node(folder, head + tries + provided).splitlines() == [
+        f"{SAMPLE}.only_python is available in Python only",
+        "2",
+    ]
 
 
 def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Callable[[], Program]:

@@ -143,7 +143,7 @@ def _residual(residual: Any, shape: tuple[int, int], rows: int, columns: int) ->
         return None
     given = da.asarray(residual)
     if given.shape != shape:
-        raise ProblemError(f"residual has shape {given.shape}; it must be the result's, {shape}")
+        raise ProblemError(f"residual has shape {given.shape}; it must have the result's shape, {shape}")
     return given.rechunk((rows, columns)), "ij"
 
 

@@ -173,13 +173,13 @@ def _for_fragment_shape(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Ke
 
 _ROWS = _stages("reduce", "columns", "columns_two_pass", "row_tiles")  # absent: for columns, or for short rows
 LADDERS = (
-    Ladder("Thin products of floats", THIN_KERNELS, thin, THIN, (F32,)),
-    Ladder("Products of float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),
-    Ladder("Products of 8-bit integers", _stages("quantized"), multiplied, SIDES, (U8, I8)),
-    Ladder("Products with 4-bit weights", _stages("weights", "matrix_unit"), weighted, LAYERS, (F32,)),
-    Ladder("Sums of rows", _ROWS, functools.partial(reduced, "sum"), ROWS, (F32, F16)),
-    Ladder("Maxima of rows", _ROWS, functools.partial(reduced, "max"), ROWS, (F32,)),
-    Ladder("Where rows have their maxima", _ROWS, functools.partial(reduced, "argmax"), ROWS, (F32,)),
+    Ladder("Matrix product, thin matrices", THIN_KERNELS, thin, THIN, (F32,)),
+    Ladder("Matrix product, float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),
+    Ladder("Matrix product, 8-bit integers", _stages("quantized"), multiplied, SIDES, (U8, I8)),
+    Ladder("Matrix product, 4-bit weights", _stages("weights", "matrix_unit"), weighted, LAYERS, (F32,)),
+    Ladder("Row sums", _ROWS, functools.partial(reduced, "sum"), ROWS, (F32, F16)),
+    Ladder("Row maxima", _ROWS, functools.partial(reduced, "max"), ROWS, (F32,)),
+    Ladder("Row argmax", _ROWS, functools.partial(reduced, "argmax"), ROWS, (F32,)),
 )
 
 
