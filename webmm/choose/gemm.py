@@ -64,10 +64,7 @@ def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
     if problem.dtype == F64 and not problem.features <= device.capabilities.features:
         return made_of_integers(problem, device.info.kind, device.capabilities)
     if device.info.kind == "cpu":
-        lanes = device.capabilities.subgroup_size
-        # SwiftShader, which has four lanes, takes minutes and gigabytes to compile their boundary checks.
-        made = [k for k in made_for_cpus(problem, lanes) if lanes > 4 or not _ragged(k, problem)]
-        return [*made, *CPU]
+        return [*made_for_cpus(problem, device.capabilities.subgroup_size), *CPU]
     return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem), *GPU]
 
 
@@ -224,25 +221,38 @@ TEXTURE_PAYS, TEXTURE_PAYS_SCALARS = (128, 2**25), (64, 1)
 # where tiles of 32 hang over the last row (27 to 32 at 1000³), but for a C of few columns (2.1 to 1.9 at 1024×1×1024).
 TALL_PAYS = 2**20
 
-
-def _ragged(kernel: GemmKernel, problem: Gemm) -> bool:
-    spec = kernel.specialise(problem)
-    return spec.edge_m or spec.edge_n or spec.edge_k
+# Subgroups of four lanes are SwiftShader's. There, B in a texture is slower; tiles of 32 × 32 are as fast as those of
+# 16 × 64 over whole tiles, faster over ragged ones, and compile sooner. Up to MANY_ROWS rows, those of 16 are faster if
+# half of the last tile of 32 would be empty. CPU time in ms of tile_2d, a texture, 16 × 64 and 32 × 32:
+#   512³             388  197  173  170
+#   704³ tn         1077  539  526  461
+#   56,458×21×18     251  183  176   93
+#   48×1536×1024 nt  343  177  104  141
+WIDE_LANES, MANY_ROWS = 8, 128
 
 
 def made_for_cpus(problem: Gemm, lanes: int) -> list[GemmKernel]:
-    """Return the kernels made for CPUs whose subgroups have so many lanes; none where there are no subgroups.
+    """Return the kernels made for CPUs with subgroups of `lanes` lanes; none if there are no subgroups (0).
 
-    Tiles are 64 columns wide, half of that where C is no wider, and no taller than C.
+    With eight lanes or more, tiles are 64 columns wide, or half of that if C is no wider, and no taller than C.
     """
     if lanes < 2:
         return []
+    if lanes < WIDE_LANES:
+        return [_by_few_lanes(problem, lanes)]
     lanes, work = min(lanes, 16), problem.m * problem.n * problem.k
     spec = CpuLanes(lanes).specialise(problem)
     tn = 4 if problem.n <= 4 * lanes else 64 // lanes
     aligned = spec.vec_a and spec.vec_b and spec.vec_c and problem.m % 32 == 0
-    tall = lanes >= 8 and work >= TALL_PAYS and (tn == 4 or aligned)
+    tall = work >= TALL_PAYS and (tn == 4 or aligned)
     tm = next((rows for rows in (1, 4, 8) if problem.m <= rows), 32 if tall and problem.m > 16 else 16)
     rows, least = TEXTURE_PAYS if spec.vec_b else TEXTURE_PAYS_SCALARS
     direct, by_texture = CpuLanes(lanes, tm, tn), CpuTexture(lanes, tm, tn)
     return [by_texture, direct] if problem.m >= rows and work >= least else [direct]
+
+
+def _by_few_lanes(problem: Gemm, lanes: int) -> CpuLanes:
+    """Return the kernel for subgroups of four lanes or fewer."""
+    tall = problem.m > MANY_ROWS or (problem.m > 16 and (problem.m - 1) % 32 >= 16)
+    tm = 32 if tall else next((rows for rows in (1, 4, 8) if problem.m <= rows), 16)
+    return CpuLanes(lanes, tm, 4 if problem.n <= 4 * lanes else 8 if tall else 16)
