@@ -1,4 +1,4 @@
-"""Matrix multiplication on any GPU, out of one set of WGSL shaders."""
+"""Matrix multiplication on any GPU, from one set of WGSL shaders."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ _Class = TypeVar("_Class", bound=type[Any])
 
 
 def register(what: _Class) -> _Class:
-    """Add a stage or an op of your own to those of webmm, and return it: see `webmm.plugins.register()`."""
-    from webmm import plugins  # like the two below
+    """Register your own kernel stage or op with webmm and return it; see `webmm.plugins.register()`."""
+    from webmm import plugins  # imported here for the same reason as the two modules below
 
     return plugins.register(what)
 
 
 def _failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
-    from webmm.selftest import failing  # most calls find their choice made: neither module need be loaded
+    from webmm.selftest import failing  # most calls find their kernel in the cache and need neither module
 
     return failing(kernel, problem, device)
 
@@ -118,7 +118,7 @@ def _restore(host: Any) -> Array:
     return default_device().array(host)
 
 
-# What stands above the layers that call it.
+# Lower layers call these functions, but cannot import them.
 choose.hand_in(_failing, _learn)
 operators.hand_in(
     {

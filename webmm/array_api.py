@@ -1,7 +1,8 @@
-"""The functions of the Python array API standard that webmm computes on devices, for float32, float16, int32 and bool.
+"""The part of the Python array API standard that webmm computes on devices, for float32, float16, int32 and bool.
 
-https://data-apis.org/array-api/2024.12/. Its arrays are `webmm.Array`s. What is here behaves as it says, and raises
-ProblemError for a type or a shape for which it has no result. There is no float64: the default type is float32.
+The standard: https://data-apis.org/array-api/2024.12/. Arrays are `webmm.Array`s. The functions here follow the
+standard and raise ProblemError for dtypes and shapes that it does not define. There is no float64; the default dtype is
+float32.
 """
 
 from __future__ import annotations
@@ -103,21 +104,21 @@ __all__ = [
 
 
 def of_version(version: str | None) -> Any:
-    """Return this namespace; raises ProblemError for a version of the standard that it does not follow."""
+    """Return this namespace; raises ProblemError for a version of the standard that it does not implement."""
     import sys
 
     if version not in (None, "2021.12", "2022.12", "2023.12", __array_api_version__):
-        raise ProblemError(f"the array API of {version} is not there; {__array_api_version__} is")
+        raise ProblemError(f"version {version} of the array API is not supported; use {__array_api_version__}")
     return sys.modules[__name__]
 
 
 def asarray(x: Any, *, dtype: Any = None, device: Device | None = None, copy: Any = None) -> Array:
-    """Return `x` as an Array: as it is where it is one of that type, and there, else a copy of it.
+    """Return `x` as an Array: `x` itself if it is an Array of that dtype on that device, else a copy.
 
-    With `copy` a copy in any case; raises ProblemError where that is False and cannot be.
+    With copy=True the result is always a copy; with copy=False ProblemError is raised if a copy would be needed.
     """
     if copy is False and not (isinstance(x, Array) and device in (None, x.device) and dtype in (None, x.dtype)):
-        raise ProblemError("host memory, another type and another device take a copy: leave copy=False out")
+        raise ProblemError("copy=False is not possible: host memory, another dtype or another device needs a copy")
     if isinstance(x, Array):
         if device not in (None, x.device):
             return device.array(x.numpy(), dtype)
@@ -133,54 +134,54 @@ def asarray(x: Any, *, dtype: Any = None, device: Device | None = None, copy: An
 
 
 def full(shape: Any, value: float, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return an array full of `value`: of float32 where it is a float, else int32 or bool."""
+    """Return an array filled with `value`; the dtype defaults to that of `value`: float32, int32 or bool."""
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     return asarray(np.full(lengths, value), dtype=dtype or asarray(value, device=device).dtype, device=device)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return an array of zeros, of float32 by default."""
+    """Return an array of zeros, float32 by default."""
     return full(shape, 0, dtype=dtype or float32, device=device)
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return an array of ones, of float32 by default."""
+    """Return an array of ones, float32 by default."""
     return full(shape, 1, dtype=dtype or float32, device=device)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return an array that holds anything, of float32 by default."""
+    """Return an uninitialised array, float32 by default."""
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     return (device or default_device()).empty(lengths, dtype_of(dtype or float32))
 
 
 def full_like(x: Array, value: float, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return an array full of `value`, of the shape, and by default the type and device, of `x`."""
+    """Return an array filled with `value`, with the shape of `x` and by default its dtype and device."""
     return full(x.shape, value, dtype=dtype or x.dtype, device=device or x.device)
 
 
 def zeros_like(x: Array, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return zeros; as `full_like()` otherwise."""
+    """Return an array of zeros like `x`; see `full_like()`."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 def ones_like(x: Array, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return ones; as `full_like()` otherwise."""
+    """Return an array of ones like `x`; see `full_like()`."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def empty_like(x: Array, *, dtype: Any = None, device: Device | None = None) -> Array:
-    """Return an array that holds anything; as `full_like()` otherwise."""
+    """Return an uninitialised array like `x`; see `full_like()`."""
     return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device)
 
 
 def astype(x: Array, dtype: Any, /, *, copy: Any = True, device: Device | None = None) -> Array:
-    """Return `x` converted to `dtype`, or, without `copy`, as it is where it is of that type, and there."""
+    """Return `x` converted to `dtype`; with copy=False `x` itself if it has that dtype and device already."""
     return asarray(x, dtype=dtype, device=device, copy=copy or None)
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
-    """Return arrays of one type joined along `axis`, or all their elements where that is None."""
+    """Return arrays of one dtype joined along `axis`, or flattened and joined if `axis` is None."""
     return concatenate([reshape(x, (-1,)) for x in arrays], 0) if axis is None else concatenate(arrays, axis)
 
 
@@ -194,19 +195,19 @@ class _Limits(NamedTuple):
 
 
 def finfo(of: Any, /) -> _Limits:
-    """Return the limits of a type of floats, or of an array's: bits, eps, max, min and smallest_normal."""
+    """Return the limits of a float dtype, or of an array's dtype: bits, eps, max, min and smallest_normal."""
     found = np.finfo(getattr(of, "dtype", of))
     eps, most, least, normal = (float(each) for each in (found.eps, found.max, found.min, found.smallest_normal))
     return _Limits(found.bits, eps, most, least, normal, found.dtype)
 
 
 def iinfo(of: Any, /) -> Any:
-    """Return NumPy's limits of a type of integers, or of an array's."""
+    """Return the limits of an integer dtype, or of an array's dtype, as `numpy.iinfo`."""
     return np.iinfo(getattr(of, "dtype", of))
 
 
 def matrix_transpose(x: Array, /) -> Array:
-    """Return each matrix transposed; no copy."""
+    """Return `x` with its last two axes swapped, as a view."""
     return x.mT
 
 
@@ -220,39 +221,39 @@ def isinf(x: Any, /) -> Any:
     return elementwise("abs(x) > most", x=x, most=finfo(float32).max) if x.dtype != int32 else x != x
 
 
-def _of_one(name: str, text: str) -> Any:
+def _unary(name: str, text: str) -> Any:
     def compute(x: Any, /) -> Any:
         return elementwise(text, x=x)
 
-    compute.__name__, compute.__doc__ = name, f"Return {text} of each element."
+    compute.__name__, compute.__doc__ = name, f"Return {text} for each element."
     return compute
 
 
-def _of_two(name: str, text: str) -> Any:
+def _binary(name: str, text: str) -> Any:
     def compute(x1: Any, x2: Any, /) -> Any:
         return elementwise(text, x=x1, y=x2)
 
-    compute.__name__, compute.__doc__ = name, f"Return {text} of elements of arrays that broadcast, or of a number."
+    compute.__name__, compute.__doc__ = name, f"Return {text} for each element; x and y are numbers or broadcast."
     return compute
 
 
-abs, exp, log, sqrt, tanh = (_of_one(name, f"{name}(x)") for name in ("abs", "exp", "log", "sqrt", "tanh"))
-negative, positive, square = _of_one("negative", "-x"), _of_one("positive", "x"), _of_one("square", "x * x")
-isnan, logical_not = _of_one("isnan", "x != x"), _of_one("logical_not", "~x")
-add, subtract = _of_two("add", "x + y"), _of_two("subtract", "x - y")
-multiply, divide = _of_two("multiply", "x * y"), _of_two("divide", "x / y")
-less, less_equal = _of_two("less", "x < y"), _of_two("less_equal", "x <= y")
-greater, greater_equal = _of_two("greater", "x > y"), _of_two("greater_equal", "x >= y")
-equal, not_equal = _of_two("equal", "x == y"), _of_two("not_equal", "x != y")
-logical_and, logical_or = _of_two("logical_and", "x & y"), _of_two("logical_or", "x | y")
-maximum, minimum = _of_two("maximum", "maximum(x, y)"), _of_two("minimum", "minimum(x, y)")
+abs, exp, log, sqrt, tanh = (_unary(name, f"{name}(x)") for name in ("abs", "exp", "log", "sqrt", "tanh"))
+negative, positive, square = _unary("negative", "-x"), _unary("positive", "x"), _unary("square", "x * x")
+isnan, logical_not = _unary("isnan", "x != x"), _unary("logical_not", "~x")
+add, subtract = _binary("add", "x + y"), _binary("subtract", "x - y")
+multiply, divide = _binary("multiply", "x * y"), _binary("divide", "x / y")
+less, less_equal = _binary("less", "x < y"), _binary("less_equal", "x <= y")
+greater, greater_equal = _binary("greater", "x > y"), _binary("greater_equal", "x >= y")
+equal, not_equal = _binary("equal", "x == y"), _binary("not_equal", "x != y")
+logical_and, logical_or = _binary("logical_and", "x & y"), _binary("logical_or", "x | y")
+maximum, minimum = _binary("maximum", "maximum(x, y)"), _binary("minimum", "minimum(x, y)")
 
 
 def _reduction(name: str) -> Any:
     def compute(x: Any, /, *, axis: Any = None, keepdims: Any = False) -> Any:
         return reduce(x, name, axis, keepdims)
 
-    compute.__name__, compute.__doc__ = name, f"Return the {name} over `axis`, all axes by default."
+    compute.__name__, compute.__doc__ = name, f"Return the {name} over `axis`, by default over all axes."
     return compute
 
 
@@ -261,7 +262,7 @@ def _accumulation(name: str) -> Any:
         return reduce(x if dtype is None else asarray(x, dtype=dtype), name, axis, keepdims)
 
     compute.__name__ = name
-    compute.__doc__ = f"Return the {name} over `axis`, all axes by default, of `x` cast to `dtype`; int32 wraps around."
+    compute.__doc__ = f"Return the {name} over `axis`, by default all axes, of `x` cast to `dtype`; int32 wraps around."
     return compute
 
 
@@ -269,12 +270,12 @@ sum, prod = _accumulation("sum"), _accumulation("prod")
 mean, max, min, argmax, argmin = (_reduction(name) for name in ("mean", "max", "min", "argmax", "argmin"))
 
 
-def _of_truths(name: str, op: str) -> Any:
+def _logical_reduction(name: str, op: str) -> Any:
     def compute(x: Array, /, *, axis: Any = None, keepdims: Any = False) -> Any:
         return reduce(converted(x if x.dtype == bool else x != 0, int32), op, axis, keepdims) != 0
 
-    compute.__name__, compute.__doc__ = name, f"Return whether {name} elements over `axis` are true, or not 0."
+    compute.__name__, compute.__doc__ = name, f"Return whether {name} elements over `axis` are true (not 0)."
     return compute
 
 
-all, any = _of_truths("all", "prod"), _of_truths("any", "sum")
+all, any = _logical_reduction("all", "prod"), _logical_reduction("any", "sum")

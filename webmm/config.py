@@ -1,14 +1,14 @@
-"""The settings: one table, filled by `set()`, the environment, the project's file, the user's, and defaults, in turn.
+"""Settings, which come from these places, first match wins: `set()`, environment, project file, user file, defaults.
 
-The project's file is the nearest one, from the working folder upwards: a `webmm.toml`, or a `pyproject.toml` with a
-table `[tool.webmm]` where there is no such file beside it. The user's is `webmm.toml` in the platform's configuration
-folder. In the environment the setting `cache_dir` is WEBMM_CACHE_DIR; an empty variable is none. A folder in a file is
-relative to that file.
+The project file is the nearest one in the working directory or its parents: `webmm.toml`, or, in a directory without
+one, a `pyproject.toml` with a `[tool.webmm]` table. The user file is `webmm.toml` in the platform's configuration
+directory. The environment variable of the setting `cache_dir` is WEBMM_CACHE_DIR; an empty variable counts as unset. A
+path in a file is relative to the directory of that file.
 
-`template()` is a file of all settings with what they are for.
+`template()` returns a file with every setting and its description.
 
-Files are read once per process and working folder, when the first setting is needed; the environment, each time. A
-Device takes its settings when it is opened.
+Files are read once per process and working directory, when the first setting is needed; the environment is read every
+time. A Device takes its settings when it is opened.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from webmm.errors import ConfigError
 FILE = "webmm.toml"
 PREFIX = "WEBMM_"
 BY_SET = "webmm.config.set()"
-MAX_SECONDS = 1_000_000  # eleven days; what waits cannot be told to do so for much longer
+MAX_SECONDS = 1_000_000  # eleven days; the waiting functions do not accept much longer timeouts
 Tune = Literal["off", "cached", "quick", "auto"]
 Precision = Literal["highest", "high"]
 
 
 def _text(raw: object) -> str:
     if isinstance(raw, bool) or not isinstance(raw, (str, int)):
-        raise ValueError("takes text")
+        raise ValueError("must be text")
     if "\0" in str(raw):
-        raise ValueError("takes no NUL")
+        raise ValueError("must be text without NUL characters")
     return str(raw)
 
 
@@ -49,7 +49,7 @@ def _folder(raw: object) -> Path:
     try:
         return Path(_text(raw)).expanduser()
     except RuntimeError as error:
-        raise ValueError("starts with the home folder of a user that there is not") from error
+        raise ValueError("must start with the home directory of an existing user") from error
 
 
 def _file(raw: object) -> Path | None:
@@ -59,7 +59,7 @@ def _file(raw: object) -> Path | None:
 def _switch(raw: object) -> bool:
     words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
     if str(raw).lower() not in words:
-        raise ValueError("is on or off")
+        raise ValueError("must be on or off")
     return words[str(raw).lower()]
 
 
@@ -69,23 +69,23 @@ def _seconds(raw: object) -> float:
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if not seconds >= 1:
-        raise ValueError("takes a number of seconds, at least 1")
+        raise ValueError("must be a number of seconds, at least 1")
     if seconds > MAX_SECONDS:
-        raise ValueError(f"takes a number of seconds, at most {MAX_SECONDS:,}")
+        raise ValueError(f"must be a number of seconds, at most {MAX_SECONDS:,}")
     return seconds
 
 
 def tune_mode(raw: object) -> Tune:
-    """Return what to do about tuning; raises ConfigError for anything but off, cached, quick and auto."""
+    """Return `raw` as a tuning mode; raises ConfigError unless it is off, cached, quick or auto."""
     if raw not in get_args(Tune):
-        raise ConfigError(f"tune is off, cached, quick or auto, not {raw!r}")
+        raise ConfigError(f"tune must be off, cached, quick or auto, not {raw!r}")
     return cast(Tune, raw)
 
 
 def precision_mode(raw: object) -> Precision:
-    """Return how exactly to multiply float32; raises ConfigError for anything but highest and high."""
+    """Return `raw` as a precision of float32 products; raises ConfigError unless it is highest or high."""
     if raw not in get_args(Precision):
-        raise ConfigError(f"precision is {' or '.join(get_args(Precision))}, not {raw!r}")
+        raise ConfigError(f"precision must be {' or '.join(get_args(Precision))}, not {raw!r}")
     return cast(Precision, raw)
 
 
@@ -101,50 +101,56 @@ def _setting(read: Callable[[object], Any], default: Any, doc: str) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-_SHOWN = f"what to show: {', '.join(log.TOPICS)}; a level ({', '.join(log.LEVELS)}) of all, or of one as in tune=info"
+_SHOWN = f"topics to log: {', '.join(log.TOPICS)}; a level ({', '.join(log.LEVELS)}) for all, or for one: tune=info"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The table: every setting with its type, default, and what it is for."""
+    """All settings, each with its type, default and description."""
 
-    adapter: str = _setting(_text, "", "index, kind (discrete, integrated, cpu) or part of a name; empty: the best one")
+    adapter: str = _setting(
+        _text, "", "index, kind (discrete, integrated, cpu) or part of the name; empty: the most capable adapter"
+    )
     engine: str = _setting(
-        _text, "wgpu", "wgpu; dawn, of the package wgpudawn, reaches matrix units; auto: dawn for those"
+        _text, "wgpu", "wgpu; dawn (package wgpudawn), which supports matrix units; auto: dawn if it offers them"
     )
     cache_dir: Path = _setting(
-        _folder, lambda: Path(platformdirs.user_cache_dir("webmm")), "folder of tuned records and self-tests"
+        _folder, lambda: Path(platformdirs.user_cache_dir("webmm")), "directory of tuned records and self-test verdicts"
     )
     tune: Tune = _setting(
-        tune_mode, "cached", "off: portable defaults; cached: tuned records; quick, auto: tune first what has none"
+        tune_mode, "cached", "off: portable defaults; cached: tuned records; quick, auto: tune shapes without a record"
     )
     tune_budget: float = _setting(_seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
     precision: Precision = _setting(
-        precision_mode, "highest", "of products of float32: highest, or high, by matrix units where there are any"
+        precision_mode, "highest", "precision of float32 products: highest, or high, which allows matrix units"
     )
-    selftest: bool = _setting(_switch, True, "whether a shader must prove itself before its first use on a driver")
+    selftest: bool = _setting(_switch, True, "whether a shader must pass a self-test before its first use on a driver")
     log: str = _setting(_topics, "", _SHOWN)
-    log_file: Path | None = _setting(_file, None, "where to write that; empty: where the program does, or stderr")
+    log_file: Path | None = _setting(_file, None, "file for log messages; empty: the program's log handlers, or stderr")
     naga: str = _setting(_text, "", "naga-cli for `webmm check`; empty: .tools/bin, then PATH")
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where values stand before they are read: a name for messages, the folder that paths start from, raw values."""
+    """A source of raw values: its name for messages, the directory that its paths are relative to, and the values."""
 
     name: str
     folder: Path
     values: Mapping[str, object]
 
 
-_chosen: dict[str, object] = {}  # by set()
+_chosen: dict[str, object] = {}  # the values given to set()
 
 
 def set(**values: object) -> None:
-    """Set settings for this process, before all other places: `set(tune="off", log="choice")`; None takes one back.
+    """Override settings for this process.
 
-    A Device that is open keeps what it was opened with. Raises ConfigError for an unknown name or a bad value, and
-    changes nothing then.
+    Values given here take precedence over the environment and the files; None removes the override of a setting. A
+    Device that is already open keeps its settings.
+
+    Raises ConfigError for an unknown name or an invalid value; no setting is changed then.
+
+    Example: ``webmm.config.set(tune="off", log="choice")``
     """
     fields = {field.name: field for field in dataclasses.fields(Settings)}
     source = _known(Source(BY_SET, Path(), values))
@@ -159,9 +165,9 @@ def set(**values: object) -> None:
 
 
 def template() -> str:
-    """Return a `webmm.toml` with every setting: what it is for, and its default, which a line without # changes."""
+    """Return a `webmm.toml` with the description and default of every setting, each commented out."""
     lines = [
-        f"# Settings of webmm; see docs/tuning.md. In the environment {variable('tune')} is `tune`, and so on.",
+        f"# Settings of webmm; see docs/tuning.md. The variable of `tune` is {variable('tune')}, and so on.",
         "",
     ]
     default = Settings()
@@ -173,12 +179,12 @@ def template() -> str:
 
 
 def settings() -> Settings:
-    """Return the effective settings; raises ConfigError for a bad value or an unknown name, naming where it stands."""
+    """Return the effective settings; raises ConfigError for an invalid value or unknown name, naming its source."""
     return Settings(**{name: value for name, (value, _) in effective().items()})
 
 
 def effective() -> dict[str, tuple[Any, str]]:
-    """Return (value, where it came from) of each setting; "" stands for the default. Raises as `settings()` does."""
+    """Return (value, name of its source) for each setting, "" for a default; raises as `settings()` does."""
     default, found = Settings(), _sources()
     result: dict[str, tuple[Any, str]] = {}
     for field in dataclasses.fields(Settings):
@@ -202,7 +208,7 @@ def _read(field: dataclasses.Field[Any], source: Source) -> Any:
 
 
 def variable(name: str) -> str:
-    """Return the environment variable of a setting."""
+    """Return the name of a setting's environment variable."""
     return PREFIX + name.upper()
 
 
@@ -215,7 +221,7 @@ def _sources() -> list[Source]:
     environment = {name: text for name in names if (text := os.environ.get(variable(name)))}
     try:
         here = Path.cwd()
-    except OSError:  # it was deleted
+    except OSError:  # the working directory was deleted
         return [_by_set(Path()), Source("", Path(), environment), *_files(None)]
     return [_by_set(here), Source("", here, environment), *_files(here)]
 
@@ -224,15 +230,15 @@ def _by_set(here: Path) -> Source:
     return Source(BY_SET, here, _chosen)
 
 
-def strangers() -> list[str]:
-    """Return the variables of the environment that look like settings and are none."""
+def unknown_variables() -> list[str]:
+    """Return the environment variables with the prefix of settings that name no setting."""
     known = {variable(field.name) for field in dataclasses.fields(Settings)}
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
 
 @functools.cache
 def _files(start: Path | None) -> tuple[Source, ...]:
-    """Return what the project's and the user's files hold; raises ConfigError where one cannot be used."""
+    """Return the contents of the project file and the user file; raises ConfigError if one cannot be used."""
     folders = (start, *start.parents) if start else ()
     project = (source for folder in folders for source in (_toml(folder / FILE), _pyproject(folder)) if source)
     found = (next(project, None), _toml(Path(platformdirs.user_config_dir("webmm")) / FILE))
@@ -243,7 +249,7 @@ def _known(source: Source) -> Source:
     names = [field.name for field in dataclasses.fields(Settings)]
     for name in source.values:
         if name not in names:
-            raise ConfigError(f"{source.name}: unknown setting {name!r}; there is {', '.join(names)}")
+            raise ConfigError(f"{source.name}: unknown setting {name!r}; choose from {', '.join(names)}")
     return source
 
 
@@ -256,14 +262,14 @@ def _toml(path: Path) -> Source | None:
 def _pyproject(folder: Path) -> Source | None:
     path = folder / "pyproject.toml"
     if not os.path.isfile(path) or "webmm" not in (text := _text_of(path)):
-        return None  # others' files are none of our business, nor are their faults
+        return None  # a file that does not mention webmm is not parsed, so that its errors do not matter
     table = _parse(path, text).get("tool", {})
     table = table.get("webmm") if isinstance(table, dict) else None
     if table is None:
         return None
     name = f"{path} [tool.webmm]"
     if not isinstance(table, dict):
-        raise ConfigError(f"{name} is no table")
+        raise ConfigError(f"{name} is not a table")
     return Source(name, folder, table)
 
 
@@ -282,5 +288,5 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
     return parsed

@@ -1,7 +1,7 @@
-"""The element types that arrays are stored in: one row each.
+"""The element types that arrays can store, as a table.
 
-A new one is a row here; where WGSL has no such type, so that it lies packed in words, also `shaders/common/NAME.wgsl`,
-which takes the words apart and puts them together.
+A new type is an entry here; if WGSL has no such type, its elements are packed into u32 words, and
+`shaders/common/NAME.wgsl` packs and unpacks them.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ WORD = 4  # bytes of a u32
 
 @dataclass(frozen=True)
 class DType:
-    """A storage type: its NumPy and WGSL names, size in bytes, rounding unit and the features that it needs."""
+    """A storage type: its NumPy and WGSL names, size in bytes, machine epsilon and required WebGPU features."""
 
     name: str
     wgsl: str
     itemsize: int
     eps: float
-    tiny: float  # the spacing of subnormals: rounding to this type is never off by more than half of it, or by eps/2
+    tiny: float  # the spacing of subnormals; the rounding error is at most half of it, or eps/2 relative
     features: frozenset[str] = frozenset()
-    extension: bool = True  # with features: WGSL enables an extension of the type's name; not for naga's own f64
-    packed: bool = False  # several to a u32, the first one lowest: `wgsl` is the prefix of the functions that unpack it
-    package: str = ""  # which gives NumPy the type
+    extension: bool = True  # with features: a shader enables the WGSL extension of this name; naga's f64 has none
+    packed: bool = False  # several per u32, lowest bits first; `wgsl` is the prefix of the functions that unpack it
+    package: str = ""  # the Python package that defines the NumPy type
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy dtype of the same layout; raises ConfigError where the package that defines it is not installed."""
+        """The NumPy dtype of the same layout; raises ConfigError if the package that defines it is not installed."""
         if self.package:
             try:
-                import_module(self.package)  # NumPy knows the name from then on
+                import_module(self.package)  # the import registers the name with NumPy
             except ImportError as error:
                 raise ConfigError(f"{self.name} arrays need {self.package}: pip install {self.package}") from error
         return np.dtype(self.name)
 
     @property
     def sums(self) -> DType:
-        """The type in which kernels add up products of such elements."""
+        """The accumulator type of products of such elements."""
         return F64 if self == F64 else F32
 
     @property
@@ -54,16 +54,16 @@ class DType:
 
     @property
     def per_word(self) -> int:
-        """Elements in a u32."""
+        """The number of elements in a u32."""
         return WORD // self.itemsize
 
     def array(self, vector: bool, *, shared: bool = False) -> str:
-        """Return the WGSL type that a buffer of such elements is bound as, one by one or by fours.
+        """Return the WGSL type of a binding of such elements, as scalars or, with `vector`, as vec4.
 
-        With `shared`, invocations write single elements, and so to words that others write to as well.
+        With `shared`, invocations write single packed elements, so that several of them write to the same u32.
         """
         if self.packed:
-            words = "u32" if self.itemsize == 1 else f"vec{self.itemsize}u"  # that four elements take
+            words = "u32" if self.itemsize == 1 else f"vec{self.itemsize}u"  # the size of four elements
             return f"array<{words if vector else 'atomic<u32>' if shared else 'u32'}>"
         return f"array<vec4<{self.wgsl}>>" if vector else f"array<{self.wgsl}>"
 
@@ -72,19 +72,19 @@ F32 = DType("float32", "f32", 4, 2.0**-23, 2.0**-149)
 F16 = DType("float16", "f16", 2, 2.0**-10, 2.0**-24, frozenset({"shader-f16"}))
 BF16 = DType("bfloat16", "bf16", 2, 2.0**-7, 2.0**-133, packed=True, package="ml_dtypes")
 F64 = DType("float64", "f64", 8, 2.0**-52, 2.0**-1074, frozenset({"shader-f64"}), extension=False)
-# Of reductions, normalisations, activations, and of products, which take F64, too.
+# The types of matrix products (which also take F64), reductions, normalisations and activations.
 MATRIX_DTYPES = (F32, F16, BF16)
-FLOATS = tuple(dtype for dtype in MATRIX_DTYPES if not dtype.packed)  # that WGSL has itself
+FLOATS = tuple(dtype for dtype in MATRIX_DTYPES if not dtype.packed)  # native WGSL types
 
-# Integers lie in buffers as NumPy stores them; shaders read those of eight bits four to a u32.
+# Buffers hold integers in NumPy's layout; shaders read 8-bit integers four per u32.
 I32 = DType("int32", "i32", 4, 0.0, 0.0)
 U32 = DType("uint32", "u32", 4, 0.0, 0.0)
 I8 = DType("int8", "u32", 1, 0.0, 0.0)
 U8 = DType("uint8", "u32", 1, 0.0, 0.0)
 BYTES = (I8, U8)
 INTEGERS = (I32, U32, *BYTES)
-BOOL = DType("bool", "bool8", 1, 0.0, 0.0, packed=True)  # NumPy's, of a byte
-COMPUTED = (*MATRIX_DTYPES, I32, BOOL)  # of what is computed element by element
+BOOL = DType("bool", "bool8", 1, 0.0, 0.0, packed=True)  # one byte, as in NumPy
+COMPUTED = (*MATRIX_DTYPES, I32, BOOL)  # the types of elementwise expressions
 
 DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, F64, *INTEGERS, BOOL)}
 _NAMES = {**{dtype.wgsl: dtype for dtype in (*MATRIX_DTYPES, F64)}, **DTYPES}
@@ -98,7 +98,7 @@ def names(dtypes: Iterable[DType]) -> str:
 def dtype_of(spec: DType | DTypeLike | str) -> DType:
     """Return the `DType` for a NumPy dtype or a name such as "float16" or "f16".
 
-    Raises ProblemError for a type that no kernel stores, naming what to cast to.
+    Raises ProblemError for a type that no kernel can store; the message names the types to cast to.
     """
     if isinstance(spec, DType):
         return spec

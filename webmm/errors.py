@@ -1,16 +1,16 @@
-"""Everything that webmm raises on purpose.
+"""All exceptions that webmm raises deliberately.
 
 ::
 
     WebmmError
-    ├── ProblemError (ValueError)      the operands: shapes, dtypes, sizes, unreadable files
-    ├── ConfigError (ValueError)       the settings: unknown kernel, tunable, option or adapter name
-    ├── UnsupportedError               this device lacks a limit or feature; the message names it
-    │   └── NoAdapterError             no usable adapter at all
+    ├── ProblemError (ValueError)      invalid operands: shapes, dtypes, sizes, unreadable files
+    ├── ConfigError (ValueError)       invalid settings: unknown kernel, tunable, option or adapter name
+    ├── UnsupportedError               the device lacks a limit or feature; the message names it
+    │   └── NoAdapterError             no usable adapter was found
     ├── MemoryLimitError (MemoryError) the device is out of memory; nothing was written
-    ├── DeviceLostError                the driver gave it up, for the reason told, or it was closed; its arrays are gone
+    ├── DeviceLostError                the device was lost (the message gives the reason) or closed, with all its arrays
     ├── FreedArrayError (ValueError)   an `Array` was used after `free()`
-    └── ShaderError                    an engine refused a shader: kernel, parameters, numbered source
+    └── ShaderError                    an engine rejected a shader: kernel, parameters, numbered source
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import re
 
 
 class WebmmError(Exception):
-    """Base class of all errors that webmm raises on purpose."""
+    """Base class of all exceptions that webmm raises deliberately."""
 
 
 class ProblemError(WebmmError, ValueError):
-    """The operands do not make a valid problem."""
+    """The operands do not form a valid problem."""
 
 
 class ConfigError(WebmmError, ValueError):
@@ -31,7 +31,7 @@ class ConfigError(WebmmError, ValueError):
 
 
 class UnsupportedError(WebmmError):
-    """The device cannot run this; the message names the missing limit or feature."""
+    """The device cannot run the operation; the message names the missing limit or feature."""
 
 
 class NoAdapterError(UnsupportedError):
@@ -39,30 +39,30 @@ class NoAdapterError(UnsupportedError):
 
 
 class MemoryLimitError(WebmmError, MemoryError):
-    """The device has no memory left for a buffer."""
+    """The device has too little free memory for a buffer."""
 
 
 class DeviceLostError(WebmmError):
-    """The device was lost or closed; its arrays are gone with it."""
+    """The device was lost or closed, and its arrays with it."""
 
 
 class FreedArrayError(WebmmError, ValueError):
-    """The array's buffer was freed."""
+    """The array was used after its buffer was freed."""
 
 
 class ShaderError(WebmmError):
-    """An engine or validator refused a shader."""
+    """An engine or validator rejected a shader."""
 
 
 def numbered(source: str) -> str:
-    """Return `source` with line numbers, as compilers cite them."""
+    """Return `source` with the line numbers that compilers cite."""
     return "\n".join(f"{i:4d} | {line}" for i, line in enumerate(source.splitlines(), 1))
 
 
 def cited(message: str, source: str) -> str:
-    """Return a compiler's message with the line of `source` that it cites first as line:column, if it cites one."""
+    """Return a compiler's message followed by the source line of its first line:column reference, if it has one."""
     place = re.search(r":(\d+):\d+", message)
     if not place:
         return message
-    number, lines = int(place.group(1)), source.split("\n")  # an end that is missing is cited behind the last newline
+    number, lines = int(place.group(1)), source.split("\n")  # an unexpected end is cited after the last newline
     return f"{message}\nline {number}: {lines[number - 1].strip()}"

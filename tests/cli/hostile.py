@@ -1,7 +1,6 @@
-"""What others may hand to each entrance, be it by mistake or in malice, with words of the answer.
+"""Invalid and malicious input for each source of input, with a part of the expected message.
 
-`test_bad_input.py` tries every row, and knows every command, option that takes a value, and setting: one without a row
-is noticed there.
+`test_bad_input.py` tries every entry, and fails if a command, an option with a value, or a setting has no entry.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ PLUGINS = {"--plugin missing.py": "a plugin is a Python file", "--plugin fifo": 
 
 HOW = "--workgroup 16,16 --grid n/16,m/16"
 TEXT = f"tiles.wgsl {HOW}"
-# Texts from elsewhere, and what is said of them.
+# Options of `webmm kernel`, for a shader from another project → part of the message.
 TEXTS = {
     f"missing.wgsl {HOW}": "No such file",
     f"fifo {HOW}": "it is a pipe or a device",
     f"a.npy {HOW}": "cannot read a.npy",
     TEXT: "binding 0",
-    f"{TEXT} --uniform x": "names m, n and k",
+    f"{TEXT} --uniform x": "must name m, n or k",
     f"{TEXT} --uniform m,n,k --constants M": "has no constant M",
-    f"{TEXT} --uniform m,n,k --bindings a,b": "names a, b and c",
+    f"{TEXT} --uniform m,n,k --bindings a,b": "must name a, b and c",
     f"{TEXT} --uniform m,n,k --entry nope": "no compute entry point nope()",
     "tiles.wgsl --workgroup ² --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
     f"tiles.wgsl --workgroup 16,{LONG} --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
@@ -36,7 +35,7 @@ TEXTS = {
     "tiles.wgsl --workgroup 16,16 --grid m/(n-n) --uniform m,n,k": "divides by zero",
 }
 
-# By command: arguments → words. A fifo that nobody writes to is there, files are made by `files()`, and a.npy is sound.
+# By command: arguments → part of the message. `fifo` is a pipe without a writer; `files()` creates files, a.npy valid.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
     "probe": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
@@ -135,7 +134,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
         "naive 3 3 3 --at ²,1": "ROW,COL",
         f"naive 3 3 3 --at {LONG},1": "ROW,COL",
-        "naive 3 3 3 --steps 2:9": "no steps 2:9 within 0:3",
+        "naive 3 3 3 --steps 2:9": "no steps 2:9: the kernel takes the steps 0:3",
         "naive 3 3 3 --steps two": "A:B",
         "naive 3 3 3 --steps ²:3": "A:B",
         "naive 3 3 3 --set x=1": "tunable",
@@ -171,7 +170,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "run": {
         "missing.zarr a.npy -o c.npy": "cannot read missing.zarr as a Zarr array",
-        "a.npy a.npy -o c.txt --workers 1": "the output is .npy or .zarr",
+        "a.npy a.npy -o c.txt --workers 1": "the output must be a .npy or .zarr path",
         "a.npy a.npy -o missing/c.zarr": "no folder",
         "a.npy a.npy -o c.npy --workers -1": "is not in the range",
         "a.npy a.npy -o c.npy --workers 2 --memory much": "--memory is an amount such as 8GB",
@@ -179,7 +178,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy a.npy -o c.npy --workers 2 --engine dawn": "set WEBMM_ENGINE",
         "a.npy a.npy -o c.zarr --kernel naive": "are for .npy files",
         "fifo a.npy -o c.zarr": "it is a pipe",
-        "large.npy large.npy -o c.npy --workers 1": "it takes 1,000,000,000,000 bytes, there are",
+        "large.npy large.npy -o c.npy --workers 1": "it needs 1,000,000,000,000 bytes, the disk has",
         "": "Usage",
         "a.npy a.npy -o c.npy --profile=trace.txt": "a trace file is .json",
         "a.npy a.npy -o c.npy --profile=missing/trace.json": "no folder",
@@ -192,7 +191,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy /dev/zero -o c.npy": "it is a pipe or a device",
         "large.npy large.npy -o c.npy": "not enough memory",
     },
-    "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "holds other files"},
+    "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "has other files"},
     "leaderboard": {
         **dict.fromkeys(("missing", ".", "fifo", "/dev/zero"), "cannot read"),
         "a.npy": "cannot read",
@@ -226,7 +225,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "fifo": "it is a pipe or a device",
         "/dev/zero": "it is a pipe or a device",
         "a.npy": "cannot read a.npy",
-        "large.npy": "of which texts have at most",
+        "large.npy": "is too large",
     },
     "plan": {
         "0 1 1": "a size is three whole numbers",
@@ -240,14 +239,14 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         f"1 1 1 --memory {LONG}": "--memory is an amount",
         "1 1 1 --bandwidth 0": "--bandwidth is an amount",
         "1 1 1 --host nan": "--host is an amount",
-        "1 1 1 --dtype int8": "is not supported by products",
+        "1 1 1 --dtype int8": "is not supported by float matrix products",
         "1 1 1 --dtype object": "is not supported",
     },
     "explain": {
         **{f"8 8 8 {each}": words for each, words in PLUGINS.items()},
         f"{LONG} 1 1": "with numbers of at least 1",
-        "1000000000000 1000000000000 1000000000000": "only a smaller one is explained",
-        "1000000000000 1 1": "only a smaller one is explained",
+        "1000000000000 1000000000000 1000000000000": "explain handles at most",
+        "1000000000000 1 1": "explain handles at most",
         "8 8 8 --dtype ,": "is not a dtype",
         "8 8 8 --adapter ²": "there is 0:",
         "8 8 8 --op nope": "choose from gemm",
@@ -256,21 +255,21 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
 }
 
-# By setting: what may stand in a file, as TOML → words.
+# By setting: value in a file, as TOML → part of the message.
 SETTINGS: dict[str, dict[str, str]] = {
-    "adapter": {"true": "takes text", '"²"': "there is 0:", '"\\u0000"': "takes no NUL", NESTED: "is no TOML"},
-    "engine": {"1.5": "takes text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
-    "cache_dir": {'"~no such user/x"': "a user that there is not", '"\\u0000"': "takes no NUL", "[]": "takes text"},
+    "adapter": {"true": "must be text", '"²"': "there is 0:", '"\\u0000"': "without NUL", NESTED: "is not valid TOML"},
+    "engine": {"1.5": "must be text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
+    "cache_dir": {'"~no such user/x"': "an existing user", '"\\u0000"': "without NUL", "[]": "must be text"},
     "precision": {'"low"': "highest or high", "1": "highest or high", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune": {"1": "off, cached, quick or auto", "[[1]]": "off, cached, quick or auto", '"\\u001b[31m"': r"'\x1b[31m'"},
     "tune_budget": {
-        **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "takes a number of seconds"),
-        LONG: "is no TOML",
+        **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "must be a number of seconds"),
+        LONG: "is not valid TOML",
     },
     "selftest": {"2": "on or off", "{}": "on or off"},
-    "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "takes text"},
-    "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "takes text"},
-    "naga": {"1.5": "takes text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "takes no NUL"},
+    "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "must be text"},
+    "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "must be text"},
+    "naga": {"1.5": "must be text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "without NUL"},
 }
 
 # By module of the page and kind of input: the tests of tests/web/test_page*.py that give it invalid input.
@@ -292,7 +291,7 @@ PAGE: dict[str, tuple[str, ...]] = {
 
 HEADER = "{{'descr': {}, 'fortran_order': False, 'shape': {}, }}\n"
 FLOATS = "'<f4'"
-# Headers of .npy files → words.
+# Headers of .npy files → part of the message.
 HEADERS: dict[str, str] = {
     HEADER.format(FLOATS, "(10000000000000000000000000, 4)"): "not a .npy file",
     HEADER.format(FLOATS, "(0, 10000000000000000000000000)"): "not a .npy file",
@@ -321,20 +320,20 @@ HEADERS: dict[str, str] = {
     ),
 }
 
-# What may lie at an entrance for records, and in the cache as tuned records → words. `test_records.py` has each field.
+# Documents imported as records, or in the cache as tuned records → part of the message. Fields: `test_records.py`.
 RECORDS: dict[str, str] = {
-    "": "no JSON",
-    NESTED: "no JSON",
-    '{"schema":' * 100_000: "no JSON",
-    LONG: "no JSON",
-    "\ufeff{}": "no JSON",
-    "[]": "no webmm.records/1 document",
-    json.dumps({"schema": RED * 1000}): r"of schema '\x1b[31m",
+    "": "it is not JSON",
+    NESTED: "it is not JSON",
+    '{"schema":' * 100_000: "it is not JSON",
+    LONG: "it is not JSON",
+    "\ufeff{}": "it is not JSON",
+    "[]": "not a webmm.records/1 document",
+    json.dumps({"schema": RED * 1000}): r"its schema is '\x1b[31m",
     SCHEMA + "{}}": "no list of records",
-    SCHEMA + "[1]}": "record 1 is no object",
+    SCHEMA + "[1]}": "record 1 is not an object",
     SCHEMA + '[{"op": 1}]}': "record 1 has no valid op",
 }
-# What may lie in the cache as verdicts of self-tests: none of it is an error, and nothing of it is believed or shown.
+# Contents of the cache's file of self-test verdicts: ignored without an error, and never used or printed.
 VERDICTS: tuple[str, ...] = (
     "",
     NESTED,

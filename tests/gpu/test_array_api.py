@@ -186,7 +186,7 @@ def test_limits_and_copies():
     assert xp.iinfo(xp.int32).max == 2**31 - 1
     assert xp.asarray(x, copy=False) is x
     assert xp.asarray(x, copy=True).storage is not x.storage
-    with pytest.raises(ProblemError, match="take a copy"):
+    with pytest.raises(ProblemError, match="needs a copy"):
         xp.asarray([1.0], copy=False)
 
 
@@ -255,7 +255,7 @@ def test_the_namespace_is_found():
     assert x.dtype == np.float32
     assert x.__array_namespace__() is xp
     assert x.__array_namespace__(api_version="2023.12") is xp
-    with pytest.raises(ProblemError, match=r"the array API of 2199\.12 is not there"):
+    with pytest.raises(ProblemError, match=r"version 2199\.12 of the array API is not supported"):
         x.__array_namespace__(api_version="2199.12")
     assert all(hasattr(xp, name) for name in xp.__all__)
     assert xp.ones((2, 3)).sum().item() == 6
@@ -266,8 +266,8 @@ def test_the_namespace_is_found():
 @pytest.mark.parametrize(
     ("compute", "words"),
     [
-        (lambda x, i: x + i, "f32 and i32 do not go together; cast one"),
-        (lambda x, i: i + 0.5, "a float and int32 do not go together; cast"),
+        (lambda x, i: x + i, "f32 and i32 cannot be combined; cast one"),
+        (lambda x, i: i + 0.5, "a float and int32 cannot be combined; cast"),
         (lambda x, i: i / i, "not defined for i32; cast"),
         (lambda x, i: xp.exp(i), r"exp\(\) is not defined for i32"),
         (lambda x, i: xp.mean(i), r"mean is of floats, not of int32; cast its operand, e\.g\. x\.astype"),
@@ -276,20 +276,23 @@ def test_the_namespace_is_found():
         (lambda x, i: (x == x).sum(), "dtype bool is not supported by reductions"),
         (lambda x, i: x[:2] + x, r"shapes \(2,\), \(3,\) do not broadcast"),
         (lambda x, i: i + 2**40, "does not fit int32"),
-        (lambda x, i: xp.concat([x, i]), "dtypes float32, int32 are to be one"),
-        (lambda x, i: xp.concat([x, x[None]]), "do not join along axis 0"),
-        (lambda x, i: xp.concat([x], axis=1), "axis 1 is out of range of 1 axes"),
-        (lambda x, i: xp.stack([x, x[:1]]), "do not stack"),
-        (lambda x, i: xp.take(x, [3], axis=0), "an index is out of range of 3 elements"),
-        (lambda x, i: xp.take(x, [0.5], axis=0), "indices are whole numbers"),
+        (lambda x, i: xp.concat([x, i]), "dtypes float32, int32 must be equal"),
+        (lambda x, i: xp.concat([x, x[None]]), "cannot be joined along axis 0"),
+        (lambda x, i: xp.concat([x], axis=1), "axis 1 is out of range for 1 axes"),
+        (lambda x, i: xp.stack([x, x[:1]]), "cannot be stacked; they must be equal"),
+        (lambda x, i: xp.take(x, [3], axis=0), "an index is out of range for 3 elements"),
+        (lambda x, i: xp.take(x, [0.5], axis=0), "indices must be integers"),
         (lambda x, i: xp.where(x, x, x), "where/3"),
-        (lambda x, i: bool(x == x), r"an array of shape \(3,\) is no single value"),
-        (lambda x, i: x + np.zeros(3), "float64 is not computed with; cast"),
-        (lambda x, i: webmm.elementwise("x +", x=x), "is no expression"),
+        (lambda x, i: bool(x == x), r"an array of shape \(3,\) is not a single value"),
+        (lambda x, i: x + np.zeros(3), "float64 is not supported by expressions; cast"),
+        (lambda x, i: webmm.elementwise("x +", x=x), "is not an expression"),
         (lambda x, i: webmm.elementwise("x + z", x=x), "z was not given; the operands are x"),
         (lambda x, i: webmm.elementwise("open(x)", x=x), "open/1 is not known; there are where/3"),
         (lambda x, i: webmm.elementwise("x.T", x=x), "none of what an expression may have"),
-        (lambda x, i: webmm.elementwise("x < 1", x=x, out_dtype="float32"), "is of bool; cast it to float32 within it"),
+        (
+            lambda x, i: webmm.elementwise("x < 1", x=x, out_dtype="float32"),
+            "has dtype bool; cast to float32 within the expression",
+        ),
     ],
 )
 def test_bad_input(compute, words):

@@ -258,10 +258,10 @@ ERRORS = {
     "bias dtype": (lambda a: webmm.matmul(a, a, bias=np.ones(4, np.float16)), "bias is float16"),
     "residual": (lambda a: webmm.matmul(a, a, residual=np.ones((4, 3), np.float32)), "residual has shape (4, 3)"),
     "out_dtype": (lambda a: webmm.matmul(a, a, out_dtype="int8"), "not supported"),
-    "out of neither kind": (lambda a: webmm.matmul(a, a, out=a.tolist()), "out= is a NumPy array"),
+    "out of neither kind": (lambda a: webmm.matmul(a, a, out=a.tolist()), "out must be an Array if"),
     "out on the host": (
         lambda a: webmm.matmul(webmm.from_dlpack(a), a, out=a.copy()),
-        "an Array where an operand is one",
+        "an Array if an operand is an Array",
     ),
     "out of another shape": (
         lambda a: webmm.matmul(a, a, out=webmm.from_dlpack(a[1:])),

@@ -194,5 +194,5 @@ def test_sums_in_fragments_are_short(device, small, monkeypatch):
 def test_other_problems_are_refused():
     assert MatrixUnitHigh().unsuited(gemm(64, 64, 64)) == "is for precision=high"
     assert MatrixUnitHigh().unsuited(gemm(64, 64, 64, dtype="f16", precision="high")) == "splits float32, not float16"
-    with pytest.raises(ProblemError, match="precision is highest or high, not 'low'"):
+    with pytest.raises(ProblemError, match="precision must be highest or high, not 'low'"):
         gemm(1, 1, 1, precision="low")

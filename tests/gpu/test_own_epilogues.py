@@ -59,7 +59,7 @@ def test_map_takes_activations_by_name(device):
     x = np.array([-1.5, 0.0, 2.0], np.float32)
     np.testing.assert_array_equal(webmm.map(x, "relu", device=device), [0, 0, 2])
     for wrong in ("", None, "tan"):
-        with pytest.raises(ProblemError, match=r"unknown activation|takes a function"):
+        with pytest.raises(ProblemError, match=r"unknown activation|needs a function"):
             webmm.map(x, wrong, device=device)
 
 
@@ -97,7 +97,7 @@ def test_the_self_test_allows_rounding_errors(device, name):
 def test_wgsl_that_differs_from_numpy_is_refused(device):
     wrong = Epilogue(wgsl="x * 1.01", numpy=lambda x: x)
     x = np.ones((2, 2), np.float32)
-    words = r"epilogue 'x \* 1\.01' and its NumPy function differ: it computes wrongly"
+    words = r"epilogue 'x \* 1\.01' and its NumPy function differ: it computes wrong results"
     with pytest.raises(ShaderError, match=words):
         webmm.map(x, wrong, device=device)
     with pytest.raises(ShaderError, match=words):
@@ -115,8 +115,8 @@ def test_invalid_wgsl_is_refused(device, text):
 @pytest.mark.parametrize(
     ("numpy", "words"),
     [
-        (lambda x: x[:3], "as many as it takes"),
-        (lambda x: x.astype(str), "must return numbers"),
+        (lambda x: x[:3], "numbers of the same shape"),
+        (lambda x: x.astype(str), "must return an array of numbers"),
         (lambda x: x / nonsense, "fails: name 'nonsense' is not defined"),  # noqa: F821
     ],
 )

@@ -347,5 +347,5 @@ def test_scales_and_zero_points_for_each_matrix(device, resident):
 
 
 def test_fractional_zero_points_are_refused():
-    with pytest.raises(ProblemError, match="zero is float64; zero points are integers"):
+    with pytest.raises(ProblemError, match="zero is float64; zero points must be integers"):
         webmm.dequantize(np.ones(2, np.uint8), 1.0, 0.5)

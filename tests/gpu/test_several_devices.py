@@ -34,13 +34,13 @@ def pair(device, monkeypatch):
 @pytest.fixture
 def calls(monkeypatch):
     """A list of (device, sizes) of the computed shares."""
-    heard, run = [], divided._Job._share
+    heard, run = [], divided._Job._rectangle
 
     def share(job, part, device):
         heard.append((device, part.sizes))
         run(job, part, device)
 
-    monkeypatch.setattr(divided._Job, "_share", share)
+    monkeypatch.setattr(divided._Job, "_rectangle", share)
     return heard
 
 
@@ -116,7 +116,7 @@ def test_small_products_use_one_device(device, calls):
 
 
 def test_the_other_device_takes_over_after_a_loss(pair, calls, monkeypatch):
-    run, lost = divided._Job._share, threading.Event()
+    run, lost = divided._Job._rectangle, threading.Event()
 
     def share(job, part, device):
         if device is pair[1]:
@@ -127,7 +127,7 @@ def test_the_other_device_takes_over_after_a_loss(pair, calls, monkeypatch):
             lost.wait()
         run(job, part, device)
 
-    monkeypatch.setattr(divided._Job, "_share", share)
+    monkeypatch.setattr(divided._Job, "_rectangle", share)
     a, b = whole(300, 50), whole(50, 100)
     np.testing.assert_array_equal(webmm.matmul(a, b, devices=pair), a @ b)
     assert calls[-1][0] is pair[0]
@@ -141,7 +141,7 @@ def test_an_error_of_one_share_is_raised(pair, monkeypatch):
     def share(job, part, device):
         raise ProblemError("this cannot be")
 
-    monkeypatch.setattr(divided._Job, "_share", share)
+    monkeypatch.setattr(divided._Job, "_rectangle", share)
     with pytest.raises(ProblemError, match="this cannot be"):
         webmm.matmul(whole(30, 30), whole(30, 30), devices=pair)
 
@@ -154,19 +154,19 @@ def test_panels_on_devices(pair):
     assert [x.device for x in got] == pair
     np.testing.assert_array_equal(np.concatenate([x.numpy() for x in got]), a @ b + bias)
     assert webmm.matmul(left, b)[1].device is pair[1]
-    with pytest.raises(ProblemError, match="lists of equal length, not of 2, 1"):
+    with pytest.raises(ProblemError, match="must have equal lengths, not 2, 1"):
         webmm.matmul(left, right[:1])
 
 
 def test_bad_input(pair, device):
     a = whole(30, 30)
-    with pytest.raises(ProblemError, match='devices is "all" or a list of Devices'):
+    with pytest.raises(ProblemError, match='devices must be "all" or a list of Devices'):
         webmm.matmul(a, a, devices="both")
-    with pytest.raises(ProblemError, match='devices is "all" or a list of Devices'):
+    with pytest.raises(ProblemError, match='devices must be "all" or a list of Devices'):
         webmm.matmul(a, a, devices=[0, 1])
-    with pytest.raises(ProblemError, match="name one"):
+    with pytest.raises(ProblemError, match="exclude each other"):
         webmm.matmul(a, a, devices=pair, device=device)
-    with pytest.raises(ProblemError, match="a panel on each device"):
+    with pytest.raises(ProblemError, match="one panel per device"):
         webmm.matmul(device.array(a), a, devices=pair)
     with pytest.raises(ProblemError, match=r"out is float32 of shape \(7, 30\)"):
         webmm.matmul(a, a, devices=pair, out=whole(7, 30))

@@ -126,9 +126,9 @@ def test_out(device):
         ProblemError, match=r"out is float32 of shape \(2, 2\); the result is float32 of shape \(20, 40\)"
     ):
         webmm.matmul(a, b, out=np.zeros((2, 2), np.float32), device=device)
-    with pytest.raises(ProblemError, match="a product of float32 is not stored as float64"):
+    with pytest.raises(ProblemError, match="a product of float32 cannot be stored as float64"):
         webmm.matmul(a, b, out=np.zeros((20, 40)), device=device)
-    with pytest.raises(ProblemError, match="an Array where an operand is one"):
+    with pytest.raises(ProblemError, match="out must be an Array if an operand is an Array"):
         webmm.matmul(device.array(a), b, out=half)
 
 
@@ -175,7 +175,7 @@ def test_steps_cover_the_product_once_within_memory():
 def test_large_products_load_each_operand_once():
     # 16384³ in 2 GiB: C is one tile; panels and strips are small.
     sizes = (16384, 16384, 16384)
-    rows, columns, inner = shape = tile_shape(*sizes, 4, 4, 2**31, 2**31 - 4, beside=False)
+    rows, columns, inner = shape = tile_shape(*sizes, 4, 4, 2**31, 2**31 - 4, separate_sum=False)
     assert (rows, columns) == sizes[:2]
     assert 1024 <= inner <= 16384 / 8
     assert strip_of(shape, 4, 4) * inner * 4 <= 2**24
@@ -231,7 +231,7 @@ def test_out_that_is_an_operand(as_gpu):
 
 @pytest.mark.parametrize("out", ["float32", "float16"])
 def test_batches_are_transferred_in_groups(as_gpu, monkeypatch, out):
-    monkeypatch.setattr(stream, "TOGETHER", 2**14)
+    monkeypatch.setattr(stream, "BATCH_BYTES", 2**14)
     a, b, heard = whole(7, 20, 30), whole(7, 30, 20), []
     got = webmm.matmul(a, b, out_dtype=out, device=as_gpu, progress=lambda done, total: heard.append((done, total)))
     np.testing.assert_array_equal(got, a.astype(np.float64) @ b)

@@ -179,10 +179,10 @@ def test_products_of_empty_operands(device):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda d: webmm.quantize_blocks(np.ones((4, 4)), 5), "weights have 8 or 4 bits, not 5"),
-        (lambda d: webmm.quantize_blocks(np.ones((4, 4)), 4, 64), "blocks have 32 or 128 weights, not 64"),
-        (lambda d: webmm.quantize_blocks(np.ones(4)), r"w has shape \(4,\); weights are a \(k, n\) matrix"),
-        (lambda d: webmm.quantize_blocks(np.full((4, 4), np.nan)), "w holds NaN or infinity"),
+        (lambda d: webmm.quantize_blocks(np.ones((4, 4)), 5), "bits must be 4 or 8, not 5"),
+        (lambda d: webmm.quantize_blocks(np.ones((4, 4)), 4, 64), "block must be 32 or 128, not 64"),
+        (lambda d: webmm.quantize_blocks(np.ones(4)), r"w has shape \(4,\); weights must be a \(k, n\) matrix"),
+        (lambda d: webmm.quantize_blocks(np.full((4, 4), np.nan)), "w contains NaN or infinity"),
         (
             lambda d: webmm.qmatmul_weights(
                 np.ones((2, 5), np.float32), webmm.quantize_blocks(np.ones((4, 4))), device=d
@@ -191,7 +191,7 @@ def test_products_of_empty_operands(device):
         ),
         (
             lambda d: webmm.qmatmul_weights(np.ones((2, 4), np.int8), webmm.quantize_blocks(np.ones((4, 4))), device=d),
-            "dtype int8 is not supported by products of floats",
+            "dtype int8 is not supported by float matrix products",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_precision_setting_is_high_or_highest(monkeypatch):
     monkeypatch.setenv("WEBMM_PRECISION", "high")
     assert settings().precision == "high"
     monkeypatch.setenv("WEBMM_PRECISION", "low")
-    with pytest.raises(ConfigError, match="WEBMM_PRECISION: precision is highest or high, not 'low'"):
+    with pytest.raises(ConfigError, match="WEBMM_PRECISION: precision must be highest or high, not 'low'"):
         settings()
 
 

@@ -70,17 +70,17 @@ def test_paths_are_relative_to_the_file_that_sets_them(here, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("adaptor = 'x'", "unknown setting 'adaptor'; there is adapter, "),
-        ("adapter = true", "adapter takes text, not True"),
+        ("adaptor = 'x'", "unknown setting 'adaptor'; choose from adapter, "),
+        ("adapter = true", "adapter must be text, not True"),
         ("log = 'shout'", "'shout' is neither a topic (compile, choice, tune, profile) nor a level"),
-        ("log = [1]", "log takes text"),
-        ("cache_dir = 3.5", "cache_dir takes text"),
-        ("tune = 'on'", "tune is off, cached, quick or auto, not 'on'"),
-        ("selftest = 'maybe'", "selftest is on or off, not 'maybe'"),
-        ("tune_budget = 0", "tune_budget takes a number of seconds, at least 1, not 0"),
-        ("tune_budget = 'long'", "tune_budget takes a number of seconds, at least 1, not 'long'"),
-        ("tune_budget = nan", "takes a number of seconds"),
-        ("x = ", "is no TOML"),
+        ("log = [1]", "log must be text"),
+        ("cache_dir = 3.5", "cache_dir must be text"),
+        ("tune = 'on'", "tune must be off, cached, quick or auto, not 'on'"),
+        ("selftest = 'maybe'", "selftest must be on or off, not 'maybe'"),
+        ("tune_budget = 0", "tune_budget must be a number of seconds, at least 1, not 0"),
+        ("tune_budget = 'long'", "tune_budget must be a number of seconds, at least 1, not 'long'"),
+        ("tune_budget = nan", "must be a number of seconds"),
+        ("x = ", "is not valid TOML"),
     ],
 )
 def test_errors_in_a_file_name_the_file(here, text, words):
@@ -105,10 +105,10 @@ def test_files_without_settings_of_webmm_are_ignored(here):
     write(here / "project" / "inner" / "pyproject.toml", '[project]\ndependencies = ["webmm"]')
     assert config.settings() == config.Settings()
     broken = write(here / "project" / "inner" / "pyproject.toml", "[tool.webmm")
-    with pytest.raises(ConfigError, match=f"{broken} is no TOML"):
+    with pytest.raises(ConfigError, match=f"{broken} is not valid TOML"):
         config.settings()
     write(here / "project" / "inner" / "pyproject.toml", "tool.webmm = 1")
-    with pytest.raises(ConfigError, match=r"\[tool.webmm\] is no table"):
+    with pytest.raises(ConfigError, match=r"\[tool.webmm\] is not a table"):
         config.settings()
 
 
@@ -136,7 +136,7 @@ def test_the_command_prints_values_and_sources(here, monkeypatch):
     assert '"gpu"' in rows["adapter"]
     assert rows["adapter"].endswith(str(file))
     assert rows["log"].endswith("default")
-    assert rows["WEBMM_ADAPTOR"] == "WEBMM_ADAPTOR is in the environment, and no setting"
+    assert rows["WEBMM_ADAPTOR"] == "WEBMM_ADAPTOR is set in the environment, but is not a setting"
     data = json.loads(CliRunner().invoke(main, ["config", "--json"]).stdout)
     assert [row["name"] for row in data] == list(config.effective())
     assert data[0] == {
@@ -199,7 +199,7 @@ def test_messages_go_to_existing_handlers_or_stderr(monkeypatch):
 
 def test_every_setting_is_documented():
     page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
-    table = page.split("| setting | default | is |")[1].split("\n\n")[0]
+    table = page.split("| setting | default | values |")[1].split("\n\n")[0]
     assert [line.split("`")[1] for line in table.splitlines()[2:]] == list(config.effective())
 
 

@@ -148,12 +148,12 @@ def test_quantize_uses_the_whole_integer_range():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: quantize([np.nan]), "x holds NaN or infinity"),
-        (lambda: quantize([np.inf]), "x holds NaN or infinity"),
+        (lambda: quantize([np.nan]), "x contains NaN or infinity"),
+        (lambda: quantize([np.inf]), "x contains NaN or infinity"),
         (lambda: quantize([1.0], "int16"), "dtype int16 is not supported"),
-        (lambda: quantize([1.0], "float32"), "dtype float32 is not quantised to; use uint8 or int8"),
+        (lambda: quantize([1.0], "float32"), "cannot quantise to dtype float32; use uint8 or int8"),
         (lambda: quantize(np.ones((2, 3)), axis=2), r"axis 2 is out of range for an array of shape \(2, 3\)"),
-        (lambda: dequantize([0.5], 1.0), "q is float64; quantised values are integers"),
+        (lambda: dequantize([0.5], 1.0), "q is float64; quantised values must be integers"),
         (lambda: dequantize(np.ones((2, 3), int), [1.0, 2.0], axis=1), r"scale has shape \(2,\); .* each of 3"),
         (lambda: dequantize(np.ones((2, 3), int), 1.0, [1, 2], axis=1), "zero has 2 elements; it must have 1 or 3"),
         (lambda: checked_scale("scale_a", 0.0, 3), "scale_a must be positive and finite in float32, not 0.0"),
@@ -164,10 +164,10 @@ def test_quantize_uses_the_whole_integer_range():
         (lambda: checked_scale("scale_b", 1e60, 2), "scale_b must be positive and finite in float32, not inf"),
         (lambda: checked_scale("scale_b", [1.0, 2.0], 3), r"scale_b has shape \(2,\); it must be a number, or one for"),
         (lambda: checked_scale("scale_b", np.ones((2, 2)), 4), r"scale_b has shape \(2, 2\)"),
-        (lambda: checked_scale("scale_b", "wide", 3), "scale_b is <U4; scales are numbers"),
+        (lambda: checked_scale("scale_b", "wide", 3), "scale_b is <U4; scales must be numbers"),
         (lambda: checked_zero("zero_a", 256, 3, U8), "zero_a must be from 0 to 255, as uint8 has them, not 256"),
         (lambda: checked_zero("zero_a", [0, -129], 2, I8), "zero_a must be from -128 to 127, .*, not -129"),
-        (lambda: checked_zero("zero_a", 1.0, 3, U8), "zero_a is float64; zero points are integers"),
+        (lambda: checked_zero("zero_a", 1.0, 3, U8), "zero_a is float64; zero points must be integers"),
         (lambda: checked_zero("zero_a", [1, 2], 3, U8), r"zero_a has shape \(2,\)"),
         (lambda: checked_bias(np.zeros(3), 3), "bias is float64; it must be int32, in steps of scale_a·scale_b"),
         (lambda: checked_bias(np.zeros(2, np.int32), 3), r"bias has shape \(2,\); it must be \(3,\), one per column"),
@@ -184,7 +184,7 @@ def test_a_sum_that_may_overflow_is_refused_with_the_longest_k():
         Scheme(np.float32(1), np.int32(zero_a), np.float32(1), np.int32(zero_b), None, 0, given).check(k, dtype, dtype)
 
     check(33_025, 0, 255, U8)
-    with pytest.raises(ProblemError, match=r"k = 33,026 products may not fit 32 bits, of 33,025 it does"):
+    with pytest.raises(ProblemError, match=r"k = 33,026 products may overflow 32 bits; at most 33,025 cannot"):
         check(33_026, 0, 255, U8)
     check(131_071, 128, 128, U8)
     check(131_071, 0, 0, I8)
@@ -200,19 +200,19 @@ def test_a_sum_that_may_overflow_is_refused_with_the_longest_k():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"a": np.zeros((2, 3), np.float32)}, "a is float32; quantised operands are uint8 or int8"),
-        ({"b": np.zeros((3, 4), np.int32)}, "b is int32; quantised operands are uint8 or int8"),
+        ({"a": np.zeros((2, 3), np.float32)}, "a is float32; quantised operands must be uint8 or int8"),
+        ({"b": np.zeros((3, 4), np.int32)}, "b is int32; quantised operands must be uint8 or int8"),
         ({"b": np.zeros((4, 4), np.int8)}, r"a \(2, 3\) and b \(4, 4\) do not fit: the inner sizes 3 and 4 differ"),
-        ({"a": np.zeros(3, np.int8)}, r"quantised products take matrices, not shapes \(3,\) and \(3, 4\)"),
+        ({"a": np.zeros(3, np.int8)}, r"quantised products take matrices, not arrays of shapes \(3,\) and \(3, 4\)"),
         ({"scale_a": [1.0, 2.0, 3.0]}, r"scale_a has shape \(3,\); it must be a number, or one for each of 2"),
         ({"zero_b": [1, 2]}, r"zero_b has shape \(2,\); it must be a number, or one for each of 4"),
         ({"scale_b": 0.0}, "scale_b must be positive and finite"),
         ({"scale_c": -1.0}, "scale_c must be positive and finite"),
         ({"scale_c": 1.0, "zero_c": 128}, "zero_c must be from -128 to 127, as int8 has them, not 128"),
-        ({"zero_c": 1}, "out_dtype float32 takes no zero_c: it is not requantised"),
-        ({"out_dtype": "int32", "scale_c": 1.0}, "out_dtype int32 takes no scale_c: it is not requantised"),
-        ({"out_dtype": "uint8"}, "out_dtype uint8 needs scale_c, what a step of it stands for"),
-        ({"out_dtype": "float16"}, "out_dtype float16 is none of int8, uint8, int32 and float32"),
+        ({"zero_c": 1}, "out_dtype float32 is not requantised; omit zero_c"),
+        ({"out_dtype": "int32", "scale_c": 1.0}, "out_dtype int32 is not requantised; omit scale_c"),
+        ({"out_dtype": "uint8"}, "out_dtype uint8 needs scale_c, the scale of the result"),
+        ({"out_dtype": "float16"}, "out_dtype float16 is not supported; choose int8, uint8, int32 or float32"),
         ({"bias": np.zeros(3, np.int32)}, r"bias has shape \(3,\); it must be \(4,\)"),
     ],
 )

@@ -118,7 +118,7 @@ def test_the_command_plans_without_devices():
         (("0", "5", "5"), "a size is three whole numbers"),
         (("5", "5", "x"), "a size is three whole numbers"),
         (("5", "5", "5", "--memory", "much"), "--memory is an amount such as 80GB"),
-        (("5", "5", "5", "--dtype", "int8"), "dtype int8 is not supported by products"),
+        (("5", "5", "5", "--dtype", "int8"), "dtype int8 is not supported by float matrix products"),
         (("5", "5", "5", "--devices", "0"), "0 is not in the range"),
     ],
 )

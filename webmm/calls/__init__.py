@@ -1,1 +1,1 @@
-"""What a user calls: a module for each op, and what they share."""
+"""The public calls: a module for each op, and the code that they share."""

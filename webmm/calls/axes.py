@@ -22,7 +22,7 @@ def axes_of(x: Data, axis: Axes) -> tuple[int, ...]:
     try:
         given = tuple(map(operator.index, given))
     except TypeError as error:
-        raise ProblemError(f"an axis is a whole number, not {axis!r}") from error
+        raise ProblemError(f"an axis must be an integer, not {axis!r}") from error
     if not all(-x.ndim <= a < x.ndim for a in given):
         raise ProblemError(f"axis {axis} is out of range: x has {x.ndim} axes, of shape {x.shape}")
     axes = tuple(sorted(a % x.ndim for a in given))

@@ -1,4 +1,4 @@
-"""Products on several devices of one host: each computes a rectangle of C, as `webmm.calls.scaling` plans it."""
+"""Products on several devices of one host: each computes a rectangle of C, as planned by `webmm.calls.scaling`."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from webmm.engine.devices import devices as all_devices
 from webmm.errors import DeviceLostError, ProblemError
 
 Devices = Literal["all"] | Sequence[Device]
-BANDWIDTH = {"discrete": 2.5e10, "integrated": 2e10, "other": 1e10, "cpu": 5e9}  # bytes/s from NumPy, as measured
-# Bytes/s of all devices of a host together: two H200s, like one, are sent 34e9 alone, 24e9 in a product.
+BANDWIDTH = {"discrete": 2.5e10, "integrated": 2e10, "other": 1e10, "cpu": 5e9}  # measured uploads from NumPy, bytes/s
+# Total upload bandwidth of a host, bytes/s. Two H200s have the same as one: 34e9 for uploads only, 24e9 in a product.
 HOST = 2.4e10
-LONG = 0.1  # seconds that a share takes from which its rate is worth remembering
-_rates: dict[tuple[str, str], float] = {}  # operations per second, by adapter's name and dtype: twins get equal shares
+LONG = 0.1  # the rate of a share is remembered if it took at least this many seconds
+_rates: dict[tuple[str, str], float] = {}  # operations/s by adapter name and dtype: equal adapters get equal shares
 
 One = Callable[..., Any]  # matmul() on one device
 
 
 def is_panels(x: Any) -> bool:
-    """Tell whether `x` is a list of Arrays: a panel for each of several devices."""
+    """Return whether `x` is a list of Arrays: one panel for each of several devices."""
     return isinstance(x, list) and bool(x) and all(isinstance(each, Array) for each in x)
 
 
 def panels(one: One, a: Any, b: Any, **more: Any) -> list[Array]:
-    """Return `one()` of each pair of panels, which lie on a device each; what is no list is the same for all.
+    """Return `one()` of each pair of panels on the panels' devices; an argument that is not a list is used for all.
 
-    All are queued before any is waited for. Raises ProblemError where the lists are not equally long.
+    All products are queued without waiting for any. Raises ProblemError if the lists have different lengths.
     """
     lists = [x for x in (a, b, *more.values()) if is_panels(x)]
     if len({len(each) for each in lists}) > 1:
-        raise ProblemError(f"panels come in lists of equal length, not of {', '.join(str(len(x)) for x in lists)}")
+        raise ProblemError(f"lists of panels must have equal lengths, not {', '.join(str(len(x)) for x in lists)}")
 
     def nth(x: Any, i: int) -> Any:
         return x[i] if is_panels(x) else x
@@ -55,17 +55,17 @@ def panels(one: One, a: Any, b: Any, **more: Any) -> list[Array]:
 
 
 def chosen(devices: Devices) -> list[Device]:
-    """Return the devices that are meant, without CPU adapters where there are others; raises ProblemError for none."""
+    """Return the devices to use, without CPU adapters if there are others; raises ProblemError if there are none."""
     found = all_devices() if isinstance(devices, str) and devices == "all" else devices
     if isinstance(found, str) or not found or not all(isinstance(device, Device) for device in found):
-        raise ProblemError(f'devices is "all" or a list of Devices, not {devices!r}')
+        raise ProblemError(f'devices must be "all" or a list of Devices, not {devices!r}')
     distinct = list(dict.fromkeys(found))
     return [device for device in distinct if device.info.kind != "cpu"] or distinct
 
 
 def rate_of(device: Device, dtype: DType) -> float:
-    """Return operations per second: as records say, else the most that a large share has shown, moving and all, or what
-    such a kind is taken to do.
+    """Return operations/s: from tuned records, else the best rate of a large share, including its transfers, in this
+    process, else an assumed rate for the kind of device.
     """
     key = (device.info.name, dtype.name)
     return _recorded(*key) or _rates.get(key) or ASSUMED_RATE[device.info.kind]
@@ -87,19 +87,19 @@ def on_several(
     devices: Devices | None,
     progress: Progress | None,
 ) -> Any:
-    """Multiply panels where they lie, or NumPy arrays on several devices, on one where more would not be faster.
+    """Multiply panels on their devices, or NumPy arrays on several devices (on one if more would not be faster).
 
-    `more` has the `bias`, `residual` and `out` of `matmul()`, which `one` is with the rest set. What a lost device
-    leaves is done by the others. Raises as `matmul()` does, DeviceLostError where no device is left.
+    `one` is `matmul()` with all arguments bound except the operands and `more`: bias, residual and out. The share of a
+    lost device is computed by the others. Raises as `matmul()` does, and DeviceLostError if no device is left.
     """
     if device is not None:
-        raise ProblemError("device= is one, devices= are several, and panels say themselves where they lie: name one")
+        raise ProblemError(
+            "device= and devices= exclude each other, and panels are multiplied on their own devices without device="
+        )
     if devices is None:
         return panels(one, a, b, **more)
     if any(isinstance(x, Array) or is_panels(x) for x in (a, b, *more.values())):
-        raise ProblemError(
-            "devices= divides NumPy arrays; of Arrays give lists, a panel on each device, and no devices="
-        )
+        raise ProblemError("devices= takes NumPy arrays; pass Arrays as lists, one panel per device, without devices=")
     found, a, b, out = chosen(devices), host_array(a), host_array(b), more["out"]
     bias, residual = (None if more[name] is None else host_array(more[name]) for name in ("bias", "residual"))
     dtype, shape = dtype_of(a.dtype), result_shape(a, b)
@@ -114,7 +114,7 @@ def on_several(
     if bias is not None:
         check_bias(bias, shape[-2], shape[-1], dtype)
     if residual is not None and residual.shape != shape:
-        raise ProblemError(f"residual has shape {residual.shape}; it must be the result's, {shape}")
+        raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {shape}")
     job = _Job(one, a, b, c, (dtype, wanted), bias, residual, progress)
     if a.ndim == b.ndim == 2:
         job.divide(Share(0, slice(0, shape[0]), slice(0, shape[1]), slice(0, a.shape[1])), found)
@@ -124,7 +124,7 @@ def on_several(
 
 
 class _Job:
-    """A product under way on several devices."""
+    """A product that is being computed on several devices."""
 
     def __init__(
         self,
@@ -139,8 +139,8 @@ class _Job:
     ) -> None:
         self._one, self._a, self._b, self._c, self._dtypes = one, a, b, c, dtypes
         self._bias, self._residual, self._progress = bias, residual, progress
-        self._done: dict[tuple[int, int], float] = {}  # elements of C, by where a share begins
-        self._telling = threading.Lock()
+        self._done: dict[tuple[int, int], float] = {}  # finished elements of C, by the first row and column of a share
+        self._progress_lock = threading.Lock()
 
     def divide(self, whole: Share, devices: list[Device]) -> None:
         """Compute a rectangle of C."""
@@ -149,28 +149,28 @@ class _Job:
         workers = [worker_of(device, self._dtypes[0]) for device in devices]
         chosen = plan(m, n, k, workers, types, host=HOST)
         shares = [_within(whole, share) for share in chosen.shares]
-        self._together(shares, devices, self._share, self.divide)
+        self._run(shares, devices, self._rectangle, self.divide)
 
     def divide_batch(self, devices: list[Device], batch: slice) -> None:
-        """Compute the part `batch` of C's first axis, along which products do not depend on each other."""
+        """Compute the part `batch` of C's first axis, along which the products are independent."""
         parts = cuts(batch.stop - batch.start, [rate_of(device, self._dtypes[0]) for device in devices])
         shares = [
             Share(i, slice(batch.start + part.start, batch.start + part.stop), slice(0, 1), slice(0, 1))
             for i, part in enumerate(parts)
             if part.stop > part.start
         ]
-        self._together(shares, devices, self._matrices, lambda share, left: self.divide_batch(left, share.rows))
+        self._run(shares, devices, self._matrices, lambda share, left: self.divide_batch(left, share.rows))
 
-    def _together(
+    def _run(
         self,
         shares: list[Share],
         devices: list[Device],
         compute: Callable[[Share, Device], None],
         again: Callable[[Share, list[Device]], None],
     ) -> None:
-        """Compute each share on its device, all at once, and `again` what lost devices leave."""
+        """Compute all shares concurrently, each on its device; call `again` for the shares of lost devices."""
 
-        def tried(share: Share) -> Exception | None:
+        def attempt(share: Share) -> Exception | None:
             try:
                 compute(share, devices[share.worker])
             except Exception as error:
@@ -178,18 +178,18 @@ class _Job:
             return None
 
         with ThreadPoolExecutor(len(shares), "webmm-device") as pool:
-            others = [pool.submit(tried, share) for share in shares[1:]]
-            errors = [tried(shares[0]), *(future.result() for future in others)]
+            others = [pool.submit(attempt, share) for share in shares[1:]]
+            errors = [attempt(shares[0]), *(future.result() for future in others)]
         lost = [share for share, error in zip(shares, errors, strict=True) if isinstance(error, DeviceLostError)]
         left = [device for device in devices if not device.lost]
         for error in errors:
             if error is not None and not (isinstance(error, DeviceLostError) and left):
                 raise error
         for share in lost:
-            log.choice.warning("%s: its share goes to the others", devices[share.worker].lost)
+            log.choice.warning("%s: its share is computed by the other devices", devices[share.worker].lost)
             again(share, left)
 
-    def _share(self, share: Share, device: Device) -> None:
+    def _rectangle(self, share: Share, device: Device) -> None:
         rows, columns = share.rows, share.columns
         bias, residual = self._bias, self._residual
         if bias is not None:
@@ -202,7 +202,7 @@ class _Job:
             device=device,
             bias=bias,
             residual=residual,
-            progress=self._heard(rows.start, columns.start, share.sizes[0] * share.sizes[1]),
+            progress=self._share_progress(rows.start, columns.start, share.sizes[0] * share.sizes[1]),
         )
         if (took := time.perf_counter() - began) > LONG:
             key = (device.info.name, self._dtypes[0].name)
@@ -219,32 +219,32 @@ class _Job:
             device=device,
             bias=self._bias,
             residual=self._residual if self._residual is None else self._residual[share.rows],
-            progress=self._heard(share.rows.start, 0, c.size),
+            progress=self._share_progress(share.rows.start, 0, c.size),
         )
 
-    def _heard(self, row: int, column: int, elements: int) -> Progress | None:
-        """Return what hears of a share's steps and tells of all: the elements of C that are done."""
+    def _share_progress(self, row: int, column: int, elements: int) -> Progress | None:
+        """Return the progress function of a share, which reports the finished elements of all of C."""
         if self._progress is None:
             return None
-        tell = self._progress
+        report = self._progress
 
-        def heard(done: int, total: int) -> None:
-            with self._telling:
+        def progress(done: int, total: int) -> None:
+            with self._progress_lock:
                 self._done[row, column] = elements * done / total
-                tell(int(sum(self._done.values())), self._c.size)
+                report(int(sum(self._done.values())), self._c.size)
 
-        return heard
+        return progress
 
 
 def worker_of(device: Device, dtype: DType) -> Worker:
-    """Return what the plan needs to know of a device."""
+    """Return the description of a device that the plan needs."""
     limit = device.capabilities.limit
     largest = min(limit("max-storage-buffer-binding-size"), limit("max-buffer-size"))
     return Worker(rate_of(device, dtype), device.memory, BANDWIDTH[device.info.kind], largest)
 
 
 def _within(whole: Share, share: Share) -> Share:
-    """Return a share of a rectangle as one of all of C."""
+    """Return a share whose rows and columns count from the rectangle `whole` as one that counts from C."""
 
     def moved(by: slice, part: slice) -> slice:
         return slice(by.start + part.start, by.start + part.stop)

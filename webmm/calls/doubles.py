@@ -1,4 +1,4 @@
-"""Sums of float64: products with ones, which every device computes to the last bits."""
+"""Sums in float64, computed as products with ones, which are accurate to the last bits on every device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webmm.engine.array import Array
 
 
 def add_up(x: Array, y: Array, *, mean: bool) -> None:
-    """Set y[i, j] to the sum of x[i, k, j] over k, or to the mean: the sum times the double nearest to 1 / length."""
+    """Set y[i, j] to the sum of x[i, k, j] over k, or, if `mean`, that sum times the double nearest to 1 / length."""
     outer, length, inner = x.shape
     alpha = 1 / length if mean else 1.0
     with Temporaries(x.device) as temporary:

@@ -1,4 +1,4 @@
-"""Functions of single elements: the calls."""
+"""Public calls for elementwise functions of one array."""
 
 from __future__ import annotations
 
@@ -20,26 +20,44 @@ from webmm.kernels.elementwise.map import Map
 from webmm.problems.elementwise import Elementwise
 from webmm.render import render
 
-TRIED = 1000  # elements on which an epilogue is tried
+TRIAL_SIZE = 1000  # elements in the test of an epilogue
 
-_right: MutableMapping[Device, set[str]] = weakref.WeakKeyDictionary()  # epilogues of one's own that were tried there
+_tested: MutableMapping[Device, set[str]] = weakref.WeakKeyDictionary()  # names of user-defined epilogues that passed
 
 
 @planned
 def gelu(x: Operandish, approximate: bool = False, *, device: Device | None = None) -> Any:
-    """Return x·Φ(x) of each element, by the error function or, `approximate`, by tanh; as `reduce()` otherwise."""
+    """Return the Gaussian error linear unit x·Φ(x) of each element, of the same shape and dtype as `x`.
+
+    Arguments:
+
+    - `x`: an array of any shape, of one of `webmm.dtypes.MATRIX_DTYPES`.
+    - `approximate`: use the tanh approximation instead of the error function.
+    - `device`: by default the device of `x`, or the most capable adapter.
+
+    Returns a NumPy array, or an `Array` on the same device if `x` is one. Raises as `reduce()` does.
+    """
     return _map("gelu", x, "gelu_tanh" if approximate else "gelu", device)
 
 
 @planned
 def map(x: Operandish, function: str | Epilogue, *, device: Device | None = None) -> Any:
-    """Return a function of each element: one of `webmm.epilogues.ACTIVATIONS` or an `Epilogue`; else as `reduce()`.
+    """Return a function of each element, of the same shape and dtype as `x`.
 
-    Raises ShaderError for an `Epilogue` that does not compile there, or computes something else than its NumPy
-    function.
+    Arguments:
+
+    - `x`: an array of any shape, of one of `webmm.dtypes.MATRIX_DTYPES`.
+    - `function`: a name in `webmm.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
+    - `device`: by default the device of `x`, or the most capable adapter.
+
+    Returns a NumPy array, or an `Array` on the same device if `x` is one. Raises ProblemError for an unknown name,
+    ShaderError for an `Epilogue` that does not compile on the device, or differs from its NumPy function there;
+    otherwise as `reduce()`.
+
+    Example: ``webmm.map(x, webmm.Epilogue("x * x", np.square))``
     """
     if not function:
-        raise ProblemError("map() takes a function: the name of an activation, or an Epilogue(wgsl=…, numpy=…)")
+        raise ProblemError("map() needs a function: the name of an activation, or an Epilogue(wgsl=…, numpy=…)")
     return _map("map", x, function, device)
 
 
@@ -60,19 +78,19 @@ def _map(call: str, x: Operandish, function: str | Epilogue, device: Device | No
 
 
 def activation_on(device: Device, activation: str | Epilogue | None) -> str:
-    """Return the name of an activation, "" for none; one of one's own is tried before its first use on a device.
+    """Return the name of an activation, "" for None, after testing a user-defined one before its first use on a device.
 
-    It is compiled by itself, and compared with its NumPy function where the setting `selftest` says so. Raises
-    ProblemError for an unknown name, ShaderError, which names the epilogue, where it fails.
+    The test compiles it in a shader without other terms and, if the setting `selftest` is on, compares it with its
+    NumPy function. Raises ProblemError for an unknown name, and ShaderError with the WGSL of an epilogue that fails.
     """
     name = activation_name(activation)
-    if isinstance(activation, Epilogue) and name not in _right.setdefault(device, set()):
-        problem = Elementwise(name, TRIED, F32)
+    if isinstance(activation, Epilogue) and name not in _tested.setdefault(device, set()):
+        problem = Elementwise(name, TRIAL_SIZE, F32)
         try:
             device.pipeline(render(Map(), problem, device.engine.dialect))
         except ShaderError as error:
             raise ShaderError(f"epilogue {activation.wgsl!r}: {error}") from error
         if reason := choose.refused(Map(), problem, device):
             raise ShaderError(f"epilogue {activation.wgsl!r} and its NumPy function differ: {reason}")
-        _right[device].add(name)
+        _tested[device].add(name)
     return name

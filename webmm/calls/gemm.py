@@ -1,4 +1,4 @@
-"""Products of matrices of floats: the calls."""
+"""Public calls for floating-point matrix products."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from webmm.epilogues import OF_WHOLE_SUMS, Epilogue, Terms
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.problems.gemm import Gemm
 
-Run = Callable[..., None]  # of a problem, a device and the arrays: queues a kernel that computes it
+Run = Callable[..., None]  # run(problem, device, *arrays) queues a kernel that computes the problem
 
 
 @planned
@@ -57,33 +57,43 @@ def matmul(
     precision: Precision | None = None,
     progress: Progress | None = None,
 ) -> Any:
-    """Return ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's matmul.
+    """Return the matrix product ``activation(alpha·a @ b + bias) + residual``, with the shapes of NumPy's `matmul()`.
 
-    `a` is (…, m, k) and `b` (…, k, n), of the same dtype, float64 or one of `webmm.dtypes.MATRIX_DTYPES`; batches
-    broadcast, and 1-D operands are a row and a column that the result drops. Sums are float32 whatever the storage, but
-    for float64, whose sums and results are float64 on any device (docs/float64.md). `bias` has
-    shape (n,), or (m, 1) for one value per row, and the operands' type, or float32, which is rounded to it;
-    `activation` is one of `webmm.epilogues.ACTIVATIONS`, or an `Epilogue` of one's own; `residual` has the result's
-    shape. All of it happens before the result is stored once, but the residual, which costs a copy. The result is
-    `out_dtype`, by default the operands' type.
+    Arguments:
 
-    NumPy operands give a NumPy array, or `out`, such as a memory map; where they take more than `Device.memory` bytes,
-    they are streamed in tiles, and `progress(done, total)` hears of every step. Where any operand is an `Array`, the
-    result is one, on the same device, or `out`, an `Array` of the result's shape that shares no buffer with an operand.
-    Transposed and sliced `Array`s are read where they lie; only those without a unit stride in either matrix axis, or
-    with a negative one, are copied through the host first. `device` defaults to the operands' or to the most capable
-    adapter. `tune` is "off" for portable defaults, "cached" to use what was tuned before, "quick" or "auto" to tune
-    what was not, which takes about a second or some 20 s once (docs/tuning.md); by default the setting `tune`. With the
-    `precision` "high" matrix units multiply float32, where there are any, as two float16 each; "highest" is arithmetic
-    in float32, and float64 by integers takes fewer slices (docs/precision.md); by default the setting `precision`.
+    - `a`, (…, m, k), and `b`, (…, k, n): the operands, NumPy arrays or `Array`s of one dtype, float64 or one of
+      `webmm.dtypes.MATRIX_DTYPES`. Batches broadcast. A 1-D `a` is a row and a 1-D `b` a column; the result drops that
+      axis. Transposed and sliced `Array`s are read in place; those with a negative stride, or with unit stride along
+      neither matrix axis, are copied through the host first.
+    - `bias`: shape (n,), or (m, 1) for one value per row; the operands' dtype, or float32, which is rounded to it.
+    - `activation`: a name in `webmm.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
+    - `residual`: an array of the result's shape. It costs a copy; the other terms are applied before the result is
+      stored and cost no extra pass.
+    - `alpha`: a number.
+    - `out_dtype`: the dtype of the result, by default the operands' dtype.
+    - `out`: the array to write the result to: a NumPy array, such as a memory map, if all operands are NumPy arrays,
+      else an `Array` of the result's shape that shares no buffer with an operand.
+    - `device`: by default the device of the operands, or the most capable adapter.
+    - `devices`: "all" or a list of Devices among which to divide NumPy operands, in proportion to the speed of each, if
+      that is faster than one device (docs/scaling.md).
+    - `tune`: "off" for portable defaults, "cached" for existing tuned records, "quick" (about a second) or "auto"
+      (about 20 s) to tune a shape once that has no record (docs/tuning.md); by default the setting `tune`.
+    - `precision`: "highest" for float32 arithmetic, or "high", with which matrix units, if the device has any, multiply
+      each float32 as two float16, and emulated float64 uses fewer slices (docs/precision.md); by default the setting
+      `precision`.
+    - `progress`: a function that is called as `progress(done, total)` after each step of a product of NumPy arrays.
 
-    With `devices`, "all" or a list, NumPy operands are divided among several, by how fast each is, where that is faster
-    than one (docs/scaling.md). Where `a` or `b` is a list of Arrays, a panel on each of several devices, the result is
-    the list of their products.
+    Returns a NumPy array (a scalar if no axis is left) if all operands are NumPy arrays, an `Array` on the same device
+    if any operand is one, or `out` if it is given. NumPy operands of more than `Device.memory` bytes are streamed in
+    tiles. Sums are float32 for all dtypes but float64, whose sums and results are float64 on any device
+    (docs/float64.md). If `a` or `b` is a list of Arrays, one panel on each of several devices, the result is the list
+    of their products.
 
-    Raises ProblemError for operands that do not fit together or a dtype that is not supported, UnsupportedError where
-    the device cannot hold them, MemoryLimitError where it has no room, NoAdapterError where there is no device, and
-    ShaderError for an `Epilogue` that does not compile there, or computes something else than its NumPy function.
+    Raises ProblemError for shapes that do not match or an unsupported dtype, UnsupportedError if the device cannot hold
+    the operands, MemoryLimitError if it has too little free memory, NoAdapterError if there is no device, and
+    ShaderError for an `Epilogue` that does not compile on the device, or differs from its NumPy function there.
+
+    Example: ``webmm.matmul(x, w, bias=b, activation="gelu")``
     """
     if devices is not None or divided.is_panels(a) or divided.is_panels(b):
         one = partial(matmul, activation=activation, alpha=alpha, out_dtype=out_dtype, tune=tune, precision=precision)
@@ -92,9 +102,9 @@ def matmul(
     given = [a, b, *(x for x in (bias, residual, out) if x is not None)]
     resident = [x for x in given if isinstance(x, Array)]
     if out is not None and not isinstance(out, Array if resident else np.ndarray):
-        raise ProblemError("out= is a NumPy array for a product of NumPy arrays, an Array where an operand is one")
+        raise ProblemError("out must be an Array if an operand is an Array, else a NumPy array")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ProblemError("out is read-only; take an array that can be written to")
+        raise ProblemError("out is read-only; pass a writable array")
     device = device or (resident[0].device if resident else default_device())
     if out is not None and out_dtype is None:
         out_dtype = element_of(out).name
@@ -116,20 +126,20 @@ def matmul(
             return _on_device(device, a, b, settings, out if isinstance(out, Array) else None)
         into = out if isinstance(out, np.ndarray) else None
         result = _on_host(device, host_array(a), host_array(b), settings, into, progress)
-        return result[()] if out is None else out  # a number where no axis is left
+        return result[()] if out is None else out  # [()] turns a 0-D array into a scalar
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """What `matmul()` was asked for besides the operands."""
+    """The arguments of `matmul()` other than the operands."""
 
     bias: Operandish | None
     residual: Operandish | None
-    epilogue: Terms  # but for these two
+    epilogue: Terms  # the terms other than bias and residual
     out_dtype: DTypeLike | None
     run: Run
-    precision: Precision | None = None  # the device's where None
-    same: Callable[..., Array] | None = None  # of arrays on the device and a bias: the call, which may be planned
+    precision: Precision | None = None  # None for the device's setting
+    same: Callable[..., Array] | None = None  # same(a, b, bias=…): the planned call with these arguments, for Arrays
 
 
 def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings, into: Array | None = None) -> Array:
@@ -151,7 +161,7 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
 
 
 def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: _Settings) -> Array:
-    """Bring NumPy arrays to the device and return their product there."""
+    """Upload NumPy arrays and return their product on the device."""
     if settings.same is None or device.profile is not None:
         return _on_device(device, a, b, settings)
     with Temporaries(device) as temporary:
@@ -160,13 +170,15 @@ def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: _Setti
 
 
 def _checked_out(out: Array, shape: tuple[int, ...], dtype: DType, a: Array, b: Array) -> Array:
-    """Return `out` with the axes that 1-D operands drop; raises ProblemError where the result does not fit it."""
+    """Return `out` with the axes that 1-D operands drop; raises ProblemError if its shape or dtype is wrong."""
     if out.shape != shape or out.element != dtype:
         raise ProblemError(
             f"out is {out.element.name} of shape {out.shape}; the result is {dtype.name} of shape {shape}"
         )
     if any(length > 1 and not stride for length, stride in zip(out.shape, out.strides, strict=True)):
-        raise ProblemError("out repeats its elements, of which each would get several results")
+        raise ProblemError(
+            "out repeats its elements, as a broadcast view does; pass an array that stores each element once"
+        )
     column = out if b.ndim > 1 else out[..., None]
     return column if a.ndim > 1 else column[..., None, :]
 
@@ -179,7 +191,7 @@ def _on_host(
     out: NDArray[Any] | None,
     progress: Progress | None,
 ) -> NDArray[Any]:
-    """Multiply NumPy arrays: small ones at once, else in tiles, and in smaller ones where those do not fit."""
+    """Multiply NumPy arrays: small ones at once, large ones in tiles, which shrink if the device runs out of memory."""
     dtype, _ = dtype_of(a.dtype), dtype_of(b.dtype)
     shape = result_shape(a, b)
     out_dtype = dtype_of(settings.out_dtype) if settings.out_dtype is not None else dtype
@@ -188,8 +200,8 @@ def _on_host(
     sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
     memory = device.memory
     given = [x for x in (a, b, settings.bias, settings.residual) if isinstance(x, np.ndarray)]
-    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # to be written when all is read
-    # The cores of a CPU adapter are those that would move data meanwhile.
+    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # written only after all is read
+    # On a CPU adapter, transfers would not overlap with compute: both use the same cores.
     at_once = memory if aliased or device.info.kind == "cpu" else min(memory, OVERLAP)
     if sum(sizes) <= at_once and max(sizes) <= device.capabilities.limit("max-buffer-size"):
         try:
@@ -224,9 +236,9 @@ def _in_tiles(
 ) -> None:
     bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
     if residual is not None and residual.shape != c.shape:
-        raise ProblemError(f"residual has shape {residual.shape}; it must be the result's, {c.shape}")
+        raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {c.shape}")
     if any(np.may_share_memory(c, x) for x in (a, b, bias, residual) if x is not None):
-        raise ProblemError("out overlaps an operand, which is still read while the result is written")
+        raise ProblemError("out overlaps an operand, which is read while the result is written; pass a separate array")
     into = c[..., None] if b.ndim == 1 else c
     into = into[..., None, :] if a.ndim == 1 else into
     left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
@@ -258,7 +270,7 @@ def _in_tiles(
 
 
 def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDArray[Any]:
-    """Return `matmul(a, b)` of NumPy arrays, each part of it queued by `run(problem, device, *arrays)`."""
+    """Return `matmul(a, b)` for NumPy arrays, with each dispatch queued by `run(problem, device, *arrays)`."""
     with device.span("matmul", "call"):
         return _on_host(device, a, b, _Settings(None, None, Terms(), None, run), None, None)
 
@@ -267,21 +279,29 @@ def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDAr
 def gemm(
     a: Array, b: Array, c: Array, *, alpha: float = 1.0, beta: float = 0.0, precision: Precision | None = None
 ) -> Array:
-    """Set ``c ← alpha·a @ b + beta·c`` in place and return `c`; `c` may be a transposed or sliced view.
+    """Set ``c ← alpha·a @ b + beta·c`` in place and return `c`.
 
-    Shapes as in `matmul()`, with batches broadcast to that of `c`. Where beta is 0, what `c` holds is not read.
-    `precision` as in `matmul()`. Raises ProblemError where the arrays do not fit together, `c` shares its buffer with
-    an operand, or repeats its own elements as a broadcast view does; else as `matmul()`.
+    Arguments:
+
+    - `a`, (…, m, k), and `b`, (…, k, n): Arrays, as in `matmul()`. Batches broadcast to the batch of `c`.
+    - `c`, (…, m, n): the Array to update, which may be a transposed or sliced view. It is not read if `beta` is 0.
+    - `alpha`, `beta`: numbers.
+    - `precision`: as in `matmul()`.
+
+    Raises ProblemError if the shapes do not match, or if `c` shares its buffer with an operand or repeats elements as a
+    broadcast view does; otherwise as `matmul()`.
     """
     if not all(isinstance(x, Array) for x in (a, b, c)):
-        raise ProblemError("gemm() works in place, on arrays that live on a device: device.array(x)")
+        raise ProblemError("gemm() works in place and takes only arrays on a device; create one with device.array(x)")
     if min(a.ndim, b.ndim, c.ndim) < 2:
-        raise ProblemError("gemm() takes matrices, 2-D or batches of them")
+        raise ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes")
     shape = result_shape(a, b)
     if broadcast_shape(shape, c.shape) != c.shape:
-        raise ProblemError(f"a @ b has shape {shape}, which does not fit c, {c.shape}")
+        raise ProblemError(f"a @ b has shape {shape}, which does not broadcast to c, {c.shape}")
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
-        raise ProblemError("c repeats its elements, of which each would get several results; take an array of its own")
+        raise ProblemError(
+            "c repeats its elements, as a broadcast view does; pass an array that stores each element once"
+        )
     epilogue = Terms(alpha=number("alpha", alpha), beta=number("beta", beta))
     settings = _Settings(None, None, epilogue, None, choose.run, precision)
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
@@ -290,8 +310,8 @@ def gemm(
 
 
 async def matmul_async(a: Operandish, b: Operandish, **settings: Any) -> Any:
-    """Await `matmul(a, b, **settings)` in a thread of its own, so that no event loop waits for the device."""
-    from asyncio import to_thread  # most programs have no event loop: they need not wait for the import
+    """Return `matmul(a, b, **settings)`, computed in a separate thread so that the event loop is not blocked."""
+    from asyncio import to_thread  # imported here since most programs have no event loop and need not load it
 
     return await to_thread(matmul, a, b, **settings)
 
@@ -301,17 +321,17 @@ def _at_least_2d(x: Array, new_axis: int) -> Array:
 
 
 def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
-    """Copy `residual` into `c`, which is dense; raises ProblemError where it is not of `shape`."""
+    """Copy `residual` into `c`, which is dense; raises ProblemError if it does not have `shape`."""
     if np.shape(residual) != shape if not isinstance(residual, Array) else residual.shape != shape:
         found = residual.shape if isinstance(residual, Array) else np.shape(residual)
-        raise ProblemError(f"residual has shape {found}; it must be the result's, {shape}")
+        raise ProblemError(f"residual has shape {found}; it must have the result's shape, {shape}")
     c.device.assign(c, residual)
 
 
 def _multiply(
     temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Terms, settings: _Settings
 ) -> None:
-    """Queue c ← the epilogue of a @ b, with `bias` where it has one, for arrays of at least two axes."""
+    """Queue c ← epilogue(a @ b), with `bias` if the epilogue has one, for arrays of at least two axes."""
     if not c.size:
         return
     if not a.shape[-1]:
@@ -321,7 +341,7 @@ def _multiply(
     a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
     target = matrix_operand(c)
     if target is None:
-        raise ProblemError("c has neither rows nor columns of unit stride; multiply into a contiguous array")
+        raise ProblemError("neither the rows nor the columns of c have unit stride; pass a contiguous array")
     kind = epilogue.bias
     if target.transposed:  # Cᵀ = Bᵀ·Aᵀ is row-major
         a, b, c = b.mT, a.mT, c.mT

@@ -1,4 +1,4 @@
-"""Functions of NumPy's, as they are computed where an argument is an `Array`."""
+"""The NumPy functions that accept `Array`s, such as ``np.sum(x)``, and how they are computed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def _view(function: Any) -> Callable[..., Array]:
 
 
 def reshape(x: Array, shape: Any, **settings: Any) -> Array:
-    """Return `x` in another shape: a view where it is contiguous, else of a copy; only in row-major order."""
+    """Return `x` with another shape in row-major order: a view if `x` is contiguous, else a copy."""
     if settings.pop("order", "C") != "C" or any(value is not None for value in settings.values()):
-        raise ProblemError("arrays are reshaped in row-major order")
+        raise ProblemError("device arrays are reshaped in row-major order only; omit order= and copy=")
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     dense = x if x.contiguous else concatenate([x]) if x.ndim else x
     return dense.reshape(*lengths)
@@ -33,7 +33,7 @@ def reshape(x: Array, shape: Any, **settings: Any) -> Array:
 def _reduction(op: str) -> Callable[..., Any]:
     def compute(x: Array, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False) -> Any:
         if out is not None:
-            raise ProblemError("out= is not written to by reductions of device arrays")
+            raise ProblemError("reductions of device arrays do not support out=; use the result")
         return reduce(x, op, axis, keepdims is True, out_dtype=dtype)
 
     return compute
@@ -49,13 +49,13 @@ def _of_extremes(op: str) -> Callable[..., Any]:
 
 def _einsum(*given: Any, dtype: Any = None, optimize: Any = False, **settings: Any) -> Any:
     if settings:
-        raise ProblemError(f"einsum() of device arrays takes no {', '.join(settings)}")
-    del optimize  # there is but one way
+        raise ProblemError(f"einsum() of device arrays does not take {', '.join(settings)}")
+    del optimize  # the order of contraction is fixed for two operands
     return einsum(*given, out_dtype=dtype)
 
 
 def tensordot(a: Array, b: Array, axes: Any = 2) -> Array:
-    """Return NumPy's `tensordot()`, as a product of matrices."""
+    """Return the tensor contraction of NumPy's `tensordot()`, computed as a matrix product."""
     if isinstance(axes, int):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:

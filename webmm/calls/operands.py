@@ -1,4 +1,4 @@
-"""Operands of calls: brought to the device, checked, and given back when the call is over."""
+"""Operands of calls: uploaded, checked, and freed when the call returns."""
 
 from __future__ import annotations
 
@@ -20,15 +20,20 @@ Operandish = Array | ArrayLike
 
 
 def from_dlpack(x: Any, device: Device | None = None) -> Array:
-    """Return a device copy of `x`, an array in host memory of any library that exports DLPack, such as a torch tensor.
+    """Return a copy of `x` on a device.
 
-    Raises ProblemError where `x` exports none, or lives on another device; else as `Device.array()`.
+    Arguments:
+
+    - `x`: an array in host memory from any library that exports DLPack, such as a PyTorch tensor.
+    - `device`: by default the most capable adapter.
+
+    Raises ProblemError if `x` does not support DLPack, or is not in host memory; otherwise as `Device.array()`.
     """
     return (device or default_device()).array(host_array(x, dlpack=True))
 
 
 class Temporaries:
-    """Operands brought to the device for one call, and freed when it is over."""
+    """Device copies of one call's operands, freed when the call ends."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -43,7 +48,7 @@ class Temporaries:
             array.free()
 
     def data(self, x: Operandish) -> Data:
-        """Return `x` where it is, as an `Array` or a NumPy array of a type that kernels store."""
+        """Return `x` without moving it, as an `Array` or a NumPy array of a supported dtype."""
         if isinstance(x, Array):
             return self.array(x)
         host = host_array(x)
@@ -51,13 +56,13 @@ class Temporaries:
         return host
 
     def result(self, shape: tuple[int, ...], dtype: DType, *operands: Data) -> Data:
-        """Return an array for the result: on the device where any operand is, else of NumPy's."""
+        """Return an array for the result: an `Array` if any operand is one, else a NumPy array."""
         if any(isinstance(x, Array) for x in operands):
             return self.device.empty(shape, dtype)
         return np.empty(shape, dtype.numpy)
 
     def array(self, x: Operandish, dtype: DType | None = None) -> Array:
-        """Return `x` on the device; a transposed NumPy array is uploaded as it lies."""
+        """Return `x` on the device; a transposed NumPy array is uploaded in its memory order."""
         if isinstance(x, Array):
             if x.device is not self.device:
                 raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
@@ -68,16 +73,16 @@ class Temporaries:
         return self._own(self.device.array(host, dtype))
 
     def readable(self, x: Array) -> Array:
-        """Return `x`, or a contiguous copy where no kernel can read it as it lies."""
+        """Return `x`, or a contiguous copy if no kernel can read its strides."""
         return x if matrix_operand(x) else self._own(self.device.array(x.numpy()))
 
     def no_terms(self, a: Array, b: Array) -> tuple[Array, Array]:
-        """Return operands whose product is that of `a` and `b`, which have no inner elements: one of zeros each."""
+        """Return operands with k = 1, all zeros, with the same product as `a` and `b`, whose k is 0."""
         zero = self._own(self.device.zeros((1,), a.element))
         return zero.broadcast_to((*a.shape[:-1], 1)), zero.broadcast_to((*b.shape[:-2], 1, b.shape[-1]))
 
     def bias(self, bias: Operandish | None, c: Array, dtype: DType) -> Array | None:
-        """Return the bias on the device as `dtype`; raises ProblemError where it does not fit."""
+        """Return the bias on the device as `dtype`; raises ProblemError if its shape or dtype is wrong."""
         if bias is None:
             return None
         given = self.data(bias)
@@ -89,7 +94,7 @@ class Temporaries:
         return array
 
     def sum(self, size: int, dtype: DType) -> Array:
-        """Return an array that takes sums of `size` elements; the same one for as long as it is large enough."""
+        """Return an array for `size` partial sums; the same array is returned again while it is large enough."""
         if self._sum is None or self._sum.size < size:
             self._sum = self._own(self.device.empty((size,), dtype))
         return self._sum
@@ -100,7 +105,7 @@ class Temporaries:
 
 
 def check_bias(bias: Data, rows: int, columns: int, dtype: DType) -> None:
-    """Raise ProblemError where `bias` does not fit a (rows, columns) product of operands of `dtype`."""
+    """Raise ProblemError unless `bias` matches a (rows, columns) product of operands of `dtype`."""
     if (given := element_of(bias)) not in (dtype, F32):
         raise ProblemError(f"bias is {given.name}; it must be {dtype.name}, as the operands are, or float32")
     if (shape := bias.shape) not in ((columns,), (rows, 1)):
@@ -108,16 +113,16 @@ def check_bias(bias: Data, rows: int, columns: int, dtype: DType) -> None:
 
 
 def number(name: str, x: Any) -> float:
-    """Return `x` as a float; raises ProblemError, naming it, where it is none."""
+    """Return `x` as a float; raises ProblemError with its `name` if it is not a number."""
     try:
         return float(x)
     except (TypeError, ValueError) as error:
-        raise ProblemError(f"{name} is a number, not {x!r}") from error
+        raise ProblemError(f"{name} must be a number, not {x!r}") from error
 
 
 @contextmanager
 def opened(call: str, device: Device | None, *operands: Operandish) -> Iterator[Temporaries]:
-    """Open a call on the given device, else that of the first `Array`, else the default one."""
+    """Start a call on the given device, the device of the first `Array`, or the default device."""
     resident = (x.device for x in operands if isinstance(x, Array))
     device = device or next(resident, None) or default_device()
     with device.span(call, "call"), Temporaries(device) as temporary:
@@ -125,17 +130,17 @@ def opened(call: str, device: Device | None, *operands: Operandish) -> Iterator[
 
 
 def returned(result: Data) -> Any:
-    """Return what a call hands back: of NumPy's scalar types where no axis is left."""
+    """Return the result of a call, a 0-D NumPy array as a scalar."""
     return result if isinstance(result, Array) else result[()]
 
 
 def readable(x: Data) -> Data:
-    """Return `x`, or a copy in host memory where no kernel can read its matrices as they lie."""
+    """Return `x`, or a copy in host memory if no kernel can read the strides of its matrices."""
     return x.numpy() if isinstance(x, Array) and matrix_operand(x) is None else x
 
 
 def rows_of(x: Data) -> Data:
-    """Return `x` as a matrix whose columns are its last axis, of a copy in host memory where it does not lie so."""
+    """Return `x` as a matrix whose columns are its last axis; a non-contiguous `Array` is copied to host memory."""
     if x.ndim == 2:
         return x
     if isinstance(x, Array) and not x.contiguous:

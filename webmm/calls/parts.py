@@ -1,7 +1,7 @@
-"""From strided arrays to the problems that kernels solve: which axis is which, what a batch is, where parts lie.
+"""Translation of products of strided arrays into `Gemm` problems, one for each dispatch.
 
-A product that is too large for one dispatch, see `Limits`, is cut into parts: along the batch, m and n into products of
-their own, along k into products that are summed up.
+A product that is too large for one dispatch (see `Limits`) is cut into parts: along the batch, m and n into independent
+products, along k into partial products that are summed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from webmm.problems.product import Operand
 
 
 def matrix_operand(x: Array) -> Operand | None:
-    """Return how the last two axes of `x` lie in its buffer, or None where no kernel can read that without a copy."""
+    """Return the layout of the last two axes of `x` in its buffer, or None if no kernel can read it without a copy."""
     (rows, columns), (row, column) = x.shape[-2:], x.strides[-2:]
     if any(stride < 0 for stride in x.strides):
         return None
@@ -41,14 +41,14 @@ def matrix_operand(x: Array) -> Operand | None:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of the batch: how many matrices, and how far apart in A, B and C."""
+    """An axis of the batch: the number of matrices and their strides in A, B and C."""
 
     count: int
     strides: tuple[int, int, int]
 
 
 def batch_axes(a: Array, b: Array, c: Array) -> list[Axis]:
-    """Return the batch axes of arrays of equal batch shape, with neighbours merged where one stride serves both."""
+    """Return the batch axes of arrays of equal batch shape; adjacent axes are merged if one stride covers both."""
     axes: list[Axis] = []
     strides = zip(a.strides[:-2], b.strides[:-2], c.strides[:-2], strict=True)
     for count, steps in zip(c.shape[:-2], strides, strict=True):
@@ -63,9 +63,9 @@ def batch_axes(a: Array, b: Array, c: Array) -> list[Axis]:
 
 
 def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
-    """Yield the problems that make up a batch of `template`, one dispatch each.
+    """Yield the problems that compute `template` for all matrices of a batch, one dispatch each.
 
-    The last axis becomes the batch of a dispatch, or more rows where all its matrices meet the same B.
+    The last axis becomes the batch of a dispatch, or additional rows if all its matrices are multiplied by the same B.
     """
     last = axes[-1] if axes else Axis(1, (0, 0, 0))
     base, outer = template, axes[:-1]
@@ -84,20 +84,20 @@ def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
             yield replace(base, batch=min(MAX_WORKGROUPS, last.count - first), a=a, b=b, c=c)
 
 
-# Operations per second that devices of a kind are taken to reach at least, where no tuned record says how many it is.
-# Drivers reset a device that is busy for long (Windows: 2 s), and a display freezes before that.
+# The operations per second that a device of each kind is assumed to reach if it has no tuned record. A dispatch must
+# be short: drivers reset a device that is busy for long (Windows: 2 s), and a display freezes before that.
 ASSUMED_RATE = {"cpu": 2.0**35, "integrated": 2.0**37, "other": 2.0**37, "discrete": 2.0**41}
 DISPATCH_SECONDS = 1.0
-AXES = (("m", "k"), ("k", "n"), ("m", "n"))  # of A, B and C
-# Of float64: GPUs made for games have a unit for it to 64 of float32; in slices a product takes 37 of integers; what
-# these keep is at most four times as long as an operand, and twice as long as a result.
+AXES = (("m", "k"), ("k", "n"), ("m", "n"))  # rows and columns of A, B and C
+# For float64: gaming GPUs have one float64 unit per 64 float32 units; with integer slices, one product takes 37 integer
+# products, and the slices need at most four times the bytes of an operand and twice those of a result.
 SLOWER, SLOWER_IN_SLICES, ROOM_FOR_SLICES = 64, 256, 4
-GRAIN = 64  # cuts are at multiples of it where sizes allow: aligned operands and whole tiles stay what they are
+GRAIN = 64  # cut at multiples of this if sizes allow, so that operands stay aligned and tiles whole
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one dispatch may do: bytes of one binding, and operations."""
+    """The limits of one dispatch: bytes of a binding, and floating-point operations."""
 
     binding: int
     flops: float
@@ -105,7 +105,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Part:
-    """A dispatch: its problem, and whether a sum beside C takes the place of C, or of the bias."""
+    """A dispatch: its problem, and whether a separate buffer of partial sums replaces C (`to_sum`) or the bias."""
 
     problem: Gemm
     to_sum: bool = False
@@ -113,7 +113,7 @@ class Part:
 
 
 def limits(device: Device, dtype: DType = F32) -> Limits:
-    """Return what one dispatch on `device` may do to products of `dtype`."""
+    """Return the limits of one dispatch on `device` for products of `dtype`."""
     rate = max(measured_rate(device.info.name), ASSUMED_RATE[device.info.kind]) * DISPATCH_SECONDS
     binding = device.capabilities.limit("max-storage-buffer-binding-size")
     if dtype != F64:
@@ -125,19 +125,19 @@ def limits(device: Device, dtype: DType = F32) -> Limits:
 
 @functools.cache
 def measured_rate(adapter: str) -> float:
-    """Return the highest rate of products of floats in the tuned records of `adapter`, in operations/s; 0 for none."""
+    """Return the highest rate of float matrix products in the tuned records of `adapter`, in operations/s, or 0."""
     products = (r for r in (*tuned.load(), *tuned.shipped()) if r.op == "gemm" and r.adapter == adapter)
     return 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
 
 
 @functools.lru_cache(maxsize=1024)
 def parts(problem: Gemm, most: Limits) -> tuple[Part, ...]:
-    """Return the dispatches that compute `problem`, in order: one, unless that is too large."""
+    """Return the dispatches that compute `problem`, in order; one, unless the problem exceeds the limits."""
     axis = _axis_to_cut(problem, most)
     if axis == "":
         return (Part(problem),)
     pieces = _pieces(problem, axis, most)
-    if len(pieces) == 1:  # nothing is left to cut: kernels say why they cannot do it
+    if len(pieces) == 1:  # it cannot be cut further; the kernels' check() gives the reason
         return (Part(problem),)
     if axis != "k":
         return tuple(part for piece in pieces for part in parts(piece, most))
@@ -145,14 +145,14 @@ def parts(problem: Gemm, most: Limits) -> tuple[Part, ...]:
 
 
 def _summed(problem: Gemm, pieces: list[Gemm]) -> tuple[Part, ...]:
-    """Return the parts that add up pieces of k: in C, or beside it where C is shorter or an activation is to come."""
+    """Return the dispatches that sum pieces along k: in C, or, if C cannot hold partial sums, in a separate buffer."""
     first, *between, last = pieces
     if not _needs_sum(problem):
         return (Part(first), *(Part(replace(p, beta=1.0, bias="")) for p in (*between, last)))
-    beside: dict[str, Any] = {"out_dtype": problem.dtype.sums, "c": Operand(problem.n), **OF_WHOLE_SUMS}
+    into_sum: dict[str, Any] = {"out_dtype": problem.dtype.sums, "c": Operand(problem.n), **OF_WHOLE_SUMS}
     return (
-        Part(replace(first, beta=0.0, **beside), to_sum=True),
-        *(Part(replace(p, beta=1.0, bias="", **beside), to_sum=True) for p in between),
+        Part(replace(first, beta=0.0, **into_sum), to_sum=True),
+        *(Part(replace(p, beta=1.0, bias="", **into_sum), to_sum=True) for p in between),
         Part(replace(last, bias="matrix", bias_offset=0), from_sum=True),
     )
 
@@ -162,9 +162,9 @@ def _needs_sum(problem: Gemm) -> bool:
 
 
 def _axis_to_cut(p: Gemm, most: Limits) -> str:
-    """Return the axis along which `p` must be cut next, "" where it need not be; k comes last, as parts of it add up.
+    """Return the axis along which `p` must be cut next, or "" for none; k comes last, since its parts must be summed.
 
-    An operand that is too large is cut between its stored rows, and along them where a single one is too large.
+    An operand that is too large is cut between its stored rows, or along them if a single row is too large.
     """
     sizes, axes = {"m": p.m, "n": p.n, "k": p.k}, set()
     for extent, (_, operand, *_), (rows, columns) in zip(p.buffers(), p.operands(), AXES, strict=False):
@@ -181,7 +181,7 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
     if not axes and high and p.k > longest_sum(p, most.binding):
         axes.add("k")
     if not axes and p.flops > most.flops:
-        longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # whose rows follow each other
+        longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # a matrix bias is dense
         axes.add("batch" if p.batch > 1 else longest if sizes[longest] > 4 * GRAIN or p.k == 1 else "k")
     if axes == {"k"}:
         if p.batch > 1:
@@ -193,7 +193,7 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
 
 
 def _pieces(p: Gemm, axis: str, most: Limits) -> list[Gemm]:
-    """Cut `p` along `axis` into equal pieces, the last one shorter, that need not be cut along it again."""
+    """Cut `p` along `axis` into equal pieces (the last may be shorter) that need no further cut along it."""
     size = length = getattr(p, axis)
     pieces = [p]
     while length > 1 and any(_axis_to_cut(piece, most) == axis for piece in pieces):
@@ -203,7 +203,7 @@ def _pieces(p: Gemm, axis: str, most: Limits) -> list[Gemm]:
 
 
 def halved(length: int, grains: tuple[int, ...] = (GRAIN, 4, 1)) -> int:
-    """Return half of a length above 1, rounded up to whole grains, of the first kind of which there are several."""
+    """Return half of a length above 1, rounded up to a multiple of the first grain that is less than that half."""
     grain = next(grain for grain in grains if length > 2 * grain or grain == 1)
     return -(-length // (2 * grain)) * grain
 
@@ -216,14 +216,14 @@ def _cut(p: Gemm, axis: str, start: int, length: int) -> Gemm:
         step = {"batch": operand.batch_stride, outer: operand.ld, inner: 1}.get(axis, 0)
         moved.append(replace(operand, offset=operand.offset + start * step))
     a, b, c = moved
-    assert (p.bias, axis) != ("matrix", "n"), "its rows are n elements apart"
+    assert (p.bias, axis) != ("matrix", "n"), "the rows of a matrix bias are n elements apart"
     step = {("row", "m"): 1, ("column", "n"): 1, ("matrix", "m"): p.n}.get((p.bias, axis), 0)
     sizes: dict[str, Any] = {axis: length}
     return replace(p, a=a, b=b, c=c, bias_offset=p.bias_offset + start * step, **sizes)
 
 
 def foldable(problem: Gemm, axis: Axis) -> bool:
-    """Tell whether the batch along `axis` is one tall product: B is shared, A and C run on without a gap."""
+    """Return whether the batch along `axis` is a single tall product: B is shared, A and C have no gaps."""
     step_a, step_b, step_c = axis.strides
     return (
         axis.count > 1
@@ -236,7 +236,7 @@ def foldable(problem: Gemm, axis: Axis) -> bool:
 
 
 def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the common shape of two batches by NumPy's rules, or None."""
+    """Return the broadcast shape of two batches by NumPy's rules, or None if they do not broadcast."""
     result = []
     longest = max(len(a), len(b))
     padded = ((1,) * (longest - len(shape)) + shape for shape in (a, b))
@@ -248,9 +248,11 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] |
 
 
 def result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int, ...]:
-    """Return the shape of NumPy's a @ b; raises ProblemError where they do not fit together."""
+    """Return the shape of NumPy's a @ b; raises ProblemError if the shapes or dtypes do not match."""
     if 0 in (a.ndim, b.ndim):
-        raise ProblemError("a product takes vectors, matrices or batches of matrices; for a number, write alpha=")
+        raise ProblemError(
+            "a matrix product takes vectors, matrices or batches of matrices; to scale the result, use alpha="
+        )
     if element_of(a) != element_of(b):
         raise ProblemError(f"a is {a.dtype.name}, b is {b.dtype.name}; cast one of them")
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
@@ -263,6 +265,6 @@ def result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int,
 
 
 def matrix_shape(a: Array, b: Array) -> tuple[int, ...]:
-    """Return the shape of a @ b with the axes that 1-D operands drop."""
+    """Return the shape of a @ b including the axes that 1-D operands drop."""
     batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) or ()
     return (*batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)

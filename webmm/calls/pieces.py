@@ -1,8 +1,8 @@
-"""Any size: a call is cut along the axes on which its results do not depend on each other, until every piece fits.
+"""Calls of any size: a call is cut along axes with independent results until every piece fits.
 
-What fits is what a binding holds, what one dispatch may do, and, of NumPy arrays, `Device.memory`. Pieces of NumPy
-arrays are uploaded, computed and downloaded in turn, in two slots each, so that one moves while the device works at the
-other. Pieces of `Array`s are read and written where they lie; those that no binding shows are copied through the host.
+A piece fits if its data fits a binding, its work one dispatch and, for NumPy arrays, its data `Device.memory`. Pieces
+of NumPy arrays are double-buffered: one is uploaded or downloaded while the device computes another. Pieces of `Array`s
+are read and written in place; a piece that no binding can cover is copied through the host.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT
 from webmm.problems.base import ALIGNMENT, Extent
 
-GRAINS = (ALIGNMENT, 64, 4, 1)  # rows of any length then begin where bindings may, and tiles stay whole
+GRAINS = (ALIGNMENT, 64, 4, 1)  # preferred multiples of piece lengths: rows stay aligned for bindings, and tiles whole
 Data = Array | NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """An operand or a result, with a letter for each of its axes: those of the same letter are cut together.
+    """An operand or a result with a letter for each axis; axes with the same letter are cut at the same places.
 
-    Kernels find one that is `anywhere` at any element of its buffer, and read it with any strides that are not
-    negative; others must begin where a binding may, and be dense, as results are.
+    With `anywhere`, kernels accept any start element and any non-negative strides; otherwise the array must be dense
+    and start at an offset that a binding allows. Results must be dense in any case.
     """
 
     data: Data
@@ -44,28 +44,28 @@ class Labelled:
 
     @property
     def dtype(self) -> DType:
-        """The type of its elements."""
+        """The type of the elements."""
         return element_of(self.data)
 
     @property
     def on_host(self) -> bool:
-        """Whether it is a NumPy array."""
+        """Whether the data is a NumPy array."""
         return not isinstance(self.data, Array)
 
     def nbytes(self, steps: dict[str, int]) -> int:
-        """Bytes of a piece of that length along each axis that is cut."""
+        """Return the bytes of a piece whose lengths along the cut axes are `steps`."""
         lengths = zip(self.axes, self.data.shape, strict=True)
         return int(math.prod(steps.get(letter, length) for letter, length in lengths)) * self.dtype.itemsize
 
     def within(self, piece: dict[str, slice]) -> Labelled:
-        """Return the part of it that belongs to a piece; {} stands for all of it."""
+        """Return the part that belongs to a piece; {} selects everything."""
         if not piece:
             return self
         key = tuple(piece.get(letter, slice(None)) for letter in self.axes)
         return replace(self, data=self.data[key])
 
     def in_place(self, binding: int, written: bool = False) -> bool:
-        """Tell whether kernels can read or write it as it lies, through a binding of so many bytes."""
+        """Return whether kernels can read or write it without a copy, with bindings of at most `binding` bytes."""
         x = self.data
         if not isinstance(x, Array) or any(stride < 0 for stride in x.strides):
             return False
@@ -81,8 +81,8 @@ class Labelled:
 
 
 def most_at_once(device: Device, x: Data) -> int:
-    """Return the bytes of `x` that a piece may have."""
-    room = _room(device) - 2 * ALIGNMENT  # a window opens before what it shows
+    """Return the largest number of bytes of `x` in a piece."""
+    room = _room(device) - 2 * ALIGNMENT  # a binding starts at an aligned offset before its data
     return room if isinstance(x, Array) else min(room, device.memory // 4)
 
 
@@ -90,7 +90,7 @@ def _room(device: Device) -> int:
     return min(map(device.capabilities.limit, ("max-storage-buffer-binding-size", "max-buffer-size")))
 
 
-Compute = Callable[..., None]  # of arrays for a piece's operands and its result: queues what computes it
+Compute = Callable[..., None]  # compute(*operands, result) queues the dispatches for a piece
 
 
 def in_pieces(
@@ -103,11 +103,11 @@ def in_pieces(
     each: str = "",
     flops: int = 0,
 ) -> None:
-    """Have `compute(*operands, result)` fill `result`, cut along the axes with the letters `along`; none is empty.
+    """Fill `result` by calls of `compute(*operands, result)` on pieces, cut along the axes with the letters `along`.
 
-    What `compute` gets has a length of 1 along the axes `each`. All of it takes `flops` operations. Raises
-    UnsupportedError where a piece of length 1 along all axes is still too large, MemoryLimitError where the device has
-    no room even for little.
+    No axis may be empty. Pieces have length 1 along the axes `each`. `flops` is the number of operations of the whole
+    call. Raises UnsupportedError if a piece of length 1 along all axes is still too large, and MemoryLimitError if the
+    device has too little memory for the smallest pieces that are tried.
     """
     memory = device.memory
     while True:
@@ -122,7 +122,7 @@ def in_pieces(
 
 @dataclass(frozen=True)
 class _Cut:
-    """How a call may be cut, what it takes, and the bytes of memory for what is moved."""
+    """The axes along which a call may be cut, its operations, and the memory (bytes) for pieces of host arrays."""
 
     along: str
     each: str
@@ -143,13 +143,13 @@ def _try(device: Device, compute: Compute, operands: Sequence[Labelled], result:
     into = replace(result, data=np.empty(result.data.shape, result.dtype.numpy)) if through_host else result
     with _Mover(device, most.binding, len(pieces) > 1) as mover:
         for piece in pieces:
-            arrays = [mover.bring(f"operand {i}", one, piece) for i, one in enumerate(operands)]
+            arrays = [mover.upload(f"operand {i}", one, piece) for i, one in enumerate(operands)]
             target = into.within(piece)
             if isinstance(target.data, Array):
                 compute(*arrays, target.data)
             else:
-                compute(*arrays, mover.room(target))
-                mover.take_away(target.data)
+                compute(*arrays, mover.result(target))
+                mover.download(target.data)
     if isinstance(result.data, Array) and not isinstance(into.data, Array):
         device.assign(result.data, into.data)
 
@@ -162,15 +162,15 @@ def _steps(
     memory: int,
     dispatches: float,
 ) -> dict[str, int]:
-    """Return how long pieces are along each axis, at most `start`: operands and results are halved until they fit.
+    """Return the length of pieces along each axis: `start`, halved until all operands and results fit.
 
-    Each is cut along the first of its axes that can be, its outermost: what is left of it lies together.
+    Each array is cut along its outermost axis that can be cut, so that pieces stay contiguous.
     """
     steps = dict(start)
 
     def share(one: Labelled) -> int:
         cut = any(steps[letter] < whole[letter] for letter in one.axes if letter in steps)
-        return one.nbytes(steps) + (2 * ALIGNMENT if cut and not one.on_host else 0)  # a window opens before its data
+        return one.nbytes(steps) + (2 * ALIGNMENT if cut and not one.on_host else 0)  # see most_at_once()
 
     def next_cut() -> str | None:
         large = [one for one in everything if share(one) > room]
@@ -188,7 +188,7 @@ def _steps(
     for one in everything:
         if one.nbytes(steps) > room:
             raise UnsupportedError(
-                f"what belongs together of an operand takes {one.nbytes(steps):,} bytes, and a binding and a buffer "
+                f"the smallest piece of an operand takes {one.nbytes(steps):,} bytes, and a binding and a buffer "
                 f"hold {room:,} (max-storage-buffer-binding-size, max-buffer-size)"
             )
     return steps
@@ -204,42 +204,42 @@ def _pieces(whole: dict[str, int], steps: dict[str, int]) -> Iterator[dict[str, 
 
 
 def starts_of(*arrays: Array) -> tuple[int, ...]:
-    """Return where arrays that are not `anywhere` start, as problems have it: () where all do at 0."""
+    """Return the first elements of arrays that are not `anywhere`, as problems take them: () if all start at 0."""
     starts = tuple(array.offset for array in arrays)
     return starts if any(starts) else ()
 
 
 class _Mover:
-    """Brings pieces to the device and takes results away, in another thread while the next are computed."""
+    """Uploads pieces, and downloads results in another thread while the next pieces are computed."""
 
     def __init__(self, device: Device, binding: int, overlapping: bool) -> None:
         self._device, self._binding = device, binding
         self._slots = Slots(device)
-        self._leaving: dict[int, Future[Any]] = {}
+        self._downloads: dict[int, Future[Any]] = {}
         self._pool = ThreadPoolExecutor(1, "webmm-pieces") if overlapping else None
 
-    def bring(self, name: str, whole: Labelled, piece: dict[str, slice]) -> Array:
-        """Return the operand's part in a piece, on the device; one that is there already is not moved."""
+    def upload(self, name: str, whole: Labelled, piece: dict[str, slice]) -> Array:
+        """Return an operand's part of a piece on the device; it is uploaded only if it is not there yet."""
         part = whole.within(piece)
         if isinstance(part.data, Array) and part.in_place(self._binding):
             return part.data
         key = tuple((at.start, at.stop) for letter, at in piece.items() if letter in whole.axes)
         return self._slots.load(name, key, part.data, whole.dtype)
 
-    def room(self, target: Labelled) -> Array:
-        """Return an array for a result that `take_away()` moves next."""
+    def result(self, target: Labelled) -> Array:
+        """Return a device array for the result that the next `download()` downloads."""
         self._turn = self._slots.turn("result")
-        if self._turn in self._leaving:
-            self._leaving.pop(self._turn).result()
+        if self._turn in self._downloads:
+            self._downloads.pop(self._turn).result()
         self._array = self._slots.take("result", self._turn, target.data.shape, target.dtype)
         return self._array
 
-    def take_away(self, target: NDArray[Any]) -> None:
-        """Move what `room()` returned to `target`."""
+    def download(self, target: NDArray[Any]) -> None:
+        """Download the array that `result()` returned to `target`."""
         if self._pool is None:
             self._device.download(self._array, target)
         else:
-            self._leaving[self._turn] = self._pool.submit(self._device.download, self._array, target)
+            self._downloads[self._turn] = self._pool.submit(self._device.download, self._array, target)
 
     def __enter__(self) -> _Mover:
         return self
@@ -247,7 +247,7 @@ class _Mover:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                for future in self._leaving.values():
+                for future in self._downloads.values():
                     future.result()
         finally:
             if self._pool:

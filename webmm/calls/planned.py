@@ -1,4 +1,4 @@
-"""Calls on resident arrays, which repeat: the second of a kind is a look-up; see `webmm.engine.plans`."""
+"""Plans for repeated calls on `Array`s: the second call with the same key is a lookup; see `webmm.engine.plans`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from webmm.problems.weights import BlockWeights
 
 P = ParamSpec("P")
 R = TypeVar("R")
-HOST = (type(None), bool, int, float, str, bytes, tuple, type, np.dtype, np.generic)  # in keys
-PLAIN = (*HOST, DType, Device, Epilogue)  # likewise
-SMALL = 2**14  # bytes of a NumPy array up to which its contents are part of the key
+HOST = (type(None), bool, int, float, str, bytes, tuple, type, np.dtype, np.generic)  # host values allowed in a key
+PLAIN = (*HOST, DType, Device, Epilogue)  # all types allowed in a key
+SMALL = 2**14  # the contents of a NumPy array up to this size (bytes) are part of the key
 
 
 def planned(call: Callable[P, R]) -> Callable[P, R]:
-    """Return `call`, which queues what it did before where all its arrays are `Array`s that lie as those did then."""
+    """Decorate `call` to replay the launches of an earlier call that differs only in the buffers of its `Array`s."""
     name = call.__name__
 
     @wraps(call)
@@ -48,7 +48,7 @@ def planned(call: Callable[P, R]) -> Callable[P, R]:
         signature = tuple(key)
         try:
             plan = plans.kept.get(signature)
-        except TypeError:  # something among them cannot be hashed
+        except TypeError:  # an argument is not hashable
             return call(*args, **kwargs)
         if plan is None:
             again = partial(call, *args, **kwargs)
@@ -61,7 +61,7 @@ def planned(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def _describe(x: Any, key: list[Any], arrays: list[Array]) -> None:
-    """Add to `key` what a call's way depends on of an argument, and to `arrays` those that it holds."""
+    """Add to `key` everything about an argument that the launches depend on, and its Arrays to `arrays`."""
     kind = type(x)
     if kind is Array:
         arrays.append(x)
@@ -73,4 +73,4 @@ def _describe(x: Any, key: list[Any], arrays: list[Array]) -> None:
     elif kind is np.ndarray and x.nbytes <= SMALL and not x.dtype.hasobject:
         key += (kind, x.dtype, x.shape, x.tobytes())
     else:
-        key += (kind, x)  # 1, 1.0 and True are equal
+        key += (kind, x)  # the type, since 1, 1.0 and True are equal

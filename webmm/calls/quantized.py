@@ -1,4 +1,4 @@
-"""Products of quantised matrices: the call."""
+"""The public call for products of quantised matrices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
 from webmm.problems.scheme import Scheme, checked_bias, checked_scale, checked_zero, reference
 
-CONSTANT = 2**17  # bytes of scales and zero points up to which they are kept on the device from call to call
+CONSTANT = 2**17  # scales and zero points of up to this many bytes are cached on the device between calls
 
 
 @planned
@@ -41,25 +41,31 @@ def qmatmul(
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the product of the matrices that 8-bit integers stand for, summed in 32-bit integers, exactly.
+    """Return the matrix product of 8-bit quantised operands, with exact sums in 32-bit integers.
 
-    `a_q` is (…, m, k), `b_q` (…, k, n), each uint8 or int8; batches broadcast; an element q stands for
-    ``scale·(q - zero)``. `scale_a` and `zero_a` are numbers or have one for each row, `scale_b` and `zero_b` one for
-    each column: the same for all matrices of a batch, or, as ONNX's QLinearMatMul has them, of shapes (…, m, 1) and
-    (…, 1, n) with the batch of their operand. `bias` is (n,) of int32, in steps of scale_a·scale_b. What comes back is
-    by `out_dtype`:
+    Arguments:
 
-    - uint8 or int8, which needs `scale_c`: requantised by ``scale_a·scale_b/scale_c`` in fixed point, rounded once,
-      halves up, moved by `zero_c` and saturated. With `scale_c` the default is the type of `a_q`.
-    - int32: the sums.
-    - float32: the sums times ``scale_a·scale_b``. Without `scale_c` this is the default.
+    - `a_q`, (…, m, k), and `b_q`, (…, k, n): uint8 or int8 each; an element q represents ``scale·(q - zero)``. Batches
+      broadcast. Transposed and sliced `Array`s are read in place.
+    - `scale_a`, `zero_a`: numbers, or one value per row of `a_q`.
+    - `scale_b`, `zero_b`: numbers, or one value per column of `b_q`. The vectors apply to all matrices of a batch;
+      arrays of shapes (…, m, 1) and (…, 1, n) give each matrix its own values, as in ONNX's QLinearMatMul.
+    - `scale_c`, `zero_c`: the quantisation of the result, for 8-bit results only.
+    - `bias`: int32 of shape (n,), in units of scale_a·scale_b.
+    - `out_dtype`: the dtype of the result, by default the dtype of `a_q` with `scale_c`, else float32:
 
-    `webmm.problems.scheme.reference` is the meaning, bit for bit. NumPy operands give a NumPy array; where an operand
-    is an `Array`, the result is one, on the same device, and transposed and sliced operands are read where they lie.
+      - uint8 or int8, which need `scale_c`: requantised by ``scale_a·scale_b/scale_c`` in fixed point, rounded once
+        (halves up), offset by `zero_c` and saturated.
+      - int32: the sums.
+      - float32: the sums times ``scale_a·scale_b``.
 
-    Raises ProblemError for operands that do not fit together, other dtypes, scales that are not positive and finite,
-    zero points that the dtype does not have, lengths that do not match, and a k at which 32 bits could overflow; else
-    as `matmul()`.
+    - `device`: by default the device of the operands, or the most capable adapter.
+
+    Returns a NumPy array, or an `Array` on the same device if an operand is one; every bit is as in
+    `webmm.problems.scheme.reference()`.
+
+    Raises ProblemError for shapes that do not match, other dtypes, scales that are not positive and finite, zero points
+    outside the dtype's range, and a k so large that 32-bit sums could overflow; otherwise as `matmul()`.
     """
     with opened("qmatmul", device, a_q, b_q) as temporary:
         a, b = temporary.data(a_q), temporary.data(b_q)
@@ -78,7 +84,7 @@ def qmatmul(
         if not any(x.ndim > 2 for x in given):
             _multiply(temporary, a, b, scheme(*given), c)
             return returned(c)
-        host = np.zeros(c.shape, out.numpy)  # a scheme for each matrix
+        host = np.zeros(c.shape, out.numpy)  # each matrix has its own scheme
         shapes = [x.shape[:-2] for x in (a, a, b, b)]
         for index in np.ndindex(*batch):
             chosen = (_of_matrix(x, shape, index) for x, shape in zip(given, shapes, strict=True))
@@ -88,7 +94,7 @@ def qmatmul(
 
 
 def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data) -> None:
-    """Fill `c` with the products of the matrices of `a` and `b`, in pieces, each matrix of the batch by itself."""
+    """Fill `c` with the products of the matrices of `a` and `b`, in pieces of one matrix of the batch each."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     dtypes, out = [element_of(x) for x in (a, b)], element_of(c)
     scheme.check(k, *dtypes)
@@ -101,9 +107,9 @@ def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data)
         else:
             c[...] = nothing
         return
-    alike = not scheme.zero_a.ndim and not scheme.scale_a.ndim  # all rows are, of all matrices
-    if b.ndim == 2 and alike and (not isinstance(a, Array) or a.contiguous):
-        a, c = rows_of(a), rows_of(c)  # one tall product
+    per_tensor = not scheme.zero_a.ndim and not scheme.scale_a.ndim  # the same for all rows of all matrices
+    if b.ndim == 2 and per_tensor and (not isinstance(a, Array) or a.contiguous):
+        a, c = rows_of(a), rows_of(c)  # a single tall product
         m = a.shape[0]
     batch = string.ascii_uppercase[: c.ndim - 2]
     template, terms = describe(m, n, k, (dtypes[0], Operand(k)), (dtypes[1], Operand(n)), scheme, out)
@@ -138,7 +144,7 @@ def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data)
 
 
 def _labelled(x: Data, batch: str, axes: str) -> Labelled:
-    """Return matrices with the batch's letters, but for the axes along which one serves all."""
+    """Return matrices with the letters of their batch axes, without the axes of length 1, which broadcast."""
     letters = batch[len(batch) - (x.ndim - 2) :]
     kept = "".join(letter for letter, length in zip(letters, x.shape, strict=False) if length > 1)
     matrices = x[tuple(slice(None) if length > 1 else 0 for length in x.shape[:-2])] if x.ndim > 2 else x
@@ -146,7 +152,7 @@ def _labelled(x: Data, batch: str, axes: str) -> Labelled:
 
 
 def _of_matrix(x: Any, batch: tuple[int, ...], index: tuple[int, ...]) -> Any:
-    """Return what of `x`, whose axes before its last two broadcast to `batch`, belongs to matrix `index`."""
+    """Return the part of `x` for matrix `index`; the axes of `x` before its last two broadcast to `batch`."""
     if x.ndim <= 2:
         return x
     if broadcast_shape(x.shape[:-2], batch) != batch or x.ndim - 2 > len(batch):
@@ -157,9 +163,11 @@ def _of_matrix(x: Any, batch: tuple[int, ...], index: tuple[int, ...]) -> Any:
 
 
 def _sizes(a: Data, b: Data) -> tuple[tuple[int, ...], int, int]:
-    """Return the batch and the rows and columns of the products; raises ProblemError where there are none."""
+    """Return the batch shape, rows and columns of the result; raises ProblemError if the operands do not match."""
     if min(a.ndim, b.ndim) < 2:
-        raise ProblemError(f"quantised products take matrices, not shapes {a.shape} and {b.shape}; reshape them")
+        raise ProblemError(
+            f"quantised products take matrices, not arrays of shapes {a.shape} and {b.shape}; reshape them"
+        )
     if a.shape[-1] != b.shape[-2]:
         raise ProblemError(
             f"a {a.shape} and b {b.shape} do not fit: the inner sizes {a.shape[-1]} and {b.shape[-2]} differ"
@@ -170,22 +178,20 @@ def _sizes(a: Data, b: Data) -> tuple[tuple[int, ...], int, int]:
     for name, x in (("a", a), ("b", b)):
         if element_of(x) not in BYTES:
             raise ProblemError(
-                f"{name} is {element_of(x).name}; quantised operands are uint8 or int8: webmm.quantize(x)"
+                f"{name} is {element_of(x).name}; quantised operands must be uint8 or int8: webmm.quantize(x)"
             )
     return batch, a.shape[-2], b.shape[-1]
 
 
 def _out_dtype(given: DTypeLike | None, scale_c: float | None, default: DType) -> DType:
-    """Return the type of the result; raises ProblemError where it does not go with `scale_c`."""
+    """Return the dtype of the result; raises ProblemError if it contradicts `scale_c`."""
     if given is None:
         return F32 if scale_c is None else default
     out = dtype_of(given)
     if out not in (*BYTES, I32, F32):
-        raise ProblemError(f"out_dtype {out.name} is none of int8, uint8, int32 and float32")
+        raise ProblemError(f"out_dtype {out.name} is not supported; choose int8, uint8, int32 or float32")
     if (out in BYTES) != (scale_c is not None):
-        need = (
-            "needs scale_c, what a step of it stands for" if out in BYTES else "takes no scale_c: it is not requantised"
-        )
+        need = "needs scale_c, the scale of the result" if out in BYTES else "is not requantised; omit scale_c"
         raise ProblemError(f"out_dtype {out.name} {need}")
     return out
 
@@ -194,5 +200,5 @@ def _checked_zero_c(zero: int | None, out: DType) -> int:
     if out in BYTES:
         return int(checked_zero("zero_c", 0 if zero is None else zero, 1, out))
     if zero is not None:
-        raise ProblemError(f"out_dtype {out.name} takes no zero_c: it is not requantised")
+        raise ProblemError(f"out_dtype {out.name} is not requantised; omit zero_c")
     return 0

@@ -1,9 +1,10 @@
-"""Products of NumPy arrays and memory maps that take long to move, or are larger than a device's memory: tile by tile.
+"""Streaming products of large NumPy arrays and memory maps through a device, tile by tile.
 
-A tile of C, all of it where there is room, stays on the device while slices of k come in. A slice is multiplied into it
-strip by strip of rows: the strip of A comes right before, and with it a part of the next panel of B. All goes through
-one queue, in order, so that steps are short: what the host puts into staging buffers waits for what was queued before.
-Each element is moved once where C is one tile. A strip of C that is complete leaves while the next ones are worked at.
+A tile of C (all of C if it fits) stays on the device while slices of k are uploaded. A slice is multiplied into the
+tile in strips of rows; each strip of A is uploaded just before its multiplication, together with a part of the next
+panel of B. Everything goes through one queue in order, so steps are kept short: data in staging buffers waits for the
+work that was queued before it. If C is one tile, each element is moved once. A complete strip of C is downloaded while
+the next strips are computed.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ from webmm.dtypes import F32, DType
 from webmm.engine.array import Array
 from webmm.engine.device import Device
 
-LEAST_INNER = 256  # below it, reading and writing the tile of C takes longer than multiplying
-SLICE = 1024  # of k: so long, this takes a twentieth of the time on a large GPU
-SLICES = 8  # of k: nothing is multiplied before the first of them has come
-STRIP = 2**24  # bytes of A in a strip: far less than staging buffers hold, so that the host copies ahead of the device
-LEAVING = 2**27  # bytes of C in a strip: it leaves when it is whole
+LEAST_INNER = 256  # with a shorter slice of k, reading and writing the tile of C takes longer than multiplying
+SLICE = 1024  # length of a slice of k at which accessing C takes a twentieth of the time on a large GPU
+SLICES = 8  # slices of k; the first multiplication must wait for the first slice
+STRIP = 2**24  # bytes of A in a strip: much less than the staging buffers, so that the host copies ahead of the device
+C_STRIP = 2**27  # bytes of C in a strip, which is downloaded when it is complete
 LEAST_STRIP = 512  # rows that keep a large GPU busy
-TOGETHER = 2**26  # bytes of small matrices in a step
-OVERLAP = 2**25  # bytes that take so long to move that a GPU had better multiply meanwhile
-LONG = 2**31  # bytes of all three matrices that had better move in long pieces
+BATCH_BYTES = 2**26  # bytes of small matrices to combine in a step
+OVERLAP = 2**25  # bytes of operands and result from which overlapping transfers with compute pays off
+LONG = 2**31  # bytes of all three matrices from which longer transfers pay off
 PAGE = 4096  # bytes
-TOUCHING = 4  # threads that page a result in
+PAGING_THREADS = 4  # threads that fault in the pages of a result
 Progress = Callable[[int, int], object]
-# multiply(a, b, c, beta, bias, kind of bias, last) queues c ← activation(alpha·a·b + bias) + beta·c, with an activation
-# only for the last part of k.
+# multiply(a, b, c, beta, bias, kind of bias, last) queues c ← activation(alpha·a·b + bias) + beta·c; the activation is
+# applied only for the last part of k.
 Multiply = Callable[[Array, Array, Array, float, Array | None, str, bool], None]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is multiplied at a time: which matrices of the batch, a strip of rows of a tile of C, and a slice of k."""
+    """One multiplication: some matrices of the batch, a strip of rows of a tile of C, and a slice of k."""
 
     batch: tuple[slice, ...]
-    tile: slice  # of rows
-    rows: slice  # the strip's, of C
+    tile: slice  # rows of the tile
+    rows: slice  # rows of the strip, counted in C
     columns: slice
     inner: slice
     first: bool
@@ -57,19 +58,20 @@ class Step:
 
 
 def tile_shape(
-    m: int, n: int, k: int, itemsize: int, out_itemsize: int, memory: int, largest: int, beside: bool = True
+    m: int, n: int, k: int, itemsize: int, out_itemsize: int, memory: int, largest: int, separate_sum: bool = True
 ) -> tuple[int, int, int]:
     """Return (rows, columns, inner) of tiles that take at most `memory` bytes in all and `largest` bytes each.
 
-    All of C, or two tiles of it, and with `beside` a sum, of float32 or the operands' longer type, take up to three
-    quarters, two panels of A and of B the rest. Where k that is cut takes a sum, it is cut for want of room only.
+    Up to three quarters of the memory are for C (all of it, or two tiles) and, with `separate_sum`, for the partial
+    sums, in float32 or the operands' longer type; the rest is for two panels of A and two of B. With `separate_sum`, k
+    is cut only if the memory requires it.
     """
     sums = max(itemsize, F32.itemsize)
-    rows, columns, inner = m, n, k if beside else min(k, max(SLICE, _grains(k, SLICES)))
+    rows, columns, inner = m, n, k if separate_sum else min(k, max(SLICE, _grains(k, SLICES)))
 
     def too_large() -> bool:
         c, tiles = rows * columns, 1 if (rows, columns) == (m, n) else 2
-        return c * (tiles * out_itemsize + beside * sums) > memory * 3 // 4 or c * sums > largest
+        return c * (tiles * out_itemsize + separate_sum * sums) > memory * 3 // 4 or c * sums > largest
 
     def too_long() -> bool:
         panels = (rows + columns) * inner * itemsize
@@ -86,9 +88,9 @@ def tile_shape(
 
 
 def strip_of(shape: tuple[int, int, int], itemsize: int, out_itemsize: int) -> int:
-    """Return how many rows of a tile of (rows, columns, inner) a step takes."""
+    """Return the number of rows in a strip of a tile of (rows, columns, inner)."""
     strip, columns, inner = shape
-    while strip > LEAST_STRIP and (strip * inner * itemsize > STRIP or strip * columns * out_itemsize > LEAVING):
+    while strip > LEAST_STRIP and (strip * inner * itemsize > STRIP or strip * columns * out_itemsize > C_STRIP):
         strip = halved(strip)
     return strip
 
@@ -96,7 +98,7 @@ def strip_of(shape: tuple[int, int, int], itemsize: int, out_itemsize: int) -> i
 def steps(
     batch: tuple[int, ...], sizes: tuple[int, int, int], shape: tuple[int, int, int], strip: int, most: int
 ) -> list[Step]:
-    """Return the steps through products of (m, n, k) = `sizes` by tiles of `shape`, at most `most` matrices in each."""
+    """Return the steps of products of `sizes` (m, n, k) in tiles of `shape`, with at most `most` matrices per step."""
     cuts = [_cut(slice(0, size), step) for size, step in zip(sizes, shape, strict=True)]
     whole = all(len(cut) == 1 for cut in cuts)
     return [
@@ -112,12 +114,12 @@ def _cut(whole: slice, step: int) -> list[slice]:
 
 
 def _grains(length: int, parts: int) -> int:
-    """Return the length of one of so many parts, in whole grains."""
+    """Return the length of one of `parts` equal parts, rounded up to a multiple of GRAIN."""
     return -(-length // (parts * GRAIN)) * GRAIN
 
 
 def _groups(batch: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
-    """Yield slices that cover the batch, of at most so many matrices each."""
+    """Yield slices that cover the batch, with at most `most` matrices each."""
     if not batch:
         yield ()
         return
@@ -133,72 +135,72 @@ def _groups(batch: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def part(x: NDArray[Any], step: Step, rows: slice, columns: slice) -> NDArray[Any]:
-    """Return what a step needs of a batch of matrices, whose unit axes are the same for all of the batch."""
+    """Return the rows and columns of the step's matrices of a batch; batch axes of length 1 broadcast."""
     batch = (slice(None) if length == 1 else at for length, at in zip(x.shape[:-2], step.batch, strict=True))
     index = (*batch, rows, columns)
     return x[index]
 
 
 def kind_of(bias: Array | None) -> str:
-    """Return what a `Gemm` calls a bias of shape (n,) or (m, 1)."""
+    """Return the kind of bias in a `Gemm` for a bias of shape (n,) or (m, 1)."""
     return "" if bias is None else "column" if bias.ndim == 1 else "row"
 
 
-def _place(host: NDArray[Any]) -> Any:
-    """Return what a part of an operand is known by: where it lies."""
+def _address(host: NDArray[Any]) -> Any:
+    """Return a key that identifies a part of an operand: its address, shape and strides."""
     return host.__array_interface__["data"][0], host.shape, host.strides
 
 
-class _Leaving:
-    """Strips of C on their way into host memory, brought there by a thread of their own."""
+class _Downloads:
+    """Downloads of strips of C to host memory in a separate thread."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._pool, self._paging = (ThreadPoolExecutor(count, "webmm-stream") for count in (1, TOUCHING))
-        self._under_way: deque[tuple[int, Future[None]]] = deque()
+        self._pool, self._paging = (ThreadPoolExecutor(count, "webmm-stream") for count in (1, PAGING_THREADS))
+        self._pending: deque[tuple[int, Future[None]]] = deque()
         self._paged: dict[Any, Future[None]] = {}
 
     def page_in(self, strips: list[NDArray[Any]]) -> None:
-        """Have the system find memory for strips of an array that nothing was written to, before they are needed."""
+        """Fault in the pages of strips of a newly allocated array before they are needed."""
         for strip in (strip for strip in strips if strip.flags.c_contiguous):
-            self._paged[_place(strip)] = self._paging.submit(_touch, strip)
+            self._paged[_address(strip)] = self._paging.submit(_touch, strip)
 
     def begin(self, slot: int, strip: Array, host: NDArray[Any]) -> None:
-        """Bring a strip, of the tile in that slot, to host memory; wait where two are under way already.
+        """Start to download a strip of the tile in that slot; waits while two downloads are pending.
 
-        What is queued meanwhile comes first on the device: not much may.
+        The device runs the work that is queued until the download starts first, so there should be little of it.
         """
-        while len(self._under_way) > 1:
-            self._under_way.popleft()[1].result()
-        self._under_way.append((slot, self._pool.submit(self._bring, strip, host)))
+        while len(self._pending) > 1:
+            self._pending.popleft()[1].result()
+        self._pending.append((slot, self._pool.submit(self._download, strip, host)))
 
     def wait(self, slot: int | None = None) -> None:
-        """Wait for the strips of a slot, or for all; raises what went wrong."""
-        while any(slot in (None, of) for of, _ in self._under_way):
-            self._under_way.popleft()[1].result()
+        """Wait for the downloads of a slot, or for all; raises the error of a failed download."""
+        while any(slot in (None, of) for of, _ in self._pending):
+            self._pending.popleft()[1].result()
 
     def close(self) -> None:
-        """Wait for what is under way, and let the threads go."""
+        """Wait for pending downloads, and end the threads."""
         for pool in (self._paging, self._pool):
             pool.shutdown()
 
-    def _bring(self, strip: Array, host: NDArray[Any]) -> None:
-        if paged := self._paged.pop(_place(host), None):
+    def _download(self, strip: Array, host: NDArray[Any]) -> None:
+        if paged := self._paged.pop(_address(host), None):
             paged.result()
         self._device.download(strip, host)
 
 
-def _touch(fresh: NDArray[Any]) -> None:
-    fresh.reshape(-1).view(np.uint8)[::PAGE] = 0
+def _touch(host: NDArray[Any]) -> None:
+    host.reshape(-1).view(np.uint8)[::PAGE] = 0
 
 
 @dataclass
 class Stream:
-    """A product of NumPy arrays A, (…, m, k), and B, (…, k, n), of equal numbers of axes, into C, (…, m, n).
+    """A product of NumPy arrays A, (…, m, k), and B, (…, k, n), into C, (…, m, n), all with the same number of axes.
 
-    `dtype` is that of the operands. Where k is cut and C cannot take sums, which are float32, or float64 as the
-    operands, and come before what the epilogue does to whole ones, they are kept beside it. C is `fresh` where it is
-    dense and nothing was written to it yet: then it is paged in meanwhile.
+    `dtype` is the dtype of A and B, `out` that of C. Partial sums over k are float32, or float64 for float64 operands;
+    they are kept in a separate buffer if C has another dtype, or if the epilogue `needs_whole_sum`. `fresh` says that C
+    is dense and newly allocated, so that its pages are faulted in during the computation.
     """
 
     device: Device
@@ -215,46 +217,48 @@ class Stream:
     fresh: bool = False
 
     def run(self, memory: int) -> None:
-        """Compute C in `memory` bytes of the device's; on an error, part of C may have been written."""
+        """Compute C with at most `memory` bytes of device memory; after an error, C may be partly written."""
         long = self.a.nbytes + self.b.nbytes + self.c.nbytes >= LONG
         with self.device.staging.long() if long else contextlib.nullcontext():
             self._run(memory)
 
     def _run(self, memory: int) -> None:
         todo = self._steps(memory)
-        self._beside = not (todo[0].first and todo[0].last) and (self.needs_whole_sum or self.out != self.dtype.sums)
-        self._slots, self._leaving = Slots(self.device), _Leaving(self.device)
+        self._separate_sum = not (todo[0].first and todo[0].last) and self._needs_separate_sum
+        self._slots, self._downloads = Slots(self.device), _Downloads(self.device)
         try:
             if self.fresh and not todo[0].last:
-                self._leaving.page_in([part(self.c, step, step.rows, step.columns) for step in todo if step.last])
-            for done, _ in enumerate(self._go(todo), 1):
+                self._downloads.page_in([part(self.c, step, step.rows, step.columns) for step in todo if step.last])
+            for done, _ in enumerate(self._queue_all(todo), 1):
                 if self.progress and done < len(todo):
                     self.progress(done, len(todo))
-            self._leaving.wait()
+            self._downloads.wait()
         finally:
-            self._leaving.close()
+            self._downloads.close()
             self._slots.free()
         if self.progress:
             self.progress(len(todo), len(todo))
+
+    @property
+    def _needs_separate_sum(self) -> bool:
+        return self.needs_whole_sum or self.out != self.dtype.sums
 
     def _steps(self, memory: int) -> list[Step]:
         m, n, k = self.c.shape[-2], self.c.shape[-1], self.a.shape[-1]
         size, out = self.dtype.itemsize, self.out.itemsize
         largest = min(map(self.device.capabilities.limit, ("max-storage-buffer-binding-size", "max-buffer-size")))
-        shape = tile_shape(
-            m, n, k, size, out, memory, largest, beside=self.needs_whole_sum or self.out != self.dtype.sums
-        )
-        of_one = (m * k * size, k * n * size, m * n * out)
-        together = max(1, min(min(memory // 2, TOGETHER) // sum(of_one), largest // max(of_one)))
+        shape = tile_shape(m, n, k, size, out, memory, largest, self._needs_separate_sum)
+        matrices = (m * k * size, k * n * size, m * n * out)  # bytes of A, B and C
+        per_step = max(1, min(min(memory // 2, BATCH_BYTES) // sum(matrices), largest // max(matrices)))
         strip = strip_of(shape, size, out)
-        return steps(self.c.shape[:-2], (m, n, k), shape, strip, together)
+        return steps(self.c.shape[:-2], (m, n, k), shape, strip, per_step)
 
-    def _go(self, todo: list[Step]) -> Iterator[None]:
-        """Queue the steps, panel of B by panel, the next of which comes part by part meanwhile."""
+    def _queue_all(self, todo: list[Step]) -> Iterator[None]:
+        """Queue the steps, one panel of B after another; the next panel is uploaded in parts between them."""
         panels = [list(group) for _, group in itertools.groupby(todo, lambda s: (s.batch, s.columns, s.inner))]
         following, rest = self._panel(panels[0][0], 1)
         for panel, then in itertools.zip_longest(panels, panels[1:]):
-            deque(rest, maxlen=0)  # moves what is left to be moved
+            deque(rest, maxlen=0)  # upload the remaining parts
             y, rest = following, iter(())
             if then:
                 following, rest = self._panel(then[0], len(panel))
@@ -267,33 +271,33 @@ class Stream:
 
     def _panel(self, step: Step, parts: int) -> tuple[Array, Iterator[None]]:
         host = part(self.b, step, step.inner, step.columns)
-        return self._slots.begin("b", _place(host), host, self.dtype, parts)
+        return self._slots.begin("b", _address(host), host, self.dtype, parts)
 
     def _next_tile(self, step: Step) -> None:
         shape = part(self.c, step, step.tile, step.columns).shape
         self._slot = self._slots.turn("c")
-        self._leaving.wait(self._slot)
+        self._downloads.wait(self._slot)
         self._tile = self._slots.take("c", self._slot, shape, self.out)
-        self._total = self._slots.take("sum", 0, shape, self.dtype.sums) if self._beside else self._tile
+        self._total = self._slots.take("sum", 0, shape, self.dtype.sums) if self._separate_sum else self._tile
 
     def _queue(self, step: Step, y: Array) -> None:
-        """Multiply a strip of A and a panel of B, and have the strip of C leave that becomes complete."""
+        """Multiply a strip of A by a panel of B, and download the strip of C if it is complete."""
         strip = np.s_[..., step.rows.start - step.tile.start : step.rows.stop - step.tile.start, :]
         into, total = self._tile[strip], self._total[strip]
         if step.first and self.residual is not None:
             self.device.upload(part(self.residual, step, step.rows, step.columns), into)
         host = part(self.a, step, step.rows, step.inner)
-        x = self._slots.load("a", _place(host), host, self.dtype)
-        start = 0.0 if self.residual is None else 1.0  # how much of what C holds is added
+        x = self._slots.load("a", _address(host), host, self.dtype)
+        start = 0.0 if self.residual is None else 1.0  # the factor of the previous contents of C
         bias = self._bias(step) if step.first else None
-        if not self._beside:
+        if not self._separate_sum:
             self.multiply(x, y, into, start if step.first else 1.0, bias, kind_of(bias), step.last)
         elif step.last:
             self.multiply(x, y, into, start, total, "matrix", True)
         else:
             self.multiply(x, y, total, 0.0 if step.first else 1.0, bias, kind_of(bias), False)
         if step.last:
-            self._leaving.begin(self._slot, into, part(self.c, step, step.rows, step.columns))
+            self._downloads.begin(self._slot, into, part(self.c, step, step.rows, step.columns))
 
     def _bias(self, step: Step) -> Array | None:
         if self.bias is None:

@@ -1,4 +1,4 @@
-"""Products with quantised weights: the call."""
+"""The public call for products with quantised weights."""
 
 from __future__ import annotations
 
@@ -28,14 +28,23 @@ def qmatmul_weights(
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return ``x @ weights`` with quantised weights (k, n), summed in float32.
+    """Return ``x @ weights``, (…, n), with weights of 4 or 8 bits, which are dequantised within the product.
 
-    `x` is (…, k), of one of `webmm.dtypes.MATRIX_DTYPES`. The weights become floats within the product: what is read
-    of them is their 8 or 4 bits. Keep them on the device with `BlockWeights.to()`, or each call uploads them. The
-    result is `out_dtype`, by default x's type; it is a NumPy array unless `x` is an `Array`.
+    Arguments:
 
-    Every element is within the bound of `matmul()` of the product with `weights.dequantize()`. Raises ProblemError for
-    operands that do not fit together or lie on different devices, and for other types; else as `matmul()`.
+    - `x`: an array of shape (…, k), of one of `webmm.dtypes.MATRIX_DTYPES`.
+    - `weights`: a (k, n) matrix from `quantize_blocks()`. Keep it on the device with `BlockWeights.to()`, else every
+      call uploads it.
+    - `out_dtype`: the dtype of the result, by default the dtype of `x`.
+    - `device`: by default the device of `x` or of the weights, or the most capable adapter.
+
+    Returns a NumPy array, or an `Array` on the same device if `x` is one. Sums are float32; every element is within the
+    error bound of ``matmul(x, weights.dequantize())``.
+
+    Raises ProblemError for shapes that do not match, operands on different devices, and other dtypes; otherwise as
+    `matmul()`.
+
+    Example: ``webmm.qmatmul_weights(x, webmm.quantize_blocks(w).to(device))``
     """
     with opened("qmatmul_weights", device or (None if isinstance(x, Array) else weights.device), x) as temporary:
         a = temporary.data(x)
@@ -44,9 +53,9 @@ def qmatmul_weights(
             raise ProblemError(f"x {a.shape} and weights ({k}, {n}) do not fit: x must end with {k}")
         dtype = element_of(a)
         out = dtype if out_dtype is None else dtype_of(out_dtype)
-        check_floats("products of floats", dtype, out)
+        check_floats("float matrix products", dtype, out)
         c = temporary.result((*a.shape[:-1], n), out, a)
-        if 0 in (*a.shape, n):  # nothing to sum, or nothing to store
+        if 0 in (*a.shape, n):  # the sums or the result are empty
             return temporary.device.zeros(c.shape, out) if isinstance(c, Array) else returned(np.zeros_like(c))
 
         def compute(rows: Array, words: Array, scales: Array, zeros: Array, c: Array) -> None:

@@ -114,7 +114,9 @@ class StreamingOp(Op[P]):
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> P:
         """Return the problem of a dense array."""
         if layout != "nn":
-            raise ConfigError(f"op {self.name} has no layout {layout!r}: strides are not part of the shader")
+            raise ConfigError(
+                f"op {self.name} has no layout {layout!r}: one shader serves all strides; omit the layout"
+            )
         return self.along(size, dtype_of(dtype))
 
     def along(self, size: Size, dtype: DType) -> P:

@@ -86,7 +86,9 @@ class WeightsOp(Op[WeightOnly]):
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> WeightOnly:
         """Return the dense product of that size."""
         if layout not in ("nn", "tn"):
-            raise ConfigError(f"unknown layout {layout!r} of op weights; choose from nn, tn: weights lie as they do")
+            raise ConfigError(
+                f"unknown layout {layout!r} of op weights; choose from nn, tn; the layout of the weights is fixed"
+            )
         m, n, k = size[:3]
         kind = dtype_of(dtype)
         a = Operand(m if layout[0] == "t" else k, transposed=layout[0] == "t")

@@ -247,7 +247,7 @@ def from_json(text: str) -> Model:
     """Return the model in a document of SCHEMA; raises ValueError or KeyError where it is none."""
     document = json.loads(text)
     if document["schema"] != SCHEMA:
-        raise ValueError(f"this is no {SCHEMA} document")
+        raise ValueError(f"this is not a {SCHEMA} document")
     plain = {name: document[name] for name in ("coefficients", "means", "spreads", "weights")}
     return Model(Machine(**document["machine"]), **plain, rates=Rates.of(document.get("rates")))
 

@@ -1,3 +1,3 @@
-"""What to compute, apart from how: a module for each op, of the same name in every layer."""
+"""Problems: what to compute, independent of the kernel. Each op has a module of the same name in every layer."""
 
 OPS = ("gemm", "quantized", "weights", "reduce", "normalise", "elementwise")

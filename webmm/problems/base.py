@@ -1,6 +1,7 @@
-"""What every problem has: buffers, sizes, and what it costs at least.
+"""The base class of problems: buffers, sizes, and the minimum of operations and bytes.
 
-A problem says what to compute, apart from how: sizes, element types, and the way the operands lie in memory.
+A problem describes what to compute, independent of the kernel: sizes, element types, and the layout of the operands in
+memory.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import ClassVar
 from webmm.dtypes import MATRIX_DTYPES, DType, names
 from webmm.errors import ProblemError
 
-ALIGNMENT = 256  # bytes at whose multiples a binding may start on every device
+ALIGNMENT = 256  # bytes; a binding may start at its multiples on every device
 
 
 @dataclass(frozen=True)
 class Extent:
-    """A buffer that a problem needs: its name in shaders, element type, and which elements are reached, [start, end).
+    """A buffer that a problem needs: its name in shaders, element type, and range of accessed elements, [start, end).
 
-    Of a buffer that is larger than a binding may be, shaders see the window around that range, and count elements from
-    where it opens. One that is `windowed` starts where its window does: no uniform has its offset.
+    The binding covers a window around that range, so that a buffer may be larger than a binding; shaders index elements
+    from the start of the window. A `windowed` buffer starts exactly there and needs no offset in the uniform.
     """
 
     name: str
@@ -32,63 +33,63 @@ class Extent:
 
     @property
     def first(self) -> int:
-        """The element at which the window opens: the last one before `start` at which a binding may."""
+        """The first element of the window: the last element up to `start` at which a binding may start."""
         step = ALIGNMENT // self.dtype.itemsize
         return self.start // step * step
 
     @property
     def offset(self) -> int:
-        """Bytes before the window."""
+        """The offset of the window, in bytes."""
         return self.first * self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes in the window: whole vec4, as buffers have."""
+        """The size of the window in bytes, rounded up to whole vec4, as buffers are."""
         return -(-self.end * self.dtype.itemsize // 16) * 16 - self.offset
 
 
 def windowed(extents: tuple[Extent, ...], starts: tuple[int, ...]) -> tuple[Extent, ...]:
-    """Return `extents` moved to where each starts, if `starts` says so: at elements where a binding may."""
+    """Return `extents` moved to the elements `starts`, at which bindings may start; unchanged if `starts` is empty."""
     moved = zip(extents, starts, strict=True) if starts else ()
     return tuple(replace(e, start=start, end=start + e.end, windowed=True) for e, start in moved) or extents
 
 
 def opened_at(firsts: tuple[int, ...], starts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `starts` seen from windows that open at `firsts`: they are there, or no kernel finds them."""
+    """Return the new `starts`, (), after windows opened at `firsts`; raises ProblemError if these are not `starts`."""
     if starts and firsts != starts:
-        raise ProblemError(f"an operand starts at {starts}, where no binding may; copy it to an array of its own")
+        raise ProblemError(f"an operand starts at {starts}, which is not aligned for a binding; copy it to a new array")
     return ()
 
 
 class Problem(ABC):
-    """Something to compute. Subclasses are frozen dataclasses, checked on construction."""
+    """A computation. Subclasses are frozen dataclasses, which are checked on construction."""
 
     op: ClassVar[str]
-    dtype: DType  # of what it reads
+    dtype: DType  # of the operands
 
     @property
     @abstractmethod
     def sizes(self) -> tuple[int, int, int, int]:
-        """The sizes (m, n, k, batch) of its records."""
+        """The sizes (m, n, k, batch), as stored in records."""
 
     @property
     def layout(self) -> str:
-        """How its operands are stored, in letters of the op's own; empty where there is but one way."""
+        """The layout of the operands, in letters that the op defines; empty if there is only one."""
         return ""
 
     @property
     def variant(self) -> str:
-        """Which of several things the op may be; empty where it is but one."""
+        """The variant of the op; empty if it has none."""
         return ""
 
     @abstractmethod
     def buffers(self) -> tuple[Extent, ...]:
-        """Return the buffers, in the order in which arrays are given to `Device.run()`."""
+        """Return the buffers, in the order of the arrays of `Device.run()`."""
 
     def within(self, firsts: tuple[int, ...]) -> Problem:
-        """Return the problem with the offset into each of its buffers less the given number of elements.
+        """Return the problem with `firsts`, numbers of elements, subtracted from the offsets into its buffers.
 
-        Problems whose operands may lie anywhere in a buffer say how; others start at 0.
+        Problems with offsets override this; all others start at 0.
         """
         assert not any(firsts), f"{self.op} cannot start within a buffer"
         return self
@@ -96,21 +97,21 @@ class Problem(ABC):
     @property
     @abstractmethod
     def flops(self) -> int:
-        """Arithmetic operations."""
+        """The number of arithmetic operations."""
 
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """Bytes that must move at least: each operand read once, the result written once."""
+        """The minimum of bytes to move: each operand read once, the result written once."""
 
     @property
     def features(self) -> frozenset[str]:
-        """WebGPU features that storing these element types needs."""
+        """The WebGPU features that the element types require."""
         return frozenset().union(*(extent.dtype.features for extent in self.buffers()))
 
 
 def check_floats(what: str, *dtypes: DType) -> None:
-    """Raise ProblemError, naming `what` takes them, for a dtype that shaders do not compute with as floats."""
+    """Raise ProblemError for a dtype that is not in MATRIX_DTYPES; the message names the op, `what`."""
     for dtype in dtypes:
         if dtype not in MATRIX_DTYPES:
             raise ProblemError(f"dtype {dtype.name} is not supported by {what}; cast to one of {names(MATRIX_DTYPES)}")

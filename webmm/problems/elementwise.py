@@ -1,4 +1,4 @@
-"""Functions of single elements."""
+"""Elementwise functions of one array."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webmm.problems.base import Extent, Problem, check_floats
 
 @dataclass(frozen=True)
 class Elementwise(Problem):
-    """y[i] ← the activation of x[i], for i < size: the name of one of `ACTIVATIONS`, or of an `Epilogue`."""
+    """y[i] ← activation(x[i]) for i < size; `activation` names one of `ACTIVATIONS` or an `Epilogue`."""
 
     activation: str
     size: int
@@ -33,7 +33,7 @@ class Elementwise(Problem):
 
     @property
     def variant(self) -> str:
-        """The activation; one of one's own goes by the records of GELU, which are of how fast elements come and go."""
+        """The activation; a user-defined one shares the records of GELU, since memory bandwidth limits both."""
         return self.activation if self.activation in ACTIVATIONS else "gelu"
 
     def buffers(self) -> tuple[Extent, ...]:
@@ -44,17 +44,17 @@ class Elementwise(Problem):
         )
 
     def within(self, firsts: tuple[int, ...]) -> Elementwise:
-        """Return the problem with the offset into x and y less the given number of elements."""
+        """Return the problem with `firsts`, numbers of elements, subtracted from the offsets into x and y."""
         return replace(self, x_offset=self.x_offset - firsts[0], y_offset=self.y_offset - firsts[1])
 
     @property
     def flops(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return self.size
 
     @property
     def bytes(self) -> int:
-        """Each element read once and written once."""
+        """The bytes to move: each element read once and written once."""
         return 2 * self.size * self.dtype.itemsize
 
     def __str__(self) -> str:

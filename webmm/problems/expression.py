@@ -1,4 +1,4 @@
-"""Expressions of elements of several arrays."""
+"""Elementwise expressions of several arrays."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Quad = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Strided:
-    """How an array lies in its buffer, over the axes of the result: element i is at offset + i·strides."""
+    """The layout of an array in its buffer, over the axes of the result: element i is at offset + i·strides."""
 
     dtype: DType
     strides: Quad
     offset: int = 0
 
     def end(self, lengths: Quad) -> int:
-        """Return one past the last element of an array of these lengths."""
+        """Return the index after the last element of an array of these lengths."""
         return self.offset + 1 + sum((n - 1) * stride for n, stride in zip(lengths, self.strides, strict=True))
 
 
 @dataclass(frozen=True)
 class Expression(Problem):
-    """y[i] ← an expression of x0[i], x1[i], … and of numbers s0, s1, …, for i within `lengths`.
+    """y[i] ← an expression of x0[i], x1[i], … and of numbers s0, s1, …, for each index i within `lengths`.
 
-    `text` says what it means (`webmm.expressions`), `wgsl` is the same for shaders, and has a value of `kind`: f32, i32
-    or bool. `numbers` are the bits of s0, s1, …, which are all f32 or all i32: `number_kind`. Where `taken` is not 0,
-    element x0[i] lies x1[i] times as many elements on, of `taken_length` that there are.
+    `text` is the expression (see `webmm.expressions`) and `wgsl` its translation, whose value has the type `kind`: f32,
+    i32 or bool. `numbers` are the bits of s0, s1, …, all of type `number_kind`: f32 or i32. If `taken` is not 0, x0 is
+    gathered: its element for i is x1[i]·taken elements further, with x1[i] clamped to [0, taken_length).
     """
 
     text: str
@@ -55,16 +55,18 @@ class Expression(Problem):
             raise ProblemError(f"an expression has at most {MAX_OPERANDS} arrays and {MAX_NUMBERS} numbers")
         for each in (*self.operands, self.y):
             if each.dtype not in COMPUTED:
-                raise ProblemError(f"dtype {each.dtype.name} is not computed with; cast to one of {names(COMPUTED)}")
+                raise ProblemError(
+                    f"dtype {each.dtype.name} is not supported by expressions; cast to one of {names(COMPUTED)}"
+                )
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
-        """The type of the first operand, or of the result where there is none."""
+        """The dtype of the first operand, or of the result if there is no operand."""
         return self.operands[0].dtype if self.operands else self.y.dtype
 
     @property
     def size(self) -> int:
-        """Elements of y."""
+        """The number of elements of y."""
         a, b, c, d = self.lengths
         return a * b * c * d
 
@@ -75,7 +77,7 @@ class Expression(Problem):
 
     @property
     def variant(self) -> str:
-        """The expression."""
+        """The text of the expression."""
         return self.text
 
     def buffers(self) -> tuple[Extent, ...]:
@@ -88,18 +90,18 @@ class Expression(Problem):
         )
 
     def within(self, firsts: tuple[int, ...]) -> Expression:
-        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        """Return the problem with `firsts`, numbers of elements, subtracted from the offsets into its buffers."""
         moved = [replace(x, offset=x.offset - first) for x, first in zip((*self.operands, self.y), firsts, strict=True)]
         return replace(self, operands=tuple(moved[:-1]), y=moved[-1])
 
     @property
     def flops(self) -> int:
-        """Elements."""
+        """The number of elements, each counted as one operation."""
         return self.size
 
     @property
     def bytes(self) -> int:
-        """Each element read once, as often as it is repeated, and written once."""
+        """The bytes to move: for each element of y, one element of each operand read and one written."""
         return self.size * sum(x.dtype.itemsize for x in (*self.operands, self.y))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Products of matrices of floats, with an epilogue."""
+"""Floating-point matrix products with an epilogue."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
 
-PRECISIONS = get_args(Precision)  # the highest first
-HIGH_F64 = 2.0**-40  # the unit of errors of float64 at precision "high"
+PRECISIONS = get_args(Precision)  # the default first
+HIGH_F64 = 2.0**-40  # machine epsilon of float64 products at precision "high"
 
 
 @dataclass(frozen=True)
 class Gemm(Terms, Product):
-    """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; build one with `gemm()`.
+    """C ← activation(alpha·A·B + bias) + beta·C for a batch of (m, k) and (k, n) matrices; `gemm()` builds dense ones.
 
-    `bias` is "" for none, "column" for a vector of n elements, one per column of C, "row" for one of m, or "matrix" for
-    a dense (m, n) matrix of the type of sums and a batch of one, such as the sum over an earlier part of k. It starts
-    at element `bias_offset` of its buffer. C is read only where beta is not 0. Products of float64 are float64.
+    `bias` is "" for none, "column" for a vector with one element per column of C, "row" for one per row, or "matrix"
+    for a dense (m, n) matrix in the accumulator's type and a batch of one, such as the sum over an earlier part of k.
+    It starts at element `bias_offset` of its buffer. C is read only if beta is not 0. Products of float64 are float64.
     """
 
     m: int
@@ -43,35 +43,37 @@ class Gemm(Terms, Product):
     def __post_init__(self) -> None:
         super().__post_init__()
         if F64 not in (self.dtype, self.out_dtype):
-            check_floats("products of floats", self.dtype, self.out_dtype)
+            check_floats("float matrix products", self.dtype, self.out_dtype)
         elif self.dtype != self.out_dtype:
-            raise ProblemError(f"a product of {self.dtype.name} is not stored as {self.out_dtype.name}; cast it after")
+            raise ProblemError(
+                f"a product of {self.dtype.name} cannot be stored as {self.out_dtype.name}; cast the result"
+            )
         elif self.activation in OWN:
-            raise UnsupportedError("an Epilogue of one's own is not computed in float64; apply it to what comes out")
+            raise UnsupportedError("float64 products do not support a user-defined Epilogue; apply it to the result")
         self.check_sizes()
         if self.precision not in PRECISIONS:
-            raise ProblemError(f"precision is {' or '.join(PRECISIONS)}, not {self.precision!r}")
+            raise ProblemError(f"precision must be {' or '.join(PRECISIONS)}, not {self.precision!r}")
         if self.bias == "matrix" and self.batch != 1:
-            raise ProblemError(f"a matrix as the bias serves one product, not a batch of {self.batch}")
+            raise ProblemError(f"a matrix bias needs a single product, not a batch of {self.batch}")
 
     @property
     def variant(self) -> str:
-        """The precision, where it is not the highest."""
+        """The precision, or "" for the default."""
         return "" if self.precision == PRECISIONS[0] else self.precision
 
     @property
     def eps(self) -> float:
-        """What the errors of sums are measured by: each is within k·eps·(|A|·|B|)."""
+        """The machine epsilon of the error bound k·eps·(|A|·|B|)."""
         return HIGH_F64 if self.dtype == F64 and self.precision == "high" else self.dtype.sums.eps
 
     @property
     def layout(self) -> str:
-        """How A and B are stored: n as they are, t transposed."""
+        """The storage of A and B: n for row-major, t for transposed."""
         return layout_of(self.a, self.b)
 
     @cached_property
     def by_fours(self) -> tuple[bool, bool, bool]:
-        """Whether all of A, B and C can be read or written as vec4."""
+        """Whether A, B and C can be accessed as vec4 throughout."""
         a, b, c = (operand.vectorizable(rows, columns) for _, operand, rows, columns in self.operands())
         return a, b, c
 
@@ -84,7 +86,7 @@ class Gemm(Terms, Product):
         )
 
     def buffers(self) -> tuple[Extent, ...]:
-        """Return A, B and C, and the bias if there is one."""
+        """Return A, B, C and, if there is one, the bias."""
         dtypes = (self.dtype, self.dtype, self.out_dtype)
         extents = [
             Extent(name.lower(), dtype, operand.end(rows, columns, self.batch), name == "C", operand.offset)
@@ -97,7 +99,7 @@ class Gemm(Terms, Product):
         return tuple(extents)
 
     def within(self, firsts: tuple[int, ...]) -> Gemm:
-        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        """Return the problem with `firsts`, numbers of elements, subtracted from the offsets into its buffers."""
         a, b, c = (
             replace(operand, offset=operand.offset - first)
             for (_, operand, _, _), first in zip(self.operands(), firsts, strict=False)
@@ -106,7 +108,7 @@ class Gemm(Terms, Product):
 
     @property
     def bytes(self) -> int:
-        """Bytes that must move at least: each operand read once, the result written once."""
+        """The minimum of bytes to move: each operand read once, the result written once."""
         inputs = (self.m * self.k + self.k * self.n) * self.dtype.itemsize
         return (inputs + self.m * self.n * self.out_dtype.itemsize) * self.batch
 
@@ -123,10 +125,10 @@ def gemm(
     transpose_b: bool = False,
     precision: str = PRECISIONS[0],
 ) -> Gemm:
-    """Return the problem C (m, n) = A (m, k) · B (k, n) on dense row-major matrices.
+    """Return the problem C (m, n) = A (m, k) · B (k, n) for dense row-major matrices.
 
-    With `transpose_a` A is stored as (k, m), with `transpose_b` B as (n, k). Raises ProblemError for a size below 1, an
-    unsupported dtype or precision.
+    With `transpose_a`, A is stored as (k, m); with `transpose_b`, B is stored as (n, k). Raises ProblemError for a size
+    below 1, and for an unsupported dtype or precision.
     """
     dtype = dtype_of(dtype)
     return Gemm(

@@ -1,4 +1,4 @@
-"""What all products of matrices share: sizes, and the way the matrices lie in memory."""
+"""The common part of all matrix products: sizes, and the layout of the matrices in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Product(Problem):
 
     @property
     def flops(self) -> int:
-        """Operations: a multiplication and an addition for each inner element."""
+        """The number of operations: a multiplication and an addition for each term of a sum."""
         return 2 * self.m * self.n * self.k * self.batch
 
     def check_sizes(self) -> None:
@@ -41,10 +41,10 @@ class Product(Problem):
 
 @dataclass(frozen=True)
 class Operand:
-    """How a batch of matrices lies in its buffer; every length is in elements.
+    """The layout of a batch of matrices in its buffer, in elements.
 
     Element (row, column) of matrix `i` is at ``offset + i*batch_stride + row*ld + column``, with row and column
-    swapped where `transposed`.
+    swapped if `transposed`.
     """
 
     ld: int
@@ -53,34 +53,34 @@ class Operand:
     transposed: bool = False
 
     def end(self, rows: int, columns: int, batch: int) -> int:
-        """Return one past the last element of a batch of (rows, columns) matrices."""
+        """Return the index after the last element of a batch of (rows, columns) matrices."""
         outer, inner = (columns, rows) if self.transposed else (rows, columns)
         return self.offset + (batch - 1) * self.batch_stride + (outer - 1) * self.ld + inner
 
     def vectorizable(self, rows: int, columns: int) -> bool:
-        """Tell whether four neighbours along the contiguous axis can always be read as one vec4."""
+        """Return whether every four adjacent elements along the contiguous axis can be accessed as one vec4."""
         return self.aligned(rows, columns, 4)
 
     def aligned(self, rows: int, columns: int, elements: int) -> bool:
-        """Tell whether what runs along the contiguous axis starts at, and is as long as, multiples of `elements`."""
+        """Return whether stored rows start at multiples of `elements`, and their length is a multiple, too."""
         inner = rows if self.transposed else columns
         return not any(length % elements for length in (inner, self.ld, self.batch_stride, self.offset))
 
 
 class Transposes(TypedDict):
-    """Which operands of `gemm()` are stored transposed."""
+    """Keyword arguments of `gemm()` that say which operands are stored transposed."""
 
     transpose_a: bool
     transpose_b: bool
 
 
 def transposes(layout: str) -> Transposes:
-    """Return what `gemm()` takes for a layout such as "nt"; raises ConfigError for an unknown one."""
+    """Return the arguments of `gemm()` for a layout such as "nt"; raises ConfigError for an unknown one."""
     if layout not in LAYOUTS:
         raise ConfigError(f"unknown layout {layout!r}; choose from {', '.join(LAYOUTS)}")
     return {"transpose_a": layout[0] == "t", "transpose_b": layout[1] == "t"}
 
 
 def layout_of(*operands: Operand) -> str:
-    """Return how operands are stored: n as they are, t transposed."""
+    """Return the storage of operands, a letter each: n for row-major, t for transposed."""
     return "".join("t" if operand.transposed else "n" for operand in operands)

@@ -1,4 +1,4 @@
-"""Products of 8-bit integers; what they mean is in `webmm.problems.scheme`."""
+"""Matrix products of quantised 8-bit integers; `webmm.problems.scheme` defines the arithmetic."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from webmm.problems.scheme import Scheme
 
 @dataclass(frozen=True)
 class Quantized(Product):
-    """C ← the product of 8-bit integers, (m, k) and (k, n), with zero points; what it means
-    is in `webmm.problems.scheme`.
+    """C ← A·B for 8-bit integers, (m, k) and (k, n), with zero points; see `webmm.problems.scheme` for the arithmetic.
 
     `out_dtype` is int8 or uint8 (requantised), int32 (the sums), or float32 (dequantised). C is dense and row-major.
-    Zero points are numbers, or None for one per row of A (per column of B). The multiplier is (mantissa, shift) in
-    fixed point for an 8-bit result, (bits of a float32, 0) for float32, the same for all elements; or it has a part for
-    each row (`scaled_rows`), each column (`scaled_columns`), or both. What differs by row lies in `row_terms`, and what
-    differs by column in `column_terms`, four int32 each: zero point, mantissa, shift, and the bias of a column.
+    A zero point is a number, or None for one per row of A (per column of B). The multiplier of the sums is (mantissa,
+    shift) in fixed point for an 8-bit result, and (bits of a float32, 0) for float32. It is the same for all elements,
+    or has a factor for each row (`scaled_rows`), each column (`scaled_columns`), or both. Values per row are in the
+    buffer `row_terms`, values per column in `column_terms`, four int32 each: zero point, mantissa, shift, column bias.
     """
 
     m: int
@@ -50,33 +49,37 @@ class Quantized(Product):
     def __post_init__(self) -> None:
         for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
             if dtype not in BYTES:
-                raise ProblemError(f"{name} is {dtype.name}; quantised operands are uint8 or int8: webmm.quantize(x)")
+                raise ProblemError(
+                    f"{name} is {dtype.name}; quantised operands must be uint8 or int8: webmm.quantize(x)"
+                )
         if self.out_dtype not in (*BYTES, I32, F32):
-            raise ProblemError(f"out_dtype {self.out_dtype.name} is none of int8, uint8, int32 and float32")
+            raise ProblemError(
+                f"out_dtype {self.out_dtype.name} is not supported; choose int8, uint8, int32 or float32"
+            )
         self.check_sizes()
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
-        """The type of A."""
+        """The dtype of A."""
         return self.a_dtype
 
     @property
     def layout(self) -> str:
-        """How A and B are stored: n as they are, t transposed."""
+        """The storage of A and B: n for row-major, t for transposed."""
         return layout_of(self.a, self.b)
 
     @property
     def by_row(self) -> bool:
-        """Whether anything differs by row."""
+        """Whether there are values per row."""
         return self.zero_a is None or self.scaled_rows
 
     @property
     def by_column(self) -> bool:
-        """Whether anything differs by column."""
+        """Whether there are values per column."""
         return self.zero_b is None or self.scaled_columns or self.bias
 
     def buffers(self) -> tuple[Extent, ...]:
-        """Return A, B and C, and what differs by row and by column, if anything does."""
+        """Return A, B and C, and the values per row and per column, if there are any."""
         return (
             Extent("a", self.a_dtype, self.a.end(self.m, self.k, 1), start=self.a.offset),
             Extent("b", self.b_dtype, self.b.end(self.k, self.n, 1), start=self.b.offset),
@@ -91,46 +94,46 @@ class Quantized(Product):
         )
 
     def within(self, firsts: tuple[int, ...]) -> Quantized:
-        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        """Return the problem with `firsts`, numbers of elements, subtracted from the offsets into its buffers."""
         a, b = (replace(x, offset=x.offset - first) for x, first in zip((self.a, self.b), firsts, strict=False))
         return replace(self, a=a, b=b, starts=opened_at(firsts[2:], self.starts))
 
     @property
     def bytes(self) -> int:
-        """Bytes that must move at least: each operand read once, the result written once."""
+        """The minimum of bytes to move: each operand read once, the result written once."""
         return self.m * self.k + self.k * self.n + self.m * self.n * self.out_dtype.itemsize
 
 
-Parts = NDArray[np.int32] | None
+Factors = NDArray[np.int32] | None  # None for a factor of 1
 
 
 def describe(
     m: int, n: int, k: int, a: tuple[DType, Operand], b: tuple[DType, Operand], scheme: Scheme, out: DType
 ) -> tuple[Quantized, list[NDArray[np.int32]]]:
-    """Return the problem of an (m, n, k) product under `scheme`, and what its `row_terms` and `column_terms` hold."""
+    """Return the problem of an (m, n, k) product under `scheme`, and the contents of `row_terms` and `column_terms`."""
     row, column = _multipliers(scheme, out)
-    alike = row is None and column is not None and column.ndim == 1
+    scalar = row is None and column is not None and column.ndim == 1
     problem = Quantized(
         *(m, n, k, a[0], b[0], out, a[1], b[1]),
         zero_a=None if scheme.zero_a.ndim else int(scheme.zero_a),
         zero_b=None if scheme.zero_b.ndim else int(scheme.zero_b),
         zero_c=scheme.zero_c,
-        multiplier=(int(column[0]), int(column[1])) if column is not None and alike else (0, 0),
+        multiplier=(int(column[0]), int(column[1])) if column is not None and scalar else (0, 0),
         scaled_rows=row is not None,
-        scaled_columns=column is not None and not alike,
+        scaled_columns=column is not None and not scalar,
         bias=scheme.bias is not None,
     )
     rows = [_terms(m, scheme.zero_a, row, None)] if problem.by_row else []
-    columns = [_terms(n, scheme.zero_b, None if alike else column, scheme.bias)] if problem.by_column else []
+    columns = [_terms(n, scheme.zero_b, None if scalar else column, scheme.bias)] if problem.by_column else []
     return problem, rows + columns
 
 
-def _multipliers(scheme: Scheme, out: DType) -> tuple[Parts, Parts]:
-    """Return the parts of the multiplier by row and by column as two int32 each; a single one stands for columns."""
+def _multipliers(scheme: Scheme, out: DType) -> tuple[Factors, Factors]:
+    """Return the factors of the multiplier per row and per column, two int32 each; a scalar counts as per column."""
     if out == I32:
         return None, None
     if out in BYTES:
-        row, column = (None if part is None else part.pairs() for part in scheme.multipliers())
+        row, column = (None if factor is None else factor.pairs() for factor in scheme.multipliers())
         return row, column
     if scheme.by_row and scheme.by_column:
         return _bits(scheme.scale_a), _bits(scheme.scale_b)
@@ -144,7 +147,7 @@ def _bits(x: NDArray[np.float32]) -> NDArray[np.int32]:
 
 
 def _terms(
-    length: int, zero: NDArray[np.int32], multiplier: Parts, bias: NDArray[np.int32] | None
+    length: int, zero: NDArray[np.int32], multiplier: Factors, bias: NDArray[np.int32] | None
 ) -> NDArray[np.int32]:
     terms = np.zeros((length, 4), np.int32)
     terms[:, 0] = zero

@@ -1,11 +1,11 @@
-"""How 8-bit and 4-bit integers stand for numbers, and what products of them mean: the reference, in NumPy.
+"""The quantisation scheme of 8-bit and 4-bit integers, and the reference of their products in NumPy.
 
-An integer q stands for ``scale·(q - zero)`` (Jacob et al., Quantization and Training of Neural Networks for Efficient
+An integer q represents ``scale·(q - zero)`` (Jacob et al., Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference, CVPR 2018, §2.1). A product sums ``(a - zero_a)·(b - zero_b)`` in 32-bit integers,
 exactly, and multiplies the sum by ``M = scale_a·scale_b/scale_c``, without floating point: M, in float64, is rounded
 to ``mantissa·2^-shift`` with a mantissa of 31 bits, halves up; the result is ``floor(sum·mantissa·2^-shift + 1/2)``:
-one rounding, of the exact 64-bit product, halves up. That is TFLite's scheme in its single-rounding form
-(MultiplyByQuantizedMultiplier with TFLITE_SINGLE_ROUNDING); gemmlowp's older one rounds twice, and can differ by one.
+a single rounding of the exact 64-bit product, halves up. This is TFLite's scheme in its single-rounding form
+(MultiplyByQuantizedMultiplier with TFLITE_SINGLE_ROUNDING); gemmlowp's older scheme rounds twice and can differ by one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from webmm.dtypes import BYTES, I32, DType, dtype_of
 from webmm.errors import ProblemError
 
 MANTISSA_BITS = 31
-MAX_SHIFT = 62  # of a sum of 32 bits times a mantissa of 31
+MAX_SHIFT = 62  # the product of a 32-bit sum and a 31-bit mantissa has 62 bits and a sign
 SUM_LIMIT = 2**31 - 1
 
 Integers = NDArray[Any]
@@ -38,19 +38,27 @@ def limits(dtype: DType) -> tuple[int, int]:
 def quantize(
     x: ArrayLike, dtype: DTypeLike = "uint8", axis: int | None = None, symmetric: bool = False
 ) -> tuple[Integers, NDArray[np.float32], Integers]:
-    """Return (q, scale, zero) such that ``scale·(q - zero)`` is nearest to `x`: integers of `dtype`, uint8 or int8.
+    """Return (q, scale, zero) such that ``scale·(q - zero)`` is nearest to `x`, for `qmatmul()`.
 
-    The range of x, extended to hold 0, is spread over all of dtype's; 0 is exact. With `symmetric` the range is -max|x|
-    to max|x|, in 254 steps, and `zero` is the middle: 0 of int8, 128 of uint8. With `axis` each index along
-    it has a scale and a zero point of its own (0 for one per row of a matrix, 1 for one per column), else they are
-    0-D. `scale` is float32, `zero` int32.
+    Arguments:
 
-    Raises ProblemError for another dtype, an axis that x does not have, and a NaN or an infinity.
+    - `x`: an array of finite floats.
+    - `dtype`: uint8 or int8. The range of x, extended to include 0, is mapped to the whole range of the dtype; 0 is
+      represented exactly.
+    - `axis`: with an axis, each index along it has its own scale and zero point: 0 for one per row of a matrix, 1 for
+      one per column. By default there is one for the whole array.
+    - `symmetric`: map -max|x| to max|x| in 254 steps, with `zero` in the middle: 0 for int8, 128 for uint8.
+
+    Returns `q` of `dtype` and of the shape of `x`, `scale` in float32 and `zero` in int32, 0-D or 1-D along `axis`.
+
+    Raises ProblemError for another dtype, an axis that `x` does not have, and NaN or infinity in `x`.
+
+    Example: ``w_q, scale, zero = webmm.quantize(w, "int8", axis=1)``
     """
     target = _byte_type(dtype)
     host = np.asarray(x, np.float32)
     if not np.isfinite(host).all():
-        raise ProblemError("x holds NaN or infinity, which no integer stands for")
+        raise ProblemError("x contains NaN or infinity, which cannot be quantised")
     q, scale, zero = spread(host, _other_axes(host, axis), *limits(target), symmetric)
     shape = () if axis is None else (host.shape[axis],)
     return q.astype(target.numpy), scale.reshape(shape), zero.reshape(shape)
@@ -59,7 +67,7 @@ def quantize(
 def spread(
     x: NDArray[np.float32], axes: tuple[int, ...], bottom: int, top: int, symmetric: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]:
-    """Return (q, scale, zero) as `quantize()` does, q from `bottom` to `top`; those of `axes` share them."""
+    """Return (q, scale, zero) as `quantize()`, with q from `bottom` to `top`; elements along `axes` share a scale."""
     low, high = (f(x, axis=axes, initial=0.0, keepdims=True).astype(np.float64) for f in (np.min, np.max))
     if symmetric:
         middle = (bottom + top + 1) // 2
@@ -74,26 +82,29 @@ def spread(
 
 
 def _positive(scale: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the scale in float32; where all of x is 0, or too small to divide by, any will do."""
+    """Return the scale in float32, replaced by 1 if it is 0 or subnormal, since all of x is then 0 or close to it."""
     rounded: NDArray[np.float32] = np.array(scale, np.float32)
     rounded[rounded < np.finfo(np.float32).tiny] = 1.0
     return rounded
 
 
 def dequantize(q: ArrayLike, scale: ArrayLike, zero: ArrayLike = 0, axis: int | None = None) -> NDArray[np.float32]:
-    """Return ``scale·(q - zero)`` in float32; `axis` as in `quantize()`.
+    """Return ``scale·(q - zero)`` in float32, of the shape of `q`.
 
-    Raises ProblemError where q or zero does not hold integers, or where the lengths of scale and zero are not
-    that of the axis.
+    - `q`: an array of integers.
+    - `scale`, `zero`: numbers, or one value for each index along `axis`, as returned by `quantize()`.
+
+    Raises ProblemError if `q` or `zero` does not contain integers, or if the lengths of `scale` and `zero` are not the
+    length of the axis.
     """
     host = np.asarray(q)
     if host.dtype.kind not in "iu":
-        raise ProblemError(f"q is {host.dtype}; quantised values are integers")
+        raise ProblemError(f"q is {host.dtype}; quantised values must be integers")
     _other_axes(host, axis)
     length = 1 if axis is None else host.shape[axis]
     scales, zeros = checked_scale("scale", scale, length), np.asarray(zero)
     if zeros.dtype.kind not in "iu":
-        raise ProblemError(f"zero is {zeros.dtype}; zero points are integers")
+        raise ProblemError(f"zero is {zeros.dtype}; zero points must be integers")
     if zeros.size not in (1, length):
         raise ProblemError(f"zero has {zeros.size} elements; it must have 1 or {length}")
     steps = (host.astype(np.int64) - _along(zeros.astype(np.int64), host, axis)).astype(np.float32)
@@ -104,7 +115,7 @@ def dequantize(q: ArrayLike, scale: ArrayLike, zero: ArrayLike = 0, axis: int | 
 def _byte_type(dtype: DTypeLike) -> DType:
     target = dtype_of(dtype)
     if target not in BYTES:
-        raise ProblemError(f"dtype {target.name} is not quantised to; use uint8 or int8")
+        raise ProblemError(f"cannot quantise to dtype {target.name}; use uint8 or int8")
     return target
 
 
@@ -125,14 +136,14 @@ def _along(values: NDArray[Any], x: NDArray[Any], axis: int | None) -> NDArray[A
     return values.reshape(shape)
 
 
-# What is given with the operands
+# Checks of scales, zero points and bias
 
 
 def checked_scale(name: str, scale: ArrayLike, length: int) -> NDArray[np.float32]:
-    """Return `scale` in float32, 0-D for one of all, else 1-D of `length`; raises ProblemError naming what is wrong."""
+    """Return `scale` in float32, 0-D or 1-D of `length`; raises ProblemError for an invalid shape, dtype or value."""
     values = _vector(name, scale, length)
     if values.dtype.kind not in "fiu":
-        raise ProblemError(f"{name} is {values.dtype}; scales are numbers")
+        raise ProblemError(f"{name} is {values.dtype}; scales must be numbers")
     with np.errstate(over="ignore"):
         values = values.astype(np.float32)
     if not (np.isfinite(values).all() and (values > 0).all()):
@@ -141,21 +152,19 @@ def checked_scale(name: str, scale: ArrayLike, length: int) -> NDArray[np.float3
 
 
 def checked_zero(name: str, zero: ArrayLike, length: int, dtype: DType) -> NDArray[np.int32]:
-    """Return `zero` in int32, 0-D or 1-D as in `checked_scale()`; raises ProblemError where `dtype` cannot hold it."""
+    """Return `zero` in int32, 0-D or 1-D of `length`; raises ProblemError for values outside the range of `dtype`."""
     values = _vector(name, zero, length)
     if values.dtype.kind not in "iu":
-        raise ProblemError(f"{name} is {values.dtype}; zero points are integers")
+        raise ProblemError(f"{name} is {values.dtype}; zero points must be integers")
     bottom, top = limits(dtype)
     outside = (values < bottom) | (values > top)
     if outside.any():
-        raise ProblemError(
-            f"{name} must be from {bottom} to {top}, as {dtype.name} has them, not {_first(values, outside)}"
-        )
+        raise ProblemError(f"{name} must be from {bottom} to {top} for {dtype.name}, not {_first(values, outside)}")
     return values.astype(np.int32)
 
 
 def checked_bias(bias: ArrayLike, length: int) -> NDArray[np.int32]:
-    """Return `bias` in int32, 1-D of `length`; raises ProblemError naming what is wrong."""
+    """Return `bias` in int32, 1-D of `length`; raises ProblemError for another shape or dtype."""
     values = np.asarray(bias)
     if values.dtype != np.int32:
         raise ProblemError(
@@ -188,7 +197,7 @@ def _first(values: NDArray[Any], which: NDArray[Any]) -> Any:
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Numbers ``mantissa·2^-shift``; mantissas have 31 bits, their highest set."""
+    """Numbers ``mantissa·2^-shift``, with mantissas of 31 bits whose highest bit is set."""
 
     mantissa: NDArray[np.int64]
     shift: NDArray[np.int64]
@@ -201,36 +210,36 @@ class FixedPoint:
         return cls(mantissa, MANTISSA_BITS - exponent.astype(np.int64))._normalised()
 
     def _normalised(self) -> FixedPoint:
-        carried = self.mantissa == 2**MANTISSA_BITS  # rounded up to one bit more
+        carried = self.mantissa == 2**MANTISSA_BITS  # rounding has carried into bit 32
         return FixedPoint(np.where(carried, self.mantissa // 2, self.mantissa), self.shift - carried)
 
     def __mul__(self, other: FixedPoint) -> FixedPoint:
         """Return the products, rounded to 31 bits, halves up."""
-        product = self.mantissa * other.mantissa  # of 61 or 62 bits
+        product = self.mantissa * other.mantissa  # 61 or 62 bits
         surplus = np.where(product >= 2**61, 31, 30)
         mantissa = (product + (np.int64(1) << (surplus - 1))) >> surplus
         return FixedPoint(mantissa, self.shift + other.shift - surplus)._normalised()
 
     def clamped(self) -> FixedPoint:
-        """Bring shifts to 1..62: what is smaller makes any sum 0, what is larger makes any but 0 overflow."""
+        """Clamp shifts to 1..62: with a larger shift every sum becomes 0, with a smaller one all but 0 saturate."""
         return FixedPoint(np.where(self.shift > MAX_SHIFT, 0, self.mantissa), np.clip(self.shift, 1, MAX_SHIFT))
 
     def scale(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return ``floor(sums·self + 1/2)`` for sums of 32 bits; shifts must be clamped."""
+        """Return ``floor(sums·self + 1/2)`` for 32-bit sums; shifts must be clamped."""
         result: NDArray[np.int64] = (sums * self.mantissa + (np.int64(1) << (self.shift - 1))) >> self.shift
         return result
 
     def pairs(self) -> NDArray[np.int32]:
-        """Return mantissa and shift, along a last axis of two."""
+        """Return mantissa and shift, stacked along a new last axis of length 2."""
         return np.stack([self.mantissa, self.shift], -1).astype(np.int32)
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """How the integers of a product stand for numbers: float32 scales, int32 zero points and bias, all checked.
+    """The quantisation of a product's operands and result: float32 scales, int32 zero points and bias, all checked.
 
-    Those of A are 0-D or have an element per row, those of B 0-D or one per column; `scale_c` is None where the result
-    is not requantised, `bias` where there is none.
+    Those of A are 0-D or have one element per row, those of B 0-D or one per column. `scale_c` is None if the result is
+    not requantised, `bias` is None if there is none.
     """
 
     scale_a: NDArray[np.float32]
@@ -243,16 +252,16 @@ class Scheme:
 
     @property
     def by_row(self) -> bool:
-        """Whether the multiplier has a part of its own for every row."""
+        """Whether the multiplier has a factor for each row."""
         return self.scale_a.ndim > 0
 
     @property
     def by_column(self) -> bool:
-        """Whether the multiplier has a part of its own for every column."""
+        """Whether the multiplier has a factor for each column."""
         return self.scale_b.ndim > 0
 
     def check(self, k: int, a: DType, b: DType) -> None:
-        """Raise ProblemError where a sum of k products of integers of `a` and `b` may not fit 32 bits."""
+        """Raise ProblemError if a sum of k products of integers of `a` and `b` may overflow 32 bits."""
         furthest = [
             int(max(np.max(limits(dtype)[1] - zero, initial=1), np.max(zero - limits(dtype)[0], initial=1)))
             for dtype, zero in ((a, self.zero_a), (b, self.zero_b))
@@ -262,14 +271,14 @@ class Scheme:
         if k > longest:
             with_these = "with these zero points" + (" and bias" if added else "")
             raise ProblemError(
-                f"{with_these} a sum of k = {k:,} products may not fit 32 bits, of {max(longest, 0):,} it does: "
+                f"{with_these} a sum of k = {k:,} products may overflow 32 bits; at most {max(longest, 0):,} cannot: "
                 "split k, and add int32 results in 64 bits"
             )
 
     def multipliers(self) -> tuple[FixedPoint | None, FixedPoint | None]:
-        """Return the fixed-point multipliers of rows and of columns; the product of the two is an element's.
+        """Return the fixed-point multipliers of rows and of columns; the multiplier of an element is their product.
 
-        None stands for one where the other holds all: only where both scales are vectors are there two.
+        Both are given only if both scales are vectors; otherwise one of them is the whole multiplier, the other None.
         """
         scale_a, scale_b = self.scale_a.astype(np.float64), self.scale_b.astype(np.float64)
         scale_c = np.float64(1.0 if self.scale_c is None else self.scale_c)
@@ -288,11 +297,11 @@ def accumulate(a: Integers, b: Integers, scheme: Scheme) -> NDArray[np.int64]:
 
 
 def reference(a: Integers, b: Integers, scheme: Scheme, out: DType) -> NDArray[Any]:
-    """Return what a quantised product of a (m, k) and b (k, n) means, as `out`: bit for bit what kernels compute.
+    """Return the quantised product of a (m, k) and b (k, n) as `out`, bit for bit as kernels compute it.
 
     int32 is the sum; float32 is ``float32(sum)·(scale_a·scale_b)``, each operation in float32; int8 and uint8 are
-    ``floor(sum·M + 1/2) + zero_c``, saturated, with M as the module says. Where both scales are vectors, M is the
-    product of scale_a and scale_b/scale_c, each in 31 bits, rounded to 31 bits.
+    ``floor(sum·M + 1/2) + zero_c``, saturated, with M as in the docstring of the module. If both scales are vectors, M
+    is the product of scale_a and scale_b/scale_c, each rounded to 31 bits, itself rounded to 31 bits.
     """
     sums = accumulate(a, b, scheme)
     if out == I32:

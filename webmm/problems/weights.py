@@ -1,4 +1,4 @@
-"""Products of floats with weights of 8 or 4 bits, which keep a scale and a zero point for each block."""
+"""Products of a float matrix with weights of 8 or 4 bits, quantised in blocks with a scale and a zero point each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ BLOCKS = (32, 128)
 
 @dataclass(frozen=True)
 class WeightOnly(Product):
-    """C (m, n) ← A (m, k) · W (k, n), A and C of floats, W of `bits`-bit integers, 8 or 4; C is dense and row-major.
+    """C (m, n) ← A (m, k) · W (k, n), with floats in A and C and `bits`-bit integers (8 or 4) in W.
 
-    W is stored by columns, each padded to whole blocks of `block` neighbours along k: 32/bits of them to a u32, the
-    first lowest. A block has a float32 in `scales` and a byte in `zeros`; a q in it stands for ``scale·(q - zero)``.
-    `starts` are the first elements of W, its scales and zero points, and of C, where these are not all 0.
+    C is dense and row-major. W is stored by columns, each padded to whole blocks of `block` elements along k, with
+    32/bits elements per u32, lowest bits first. Each block has a float32 in `scales` and a byte in `zeros`; an element
+    q of it represents ``scale·(q - zero)``. `starts` are the first elements of W, of its scales and zero points, and of
+    C, or () if all are 0.
     """
 
     m: int
@@ -41,17 +42,17 @@ class WeightOnly(Product):
     op: ClassVar[str] = "weights"
 
     def __post_init__(self) -> None:
-        check_floats("products of floats", self.dtype, self.out_dtype)
+        check_floats("float matrix products", self.dtype, self.out_dtype)
         self.check_sizes()
 
     @property
     def variant(self) -> str:
-        """How W is stored."""
+        """The format of W, such as "4bit-32"."""
         return f"{self.bits}bit-{self.block}"
 
     @property
     def blocks(self) -> int:
-        """Blocks of a column of W."""
+        """The number of blocks in a column of W."""
         return -(-self.k // self.block)
 
     def buffers(self) -> tuple[Extent, ...]:
@@ -71,24 +72,27 @@ class WeightOnly(Product):
         )
 
     def within(self, firsts: tuple[int, ...]) -> WeightOnly:
-        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        """Return the problem with `firsts`, numbers of elements, subtracted from the offsets into its buffers."""
         a = replace(self.a, offset=self.a.offset - firsts[0])
         return replace(self, a=a, starts=opened_at(firsts[1:], self.starts))
 
     @property
     def bytes(self) -> int:
-        """Bytes that must move at least: each operand read once, the result written once."""
+        """The minimum of bytes to move: each operand read once, the result written once."""
         _, *others = self.buffers()
         return self.m * self.k * self.dtype.itemsize + sum((e.end - e.start) * e.dtype.itemsize for e in others)
 
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """A (k, n) matrix of `bits`-bit integers q that stand for ``scale·(q - zero)``, in blocks of `block` along k.
+    """A (k, n) matrix of `bits`-bit integers, quantised in blocks of `block` elements along k; see `quantize_blocks()`.
 
-    `words` (n, ·) of uint32 holds it by columns, padded to whole blocks, 32/bits integers to a word, the first lowest;
-    `scales` (n, blocks) of float32 and `zeros` (n, blocks) of uint8 those of the blocks. They are NumPy arrays, or
-    `webmm.Array`s: `to()`.
+    An element q represents ``scale·(q - zero)`` with its block's scale and zero point. The fields are NumPy arrays, or
+    `webmm.Array`s after `to()`:
+
+    - `words`: uint32, (n, ·); the columns, padded to whole blocks, with 32/bits integers per word, lowest bits first.
+    - `scales`: float32, (n, blocks).
+    - `zeros`: uint8, (n, blocks).
     """
 
     shape: tuple[int, int]
@@ -99,33 +103,33 @@ class BlockWeights:
     zeros: Any
 
     def to(self, device: Any) -> BlockWeights:
-        """Return the weights on `device`, for products that need not upload them again; raises as `Device.array()`."""
+        """Return a copy of the weights on `device`, so that calls need not upload them; raises as `Device.array()`."""
         words, scales, zeros = (device.array(np.asarray(x)) for x in self.parts)
         return replace(self, words=words, scales=scales, zeros=zeros)
 
     def free(self) -> None:
-        """Give the device's memory back, if it is there; doing so again is harmless."""
+        """Free the arrays of weights on a device; does nothing for NumPy arrays and freed arrays."""
         for part in self.parts:
             if not isinstance(part, np.ndarray):
                 part.free()
 
     @property
     def device(self) -> Any:
-        """The device that the weights lie on, None for the host."""
+        """The device of the weights, or None for host memory."""
         return None if isinstance(self.words, np.ndarray) else self.words.device
 
     @property
     def nbytes(self) -> int:
-        """Bytes of words, scales and zero points."""
+        """The total size of words, scales and zero points in bytes."""
         return sum(part.nbytes for part in self.parts)
 
     @property
     def parts(self) -> tuple[Any, Any, Any]:
-        """Words, scales and zero points."""
+        """The arrays `words`, `scales` and `zeros`."""
         return self.words, self.scales, self.zeros
 
     def dequantize(self) -> NDArray[np.float32]:
-        """Return the (k, n) matrix that the integers stand for, in float32."""
+        """Return the (k, n) matrix that the integers represent, in float32."""
         words, scales, zeros = (np.asarray(x) for x in self.parts)
         places = np.arange(0, 32, self.bits, dtype=np.uint32)
         q = (words[:, :, None] >> places) & np.uint32(2**self.bits - 1)
@@ -135,21 +139,29 @@ class BlockWeights:
 
 
 def quantize_blocks(w: ArrayLike, bits: int = 4, block: int = 32, *, symmetric: bool = False) -> BlockWeights:
-    """Return the (k, n) matrix `w` in integers of 8 or 4 bits, with a scale and a zero point per 32 or 128 along k.
+    """Return the matrix `w` quantised in blocks along k, for `qmatmul_weights()`.
 
-    The range of a block, extended to hold 0, is spread over all integers; with `symmetric` it is -max|w| to max|w|, and
-    the zero point the middle, 128 or 8. Raises ProblemError for another number of bits or block, a `w` that is no
-    matrix, and a NaN or an infinity.
+    Arguments:
+
+    - `w`: a (k, n) matrix of finite floats.
+    - `bits`: 4 or 8 bits per element.
+    - `block`: 32 or 128 elements along k that share a scale and a zero point.
+    - `symmetric`: map -max|w| to max|w| of each block to the integers, with the zero point in the middle, 128 or 8.
+      By default the range of each block, extended to include 0, is mapped to all integers.
+
+    Raises ProblemError for other values of `bits` or `block`, a `w` that is not a matrix, and NaN or infinity in `w`.
+
+    Example: ``weights = webmm.quantize_blocks(w, bits=4).to(device)``
     """
     if bits not in BITS:
-        raise ProblemError(f"weights have 8 or 4 bits, not {bits}")
+        raise ProblemError(f"bits must be 4 or 8, not {bits}")
     if block not in BLOCKS:
-        raise ProblemError(f"blocks have 32 or 128 weights, not {block}")
+        raise ProblemError(f"block must be 32 or 128, not {block}")
     host = np.asarray(w, np.float32)
     if host.ndim != 2:
-        raise ProblemError(f"w has shape {host.shape}; weights are a (k, n) matrix")
+        raise ProblemError(f"w has shape {host.shape}; weights must be a (k, n) matrix")
     if not np.isfinite(host).all():
-        raise ProblemError("w holds NaN or infinity, which no integer stands for")
+        raise ProblemError("w contains NaN or infinity, which cannot be quantised")
     k, n = host.shape
     blocks = -(-k // block)
     padded = np.zeros((n, blocks * block), np.float32)
