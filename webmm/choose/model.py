@@ -48,7 +48,7 @@ START: dict[str, float] = {
     "scalar_load": 2.0,
     "vector_store": 8.0,
     "scalar_store": 4.0,
-    "meeting": 8.0,
+    "meeting": 8.0,  # a vec4 of partial sums that passes through workgroup memory at the end
     "step": 30.0,  # additional cycles per workgroup and step
     "latency": 500.0,  # minimum cycles of a step
     "issue": 1.3,  # cycles per instruction of a subgroup that does not share its scheduler
