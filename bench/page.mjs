@@ -48,7 +48,7 @@ async function* climbs() {
   const floats = (/** @type {string} */ dtype) => cubes.map((n) => {
     const p = { m: n, n, k: n, dtype };
     const kernels = device.bundle.stages.map((name) => device.stage(name, p));
-    return ["Products of floats", p, kernels, () => Operands.random(device, p)];
+    return ["Matrix product", p, kernels, () => Operands.random(device, p)];
   });
   if (stored.includes("float16")) yield* floats("float16");
   const { default: ladders } = await device.bundle.module("ladders.js");

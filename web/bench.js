@@ -1,5 +1,5 @@
 // @ts-check
-/** Running kernels as the ladders and the tuner do: checked before they are timed, with a record for every outcome. */
+/** Measurements for the ladders and the tuner: a kernel is checked before it is timed, and every outcome becomes a record. */
 
 import { Checker, errorBound } from "./check.js";
 import { shape } from "./dom.js";
@@ -16,13 +16,13 @@ import { flopsOf, within } from "./webmm.js";
 /** @typedef {import("./webmm.js").Roofline} Roofline */
 /** @typedef {import("./webmm.js").Launch} Launch */
 /** @typedef {import("./webmm.js").Task} Task */
-/** @typedef {{name: string, label: string, config: import("./webmm.js").Config, matrix: import("./webmm.js").Fragments | null}} Stage a kernel, as far as a bench must know it */
-/** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` says what, or is null */
+/** @typedef {{name: string, label: string, config: import("./webmm.js").Config, matrix: import("./webmm.js").Fragments | null}} Stage what a bench uses of a kernel */
+/** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` describes the error of a wrong result, and is null otherwise */
 /** @typedef {{launch: Launch, free: () => void}} Ready */
 /**
- * A problem with its operands on both sides: what `webmm.cases.base.Case` is in Python. `probes` are problems of its kind,
- * smallest first, on which to find out how fast a kernel is; `open` makes a kernel ready, with a result that is no
- * result yet, for `verdict` to judge after it ran.
+ * A problem with its operands, as `webmm.cases.base.Case` in Python. `probes` are smaller problems of the same kind, the
+ * smallest first, on which the speed of a kernel is estimated; `open` prepares a launch whose output is poisoned, and
+ * `verdict` checks the output after the launch has run.
  * @template {Stage} K
  * @typedef {{
  *   problem: Task, reason: (kernel: K) => string | null, free: () => void,
@@ -32,13 +32,13 @@ import { flopsOf, within } from "./webmm.js";
  */
 
 const RUN_TIMEOUT = 20; // seconds for one checked run
-const CALLS = 5; // of which the wall clock is read
-const PROBE_TIME = 0.02; // seconds: a cube that takes this long tells the rate
+const CALLS = 5; // calls whose wall-clock time is measured
+const PROBE_TIME = 0.02; // seconds; a probe that takes this long gives a reliable rate
 
-/** Seconds that one run may take before a combination is left out. */
+/** A kernel whose run is predicted to take more seconds than this is skipped. */
 export const DEFAULT_LIMIT = 0.75;
 
-/** A product's matrices, checked against the host's product. @implements {Case<Kernel>} */
+/** The operands of a matrix product, whose result is checked against one computed on the CPU. @implements {Case<Kernel>} */
 export class Operands {
   /** @param {Device} device @param {Problem} problem @param {DeviceArray} a @param {DeviceArray} b @param {Checker} checker */
   constructor(device, problem, a, b, checker) {
@@ -73,7 +73,7 @@ export class Operands {
     return this.device.reason(kernel, this.problem);
   }
 
-  /** Cubes up to half as long as the problem. */
+  /** Cubes, up to half the side of a cube with the problem's volume. */
   *probes() {
     const { m, n, k, dtype } = this.problem;
     for (let side = 64; side <= Math.cbrt(m * n * k) / 2; side *= 2) {
@@ -108,7 +108,7 @@ export class Operands {
     }
   }
 
-  /** An output full of NaN, so that an element left out shows. @returns {Promise<DeviceArray>} */
+  /** An output full of NaN, so that an element which is not written is found. @returns {Promise<DeviceArray>} */
   async #poisoned() {
     const p = this.problem;
     const count = p.m * p.n;
@@ -121,12 +121,12 @@ export class Operands {
     const { k, dtype } = this.problem;
     const error_bound = errorBound(k, dtype, this.device.bundle.index.dtypes[dtype]);
     const max_error = await this.checker.error(await c.read());
-    const words = `the largest error is ${max_error.toExponential(2)}·|A||B|, rounding explains at most ${error_bound.toExponential(2)}`;
+    const words = `the largest error is ${max_error.toExponential(2)}·|A||B|; rounding explains at most ${error_bound.toExponential(2)}`;
     return { wrong: max_error <= error_bound ? null : words, max_error, error_bound };
   }
 }
 
-/** Runs kernels and remembers how fast each was, so that what would take minutes is left out. */
+/** Runs kernels, and remembers their rates in order to skip runs that would take too long. */
 export class Bench {
   /** @type {Map<string, number>} operations per second, by kernel */
   #rates = new Map();
@@ -141,10 +141,11 @@ export class Bench {
   }
 
   /**
-   * A record of `kernel` on a case: checked and timed, or why not. Throws only where the device is lost.
+   * Check and time a kernel on a case; return its record, or one with the reason why there is no measurement. Throws
+   * DeviceLostError only.
    * @template {Stage} K
    * @param {K} kernel @param {Case<K>} on
-   * @param {{slowerThan?: number}} [options] skip what one run shows to take longer than this, in seconds
+   * @param {{slowerThan?: number}} [options] do not time a kernel whose first run takes longer than this, in seconds
    * @returns {Promise<RunRecord>}
    */
   async run(kernel, on, options = {}) {
@@ -165,17 +166,17 @@ export class Bench {
     }
   }
 
-  /** @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<string | null>} */
+  /** @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<string | null>} why the kernel is skipped, or null */
   async #tooSlow(kernel, on) {
     if (this.limit === Infinity) return null;
     const rate = this.#rates.get(kernel.label) ?? (await this.#probe(kernel, on));
     const predicted = flopsOf(on.problem) / rate;
     if (predicted <= this.limit) return null;
     const speed = speedOf({ ...on.problem, gflops: rate / 1e9 }).toPrecision(2);
-    return `one run would take about ${predicted.toFixed(1)} s at the ${speed} ${unitOf(on.problem)} reached before; the limit is ${this.limit} s`;
+    return `one run would take about ${predicted.toFixed(1)} s at the ${speed} ${unitOf(on.problem)} of a smaller run; the limit is ${this.limit} s`;
   }
 
-  /** The rate on growing problems, until a run takes 20 ms. @template {Stage} K @param {K} kernel @param {Case<K>} on */
+  /** Estimate the rate on probes of growing size, until a run takes 20 ms. @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<number>} in FLOP/s */
   async #probe(kernel, on) {
     let rate = Infinity;
     for (const { problem, open } of on.probes()) {
@@ -187,7 +188,7 @@ export class Bench {
     return rate;
   }
 
-  /** @param {string} label @param {Task} problem @param {Ready} ready @returns {Promise<number>} seconds of a second run */
+  /** @param {string} label @param {Task} problem @param {Ready} ready @returns {Promise<number>} seconds of the second run */
   async #oneRun(label, problem, { launch, free }) {
     const { device } = this;
     try {
@@ -217,21 +218,21 @@ export class Bench {
       await device.synchronize();
       const seconds = (performance.now() - start) / 1e3;
       if (seconds > slowerThan) {
-        const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, far from the best so far`;
+        const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, much longer than the best so far`;
         return device.record(kernel, p, { status: "skipped", reason, ...errors });
       }
       const timing = await device.time(launch);
       const call_us = await this.#call(launch);
       this.#rates.set(kernel.label, (flopsOf(p) / timing.median_us) * 1e6);
       const gflops = flopsOf(p) / timing.median_us / 1e3;
-      const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of what FMAs reach
+      const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of the FMA peak
       return device.record(kernel, p, { ...timing, call_us, gflops, peak_fraction, ...errors });
     } finally {
       free();
     }
   }
 
-  /** @param {import("./webmm.js").Launch} launch @returns {Promise<number>} µs of a call whose plan is known, until its result is there: the median */
+  /** @param {import("./webmm.js").Launch} launch @returns {Promise<number>} median wall-clock time in µs from the submission to the end of the launch */
   async #call(launch) {
     const walls = [];
     for (let i = 0; i < CALLS; i++) {
@@ -245,7 +246,7 @@ export class Bench {
 }
 
 /**
- * Measure the stages on a case that is made for them, and given back in the end; ends early when the bench's signal says so.
+ * Measure the stages on one case, which is prepared first and freed at the end. Stops early when the bench's signal is aborted.
  * @template {Stage} K
  * @param {Bench} bench @param {K[]} kernels @param {Task} problem @param {() => Promise<Case<K>>} prepare
  * @param {(index: number) => void} [onStart]
@@ -273,8 +274,8 @@ export async function* ladder(bench, kernels, problem, prepare, onStart = () => 
 }
 
 /**
- * Search the configurations that the page offers for the fastest within `budget` seconds: recommended ones first, then neighbours
- * of the best so far in turn with others drawn at random.
+ * Search the page's configurations for the fastest within `budget` seconds: the recommended ones first, then neighbours of
+ * the best so far, and every third time another one.
  * @param {Bench} bench @param {Problem} problem @param {number} budget
  * @param {(kernel: Kernel, done: number, total: number) => void} [onStart]
  * @returns {AsyncGenerator<RunRecord>}
@@ -305,7 +306,7 @@ export async function* tune(bench, problem, budget, onStart = () => {}) {
   }
 }
 
-/** Every configuration that the page offers, what `choose` would take first, then each stage's default from the last stage back. @param {Device} device @param {Problem} problem */
+/** All configurations of the page: first the one that `choose` returns, then the defaults of the stages, the last stage first. @param {Device} device @param {Problem} problem */
 function untried(device, problem) {
   const stages = [...device.bundle.kernels.values()];
   const chosen = device.choose(problem);
@@ -314,9 +315,9 @@ function untried(device, problem) {
   return [...new Set([chosen, ...defaults, ...others])];
 }
 
-/** Where in `left` the next candidate stands. @param {Kernel[]} left @param {Kernel | null} best @param {number} turn */
+/** The index in `left` of the next candidate. @param {Kernel[]} left @param {Kernel | null} best @param {number} turn */
 function next(left, best, turn) {
-  if (!best || turn <= new Set(left.map((kernel) => kernel.name)).size) return 0; // the chosen one and each stage come first
+  if (!best || turn <= new Set(left.map((kernel) => kernel.name)).size) return 0; // the chosen one and the defaults come first
   if (turn % 3 === 0) return (turn * 7919) % left.length;
   const distance = (/** @type {Kernel} */ kernel) =>
     Object.keys(kernel.config).filter((name) => kernel.config[name] !== best.config[name]).length +

@@ -1,5 +1,5 @@
 // @ts-check
-/** The bundle that `webmm bundle` wrote: Python's kernels, problems, choice and templates in JavaScript, and what it measured. */
+/** The bundle that `webmm bundle` writes: kernels, problems, the choice and templates, translated to JavaScript, and shipped measurements. */
 
 import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
@@ -8,12 +8,12 @@ import { added, filledIn, render } from "./templates.js";
 
 /** @typedef {import("./kernels.js").Config} Config */
 /** @typedef {import("./problems.js").Problem} Problem */
-/** What Python's modules are in JavaScript. @typedef {any} Core */
-/** A problem or a kernel of Python's. @typedef {any} Python */
+/** The translated Python modules: the exports of bundle/core.js. @typedef {any} Core */
+/** An instance of a translated Python class, mostly a problem or a kernel. @typedef {any} Python */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType | "read-only" | "write-only", wgsl_type: string}} Binding */
 /** @typedef {{name: string, doc: string, default: number | string, candidates: (number | string)[]}} Tunable */
 /** @typedef {{name: string, summary: string, tunables: Tunable[]}} KernelRow */
-/** What naga made of a stage's default on a problem, by the names of its targets. @typedef {{problem: string, naga: string, dispatches: ({name: string} & Record<string, string>)[]}} Translated */
+/** naga's translations of a stage's default configuration on a problem, by target language. @typedef {{problem: string, naga: string, dispatches: ({name: string} & Record<string, string>)[]}} Translated */
 /**
  * @typedef {{
  *   schema: string, version: string, records: string,
@@ -34,11 +34,11 @@ const SCHEMA = "webmm.bundle/2";
 
 provide("webmm.render._filled_in", filledIn);
 
-/** Where a bundle's files come from: modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
+/** Loads the files of a bundle, modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
 
-/** What Python knows, in JavaScript; templates are loaded when a kernel needs them. */
+/** A loaded bundle. Templates are loaded when a kernel needs them. */
 export class Bundle {
-  /** What is loaded where no folder is named: that beside this file, unless a package says otherwise. */
+  /** The source used by `load()` without a folder: the folder next to this file, unless a package sets another one. */
   static source = served(new URL("./bundle/", import.meta.url));
 
   #source;
@@ -61,19 +61,21 @@ export class Bundle {
   }
 
   /**
-   * @param {string | URL} [base] the folder that holds index.json; as `source` says where none is named
-   * @returns {Promise<Bundle>}
+   * Load a bundle.
+   * @param {string | URL} [base] the folder that contains index.json, by default that of `Bundle.source`
+   * @returns {Promise<Bundle>} throws ConfigError for a bundle of another schema, WebmmError if it cannot be loaded
    */
   static async load(base) {
     const source =
       base === undefined ? Bundle.source : served(new URL(String(base).replace(/\/?$/, "/"), import.meta.url));
     const [json, core] = await Promise.all([source.read("index.json"), source.module("core.js")]);
     const index = JSON.parse(new TextDecoder().decode(json));
-    if (index.schema !== SCHEMA) throw new ConfigError(`this page cannot read a bundle of ${index.schema}`);
+    if (index.schema !== SCHEMA)
+      throw new ConfigError(`the bundle has schema ${index.schema}; this version of webmm.js reads ${SCHEMA}`);
     return new Bundle(index, core, source);
   }
 
-  /** @param {Record<string, any>} row @returns {Python} a Record of Python's */
+  /** @param {Record<string, any>} row @returns {Python} a translated `Record` */
   record(row) {
     const names = dataclasses
       .fields(this.core.Record)
@@ -88,17 +90,17 @@ export class Bundle {
     );
   }
 
-  /** The models of time of an adapter's vendor, by their names: 60 KB each. @param {string} adapter @returns {Promise<Dict>} */
+  /** Load the cost models of an adapter's vendor, 60 KB each, by name. @param {string} adapter @returns {Promise<Dict>} */
   async models(adapter) {
     const [vendor] = adapter.toLowerCase().split(/[\s-]/);
     const names = this.index.models.filter((name) => name.split("-")[0] === vendor);
-    const documents = await Promise.all(names.map((name) => this.#json(`models/${name}.json`).catch(() => null))); // offline, and not used before
+    const documents = await Promise.all(names.map((name) => this.#json(`models/${name}.json`).catch(() => null))); // offline, and not cached
     return new Dict(
       /** @type {any} */ (names.flatMap((name, i) => (documents[i] ? [[name, this.#model(documents[i])]] : []))),
     );
   }
 
-  /** @param {Record<string, any>} document @returns {Python} a Model of Python's */
+  /** @param {Record<string, any>} document @returns {Python} a translated `Model` */
   #model({ machine, coefficients, means, spreads, weights }) {
     const kinds = Object.entries(coefficients).map(([kind, each]) => [kind, new Dict(Object.entries(each))]);
     return new this.core.Model(
@@ -120,7 +122,7 @@ export class Bundle {
     return JSON.parse(new TextDecoder().decode(await this.#source.read(path)));
   }
 
-  /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} what naga makes of its default; null where the bundle has none */
+  /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} naga's translations of its default, or null if the bundle has none */
   async translated(op, name) {
     if (!this.index.translated?.includes(`${op}-${name}`)) return null;
     const packed = new Blob([await this.file(`translated/${op}-${name}.deflate`)]);
@@ -132,47 +134,47 @@ export class Bundle {
     let module = this.#modules.get(path);
     if (!module) {
       module = this.#source.module(path);
-      module.catch(() => this.#modules.delete(path)); // so that it can be asked for again
+      module.catch(() => this.#modules.delete(path)); // the next call tries again
       this.#modules.set(path, module);
     }
     return module;
   }
 
-  /** The templates that were loaded, as paths below the bundle's folder. */
+  /** The loaded templates, as paths below the bundle's folder. */
   get loaded() {
     return added();
   }
 
-  /** Load the templates of a kernel of Python's, with all its dispatches: it can be rendered from then on. @param {Python} kernel */
+  /** Load the templates of all dispatches of a kernel, so that it can be rendered. @param {Python} kernel */
   async ready(kernel) {
     await Promise.all(kernel.dispatches.map((/** @type {Python} */ each) => this.module(moduleOf(each.template))));
   }
 
-  /** @param {Python} kernel @param {Python} problem @returns {Promise<any>} Python's `Shader`, in the dialect of browsers */
+  /** @param {Python} kernel @param {Python} problem @returns {Promise<any>} the translated `Shader`, in the dialect of browsers */
   async shader(kernel, problem) {
     await this.module(moduleOf(kernel.template));
     return this.core.render(kernel, problem, "tint");
   }
 
-  /** @param {string} template @param {Record<string, any>} settings @returns {Promise<string>} WGSL of no kernel */
+  /** Render a template that belongs to no kernel. @param {string} template @param {Record<string, any>} settings @returns {Promise<string>} WGSL */
   async text(template, settings) {
     await this.module(moduleOf(template));
     return this.core.tidy(render(template, settings));
   }
 
-  /** @param {Problem | Python} p @returns {Python} a product of floats as Python has it */
+  /** @param {Problem | Python} p @returns {Python} the translated problem of a floating-point matrix product */
   problem(p) {
     return p instanceof PyObject ? p : call(this.core.gemm, [p.m, p.n, p.k], { dtype: p.dtype });
   }
 
-  // The stages of products of floats
+  // The stages of floating-point matrix products
 
-  /** The names of the stages that the page shows, in the order of the ladder. @returns {string[]} */
+  /** The names of the page's stages, in the order of the ladder. @returns {string[]} */
   get stages() {
     return this.core.offered().map((/** @type {any} */ cls) => cls.name);
   }
 
-  /** Every configuration of each stage that the page offers, the default first. @returns {Map<string, Kernel[]>} */
+  /** The page's configurations of each stage, the default first. @returns {Map<string, Kernel[]>} */
   get kernels() {
     const every = (/** @type {any} */ cls) =>
       this.core.configurations(cls).map((/** @type {Python} */ kernel) => this.wrap(kernel));
@@ -180,13 +182,13 @@ export class Bundle {
     return this.#configurations;
   }
 
-  /** @param {Python} kernel @returns {Kernel} the same for equal ones */
+  /** @param {Python} kernel @returns {Kernel} one object for all equal kernels */
   wrap(kernel) {
     if (!this.#kernels.has(kernel)) this.#kernels.set(kernel, new Kernel(this, kernel));
     return this.#kernels.get(kernel);
   }
 
-  /** @param {string} name @param {string} [op] @returns {KernelRow} */
+  /** @param {string} name of a stage @param {string} [op] @returns {KernelRow} its summary and tunables */
   stage(name, op = "gemm") {
     const cls = this.core.kernel_class(name, op);
     const tunables = dataclasses.fields(cls).map(({ name, default: value, metadata }) => ({
@@ -199,10 +201,10 @@ export class Bundle {
   }
 
   /**
-   * @param {string} name
+   * @param {string} name of a stage
    * @param {Config} [config] tunables that differ from the defaults
    * @param {string} [op]
-   * @returns {Kernel}
+   * @returns {Kernel} throws ConfigError if no device could run this configuration
    */
   kernel(name, config = {}, op = "gemm") {
     const kernel = this.#made(name, config, op);
@@ -211,7 +213,7 @@ export class Bundle {
     return this.wrap(kernel);
   }
 
-  /** @param {string} name @param {Config} config @param {string} [op] @returns {Kernel | null} likewise; null for tiles that cannot work anywhere */
+  /** @param {string} name @param {Config} config @param {string} [op] @returns {Kernel | null} likewise, but null if no device could run it */
   configured(name, config, op = "gemm") {
     const kernel = this.#made(name, config, op);
     return kernel.invalid() === null ? this.wrap(kernel) : null;
@@ -227,7 +229,7 @@ export class Bundle {
 /** @param {string} template */
 const moduleOf = (template) => `templates/${template.replace(/\.wgsl$/, ".js")}`;
 
-/** @param {URL} folder @returns {Source} its files, from wherever this file came from */
+/** @param {URL} folder @returns {Source} the files below a folder, by import and fetch */
 function served(folder) {
   const module = (/** @type {string} */ path) =>
     import(/* @vite-ignore */ /* webpackIgnore: true */ String(new URL(path, folder)));
@@ -238,7 +240,7 @@ function served(folder) {
 }
 
 /**
- * The source of a package: bundlers see what each function imports and each URL names, and move it to where they like.
+ * The source of the npm package: each file has its own import or URL, which bundlers recognise and rewrite.
  * @param {Record<string, () => Promise<any>>} modules @param {Record<string, URL>} files @returns {Source}
  */
 export const packed = (modules, files) => ({
@@ -252,7 +254,7 @@ async function imported(path, load) {
     return await load();
   } catch (error) {
     throw new WebmmError(
-      `${path} could not be loaded (${inWords(error)}): you are offline, and it was not used before`,
+      `${path} could not be loaded (${inWords(error)}): you may be offline, and the file is not cached`,
       error,
     );
   }
@@ -270,8 +272,8 @@ async function contents(path, url) {
   try {
     response = await fetch(url);
   } catch (error) {
-    throw new WebmmError(`${path} could not be loaded: you are offline, and it was not used before`, error);
+    throw new WebmmError(`${path} could not be loaded: you may be offline, and the file is not cached`, error);
   }
-  if (!response.ok) throw new WebmmError(`${path} could not be loaded: the server says ${response.status}`);
+  if (!response.ok) throw new WebmmError(`${path} could not be loaded: the server responded with ${response.status}`);
   return response.arrayBuffer();
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** The pictures of a ladder: bars, and the roofline. Colours come from the style sheet. */
+/** Charts and tables of records: bars, the roofline, and the table. Colours come from the style sheet. */
 
 import { figures, h, percent, s, shape, time } from "./dom.js";
 import { speedOf, unitOf } from "./records.js";
@@ -24,7 +24,7 @@ export function fastest(records) {
   );
 }
 
-/** Rows of a bar chart, one per stage, that fill as records come in. */
+/** A bar chart with one bar per stage, updated as records arrive. */
 export class Bars {
   #done = 0;
   /** @type {HTMLElement[]} */
@@ -47,17 +47,17 @@ export class Bars {
     this.element.replaceChildren(...this.#rows);
   }
 
-  /** @param {number} i the stage that runs now */
+  /** @param {number} i the index of the running stage */
   running(i) {
     this.#show(this.#rows[i], "running", 0, "running …");
   }
 
-  /** What never came, once a run is over. */
+  /** Mark the stages without a record as not run. */
   finish() {
     for (const row of this.#rows.slice(this.#done)) this.#show(row, "waiting", 0, "not run");
   }
 
-  /** @param {RunRecord[]} records of one size, by stage */
+  /** @param {RunRecord[]} records of one size, in the order of the stages */
   update(records) {
     this.#done = records.length;
     const best = fastest(records);
@@ -93,7 +93,7 @@ export class Bars {
   }
 }
 
-/** @param {RunRecord[]} records of one problem @param {string} caption @returns {HTMLElement} every figure of a run */
+/** @param {RunRecord[]} records of one problem @param {string} caption @returns {HTMLElement} a table of all measured values */
 export function table(records, caption) {
   const called = records.some((r) => r.call_us);
   const ordered = [...records].sort((r, q) => (q.gflops ?? -1) - (r.gflops ?? -1));
@@ -148,7 +148,7 @@ const HEIGHT = 400;
 const MARGIN = { left: 56, right: 18, top: 18, bottom: 44 };
 
 /**
- * What each kernel reached beside what bandwidth and FMA rate allow, on logarithmic axes.
+ * The speed of each kernel under the limits of memory bandwidth and FMA rate, on logarithmic axes.
  * @param {RunRecord[]} records @param {Roofline} roofline
  * @returns {SVGElement}
  */
@@ -168,7 +168,7 @@ export function rooflineChart(records, roofline) {
     roofline,
     [Math.min(...xs), Math.max(...xs)],
     [Math.min(...ys), Math.max(...ys)],
-    "FLOP per byte that must move",
+    "FLOP per byte of A, B and C",
   );
   const best = fastest(records);
   if (best)
@@ -190,8 +190,9 @@ export function rooflineChart(records, roofline) {
 }
 
 /**
- * A roof without anything below it, and its axes.
- * @param {Roofline} roofline @param {[number, number]} across the least and the most FLOP per byte @param {[number, number]} up likewise GFLOP/s @param {string} words for the former
+ * Draw a roofline and its axes, without points.
+ * @param {Roofline} roofline @param {[number, number]} across range of FLOP per byte @param {[number, number]} up range of GFLOP/s
+ * @param {string} words label of the horizontal axis
  * @returns {{svg: SVGElement, x: Scale, y: Scale}}
  */
 export function roof(roofline, across, up, words) {
@@ -242,19 +243,19 @@ export function roof(roofline, across, up, words) {
     s(
       "text",
       { class: "roof-label", x: WIDTH - MARGIN.right - 4, y: y(roofline.gflops) - 8, "text-anchor": "end" },
-      `${figures(roofline.gflops)} GFLOP/s of FMA`,
+      `peak: ${figures(roofline.gflops)} GFLOP/s`,
     ),
     s(
       "text",
       { class: "roof-label", x: MARGIN.left + 8, y: MARGIN.top + 12 },
-      `${figures(roofline.gbytes)} GB/s of memory`,
+      `memory: ${figures(roofline.gbytes)} GB/s`,
     ),
   );
   return { svg, x, y };
 }
 
 /**
- * Names beside the dots, moved apart where they would overlap.
+ * Names next to the dots, shifted so that they do not overlap.
  * @param {{r: RunRecord, x: number, y: number}[]} points @param {Scale} x @param {Scale} y @param {RunRecord | null} best
  */
 function labels(points, x, y, best) {
@@ -288,7 +289,7 @@ function scale(low, high, from, to) {
   });
 }
 
-/** @param {Scale} axis @returns {number[]} powers of ten within, or of two where those are few */
+/** @param {Scale} axis @returns {number[]} the powers of ten in its range, or those of four if fewer than three */
 function ticks(axis) {
   const powers = (/** @type {number} */ base) => {
     const out = [];

@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * Is a product right? Compared with a float64 sum on this CPU, at the bound of webmm/verify.py: every element that is
- * looked at must satisfy |C - Ĉ| ≤ (K·ε + ε_out)·(|A|·|B|).
+ * Checks of matrix products against float64 sums on the CPU, at the bound of webmm/verify.py: every element compared must
+ * satisfy |C - Ĉ| ≤ (K·ε + ε_out)·(|A|·|B|).
  *
- * A small product is compared in full; of a large one whole rows and columns spread over it are, so that the tab stays
- * responsive, and the sum of each row of C, signs drawn at random, is compared with A·(B·x) so that a missing
- * tile anywhere shows.
+ * A small product is compared in full. Of a large one, evenly spread rows and columns are compared, which keeps the tab
+ * responsive; in addition, C·x is compared with A·(B·x) for a vector x of random signs, which finds a wrong tile
+ * anywhere.
  */
 
 /** @typedef {import("./matrix.js").Matrix} Matrix */
@@ -15,12 +15,12 @@
 const F32_EPS = 2 ** -23;
 const FULL_CHECK = 2 ** 24; // multiply-adds up to which every element is compared
 const SAMPLE = 2 ** 23; // multiply-adds spent on rows, and on columns, of a larger product
-const CHUNK = 12; // milliseconds of work between breaths
-const APPROXIMATION = 2 ** -12; // what a driver may make of an activation
+const CHUNK = 12; // milliseconds of work between two calls of breathe()
+const APPROXIMATION = 2 ** -12; // error that is allowed for a driver's activation functions
 /** @type {Epilogue} */
 const NONE = { alpha: 1, bias: null, per: "", activation: "" };
 
-/** What activations mean, as webmm/epilogues.py says. @type {Record<string, (x: number) => number>} */
+/** The activations, as in webmm/epilogues.py. @type {Record<string, (x: number) => number>} */
 const MEANINGS = {
   "": (x) => x,
   relu: (x) => Math.max(x, 0),
@@ -44,16 +44,17 @@ function erf(x) {
   return Math.sign(x) * (1 - tail);
 }
 
-/** @param {number} k @param {string} dtype @param {Rounding} rounding of the result's type @param {string} [activation] @returns {number} */
+/** @param {number} k @param {string} dtype @param {Rounding} rounding of the result's type @param {string} [activation] @returns {number} the largest error that rounding explains, as a multiple of |A|·|B| */
 export function errorBound(k, dtype, rounding, activation = "") {
   return k * F32_EPS + (dtype === "float32" ? 0 : rounding.eps) + (activation ? APPROXIMATION : 0);
 }
 
-/** @returns {Promise<void>} lets the page handle input and paint */
+/** Let the page handle input and paint. @returns {Promise<void>} */
 export function breathe() {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
+/** Checks results of the product of two given matrices. */
 export class Checker {
   #a;
   #b;
@@ -78,7 +79,7 @@ export class Checker {
     this.#sample = samples(this.m, this.n, this.k);
   }
 
-  /** @returns {string} what is compared, in words */
+  /** @returns {string} a description of the elements that are compared */
   get scope() {
     const { rows, columns, full } = this.#sample;
     const more = this.#epilogue === NONE ? ", " : " and ";
@@ -95,7 +96,8 @@ export class Checker {
 
   /**
    * @param {import("./host.js").HostArray} got
-   * @returns {Promise<number>} the worst error as a multiple of |A|·|B|, or of what the epilogue makes of it; Infinity where NaN or an infinity differs
+   * @returns {Promise<number>} the largest error as a multiple of |A|·|B|, or of |alpha|·|A|·|B| + |bias| with an epilogue; Infinity if a NaN or
+   *   an infinity differs
    */
   async error(got) {
     await this.prepare();
@@ -149,7 +151,7 @@ export class Checker {
     return out;
   }
 
-  /** Do to sums, and to their scale, what the epilogue does. @param {{expected: Float64Array, scale: Float64Array}} line @param {number} at @param {boolean} alongRow */
+  /** Apply the epilogue to sums and to their scales. @param {{expected: Float64Array, scale: Float64Array}} line @param {number} at @param {boolean} alongRow */
   #finish({ expected, scale }, at, alongRow) {
     const { alpha, bias, per, activation } = this.#epilogue;
     const along = (per === "column") === alongRow;
@@ -198,7 +200,7 @@ export class Checker {
     return { expected, scale };
   }
 
-  /** A·(B·x) for random signs x, or null where NaN or infinities make a sum say nothing. */
+  /** A·(B·x) for random signs x, or null if NaN or infinities make the comparison meaningless. */
   async #project() {
     if (this.#sample.full || this.#epilogue !== NONE) return null;
     const { m, n, k } = this;
@@ -227,7 +229,7 @@ export class Checker {
 }
 
 /**
- * Row sums of a row-major matrix, each column times its weight; of absolute values where there are none, or `absolute`.
+ * Weighted row sums of a row-major matrix; without weights or if `absolute`, of absolute values.
  * @param {Float32Array} x @param {number} rows @param {number} columns @param {Float64Array | null} weights
  */
 async function weightedRowSums(x, rows, columns, weights, absolute = weights === null) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Can a kernel run on this device, and which is likely the fastest: Python's answers, asked about a device of JavaScript's. */
+/** The choice of kernels: translated Python code decides whether a kernel can run on a device and which is likely the fastest. */
 
 import { LIMITS, MATRIX_UNITS } from "./engine/adapters.js";
 import { UnsupportedError } from "./errors.js";
@@ -11,22 +11,22 @@ import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 /** @typedef {import("./records.js").RunRecord} RunRecord */
 /** @typedef {import("./engine/engine.js").Engine} Device */
 
-const PACKED_DOT = "packed_4x8_integer_dot_product"; // the language feature that has dot4U8Packed and dot4I8Packed
+const PACKED_DOT = "packed_4x8_integer_dot_product"; // the WGSL feature with dot4U8Packed and dot4I8Packed
 const SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units";
 
-/** @type {Python[]} the user's records, of the device that chooses */
+/** @type {Python[]} the user's records for the device whose choice is in progress */
 let learned = [];
 provide("webmm.choose.tuned.load", () => learned);
-let models = new Dict(); // of time, of the device that chooses
+let models = new Dict(); // the cost models for that device
 provide("webmm.choose.model.shipped", () => models);
-// A page neither probes nor keeps what tuning teaches: the shipped model of the adapter, or of its vendor, serves as it is.
+// The page neither probes the device nor adapts a cost model to it: the shipped model of the adapter or its vendor is used.
 provide(
   "webmm.choose.adapted.adapted",
   (/** @type {unknown} */ _device, /** @type {Python} */ model, /** @type {string} */ near) =>
     near === "other" ? null : model,
 );
 
-/** The choices of one device. */
+/** Chooses kernels for one device, and caches the choices. */
 export class Choices {
   /** @type {Python[]} */
   #learned = [];
@@ -40,7 +40,7 @@ export class Choices {
     this.device = device;
     this.core = core;
     const shapes = matrix.map(({ operands, result, m, n, k }) => new core.MatrixShape(operands, result, m, n, k));
-    /** @type {Python} what kernels need to know of the device */
+    /** @type {Python} the device's limits and features, as a translated `Capabilities` */
     this.capabilities = new core.Capabilities(
       info.name,
       kebab(limits),
@@ -49,7 +49,7 @@ export class Choices {
       features.has("subgroups") ? info.subgroup : 0,
       frozenset(shapes),
     );
-    /** What Python's choice needs to know of it. */
+    /** The attributes of a Python `Device` that the translated choice reads. */
     this.described = {
       info: { name: named(info), driver: info.driver, kind: info.kind === "cpu" ? "cpu" : "other" },
       engine: { name: core.engine_of(info.engine) },
@@ -57,37 +57,37 @@ export class Choices {
     };
   }
 
-  /** Load what predicts times on such an adapter, where anything does. */
+  /** Load the cost models for the adapter, if there are any. */
   async loadModels() {
     if (this.device.info.kind !== "cpu") this.#models = await this.device.bundle.models(this.described.info.name);
   }
 
-  /** @param {Kernel} kernel @param {Problem | Python} p @returns {string | null} why `kernel` cannot compute `p` here, or null */
+  /** @param {Kernel} kernel @param {Problem | Python} p @returns {string | null} why `kernel` cannot compute `p` on this device, or null if it can */
   reason(kernel, p) {
     return this.refused(kernel.of, this.device.bundle.problem(p));
   }
 
-  /** @param {Python} kernel @param {Python} problem @returns {string | null} likewise, of Python's own */
+  /** @param {Python} kernel @param {Python} problem @returns {string | null} likewise, for a translated kernel and problem */
   refused(kernel, problem) {
     if (kernel.matrix_shape && !this.device.features.has(MATRIX_UNITS))
       return `needs the feature ${MATRIX_UNITS}: ${SWITCH}`;
     return kernel.check(problem, this.capabilities) ?? this.#unfit(kernel);
   }
 
-  /** @param {Python} kernel @returns {string | null} why this engine does not run its shader, or null: what Python does not ask */
+  /** @param {Python} kernel @returns {string | null} why this browser cannot run its shader, or null: conditions that do not exist in Python */
   #unfit(kernel) {
     const { info, features, spelling } = this.device;
     if (kernel.dot === "builtin" && !features.has(PACKED_DOT))
       return `needs the feature ${PACKED_DOT}, which ${info.name} does not have`;
     if (!kernel.matrix_shape) return null;
     if (info.subgroupMax !== info.subgroup)
-      return `needs subgroups of exactly ${kernel.subgroup} lanes, ${info.name} has ${info.subgroup} to ${info.subgroupMax}`;
+      return `needs subgroups of exactly ${kernel.subgroup} lanes; ${info.name} has ${info.subgroup} to ${info.subgroupMax}`;
     const spelled = kernel.spelling ?? "current";
     if (spelled === spelling) return null;
-    return `is in the ${spelled} spelling of fragments, of which this engine reads ${spelling ? `the ${spelling} one` : "none"}`;
+    return `uses the ${spelled} spelling of fragment loads and stores; this engine compiles ${spelling ? `the ${spelling} one` : "none"}`;
   }
 
-  /** @param {Python} kernel @returns {Python} in the spelling that the engine reads, where it can be written so */
+  /** @param {Python} kernel @returns {Python} the kernel in the spelling that the engine compiles, if it has a choice of spellings */
   #spelled(kernel) {
     const { spelling } = this.device;
     return spelling && kernel.config.has("spelling") ? dataclasses.replace(kernel, { spelling }) : kernel;
@@ -96,8 +96,8 @@ export class Choices {
   /**
    * @param {string} name
    * @param {Problem | Python} [p]
-   * @returns {Kernel} the configuration that stands for a stage on this device: for matrix units, with the largest fragments,
-   *   and with the tiles that suit `p`
+   * @returns {Kernel} the stage's representative configuration for this device: for matrix units, with the largest fragments
+   *   and with tiles that suit `p`
    */
   stage(name, p) {
     const { bundle, info } = this.device;
@@ -109,7 +109,7 @@ export class Choices {
   }
 
   /**
-   * Prefer what was measured on this adapter: `choose` then takes the nearest record.
+   * Use tuning records: `choose` then prefers the kernel of the nearest record. Records of other adapters are ignored.
    * @param {RunRecord[]} records
    */
   learn(records) {
@@ -119,7 +119,7 @@ export class Choices {
     this.#chosen.clear();
   }
 
-  /** @param {Problem | Python} p @returns {Kernel} the kernel to use where the caller does not say */
+  /** @param {Problem | Python} p @returns {Kernel} the kernel that is likely the fastest for `p` */
   choose(p) {
     return this.device.bundle.wrap(this.chosen(this.device.bundle.problem(p)));
   }
@@ -145,12 +145,12 @@ export class Choices {
   }
 }
 
-/** @param {GPUSupportedLimits} limits @returns {Dict} as Python calls them */
+/** @param {GPUSupportedLimits} limits @returns {Dict} by their names in Python, such as max-buffer-size */
 function kebab(limits) {
   const words = (/** @type {string} */ name) =>
     name.replace("2D", "-2d").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   return new Dict(LIMITS.map((name) => [words(name), limits[name]]));
 }
 
-/** @param {Device["info"]} info @returns {string} the adapter's name, with its vendor first: records of others by the vendor serve, too */
+/** @param {Device["info"]} info @returns {string} the adapter's name with its vendor first, so that records and models of the same vendor are found */
 const named = ({ name, vendor }) => (name.toLowerCase().startsWith(vendor.toLowerCase()) ? name : `${vendor} ${name}`);

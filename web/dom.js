@@ -1,11 +1,11 @@
 // @ts-check
-/** Small helpers for building the page, and numbers in words. */
+/** Helpers for building the page, and for formatting numbers. */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {Record<string, any>} Props */
 
 /**
- * An element: `on…` properties are listeners, `class`, `data-…` and `aria-…` attributes, other names properties.
+ * Make an HTML element. Of `props`, `on…` are listeners, `class`, `data-…` and `aria-…` attributes, all others properties.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag @param {Props} [props] @param {...Child} children
  * @returns {HTMLElementTagNameMap[K]}
@@ -23,7 +23,7 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
- * An SVG element.
+ * Make an SVG element.
  * @param {string} tag @param {Props} [attributes] @param {...Child} children
  * @returns {SVGElement}
  */
@@ -45,7 +45,7 @@ export function byId(id) {
   return /** @type {T} */ (/** @type {unknown} */ (document.getElementById(id)));
 }
 
-/** @param {number | null | undefined} value @returns {string} three figures, never in powers of ten */
+/** @param {number | null | undefined} value @returns {string} the value with three significant digits */
 export function figures(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value >= 1000) return Math.round(value).toLocaleString("en");
@@ -81,7 +81,7 @@ export function shape({ m, n, k, op }) {
 }
 
 /**
- * Offer `data` as a file to keep.
+ * Download `data` as a file.
  * @param {string} name @param {BlobPart} data @param {string} type
  */
 export function download(name, data, type) {

@@ -1,17 +1,17 @@
 // @ts-check
 /**
- * Everything that webmm throws on purpose, as in webmm/errors.py.
+ * The errors that webmm throws, as in webmm/errors.py.
  *
  *     WebmmError
- *     ├── ProblemError       the operands: shapes, dtypes, sizes, unreadable files
- *     ├── ConfigError        the settings: unknown kernel or tile sizes
- *     ├── UnsupportedError   this device lacks a limit or feature; the message names it
+ *     ├── ProblemError       invalid operands: shapes, dtypes, sizes, unreadable files
+ *     ├── ConfigError        invalid settings: unknown option, kernel or tile sizes
+ *     ├── UnsupportedError   a limit or feature of this device does not suffice; the message names it
  *     │   └── NoAdapterError no WebGPU, or no adapter
  *     ├── MemoryLimitError   the device is out of memory
- *     ├── DeviceLostError    the device is gone; the message says why
+ *     ├── DeviceLostError    the device was lost; the message says why
  *     ├── FreedArrayError    an array was used after `free()`
- *     ├── TimeoutError       a run took too long
- *     └── ShaderError        the engine refused a shader
+ *     ├── TimeoutError       a compilation or run took too long
+ *     └── ShaderError        the engine rejected a shader
  */
 
 export class WebmmError extends Error {
@@ -31,7 +31,7 @@ export class FreedArrayError extends WebmmError {}
 export class TimeoutError extends WebmmError {}
 export class ShaderError extends WebmmError {}
 
-/** @param {unknown} error @returns {string} the error in words */
+/** @param {unknown} error @returns {string} its message */
 export function inWords(error) {
   return error instanceof Error ? error.message : String(error);
 }

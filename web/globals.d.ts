@@ -1,4 +1,4 @@
-// Flag namespaces of WebGPU, which TypeScript's DOM library leaves out.
+// WebGPU's flag namespaces, which TypeScript's DOM library lacks.
 declare const GPUBufferUsage: Readonly<
   Record<"MAP_READ" | "COPY_SRC" | "COPY_DST" | "UNIFORM" | "STORAGE" | "QUERY_RESOLVE", number>
 >;

@@ -1,5 +1,5 @@
 // @ts-check
-/** float16 as bits: not every engine has Float16Array. */
+/** Conversion of float16, stored as bits in a Uint16Array since not every engine has Float16Array. */
 
 /** @type {Float32Array | undefined} */
 let halfValues;

@@ -1,13 +1,13 @@
 // @ts-check
-/** Arrays of any rank in the host's memory, by Python's names of element types. */
+/** Arrays of any rank in host memory; dtypes have the names of NumPy. */
 
 import { ProblemError } from "./errors.js";
 import { fromHalves, toHalves } from "./half.js";
 
 /** @typedef {"float32" | "float16" | "float64" | "int8" | "uint8" | "int32" | "uint32"} ElementType */
-/** @typedef {Float32Array | Uint16Array | Float64Array | Int8Array | Uint8Array | Int32Array | Uint32Array} Elements float16 as bits, in a Uint16Array */
+/** @typedef {Float32Array | Uint16Array | Float64Array | Int8Array | Uint8Array | Int32Array | Uint32Array} Elements float16 is stored as bits, in a Uint16Array */
 /** @typedef {number | readonly Nested[]} Nested */
-/** What calls take for an array in the host's memory. @typedef {HostArray | ArrayBufferView | Nested} HostData */
+/** Host data that calls accept as an array: a number, nested lists, a typed array or a HostArray. @typedef {HostArray | ArrayBufferView | Nested} HostData */
 
 /** @type {Record<ElementType, {itemsize: 1 | 2 | 4 | 8, of: (count: number) => Elements, over: (buffer: ArrayBuffer, count: number) => Elements}>} */
 export const ELEMENTS = {
@@ -19,7 +19,7 @@ export const ELEMENTS = {
   int32: { itemsize: 4, of: (n) => new Int32Array(n), over: (buffer, n) => new Int32Array(buffer, 0, n) },
   uint32: { itemsize: 4, of: (n) => new Uint32Array(n), over: (buffer, n) => new Uint32Array(buffer, 0, n) },
 };
-/** The type that a typed array stands for. @type {Record<string, ElementType>} */
+/** The dtype of a typed array, by its class; a Uint16Array holds float16 bits. @type {Record<string, ElementType>} */
 const TYPES = {
   Float32Array: "float32",
   Float16Array: "float16",
@@ -32,13 +32,13 @@ const TYPES = {
   Uint32Array: "uint32",
 };
 
-/** @param {string} name @returns {ElementType} throws ProblemError for a type that no kernel stores */
+/** @param {string} name @returns {ElementType} the same; throws ProblemError for a dtype that is not supported */
 export function elementType(name) {
   if (Object.hasOwn(ELEMENTS, name)) return /** @type {ElementType} */ (name);
   throw new ProblemError(`dtype ${name} is not supported; use one of ${Object.keys(ELEMENTS).join(", ")}`);
 }
 
-/** @param {readonly number[]} shape @returns {number} elements of an array of that shape */
+/** @param {readonly number[]} shape @returns {number} the number of elements */
 export const sizeOf = (shape) => shape.reduce((product, length) => product * length, 1);
 
 /** @param {readonly number[]} shape @returns {number[]} the strides, in elements, of a row-major array */
@@ -48,27 +48,32 @@ export function denseStrides(shape) {
   return strides;
 }
 
-/** @param {unknown} shape @returns {number[]} throws ProblemError for anything but whole lengths */
+/** @param {unknown} shape @returns {number[]} the lengths; throws ProblemError unless they are non-negative integers */
 export function checkedShape(shape) {
   const lengths = typeof shape === "number" ? [shape] : shape;
   if (!Array.isArray(lengths) || !lengths.every((length) => Number.isSafeInteger(length) && length >= 0)) {
-    throw new ProblemError(`a shape is a list of whole numbers, such as [2, 3], not ${JSON.stringify(shape)}`);
+    throw new ProblemError(`a shape must be a list of whole numbers, such as [2, 3], not ${JSON.stringify(shape)}`);
   }
   return [...lengths];
 }
 
-/** A dense row-major array. float16 is held as bits, in a Uint16Array: not every engine has Float16Array. */
+/**
+ * A dense row-major array in host memory. `data` is the typed array with the elements, float16 as bits in a Uint16Array;
+ * `floats()` and `toList()` return them as numbers.
+ *
+ *     HostArray.from([[1, 2], [3, 4]]).shape; // [2, 2]
+ */
 export class HostArray {
   /** @param {Elements} data @param {readonly number[]} shape @param {ElementType} dtype */
   constructor(data, shape, dtype) {
     if (data.length !== sizeOf(shape)) {
       throw new ProblemError(
-        `${shape.join("×") || "a number"} needs ${sizeOf(shape)} elements, there are ${data.length}`,
+        `an array of shape [${shape}] needs ${sizeOf(shape)} elements; the data has ${data.length}`,
       );
     }
     if (data.constructor !== ELEMENTS[dtype].of(0).constructor) {
       throw new ProblemError(
-        `${dtype} elements come in a ${ELEMENTS[dtype].of(0).constructor.name}; those of float16 as bits`,
+        `${dtype} data must be a ${ELEMENTS[dtype].of(0).constructor.name}${dtype === "float16" ? " of bits" : ""}, not a ${data.constructor.name}`,
       );
     }
     this.data = data;
@@ -76,10 +81,12 @@ export class HostArray {
     this.dtype = dtype;
   }
 
+  /** The number of axes. */
   get ndim() {
     return this.shape.length;
   }
 
+  /** The number of elements. */
   get size() {
     return this.data.length;
   }
@@ -94,7 +101,7 @@ export class HostArray {
     return this.shape[this.shape.length - 1];
   }
 
-  /** @returns {Float32Array} the elements as numbers; this array's own memory where it is float32 */
+  /** @returns {Float32Array} the elements as float32; for a float32 array `data` itself, not a copy */
   floats() {
     if (this.data instanceof Float32Array) return this.data;
     return this.data instanceof Uint16Array ? fromHalves(this.data) : Float32Array.from(this.data);
@@ -107,7 +114,7 @@ export class HostArray {
     return new HostArray(stored(numbers, elementType(dtype)), this.shape, dtype);
   }
 
-  /** @returns {any} the elements in nested lists; a number where there is no axis */
+  /** @returns {any} the elements as nested lists, or a number for an array without axes */
   toList() {
     const numbers = this.data instanceof Uint16Array ? fromHalves(this.data) : this.data;
     const strides = denseStrides(this.shape);
@@ -120,9 +127,13 @@ export class HostArray {
   }
 
   /**
-   * @param {HostData} x an array, a typed array, a number or nested lists of them, which are float32 unless `dtype` says otherwise
-   * @param {{shape?: readonly number[], dtype?: ElementType}} [options] by default one axis, or as the lists are nested
-   * @returns {HostArray} of the same memory where nothing needs to change
+   * Make an array.
+   *
+   *     HostArray.from(new Float32Array(6), { shape: [2, 3] });
+   * @param {HostData} x a HostArray, a typed array, a number, or nested lists of numbers
+   * @param {{shape?: readonly number[], dtype?: ElementType}} [options] `shape` is by default one axis, or that of the nested
+   *   lists; `dtype` is that of the typed array, and float32 for numbers and lists
+   * @returns {HostArray} sharing memory with `x` unless it is converted; throws ProblemError for invalid data
    */
   static from(x, { shape, dtype } = {}) {
     if (dtype !== undefined) elementType(dtype);
@@ -138,7 +149,7 @@ export class HostArray {
   }
 }
 
-/** @param {ArrayLike<number>} numbers @param {ElementType} dtype @returns {Elements} */
+/** @param {ArrayLike<number>} numbers @param {ElementType} dtype @returns {Elements} the numbers converted to that dtype */
 function stored(numbers, dtype) {
   if (dtype === "float16") return toHalves(numbers);
   const data = ELEMENTS[dtype].of(numbers.length);
@@ -149,12 +160,12 @@ function stored(numbers, dtype) {
 /** @param {any} x a typed array @param {number[] | undefined} shape @param {ElementType | undefined} dtype */
 function ofTyped(x, shape, dtype) {
   const name = x.constructor.name;
-  const own = TYPES[name];
+  const natural = TYPES[name];
   const lengths = shape ?? [x.length];
-  if (!own) {
+  if (!natural) {
     if (dtype === undefined || !/^U?Int16Array$/.test(name)) {
       throw new ProblemError(
-        `a ${name} is not computed with; convert it with {dtype: "float32"}, or take one of ${Object.keys(TYPES).join(", ")}`,
+        `a ${name} is not supported; convert it with {dtype: "float32"}, or use one of ${Object.keys(TYPES).join(", ")}`,
       );
     }
     return new HostArray(stored(x, dtype), lengths, dtype);
@@ -165,18 +176,18 @@ function ofTyped(x, shape, dtype) {
       : name === "Uint8ClampedArray"
         ? new Uint8Array(x.buffer, x.byteOffset, x.length)
         : x;
-  const array = new HostArray(plain, lengths, own);
+  const array = new HostArray(plain, lengths, natural);
   return dtype === undefined ? array : array.as(dtype);
 }
 
-/** @param {any} x @returns {number[]} the shape of nested lists; throws ProblemError where it is none */
+/** @param {any} x @returns {number[]} the shape of nested lists; throws ProblemError if they have none */
 function nestedShape(x) {
   if (typeof x === "number") return [];
   if (!Array.isArray(x))
-    throw new ProblemError(`an array is made of numbers, lists of them or a typed array, not of ${typeof x}`);
+    throw new ProblemError(`an array must be a number, a list of numbers or a typed array, not ${typeof x}`);
   if (x.length === 0) return [0];
   const [first, ...others] = x.map(nestedShape);
   if (others.some((other) => other.join() !== first.join()))
-    throw new ProblemError("the lists are of different lengths, or nested differently");
+    throw new ProblemError("nested lists must have equal lengths and depths");
   return [x.length, ...first];
 }

@@ -1,17 +1,17 @@
 // @ts-check
-/** Kernels: a stage of a ladder at given tile sizes, as panels show and choose it. */
+/** Kernels: stages of a ladder with their tunables, as the panels show them. */
 
 /** @typedef {import("./bundle.js").Bundle} Bundle */
 /** @typedef {import("./bundle.js").Python} Python */
 /** @typedef {import("./problems.js").Problem} Problem */
 /** @typedef {Record<string, number | string>} Config */
 /**
- * Fragments of (m, k) times (k, n) for the matrix units of a GPU, by how many lanes, and how the shader spells it.
+ * Matrix-unit fragments: (m, k) times (k, n) with their element types; and with the subgroup size and the spelling in WGSL.
  * @typedef {{operands: string, result: string, m: number, n: number, k: number}} MatrixShape
  * @typedef {MatrixShape & {lanes: number, spelling: string}} Fragments
  */
 
-/** A kernel of Python's, `of`, with what the page says of it. */
+/** A kernel: a stage and its settings. `of` is the translated Python kernel. */
 export class Kernel {
   /** @param {Bundle} bundle @param {Python} of */
   constructor(bundle, of) {
@@ -23,19 +23,19 @@ export class Kernel {
     this.config = Object.fromEntries(of.config);
   }
 
-  /** Its stage: what it changed, and its tunables. */
+  /** Its stage: name, summary and tunables. */
   get stage() {
     return this.bundle.stage(this.name, this.of.op);
   }
 
-  /** @returns {string} the kernel and what differs from its defaults */
+  /** @returns {string} the kernel's name and the settings that differ from the defaults */
   get label() {
-    const usual = new this.of.constructor().config;
-    const changed = Object.entries(this.config).filter(([name, value]) => value !== usual.get(name));
+    const defaults = new this.of.constructor().config;
+    const changed = Object.entries(this.config).filter(([name, value]) => value !== defaults.get(name));
     return [this.name, ...changed.map(([name, value]) => `${name}=${value}`)].join(" ");
   }
 
-  /** What matrix units must multiply, or null for a kernel that uses none. @returns {Fragments | null} */
+  /** The fragments that it needs matrix units for, or null if it uses none. @returns {Fragments | null} */
   get matrix() {
     const shape = this.of.matrix_shape;
     if (!shape) return null;
@@ -43,12 +43,12 @@ export class Kernel {
     return { operands, result, m, n, k, lanes: this.of.subgroup, spelling: String(this.config.spelling ?? "current") };
   }
 
-  /** @returns {number} of a workgroup */
+  /** @returns {number} invocations per workgroup */
   get invocations() {
     return this.of.invocations;
   }
 
-  /** @returns {string[]} the element types that it multiplies */
+  /** @returns {string[]} the dtypes that it multiplies */
   get dtypes() {
     const { core } = this.bundle;
     const suited = core.FLOATS.filter(
@@ -57,7 +57,7 @@ export class Kernel {
     return suited.map((/** @type {any} */ dtype) => dtype.name);
   }
 
-  /** @param {Problem} p @returns {Promise<string>} the text that runs */
+  /** @param {Problem} p @returns {Promise<string>} the WGSL that computes `p` */
   async wgsl(p) {
     return (await this.bundle.shader(this.of, this.bundle.problem(p))).wgsl;
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Sums of columns and functions of rows on random elements, checked against this CPU: cases of bench.js. */
+/** Cases of bench.js for column sums, row functions and GELU: random inputs, with results checked against the CPU's. */
 
 import { gelu } from "./check.js";
 import { taskOf } from "./prepared.js";
@@ -12,12 +12,12 @@ import { HostArray, Matrix } from "./webmm.js";
 /** @typedef {"columns" | "softmax" | "rms_norm" | "gelu"} Meaning */
 
 const F32_EPS = 2 ** -23;
-const APPROXIMATION = 2 ** -12; // what a driver may make of exp and its like
-const EPSILON = 1e-5; // added to a mean square: that of the problems
+const APPROXIMATION = 2 ** -12; // error that is allowed for a driver's exp and similar functions
+const EPSILON = 1e-5; // added to mean squares, as in the problems of panels/ops.js
 
-/** A problem of one input, whose result this CPU computes. */
+/** A problem with one input, whose expected result is computed on the CPU. */
 export class MadeCase {
-  /** @param {Device} device @param {any} problem of Python's @param {DeviceArray} x @param {{expected: Float64Array, scale: Float64Array}} known */
+  /** @param {Device} device @param {any} problem translated @param {DeviceArray} x @param {{expected: Float64Array, scale: Float64Array}} known */
   constructor(device, problem, x, known) {
     this.device = device;
     this.of = problem;
@@ -41,7 +41,7 @@ export class MadeCase {
     return this.device.reason(rung.kernel, this.of);
   }
 
-  /** None smaller: these take little time. @returns {never[]} */
+  /** No probes are needed, since these problems take little time. @returns {never[]} */
   probes() {
     return [];
   }
@@ -74,19 +74,19 @@ export class MadeCase {
     const wrong =
       worst <= error_bound
         ? null
-        : `the largest error is ${worst.toExponential(2)} of what it may be made of, rounding explains at most ${error_bound.toExponential(2)}`;
+        : `the largest relative error is ${worst.toExponential(2)}; rounding explains at most ${error_bound.toExponential(2)}`;
     return { wrong, max_error: worst, error_bound };
   }
 }
 
-/** What each means, and what its errors are shares of. @type {Record<Meaning, (x: Float32Array, rows: number, columns: number) => {expected: Float64Array, scale: Float64Array}>} */
+/** The expected results, and the scales that errors are divided by. @type {Record<Meaning, (x: Float32Array, rows: number, columns: number) => {expected: Float64Array, scale: Float64Array}>} */
 const MEANINGS = {
   columns(x, rows, columns) {
     const expected = new Float64Array(columns);
     const scale = new Float64Array(columns);
     for (let i = 0; i < x.length; i++) {
       expected[i % columns] += x[i];
-      scale[i % columns] += Math.abs(x[i]) * F32_EPS * 32; // of sums in trees, as webmm/verify.py bounds them
+      scale[i % columns] += Math.abs(x[i]) * F32_EPS * 32; // the bound of tree sums in webmm/verify.py
     }
     return { expected, scale: scale.map((each) => each / APPROXIMATION) };
   },

@@ -1,5 +1,5 @@
 // @ts-check
-/** The page: opens the device, shows what it is, and gives each panel its place. */
+/** The page: opens the device, describes it, and loads the panels. */
 
 import { byId, figures, h, shape, size, systemName, time } from "./dom.js";
 import { Bench, Operands } from "./bench.js";
@@ -9,23 +9,23 @@ import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWo
 /** @typedef {import("./webmm.js").RunRecord} RunRecord */
 /** @typedef {import("./webmm.js").Roofline} Roofline */
 
-/** The panels, each of which is loaded when it is first shown. @type {Record<string, () => Promise<{setup: (app: App, root: HTMLElement) => void}>>} */
+/** The panels; each is loaded when it is first shown. @type {Record<string, () => Promise<{setup: (app: App, root: HTMLElement) => void}>>} */
 const PANELS = {
   ladder: () => import("./panels/ladder.js"),
   multiply: () => import("./panels/multiply.js"),
   explain: () => import("./panels/explain.js"),
   tune: () => import("./panels/tune.js"),
 };
-const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // hosts whose ports other programs take next; as in sw.js
-const TUNED = "webmm.tuned"; // where this browser keeps what its tuner found
+const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // other programs may use the same port later; as in sw.js
+const TUNED = "webmm.tuned"; // localStorage key of the tuner's best records
 
-/** What the panels share. */
+/** State shared by the panels. */
 export class App extends EventTarget {
   /** @type {Roofline | null} */
   #roofline = null;
   /** @type {{name: string, records: RunRecord[]}[]} runs to compare, newest first */
   runs = [];
-  /** GFLOP/s of the first product, by which default sizes are chosen. */
+  /** GFLOP/s of the first product; default sizes depend on it. */
   speed = 0;
   #busy = false;
   /** @type {Map<string, Promise<void>>} */
@@ -41,12 +41,12 @@ export class App extends EventTarget {
     return this.device.bundle;
   }
 
-  /** What `roofline()` measured before, or null. */
+  /** The rates that `roofline()` measured, or null before the first call. */
   get ceilings() {
     return this.#roofline;
   }
 
-  /** @returns {Promise<Roofline | null>} measured once; null where that failed */
+  /** @returns {Promise<Roofline | null>} measured once; null if that failed */
   async roofline() {
     try {
       if (!this.#roofline) {
@@ -56,33 +56,33 @@ export class App extends EventTarget {
       return this.#roofline;
     } catch (error) {
       if (error instanceof DeviceLostError) throw error;
-      return null; // results stand without it
+      return null; // results are shown without it
     }
   }
 
-  /** Fill a panel, the first time that it is shown. @param {string} name */
+  /** Load a panel when it is first shown. @param {string} name */
   async fill(name) {
     const filled = this.#panels.get(name) ?? PANELS[name]().then(({ setup }) => setup(this, byId(name)));
     this.#panels.set(name, filled);
     try {
       await filled;
     } catch (error) {
-      this.#panels.delete(name); // so that it can be asked for again
+      this.#panels.delete(name); // the next attempt loads it again
       banner(`This panel could not be loaded: ${inWords(error)}`);
     }
   }
 
-  /** @param {string} message for those who listen to the page */
+  /** @param {string} message for screen readers */
   announce(message) {
     byId("status").textContent = message;
   }
 
   /**
-   * Do one thing on the GPU at a time, so that measurements do not disturb each other.
+   * Run one task on the GPU at a time, so that measurements do not disturb each other.
    * @param {() => Promise<void>} work
    */
   async exclusively(work) {
-    if (this.#busy) throw new UnsupportedError("something else is running; stop it first");
+    if (this.#busy) throw new UnsupportedError("the GPU is busy with another measurement or product; stop it or wait");
     this.#busy = true;
     document.body.classList.add("busy");
     try {
@@ -99,14 +99,14 @@ export class App extends EventTarget {
     this.dispatchEvent(new Event("runs"));
   }
 
-  /** @param {RunRecord[]} records let products use what was found to be fast, now and on later visits */
+  /** Let products use the tuner's best records, now and on later visits. @param {RunRecord[]} records */
   keepTuned(records) {
     const kept = this.tuned().filter((r) => !records.some((s) => s.dtype === r.dtype && shape(s) === shape(r)));
     const all = [...records.filter((r) => r.status === "ok"), ...kept].slice(0, 40);
     try {
       localStorage.setItem(TUNED, toJson(all));
     } catch {
-      // private windows may refuse; then it holds for this visit
+      // private windows may refuse storage; then the records are used for this visit only
     }
     this.device.learn(all);
   }
@@ -116,12 +116,12 @@ export class App extends EventTarget {
     try {
       return fromJson(localStorage.getItem(TUNED) ?? "");
     } catch {
-      return []; // nothing yet, or nothing that this version can read
+      return []; // nothing stored yet, or nothing that this version can read
     }
   }
 }
 
-/** Choose a theme by the system's wish, until the visitor says otherwise. */
+/** Use the system's colour scheme until the visitor chooses one. */
 function setupTheme() {
   const stored = () => {
     try {
@@ -141,7 +141,7 @@ function setupTheme() {
     try {
       localStorage.setItem("webmm.theme", theme);
     } catch {
-      // then it holds for this visit
+      // then the choice holds for this visit
     }
   });
 }
@@ -185,33 +185,33 @@ function banner(message, action) {
 function showDevice(device) {
   const { info, limits } = device;
   byId("device-kind").textContent =
-    info.kind === "cpu" ? "A software adapter: your CPU plays a GPU, slowly" : "Your GPU";
+    info.kind === "cpu" ? "Software adapter: your CPU emulates a GPU, slowly" : "Your GPU";
   byId("adapter").textContent =
     info.name === `${info.vendor} ${info.architecture}` || !info.vendor
       ? info.name
       : `${info.name} (${info.vendor} ${info.architecture})`;
-  const has = (/** @type {string} */ feature, /** @type {string} */ yes) =>
-    device.features.has(feature) && h("li", {}, yes);
+  const has = (/** @type {string} */ feature, /** @type {string} */ text) =>
+    device.features.has(feature) && h("li", {}, text);
   const chips = [
     h("li", {}, `${info.engine} on ${systemName()}`),
     has("shader-f16", "float16"),
     has("timestamp-query", "GPU timestamps"),
     has("subgroups", "subgroups"),
     device.matrix.length > 0 && h("li", {}, "matrix units"),
-    h("li", {}, `${limits.maxComputeInvocationsPerWorkgroup} invocations`),
+    h("li", {}, `${limits.maxComputeInvocationsPerWorkgroup} invocations per workgroup`),
     h("li", {}, `${size(limits.maxComputeWorkgroupStorageSize)} workgroup memory`),
-    h("li", {}, `${size(limits.maxStorageBufferBindingSize)} per matrix`),
+    h("li", {}, `up to ${size(limits.maxStorageBufferBindingSize)} per matrix`),
   ];
   byId("features").replaceChildren(...chips.filter((chip) => chip instanceof Node));
 }
 
-/** Compute and check one product, so that a figure stands there before anyone asks. @param {App} app */
+/** Compute and check one product, so that the page shows a measured figure before the first click. @param {App} app */
 async function firstProduct(app) {
   const { device } = app;
   byId("hero").hidden = false;
   const n = device.info.kind === "cpu" ? 128 : 1024;
   const p = { m: n, n, k: n, dtype: /** @type {const} */ ("float32") };
-  const kernel = device.info.kind === "cpu" ? device.stage("tile_2d") : device.choose(p); // quick to compile there
+  const kernel = device.info.kind === "cpu" ? device.stage("tile_2d") : device.choose(p); // tile_2d compiles quickly on CPUs
   const operands = await Operands.random(device, p);
   try {
     const record = await new Bench(device, { limit: Infinity }).run(kernel, operands);
@@ -219,7 +219,7 @@ async function firstProduct(app) {
     app.speed = Number(record.gflops);
     byId("hero-figure").textContent = figures(app.speed);
     byId("hero-caption").textContent =
-      `${n}×${n} by ${n}×${n} in ${time(record.median_us)}, with ${kernel.name}, checked`;
+      `${n}×${n} times ${n}×${n} in ${time(record.median_us)} with kernel ${kernel.name}, result checked`;
   } finally {
     operands.free();
   }
@@ -228,8 +228,8 @@ async function firstProduct(app) {
 /** @param {App} app */
 function watchForLoss(app) {
   app.device.lost.then((reason) => {
-    const retry = h("button", { type: "button", onclick: () => location.reload() }, "Open it again");
-    banner(`The GPU is gone: ${reason}. What you measured is still here.`, retry);
+    const retry = h("button", { type: "button", onclick: () => location.reload() }, "Reload the page");
+    banner(`The GPU was lost: ${reason}. Your results are still shown; save them before you reload.`, retry);
     document.body.classList.add("lost");
     app.dispatchEvent(new Event("lost"));
   });
@@ -243,12 +243,12 @@ async function keepOffline(app) {
     const kept = new Promise((resolve) => serviceWorker.addEventListener("message", resolve, { once: true }));
     await serviceWorker.register("sw.js");
     const { active } = await serviceWorker.ready;
-    // What was loaded before the service worker stood by is kept now; it keeps the rest itself.
+    // Files that were loaded before the service worker was active are cached now; it caches the others itself.
     active?.postMessage(app.bundle.loaded.map((path) => `bundle/${path}`));
     await kept;
-    byId("offline").textContent = "The page now opens offline, too, with the shaders that you have run.";
+    byId("offline").textContent = "This page now also opens offline, with the shaders that you have run.";
   } catch {
-    // a host without service workers: the page works, but only online
+    // no service worker on this host: the page works, but only online
   }
 }
 
@@ -260,7 +260,7 @@ async function start() {
   } catch (error) {
     const { showHelp } = await import("./panels/help.js");
     byId("device-kind").textContent =
-      error instanceof NoAdapterError ? "No GPU to be had" : "The GPU could not be opened";
+      error instanceof NoAdapterError ? "No GPU available" : "The GPU could not be opened";
     byId("adapter").textContent = inWords(error);
     showHelp(byId("help"), error);
     return;

@@ -1,5 +1,5 @@
 // @ts-check
-/** Matrices in the host's memory: .npy and CSV, without a dependency. */
+/** Matrices in host memory, and reading and writing them as .npy and CSV. */
 
 import { ProblemError } from "./errors.js";
 import { halfValue, toHalves } from "./half.js";
@@ -10,7 +10,7 @@ import { HostArray } from "./host.js";
 /** Bytes of an element. @type {Record<DType, number>} */
 export const ITEM_SIZE = { float32: 4, float16: 2 };
 
-/** A dense row-major matrix of floats. float16 is held as bits, in a Uint16Array: not every engine has Float16Array. */
+/** A dense row-major matrix of float32 or float16 in host memory; a HostArray with two axes. */
 export class Matrix extends HostArray {
   /**
    * @param {Float32Array | Uint16Array} data
@@ -20,9 +20,9 @@ export class Matrix extends HostArray {
   constructor(data, shape, dtype = data instanceof Uint16Array ? "float16" : "float32") {
     const [rows, columns] = shape;
     if (!(shape.length === 2 && Number.isInteger(rows) && Number.isInteger(columns) && rows > 0 && columns > 0)) {
-      throw new ProblemError(`a matrix has at least one row and one column, not ${shape.join("×")}`);
+      throw new ProblemError(`a matrix must have at least one row and one column, not shape ${shape.join("×")}`);
     }
-    if (!Object.hasOwn(ITEM_SIZE, dtype)) throw new ProblemError(`a matrix is of float32 or float16, not of ${dtype}`);
+    if (!Object.hasOwn(ITEM_SIZE, dtype)) throw new ProblemError(`a matrix must be float32 or float16, not ${dtype}`);
     super(data, shape, dtype);
     /** @type {Float32Array | Uint16Array} */
     this.data = data;
@@ -32,15 +32,18 @@ export class Matrix extends HostArray {
     this.dtype = dtype;
   }
 
-  /** @param {DType} dtype @returns {Matrix} this matrix rounded to `dtype` */
+  /** @param {DType} dtype @returns {Matrix} this matrix converted to `dtype`, rounded to nearest */
   as(dtype) {
     if (dtype === this.dtype) return this;
     return new Matrix(dtype === "float16" ? toHalves(this.floats()) : this.floats(), this.shape, dtype);
   }
 
   /**
+   * Make a float32 matrix of a list of rows.
+   *
+   *     Matrix.from([[1, 2], [3, 4]]);
    * @param {number[][]} rows
-   * @returns {Matrix}
+   * @returns {Matrix} throws ProblemError if the rows differ in length
    */
   static from(rows) {
     const columns = rows[0]?.length ?? 0;
@@ -52,7 +55,7 @@ export class Matrix extends HostArray {
   }
 
   /**
-   * Uniform in [-0.5, 0.5), the same for the same seed.
+   * Make a matrix of random numbers, uniform in [-0.5, 0.5); equal seeds give equal matrices.
    * @param {number} rows
    * @param {number} columns
    * @param {number} [seed]
@@ -90,10 +93,10 @@ const READERS = new Map([
 ]);
 
 /**
- * Read a NumPy file that holds a 2-dimensional array of numbers. Types other than float16 and float32 are rounded to
- * float32; nothing is ever unpickled.
+ * Read a NumPy file (.npy) with a 2-D array of numbers. Dtypes other than float16 and float32 are rounded to float32;
+ * pickled objects are rejected.
  * @param {ArrayBuffer} file
- * @returns {Matrix}
+ * @returns {Matrix} throws ProblemError if the file is malformed, cut short, empty or not a 2-D array of numbers
  */
 export function parseNpy(file) {
   const { view, start, type, read, little, rows, columns, fortran } = npyHeader(file);
@@ -102,7 +105,7 @@ export function parseNpy(file) {
   if (file.byteLength - start < need) {
     const have = (file.byteLength - start).toLocaleString("en");
     throw new ProblemError(
-      `the .npy file is cut short: ${rows}×${columns} needs ${need.toLocaleString("en")} bytes, there are ${have}`,
+      `the .npy file is cut short: ${rows}×${columns} needs ${need.toLocaleString("en")} bytes of data; it has ${have}`,
     );
   }
   if (type === "f4" && little && !fortran)
@@ -125,7 +128,7 @@ function npyHeader(file) {
   const view = new DataView(file);
   if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(0, 6)) !== "\x93NUMPY") {
     throw new ProblemError(
-      "this is no .npy file: it does not begin with NumPy's signature; write one with numpy.save()",
+      "this is not a .npy file: it does not begin with NumPy's signature; write one with numpy.save()",
     );
   }
   const wide = bytes[6] > 1;
@@ -141,9 +144,7 @@ function npyHeader(file) {
   const type = descr?.slice(1) ?? "";
   const read = READERS.get(type);
   if (!descr || !read) {
-    throw new ProblemError(
-      `the .npy file holds ${descr ?? "a structured type"}, not numbers; save x.astype('float32')`,
-    );
+    throw new ProblemError(`the .npy file has dtype ${descr ?? "with fields"}, not numbers; save x.astype('float32')`);
   }
   const sizes = shape
     .split(",")
@@ -151,18 +152,18 @@ function npyHeader(file) {
     .filter(Boolean)
     .map(Number);
   if (sizes.length !== 2 || sizes.some((s) => !Number.isSafeInteger(s) || s < 0)) {
-    throw new ProblemError(`the .npy file holds an array of shape (${shape.trim()}); a matrix has two dimensions`);
+    throw new ProblemError(`the .npy file has shape (${shape.trim()}); a matrix must have two dimensions`);
   }
   if (sizes.includes(0)) throw new ProblemError(`the matrix in the .npy file is empty: shape (${shape.trim()})`);
   const fortran = /'fortran_order':\s*True/.test(header);
   return { view, start, type, read, little: descr[0] !== ">", rows: sizes[0], columns: sizes[1], fortran };
 }
 
-/** @param {Matrix} matrix @returns {ArrayBuffer} a NumPy file */
+/** @param {Matrix} matrix @returns {ArrayBuffer} the contents of a NumPy file (.npy) */
 export function toNpy(matrix) {
   const type = matrix.dtype === "float16" ? "<f2" : "<f4";
   const header = `{'descr': '${type}', 'fortran_order': False, 'shape': (${matrix.rows}, ${matrix.columns}), }`;
-  const length = Math.ceil((header.length + 11) / 64) * 64 - 10; // data begins at a multiple of 64
+  const length = Math.ceil((header.length + 11) / 64) * 64 - 10; // the data starts at a multiple of 64 bytes
   const file = new Uint8Array(10 + length + matrix.data.byteLength);
   file.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, length & 255, length >> 8]);
   file.set(new TextEncoder().encode(header.padEnd(length - 1) + "\n"), 10);
@@ -183,7 +184,7 @@ const SPECIALS = new Map([
 /**
  * Read rows of numbers separated by commas, semicolons, tabs or spaces; lines that begin with # are comments.
  * @param {string} text
- * @returns {Matrix}
+ * @returns {Matrix} float32; throws ProblemError for text without numbers, unequal rows or a value that is not a number
  */
 export function parseCsv(text) {
   const lines = text.replace(/^\uFEFF/, "").split(/\r\n|\r|\n/);
@@ -202,7 +203,7 @@ export function parseCsv(text) {
     rows += 1;
     cells.forEach((cell, j) => values.push(numberIn(cell, i + 1, j + 1)));
   });
-  if (rows === 0) throw new ProblemError("there are no numbers; write one row per line, such as 1, 2, 3");
+  if (rows === 0) throw new ProblemError("the text contains no numbers; write one row per line, such as 1, 2, 3");
   return new Matrix(Float32Array.from(values), [rows, columns]);
 }
 
@@ -219,13 +220,13 @@ function numberIn(cell, line, column) {
   const special = SPECIALS.get(word.toLowerCase());
   const value = special ?? (word === "" ? undefined : Number(word));
   if (value === undefined || (Number.isNaN(value) && special === undefined)) {
-    const what = word === "" ? "is empty" : `is no number: “${word.slice(0, 30)}”`;
+    const what = word === "" ? "is empty" : `is not a number: “${word.slice(0, 30)}”`;
     throw new ProblemError(`line ${line}, value ${column} ${what}`);
   }
   return value;
 }
 
-/** @param {Matrix} matrix @returns {string} CSV that reads back exactly */
+/** @param {Matrix} matrix @returns {string} CSV with enough digits to read every value back exactly */
 export function toCsv(matrix) {
   const floats = matrix.floats();
   const lines = [];

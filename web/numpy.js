@@ -1,11 +1,11 @@
 // @ts-check
-/** As much of NumPy as the model of time uses: arrays of float64 of one or two axes. */
+/** The subset of NumPy that the cost model uses: float64 arrays with one or two axes. */
 
 import { Slice, list, signed } from "./python.js";
 
 /** @typedef {any} Any */
 
-/** An array; where it has two axes, `columns` is the length of the second, else 0. */
+/** An array; `columns` is the length of its second axis, or 0 for an array with one axis. */
 export class NDArray {
   __host__ = true;
 
@@ -34,7 +34,7 @@ export class NDArray {
       for (let i = 0; i < this.rows; i++) yield new NDArray(this.data.slice(i * this.columns, (i + 1) * this.columns));
   }
 
-  /** Along the last axis. */
+  /** The sums along the last axis. */
   sum() {
     const rows = /** @type {NDArray[]} */ ([...this]);
     return new NDArray(Float64Array.from(rows, (row) => row.data.reduce((a, b) => a + b, 0)));
@@ -48,18 +48,18 @@ export class NDArray {
     return new NDArray(Float64Array.from({ length: this.rows }, (_, i) => this.data[i * this.columns + column]));
   }
 
-  /** @param {number[]} rows @param {NDArray} values of as many */
+  /** Set rows. @param {number[]} rows @param {NDArray} values with as many rows */
   __set_item__(rows, values) {
     const width = this.columns || 1;
     rows.forEach((row, i) => this.data.set(values.data.subarray(i * width, (i + 1) * width), row * width));
   }
 
-  /** @param {Any} a @param {Any} b @param {(x: number, y: number) => number} operation @returns {NDArray} of numbers, or of shapes that broadcast */
+  /** Apply an operation to numbers or arrays whose shapes broadcast. @param {Any} a @param {Any} b @param {(x: number, y: number) => number} operation @returns {NDArray} */
   __binary__(a, b, operation) {
     const [x, y] = [a, b].map((each) => (each instanceof NDArray ? each : new NDArray(Float64Array.of(Number(each)))));
     const size = Math.max(x.data.length, y.data.length);
     const columns = Math.max(x.columns, y.columns);
-    const [p, q] = [x, y].map((each) => placing(each, size, columns));
+    const [p, q] = [x, y].map((each) => broadcastIndex(each, size, columns));
     return new NDArray(
       Float64Array.from({ length: size }, (_, i) => operation(x.data[p(i)], y.data[q(i)])),
       columns,
@@ -67,8 +67,8 @@ export class NDArray {
   }
 }
 
-/** @param {NDArray} x @param {number} size @param {number} columns @returns {(i: number) => number} where the element for place i is */
-function placing(x, size, columns) {
+/** @param {NDArray} x @param {number} size @param {number} columns @returns {(i: number) => number} the index into `x` for an index into the broadcast result */
+function broadcastIndex(x, size, columns) {
   if (x.data.length === size) return (i) => i;
   if (x.data.length === 1) return () => 0;
   if (x.columns === 1) return (i) => Math.floor(i / columns);
@@ -93,12 +93,12 @@ signed(NDArray.prototype.sum, "axis");
 
 export const numpy = {
   add: {
-    /** @param {NDArray} total @param {number[]} places @param {NDArray} values */
-    at: (total, places, values) => places.forEach((place, i) => (total.data[place] += values.data[i])),
+    /** @param {NDArray} total @param {number[]} indices @param {NDArray} values */
+    at: (total, indices, values) => indices.forEach((index, i) => (total.data[index] += values.data[i])),
   },
-  /** @param {NDArray} x @returns {number[]} of each row */
+  /** @param {NDArray} x @returns {number[]} the index of each row's maximum */
   argmax: (x) => /** @type {NDArray[]} */ ([...x]).map(({ data }) => data.indexOf(Math.max(...data))),
-  /** @param {Any} x numbers, or rows of them */
+  /** @param {Any} x a list of numbers or of rows */
   array(x) {
     const rows = list(x);
     if (!rows.length || typeof rows[0] !== "object") return new NDArray(Float64Array.from(rows, Number));
@@ -108,7 +108,7 @@ export const numpy = {
   ceil: each(Math.ceil),
   /** @param {NDArray} x @param {number} low @param {number} high */
   clip: (x, low, high) => each((value) => Math.min(Math.max(value, low), high))(x),
-  /** @param {NDArray[]} parts with as many rows each */
+  /** @param {NDArray[]} parts with equal numbers of rows */
   column_stack(parts) {
     const rows = Array.from({ length: parts[0].rows }, (_, i) =>
       parts.flatMap(({ data, columns }) => [...data.slice(i * (columns || 1), (i + 1) * (columns || 1))]),

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Ladders of other ops, as `webmm/page/ladders.py` wrote them: problems with the fingerprints of their results. Inputs are
- * drawn as Python drew them, and the result's fingerprint must be the one that Python's result has.
+ * The ladders that `webmm/page/ladders.py` writes: problems with the fingerprints of their results. The inputs are
+ * generated as in Python, and a result must have the fingerprint of Python's result.
  */
 
 import { breathe } from "./check.js";
@@ -12,11 +12,11 @@ import { toHalf } from "./half.js";
 /** @typedef {import("./bench.js").Verdict} Verdict */
 /** @typedef {{name: string, dtype: string, count: number, start: number, low: number, high: number}} Input */
 /** @typedef {import("./webmm.js").Kernel} Kernel */
-/** What bundle/ladders.js has: a problem of Python's, and the kernels on its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
+/** An entry of bundle/ladders.js: a translated problem, its inputs, the fingerprint of its result, and the kernels of its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
 /** @typedef {{title: string, gpu: Known[], cpu: Known[]}} KnownLadder */
 /** @typedef {Task & {op: string, flops: number}} KnownTask */
 
-const CHUNK = 2 ** 20; // elements between breaths
+const CHUNK = 2 ** 20; // elements between two calls of breathe()
 const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
 const ARRAYS = {
   float32: Float32Array,
@@ -36,7 +36,7 @@ function mix(x) {
 /** @param {string} dtype */
 const arrayOf = (dtype) => ARRAYS[/** @type {keyof typeof ARRAYS} */ (dtype)];
 
-/** @param {Input} input @returns {Promise<ArrayBuffer>} its elements, padded to whole words */
+/** Generate an input. @param {Input} input @returns {Promise<ArrayBuffer>} its elements, padded to whole 32-bit words */
 export async function draw(input) {
   const { dtype, count, start, low, high } = input;
   const bytes = new ArrayBuffer(Math.ceil((count * arrayOf(dtype).BYTES_PER_ELEMENT) / 4) * 4);
@@ -49,20 +49,20 @@ export async function draw(input) {
   return bytes;
 }
 
-/** @param {Uint8Array | Uint16Array | Uint32Array} bits of each element, or of each half of one of 64 @returns {number} 32 bits, by all of them and their places */
+/** @param {Uint8Array | Uint16Array | Uint32Array} bits of the elements, 64-bit ones as two words @returns {number} a 32-bit hash of all elements and their positions */
 export function fingerprint(bits) {
   let sum = 0;
   for (let i = 0; i < bits.length; i++) sum = (sum + mix(bits[i] ^ mix(i))) >>> 0;
   return sum;
 }
 
-/** @param {any} problem of Python's @returns {KnownTask} what a record says of it */
+/** @param {any} problem translated @returns {KnownTask} its fields in a record */
 export function taskOf(problem) {
   const [m, n, k] = problem.sizes;
   return { op: problem.op, variant: problem.variant, m, n, k, dtype: problem.dtype.name, flops: problem.flops };
 }
 
-/** A stage of such a ladder, for a record: the kernel, and what it is called beside its like. */
+/** A stage of such a ladder: a kernel with the label that distinguishes it on the ladder. */
 export class Rung {
   /** @param {Kernel} kernel */
   constructor(kernel) {
@@ -75,12 +75,12 @@ export class Rung {
   }
 }
 
-/** A problem whose result is known, on a device: a `Case` of bench.js. */
+/** A `Case` of bench.js for a problem whose result is known. */
 export class PreparedCase {
   /** @type {GPUBuffer[]} */
   #inputs = [];
 
-  /** @param {Device} device @param {Known} known @param {Known[]} others of its kind */
+  /** @param {Device} device @param {Known} known @param {Known[]} others problems of the same ladder, for probes */
   constructor(device, known, others) {
     this.device = device;
     this.known = known;
@@ -92,16 +92,16 @@ export class PreparedCase {
     return this.known.kernels.map((kernel) => new Rung(this.device.bundle.wrap(kernel)));
   }
 
-  /** What a ladder shows: of stages of one label, made for different matrix units or subgroups, the first that can run. */
+  /** The stages of the ladder: of kernels with equal labels, for different matrix units or subgroup sizes, the first that can run. */
   get stages() {
     const all = this.rungs;
     return [...new Set(all.map(({ label }) => label))].map((label) => {
-      const alike = all.filter((rung) => rung.label === label);
-      return alike.find((rung) => !this.reason(rung)) ?? alike[0];
+      const variants = all.filter((rung) => rung.label === label);
+      return variants.find((rung) => !this.reason(rung)) ?? variants[0];
     });
   }
 
-  /** Draw the inputs and copy them to the device. */
+  /** Generate the inputs and upload them. */
   async load() {
     try {
       for (const input of this.known.inputs) {
@@ -122,12 +122,12 @@ export class PreparedCase {
     for (const buffer of this.#inputs.splice(0)) this.device.recycle(buffer);
   }
 
-  /** @param {Rung} rung @returns {string | null} why it cannot run here, or null */
+  /** @param {Rung} rung @returns {string | null} why it cannot run on this device, or null if it can */
   reason(rung) {
     return this.device.reason(rung.kernel, this.known.problem);
   }
 
-  /** Smaller ones, whatever their inputs hold. */
+  /** The smaller problems of the ladder; their inputs are not filled. */
   *probes() {
     const smaller = this.others.map((known) => new PreparedCase(this.device, known, []));
     const fitting = smaller.filter(
@@ -153,7 +153,7 @@ export class PreparedCase {
         const loaded = this.#inputs[this.known.inputs.findIndex((input) => input.name === name)];
         if (!loaded) mine.push(await device.buffer(nbytes, name));
         buffers.push(loaded ?? mine[mine.length - 1]);
-        // NaN, or an integer that is rare
+        // fill with NaN, or with an integer that rarely occurs
         if (written)
           (device.flush(),
             device.wgpu.queue.writeBuffer(buffers[buffers.length - 1], 0, new Uint8Array(nbytes).fill(255)));
@@ -181,7 +181,7 @@ export class PreparedCase {
     const found = fingerprint(new Words(bytes, 0, (end * dtype.itemsize) / Words.BYTES_PER_ELEMENT));
     if (found === this.known.fingerprint) return { wrong: null, max_error: 0, error_bound: 0 };
     const hex = (/** @type {number} */ value) => value.toString(16).padStart(8, "0");
-    const wrong = `the result is not what Python computes: its fingerprint is ${hex(found)}, not ${hex(this.known.fingerprint)}`;
+    const wrong = `the result differs from Python's: its fingerprint is ${hex(found)}, not ${hex(this.known.fingerprint)}`;
     return { wrong, max_error: null, error_bound: 0 };
   }
 }

@@ -1,23 +1,23 @@
 // @ts-check
-/** What is to be computed: products of floats, and the tasks that records are of. */
+/** Problems: floating-point matrix products, and the tasks of records. */
 
 import { ProblemError } from "./errors.js";
 import { ITEM_SIZE } from "./matrix.js";
 import { grouped } from "./text.js";
 
 /** @typedef {import("./matrix.js").DType} DType */
-/** @typedef {{m: number, n: number, k: number, dtype: string, op?: string, variant?: string, flops?: number}} Task what a record is of */
-/** @typedef {{m: number, n: number, k: number, dtype: DType}} Problem a product of floats */
+/** @typedef {{m: number, n: number, k: number, dtype: string, op?: string, variant?: string, flops?: number}} Task the problem of a record */
+/** @typedef {{m: number, n: number, k: number, dtype: DType}} Problem a product of an m×k and a k×n matrix */
 
 const MAX_ELEMENTS = 2 ** 32; // shaders index storage with u32
 
-/** @param {Task} p @returns {number} operations */
+/** @param {Task} p @returns {number} its floating-point operations */
 export const flopsOf = (p) => p.flops ?? 2 * p.m * p.n * p.k;
 
-/** @param {Problem} p @returns {number} bytes that must move at least */
+/** @param {Problem} p @returns {number} the bytes of A, B and C: the least that a kernel must read and write */
 export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ITEM_SIZE[p.dtype];
 
-/** @param {Problem} p */
+/** Throw ProblemError for sizes that are not positive integers, or too large to index. @param {Problem} p */
 export function checkSizes(p) {
   for (const name of /** @type {const} */ (["m", "n", "k"])) {
     if (!Number.isInteger(p[name]) || p[name] < 1)
@@ -35,8 +35,9 @@ export function checkSizes(p) {
 }
 
 /**
+ * The product of two matrices as a problem.
  * @param {{rows: number, columns: number, dtype: DType}} a @param {{rows: number, columns: number, dtype: DType}} b
- * @returns {Problem}
+ * @returns {Problem} throws ProblemError if shapes or dtypes do not match
  */
 export function problemOf(a, b) {
   if (a.columns !== b.rows) {

@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * What translated Python stands on: values that compare by value, dataclasses, and the builtins and modules of the subset
- * of Python that `webmm.page.script` translates.
+ * The runtime library of translated Python: values that compare by value, dataclasses, and the builtins and modules of the
+ * subset of Python that `webmm.page.script` translates.
  *
- * None is null; int and float are numbers, tuple and list arrays, dict is a `Dict`, set and frozenset a `PySet`, bytes a
- * Uint8Array. Keyword arguments go through `call(f, [args], {kwargs})`, for classes as well.
+ * None is null; int and float are numbers, tuple and list are arrays, dict is a `Dict`, set and frozenset are a `PySet`,
+ * bytes is a Uint8Array. Keyword arguments are passed by `call(f, [args], {kwargs})`, to classes as well.
  */
 
 export * from "./python/values.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Records as documents: the schema that Python's `webmm.records` reads and writes. */
+/** Reading and writing records, in the JSON schema of Python's `webmm.records`. */
 
 import { ProblemError } from "./errors.js";
 
@@ -7,7 +7,7 @@ import { ProblemError } from "./errors.js";
 /** @typedef {import("./problems.js").Task} Task */
 /** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
 /**
- * One measurement, or the reason why there is none: schema webmm.records/1, the same as Python's.
+ * One measurement, or the reason why there is none, in the schema webmm.records/1.
  * @typedef {{
  *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: string, engine: string,
  *   adapter: string, backend: string, driver: string, version: string, config: Config, layout: string, variant: string,
@@ -15,7 +15,7 @@ import { ProblemError } from "./errors.js";
  *   samples: number | null, gflops: number | null,
  *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
  *   call_us?: number,
- * }} RunRecord `call_us` is this page's own: the wall clock of one call, until its result is there
+ * }} RunRecord `call_us` is not part of the schema: the wall-clock time of one call until its result is available
  */
 
 export const RECORD_FIELDS = /** @type {const} */ ([
@@ -49,11 +49,11 @@ export const RECORD_FIELDS = /** @type {const} */ ([
 export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
 
 export const SCHEMA = "webmm.records/1";
-const MAX_RECORDS = 10_000; // a table of more is slow, and too long to read
-const MAX_UNPACKED = 2 ** 23; // bytes; a record takes some 500
-const PIECE = 2 ** 10; // bytes that are unpacked at once, to a thousand times as many at most
+const MAX_RECORDS = 10_000; // longer tables are slow and unreadable
+const MAX_UNPACKED = 2 ** 23; // bytes; a record takes about 500
+const PIECE = 2 ** 10; // compressed bytes unpacked at a time; at most a thousand times as many come out
 
-/** In what an op's speed is told: `Op.unit` in Python. Names come from files, so these are no plain objects. */
+/** The unit of each op's speed, `Op.unit` in Python. Maps, not plain objects, since the names come from files. */
 export const UNITS = new Map([
   ["gemm", "GFLOP/s"],
   ["quantized", "GOP/s"],
@@ -62,7 +62,7 @@ export const UNITS = new Map([
   ["normalise", "GB/s"],
   ["elementwise", "GB/s"],
 ]);
-/** Elements moved for each that is taken; of a reduction its result, too. */
+/** Elements read and written per input element; for a reduction, the result is added. */
 const MOVED = new Map([
   ["reduce", 1],
   ["normalise", 2],
@@ -72,7 +72,7 @@ const MOVED = new Map([
 /** @param {Task | undefined} record @returns {string} */
 export const unitOf = (record) => UNITS.get(record?.op ?? "gemm") ?? "GFLOP/s";
 
-/** @param {Task & {gflops: number | null}} record @returns {number} in that unit; GB/s are of elements read and results written */
+/** @param {Task & {gflops: number | null}} record @returns {number} its speed in that unit; GB/s count elements read and results written */
 export function speedOf({ op, dtype, n, gflops }) {
   const moved = MOVED.get(op ?? "gemm");
   const bytes = dtype === "float32" ? 4 : 2;
@@ -85,37 +85,37 @@ export function toJson(records) {
   return JSON.stringify({ schema: SCHEMA, records: rows }, null, 1) + "\n";
 }
 
-/** @param {unknown} value JSON has no infinity; as Python, say it in words */
+/** @param {unknown} value JSON has no infinity and NaN; as in Python, they become strings */
 function finite(value) {
   if (typeof value !== "number" || Number.isFinite(value)) return value;
   return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-/** @param {string} text @returns {RunRecord[]} */
+/** @param {string} text @returns {RunRecord[]} throws ProblemError for anything but a valid document */
 export function fromJson(text) {
   let document;
   try {
     document = JSON.parse(text);
   } catch {
-    throw new ProblemError("this is no JSON file; choose one that this page or “webmm bench --json” wrote");
+    throw new ProblemError("this is not a JSON file; choose one that this page or “webmm bench --json” wrote");
   }
   const schema = document?.schema;
   if (schema !== SCHEMA) {
     throw new ProblemError(
-      `this is no ${SCHEMA} document${typeof schema === "string" ? `, but ${schema.slice(0, 40)}` : ""}`,
+      `this is not a ${SCHEMA} document${typeof schema === "string" ? `; its schema is ${schema.slice(0, 40)}` : ""}`,
     );
   }
-  if (!Array.isArray(document.records)) throw new ProblemError("the document holds no list of records");
+  if (!Array.isArray(document.records)) throw new ProblemError("the document contains no list of records");
   if (document.records.length > MAX_RECORDS) {
     throw new ProblemError(
-      `the document holds ${document.records.length} records; this page shows at most ${MAX_RECORDS}`,
+      `the document contains ${document.records.length} records; this page shows at most ${MAX_RECORDS}`,
     );
   }
   return document.records.map(checked);
 }
 
 const FIGURES = ["median_us", "best_us", "spread_us", "gflops", "max_error", "error_bound", "peak_fraction"];
-/** What documents may leave out. */
+/** The defaults of fields that documents may omit. */
 const DEFAULTS = {
   batch: 1,
   backend: "",
@@ -138,7 +138,7 @@ const isSetting = (/** @type {unknown} */ value) => ["number", "string", "boolea
 const isConfig = (/** @type {any} */ value) =>
   typeof value === "object" && !Array.isArray(value) && Object.values(value).every(isSetting);
 
-/** What the fields must be. @type {[(value: any) => boolean, string[]][]} */
+/** The conditions on the fields. @type {[(value: any) => boolean, string[]][]} */
 const RULES = [
   [isText, ["kernel", "dtype", "adapter", "engine", "version", "op", "backend", "driver", "layout", "variant"]],
   [isSize, ["m", "n", "k", "batch"]],
@@ -149,10 +149,10 @@ const RULES = [
   [isConfig, ["config"]],
 ];
 
-/** @param {any} row @param {number} i @returns {RunRecord} the row's fields, and no others */
+/** @param {any} row @param {number} i @returns {RunRecord} a record of the row's known fields; throws ProblemError for an invalid one */
 function checked(row, i) {
   const where = `record ${i + 1}`;
-  if (row === null || typeof row !== "object") throw new ProblemError(`${where} is no object`);
+  if (row === null || typeof row !== "object") throw new ProblemError(`${where} is not an object`);
   const said = { ...DEFAULTS, ...row, config: row.config ?? {} };
   for (const name of FIGURES) said[name] = WORDS.get(said[name]) ?? said[name];
   for (const [holds, names] of RULES) {
@@ -163,7 +163,7 @@ function checked(row, i) {
 }
 
 /**
- * Pack records into a link's fragment: compressed, so that a ladder is some 2 kB.
+ * Pack records into the fragment of a link, compressed: a ladder takes about 2 kB.
  * @param {RunRecord[]} records @returns {Promise<string>}
  */
 export async function toFragment(records) {
@@ -174,7 +174,7 @@ export async function toFragment(records) {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
-/** @param {string} fragment @returns {Promise<RunRecord[]>} */
+/** @param {string} fragment @returns {Promise<RunRecord[]>} throws ProblemError for a damaged link */
 export async function fromFragment(fragment) {
   let text;
   try {
@@ -206,7 +206,7 @@ async function unpack(bytes) {
     if (size > MAX_UNPACKED) {
       await reader.cancel();
       throw new ProblemError(
-        `the link unpacks to more than ${MAX_UNPACKED / 2 ** 20} MiB, which no run's results do; ask for the link again`,
+        `the link unpacks to more than ${MAX_UNPACKED / 2 ** 20} MiB, more than any run's results; ask for the link again`,
       );
     }
   }

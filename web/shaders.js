@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * Kernels as data, for other WebGPU programs: `webmm shader --json` in JavaScript, with what a given problem needs.
+ * Kernels as data, for other WebGPU programs: the equivalent of `webmm shader --json`, for a given problem.
  *
  *     import { shader, stages } from "webmm/shaders";
  *     const { dispatches } = await shader("tile_2d", { op: "gemm", m: 100, n: 50, k: 30 });
  *     dispatches[0].wgsl; // with its bindings, uniform, grid, features and limits
  *
- * No device is opened, and nothing runs here.
+ * This module opens no device and runs nothing on a GPU.
  */
 
 import { Bundle } from "./bundle.js";
@@ -15,7 +15,8 @@ import { Dict, call, make } from "./python.js";
 
 /** @typedef {import("./bundle.js").Binding} Binding */
 /**
- * What to compute, of dense operands: A (m, k) or, transposed, (k, m); B (k, n) or (n, k); rows of x.
+ * A problem with dense operands: A is (m, k) or, with `transposeA`, (k, m); B is (k, n) or, with `transposeB`, (n, k);
+ * reductions and normalisations work on the rows of a (rows, columns) matrix. Dtypes are float32 by default.
  * @typedef {{op: "gemm", m: number, n: number, k: number, batch?: number, dtype?: "float32" | "float16", outDtype?: "float32" | "float16",
  *   transposeA?: boolean, transposeB?: boolean, bias?: "" | "row" | "column", activation?: string, alpha?: number, beta?: number}} Product
  * @typedef {{op: "weights", m: number, n: number, k: number, bits: 4 | 8, block: 32 | 128, dtype?: string}} WeightProduct
@@ -25,7 +26,8 @@ import { Dict, call, make } from "./python.js";
  * @typedef {{op: "elementwise", activation: string, size: number, dtype?: string}} Mapped
  */
 /**
- * A dispatch: one pipeline with one bind group, whose binding 0 is the uniform. Offsets and sizes are bytes.
+ * A dispatch: one pipeline with one bind group, whose binding 0 is a uniform buffer with the contents `uniform`. Offsets and
+ * sizes are in bytes.
  * @typedef {{
  *   kernel: string, config: Record<string, number | string>, wgsl: string, entry_point: string, bindings: Binding[],
  *   params: {size: number, members: {name: string, type: string, offset: number}[]}, uniform: Uint8Array,
@@ -33,12 +35,12 @@ import { Dict, call, make } from "./python.js";
  *   features: string[], limits: Record<string, number>,
  * }} Dispatch
  */
-/** Operands and results, `elements` each, by their bindings' names. @typedef {{name: string, dtype: string, elements: number, written: boolean}} Buffer */
+/** An operand or a result with its number of elements, named like its binding. @typedef {{name: string, dtype: string, elements: number, written: boolean}} Buffer */
 
-/** A buffer, or an array texture of rgba32float, by its binding's name. @typedef {{name: string, nbytes: number} | {name: string, width: number, height: number, layers: number}} Scratch */
+/** A scratch buffer, or a scratch array texture of rgba32float, named like its binding. @typedef {{name: string, nbytes: number} | {name: string, width: number, height: number, layers: number}} Scratch */
 
 const OPTIONS = /** @type {const} */ (["op", "config", "bundle"]);
-/** What each op's problem is described by. */
+/** The fields of each op's problems. */
 const FIELDS = {
   gemm: [
     "m",
@@ -60,7 +62,7 @@ const FIELDS = {
   elementwise: ["activation", "size", "dtype"],
 };
 
-/** @param {string} [op] @returns {Promise<{name: string, summary: string}[]>} its stages, in the order of the ladder */
+/** List the stages of an op, in the order of the ladder. @param {string} [op] "gemm" by default @returns {Promise<{name: string, summary: string}[]>} throws ProblemError for an unknown op */
 export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
   const { core } = await bundle;
   oneOf("op", op, Object.keys(FIELDS));
@@ -68,10 +70,13 @@ export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
 }
 
 /**
+ * Render a stage for a problem.
  * @param {string} stage one of `stages()` @param {Product | WeightProduct | RowReduction | RowNormalisation | Mapped} problem
- * @param {{config?: Record<string, number | string>, bundle?: Bundle | Promise<Bundle>}} [options] tunables that differ from the defaults
- * @returns {Promise<{dispatches: Dispatch[], buffers: Buffer[], scratch: Scratch[]}>} what runs one after the other, and
- *   what it takes; `scratch` lies between dispatches. Throws ConfigError for a stage that cannot compute it
+ * @param {{config?: Record<string, number | string>, bundle?: Bundle | Promise<Bundle>}} [options] `config` sets tunables that
+ *   differ from the defaults
+ * @returns {Promise<{dispatches: Dispatch[], buffers: Buffer[], scratch: Scratch[]}>} `dispatches` run one after another;
+ *   `buffers` are the operands and results; `scratch` is written by one dispatch and read by the next. Throws ConfigError
+ *   for an unknown stage, option or tunable, or a stage that cannot compute the problem
  */
 export async function shader(stage, problem, options = {}) {
   checkOptions("shader", options, OPTIONS.slice(1));
@@ -92,7 +97,7 @@ export async function shader(stage, problem, options = {}) {
   };
 }
 
-/** @param {any} core @param {string} op @param {any} given @returns {any} Python's problem */
+/** @param {any} core @param {string} op @param {any} given @returns {any} the translated problem */
 function problemOf(core, op, { op: _, ...given }) {
   checkOptions(op, given, FIELDS[/** @type {keyof typeof FIELDS} */ (op)]);
   const {
@@ -164,5 +169,5 @@ async function dispatchOf(bundle, kernel, problem) {
   };
 }
 
-/** @param {Dict | null} x of Python's @returns {Record<string, any> | null} */
+/** @param {Dict | null} x @returns {Record<string, any> | null} as a plain object */
 const plain = (x) => (x instanceof Dict ? Object.fromEntries(x) : x);

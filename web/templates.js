@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * What translated templates call: Jinja's scopes, macros, loops and filters, as `shaders/` uses them.
+ * The runtime library of translated templates: Jinja's scopes, macros, loops and filters, as `shaders/` uses them.
  *
- * A scope is an object that inherits the names of the one it stands in; an undefined name is an error.
+ * A scope is an object whose prototype is the enclosing scope; using an undefined name is an error.
  */
 
 import * as $ from "./python.js";
@@ -17,7 +17,7 @@ const templates = {};
 /** @param {string} name @param {Template} template */
 export const add = (name, template) => void (templates[name] = template);
 
-/** @returns {string[]} the templates that were added, as files below the bundle's folder */
+/** @returns {string[]} the loaded templates, as paths below the bundle's folder */
 export const added = () => Object.keys(templates).map((name) => `templates/${name.replace(/\.wgsl$/, ".js")}`);
 
 /** @param {string} name @returns {Template} */
@@ -26,18 +26,18 @@ function found(name) {
   return templates[name];
 }
 
-const MAKES_DICT = Symbol("dict"); // of keywords
+const MAKES_DICT = Symbol("dict"); // marks functions that make a Dict of their keyword arguments
 
 /** @type {Scope} */
 const GLOBALS = Object.assign(Object.create(null), { range: $.range, dict: MAKES_DICT, namespace: MAKES_DICT });
 
-/** What Python's `_filled_in()` is: @param {Any} kernel @param {Any} values by name, a Dict @returns {string} its template's text */
+/** Python's `_filled_in()`. @param {Any} kernel @param {Any} values a Dict of variables @returns {string} the kernel's rendered template */
 export const filledIn = (kernel, values) => render(kernel.template, { kernel, ...Object.fromEntries(values) });
 
 /** @param {string} name @param {Scope} given @returns {string} */
 export const render = (name, given) => found(name)(Object.assign(Object.create(GLOBALS), given));
 
-/** @param {Scope} scope @returns {Scope} one that stands within it */
+/** @param {Scope} scope @returns {Scope} a new scope within it */
 export const inner = (scope) => Object.create(scope);
 
 /** @param {Scope} scope @param {string} name */
@@ -76,7 +76,8 @@ const MACRO = Symbol("macro");
 const MODULE = Symbol("module");
 
 /**
- * @param {Scope} scope where it stands @param {string} names of its parameters
+ * Define a macro.
+ * @param {Scope} scope in which it is defined @param {string} names of its parameters, separated by spaces
  * @param {Record<string, (scope: Scope) => Any>} defaults @param {Template} body
  */
 export function macro(scope, names, defaults, body) {
@@ -86,7 +87,7 @@ export function macro(scope, names, defaults, body) {
     if (args.length > order.length) throw new $.TypeError_(`a macro takes ${order.length} values, not ${args.length}`);
     const own = inner(scope);
     for (const name of Object.keys(named)) if (!known.has(name)) throw new $.TypeError_(`a macro takes no ${name}`);
-    for (const name of order) own[name] = undefined; // hides one of the same name outside
+    for (const name of order) own[name] = undefined; // hides a variable of the same name in an enclosing scope
     args.forEach((value, i) => (own[order[i]] = value));
     Object.assign(own, named);
     for (const name of order) if (own[name] === undefined && defaults[name]) own[name] = defaults[name](own);
@@ -97,15 +98,15 @@ export function macro(scope, names, defaults, body) {
 }
 
 /**
- * Yield elements, each with what `loop` says there. As Jinja does, test each only when its turn comes, or when `loop.last`
- * is asked for: what the body sets may decide.
+ * Yield each element with its `loop` object. As in Jinja, an element is tested only when it is reached or when the previous
+ * one reads `loop.last`, since the result may depend on variables that the body sets.
  * @param {Any} x @param {(x: Any) => boolean} [test]
  */
 export function* loop(x, test = () => true) {
   const rows = $.list(x);
   let at = 0;
-  let passed = false; // whether the one that stands next was tested
-  /** @returns {boolean} whether there is another that passes, where `at` then stands */
+  let passed = false; // whether the element at `at` has passed the test
+  /** @returns {boolean} whether another element passes; `at` is then its index */
   const more = () => {
     while (!passed && at < rows.length && !(passed = test(rows[at]))) at++;
     return at < rows.length;
@@ -130,7 +131,7 @@ export function* loop(x, test = () => true) {
 /** @param {string} name @param {Scope} scope @returns {string} */
 export const include = (name, scope) => found(name)(inner(scope));
 
-/** @param {string} name @param {Scope | null} scope that it sees, null for none @returns {Scope} its macros and variables */
+/** Import a template. @param {string} name @param {Scope | null} scope visible to it, or null for none @returns {Scope} its macros and variables */
 export function module(name, scope) {
   const own = Object.create(scope ?? GLOBALS);
   found(name)(own);

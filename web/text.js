@@ -1,5 +1,5 @@
 // @ts-check
-/** Numbers in words. */
+/** Formatting of numbers in messages. */
 
-/** @param {number} value */
+/** @param {number} value @returns {string} with thousands separators */
 export const grouped = (value) => value.toLocaleString("en");

@@ -1,14 +1,14 @@
 // @ts-check
 /**
- * Matrix multiplication on the visitor's GPU, with the shaders that Python's webmm runs.
+ * Matrix multiplication and other ops on the GPU, with the shaders of the Python package webmm.
  *
  *     import { Device, Matrix } from "./webmm.js";
  *     const gpu = await Device.open();
  *     const c = await gpu.matmul(Matrix.from([[1, 2], [3, 4]]), Matrix.from([[5, 6], [7, 8]]));
  *     c.data; // Float32Array [19, 22, 43, 50]
  *
- * No dependencies; runs in browsers and in node on Dawn. Shaders are picked from the bundle that `webmm bundle` wrote
- * beside this file; none is ever assembled here. This file only says what is public.
+ * No dependencies; runs in browsers and in node on Dawn. The shaders come from the bundle that `webmm bundle` writes next
+ * to this file; no shader is written in JavaScript. This file lists the public names.
  */
 
 export * from "./errors.js";

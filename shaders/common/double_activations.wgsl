@@ -152,15 +152,9 @@ fn of_integer(n: i32) -> vec2u {
 }
 {% endmacro %}
 
-{# activate(), and what it needs; add() and multiply() are there where doubles are pairs of words. #}
-{% macro activation() %}
+{# exponential(), and what it needs; add() and multiply() are there where doubles are pairs of words. #}
+{% macro exponentials() %}
 {{ by_words() if pair else natively() }}
-{% if s.activation == "relu" %}
-// max(x, 0); a NaN stays
-fn activate(x: {{ double }}) -> {{ double }} {
-    return where_negative(x, {{ number(0.0) }}, x);
-}
-{% else %}
 {{ polynomial("exponential_series", exponential_terms) }}
 // e^x: x is n·ln 4 + r, where the upper part of ln 4 has few enough bits for n times it to be exact.
 fn exponential(given: {{ double }}) -> {{ double }} {
@@ -172,6 +166,18 @@ fn exponential(given: {{ double }}) -> {{ double }} {
     return multiply(multiply(exponential_series(r), root), root);
 }
 
+{% endmacro %}
+
+{# activate(), and what it needs. #}
+{% macro activation() %}
+{% if s.activation == "relu" %}
+{{ by_words() if pair else natively() }}
+// max(x, 0); a NaN stays
+fn activate(x: {{ double }}) -> {{ double }} {
+    return where_negative(x, {{ number(0.0) }}, x);
+}
+{% else %}
+{{ exponentials() }}
 // 1/(1 + e^-x)
 fn sigmoid(x: {{ double }}) -> {{ double }} {
     let small = exponential(where_negative(x, x, opposite(x)));

@@ -72,16 +72,21 @@ deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 {% macro scale() %}
 {% if s.function == "softmax" %}
     // An infinite element makes the whole row NaN, as its own quotient is
-    let scale = bitcast<f32>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
+{% if reduce.native %}
+    let scale = select(1.0 / all.sum, sqrt(params.outside), all.sum > MOST); // √-∞ is NaN
 {% else %}
-    let scale = inverseSqrt(all / f32(params.length) + params.epsilon);
+    let scale = bitcast<f32>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
+{% endif %}
+{% else %}
+{% set square = "all / f32(params.length) + params.epsilon" %}
+    let scale = {{ "1.0 / sqrt(" if reduce.native else "inverseSqrt(" }}{{ square }});
 {% endif %}
 {% endmacro %}
 
 {# What becomes of vec4 number u of a step, which begins at k. #}
 {% macro value(u, k) -%}
 {% if s.function == "softmax" -%}
-exp({{ loaded(u, k) }} - all.top) * scale
+{{ "power4" if reduce.native else "exp" }}({{ loaded(u, k) }} - all.top) * scale
 {%- else -%}
 {{ "(" ~ loaded(u, k) ~ " - mean)" if s.function == "layer_norm" else loaded(u, k) }} * scale
 {%- endif %}

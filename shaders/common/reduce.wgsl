@@ -18,7 +18,9 @@
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% set integers = s.dtype.wgsl == "i32" %}
-{% set doubles = s.dtype.wgsl == "f64" %}
+{% set doubles = s.dtype.wgsl == "f64" and kernel.integer %}
+{% set native = s.dtype.wgsl == "f64" and not kernel.integer %}{# of normalisations: f32 is written, and means f64 #}
+
 {% set plain = s.operation in ("sum", "mean", "prod") %}
 {% set keyed = s.operation in ("max", "min") %}
 {% set positions = s.operation in ("argmax", "argmin") %}
@@ -50,7 +52,12 @@
 {%- endmacro %}
 
 {% macro functions(vector=true) %}
-{% if s.operation == "logsumexp" %}
+{% if native and s.operation == "logsumexp" %}
+{% import "common/double_activations.wgsl" as native_doubles with context %}
+const MOST: f32 = 1.7976931348623157e308; // the largest double: infinities are not subtracted
+
+{{ native_doubles.exponentials() }}
+{% elif s.operation == "logsumexp" %}
 const MOST: f32 = 0x1.fffffep+127f; // the largest float: the maximum stays finite, so that no infinities are subtracted
 
 {% endif %}
@@ -80,6 +87,7 @@ fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
 }
 
 {% endif %}
+{% if not (native and struct) %}
 fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
 {% if s.operation in ("sum", "prod") %}
     return part;
@@ -102,6 +110,7 @@ fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
     return bitcast<f32>(select(value, 0x7fc00000u, part == NAN_KEY));
 {% endif %}
 }
+{% endif %}
 {% endmacro %}
 
 {# Of doubles: maxima, minima and positions compare keys of 64 bits. #}
@@ -188,6 +197,11 @@ fn none{{ four }}() -> Part{{ four }} {
     return Part{{ four }}({{ f }}(-MOST), {{ f }}());
 }
 
+{% if native %}
+fn power{{ four }}(x: {{ f }}) -> {{ f }} {
+    return {{ "exponential(x)" if four else "exponential(vec4f(x)).x" }};
+}
+{% else %}
 fn is_nan{{ four }}(x: {{ f }}) -> {{ "vec4<bool>" if four else "bool" }} {
     return (bitcast<{{ u }}>(x) & {{ u }}(0x7fffffffu)) > {{ u }}(0x7f800000u);
 }
@@ -196,6 +210,7 @@ fn is_nan{{ four }}(x: {{ f }}) -> {{ "vec4<bool>" if four else "bool" }} {
 fn power{{ four }}(x: {{ f }}) -> {{ f }} {
     return select(exp(x), x, is_nan{{ four }}(x));
 }
+{% endif %}
 
 fn lift{{ four }}(x: {{ f }}) -> Part{{ four }} {
     let top = clamp(x, {{ f }}(-MOST), {{ f }}(MOST));

@@ -1,4 +1,4 @@
-"""The command as a user runs it: a process of its own."""
+"""The command as a user runs it: in a separate process."""
 
 from __future__ import annotations
 

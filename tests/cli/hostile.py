@@ -1,7 +1,6 @@
-"""What others may hand to each entrance, be it by mistake or in malice, with words of the answer.
+"""Invalid and malicious input for each source of input, with a part of the expected message.
 
-`test_bad_input.py` tries every row, and knows every command, option that takes a value, and setting: one without a row
-is noticed there.
+`test_bad_input.py` tries every entry, and fails if a command, an option with a value, or a setting has no entry.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ PLUGINS = {"--plugin missing.py": "a plugin is a Python file", "--plugin fifo": 
 
 HOW = "--workgroup 16,16 --grid n/16,m/16"
 TEXT = f"tiles.wgsl {HOW}"
-# Texts from elsewhere, and what is said of them.
+# Options of `webmm kernel`, for a shader from another project → part of the message.
 TEXTS = {
     f"missing.wgsl {HOW}": "No such file",
     f"fifo {HOW}": "it is a pipe or a device",
@@ -36,7 +35,7 @@ TEXTS = {
     "tiles.wgsl --workgroup 16,16 --grid m/(n-n) --uniform m,n,k": "divides by zero",
 }
 
-# By command: arguments → words. A fifo that nobody writes to is there, files are made by `files()`, and a.npy is sound.
+# By command: arguments → part of the message. `fifo` is a pipe without a writer; `files()` creates files, a.npy valid.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
     "probe": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
@@ -171,7 +170,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "run": {
         "missing.zarr a.npy -o c.npy": "cannot read missing.zarr as a Zarr array",
-        "a.npy a.npy -o c.txt --workers 1": "the output is .npy or .zarr",
+        "a.npy a.npy -o c.txt --workers 1": "the output must be a .npy or .zarr path",
         "a.npy a.npy -o missing/c.zarr": "no folder",
         "a.npy a.npy -o c.npy --workers -1": "is not in the range",
         "a.npy a.npy -o c.npy --workers 2 --memory much": "--memory is an amount such as 8GB",
@@ -179,7 +178,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy a.npy -o c.npy --workers 2 --engine dawn": "set WEBMM_ENGINE",
         "a.npy a.npy -o c.zarr --kernel naive": "are for .npy files",
         "fifo a.npy -o c.zarr": "it is a pipe",
-        "large.npy large.npy -o c.npy --workers 1": "it takes 1,000,000,000,000 bytes, there are",
+        "large.npy large.npy -o c.npy --workers 1": "it needs 1,000,000,000,000 bytes, the disk has",
         "": "Usage",
         "a.npy a.npy -o c.npy --profile=trace.txt": "a trace file is .json",
         "a.npy a.npy -o c.npy --profile=missing/trace.json": "no folder",
@@ -256,7 +255,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
 }
 
-# By setting: what may stand in a file, as TOML → words.
+# By setting: value in a file, as TOML → part of the message.
 SETTINGS: dict[str, dict[str, str]] = {
     "adapter": {"true": "must be text", '"²"': "there is 0:", '"\\u0000"': "without NUL", NESTED: "is not valid TOML"},
     "engine": {"1.5": "must be text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
@@ -292,7 +291,7 @@ PAGE: dict[str, tuple[str, ...]] = {
 
 HEADER = "{{'descr': {}, 'fortran_order': False, 'shape': {}, }}\n"
 FLOATS = "'<f4'"
-# Headers of .npy files → words.
+# Headers of .npy files → part of the message.
 HEADERS: dict[str, str] = {
     HEADER.format(FLOATS, "(10000000000000000000000000, 4)"): "not a .npy file",
     HEADER.format(FLOATS, "(0, 10000000000000000000000000)"): "not a .npy file",
@@ -321,7 +320,7 @@ HEADERS: dict[str, str] = {
     ),
 }
 
-# What may lie at an entrance for records, and in the cache as tuned records → words. `test_records.py` has each field.
+# Documents imported as records, or in the cache as tuned records → part of the message. Fields: `test_records.py`.
 RECORDS: dict[str, str] = {
     "": "no JSON",
     NESTED: "no JSON",
@@ -334,7 +333,7 @@ RECORDS: dict[str, str] = {
     SCHEMA + "[1]}": "record 1 is no object",
     SCHEMA + '[{"op": 1}]}': "record 1 has no valid op",
 }
-# What may lie in the cache as verdicts of self-tests: none of it is an error, and nothing of it is believed or shown.
+# Contents of the cache's file of self-test verdicts: ignored without an error, and never used or printed.
 VERDICTS: tuple[str, ...] = (
     "",
     NESTED,

@@ -1,4 +1,4 @@
-"""Bad input: exit code 2, one line that says what was wrong and what to do, and nothing half written."""
+"""Invalid input: exit code 2, one line that says what is wrong and what to do, and no partial output."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ def fails(done: object, words: str, usage: bool = False) -> None:
     assert usage or len(stderr.splitlines()) == 1, stderr
 
 
-PATIENCE = 60  # seconds
+TIMEOUT = 60  # seconds
 
 
 @pytest.fixture
 def here(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of files to work in, for commands in this very process, which must neither wait nor be killed."""
+    """Change to a folder of test files, and fail the test if a command, run in this process, does not end in time."""
     monkeypatch.chdir(files)
     monkeypatch.setenv("WEBMM_CACHE_DIR", str(files / "cache"))
     monkeypatch.setattr(config.platformdirs, "user_config_dir", lambda name: str(files / "user"))
     config._files.cache_clear()
     os.mkfifo(files / "fifo")
     shutil.copy(Path(__file__).parents[2] / "examples" / "tiles.wgsl", files)
-    with (files / "large.npy").open("wb") as file:  # holes take no space
+    with (files / "large.npy").open("wb") as file:  # a sparse file
         header = HEADER.format(FLOATS, "(500000, 500000)").encode()
         file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)
         file.truncate(10 + len(header) + 4 * 500_000**2)
 
     def waited(*_: object) -> None:
-        pytest.fail(f"it was not over within {PATIENCE} s")
+        pytest.fail(f"the command did not end within {TIMEOUT} s")
 
     before = signal.signal(signal.SIGALRM, waited)
-    signal.alarm(PATIENCE)
+    signal.alarm(TIMEOUT)
     yield files
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
@@ -65,7 +65,7 @@ def here(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def refused(arguments: list[str], words: str) -> None:
-    """Run a command: it ends in exit code 2, one line with `words`, or those of a wrong usage, and no escapes."""
+    """Run a command; assert exit code 2, one line with `words` (or a usage message), and no escape sequences."""
     done = CliRunner().invoke(main, arguments)
     error = done.exception
     assert error is None or isinstance(error, SystemExit), "".join(traceback.format_exception(error))
@@ -91,11 +91,11 @@ def test_every_command_and_option_has_a_row() -> None:
                 assert any(option in tried for option in param.opts), (name, param.opts)
 
 
-PATHS = {"missing", "fifo", ".", "/dev/zero"}  # and what lies in a folder that is missing
+PATHS = {"missing", "fifo", ".", "/dev/zero"}  # and paths in a missing folder
 
 
 def test_every_file_has_a_row() -> None:
-    """An argument or option that names a file is tried with one that is none, or that is not there."""
+    """Every argument or option that names a file is tested with a missing file or one that is no regular file."""
     for name, command in commands():
         files = {param.name for param in command.params if isinstance(param.type, click.Path) and param.name}
         tried = [
@@ -109,20 +109,20 @@ def test_every_file_has_a_row() -> None:
             assert any(value in PATHS or value.startswith("missing") for value in values), (name, param, values)
 
 
-ENTRANCE = re.compile(
+INPUT = re.compile(
     r"(?:local|session)Storage\.getItem|\.files\b|location\.(?:hash|search)|document\.cookie|clipboard\.read"
     r'|h\("textarea"|type: "(?:file|number|text|search|url)"|contentEditable'
 )
 
 
-def test_every_entrance_of_the_page_has_a_test() -> None:
+def test_every_input_of_the_page_has_a_test() -> None:
     web = Path(__file__).parents[2] / "web"
     found = Counter(
-        f"{path.relative_to(web)} {entrance}"
+        f"{path.relative_to(web)} {source}"
         for path in (*web.glob("*.js"), *web.glob("panels/*.js"))
-        for entrance in ENTRANCE.findall(path.read_text())
+        for source in INPUT.findall(path.read_text())
     )
-    assert found == {entrance: len(tests) for entrance, tests in hostile.PAGE.items()}
+    assert found == {source: len(tests) for source, tests in hostile.PAGE.items()}
     tests = "".join(path.read_text() for path in (web.parent / "tests" / "web").glob("test_page*.py"))
     assert not [name for names in hostile.PAGE.values() for name in names if f"def {name}(" not in tests]
 
@@ -131,7 +131,7 @@ def test_every_setting_has_a_row() -> None:
     assert config.effective().keys() == hostile.SETTINGS.keys()
 
 
-def rows(table: dict[str, dict[str, str]]) -> list[Any]:
+def table_rows(table: dict[str, dict[str, str]]) -> list[Any]:
     return [
         pytest.param(name, text, words, id=f"{name} {text[:50]}".encode("unicode_escape").decode())
         for name, row in table.items()
@@ -140,7 +140,7 @@ def rows(table: dict[str, dict[str, str]]) -> list[Any]:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(("command", "arguments", "words"), rows(hostile.ARGUMENTS))
+@pytest.mark.parametrize(("command", "arguments", "words"), table_rows(hostile.ARGUMENTS))
 def test_arguments(command: str, arguments: str, words: str) -> None:
     refused([*command.split(), *arguments.split()], words)
 
@@ -150,7 +150,7 @@ def test_an_unknown_command() -> None:
     refused(["frobnicate"], "No such command")
 
 
-@pytest.mark.parametrize(("setting", "value", "words"), rows(hostile.SETTINGS))
+@pytest.mark.parametrize(("setting", "value", "words"), table_rows(hostile.SETTINGS))
 def test_settings(here: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, words: str) -> None:
     if setting == "cache_dir":
         monkeypatch.delenv("WEBMM_CACHE_DIR")
@@ -183,7 +183,7 @@ def test_headers_of_matrices(here: Path, header: str, words: str) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\x93", b"\x93NUMPY", b"\x93NUMPY\1\0\xff\xff", b"\x80\4.", b"PK\5\6" + bytes(18)]
 )
-def test_what_is_no_matrix(here: Path, data: bytes) -> None:
+def test_files_that_are_no_matrices(here: Path, data: bytes) -> None:
     (here / "x.npy").write_bytes(data)
     refused(["run", "x.npy", "a.npy", "-o", "c.npy"], "x.npy is ")
 
@@ -202,7 +202,7 @@ def test_records(here: Path, caplog: pytest.LogCaptureFixture, text: str, words:
 @pytest.mark.parametrize(
     "name", ["tuned.json", "selftest.json", "rates.json", "refit.json", "tuned.lock", "selftest.lock"]
 )
-def test_a_pipe_in_the_cache_is_not_waited_for(here: Path, name: str) -> None:
+def test_a_pipe_in_the_cache_does_not_block(here: Path, name: str) -> None:
     (here / "cache").mkdir()
     os.mkfifo(here / "cache" / name)
     done = CliRunner().invoke(main, ["explain", "8", "8", "8"])
@@ -219,13 +219,13 @@ def test_verdicts(here: Path, text: str) -> None:
     assert verdicts.verdicts(driver) == {"text": ""}
 
 
-def test_a_name_of_other_bytes_is_shown_with_escapes(webmm: Cli) -> None:
+def test_undecodable_file_names_are_escaped(webmm: Cli) -> None:
     done = webmm("cache", "export", "\udcff.json", PYTHONIOENCODING="ascii:strict")
     assert done.returncode == 0, done.stderr
     assert ".json: 0 tuned records" in done.stdout
 
 
-def test_memory_that_is_not_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def allocate(*_: object) -> None:
         raise MemoryError("Unable to allocate 3.64 TiB")
 
@@ -278,7 +278,7 @@ def test_an_output_that_cannot_be_written(webmm: Cli, files: Path) -> None:
 
 
 def test_a_full_disk_leaves_nothing_behind(files: Path) -> None:
-    """The file may not grow past a kilobyte: writing fails half-way, as it does on a full disk."""
+    """`ulimit` limits files to a kilobyte, so that writing fails in the middle, as on a full disk."""
     np.save(files / "large.npy", np.ones((64, 64), np.float32))
     command = f"ulimit -f 1; exec {sys.executable} -m webmm.cli run large.npy large.npy -o c.npy"
     done = subprocess.run(["sh", "-c", command], cwd=files, capture_output=True, text=True, timeout=300, check=False)

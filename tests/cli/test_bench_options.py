@@ -1,4 +1,4 @@
-"""`webmm bench` beyond the ladder: layouts and batches, a clock, an earlier run beside it, what each idea is worth."""
+"""Options of `webmm bench`: layouts, batches, epilogues, clocks, comparison with an earlier run, ablation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webmm.records import from_json
 ONE = ("bench", "--sizes", "32", "--kernels", "naive", "--budget", "60")
 
 
-def test_a_batch_of_transposed_matrices_is_printed_as_typed(webmm: Cli, tmp_path: Path) -> None:
+def test_a_batch_of_transposed_matrices(webmm: Cli, tmp_path: Path) -> None:
     done = webmm("bench", "--sizes", "24x40x33@3", "--layout", "tt", "--kernels", "tile_2d", "--json", "r.json")
     assert done.returncode == 0, done.stderr
     assert "24×40×33@3 tt float32" in done.stdout
@@ -37,7 +37,7 @@ def test_a_batch_of_transposed_matrices_is_printed_as_typed(webmm: Cli, tmp_path
         (("--out-dtype", "float32"), ""),
     ],
 )
-def test_what_follows_a_product_is_computed_checked_and_told(
+def test_epilogues_are_computed_checked_and_printed(
     webmm: Cli, tmp_path: Path, options: tuple[str, ...], variant: str
 ) -> None:
     done = webmm("bench", "--sizes", "24x40x33@2", "--kernels", "naive,tile_2d", "--json", "r.json", *options)
@@ -51,10 +51,10 @@ def test_what_follows_a_product_is_computed_checked_and_told(
         assert record.error_bound is not None
         assert 0 < record.max_error <= record.error_bound
     assert numpy.status == "ok"
-    assert tuned.fastest(records)[0].variant == variant  # so that no choice goes by it
+    assert tuned.fastest(records)[0].variant == variant  # so that it does not affect the choice for plain products
 
 
-def test_a_bias_that_is_left_out_is_found_out() -> None:
+def test_a_missing_epilogue_exceeds_the_bound() -> None:
     with Device("cpu") as device:
         for variant in ("bias-row", "bias-column", "gelu"):
             case = op_of("gemm", variant).case(device, op_of("gemm", variant).problem((24, 40, 33), "float32"))
@@ -63,14 +63,14 @@ def test_a_bias_that_is_left_out_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("size", ["8@", "8@0", "8x8@2", "8@2@2", "@2", "8@x"])
-def test_a_batch_of_no_size_is_refused(webmm: Cli, size: str) -> None:
+def test_invalid_batches_are_refused(webmm: Cli, size: str) -> None:
     done = webmm("bench", "--sizes", size)
     assert done.returncode == 2
     assert "a batch: 64x64x64@8" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_samples_their_spread_and_loads_are_told(webmm: Cli, tmp_path: Path) -> None:
+def test_samples_spread_and_loads_are_reported(webmm: Cli, tmp_path: Path) -> None:
     done = webmm(*ONE, "--clock", "wall", "--json", "r.json")
     assert done.returncode == 0, done.stderr
     (row,) = (line.split() for line in done.stdout.splitlines() if line.split()[:1] == ["naive"])
@@ -83,7 +83,7 @@ def test_samples_their_spread_and_loads_are_told(webmm: Cli, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("before", "word"), [(1e-3, "SLOWER"), (1.0, "within the spread"), (1e3, "faster")])
-def test_an_earlier_run_stands_beside_it(webmm: Cli, tmp_path: Path, before: float, word: str) -> None:
+def test_comparison_with_an_earlier_run(webmm: Cli, tmp_path: Path, before: float, word: str) -> None:
     assert webmm(*ONE, "--json", "old.json").returncode == 0
     document = json.loads((tmp_path / "old.json").read_text())
     for record in document["records"]:
@@ -96,13 +96,13 @@ def test_an_earlier_run_stands_beside_it(webmm: Cli, tmp_path: Path, before: flo
     assert "the geometric mean of 1" in done.stdout
 
 
-def test_nothing_is_compared_with_what_was_not_measured(webmm: Cli, tmp_path: Path) -> None:
+def test_comparison_with_an_unrelated_run(webmm: Cli, tmp_path: Path) -> None:
     assert webmm(*ONE, "--json", "old.json").returncode == 0
     done = webmm("bench", "--sizes", "40", "--kernels", "naive", "--against", "old.json")
     assert "nothing of it was measured before" in done.stdout
 
 
-def test_each_change_of_a_stage_then_pairs(webmm: Cli, tmp_path: Path) -> None:
+def test_ablation_of_single_tunables_and_pairs(webmm: Cli, tmp_path: Path) -> None:
     done = webmm("bench", "--ablate", "tile_1d:wy=4", "--sizes", "48", "--budget", "120", "--json", "r.json")
     assert done.returncode == 0, done.stderr
     assert "tile_1d(wy=4,wx=16)" in done.stdout
@@ -127,7 +127,7 @@ def test_each_change_of_a_stage_then_pairs(webmm: Cli, tmp_path: Path) -> None:
         (("--layout", "xy"), "xy"),
     ],
 )
-def test_what_does_not_fit_is_refused(webmm: Cli, options: tuple[str, ...], words: str) -> None:
+def test_invalid_options_are_refused(webmm: Cli, options: tuple[str, ...], words: str) -> None:
     done = webmm("bench", "--sizes", "16", *options)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr

@@ -1,4 +1,4 @@
-"""Tuned records: kept, merged, exported, set aside when broken; and they decide what is run."""
+"""Tuned records: stored, merged, exported, set aside if broken; and the choice of kernels by records."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_broken_file_is_set_aside(folder: Path, caplog: pytest.LogCaptureFixtu
         assert not (folder / "tuned.json").exists()
 
 
-def test_two_processes_at_once_lose_nothing(folder: Path) -> None:
+def test_concurrent_processes_lose_no_records(folder: Path) -> None:
     code = (
         "import dataclasses, sys; from tests.cli.test_cache import RECORD; from webmm.choose import tuned\n"
         "for i in range(8): tuned.add([dataclasses.replace(RECORD, m=int(sys.argv[1]) + i)])"
@@ -72,7 +72,7 @@ def test_two_processes_at_once_lose_nothing(folder: Path) -> None:
     assert len(tuned.load()) == 24
 
 
-def test_the_nearest_record_decides() -> None:
+def test_the_nearest_record_is_chosen() -> None:
     far = dataclasses.replace(RECORD, m=4096, n=4096, k=4096, kernel="naive", config={})
     foreign = dataclasses.replace(RECORD, kernel="from_a_later_version")
     renamed = dataclasses.replace(RECORD, config={"no_such_tunable": 1})
@@ -83,7 +83,7 @@ def test_the_nearest_record_decides() -> None:
     assert distance(gemm(64, 64, 64), RECORD) == 0
     assert distance(gemm(32, 64, 64, batch=2), RECORD) == 0
     assert distance(gemm(64, 64, 64, transpose_b=True), RECORD) == 1
-    odd = dataclasses.replace(RECORD, m=100, n=63)  # whose B has no rows of whole vec4
+    odd = dataclasses.replace(RECORD, m=100, n=63)  # rows of B are not whole vec4
     assert distance(gemm(100, 63, 64), RECORD) > distance(gemm(100, 63, 64), odd) == 0
     assert distance(gemm(63, 64, 64), RECORD) < 0.1 < 1 < distance(gemm(63, 64, 64, transpose_a=True), RECORD)
     assert _nearest(gemm(100, 62, 64), [RECORD, odd]) == odd
@@ -93,22 +93,22 @@ def test_the_nearest_record_decides() -> None:
     assert _nearest(gemm(64, 64, 64), [transposed, *records]) == RECORD
 
 
-def test_records_of_old_documents_have_a_layout() -> None:
+def test_records_of_old_documents_get_a_layout() -> None:
     document = json.loads(to_json([RECORD]))
     del document["records"][0]["layout"]
     assert from_json(json.dumps(document)) == [RECORD]
 
 
-def test_what_is_known_of_another_version_or_layout_stays() -> None:
+def test_records_of_other_versions_and_layouts_are_kept() -> None:
     others = [dataclasses.replace(RECORD, **change) for change in ({"layout": "tn"}, {"version": "0.0.9"}, {"k": 65})]
     assert tuned.add([RECORD, *others]) == 4
     assert tuned.load() == [RECORD, *others]
 
 
-def test_the_file_is_read_again_only_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_read_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     tuned.add([RECORD])
     assert tuned.load() == [RECORD]
-    monkeypatch.setattr(tuned, "from_json", lambda text: pytest.fail("it was read again"))
+    monkeypatch.setattr(tuned, "from_json", lambda text: pytest.fail("the file was read again"))
     assert tuned.load() == [RECORD]
     monkeypatch.undo()
     monkeypatch.setenv("WEBMM_CACHE_DIR", str(tuned.folder() / "other"))
@@ -136,7 +136,7 @@ def test_commands(webmm: Cli, tmp_path: Path, folder: Path) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_bad_record_is_named_and_the_others_are_taken(webmm: Cli, tmp_path: Path, folder: Path) -> None:
+def test_an_invalid_record_is_reported_and_the_others_imported(webmm: Cli, tmp_path: Path, folder: Path) -> None:
     rows = json.loads(to_json([RECORD] * 3))["records"]
     rows[0]["m"], rows[1]["adapter"] = 0, "\x1b[31mred"
     text = json.dumps({"schema": SCHEMA, "records": rows})
@@ -148,7 +148,7 @@ def test_a_bad_record_is_named_and_the_others_are_taken(webmm: Cli, tmp_path: Pa
         "r.json: record 2 has no valid adapter; it is left out",
     ]
     assert tuned.load() == [RECORD]
-    (folder / "tuned.json").write_text(text)  # as an earlier version or an editor left it
+    (folder / "tuned.json").write_text(text)  # as written by an earlier version or an editor
     assert tuned.load() == [RECORD]
     done = webmm("explain", "64", "64", "64")
     assert done.returncode == 0
@@ -156,7 +156,7 @@ def test_a_bad_record_is_named_and_the_others_are_taken(webmm: Cli, tmp_path: Pa
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_a_tuned_record_is_what_runs(webmm: Cli, tmp_path: Path) -> None:
+def test_a_tuned_record_is_chosen(webmm: Cli, tmp_path: Path) -> None:
     chosen = webmm("bench", "--sizes", "96", "--kernels", "tile_1d:wx=8", "--json", "r.json")
     assert chosen.returncode == 0
     assert webmm("cache", "import", "r.json").returncode == 0

@@ -1,4 +1,4 @@
-"""What `webmm check` looks at, and what it says: of a text that a compiler refuses, and where Tint is missing."""
+"""`webmm check`: the shaders that it validates, messages about refused shaders, and checks without Tint."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from webmm.errors import ConfigError, ShaderError
 from webmm.kernels.elementwise.fused import Fused
 
 VALID = "@compute @workgroup_size(1)\nfn main() {\n    var x = 1u;\n    x += 1u;\n}\n"
-EITHER = {False, True}
+BOTH = {False, True}
 EPILOGUES = {
     "gemm": {"terms": {frozenset(), frozenset(NUMBERS)}, "bias": set(BIASES), "activation": {"", *ACTIVATIONS}},
-    "quantized": {"bias": EITHER},
+    "quantized": {"bias": BOTH},
     "elementwise": {"activation": set(ACTIVATIONS)},
 }
 
 
 @pytest.mark.parametrize("op", EPILOGUES)
-def test_examples_finish_in_every_way_at_every_stage(op: str) -> None:
+def test_examples_cover_every_epilogue_of_every_stage(op: str) -> None:
     made: dict[type, list[object]] = {}
     for _, kernel, problem in OPS[op].shaders():
         made.setdefault(type(kernel), []).append(kernel.specialise(problem))
     of_float64 = [stage for stage in made if stage.integer]
     if op == "elementwise":
         assert {type for s in made[Fused] for type in s.types} == set(COMPUTED)
-        assert {s.vec for s in made[Fused]} == EITHER
-        del made[Fused]  # of expressions: no stage, and without an epilogue
+        assert {s.vec for s in made[Fused]} == BOTH
+        del made[Fused]  # for expressions: not a stage, and without epilogue
     assert list(made) == [*OPS[op].stages, *of_float64]
     assert len(of_float64) == (3 if op == "gemm" else 0)
     for stage, specialisations in made.items():
@@ -41,7 +41,7 @@ def test_examples_finish_in_every_way_at_every_stage(op: str) -> None:
 
 
 @pytest.mark.parametrize("compiler", [naga.translate, tint.validate])
-def test_a_refused_text_is_told_with_its_line(compiler) -> None:
+def test_a_refused_shader_is_quoted_with_its_line(compiler) -> None:
     compiler(VALID, "valid")
     with pytest.raises(ShaderError, match=r"(?s)^the label: .*missing.*\nline 4: x \+= missing;$"):
         compiler(VALID.replace("+= 1u", "+= missing"), "the label")
@@ -49,19 +49,19 @@ def test_a_refused_text_is_told_with_its_line(compiler) -> None:
         compiler(VALID.replace("}", ""), "the label")
 
 
-def test_tint_refuses_what_naga_takes() -> None:
+def test_tint_is_stricter_than_naga() -> None:
     text = VALID.replace("+= 1u", "= x | x << 1u")
     naga.translate(text, "")
     with pytest.raises(ShaderError, match="requires parenthesis"):
         tint.validate(text, "")
 
 
-def test_tint_takes_every_feature_that_shaders_enable() -> None:
+def test_tint_accepts_every_feature_that_shaders_enable() -> None:
     enable = "enable f16;\nenable subgroups;\nenable chromium_experimental_subgroup_matrix;\n"
     tint.validate(enable + VALID, "")
 
 
-def test_without_tint_the_check_says_what_it_left_out(monkeypatch) -> None:
+def test_check_without_tint_reports_what_was_skipped(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "wgpudawn", None)
     monkeypatch.setattr(check, "texts", lambda dialect: {VALID: dialect})
     done = CliRunner().invoke(cli.main, ["check"])

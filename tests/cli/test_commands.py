@@ -1,4 +1,4 @@
-"""Every command: what it prints and writes, and its exit code."""
+"""Every command: its output, files and exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from webmm.engine.rates import Rates
 from webmm.kernels import KERNELS, LADDER
 from webmm.records import SCHEMA, Record, from_json
 
-SMALL = ("--sizes", "64,33x17x29", "--budget", "250")  # more than they take on a busy machine
+SMALL = ("--sizes", "64,33x17x29", "--budget", "250")  # seconds; more than needed on a busy machine
 
 
 def test_bench_prints_a_table_per_size_and_writes_its_records(webmm: Cli, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_bench_of_settings_and_float16(webmm: Cli, tmp_path: Path) -> None:
     assert all(r.status == "ok" for r in records.values())
 
 
-def test_a_reason_is_printed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reason_is_printed_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(self: Bench) -> Iterator[Record]:
         yield Record(
             "gemm", "naive", *(8, 8, 8, 1), *("?",) * 6, {}, status="runtime", reason="a [/x] of [red]the driver"
@@ -78,7 +78,7 @@ def test_a_reason_is_printed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "naive: runtime: a [/x] of [red]the driver" in done.output
 
 
-def test_a_slow_case_is_left_out_and_says_so(webmm: Cli, tmp_path: Path) -> None:
+def test_a_slow_case_is_skipped_with_a_reason(webmm: Cli, tmp_path: Path) -> None:
     assert webmm("bench", "--sizes", "1024", "--kernels", "naive", "--budget", "4", "--json", "r.json").returncode == 0
     naive = next(r for r in from_json((tmp_path / "r.json").read_text()) if r.kernel == "naive")
     assert naive.status == "skipped"
@@ -96,7 +96,7 @@ def test_info(webmm: Cli) -> None:
     assert {s["kernel"] for s in data["stages"]} == {stage.name for stage in KERNELS.values()}
 
 
-def test_what_a_probe_finds_is_kept(webmm: Cli, tmp_path: Path) -> None:
+def test_probe_stores_its_rates(webmm: Cli, tmp_path: Path) -> None:
     done = webmm("probe", "--adapter", "cpu", WEBMM_CACHE_DIR=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     for words in ("GFLOP/s f32", "GB/s from memory", "GB/s from cache", "for a dispatch", "at once", "rates.json"):
@@ -128,12 +128,12 @@ def test_shader_prints_what_runs(webmm: Cli, kernel: str, dialect: str) -> None:
     assert np.prod(data["workgroup_size"]) == data["limits"]["maxComputeInvocationsPerWorkgroup"]
 
 
-def test_shader_settings_reach_the_text(webmm: Cli) -> None:
+def test_shader_uses_settings(webmm: Cli) -> None:
     done = webmm("shader", "blocked", "--set", "bm=32", "--dialect", "tint")
     assert "const BM: u32 = 32u; // rows of C per workgroup" in done.stdout
 
 
-def test_debug_shows_each_step_beside_numpy(webmm: Cli) -> None:
+def test_debug_shows_each_step_next_to_numpy(webmm: Cli) -> None:
     done = webmm("debug", "shared", 5, 6, 19, "--set", "tile=8", "--at", "4,5", "--layout", "tn", "--steps", "17:21")
     assert done.returncode == 0, done.stderr
     for word in ("A loaded", "A shared", "B loaded", "sum", "NumPy", "C[4, 5]", ": right"):
@@ -151,7 +151,9 @@ def test_check_validates_every_shader(webmm: Cli) -> None:
     assert done.returncode == 0, done.stderr
     assert "SPIR-V, MSL, HLSL" in done.stdout
     assert "matrix_unit of quantized is rendered for Tint only; naga: its matrices hold floats only" in done.stdout
-    assert "shaders are valid for browsers (Tint of wgpudawn" in done.stdout, "not left out: see webmm/tint.py"
+    assert "shaders are valid for browsers (Tint of wgpudawn" in done.stdout, (
+        "Tint must not be skipped: see webmm/tint.py"
+    )
 
 
 def test_check_without_naga_says_how_to_install_it(webmm: Cli) -> None:
@@ -180,7 +182,7 @@ def test_run_multiplies_files(webmm: Cli, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
-def test_run_multiplies_what_numpy_saves_by_default(webmm: Cli, tmp_path: Path) -> None:
+def test_run_multiplies_float64(webmm: Cli, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     a, b = rng.random((20, 30)), rng.random((30, 10))
     np.save(tmp_path / "a.npy", a)
@@ -236,7 +238,7 @@ def test_bench_of_reductions(webmm: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("op", "kernel"), [("normalise:layer_norm", "rows"), ("elementwise", "map")])
-def test_bench_of_what_is_built_on_reductions(webmm: Cli, tmp_path: Path, op: str, kernel: str) -> None:
+def test_bench_of_normalisations_and_maps(webmm: Cli, tmp_path: Path, op: str, kernel: str) -> None:
     done = webmm("bench", "--op", op, "--sizes", "5x301", "--json", "r.json", "--profile=t.json")
     assert done.returncode == 0, done.stderr
     variant = op.partition(":")[2] or "gelu"
@@ -275,7 +277,7 @@ EXPLAINED = {
 
 
 @pytest.mark.parametrize("op", EXPLAINED)
-def test_explain_serves_every_op(webmm: Cli, op: str) -> None:
+def test_explain_supports_every_op(webmm: Cli, op: str) -> None:
     arguments, title = EXPLAINED[op]
     done = webmm("explain", *arguments, "--op", op)
     assert done.returncode == 0, done.stderr
@@ -291,7 +293,7 @@ def test_explain_serves_every_op(webmm: Cli, op: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["quantized", "weights:4bit-128", "reduce:argmax", "normalise:rms_norm", "elementwise"])
-def test_tune_serves_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
+def test_tune_supports_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     size = "8x64x64" if op[0] in "qw" else "8x512"
     cache = {"WEBMM_CACHE_DIR": str(tmp_path / "cache")}
     done = webmm("tune", "--op", op, "--sizes", size, "--budget", "3", "--json", "r.json", **cache)
@@ -313,7 +315,7 @@ def test_tune_serves_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     ("target", "mark"),
     [("msl", b"#include <metal_stdlib>"), ("hlsl", b"[numthreads(16, 16, 1)]"), ("spirv", b"\x03\x02\x23\x07")],
 )
-def test_a_shader_as_other_drivers_get_it(target: str, mark: bytes) -> None:
+def test_shader_translates_to_other_languages(target: str, mark: bytes) -> None:
     done = CliRunner().invoke(main, ["shader", "tile_2d", "--to", target])
     assert done.exit_code == 0, done.output
     assert mark in done.stdout_bytes
@@ -326,7 +328,7 @@ def test_a_shader_as_other_drivers_get_it(target: str, mark: bytes) -> None:
         (("naive", "--dialect", "tint", "--to", "msl"), "leave --dialect out"),
     ],
 )
-def test_what_naga_does_not_translate(webmm: Cli, options: tuple[str, ...], words: str) -> None:
+def test_shader_refuses_what_naga_cannot_translate(webmm: Cli, options: tuple[str, ...], words: str) -> None:
     done = webmm("shader", *options)
     assert done.returncode == 2
     assert words in done.stderr

@@ -1,4 +1,4 @@
-"""What the README says is so: its Python runs and prints what stands there, its commands exist, none is left out."""
+"""The README and docs are true: Python examples and commands print the shown output, options and links exist."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_python_block_has_its_output() -> None:
     assert sum(page.read_text().count("```python") for page in PAGES) == len(EXAMPLES) > 0
 
 
-# What pages quote of the examples, which other tests run.
+# Quotes from examples/, whose files are run by other tests.
 QUOTES = [
     pytest.param(quote, id=f"extending {i}")
     for i, quote in enumerate(
@@ -45,7 +45,7 @@ QUOTES = [
 
 
 @pytest.mark.parametrize("quote", QUOTES)
-def test_what_a_page_quotes_stands_in_an_example(quote: str) -> None:
+def test_quotes_of_examples_are_current(quote: str) -> None:
     assert any(quote in example.read_text() for example in (ROOT / "examples").iterdir() if example.is_file())
 
 
@@ -69,12 +69,12 @@ def test_commands_print_what_the_page_shows(command: str, output: str, tmp_path:
     assert doctest.OutputChecker().check_output(output, done.stdout, spelling), done.stdout
 
 
-def test_every_command_is_documented_and_every_documented_one_exists() -> None:
+def test_the_readme_lists_exactly_the_commands() -> None:
     shown = set(re.findall(r"^webmm ([a-z]+)", README, flags=re.MULTILINE))
     assert shown == set(main.commands)
 
 
-def test_every_option_that_the_readme_names_exists() -> None:
+def test_every_option_in_the_readme_exists() -> None:
     groups = [command for command in main.commands.values() if isinstance(command, click.Group)]
     commands = [*main.commands.values(), *(command for group in groups for command in group.commands.values())]
     options = {name for command in commands for param in command.params for name in param.opts}
@@ -82,7 +82,7 @@ def test_every_option_that_the_readme_names_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)#]+)\)", prose):
         assert link.startswith("https://") or (page.parent / link).exists(), link

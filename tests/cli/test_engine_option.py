@@ -1,4 +1,4 @@
-"""`--engine`: each command that opens a device does so by the engine that is named, or says in a line why not."""
+"""`--engine`: every command that opens a device uses the named engine, or says in one line why it cannot."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_info_lists_the_adapters_of_each_engine(webmm: Cli, swiftshader: dict[st
     assert done.returncode == 0, done.stderr
     assert "Adapters of wgpu-py" in done.stdout
     assert " → 0: SwiftShader" in done.stdout.partition("Adapters of dawn")[2]
-    assert done.stderr == "", "Dawn is silent about the adapters that it refuses"
+    assert done.stderr == "", "Dawn prints nothing about adapters that it refuses"
     data = json.loads(webmm("info", "--json", **swiftshader).stdout)
     assert (data["engine"], data["elsewhere"]) == ("wgpu", "")
     assert {each["engine"] for each in data["adapters"]} == {"wgpu", "dawn"} == set(data["engines"])
     assert all(each["features"] for each in data["adapters"])
 
 
-def test_each_command_opens_the_engine_that_is_named(webmm: Cli, swiftshader: dict[str, str], tmp_path: Path) -> None:
+def test_each_command_opens_the_named_engine(webmm: Cli, swiftshader: dict[str, str], tmp_path: Path) -> None:
     env = {**swiftshader, "WEBMM_CACHE_DIR": str(tmp_path / "cache")}
     np.save(tmp_path / "a.npy", np.eye(5, dtype=np.float32))
     for command in (
@@ -40,7 +40,7 @@ def test_each_command_opens_the_engine_that_is_named(webmm: Cli, swiftshader: di
         ["debug", "naive", 3, 3, 3],
         ["explain", 8, 8, 8],
         ["bench", "--sizes", "8", "--kernels", "naive", "--json", "bench.json"],
-        ["tune", "--sizes", "16", "--budget", "8", "--json", "tune.json"],  # in a process of its own
+        ["tune", "--sizes", "16", "--budget", "8", "--json", "tune.json"],  # opens the engine in a worker process
     ):
         done = webmm(*command, *DAWN, **env)
         assert done.returncode == 0, done.stderr
@@ -51,15 +51,15 @@ def test_each_command_opens_the_engine_that_is_named(webmm: Cli, swiftshader: di
         assert "ok" in {record.status for record in records if record.kernel != "cpu"}
 
 
-def test_a_driver_that_dawn_refuses(webmm: Cli) -> None:
+def test_a_driver_refused_by_dawn(webmm: Cli) -> None:
     if not os.path.exists(MESA_22["VK_DRIVER_FILES"]):
         pytest.fail("lavapipe is not installed: tools/ensure-vulkan installs it")
     done = webmm("explain", 8, 8, 8, *DAWN, **MESA_22)
     assert done.returncode == 2
-    assert "dawn accepts no adapter here, of llvmpipe" in done.stderr
-    assert "Mesa below 23, for one, is refused; update the driver; or use wgpu" in done.stderr
+    assert "dawn rejects every adapter here (llvmpipe" in done.stderr
+    assert "Dawn rejects old drivers, such as Mesa below 23; update the driver; or use wgpu" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "none is accepted: Mesa below 23" in webmm("info", **MESA_22).stdout
+    assert "none is accepted: Dawn rejects old drivers, such as Mesa below 23" in webmm("info", **MESA_22).stdout
 
 
 def test_an_engine_that_is_not_installed(webmm: Cli, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_an_engine_that_is_not_installed(webmm: Cli, tmp_path: Path) -> None:
         (None, {WGPU.matrix_units}, (), 2, ""),
     ],
 )
-def test_where_another_engine_could_do_more(
+def test_a_more_capable_engine_is_recommended(
     monkeypatch: pytest.MonkeyPatch, engine: object, features: set[str], shapes: object, installed: int, words: str
 ) -> None:
     for module in (report, adapters):

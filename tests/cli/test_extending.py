@@ -1,4 +1,4 @@
-"""Commands with a plugin, and with a text from elsewhere: files in a folder outside the package."""
+"""Commands with plugins and with shaders from other projects: files in a folder outside the package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_stage_is_found_by_name(webmm: Cli) -> None:
 
 
 @pytest.mark.usefixtures("examples")
-def test_a_search_loads_the_plugin_where_it_measures(webmm: Cli, tmp_path: Path) -> None:
+def test_the_tuner_loads_plugins_in_its_worker(webmm: Cli, tmp_path: Path) -> None:
     settings = ("--sizes", "400x100", "--budget", 10, "--json", "r.json")
     done = webmm(
         *("tune", "--op", "cumsum", "--plugin", "examples/cumsum.py", *settings),
@@ -34,14 +34,14 @@ def test_a_search_loads_the_plugin_where_it_measures(webmm: Cli, tmp_path: Path)
     assert "cumsum 400×100×1 float32: one_by_one, of an op that is not registered" in shown
 
 
-def test_a_plugin_that_fails_is_told_by_its_line(webmm: Cli, tmp_path: Path) -> None:
+def test_a_failing_plugin_is_reported_with_its_line(webmm: Cli, tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text("import webmm\n\nwebmm.register(3)\n")
     done = webmm("explain", 8, 8, 8, "--plugin", "wrong.py")
     assert done.returncode == 2
     assert done.stderr == ("webmm: plugin wrong.py, line 3: register() takes a subclass of Kernel or Op, not 3\n")
 
 
-def test_a_text_from_elsewhere_is_checked_and_timed(webmm: Cli, examples: Path, tmp_path: Path) -> None:
+def test_a_foreign_shader_is_checked_and_timed(webmm: Cli, examples: Path, tmp_path: Path) -> None:
     text = examples / "tiles.wgsl"
     done = webmm("kernel", "check", text, *TILES, "--sizes", "33x17x5")
     assert (done.returncode, done.stdout.splitlines()[1]) == (0, "  33x17x5: right")
@@ -55,6 +55,6 @@ def test_a_text_from_elsewhere_is_checked_and_timed(webmm: Cli, examples: Path, 
     assert kernels == {"tiles.wgsl": "ok", "naive": "ok", "cpu": "ok"}
 
 
-def test_several_elements_are_looked_into(webmm: Cli) -> None:
+def test_debug_of_several_elements(webmm: Cli) -> None:
     done = webmm("debug", "per_row", 3, 5, "--op", "reduce:max", "--at", 0, "--at", 2, "--json")
     assert [found["at"] for found in json.loads(done.stdout)] == [[0, 0], [2, 0]]

@@ -1,4 +1,4 @@
-"""Drawing a problem from its seed, and telling whether what came back is right."""
+"""Drawing a problem from its seed, and comparing the result with the expected one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from poisoned import VIEWS, Operand, View, place
 from webmm import Device
 from webmm.dtypes import dtype_of
 
-GROUP = 20  # problems in a row that share what decides on the shader: drivers compile for tenths of a second
+GROUP = (
+    20  # consecutive problems that share all settings of the shader, since drivers take tenths of a second to compile
+)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129, 200)
 T = TypeVar("T")
 
 
 class Draw:
-    """What is drawn for one problem. The same seed draws the same, whatever else is drawn before it."""
+    """The random choices for one problem. The same seed always gives the same choices."""
 
     def __init__(self, seed: int, device: Device) -> None:
         self.seed, self.device = seed, device
@@ -41,30 +43,30 @@ class Draw:
         return chosen
 
     def size(self, name: str, most: int = SIZES[-1], empty: bool = True) -> int:
-        """Return a length: one of three in a group, and now and then none."""
+        """Return a length: one of three per group, and sometimes 0."""
         choices = [n for n in SIZES if n <= most]
         few = Random(f"{self.seed // GROUP} {name}").sample(choices, 3)
         return self.pick(name, [*few * 13, 0] if empty else few)
 
     def batch(self, most_axes: int = 2) -> tuple[int, ...]:
-        """Return the leading axes of a batch, most often none."""
+        """Return the leading axes of a batch, in most cases none."""
         axes = self.setting("batch axes", (0, 0, *range(1, most_axes + 1)))
         return tuple(self.pick("batch", (1, 2, 3)) for _ in range(axes))
 
     def dtype(self) -> Any:
-        """Return a type of floats that the device has."""
+        """Return a floating-point dtype that the device supports."""
         return self.setting("dtype", self.floats())
 
     def floats(self) -> list[str]:
-        """Return the types of floats that the device has."""
+        """Return the floating-point dtypes that the device supports."""
         return [name for name in ("float32", "float16", "bfloat16") if self.has(name)]
 
     def has(self, dtype: str) -> bool:
-        """Tell whether the device has a type."""
+        """Return whether the device supports a dtype."""
         return dtype_of(dtype).features <= self.device.capabilities.features
 
     def values(self, shape: tuple[int, ...], dtype: str, special: bool = False) -> NDArray[Any]:
-        """Return whole numbers or fractions, as the group has them; with `special`, some NaN and infinities."""
+        """Return whole numbers or fractions, the same kind per group; with `special`, sometimes NaN and infinities."""
         kind = self.setting("values", ("whole", "normal", "normal"))
         top = 4 if dtype == "float32" else 2
         drawn = (
@@ -78,12 +80,12 @@ class Draw:
         return drawn.astype(dtype_of(dtype).numpy)
 
     def integers(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-        """Return any integers that a type has."""
+        """Return integers from the whole range of a dtype."""
         info = np.iinfo(dtype)
         return self._values.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
 
     def whole(self, shape: tuple[int, ...], most: int) -> NDArray[np.float32]:
-        """Return whole numbers of at most `most`."""
+        """Return whole numbers with magnitudes of at most `most`."""
         return self._values.integers(-most, most, shape, endpoint=True).astype(np.float32)
 
     def operand(
@@ -94,7 +96,7 @@ class Draw:
         views: Sequence[str] = VIEWS,
         written: bool = False,
     ) -> tuple[Any, NDArray[Any]]:
-        """Return `values` as an operand of a call, in poisoned surroundings, and what it holds in the end."""
+        """Return `values` as an operand of a call, surrounded by poison, and the values it then holds."""
         kind = self.setting(f"{name} is", views)
         poison = 165 if values.dtype == np.uint8 else -91 if values.dtype.kind in "iu" else np.nan
         view = View.draw(kind, values.ndim, self._rng)
@@ -106,7 +108,7 @@ class Draw:
         return placed.given, placed.values
 
     def strays(self) -> str:
-        """Tell which operands changed that must not, or around the one that is written."""
+        """Describe stray writes: changes of operands, or around the written one; empty if there are none."""
         for name, operand in self.operands:
             if changed := operand.changed(operand is self.written):
                 return f"{changed} elements {'around' if operand is self.written else 'of'} {name} changed"
@@ -114,7 +116,7 @@ class Draw:
 
 
 def wrong(got: Any, expected: NDArray[Any], allowed: Any, dtype: str) -> str:
-    """Tell how `got` differs from `expected` by more than `allowed`, in shape or in dtype; empty where it does not."""
+    """Describe how `got` differs from `expected` in dtype, shape, or by more than `allowed`; empty if it does not."""
     result = np.asarray(got if isinstance(got, np.ndarray | np.generic) else got.numpy())
     if result.shape != expected.shape or result.dtype != dtype_of(dtype).numpy:
         return f"{result.dtype} of shape {result.shape}, not {dtype} of shape {expected.shape}"

@@ -1,4 +1,4 @@
-"""Random problems of every op, and calls in a row, against float64 NumPy: `make fuzz N=30000`; a seed is a problem."""
+"""Random problems and sequences of calls, compared with float64 NumPy: `make fuzz N=30000`. A seed is a problem."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from table import ALL, DEVICES, OPS
 from webmm import Device
 
 KINDS = [*OPS, "sequence"]  # of problems
-STUCK = 300  # seconds after which a problem is taken to hang; compiling takes a busy machine many
+STUCK = 300  # seconds after which a problem is considered to hang; on a busy machine, compilation takes long
 
 
 @functools.cache
 def opened(name: str) -> Device:
-    """Return the device called so in the table."""
+    """Return the device with this name in the table."""
     limits = dict(DEVICES[name])
     memory = limits.pop("memory", None)
     device = Device(limits=limits)
@@ -33,12 +33,12 @@ def opened(name: str) -> Device:
 
 
 def kind_of(seed: int) -> str:
-    """Return the op of the problem of this seed, or that it is a sequence of them."""
+    """Return the op of the problem with this seed, or "sequence"."""
     return KINDS[seed // GROUP % len(KINDS)]
 
 
 def check(seed: int) -> str:
-    """Return what is wrong with the result of the problem of this seed, empty where it is right."""
+    """Return a description of what is wrong with the problem of this seed; empty if its result is right."""
     kind = kind_of(seed)
     draw = Draw(seed, opened("plain"))
     draw.device = opened(draw.setting("device", OPS[kind].devices if kind in OPS else ALL))
@@ -50,10 +50,10 @@ def check(seed: int) -> str:
 
 
 def main() -> int:
-    """Check as many problems as asked for, and print the seeds of those that failed."""
+    """Check problems with consecutive seeds, and print the seeds of those that failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=500)
-    parser.add_argument("seed", type=int, nargs="?", default=0, help="of the first; the others follow")
+    parser.add_argument("seed", type=int, nargs="?", default=0, help="seed of the first problem; the others follow")
     options = parser.parse_args()
     first, failed, start = options.seed, 0, time.monotonic()
     for seed in range(first, first + options.count):
@@ -72,5 +72,5 @@ def main() -> int:
 if __name__ == "__main__":
     faulthandler.enable()
     with tempfile.TemporaryDirectory(prefix="webmm-fuzz-") as folder, contextlib.suppress(KeyboardInterrupt):
-        os.environ["WEBMM_CACHE_DIR"] = folder  # what a user tuned would change what is chosen
+        os.environ["WEBMM_CACHE_DIR"] = folder  # records in the user's cache would change the choice of kernels
         sys.exit(main())

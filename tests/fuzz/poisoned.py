@@ -1,6 +1,6 @@
-"""Operands that lie in memory in many ways, with poison all around them: a stray read shows, and so does a stray write.
+"""Operands with many memory layouts, surrounded by poison, which exposes stray reads and stray writes.
 
-A view is drawn in two parts: its kind, which decides on the shader, for many problems at once; its amounts for each.
+The kind of a view, which affects the shader, is drawn once per group of problems; its amounts for each problem.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from webmm import Device
 
 VIEWS = ("dense", "offset", "window", "transposed", "transposed window", "strided", "reversed", "repeated")
-WRITABLE = ("dense", "offset", "window", "transposed", "transposed window")  # what kernels write into
-TAIL = 37  # elements behind an operand, at least
+WRITABLE = ("dense", "offset", "window", "transposed", "transposed window")  # kinds for results
+TAIL = 37  # elements after an operand, at least
 
 
 @dataclass(frozen=True)
 class View:
-    """How to see some of a buffer: elements before, margins and steps along each axis, and what is done then."""
+    """A view of a buffer: leading elements, margins and steps along each axis, and transposition or repetition."""
 
     lead: int
     margins: tuple[tuple[int, int], ...]
     steps: tuple[int, ...]
     swapped: bool
-    repeated: int | None  # the axis that all has the same elements
+    repeated: int | None  # an axis along which elements repeat
 
     @classmethod
     def draw(cls, kind: str, ndim: int, rng: Random) -> View:
@@ -46,23 +46,23 @@ class View:
 
 @dataclass
 class Operand:
-    """An operand of a call, what it holds, and how its buffer looked before the call."""
+    """An operand of a call, its values, and a copy of its buffer from before the call."""
 
     given: Any  # a webmm.Array or a NumPy array: a view
     values: NDArray[Any]
-    whole: Any  # what it is a view of
+    whole: Any  # the array that it is a view of
     before: NDArray[Any]
     inside: NDArray[np.bool_]
 
     def changed(self, written: bool) -> int:
-        """Return how many elements of the buffer are not what they were; of one that is written, outside of it."""
+        """Return the number of changed elements of the buffer; for a written operand, of those outside of it."""
         now = self.whole if isinstance(self.whole, np.ndarray) else self.whole.numpy()
         differ = (_bytes(now) != _bytes(self.before)).any(axis=1)
         return int(np.count_nonzero(differ & ~self.inside if written else differ))
 
 
 def place(values: NDArray[Any], view: View, poison: Any, device: Device | None) -> Operand:
-    """Return `values` seen through `view`, on `device` or in host memory; of a repeated axis the first is taken."""
+    """Return `values` as seen through `view`, on `device` or the host; a repeated axis repeats its first element."""
     repeated = view.repeated if values.size else None
     if repeated is not None:
         values = np.broadcast_to(values.take([0], repeated), values.shape)

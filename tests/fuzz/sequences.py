@@ -1,8 +1,8 @@
-"""Calls in a row that nothing waits between: results feed later calls, arrays go meanwhile, reads come in any order.
+"""Sequences of calls without waits: results become operands, arrays are freed meanwhile, reads come in any order.
 
-Each array on the device has one in NumPy beside it, which is sliced, transposed and overwritten alike. What is fed on
-is whole numbers, so small that nothing rounds: a buffer that is handed out while it is in use, a read that comes too
-early and a call that takes another's strides show as wrong numbers, exactly.
+Each array on the device has a NumPy counterpart, which is sliced, transposed and overwritten in the same way. Operands
+are small whole numbers, so that nothing is rounded: a buffer reused while in use, a read that comes too early, or a
+call with another call's strides give exactly detectable wrong numbers.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from webmm.errors import ProblemError
 from webmm.kernels.gemm.naive import Naive
 
 STEPS = 30
-KINDS = (  # of steps
+KINDS = (  # kinds of steps; a method each
     *("matmul",) * 6,
     *("gemm", "reduce", "drop") * 3,
     *("new", "view", "free", "softmax", "gelu", "layer_norm") * 2,
     *("qmatmul", "qmatmul_weights", "zeros", "assign", "refused", "read"),
 )
 LENGTHS = (5, 8, 12, 16, 33)
-LARGEST = {"float32": 2**22, "float16": 2**10, "bfloat16": 2**7}  # whole numbers that are exact, and so their sums
-LOOSE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 0.1}  # of what is no whole number; the ops' rows are strict
-LEAF = 64  # the largest number that exponentials and norms get
-POISON = 77  # overwrites what a call has read on the host
+LARGEST = {"float32": 2**22, "float16": 2**10, "bfloat16": 2**7}  # whole numbers up to these, and sums, are exact
+TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 0.1}  # for fractions; table.py has tighter bounds
+SMALL = 64  # largest operand of exponentials and norms
+POISON = 77  # overwrites host operands after a call
 
 
 @dataclass(eq=False)  # arrays are compared element by element
 class Pair:
-    """An array, or a view of one, on the device and in NumPy, and by what share of 1 + |x| they may differ."""
+    """An array or view on the device and its NumPy counterpart, which may differ by `tolerance` · (1 + |x|)."""
 
     array: webmm.Array
     host: NDArray[Any]
-    loose: float = 0.0
+    tolerance: float = 0.0
 
     @property
     def largest(self) -> float:
-        """The largest magnitude; infinite where the numbers are not whole."""
-        return np.inf if self.loose else float(np.abs(self.host).max(initial=0))
+        """The largest magnitude; infinite if the numbers are not whole."""
+        return np.inf if self.tolerance else float(np.abs(self.host).max(initial=0))
 
     def shares(self, other: Any) -> bool:
-        """Tell whether another's buffer is this one's."""
+        """Return whether `other` uses the same buffer."""
         return isinstance(other, webmm.Array) and other.storage is self.array.storage
 
 
 class Sequence:
-    """The arrays that are alive, and what can be done with them: a method for each kind of step."""
+    """The live arrays, and a method for each kind of step."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw, self.device, self.dtype = draw, draw.device, draw.dtype()
@@ -64,16 +64,16 @@ class Sequence:
         self.live: list[Pair] = []
 
     def run(self) -> str:
-        """Take many steps, read in any order what is left, and return the empty words of what is right."""
-        with self.quick():
+        """Perform random steps, read the remaining arrays in any order, and return "" (a wrong result raises)."""
+        with self.fast_kernels():
             for _ in range(STEPS):
                 getattr(self, self.draw.pick("step", KINDS))()
             while self.live:
                 self.read()
         return ""
 
-    def quick(self) -> contextlib.AbstractContextManager[Any]:
-        """Take the kernel that compiles fastest where a CPU, which compiles for long, computes."""
+    def fast_kernels(self) -> contextlib.AbstractContextManager[Any]:
+        """Use the kernel that compiles fastest on a CPU adapter, where compilation is slow."""
         if self.device.info.kind != "cpu":
             return contextlib.nullcontext()
         return mock.patch.object(gemm_choices, "candidates", return_value=[Naive()])
@@ -81,7 +81,7 @@ class Sequence:
     # Operands
 
     def one_of(self, pairs: list[Pair]) -> Pair:
-        return pairs[self.draw.pick("of those that live", range(len(pairs)))]
+        return pairs[self.draw.pick("live array", range(len(pairs)))]
 
     def shape(self) -> tuple[int, int]:
         return self.draw.pick("rows", self.lengths), self.draw.pick("columns", self.lengths)
@@ -90,11 +90,11 @@ class Sequence:
         return self.draw.whole(shape, most).astype(dtype_of(self.dtype).numpy)
 
     def operand(self, shape: tuple[int, ...], most: float, not_of: Pair | None = None) -> tuple[Any, NDArray[Any]]:
-        """Return an operand of `shape` with numbers of at most `most`, and them: one that lives, or a new one."""
+        """Return an operand of `shape` with numbers of at most `most` and its values: a live array or a new one."""
         found = [
             pair
             for each in self.live
-            for pair in (each, Pair(each.array.T, each.host.T, each.loose))
+            for pair in (each, Pair(each.array.T, each.host.T, each.tolerance))
             if pair.host.shape == shape and pair.largest <= most and pair.array.element == dtype_of(self.dtype)
             if not (not_of and not_of.shares(pair.array))
         ]
@@ -105,22 +105,24 @@ class Sequence:
         if kind == "window" and len(shape) == 2:
             wide = self.whole((shape[0] + 4, shape[1] + 3), 1)
             window = (slice(2, 2 + shape[0]), slice(1, 1 + shape[1]))
-            return self.device.array(wide)[window], wide[window].astype(np.float64)  # the rest of it goes at once
+            return self.device.array(wide)[window], wide[window].astype(
+                np.float64
+            )  # the whole array is dropped at once
         fresh = self.whole(shape[::-1], 1).T if kind == "transposed" else self.whole(shape, 1)
         return (fresh if kind in ("host", "live") else self.device.array(fresh)), fresh.astype(np.float64)
 
-    def keep(self, array: Any, exact: NDArray[Any], *given: Any, loose: float = 0.0) -> None:
-        """Check a result on the host, keep one on the device, and overwrite what the call has read on the host."""
+    def keep(self, array: Any, exact: NDArray[Any], *given: Any, tolerance: float = 0.0) -> None:
+        """Compare a host result now, keep a device result as live, and overwrite the call's host operands."""
         for each in given:
             if isinstance(each, np.ndarray):
                 each[...] = POISON
         if isinstance(array, webmm.Array):
-            self.live.append(Pair(array, np.array(exact), loose))
+            self.live.append(Pair(array, np.array(exact), tolerance))
         else:
-            self.compare(array, exact, loose, array.dtype.name)
+            self.compare(array, exact, tolerance, array.dtype.name)
 
-    def compare(self, got: Any, exact: NDArray[Any], loose: float, dtype: str) -> None:
-        if problem := wrong(got, exact, loose * (1 + np.abs(exact)), dtype):
+    def compare(self, got: Any, exact: NDArray[Any], tolerance: float, dtype: str) -> None:
+        if problem := wrong(got, exact, tolerance * (1 + np.abs(exact)), dtype):
             raise AssertionError(problem)
 
     # Steps
@@ -141,7 +143,7 @@ class Sequence:
             array, host = pair.array[index], pair.host[index]
             if host.size:
                 self.live.append(
-                    Pair(array.T, host.T, pair.loose) if kind == "transposed" else Pair(array, host, pair.loose)
+                    Pair(array.T, host.T, pair.tolerance) if kind == "transposed" else Pair(array, host, pair.tolerance)
                 )
 
     def matmul(self) -> None:
@@ -183,22 +185,24 @@ class Sequence:
 
     def softmax(self) -> None:
         axis = self.draw.pick("axis", (0, 1))
-        x, values = self.operand(self.shape(), LEAF)
+        x, values = self.operand(self.shape(), SMALL)
         e = np.exp(values - values.max(axis, keepdims=True))
         exact = e / e.sum(axis, keepdims=True)
-        self.keep(webmm.softmax(x, axis, device=self.device), exact, x, loose=LOOSE[self.dtype])
+        self.keep(webmm.softmax(x, axis, device=self.device), exact, x, tolerance=TOLERANCE[self.dtype])
 
     def layer_norm(self) -> None:
         shape = self.shape()
-        (x, values), (weight, factors) = self.operand(shape, LEAF), self.operand(shape[1:], LEAF)
+        (x, values), (weight, factors) = self.operand(shape, SMALL), self.operand(shape[1:], SMALL)
         centred = values - values.mean(-1, keepdims=True)
         exact = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1) * factors
         got = webmm.layer_norm(x, weight, eps=1.0, device=self.device)
-        self.keep(got, exact, x, weight, loose=LOOSE[self.dtype])
+        self.keep(got, exact, x, weight, tolerance=TOLERANCE[self.dtype])
 
     def gelu(self) -> None:
-        x, values = self.operand(self.shape(), LEAF)
-        self.keep(webmm.gelu(x, device=self.device), ACTIVATIONS["gelu"].reference(values), x, loose=LOOSE[self.dtype])
+        x, values = self.operand(self.shape(), SMALL)
+        self.keep(
+            webmm.gelu(x, device=self.device), ACTIVATIONS["gelu"].reference(values), x, tolerance=TOLERANCE[self.dtype]
+        )
 
     def qmatmul(self) -> None:
         (m, n), k = self.shape(), self.draw.pick("k", self.lengths)
@@ -211,18 +215,22 @@ class Sequence:
 
     def qmatmul_weights(self) -> None:
         k, n = self.shape()
-        x, values = self.operand((self.draw.pick("rows of x", self.lengths), k), LEAF)
+        x, values = self.operand((self.draw.pick("rows of x", self.lengths), k), SMALL)
         weights = webmm.quantize_blocks(self.draw.whole((k, n), 2), self.draw.pick("bits", (4, 8)))
         exact = values @ weights.dequantize().astype(np.float64)
         given = weights.to(self.device) if self.draw.pick("weights on the device", (False, True)) else weights
         self.keep(
-            webmm.qmatmul_weights(x, given, device=self.device), exact, x, *weights.parts, loose=LOOSE[self.dtype]
+            webmm.qmatmul_weights(x, given, device=self.device),
+            exact,
+            x,
+            *weights.parts,
+            tolerance=TOLERANCE[self.dtype],
         )
         given.free()
 
     def assign(self) -> None:
         found = [pair for pair in self.live if pair.array.contiguous and pair.array.size == pair.array.capacity]
-        found = [pair for pair in found if pair.array.element == dtype_of(self.dtype) and not pair.loose]
+        found = [pair for pair in found if pair.array.element == dtype_of(self.dtype) and not pair.tolerance]
         if not found:
             self.new()
             return
@@ -236,7 +244,7 @@ class Sequence:
     def refused(self) -> None:
         with contextlib.suppress(ProblemError):
             webmm.matmul(self.whole((3, 4)), self.device.array(self.whole((5, 6))))
-            raise AssertionError("operands that do not fit were taken")
+            raise AssertionError("mismatched operands were accepted")
 
     def free(self) -> None:
         if self.live:
@@ -251,6 +259,6 @@ class Sequence:
     def read(self) -> None:
         if self.live:
             pair = self.one_of(self.live)
-            self.compare(pair.array, pair.host, pair.loose, pair.array.element.name)
+            self.compare(pair.array, pair.host, pair.tolerance, pair.array.element.name)
             if self.draw.pick("read and dropped", (False, True)):
                 self.live.remove(pair)

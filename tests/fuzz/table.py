@@ -1,7 +1,7 @@
-"""The ops, a row each: what to call, what it means in float64, and by how much a result may be off.
+"""The fuzzed ops: for each, a function that draws a problem, calls the op, and computes the expected result.
 
-A row says on which devices of `DEVICES` an op takes every problem, all where it says nothing. What the rows' functions
-draw is what the public calls take; they return what came back, what is right, and the error that rounding explains.
+The functions draw arguments of the public calls, and return the result, the expected result in float64, and the allowed
+rounding error. A row may restrict an op to some of `DEVICES`; by default it must support every problem on all of them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from webmm.problems.reduce import OPERATIONS
 from webmm.problems.scheme import Scheme, reference
 from webmm.verify import bound, product_bound, sum_bound
 
-# Limits by their names, and Device.memory.
+# Limits by name, and Device.memory.
 DEVICES: dict[str, Mapping[str, int]] = {
     "plain": {},
     "small bindings": {"max-storage-buffer-binding-size": 2**14},
-    "least workgroups": {  # that WebGPU guarantees
+    "least workgroups": {  # the limits guaranteed by WebGPU
         "max-compute-invocations-per-workgroup": 256,
         "max-compute-workgroup-size-x": 256,
         "max-compute-workgroup-storage-size": 2**14,
@@ -37,22 +37,22 @@ DEVICES: dict[str, Mapping[str, int]] = {
     "little memory": {"memory": 2**15},
 }
 ALL = ("plain", "plain", *DEVICES)
-ROUNDINGS = 6  # of alpha, bias, activation and residual, beside those of a sum
-STEEPEST = 1.13  # slope of an activation
+ROUNDINGS = 6  # by alpha, bias, activation and residual, in addition to those of a sum
+STEEPEST = 1.13  # largest slope of an activation
 
-Result = tuple[Any, NDArray[Any], Any, str]  # what came back, what is right, the error allowed, and the dtype
+Result = tuple[Any, NDArray[Any], Any, str]  # result, expected result, allowed error, dtype
 
 
 @dataclass(frozen=True)
 class Row:
-    """An op: its problems, and the devices on which it takes all of them."""
+    """An op: the function that draws its problems, and the devices that must support all of them."""
 
     problem: Callable[[Draw], Result]
     devices: tuple[str, ...] = ALL
 
 
 def matmul(draw: Draw) -> Result:
-    dtype, (on_host, b_on_host) = draw.dtype(), _sides(draw)
+    dtype, (on_host, b_on_host) = draw.dtype(), _on_host(draw)
     out = draw.setting("out_dtype", [None, None, *draw.floats()])
     activation = draw.setting("activation", (None, None, *ACTIVATIONS))
     a_shape, b_shape, shape = _product_shapes(draw)
@@ -79,7 +79,7 @@ def matmul(draw: Draw) -> Result:
     if on_host and b_on_host and shape and draw.setting("out", (False, True)):
         settings["out"], _ = draw.operand("out", np.zeros(shape, dtype_of(result).numpy), True, WRITABLE, written=True)
     got = webmm.matmul(a, b, **settings)
-    return got, exact, _allowed(a.shape[-1], scale, dtype, result, activation or ""), result
+    return got, exact, _product_error(a.shape[-1], scale, dtype, result, activation or ""), result
 
 
 def gemm(draw: Draw) -> Result:
@@ -97,11 +97,11 @@ def gemm(draw: Draw) -> Result:
         before = before.astype(np.float64)
         exact, scale = exact + beta * before, scale + np.abs(beta * before)
     got = webmm.gemm(a, b, c, alpha=alpha, beta=beta)
-    return got, np.broadcast_to(exact, c.shape), _allowed(k, scale, dtype, out), out
+    return got, np.broadcast_to(exact, c.shape), _product_error(k, scale, dtype, out), out
 
 
 def qmatmul(draw: Draw) -> Result:
-    kinds, on_host = [draw.setting(f"type of {name}", ("uint8", "int8")) for name in "ab"], _sides(draw)
+    kinds, on_host = [draw.setting(f"type of {name}", ("uint8", "int8")) for name in "ab"], _on_host(draw)
     m, n, k = (draw.size(name) for name in "mnk")
     batch = draw.batch()
     batches = [_broadcasting(draw, name, batch) for name in "ab"]
@@ -136,7 +136,7 @@ def qmatmul(draw: Draw) -> Result:
 
 
 def dequantize(draw: Draw) -> Result:
-    """What `quantize()` keeps of an array, which is within half a step of it."""
+    """Quantise and dequantise: the result is within half a step of the original."""
     dtype = draw.setting("dtype", ("uint8", "int8"))
     x = draw.values(tuple(draw.size(str(i), 65) for i in range(draw.setting("axes", (1, 2, 3)))), "float32")
     axis = draw.pick("axis", (None, *range(-x.ndim, x.ndim)))
@@ -159,7 +159,7 @@ def qmatmul_weights(draw: Draw) -> Result:
     exact, scale = _product(values, weights.dequantize(), 1.0)
     resident = weights.to(draw.device) if draw.setting("weights on the device", (False, True)) else weights
     got = webmm.qmatmul_weights(x, resident, out_dtype=out, device=draw.device)
-    return got, exact, _allowed(k, scale, dtype, out or dtype, whole=False), out or dtype
+    return got, exact, _product_error(k, scale, dtype, out or dtype, whole=False), out or dtype
 
 
 def reduce(draw: Draw) -> Result:
@@ -191,7 +191,12 @@ def softmax(draw: Draw) -> Result:
     wide = values.astype(np.float64)
     e = np.exp(wide - wide.max(axis, keepdims=True)) if wide.size else wide
     exact = e / e.sum(axis, keepdims=True) if e.size else e
-    return webmm.softmax(x, axis, device=draw.device), exact, _off(exact, x.shape[axis], dtype, axis), dtype
+    return (
+        webmm.softmax(x, axis, device=draw.device),
+        exact,
+        _normalised_error(exact, x.shape[axis], dtype, axis),
+        dtype,
+    )
 
 
 def layer_norm(draw: Draw) -> Result:
@@ -258,7 +263,7 @@ OPS = {
 
 
 def _product_shapes(draw: Draw) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return the shapes of a, b and a @ b, of vectors, matrices or batches of them that broadcast."""
+    """Return the shapes of a, b and a @ b: vectors, matrices, or broadcastable batches."""
     m, n, k = (draw.size(name) for name in "mnk")
     form = draw.setting("form", ("matrices", "matrices", "matrices", "row", "column", "vectors"))
     if form == "vectors":
@@ -279,18 +284,18 @@ def _broadcasting(draw: Draw, name: str, batch: tuple[int, ...]) -> tuple[int, .
     return () if how == "none" else tuple(1 if how == "ones" else n for n in batch)
 
 
-def _sides(draw: Draw) -> tuple[bool, bool]:
-    """Return whether a and what is added lie on the host, and whether b does: the result does where both do."""
+def _on_host(draw: Draw) -> tuple[bool, bool]:
+    """Return whether a (and the epilogue's operands) and b are on the host; the result is if both are."""
     return draw.setting("on the host", ((False, False), (False, False), (True, True), (True, True), (True, False)))
 
 
 def _matrix(x: NDArray[Any], batch: tuple[int, ...], index: tuple[int, ...]) -> NDArray[Any]:
-    """Return the matrix of `x` at `index` of the batch; where it has none, it is the same for all."""
+    """Return the matrix of `x` at `index` of the batch, or `x` if it has no batch axes."""
     return x if x.ndim <= 2 else np.asarray(np.broadcast_to(x, (*batch, *x.shape[-2:]))[index])
 
 
 def _rounding(exact: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Return by how much one rounding to `dtype` is off."""
+    """Return the largest error of one rounding to `dtype`."""
     return np.asarray(dtype_of(dtype).eps * np.abs(exact) + dtype_of(dtype).tiny)
 
 
@@ -301,10 +306,10 @@ def _product(a: NDArray[Any], b: NDArray[Any], alpha: float) -> tuple[NDArray[An
         return alpha * (left @ right), abs(alpha) * (np.abs(left) @ np.abs(right))
 
 
-def _allowed(
+def _product_error(
     k: int, scale: NDArray[Any], dtype: str, out: str, activation: str = "", whole: bool = True
 ) -> NDArray[Any]:
-    """Return the error of a product with what happens to it before it is stored."""
+    """Return the allowed error of a product with its epilogue, stored as `out`."""
     problem = gemm_problem(1, 1, k + ROUNDINGS, dtype=dtype_of(dtype))
     share = bound(replace(problem, out_dtype=dtype_of(out)))
     if activation and activation != "relu":
@@ -326,11 +331,13 @@ def _shape(draw: Draw, empty: bool) -> tuple[int, ...]:
 
 
 def _reducible(draw: Draw, dtype: str, on_host: bool, op: str) -> tuple[Any, NDArray[Any]]:
-    """Return what an operation is tried on: any integers; of products what is near 1, so that none overflows."""
+    """Return an operand for an operation: any integers, values near 1 for products (no overflow), or any values."""
     empty = OPERATIONS[op].empty is not None
     if dtype == "int32":
         anything = draw.integers(_shape(draw, empty), dtype)
-        return draw.operand("x", anything | 1 if op == "prod" else anything, on_host)  # of even ones none is left
+        return draw.operand(
+            "x", anything | 1 if op == "prod" else anything, on_host
+        )  # odd: products of even numbers would become 0
     if op == "prod":
         near = np.exp(draw.values(_shape(draw, empty), "float32") / 64)
         return draw.operand("x", near.astype(dtype_of(dtype).numpy), on_host)
@@ -340,7 +347,7 @@ def _reducible(draw: Draw, dtype: str, on_host: bool, op: str) -> tuple[Any, NDA
 def _reduced(
     x: NDArray[Any], op: str, axis: Any, keepdims: bool, count: int
 ) -> tuple[NDArray[Any], NDArray[Any] | float]:
-    """Return what NumPy makes of x, and what errors of it are multiples of."""
+    """Return NumPy's result, and the unit of its allowed error."""
     magnitudes = np.abs(x)
     if op == "logsumexp":
         most = x.max(axis, keepdims=True, initial=-np.inf)
@@ -362,8 +369,8 @@ def _reduced(
     return (np.asarray(total), scale) if op == "sum" else (np.asarray(total) / np.float64(count), scale / max(count, 1))
 
 
-def _off(y: NDArray[Any], length: int, dtype: str, axis: int = -1) -> NDArray[Any]:
-    """Return the error of normalised rows: two sums follow each other, and an exponential or a root."""
+def _normalised_error(y: NDArray[Any], length: int, dtype: str, axis: int = -1) -> NDArray[Any]:
+    """Return the allowed error of normalised rows: two consecutive sums, and an exponential or a square root."""
     kind = dtype_of(dtype)
     share = 2 * sum_bound(length) + EXP_ERROR + (kind.eps if kind != F32 else 0.0)
     return np.asarray(share * (np.abs(y).max(axis, keepdims=True, initial=0) + kind.tiny))
@@ -379,8 +386,8 @@ def _norm(draw: Draw, function: str) -> Result:
     centred = wide - wide.mean(-1, keepdims=True) if function == "layer_norm" else wide
     spread = np.sqrt((centred**2).mean(-1, keepdims=True) + eps)
     exact = centred / spread
-    # A mean is off by a rounding of the largest element, which is then divided by the spread.
-    allowed = _off(exact, length, dtype) + sum_bound(length) * np.abs(wide).max(-1, keepdims=True) / spread
+    # A mean has the rounding error of the largest element, which is then divided by the standard deviation.
+    allowed = _normalised_error(exact, length, dtype) + sum_bound(length) * np.abs(wide).max(-1, keepdims=True) / spread
     if draw.setting("weight", (False, True)):
         settings["weight"], weight = draw.operand("weight", draw.values((length,), dtype), on_host)
         exact, allowed = exact * weight.astype(np.float64), allowed * np.abs(weight.astype(np.float64))

@@ -1,4 +1,4 @@
-"""Random problems of every op, always the same ones here: `make fuzz` draws as many others as there is time for."""
+"""Random problems of every op, always the same ones; `make fuzz` tries other seeds. Planted faults are found."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from table import DEVICES, OPS
 import webmm
 from webmm import Array
 
-COUNT, EACH = 500, 10  # problems, and of one group, whose shaders are alike
+COUNT, EACH = 500, 10  # problems in total, and per group (of similar shaders)
 SEEDS = [group * GROUP + i for group in range(COUNT // EACH) for i in range(EACH)]
 
 
@@ -27,8 +27,8 @@ def test_random_problems(kind):
     assert not failed, "\n".join(failed)
 
 
-def of(kind):
-    """Return seeds of problems of an op, or of sequences."""
+def seeds_of(kind):
+    """Return seeds of problems of this kind: an op, or "sequence"."""
     return [seed for seed in SEEDS if kind_of(seed) == kind][:EACH]
 
 
@@ -43,7 +43,7 @@ def one_wrong(result):
 def test_one_wrong_element_is_found(op, monkeypatch):
     right = getattr(webmm, op)
     monkeypatch.setattr(webmm, op, lambda *args, **kwargs: one_wrong(right(*args, **kwargs)))
-    found = [check(seed) for seed in of(op)[:3]]
+    found = [check(seed) for seed in seeds_of(op)[:3]]
     assert any("1 of" in words and "wrong, first at" in words for words in found), found
 
 
@@ -54,27 +54,27 @@ def test_a_stray_write_is_found(monkeypatch):
         result = right(a, b, c, **factors)
         storage = c.storage
         everything = np.frombuffer(c.device.wrap(storage.buffer, (storage.nbytes,), "uint8").numpy(), np.uint8).copy()
-        everything[-1] ^= 1  # of the poison behind c
+        everything[-1] ^= 1  # poison after c
         c.device.wgpu_device.queue.write_buffer(storage.buffer, storage.nbytes // 4 * 4 - 4, everything[-4:])
         return result
 
     monkeypatch.setattr(webmm, "gemm", stray)
-    found = [check(seed) for seed in of("gemm")[:3]]
+    found = [check(seed) for seed in seeds_of("gemm")[:3]]
     assert all("around c changed" in words for words in found), found
 
 
-def test_the_same_seed_is_the_same_problem(monkeypatch):
+def test_a_seed_determines_the_problem(monkeypatch):
     seen = []
     monkeypatch.setattr(webmm, "gelu", lambda x, *args, **kwargs: seen.append(np.array(x)) or 1 / 0)
-    words = [check(seed) for seed in of("gelu")[:2] * 2]
+    words = [check(seed) for seed in seeds_of("gelu")[:2] * 2]
     assert words[:2] == words[2:]
     assert all("ZeroDivisionError" in each for each in words)
     assert np.array_equal(seen[0], seen[2])
     assert seen[0].shape != seen[1].shape or not np.array_equal(seen[0], seen[1])
 
 
-def handed_out_in_use(matmul):
-    """Put a result where an earlier one of its shape lies, whoever uses that."""
+def with_reused_buffers(matmul):
+    """Write results into the buffer of an earlier result of the same shape, although it may be in use."""
     earlier = {}
 
     def call(*args, **settings):
@@ -92,7 +92,7 @@ def handed_out_in_use(matmul):
 
 
 def with_earlier_strides(matmul):
-    """Take `a` to lie as the first one of its shape did."""
+    """Read `a` with the strides of the first operand of its shape."""
     earlier = {}
 
     def call(a, b, **settings):
@@ -106,8 +106,8 @@ def with_earlier_strides(matmul):
     return call
 
 
-def not_begun(gemm):
-    """Begin a product only when the next one is asked for."""
+def with_delayed_products(gemm):
+    """Start a product only when the next one is called."""
     waiting = []
 
     def call(a, b, c, **factors):
@@ -122,16 +122,17 @@ def not_begun(gemm):
 
 
 @pytest.mark.parametrize(
-    ("op", "fault"), [("matmul", handed_out_in_use), ("matmul", with_earlier_strides), ("gemm", not_begun)]
+    ("op", "fault"),
+    [("matmul", with_reused_buffers), ("matmul", with_earlier_strides), ("gemm", with_delayed_products)],
 )
-def test_what_one_call_does_to_another_is_found(op, fault, monkeypatch):
+def test_interference_between_calls_is_found(op, fault, monkeypatch):
     monkeypatch.setattr(webmm, op, fault(getattr(webmm, op)))
-    found = [check(seed) for seed in of("sequence")]
+    found = [check(seed) for seed in seeds_of("sequence")]
     assert any("wrong, first at" in words for words in found), found
     assert all("AssertionError" in words for words in found if words), found
 
 
-def test_what_is_handed_out_as_zeros_and_is_none_is_found(monkeypatch):
+def test_zeros_that_are_not_zero_are_found(monkeypatch):
     zeros = webmm.Device.zeros
 
     def dirty(device, shape, dtype="float32"):
@@ -141,4 +142,4 @@ def test_what_is_handed_out_as_zeros_and_is_none_is_found(monkeypatch):
         return made
 
     monkeypatch.setattr(webmm.Device, "zeros", dirty)
-    assert any("(5.0), not 0.0" in check(seed) for seed in of("sequence"))
+    assert any("(5.0), not 0.0" in check(seed) for seed in seeds_of("sequence"))

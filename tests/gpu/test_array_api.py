@@ -283,7 +283,7 @@ def test_the_namespace_is_found():
         (lambda x, i: xp.take(x, [3], axis=0), "an index is out of range for 3 elements"),
         (lambda x, i: xp.take(x, [0.5], axis=0), "indices must be integers"),
         (lambda x, i: xp.where(x, x, x), "where/3"),
-        (lambda x, i: bool(x == x), r"an array of shape \(3,\) is no single value"),
+        (lambda x, i: bool(x == x), r"an array of shape \(3,\) is not a single value"),
         (lambda x, i: x + np.zeros(3), "float64 is not supported by expressions; cast"),
         (lambda x, i: webmm.elementwise("x +", x=x), "is not an expression"),
         (lambda x, i: webmm.elementwise("x + z", x=x), "z was not given; the operands are x"),

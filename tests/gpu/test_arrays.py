@@ -141,8 +141,8 @@ def test_concurrent_transfers_with_few_staging_buffers(device):
 
 
 def test_large_streamed_products_use_long_chunks(device, monkeypatch):
-    sizes, cut = [], transfer._pieces
-    monkeypatch.setattr(transfer, "_pieces", lambda *x: sizes.append(x[2]) or cut(*x))
+    sizes, cut = [], transfer._chunks
+    monkeypatch.setattr(transfer, "_chunks", lambda *x: sizes.append(x[2]) or cut(*x))
     a = np.ones((1024, 1024), np.float32)
     monkeypatch.setattr(device, "memory", 6 * 2**20)  # too little for the whole product
     webmm.matmul(a, a, device=device)
@@ -259,7 +259,7 @@ def test_unsupported_dtypes_are_refused(device, data, words):
 def test_arrays_of_another_device_are_refused(device):
     with Device(device.info.index) as other, other.empty((1,)) as there, device.empty((1,)) as here:
         for arrays in ((there, here, here), (here, there, here), (here, here, there)):
-            with pytest.raises(ProblemError, match="lives on another device"):
+            with pytest.raises(ProblemError, match="is on another device"):
                 device.run(Naive(), gemm(1, 1, 1), *arrays)
 
 
@@ -267,11 +267,11 @@ def test_arrays_that_are_too_small_or_of_another_type_are_refused(device):
     with device.empty((6,)) as six, device.empty((5,)) as five, device.empty((6,), "float16") as halves:
         # A is 2×3, B 3×2, C 2×2
         device.run(Naive(), gemm(2, 2, 3), six, six, five)
-        with pytest.raises(ProblemError, match="b has 5 elements, the problem 2x2x3 reaches to 6"):
+        with pytest.raises(ProblemError, match="b has 5 elements; the problem 2x2x3 needs 6"):
             device.run(Naive(), gemm(2, 2, 3), six, five, five)
         with pytest.raises(ProblemError, match="a has 5 elements"):
             device.run(Naive(), gemm(2, 2, 3), five, six, six)
-        with pytest.raises(ProblemError, match="c is float16, the problem says float32"):
+        with pytest.raises(ProblemError, match="c is float16; the problem expects float32"):
             device.run(Naive(), gemm(2, 2, 3), six, six, halves)
 
 

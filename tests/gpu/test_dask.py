@@ -145,14 +145,14 @@ def test_without_dask_the_error_says_what_to_install():
     [
         (A, B[:9], {}, "the inner sizes 83 and 9 differ"),
         (A, B.astype(np.float16), {}, r"x is float32, y is float16; cast one of them: x\.astype"),
-        (A[0], B, {}, "x and y are matrices"),
+        (A[0], B, {}, "x and y must be matrices"),
         (A.astype(np.int64), B.astype(np.int64), {}, "int64 is not supported"),
         (A > 0, B > 0, {}, "there are no products"),
-        (A[:, :0], B[:0], {}, "there is nothing to add up"),
+        (A[:, :0], B[:0], {}, "x has no columns; a product needs"),
         (A, B, {"bias": A[0]}, "bias has shape"),
         (A, B, {"residual": A}, "residual has shape"),
         (A, B, {"activation": "step"}, "unknown activation"),
-        (A, B, {"tile": (4, 4)}, "tile is three whole numbers"),
+        (A, B, {"tile": (4, 4)}, "tile must be three whole numbers"),
     ],
 )
 def test_bad_input(x, y, more, words):
@@ -254,7 +254,7 @@ def test_bad_files(stored, device):
 
 
 def test_more_workers_than_adapters(device, monkeypatch):
-    with pytest.raises(ConfigError, match="3 workers for 1 adapters; each worker has one of its own"):
+    with pytest.raises(ConfigError, match="3 workers for 1 adapters; each worker needs its own"):
         workers.cluster([device.info.index], workers=3)
 
 

@@ -200,7 +200,7 @@ def test_the_plugin_gives_each_worker_of_any_cluster_an_adapter(plain_cluster, m
         FileLock(next(tmp_path.glob("webmm-adapter-*")), timeout=0).acquire()
     second = webmm.dask.Adapters()
     second.name = "of another worker here"
-    with pytest.raises(Exception, match=r"all 1 adapters of .* are taken by other workers; start fewer"):
+    with pytest.raises(Exception, match=r"all 1 adapters of .* are in use by other workers; start fewer"):
         plain_cluster.register_plugin(second)
 
 

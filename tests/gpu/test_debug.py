@@ -140,5 +140,5 @@ def test_unrecorded_elements_are_refused(device, templates):
         inspect(device, Naive(), gemm(3, 4, 5), 3, 0)
     path = templates / "gemm/naive.wgsl"
     path.write_text("".join(line for line in path.read_text().splitlines(True) if "dbg" not in line))
-    with pytest.raises(ConfigError, match=r"naive recorded nothing of C\[0, 0\]"):
+    with pytest.raises(ConfigError, match=r"naive recorded nothing for C\[0, 0\]"):
         inspect(device, Naive(), gemm(3, 4, 5), 0, 0)

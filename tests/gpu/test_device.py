@@ -27,7 +27,7 @@ def test_the_ci_adapter_has_every_wanted_feature(device):
 
 
 def test_an_unknown_adapter_lists_the_known_ones(device):
-    with pytest.raises(ConfigError, match="no adapter matches 'no such adapter'; there is 0: ") as error:
+    with pytest.raises(ConfigError, match="no adapter matches 'no such adapter'; the adapters are 0: ") as error:
         Device("no such adapter")
     assert device.info.name in str(error.value)
 
@@ -186,5 +186,5 @@ def test_transfers_during_close_raise(monkeypatch):
 
 @pytest.mark.parametrize("value", [-1, 0, 1.5, "x", None, True])
 def test_invalid_limits_are_refused(value):
-    with pytest.raises(ConfigError, match="the limit max-buffer-size is a whole number from 1 on, not"):
+    with pytest.raises(ConfigError, match="the limit max-buffer-size must be a whole number from 1 on, not"):
         Device(limits={"max-buffer-size": value})

@@ -44,7 +44,7 @@ def test_every_use_of_a_lost_device_raises(use):
         gpu.launch(Tile2D(), gemm(20, 20, 20), x, x, big)
         lose(gpu)
         with pytest.raises(
-            DeviceLostError, match=r"was lost while .*the driver's words: .*([Ll]ost|destroyed).*upload them again"
+            DeviceLostError, match=r"was lost while .*the driver says: .*([Ll]ost|destroyed).*upload them again"
         ):
             use(gpu, x, big)
         assert gpu.info.name in gpu.lost
@@ -137,7 +137,7 @@ def test_another_kernel_is_used_if_scratch_cannot_be_allocated(monkeypatch):
         def full(left):
             raise MemoryLimitError(f"allocating {left}: the device is out of memory")
 
-        monkeypatch.setattr(gpu.launches, "left", full)
+        monkeypatch.setattr(gpu.launches, "scratch_for", full)
         x = gpu.array(a)
         assert np.array_equal((x @ x.T).numpy(), a @ a.T)
         assert set(map(type, gpu.choices.values())) == {Tile2D}

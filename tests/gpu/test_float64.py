@@ -354,7 +354,6 @@ REFUSED = {
         "argmax of float64 results in int32",
     ),
     "sum": (lambda a, gpu: webmm.reduce(a, "sum", out_dtype="float32", device=gpu), "sum of float64 is not stored as"),
-    "softmax": (lambda a, gpu: webmm.softmax(gpu.array(a)), "float64 is not supported by normalisations"),
     "elementwise": (lambda a, gpu: webmm.gelu(gpu.array(a)), "float64 is not supported by activations"),
 }
 

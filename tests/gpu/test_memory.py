@@ -60,7 +60,7 @@ def test_the_least_recently_used_pipelines_are_evicted():
     texts = [dataclasses.replace(shader, wgsl=f"{shader.wgsl}// {i}\n") for i in range(40)]
     with Device() as device:
         before = device.memory_stats()
-        device.pipelines.most = before.pipeline_bytes + 11 * (BYTES + BYTES_PER_CHARACTER * (len(shader.wgsl) + 6))
+        device.pipelines.limit = before.pipeline_bytes + 11 * (BYTES + BYTES_PER_CHARACTER * (len(shader.wgsl) + 6))
         first = device.pipeline(texts[0])
         for text in texts[1:]:
             device.pipeline(text)
@@ -79,7 +79,7 @@ def test_evicting_a_pipeline_evicts_its_launches():
         a, b, c = (device.array(np.eye(4, dtype=np.float32)) for _ in range(3))
         device.run(Naive(), problem, a, b, c)
         launches = device.memory_stats().launches
-        device.pipelines.most = 1
+        device.pipelines.limit = 1
         device.run(Tile2D(), problem, a, b, c)
         stats = device.memory_stats()
         assert (stats.pipelines, stats.launches) == (1, launches)

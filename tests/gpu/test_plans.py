@@ -170,6 +170,6 @@ def test_a_plan_survives_eviction_of_its_launch_or_buffer(gpu):
     assert np.array_equal((a @ a).numpy(), x @ x)
     gpu.trim()
     assert np.array_equal((a @ a).numpy(), x @ x)
-    gpu.pipelines.most = 1
+    gpu.pipelines.limit = 1
     _ = webmm.gelu(a)
     assert np.array_equal((a @ a).numpy(), x @ x)

@@ -121,7 +121,7 @@ def test_threads_share_the_pool(gpu):
 
 
 def test_the_pool_is_bounded(gpu):
-    gpu.pool.most = 3 * 2**20
+    gpu.pool.limit = 3 * 2**20
     for size in (2**18, 2**18 + 2**17, 2**19):  # elements: 1, 1.5 and 2 MiB
         gpu.empty((size,)).free()
     stats = gpu.memory_stats()

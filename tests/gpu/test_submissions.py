@@ -13,7 +13,7 @@ import wgpu
 import webmm
 from webmm import Device
 from webmm.engine.pool import TURNS
-from webmm.engine.submissions import MOST
+from webmm.engine.submissions import PER_SUBMISSION
 from webmm.errors import WebmmError
 
 RNG = np.random.default_rng(6)
@@ -30,7 +30,7 @@ def hold_submissions(gpu, monkeypatch):
     """Queue every call instead of submitting it, as during a fast sequence of calls, and stop the submitting thread."""
     monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
     monkeypatch.setattr("webmm.engine.submissions.BUSY", 1e9)
-    monkeypatch.setattr(gpu.submissions, "_rouse", lambda: None)
+    monkeypatch.setattr(gpu.submissions, "_wake_thread", lambda: None)
 
 
 def test_consecutive_calls_share_submissions(gpu, monkeypatch):
@@ -39,7 +39,7 @@ def test_consecutive_calls_share_submissions(gpu, monkeypatch):
     hold_submissions(gpu, monkeypatch)
     gpu.synchronize()
     before = gpu.submissions.count
-    results = [webmm.matmul(a, b, alpha=float(i)) for i in range(3 * MOST)]
+    results = [webmm.matmul(a, b, alpha=float(i)) for i in range(3 * PER_SUBMISSION)]
     assert gpu.submissions.count - before == 3
     assert all(np.array_equal(c.numpy(), i * (A @ B)) for i, c in enumerate(results))
 

@@ -105,7 +105,9 @@ def test_the_most_capable_adapter_is_the_default(monkeypatch):
 
 def test_an_unknown_adapter_lists_the_known_ones(monkeypatch):
     monkeypatch.setattr(adapters, "adapters", lambda engine: [(CPU, "cpu"), (GPU, "gpu")])
-    with pytest.raises(ConfigError, match=r"no adapter matches 'radeon'; there is 1: llvmpipe .*; 0: NVIDIA H200"):
+    with pytest.raises(
+        ConfigError, match=r"no adapter matches 'radeon'; the adapters are 1: llvmpipe .*; 0: NVIDIA H200"
+    ):
         choose_adapter("radeon")
 
 

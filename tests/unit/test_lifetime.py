@@ -29,12 +29,12 @@ def started(work, name):
 
 
 def test_an_unused_device_ends_at_once(uses, end, calls):
-    with uses.one():
+    with uses.use():
         pass
     assert calls == []
     end(uses)
     assert calls == ["MainThread"]
-    with uses.one():
+    with uses.use():
         pass
     assert calls == ["MainThread"], "it has ended"
 
@@ -43,7 +43,7 @@ def test_the_end_waits_for_uses_in_other_threads(uses, end, calls):
     inside, leave = threading.Barrier(3), threading.Event()
 
     def work():
-        with uses.one(), uses.one():
+        with uses.use(), uses.use():
             inside.wait(10)
             leave.wait(10)
 
@@ -65,14 +65,14 @@ def test_end_within_a_use_does_not_wait_and_the_last_use_ends_it(uses, end, call
     inside, leave = threading.Event(), threading.Event()
 
     def work():
-        with uses.one():
+        with uses.use():
             inside.set()
             leave.wait(10)
 
     worker = started(work, "worker")
     inside.wait(10)
-    with uses.one():
-        with uses.one():
+    with uses.use():
+        with uses.use():
             end(uses)
         end(uses)
     assert calls == [], "another thread still uses it"
@@ -83,7 +83,7 @@ def test_end_within_a_use_does_not_wait_and_the_last_use_ends_it(uses, end, call
 
 def test_a_use_ends_with_an_exception(uses, end, calls):
     def fail():
-        with uses.one():
+        with uses.use():
             end(uses)
             raise RuntimeError("mine")
 
@@ -94,7 +94,7 @@ def test_a_use_ends_with_an_exception(uses, end, calls):
 
 def test_a_use_during_the_end_does_not_end_it_again(uses, calls):
     def last():
-        with uses.one():
+        with uses.use():
             calls.append("last")
 
     uses.end(last)

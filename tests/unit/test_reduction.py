@@ -8,7 +8,7 @@ import pytest
 
 from webmm.cases import op_of
 from webmm.choose import candidates
-from webmm.dtypes import F16, F32, I32
+from webmm.dtypes import F16, F32, F64, I32
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Capabilities
@@ -26,8 +26,11 @@ from webmm.verify import sum_bound
 
 REDUCTIONS = list(STAGES["reduce"].values())
 stages = pytest.mark.parametrize("cls", REDUCTIONS, ids=lambda cls: cls.name)
-DEFINED = [(name, "float32") for name in OPERATIONS] + [
-    (name, "int32") for name in OPERATIONS if OPERATIONS[name].integers
+DEFINED = [
+    (name, dtype.name)
+    for name, operation in OPERATIONS.items()
+    for dtype in operation.dtypes
+    if dtype in (F32, I32, F64)
 ]
 
 
@@ -106,19 +109,20 @@ def test_header_states_changes_and_requirements(cls):
 @stages
 @pytest.mark.parametrize(("operation", "dtype"), DEFINED)
 def test_workgroup_memory_is_at_most_what_the_kernel_declares(cls, operation, dtype):
+    problem = reduction(33, length_for(cls), operation, dtype=dtype)
+    words = 2 + operation.startswith("arg") if dtype == "float64" else 2  # of a part
     for step in (*cls().before, cls()):
-        text = render(step, reduction(33, length_for(cls), operation, dtype=dtype)).wgsl
+        text = render(step, problem).wgsl
         constants = {name: int(value) for name, value in re.findall(r"const (\w+): u32 = (\d+)u;", text)}
         total = 0
         for kind in re.findall(r"var<workgroup> \w+: (.+);", text):
             element = re.search(r"array<(\w+), ", kind)[1]
-            size = {"Part": 8, "Part4": 32, "f32": 4, "u32": 4, "vec4f": 16, "vec4u": 16, "i32": 4, "vec4i": 16}[
-                element
-            ]
+            parts = {"Part": 4 * words, "Part4": 16 * words}
+            size = {"f32": 4, "u32": 4, "vec4f": 16, "vec4u": 16, "i32": 4, "vec4i": 16, "vec2u": 8, **parts}[element]
             for length in re.findall(r", (\w+)>", kind):
                 size *= constants.get(length) or int(length)
             total += size
-        assert total <= step.workgroup_bytes
+        assert total <= step.workgroup_bytes_for(problem)
         assert (total > 0) == (step.workgroup_bytes > 0)
 
 

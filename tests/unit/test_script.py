@@ -73,7 +73,10 @@ def test_a_python_only_function_must_be_provided(folder: Path) -> None:
     head = 'import * as $ from "./python.js";\nimport { only_python } from "./bundle/core.js";\n'
     tries = "try { only_python(1); } catch (error) { console.log(error.message); }\n"
     provided = f"$.provide('{SAMPLE}.only_python', (x) => x + 1);\nconsole.log(only_python(1));"
-    assert node(folder, head + tries + provided).splitlines() == [f"{SAMPLE}.only_python is Python's alone", "2"]
+    assert node(folder, head + tries + provided).splitlines() == [
+        f"{SAMPLE}.only_python is available in Python only",
+        "2",
+    ]
 
 
 def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Callable[[], Program]:
@@ -97,23 +100,23 @@ def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> 
         ("return x @ x", "the operator MatMult is not translated"),
         ("return ~x", "the operator Invert is not translated"),
         ("return f'{x!a}'", "the conversion !a is not translated"),
-        ("return 1 < x + 1 < 3", "a comparison of several has names in its middle"),
-        ("return lambda y=1: y", "a lambda has plain parameters"),
+        ("return 1 < x + 1 < 3", "the middle operands of a chained comparison must be names"),
+        ("return lambda y=1: y", "a lambda with defaults, * or ** is not translated"),
         ("return b'x'", "is not translated"),
-        ("return x.nothing_has_this", "nothing that is translated has an attribute nothing_has_this"),
-        ("return sorted(x, cmp=1)", "sorted() takes key, default and reverse"),
-        ("return len(x, y=1)", "len() takes no keywords here"),
-        ("x.y = 1", "Attribute is no target here"),
-        ("x[0] += 1", "what is assigned in place is a variable"),
-        ("try:\n        x\n    finally:\n        x", "try has one except that names what it catches"),
-        ("raise", "what is raised is named"),
+        ("return x.nothing_has_this", "no translated class has an attribute nothing_has_this"),
+        ("return sorted(x, cmp=1)", "sorted() accepts only the keywords key, default and reverse"),
+        ("return len(x, y=1)", "keyword arguments of len() are not translated"),
+        ("x.y = 1", "an assignment to Attribute is not translated"),
+        ("x[0] += 1", "the target of an augmented assignment must be a variable"),
+        ("try:\n        x\n    finally:\n        x", "try must have exactly one except clause, with a type"),
+        ("raise", "raise must have an exception"),
         ("global Y; Y = 1", "Global is not translated"),
         ("async def g(): pass", "AsyncFunctionDef is not translated"),
-        ("a, b = c = x", "only variables are assigned together"),
-        ("for a, *b, c in x: pass", "a star stands last here"),
-        ("del x[0]", "only variables are deleted"),
+        ("a, b = c = x", "all targets of a chained assignment must be variables"),
+        ("for a, *b, c in x: pass", "a starred target must be the last one"),
+        ("del x[0]", "the target of del must be a variable"),
         ("return [*x, *(yield)]", "Yield is not translated"),
-        ("return g(z=1)\n\ndef g(y): return y", "g() takes no z"),
+        ("return g(z=1)\n\ndef g(y): return y", "g() has no parameter z"),
     ],
 )
 def test_constructs_beyond_the_subset_are_errors(

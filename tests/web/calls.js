@@ -1,11 +1,11 @@
-// Makes the calls of table.py with webmm.js, in a browser (test_calls.py) and in node (node_calls.mjs), with the same code.
+// Runs the calls of table.py with webmm.js: the same code in a browser (test_calls.py) and in node (node_calls.mjs).
 
 const TYPES = { float32: Float32Array, float16: Uint16Array, float64: Float64Array, int8: Int8Array, uint8: Uint8Array, int32: Int32Array };
 
 /** @param {string} name as Python spells it */
 const camel = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
 
-/** What Python's names of views are in webmm.js. */
+/** The views of webmm.js, by their Python names. */
 const VIEWS = {
   transpose: (x, axes) => x.transpose(...axes),
   slice: (x, ranges) => x.slice(...ranges),

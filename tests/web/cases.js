@@ -1,7 +1,7 @@
-// The bundle's NumPy-checked products, by every stage and element type that the device allows: run in a browser by
-// test_shaders.py, and in node by node_cases.mjs, with the same code.
+// Checks the bundle's products, whose results NumPy computed, for every stage and dtype that the device supports: the same
+// code in a browser (test_shaders.py) and in node (node_cases.mjs).
 
-/** Boundary checks of single elements take SwiftShader over half a minute to compile in these stages; tests/gpu covers them on lavapipe. */
+/** With boundary checks of single elements, these take SwiftShader over half a minute to compile; tests/gpu runs them on lavapipe. */
 const SLOW_TO_COMPILE = ["persistent", "cpu_lanes"];
 
 /** @param {typeof import("../../web/webmm.js")} webmm @param {import("../../web/webmm.js").Device} device */

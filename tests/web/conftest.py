@@ -1,4 +1,4 @@
-"""A built page, served on loopback, in a real browser; every page is watched for errors and foreign requests."""
+"""The built page, served on loopback, in a real browser; every page is checked for errors and foreign requests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FLAGS = [
     "--disable-sync",
 ]
 WEBGPU_FLAGS = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"]
-TIMEOUT = 90_000  # milliseconds: the software adapter shares two cores with everything else
+TIMEOUT = 90_000  # milliseconds: the software adapter runs on two shared cores
 
 
 def missing(what: str) -> None:
-    """Fail in CI, where nothing may pass by being skipped; skip elsewhere."""
+    """Fail in CI, where no test may be skipped; otherwise skip."""
     message = f"{what} is not installed; see tests/web/README.md"
     if os.environ.get("CI"):
         pytest.fail(message)
@@ -59,7 +59,7 @@ def url(page_folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def playwright():
-    """Playwright, whose event loop runs on in this thread until it is stopped: other modules' tests have their own."""
+    """Playwright, per module: its event loop occupies this thread until it is stopped."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -76,7 +76,7 @@ def browser(playwright):
 
 
 class Watch:
-    """What a page said and asked for."""
+    """The error messages of a page, and its requests to other hosts."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -96,7 +96,7 @@ class Watch:
 
 @pytest.fixture
 def open_page(browser, url) -> Iterator[Callable[..., object]]:
-    """Open the page in a fresh context; at the end it must have said no error and asked nobody else for anything."""
+    """Open the page in a new context; after the test, assert no errors and no requests to other hosts."""
     contexts, watches = [], []
 
     def opened(fragment: str = "", wait: bool = True, script: str = "", in_browser=None, **options):
@@ -132,7 +132,7 @@ def node_modules() -> Path:
     """The development tools of web/package.json; installed by tests/web/prepare."""
     folder = ROOT / "web" / "node_modules"
     if not (folder / "axe-core").is_dir() or not shutil.which("node"):
-        missing("node, or what web/package.json lists,")
+        missing("node, or the packages of web/package.json,")
     return folder
 
 

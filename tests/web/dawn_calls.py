@@ -1,8 +1,9 @@
-"""The table of calls by webmm.js in node on Dawn: by default what needs float16, which only machines with a GPU have.
+"""Runs the table of calls with webmm.js in node on Dawn: by default the calls with float16, which needs a GPU.
 
     python tests/web/dawn_calls.py --page PAGE --dawn .../webgpu/index.js [--node NODE] [--all]
 
-PAGE is what `webmm bundle` wrote. Prints what is wrong and ends with 1, or how many cases are right.
+PAGE is the output folder of `webmm bundle`. Prints the wrong cases and the number of right ones; exits with 1 if any
+case is wrong.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from tests.web.table import Outcome, as_json, cases, faults
 
 
 def main() -> None:
-    """Make the calls and judge what comes of them."""
-    parser = argparse.ArgumentParser(description="webmm.js's calls in node on Dawn, judged.")
+    """Run the calls and check their outcomes."""
+    parser = argparse.ArgumentParser(description="Check the calls of webmm.js in node on Dawn.")
     parser.add_argument("--page", required=True, type=Path)
     parser.add_argument("--dawn", required=True, type=Path, help="index.js of npm's webgpu")
     parser.add_argument("--node", default="node")
-    parser.add_argument("--all", action="store_true", help="not only what needs float16")
+    parser.add_argument("--all", action="store_true", help="all calls, not only those with float16")
     options = parser.parse_args()
-    table = [case for case in cases() if options.all or case.halves]
+    table = [case for case in cases() if options.all or case.needs_float16]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump([as_json(case) for case in table], file)
         file.flush()
         script, module = Path(__file__).with_name("node_calls.mjs"), (options.page / "webmm.js").resolve()
         command = [options.node, str(script), str(module), str(options.dawn.resolve()), file.name]
         said = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=600, check=True).stdout)
-    wrong = faults([Outcome.of_json(row) for row in said["outcomes"]], table, halves=said["halves"])
+    wrong = faults([Outcome.of_json(row) for row in said["outcomes"]], table, float16=said["float16"])
     for name, what in wrong.items():
         print(f"{name}: {what}")
-    there = "with" if said["halves"] else "without"
+    there = "with" if said["float16"] else "without"
     print(f"{len(table) - len(wrong)} of {len(table)} cases are right, {there} float16")
     sys.exit(bool(wrong))
 

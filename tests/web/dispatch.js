@@ -1,4 +1,4 @@
-// Runs shaders as any WebGPU program would: text, bindings, workgroup counts and bytes come as data, results go back so.
+// Runs shaders as any WebGPU program would: takes WGSL, bindings, workgroup counts and buffers as data, and returns results as data.
 export async function dispatch(gpu, cases) {
   const adapter = await gpu.requestAdapter();
   const wanted = ["subgroups", "shader-f16", "chromium-experimental-subgroup-matrix"];

@@ -1,4 +1,4 @@
-"""Kernels as any WebGPU program runs them: texts in Tint's dialect, bindings, counts and bytes, for `dispatch.js`."""
+"""Kernels as data for `dispatch.js`, which runs them with plain WebGPU: WGSL for Tint, bindings, counts and bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ DISPATCH_JS = Path(__file__).with_name("dispatch.js")
 
 
 def case(kernel: Kernel[Any], problem: Problem, **inputs: np.ndarray) -> dict[str, Any]:
-    """Return what `dispatch()` needs to compute `problem`; `inputs` are by the names of its buffers.
+    """Return the arguments of `dispatch()` that compute `problem`; `inputs` are given by buffer name.
 
-    Where the result's buffer is not among them it is full of ones: NaN, or an integer that is rare.
+    If the result's buffer is not among them, all its bits are set: NaN, or -1.
     """
     steps = [
         {
@@ -50,7 +50,7 @@ def in_chromium(page, cases: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def in_node(node, node_modules: Path, folder: Path, cases: list[dict[str, Any]]) -> dict[str, Any]:
-    """Run the cases in node on Dawn; `folder` is for their text."""
+    """Run the cases in node on Dawn; write their JSON to `folder`."""
     (folder / "cases.json").write_text(json.dumps(cases))
     dawn = node_modules / "webgpu" / "index.js"
     done = node(str(DISPATCH_JS.with_name("node_dispatch.mjs")), str(folder / "cases.json"), str(dawn))
@@ -60,6 +60,6 @@ def in_node(node, node_modules: Path, folder: Path, cases: list[dict[str, Any]])
 
 
 def result(outcome: dict[str, str], dtype: Any, shape: tuple[int, ...], label: str) -> np.ndarray:
-    """Return the elements that one case computed."""
+    """Return the result of one case as an array."""
     assert "error" not in outcome, f"{label}: {outcome['error']}"
     return np.frombuffer(bytes.fromhex(outcome["hex"]), dtype)[: int(np.prod(shape))].reshape(shape)

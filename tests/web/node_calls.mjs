@@ -1,4 +1,4 @@
-// Usage: node node_calls.mjs WEBMM_JS WEBGPU_PACKAGE CASES [MEMORY]. Prints what becomes of each case as JSON; see calls.js.
+// Usage: node node_calls.mjs WEBMM_JS WEBGPU_PACKAGE CASES [MEMORY]. Prints the outcome of each case as JSON; see calls.js.
 import { readFileSync } from "node:fs";
 import { makeCalls } from "./calls.js";
 import { dawn, finish } from "./dawn.mjs";
@@ -9,4 +9,4 @@ const webmm = await import(module);
 const device = await webmm.Device.open({ gpu });
 if (memory) device.memory = Number(memory);
 const outcomes = await makeCalls(webmm, device, JSON.parse(readFileSync(cases, "utf8")));
-finish({ halves: device.features.has("shader-f16"), outcomes });
+finish({ float16: device.features.has("shader-f16"), outcomes });

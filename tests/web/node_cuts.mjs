@@ -1,4 +1,4 @@
-// Usage: node node_cuts.mjs PIECES_JS CASES. Prints how each case is cut, null for one that cannot be; see test_calls.py.
+// Usage: node node_cuts.mjs PIECES_JS CASES. Prints the lengths of each case's pieces, or null if it is refused; see test_calls.py.
 import { readFileSync } from "node:fs";
 
 const { Labelled, stepsOf } = await import(process.argv[2]);

@@ -1,9 +1,9 @@
-// Usage: node node_plans.mjs WEBMM_JS WEBGPU_PACKAGE. Prints as JSON what calls that were made before ask of WebGPU, and what they give.
+// Usage: node node_plans.mjs WEBMM_JS WEBGPU_PACKAGE. Prints the WebGPU calls and the results of repeated calls as JSON.
 import { dawn, finish } from "./dawn.mjs";
 
 const [module, webgpu] = process.argv.slice(2);
 const gpu = await dawn(webgpu);
-const asked = new Map(); // of WebGPU, by names of methods and attributes
+const asked = new Map(); // number of uses of WebGPU's methods and attributes, by name
 for (const { prototype } of [GPUDevice, GPUQueue, GPUBuffer, GPUCommandEncoder, GPUComputePassEncoder, GPUComputePipeline]) {
   for (const [name, of] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {
     const original = of.value ?? of.get;
@@ -38,8 +38,8 @@ const calls = {
 };
 const outcome = {};
 for (const [name, call] of Object.entries(calls)) {
-  const first = await read(await call(other)); // of other numbers than the next
-  for (let i = 0; i < 4; i++) (await call(x)).free(); // a buffer for each turn
+  const first = await read(await call(other)); // with other operands than below
+  for (let i = 0; i < 4; i++) (await call(x)).free(); // fills the pool's rotation of buffers
   await device.synchronize();
   asked.clear();
   for (let i = 0; i < 8; i++) (await call(x)).free();
@@ -49,8 +49,8 @@ for (const [name, call] of Object.entries(calls)) {
   const again = await read(await call(x));
   Object.assign(outcome[name], { same: String(fresh) === String(again), depends: String(fresh) !== String(first) });
 }
-// With a full pool: what was not asked for longest goes, and calls still find buffers
-device.pool.most = 1_220_000;
+// With a full pool, the least recently used size is evicted, and calls still find buffers.
+device.pool.limit = 1_220_000;
 (await device.empty([300_000])).free();
 for (let i = 0; i < 5; i++) (await device.softmax(x)).free();
 await device.synchronize();

@@ -4,7 +4,7 @@ const gone = [];
 const pool = new Pool({ wgpu: {} }, "no adapter", () => {});
 const buffer = (size) => ({ size, destroy: () => gone.push(size) });
 for (const size of [32, 64, 128]) pool.give(buffer(size));
-pool.idle(32); // is asked for last, by far the oldest
-pool.most = 160;
+pool.idle(32); // the most recently requested size
+pool.limit = 160;
 pool.give(buffer(16));
 console.log(JSON.stringify(gone));

@@ -1,5 +1,5 @@
 // Usage: node node_prepared.mjs PAGE WEBGPU_PACKAGE [MOST [KIND]]. Prints the outcomes as JSON; MOST limits a problem's
-// operations, KIND (gpu or cpu) says for what it was prepared, if not for what this adapter is.
+// operations, KIND (gpu or cpu) selects problems prepared for another kind of adapter than this one.
 import { dawn, finish } from "./dawn.mjs";
 import { checkPrepared } from "./prepared.js";
 

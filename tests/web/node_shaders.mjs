@@ -1,4 +1,4 @@
-// Usage: node node_shaders.mjs SHADERS_JS CASES. Prints what shader() of each [stage, problem] gives, or the name of its error.
+// Usage: node node_shaders.mjs SHADERS_JS CASES. Prints the result of shader() for each [stage, problem], or its error's name.
 import { readFileSync } from "node:fs";
 
 const [module, cases] = process.argv.slice(2);

@@ -1,5 +1,5 @@
-// The prepared problems of other ops, by every stage that the device allows: run in a browser by test_prepared.py, and in
-// node by node_prepared.mjs, with the same code.
+// Checks the prepared problems of the page's ladders for every stage that the device supports: the same code in a browser
+// (test_prepared.py) and in node (node_prepared.mjs).
 
 /**
  * @param {typeof import("../../web/prepared.js")} module @param {import("../../web/webmm.js").Device} device

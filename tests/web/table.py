@@ -1,8 +1,8 @@
-"""One table of calls, with what must come out: Python runs it, and webmm.js in a browser and in node.
+"""A table of calls with expected results, run by Python, and by webmm.js in a browser and in node.
 
-A case names a call as Python does, its operands – on the host, or on the device and seen through views – and its
-options. Expected are NumPy's float64 and by how much each element may be off, integers exactly, or the name of an
-error. `check()` judges every side's outcomes alike.
+A case has the Python name of a call, operands (on the host, or on the device and seen through views), and options. It
+expects NumPy's result in float64 with an allowed error per element, exact integers, or the name of an error. `check()`
+compares the outcomes of all languages in the same way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from webmm.verify import product_bound, sum_bound
 RNG = np.random.default_rng(16)
 EPS = {"float32": 2.0**-23, "float16": 2.0**-10}
 TINY = {"float32": 2.0**-126, "float16": 2.0**-24}
-OF_PYTHON = {"TypeError": "ConfigError"}  # what Python says itself where JavaScript has nothing to say it with
+JAVASCRIPT_ERRORS = {"TypeError": "ConfigError"}  # by Python's error, for unknown options
 NAN, INF = float("nan"), float("inf")
 
 Views = tuple[tuple[str, tuple[Any, ...]], ...]
@@ -37,14 +37,14 @@ Views = tuple[tuple[str, tuple[Any, ...]], ...]
 
 @dataclass(frozen=True)
 class X:
-    """An operand: what lies in memory, and the views through which the call sees it."""
+    """An operand: an array, and the views applied to it before the call."""
 
     data: NDArray[Any]
     views: Views = ()
 
     @property
     def seen(self) -> NDArray[Any]:
-        """What the call gets, as NumPy has it."""
+        """The operand of the call, as a NumPy array."""
         x: Any = self.data
         for name, arguments in self.views:
             x = VIEWS[name](x, *arguments)
@@ -52,7 +52,7 @@ class X:
 
 
 def sliced(x: Any, *ranges: Any) -> Any:
-    """Return a slice by ranges as webmm.js writes them: None, a place, or [start, stop, step]."""
+    """Return a slice by ranges as in webmm.js: None, an index, or [start, stop, step]."""
     keys = [
         slice(None) if r is None else r if isinstance(r, int) else slice(*(list(r) + [None] * (3 - len(r))))
         for r in ranges
@@ -61,12 +61,12 @@ def sliced(x: Any, *ranges: Any) -> Any:
 
 
 def transposed(x: Any, *axes: int) -> Any:
-    """Return the view that NumPy's transpose is; of an `Array` by what it has: T and mT."""
+    """Return NumPy's transpose, or for an `Array` the equivalent T or mT."""
     if isinstance(x, np.ndarray):
         return x.transpose(*axes) if axes else x.T
     if not axes:
         return x.T
-    assert axes == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2), "an Array has no other transposes"
+    assert axes == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2), "Array supports no other transposes"
     return x.mT
 
 
@@ -80,7 +80,7 @@ VIEWS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A call, and what comes of it: an array and by how much it may be off, or the name of an error."""
+    """A call and its expected outcome: an array and the allowed error, or the name of an error."""
 
     name: str
     call: str
@@ -93,21 +93,21 @@ class Case:
     resident: bool = False
 
     @property
-    def halves(self) -> bool:
-        """Whether a device needs shader-f16 for it."""
+    def needs_float16(self) -> bool:
+        """Whether the call needs the feature shader-f16."""
         arrays = [x.data for x in (*self.operands, *self.options.values()) if isinstance(x, X)]
         return self.dtype == "float16" or any(a.dtype == np.float16 for a in arrays)
 
 
 def drawn(*shape: int, dtype: str = "float32", scale: float = 1.0) -> NDArray[Any]:
-    """Return numbers that float16 holds exactly, or any integers."""
+    """Return random numbers that are exact in float16, or any integers of the dtype."""
     if dtype in ("int8", "uint8", "int32"):
         info = np.iinfo(dtype)
         return RNG.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
     return (scale * RNG.standard_normal(shape)).astype(np.float16).astype(dtype)
 
 
-# Products of floats
+# Float products
 
 
 def product(
@@ -120,7 +120,7 @@ def product(
     transpose_b: bool = False,
     **options: Any,
 ) -> Case:
-    """Return a case of `matmul()`, with its result by NumPy."""
+    """Return a case of `matmul()`; NumPy computes the expected result."""
     a, b = (x if isinstance(x, X) else X(x) for x in (a, b))
     left, right = (x.seen.astype(np.float64) for x in (a, b))
     left = left.swapaxes(-1, -2) if transpose_a else left
@@ -145,7 +145,7 @@ def product(
 
 
 def products() -> Iterator[Case]:
-    """Yield matrices, vectors and batches, views of them, and every option."""
+    """Yield products of matrices, vectors, batches and views, with every option."""
     for m, n, k in ((1, 1, 1), (5, 7, 3), (64, 64, 64), (33, 68, 40), (1, 300, 257), (129, 1, 65), (70, 66, 1030)):
         yield product(f"{m}x{n}x{k}", drawn(m, k), drawn(k, n))
     yield product("no rows", drawn(0, 3), drawn(3, 4))
@@ -186,7 +186,7 @@ def products() -> Iterator[Case]:
 
 
 def resident_products() -> Iterator[Case]:
-    """Yield products of views, which are read where they lie, or copied where none can be."""
+    """Yield products of device arrays and their views, which are read in place or copied if that is not possible."""
     both = drawn(12, 8), drawn(8, 20)
     yield product("resident", *both, resident=True)
     yield product(
@@ -211,7 +211,7 @@ def resident_products() -> Iterator[Case]:
 
 
 def special_products() -> Iterator[Case]:
-    """Yield NaN and infinities, and sums that overflow."""
+    """Yield products with NaN and infinities, and sums that overflow."""
     a, b = drawn(6, 5), drawn(5, 7)
     a[1, 2], a[3, 0], b[4, 6] = NAN, INF, -INF
     yield product("NaN and infinities", a, b)
@@ -222,7 +222,7 @@ def special_products() -> Iterator[Case]:
 
 
 def refused_products() -> Iterator[Case]:
-    """Yield operands and options that there are not."""
+    """Yield products with invalid operands and options."""
     a, b = X(drawn(3, 4)), X(drawn(4, 5))
     for name, operands, options, error in (
         ("inner sizes differ", (a, a), {}, "ProblemError"),
@@ -245,7 +245,7 @@ def refused_products() -> Iterator[Case]:
 
 
 def in_place() -> Iterator[Case]:
-    """Yield `gemm()`, which adds to what is there."""
+    """Yield cases of `gemm()`, which updates its result in place."""
     a, b, c = drawn(12, 8), drawn(8, 20), drawn(12, 20)
     columns = X(drawn(20, 12), (("transpose", ()),))
     part = X(drawn(20, 30), (("slice", ([3, 15], [4, 24])),))
@@ -266,35 +266,55 @@ def in_place() -> Iterator[Case]:
     yield Case("gemm into what repeats", "gemm", (X(a), X(b), repeated), error="ProblemError", resident=True)
 
 
-# Products of float64, which browsers make of integers
+# float64 products, which browsers compute with integers
 
 
-def doubles() -> Iterator[Case]:
-    """Yield what `matmul()` and `gemm()` do with float64: layouts, batches, epilogues, and numbers that are hard."""
+def float64_products() -> Iterator[Case]:
+    """Yield `matmul()` and `gemm()` of float64: layouts, batches, epilogues, and numerically difficult operands."""
     wide = 2.0 ** RNG.integers(-300, 300, (9, 90))
     for name, a, b, options in (
-        ("one term", wider(3, 1), wider(1, 4), {}),
-        ("few terms", wider(5, 7), wider(7, 3), {}),
-        ("slices", wider(33, 140), wider(140, 68), {}),
-        ("vectors", wider(200), wider(200), {}),
-        ("a batch by one matrix", wider(3, 4, 90), wider(90, 5), {"bias": wider(5), "alpha": 1 / 3}),
-        ("bias by row, residual", wider(6, 90), wider(90, 5), {"bias": wider(6, 1), "residual": wider(6, 5)}),
-        ("no terms", wider(2, 0), wider(0, 3), {}),
-        ("powers of two by 600", wider(9, 90) * wide, wider(90, 7), {}),
-        ("all cancels but little", np.tile(wider(5, 40), 2), np.repeat([[1.0], [-1 - 2.0**-45]], 40, 0), {}),
-        ("NaN and infinities", np.where(np.eye(5, 64) > 0, (np.inf, np.nan) * 32, wider(5, 64)), wider(64, 3), {}),
+        ("one term", random_float64(3, 1), random_float64(1, 4), {}),
+        ("few terms", random_float64(5, 7), random_float64(7, 3), {}),
+        ("slices", random_float64(33, 140), random_float64(140, 68), {}),
+        ("vectors", random_float64(200), random_float64(200), {}),
+        (
+            "a batch by one matrix",
+            random_float64(3, 4, 90),
+            random_float64(90, 5),
+            {"bias": random_float64(5), "alpha": 1 / 3},
+        ),
+        (
+            "bias by row, residual",
+            random_float64(6, 90),
+            random_float64(90, 5),
+            {"bias": random_float64(6, 1), "residual": random_float64(6, 5)},
+        ),
+        ("no terms", random_float64(2, 0), random_float64(0, 3), {}),
+        ("powers of two by 600", random_float64(9, 90) * wide, random_float64(90, 7), {}),
+        ("all cancels but little", np.tile(random_float64(5, 40), 2), np.repeat([[1.0], [-1 - 2.0**-45]], 40, 0), {}),
+        (
+            "NaN and infinities",
+            np.where(np.eye(5, 64) > 0, (np.inf, np.nan) * 32, random_float64(5, 64)),
+            random_float64(64, 3),
+            {},
+        ),
         ("overflow and subnormals", np.array([[1e200], [1e-170]]), np.array([[1e200, 1e-150]]), {}),
     ):
-        yield of_doubles(f"float64: {name}", a, b, **options)
-    views = X(wider(90, 12), (("transpose", ()),)), X(wider(2, 120, 9), (("slice", (1, [30, 120], [1, 8, 2])),))
-    yield of_doubles("float64: views", *views, resident=True)
-    yield of_doubles("float64: transposed", wider(90, 6), wider(5, 90), transpose_a=True, transpose_b=True)
-    a, b, c = (wider(*shape) for shape in ((6, 80), (80, 9), (9, 6)))
+        yield float64_product(f"float64: {name}", a, b, **options)
+    views = (
+        X(random_float64(90, 12), (("transpose", ()),)),
+        X(random_float64(2, 120, 9), (("slice", (1, [30, 120], [1, 8, 2])),)),
+    )
+    yield float64_product("float64: views", *views, resident=True)
+    yield float64_product(
+        "float64: transposed", random_float64(90, 6), random_float64(5, 90), transpose_a=True, transpose_b=True
+    )
+    a, b, c = (random_float64(*shape) for shape in ((6, 80), (80, 9), (9, 6)))
     into, expected = X(c, (("transpose", ()),)), 0.3 * (a @ b) - 0.7 * c.T
     allowed = 82 * 2.0**-52 * (np.abs(a) @ np.abs(b) + np.abs(c.T))
     terms = {"alpha": 0.3, "beta": -0.7}
     yield Case("float64: gemm", "gemm", (X(a), X(b), into), terms, expected, allowed, "float64", resident=True)
-    yield from sums_of_doubles()
+    yield from float64_sums()
     for name in ("relu", "silu"):  # a software driver takes minutes to compile the others
         expected, sums = ACTIVATIONS[name].reference(a @ b), np.abs(a) @ np.abs(b)
         allowed = 100 * 2.0**-52 * (sums + np.abs(expected))
@@ -308,9 +328,9 @@ def doubles() -> Iterator[Case]:
         yield Case(f"float64: {name}", "matmul", operands, options, error="ProblemError")
 
 
-def sums_of_doubles() -> Iterator[Case]:
-    """Yield sums and means along any axes, which are products with ones."""
-    x, long = wider(4, 50, 6), wider(3, 4000)
+def float64_sums() -> Iterator[Case]:
+    """Yield sums and means along any axes, which are computed as products with ones."""
+    x, long = random_float64(4, 50, 6), random_float64(3, 4000)
     for op, axis in itertools.product(("sum", "mean"), (None, 0, 1, -1, (0, 2))):
         expected = getattr(np, op)(x.astype(np.longdouble), axis=axis).astype(np.float64)
         allowed = 2 * 2.0**-52 * np.sum(np.abs(x), axis=axis)
@@ -318,7 +338,7 @@ def sums_of_doubles() -> Iterator[Case]:
         yield Case(f"float64: {op} along {axis}", "reduce", (X(x),), given, expected, allowed, "float64")
     exact = long.astype(np.longdouble).sum(1, keepdims=True).astype(np.float64)
     allowed, options = 2.0**-52 * np.abs(long).sum(1, keepdims=True), {"op": "sum", "axis": 0, "keepdims": True}
-    rows = {"op": "sum", "axis": 1, "keepdims": True}  # in parts, where memory is short
+    rows = {"op": "sum", "axis": 1, "keepdims": True}  # in parts if memory is small
     yield Case("float64: sum of long rows", "reduce", (X(long),), rows, exact, 2 * allowed, "float64")
     columns = X(long, (("transpose", ()),))
     yield Case("float64: sum of a view", "reduce", (columns,), options, exact.T, allowed.T, "float64", resident=True)
@@ -345,7 +365,7 @@ def extremes_of_doubles() -> Iterator[Case]:
         given = {"op": op} | ({} if axis is None else {"axis": axis})
         dtype = "int32" if op.startswith("arg") else "float64"
         yield Case(f"float64: {op} along {axis}", "reduce", (X(x),), given, getattr(np, op)(x, axis=axis), 0.0, dtype)
-        if axis == 1:  # in parts, where memory is short
+        if axis == 1:  # in parts if memory is small
             columns = (("transpose", ()),)
             for name, rows, options in (("long rows", X(long), {"axis": 1}), ("a view", X(long, columns), {"axis": 0})):
                 expected, resident = getattr(np, op)(long, axis=1), bool(rows.views)
@@ -355,13 +375,13 @@ def extremes_of_doubles() -> Iterator[Case]:
                 )
 
 
-def wider(*shape: int) -> NDArray[np.float64]:
-    """Return numbers of all bits of a double."""
+def random_float64(*shape: int) -> NDArray[np.float64]:
+    """Return random numbers with all bits of a double."""
     return RNG.standard_normal(shape)
 
 
-def of_doubles(name: str, a: Any, b: Any, *, resident: bool = False, **options: Any) -> Case:
-    """Return a case of `matmul()`, with its result in longdouble."""
+def float64_product(name: str, a: Any, b: Any, *, resident: bool = False, **options: Any) -> Case:
+    """Return a case of `matmul()`; the expected result is computed in longdouble."""
     a, b = (x if isinstance(x, X) else X(x) for x in (a, b))
     flags = {k: options.pop(k) for k in ("transpose_a", "transpose_b") if k in options}
     x, y = (x.seen.swapaxes(-1, -2) if f"transpose_{n}" in flags else x.seen for n, x in (("a", a), ("b", b)))
@@ -379,23 +399,23 @@ def of_doubles(name: str, a: Any, b: Any, *, resident: bool = False, **options: 
 
 
 def quantized() -> Iterator[Case]:
-    """Yield products of bytes, exactly: all types, zero points and scales of all, of rows, of columns."""
+    """Yield exact 8-bit products: all dtypes; zero points and scales per matrix, row and column."""
     types = (("uint8", "uint8"), ("int8", "int8"), ("uint8", "int8"))
     for (a, b), out in zip(types * 4, ("int32", "float32", "uint8", "int8") * 3, strict=True):
-        yield of_bytes(f"{a} by {b} into {out}", drawn(9, 33, dtype=a), drawn(33, 12, dtype=b), out)
+        yield quantized_product(f"{a} by {b} into {out}", drawn(9, 33, dtype=a), drawn(33, 12, dtype=b), out)
     a, b = drawn(9, 64, dtype="uint8"), drawn(64, 12, dtype="int8")
     rows = {"scale_a": np.linspace(0.01, 0.02, 9, dtype=np.float32), "zero_a": np.arange(9, dtype=np.int32)}
     columns = {"scale_b": np.linspace(0.01, 0.5, 12, dtype=np.float32), "zero_b": np.arange(-6, 6, dtype=np.int32)}
     for out in ("int32", "float32", "uint8"):
-        yield of_bytes(f"by row into {out}", a, b, out, **rows)
-        yield of_bytes(f"by column into {out}", a, b, out, **columns)
-        yield of_bytes(f"by row and column into {out}", a, b, out, **rows, **columns)
-        yield of_bytes(f"with a bias into {out}", a, b, out, bias=np.arange(12, dtype=np.int32) * 1000)
-    yield of_bytes("resident bytes", a, b, "uint8", resident=True, **rows)
-    yield of_bytes(
+        yield quantized_product(f"by row into {out}", a, b, out, **rows)
+        yield quantized_product(f"by column into {out}", a, b, out, **columns)
+        yield quantized_product(f"by row and column into {out}", a, b, out, **rows, **columns)
+        yield quantized_product(f"with a bias into {out}", a, b, out, bias=np.arange(12, dtype=np.int32) * 1000)
+    yield quantized_product("resident bytes", a, b, "uint8", resident=True, **rows)
+    yield quantized_product(
         "resident batch of bytes", drawn(3, 4, 16, dtype="int8"), drawn(16, 8, dtype="int8"), "int32", resident=True
     )
-    yield of_bytes("batch of bytes", drawn(3, 4, 16, dtype="int8"), drawn(3, 16, 8, dtype="int8"), "float32")
+    yield quantized_product("batch of bytes", drawn(3, 4, 16, dtype="int8"), drawn(3, 16, 8, dtype="int8"), "float32")
     given = {"scale_a": 1.0, "zero_a": 0, "scale_b": 1.0, "zero_b": 0}
     for name, operands, options in (
         ("bytes of floats", (X(drawn(3, 4)), X(drawn(4, 5))), {}),
@@ -410,8 +430,10 @@ def quantized() -> Iterator[Case]:
         yield Case(name, "qmatmul", operands, {**given, **options}, error="ProblemError")
 
 
-def of_bytes(name: str, a: NDArray[Any], b: NDArray[Any], out: str, *, resident: bool = False, **changed: Any) -> Case:
-    """Return a case of `qmatmul()`; its meaning is `scheme.reference`, bit for bit."""
+def quantized_product(
+    name: str, a: NDArray[Any], b: NDArray[Any], out: str, *, resident: bool = False, **changed: Any
+) -> Case:
+    """Return a case of `qmatmul()`, which must equal `scheme.reference` bit for bit."""
     zero = {"uint8": 7, "int8": -3}
     options: dict[str, Any] = {
         "scale_a": 0.02,
@@ -441,7 +463,7 @@ def of_bytes(name: str, a: NDArray[Any], b: NDArray[Any], out: str, *, resident:
 
 
 def weights() -> Iterator[Case]:
-    """Yield products with quantised weights, which the call's own side quantises."""
+    """Yield products with quantised weights; each language quantises them itself."""
     for bits, block in ((4, 32), (4, 128), (8, 32), (8, 128)):
         yield with_weights(f"{bits} bits in blocks of {block}", drawn(5, 200), drawn(200, 24), bits=bits, block=block)
     yield with_weights("symmetric", drawn(33, 64), drawn(64, 40), symmetric=True)
@@ -468,21 +490,21 @@ def with_weights(name: str, x: NDArray[Any], w: NDArray[Any], *, resident: bool 
     return Case(name, "qmatmul_weights", (X(x), X(w)), options, expected, allowed, resident=resident)
 
 
-# Along an axis
+# Reductions and normalisations
 
 
 def reductions() -> Iterator[Case]:
-    """Yield every operation over rows, columns, all, several axes, and views."""
+    """Yield every operation over rows, columns, all elements, several axes, and views."""
     for op, operation in OPERATIONS.items():
         for shape, axis in (((7, 300), -1), ((300, 7), 0), ((4, 5, 6), 1), ((5, 70_001), 1)):
-            yield reduced(f"{op} of {shape} along {axis}", tried_on(op, *shape), op, axis=axis)
+            yield reduced(f"{op} of {shape} along {axis}", reduction_operand(op, *shape), op, axis=axis)
             if operation.integers:
-                x = tried_on(op, *shape, dtype="int32")
+                x = reduction_operand(op, *shape, dtype="int32")
                 yield reduced(f"{op} of int32 of {shape} along {axis}", x, op, axis=axis, resident=axis == 0)
-        yield reduced(f"{op} of all", tried_on(op, 6, 50), op)
-        yield reduced(f"{op}, keepdims", tried_on(op, 6, 50), op, axis=1, keepdims=True)
-        yield reduced(f"{op} of float16", tried_on(op, 6, 50, dtype="float16"), op, axis=1)
-        x = tried_on(op, 4, 9)
+        yield reduced(f"{op} of all", reduction_operand(op, 6, 50), op)
+        yield reduced(f"{op}, keepdims", reduction_operand(op, 6, 50), op, axis=1, keepdims=True)
+        yield reduced(f"{op} of float16", reduction_operand(op, 6, 50, dtype="float16"), op, axis=1)
+        x = reduction_operand(op, 4, 9)
         x[1, 3], x[2, 2], x[3, 1] = NAN, INF, -INF
         yield reduced(f"{op} of NaN and infinities", x, op, axis=1)
     for op in ("sum", "max"):
@@ -515,8 +537,8 @@ def reductions() -> Iterator[Case]:
         yield Case(name, "reduce", (x,), options, error="ProblemError")
 
 
-def tried_on(op: str, *shape: int, dtype: str = "float32") -> NDArray[Any]:
-    """Return what an operation is tried on: of products what is near 1, or odd, as none of many even ones is left."""
+def reduction_operand(op: str, *shape: int, dtype: str = "float32") -> NDArray[Any]:
+    """Return an operand for an operation; for products, values near 1 or odd integers, so that they do not become 0."""
     x = drawn(*shape, dtype=dtype)
     if dtype == "int32":
         return x | 1
@@ -559,21 +581,23 @@ def reduced(name: str, x: NDArray[Any], op: str, *, views: Views = (), resident:
 def normalised() -> Iterator[Case]:
     """Yield softmax along any axis, and layer and RMS norms with weights."""
     for shape, axis in (((7, 300), -1), ((300, 7), 0), ((4, 5, 6), 1), ((3, 20_000), -1)):
-        yield of_rows(f"softmax of {shape} along {axis}", "softmax", drawn(*shape), axis=axis)
+        yield normalisation(f"softmax of {shape} along {axis}", "softmax", drawn(*shape), axis=axis)
     x = drawn(5, 9)
     x[1, 3], x[2, 2], x[3, 1] = NAN, INF, -INF
-    yield of_rows("softmax of NaN and infinities", "softmax", x)
-    yield of_rows("softmax of large numbers", "softmax", drawn(5, 9, scale=3000.0))
-    yield of_rows("softmax of float16", "softmax", drawn(5, 40, dtype="float16"))
-    yield of_rows("softmax of nothing", "softmax", drawn(0, 4))
+    yield normalisation("softmax of NaN and infinities", "softmax", x)
+    yield normalisation("softmax of large numbers", "softmax", drawn(5, 9, scale=3000.0))
+    yield normalisation("softmax of float16", "softmax", drawn(5, 40, dtype="float16"))
+    yield normalisation("softmax of nothing", "softmax", drawn(0, 4))
     views: Views = (("transpose", ()),)
-    yield of_rows("softmax of a transposed view", "softmax", drawn(30, 40), views=views, resident=True)
+    yield normalisation("softmax of a transposed view", "softmax", drawn(30, 40), views=views, resident=True)
     for call in ("layer_norm", "rms_norm"):
-        yield of_rows(f"{call}", call, drawn(7, 300))
-        yield of_rows(f"{call} of a batch", call, drawn(2, 3, 64), weight=drawn(64), eps=0.5)
-        yield of_rows(f"{call} of float16", call, drawn(5, 64, dtype="float16"), weight=drawn(64, dtype="float16"))
-        yield of_rows(f"{call}, resident", call, drawn(5, 64), weight=drawn(64), resident=True)
-    yield of_rows("layer_norm with both", "layer_norm", drawn(9, 130), weight=drawn(130), bias=drawn(130))
+        yield normalisation(f"{call}", call, drawn(7, 300))
+        yield normalisation(f"{call} of a batch", call, drawn(2, 3, 64), weight=drawn(64), eps=0.5)
+        yield normalisation(
+            f"{call} of float16", call, drawn(5, 64, dtype="float16"), weight=drawn(64, dtype="float16")
+        )
+        yield normalisation(f"{call}, resident", call, drawn(5, 64), weight=drawn(64), resident=True)
+    yield normalisation("layer_norm with both", "layer_norm", drawn(9, 130), weight=drawn(130), bias=drawn(130))
     yield Case(
         "weight of another length", "layer_norm", (X(drawn(3, 4)),), {"weight": X(drawn(3))}, error="ProblemError"
     )
@@ -582,7 +606,7 @@ def normalised() -> Iterator[Case]:
     yield Case("rms_norm has no bias", "rms_norm", (X(drawn(3, 4)),), {"bias": X(drawn(4))}, error="TypeError")
 
 
-def of_rows(
+def normalisation(
     name: str, call: str, x: NDArray[Any], *, views: Views = (), resident: bool = False, **options: Any
 ) -> Case:
     """Return a case of a normalisation."""
@@ -657,8 +681,8 @@ def views() -> Iterator[Case]:
 
 
 def cases() -> list[Case]:
-    """Return the table; a case's place in it is its number."""
-    columns = (views, products, doubles, in_place, quantized, weights, reductions, normalised, elements)
+    """Return the table; the index of a case is its number."""
+    columns = (views, products, float64_products, in_place, quantized, weights, reductions, normalised, elements)
     return [case for column in columns for case in column()]
 
 
@@ -666,7 +690,7 @@ def cases() -> list[Case]:
 
 
 def as_json(case: Case) -> dict[str, Any]:
-    """Return what another language needs to make the call."""
+    """Return the data that another language needs for the call."""
     return {
         "call": case.call,
         "operands": [_plain(x) for x in case.operands],
@@ -684,7 +708,7 @@ def _plain(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: an array, or the name of an error and what it says."""
+    """The outcome of a case: an array, or an error's name and message."""
 
     array: NDArray[Any] | None = None
     error: str = ""
@@ -692,15 +716,15 @@ class Outcome:
 
     @classmethod
     def of_json(cls, row: dict[str, Any]) -> Outcome:
-        """Return what another language writes."""
+        """Return the outcome that another language wrote as JSON."""
         if "error" in row:
             return cls(error=row["error"], message=row["message"])
         return cls(np.frombuffer(base64.b64decode(row["base64"]), row["dtype"]).reshape(row["shape"]))
 
 
 def check(case: Case, outcome: Outcome, python: bool = False) -> str:
-    """Return what is wrong with the outcome of a case, "" where nothing is."""
-    expected_error = case.error if python else OF_PYTHON.get(case.error, case.error)
+    """Return a description of what is wrong with the outcome of a case, or ""."""
+    expected_error = case.error if python else JAVASCRIPT_ERRORS.get(case.error, case.error)
     if expected_error or outcome.array is None:
         found = f"{outcome.error}: {outcome.message}" if outcome.error else "a result"
         if not expected_error:
@@ -720,11 +744,16 @@ def check(case: Case, outcome: Outcome, python: bool = False) -> str:
     return f"{int(wrong.sum())} elements are off, by up to {error.max(initial=0):.3g}" if wrong.any() else ""
 
 
-def faults(outcomes: list[Outcome], table: list[Case], *, python: bool = False, halves: bool = True) -> dict[str, str]:
-    """Return what is wrong by case; what needs float16 is refused by a device that has none."""
+def faults(outcomes: list[Outcome], table: list[Case], *, python: bool = False, float16: bool = True) -> dict[str, str]:
+    """Return what is wrong, by case; devices without `float16` must refuse cases that need it."""
     wrong = {}
     for i, (case, outcome) in enumerate(zip(table, outcomes, strict=True)):
-        refused = case.halves and not halves and outcome.error == "UnsupportedError" and "shader-f16" in outcome.message
+        refused = (
+            case.needs_float16
+            and not float16
+            and outcome.error == "UnsupportedError"
+            and "shader-f16" in outcome.message
+        )
         if not refused and (said := check(case, outcome, python)):
             wrong[f"{i} {case.call}: {case.name}"] = said
     return wrong

@@ -1,4 +1,4 @@
-"""The table of calls, run by Python on its own engine, and by webmm.js in a browser and in node."""
+"""The table of calls, run by Python, and by webmm.js in a browser and in node."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 import webmm
-from tests.web.table import OF_PYTHON, VIEWS, Case, Outcome, X, as_json, cases, check, faults
+from tests.web.table import JAVASCRIPT_ERRORS, VIEWS, Case, Outcome, X, as_json, cases, check, faults
 from webmm.calls.pieces import Labelled, _steps
 from webmm.dtypes import F32
 
 TABLE = cases()
 CALLS_JS = Path(__file__).with_name("calls.js")
-TRANSPOSES = ("transpose_a", "transpose_b")  # options of webmm.js; in Python an operand is a view
+TRANSPOSES = ("transpose_a", "transpose_b")  # options of webmm.js; Python passes transposed views instead
 WEIGHTS = inspect.signature(webmm.quantize_blocks).parameters
 
 
-def called(case: Case, device: webmm.Device) -> Any:
-    """Make the call of a case, as a user of Python would; raises what it raises."""
+def make_call(case: Case, device: webmm.Device) -> Any:
+    """Return the result of a case's call in Python; raises the call's errors."""
 
     def there(x: Any) -> Any:
         if not isinstance(x, X):
@@ -62,15 +62,15 @@ def device() -> webmm.Device:
 
 def python(case: Case, device: webmm.Device) -> Outcome:
     try:
-        result = called(case, device)
+        result = make_call(case, device)
         return Outcome(result.numpy() if isinstance(result, webmm.Array) else np.asarray(result))
     except Exception as error:
         return Outcome(error=type(error).__name__, message=str(error))
 
 
-def judge(outcomes: list[Outcome], table: list[Case] = TABLE, *, python: bool = False, halves: bool = True) -> None:
-    """Fail where an outcome is not what its case says; what needs float16 is refused by a device that has none."""
-    assert faults(outcomes, table, python=python, halves=halves) == {}
+def judge(outcomes: list[Outcome], table: list[Case] = TABLE, *, python: bool = False, float16: bool = True) -> None:
+    """Assert that every outcome is as expected; devices without `float16` must refuse cases that need it."""
+    assert faults(outcomes, table, python=python, float16=float16) == {}
 
 
 def test_python(device: webmm.Device) -> None:
@@ -79,7 +79,7 @@ def test_python(device: webmm.Device) -> None:
 
 @pytest.mark.parametrize("memory", ["", "65536"], ids=["", "in pieces"])
 def test_node(memory: str, page_folder: Path, node_modules: Path, node: Callable[..., Any], tmp_path: Path) -> None:
-    """With little memory what lies on the host comes and goes in pieces."""
+    """With little memory, host operands and results are transferred in pieces."""
     table = [case for case in TABLE if not memory or not (case.resident or case.error)]
     (tmp_path / "cases.json").write_text(json.dumps([as_json(case) for case in table]))
     script, dawn = CALLS_JS.with_name("node_calls.mjs"), node_modules / "webgpu" / "index.js"
@@ -87,7 +87,7 @@ def test_node(memory: str, page_folder: Path, node_modules: Path, node: Callable
     done = node(str(script), str(page), str(dawn), str(tmp_path / "cases.json"), memory, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     said = json.loads(done.stdout)
-    judge([Outcome.of_json(row) for row in said["outcomes"]], table, halves=said["halves"])
+    judge([Outcome.of_json(row) for row in said["outcomes"]], table, float16=said["float16"])
 
 
 def test_chromium(page: Any) -> None:
@@ -95,14 +95,15 @@ def test_chromium(page: Any) -> None:
     said = page.evaluate(
         f"""async (cases) => {{ {function}
         const module = await import("./webmm.js"), {{ device }} = webmm;
-        return {{ halves: device.features.has("shader-f16"), outcomes: await makeCalls(module, device, cases) }}; }}""",
+        const outcomes = await makeCalls(module, device, cases);
+        return {{ float16: device.features.has("shader-f16"), outcomes }}; }}""",
         [as_json(case) for case in TABLE],
     )
-    judge([Outcome.of_json(row) for row in said["outcomes"]], halves=said["halves"])
+    judge([Outcome.of_json(row) for row in said["outcomes"]], float16=said["float16"])
 
 
-def test_calls_are_cut_alike(page_folder: Path, node: Callable[..., Any], tmp_path: Path) -> None:
-    """Into pieces of the same lengths, or not at all, whatever the shapes, the limits and the memory."""
+def test_calls_are_cut_into_the_same_pieces(page_folder: Path, node: Callable[..., Any], tmp_path: Path) -> None:
+    """Python and JavaScript cut random calls into pieces of the same lengths, or both refuse them."""
     rng = np.random.default_rng(7)
     rows, expected, nothing = [], [], cast("Any", None)
     for _ in range(400):
@@ -130,12 +131,14 @@ def test_calls_are_cut_alike(page_folder: Path, node: Callable[..., Any], tmp_pa
     assert 10 < sum(one is None for one in expected) < 390
 
 
-def test_a_wrong_result_shows() -> None:
-    """Each case tells a result from one that is off by a little, and an error from another."""
-    blind = []
+def test_wrong_results_are_detected() -> None:
+    """Every case detects a slightly wrong result or a different error."""
+    undetected = []
     for case in TABLE:
         if case.error:
-            good, bad = (Outcome(error=OF_PYTHON.get(name, name), message="why") for name in (case.error, "OtherError"))
+            good, bad = (
+                Outcome(error=JAVASCRIPT_ERRORS.get(name, name), message="why") for name in (case.error, "OtherError")
+            )
         else:
             array = np.asarray(case.expected).astype(case.dtype)
             other = array.copy()
@@ -144,5 +147,5 @@ def test_a_wrong_result_shows() -> None:
             other.flat[0] += 1 if array.dtype.kind in "iu" else array.dtype.type(0.02) * (1 + abs(array.flat[0]))
             good, bad = Outcome(array), Outcome(other)
         if check(case, good) or not check(case, bad):
-            blind.append(case.name)
-    assert blind == []
+            undetected.append(case.name)
+    assert undetected == []

@@ -1,4 +1,4 @@
-"""Products of 8-bit integers, and with quantised weights, in Tint's dialect: right in Chromium, and in node on Dawn."""
+"""8-bit products and products with quantised weights, in Tint's dialect: right in Chromium and in node on Dawn."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from webmm.problems.scheme import Scheme, limits, reference
 from webmm.problems.weights import WeightOnly, quantize_blocks
 from webmm.verify import bound, worst_error
 
-TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # which SwiftShader compiles in a second
+TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # SwiftShader compiles these in a second
 PRODUCTS = (Unpacked(4, 4), Packed(**TILES))
 EMULATED = Packed(**TILES, dot="emulated")
 WEIGHTED = (Vector(lanes=8, tm=2), Tiles(**TILES))
-RAGGED, WORDS = (17, 35, 37), (20, 36, 64)  # bytes one by one, and by fours and sixteens
+RAGGED, WORDS = (17, 35, 37), (20, 36, 64)  # not aligned; aligned to 4 and 16 bytes
 
 
 def products() -> list[tuple[str, dict[str, Any], np.ndarray]]:
-    """Return (label, case, expected): signs, layouts and alignments; results of each type; all that differs by row."""
+    """Return (label, case, expected) for signs, layouts, alignments, result dtypes, and scales per row and column."""
     asked: list[tuple[DType, DType, DType, tuple[int, int, int], bool, bool, bool]] = [
         *((U8, U8, U8, shape, t, t, False) for shape, t in itertools.product((RAGGED, WORDS), (False, True))),
         *((a, b, I32, RAGGED, False, False, False) for a, b in ((I8, I8), (U8, I8), (I8, U8))),
@@ -52,7 +52,7 @@ def product(
     tb: bool,
     each: bool,
 ) -> tuple[str, dict[str, Any], np.ndarray]:
-    """Return (label, case, expected) of one product; with `each`, all that may differ by row and column does."""
+    """Return (label, case, expected) of one product; with `each`, scales and zero points differ per row and column."""
     rng, (m, n, k) = np.random.default_rng(0), shape
     a, b = (
         rng.integers(*limits(t), size, np.int16, endpoint=True).astype(t.numpy)
@@ -82,8 +82,8 @@ def by_row_and_column(rng: np.random.Generator, m: int, n: int, a: DType, b: DTy
     return replace(plain(37, out), scale_a=scale_a, zero_a=zero_a, scale_b=scale_b, zero_b=zero_b, bias=bias)
 
 
-def layers() -> list[tuple[str, dict[str, Any], Any]]:
-    """Return (label, case, operands) of products with weights of each width and size of block."""
+def weight_products() -> list[tuple[str, dict[str, Any], Any]]:
+    """Return (label, case, operands) of products with weights of every bit width and block size."""
     rng = np.random.default_rng(1)
     found = []
     for kernel, bits, block, (m, n, k) in itertools.product(WEIGHTED, (8, 4), (32, 128), ((3, 33, 65), (8, 64, 128))):
@@ -97,7 +97,7 @@ def layers() -> list[tuple[str, dict[str, Any], Any]]:
 
 
 def judge(run: Any) -> None:
-    exact, rounded = products(), layers()
+    exact, rounded = products(), weight_products()
     outcome = run([each for _, each, _ in (*exact, *rounded)])
     results = iter(outcome["results"])
     for label, _, expected in exact:
@@ -111,9 +111,9 @@ def judge(run: Any) -> None:
         assert worst_error(got, a, w) <= bound(problem), label
 
 
-def test_quantised_products_are_right_in_node_on_dawn(node_modules: Path, node, tmp_path: Path) -> None:
+def test_quantised_products_in_node(node_modules: Path, node, tmp_path: Path) -> None:
     judge(lambda cases: in_node(node, node_modules, tmp_path, cases))
 
 
-def test_quantised_products_are_right_in_chromium(page) -> None:
+def test_quantised_products_in_chromium(page) -> None:
     judge(lambda cases: in_chromium(page, cases))

@@ -1,6 +1,6 @@
-"""Products on matrix units, in Tint's dialect: right in node on Dawn, where the GPU has any; refused elsewhere.
+"""Float products on matrix units, in Tint's dialect: right in node on Dawn if the GPU has them, otherwise refused.
 
-Whole numbers must come out exactly, in every layout and with every epilogue, and nothing outside of C may change.
+Products of whole numbers must be exact for every layout and epilogue, and nothing outside C may be written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHAPES: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {
 
 
 def problems() -> Iterator[Gemm]:
-    """Yield each layout and type of C in each alignment, then each bias with all that there may be besides."""
+    """Yield every layout and dtype of C in every alignment, then every bias with all other epilogue terms."""
     for shape, options in SHAPES.values():
         for layout in ("nn", "nt", "tn", "tt"):
             ta, tb = (letter == "t" for letter in layout)
@@ -47,7 +47,7 @@ def problems() -> Iterator[Gemm]:
 
 
 def given(kernel: MatrixUnit, p: Gemm) -> tuple[dict[str, Any], np.ndarray]:
-    """Return the case, and what the buffer of C must hold afterwards."""
+    """Return the case, and the expected contents of C's buffer."""
     rng, a, b = np.random.default_rng(2), *whole_numbers(p)
     c = rng.integers(-9, 9, (p.batch, p.m, p.n)).astype(p.out_dtype.numpy)
     size = {"": (1,), "row": (p.m, 1), "column": (p.n,), "matrix": (p.m, p.n)}[p.bias]
@@ -83,15 +83,15 @@ def judge(run: Any) -> None:
         np.testing.assert_array_equal(result(got, expected.dtype, expected.shape, label), expected, err_msg=label)
 
 
-def test_matrix_units_are_right_in_node_on_dawn(node_modules: Path, node, tmp_path: Path) -> None:
+def test_matrix_units_in_node(node_modules: Path, node, tmp_path: Path) -> None:
     judge(lambda cases: in_node(node, node_modules, tmp_path, cases))
 
 
-def test_matrix_units_are_right_in_chromium(page) -> None:
+def test_matrix_units_in_chromium(page) -> None:
     judge(lambda cases: in_chromium(page, cases))
 
 
-# What the page makes of what an adapter reports
+# The page's choice for the matrix units that an adapter reports
 
 OPEN = """
 ([features, shapes, lanes, spelling, problems, vendor]) => import("./webmm.js").then(({ Device }) => {
@@ -119,15 +119,15 @@ CHOSEN_AT = (
 SIXTEEN, EIGHT = ["f16", "f32", 16, 16, 16], ["f16", "f32", 8, 8, 8]
 
 
-HALVES = (4096, 4096, 4096, "float16")
+FLOAT16 = (4096, 4096, 4096, "float16")
 
 
-def on(page, shapes=(SIXTEEN,), lanes=(32, 32), features=EVERY, spelling="current", size=HALVES, vendor=""):
-    """Return what is chosen for a product of `size` on such an adapter, and why `matrix_unit` cannot run."""
+def choose_on(page, shapes=(SIXTEEN,), lanes=(32, 32), features=EVERY, spelling="current", size=FLOAT16, vendor=""):
+    """Return the choice for a product of `size` on such an adapter, and the reason why `matrix_unit` cannot run."""
     return page.evaluate(OPEN, [features, list(shapes), lanes, spelling, [size], vendor])[0]
 
 
-def test_the_page_chooses_as_python_does(page) -> None:
+def test_the_page_chooses_like_python(page) -> None:
     for shapes, lanes in (((SIXTEEN, EIGHT), 32), ((EIGHT,), 32), ((["f16", "f32", 8, 16, 16],), 16)):
         there = frozenset(MatrixShape(*shape) for shape in shapes)
         device = Capabilities("a GPU", {}, frozenset(EVERY), subgroup_size=lanes, matrix_shapes=there)
@@ -140,19 +140,19 @@ def test_the_page_chooses_as_python_does(page) -> None:
             assert (chosen["reason"] is None) == (dtype == "float16")
 
 
-def test_matrix_units_come_before_records_of_other_gpus_of_the_vendor(page) -> None:
+def test_matrix_units_precede_records_of_the_vendors_other_gpus(page) -> None:
     shipped = next(r for r in tuned.shipped() if (r.dtype, r.m) == ("float16", 4096) and tuned.family(r) == "dawn")
-    assert on(page, vendor="nvidia")["name"] == MatrixUnit.name
-    chosen = on(page, vendor="nvidia", features=EVERY[:2])
+    assert choose_on(page, vendor="nvidia")["name"] == MatrixUnit.name
+    chosen = choose_on(page, vendor="nvidia", features=EVERY[:2])
     assert [chosen["name"], chosen["config"]] == [shipped.kernel, shipped.config]
 
 
-def test_the_spelling_is_the_engines(page) -> None:
-    chosen = on(page, spelling="deprecated")
+def test_the_spelling_is_that_of_the_engine(page) -> None:
+    chosen = choose_on(page, spelling="deprecated")
     assert (chosen["name"], chosen["config"]["spelling"]) == (MatrixUnit.name, "deprecated")
 
 
-def test_why_there_are_no_matrix_units(page) -> None:
+def test_reasons_without_matrix_units(page) -> None:
     halves = ["f16", "f16", 8, 8, 8]
     for asked, words in (
         ({"features": EVERY[:2]}, f"needs the feature {FEATURE}: Chromium offers it with --enable-unsafe-webgpu"),
@@ -162,19 +162,19 @@ def test_why_there_are_no_matrix_units(page) -> None:
         ({"spelling": ""}, "of which this engine reads none"),
         ({"size": (4096, 4096, 4096, "float32")}, "multiplies float16, not float32"),
     ):
-        chosen = on(page, **asked)
+        chosen = choose_on(page, **asked)
         assert chosen["name"] != MatrixUnit.name
         assert words in chosen["reason"]
 
 
-def test_the_ladder_says_what_to_switch_on(page) -> None:
+def test_the_ladder_names_the_flag_to_enable(page) -> None:
     page.click("#ladder-run")
     row = page.locator(f".bars [data-kernel={MatrixUnit.name}]")
     page.wait_for_selector(f".bars [data-kernel={MatrixUnit.name}][data-status=unsupported]")
     assert "--enable-unsafe-webgpu" in row.inner_text()
 
 
-def test_explain_shows_a_subgroups_share_and_the_shader_for_halves(page) -> None:
+def test_explain_shows_the_float16_shader_and_a_subgroups_tile(page) -> None:
     page.click("#tab-explain")
     page.check(f"#explain input[value={MatrixUnit.name}]", force=True)
     wait_text(page, "#explain .code-head", "matrix_unit for float16")

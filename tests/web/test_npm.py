@@ -1,4 +1,4 @@
-"""The npm package: packed, installed in a project of its own, used from node and through vite, its types a user's."""
+"""The npm package: packed, installed in a separate project, used from node and through vite, with its types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webmm.page import npm
 
 PAGE = (ROOT / "docs" / "javascript.md").read_text()
 EXAMPLES = re.findall(r"```js\n(.*?)```\n\n```\n(.*?)```", PAGE, flags=re.DOTALL)
-# Runs a program as a browser would: `navigator.gpu` is there. Dawn keeps node alive, so it ends itself.
+# Runs a program with `navigator.gpu`, as in a browser, and exits: Dawn would keep node alive.
 RUN = """import { pathToFileURL } from "node:url";
 const { create, globals } = await import(process.argv[2]);
 Object.assign(globalThis, globals);
@@ -84,13 +84,13 @@ def _run(*arguments: str, cwd: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_users_types(project: Path, node_modules: Path) -> None:
+def test_types_of_the_package(project: Path, node_modules: Path) -> None:
     (project / "typed.ts").write_text(TYPED)
     _run("node", str(node_modules / "typescript" / "bin" / "tsc"), *STRICT, "typed.ts", cwd=project)
 
 
 @pytest.mark.parametrize("i", range(len(EXAMPLES)))
-def test_examples_print_what_the_page_shows(
+def test_examples_print_the_output_of_the_docs(
     i: int, project: Path, node_modules: Path, node: Callable[..., Any]
 ) -> None:
     code, output = EXAMPLES[i]
@@ -102,8 +102,8 @@ def test_examples_print_what_the_page_shows(
     assert done.stdout == output
 
 
-def test_a_users_page_built_by_vite(project: Path, node_modules: Path, browser: Any) -> None:
-    """Nothing is copied or named by hand: kernels and records go where the bundler puts them."""
+def test_a_page_built_by_vite(project: Path, node_modules: Path, browser: Any) -> None:
+    """Kernels and records are found where the bundler puts them, without manual copies or paths."""
     (project / "main.js").write_text(BUNDLED)
     (project / "index.html").write_text('<!doctype html><body><script type="module" src="main.js"></script></body>')
     settings = ["--base", "./", "--outDir", "built", "--logLevel", "warn"]
@@ -118,11 +118,11 @@ def test_a_users_page_built_by_vite(project: Path, node_modules: Path, browser: 
         server.shutdown()
 
 
-def test_every_example_of_the_page_has_its_output() -> None:
+def test_every_example_of_the_docs_has_output() -> None:
     assert PAGE.count("```js") == len(EXAMPLES) > 0
 
 
-def test_the_package_has_no_dependencies_and_nothing_of_the_page() -> None:
+def test_the_package_has_no_dependencies_and_no_modules_of_the_page() -> None:
     assert not {"dependencies", "peerDependencies"} & npm.PACKAGE.keys()
     modules = npm.modules(ROOT / "web")
     assert {"webmm.js", "engine/device.js"} <= set(modules)

@@ -1,4 +1,4 @@
-"""The page without a network, and what its service worker keeps: the page's files only, and nothing on loopback."""
+"""The page without a network; its service worker caches only the page's files, and nothing on loopback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.web.conftest import FLAGS, ROOT, TIMEOUT, WEBGPU_FLAGS, chromium_path
 from tests.web.page_steps import wait_text
 
 HOST = "webmm.test"
-KEPT = """async () => {
+CACHED = """async () => {
   const names = await caches.keys();
   const requests = await Promise.all(names.map(async (name) => (await caches.open(name)).keys()));
   return requests.flat().map((request) => request.url);
@@ -32,10 +32,10 @@ OLD_WORKER = """async () => {
 
 
 class Host(SimpleHTTPRequestHandler):
-    """A host of the page in the folder /page/, and of other things beside and among it."""
+    """A host with the page in the folder /page/, and other programs next to it and inside that folder."""
 
     def do_GET(self) -> None:
-        """Answer for the other programs, too."""
+        """Serve the page and the other programs."""
         name = urlsplit(self.path).path.removeprefix("/page/")
         if name in ("account", "notes", "/notes", "bundle/templates/notes"):
             self.send_response(200)
@@ -45,18 +45,18 @@ class Host(SimpleHTTPRequestHandler):
             super().do_GET()
 
     def end_headers(self) -> None:
-        """Let nobody keep the account, nor the manifest."""
+        """Forbid storing the account and the manifest."""
         if "account" in self.path or "manifest" in self.path:
             self.send_header("Cache-Control", "private, no-store")
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
-def elsewhere(playwright, page_folder: Path, tmp_path: Path) -> Iterator[object]:
-    """Return the page, ready, at a secure address that is not loopback's."""
+def offline_page(playwright, page_folder: Path, tmp_path: Path) -> Iterator[object]:
+    """Return the loaded page, at a secure address other than loopback."""
     (tmp_path / "page").symlink_to(page_folder)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Host, directory=str(tmp_path))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -73,15 +73,15 @@ def elsewhere(playwright, page_folder: Path, tmp_path: Path) -> Iterator[object]
         server.shutdown()
 
 
-def test_opens_offline(elsewhere) -> None:
-    elsewhere.context.set_offline(True)
+def test_opens_offline(offline_page) -> None:
+    offline_page.context.set_offline(True)
     for address in ("./", "./?shared=1"):
-        elsewhere.goto(elsewhere.evaluate("(address) => new URL(address, location).href", address))
-        elsewhere.wait_for_selector("body[data-ready]")
-        assert float(elsewhere.inner_text("#hero-figure")) > 0
+        offline_page.goto(offline_page.evaluate("(address) => new URL(address, location).href", address))
+        offline_page.wait_for_selector("body[data-ready]")
+        assert float(offline_page.inner_text("#hero-figure")) > 0
 
 
-def test_only_the_page_itself_is_kept(elsewhere, page_folder: Path) -> None:
+def test_only_files_of_the_page_are_cached(offline_page, page_folder: Path) -> None:
     others = [
         "account",
         "notes",
@@ -91,21 +91,21 @@ def test_only_the_page_itself_is_kept(elsewhere, page_folder: Path) -> None:
         "style.css?token=1",
         "?token=1",
     ]
-    elsewhere.reload()  # by way of the worker
-    elsewhere.wait_for_selector("body[data-ready]")
+    offline_page.reload()  # through the service worker
+    offline_page.wait_for_selector("body[data-ready]")
     texts = "(others) => Promise.all(others.map(async (name) => (await fetch(name)).text()))"
     for _ in range(2):
-        answers = elsewhere.evaluate(texts, others)
+        answers = offline_page.evaluate(texts, others)
         assert answers[:4] == ["another program's"] * 4
-    elsewhere.wait_for_timeout(500)
-    folder = elsewhere.evaluate("new URL('.', location).href")
-    kept = [address.removeprefix(folder) for address in elsewhere.evaluate(KEPT)]
+    offline_page.wait_for_timeout(500)
+    folder = offline_page.evaluate("new URL('.', location).href")
+    kept = [address.removeprefix(folder) for address in offline_page.evaluate(CACHED)]
     files = {str(path.relative_to(page_folder)) for path in page_folder.rglob("*") if path.suffix != ".npy"}
     assert set(kept) <= files | {""}
     assert len(kept) == len(set(kept))
     assert any(name.startswith("bundle/templates/") for name in kept)
     assert {"", "main.js", "bundle/index.json"} <= set(kept)
-    assert "manifest.webmanifest" not in kept, "it asked not to be stored"
+    assert "manifest.webmanifest" not in kept, "the manifest must not be stored"
 
 
 def test_no_worker_on_loopback(page) -> None:
@@ -114,16 +114,16 @@ def test_no_worker_on_loopback(page) -> None:
     page.wait_for_selector("body[data-ready]")
     page.wait_for_timeout(500)
     assert page.evaluate(WORKERS) == 0
-    assert page.evaluate(KEPT) == []
+    assert page.evaluate(CACHED) == []
 
 
-def test_a_worker_on_loopback_leaves(page, url: str) -> None:
+def test_a_worker_on_loopback_unregisters_itself(page, url: str) -> None:
     page.evaluate(OLD_WORKER)
     assert page.evaluate(WORKERS) == 0
-    assert page.evaluate(KEPT) == [url + "theirs"]
+    assert page.evaluate(CACHED) == [url + "theirs"]
 
 
-def test_page_and_worker_agree_what_loopback_is() -> None:
+def test_page_and_worker_define_loopback_alike() -> None:
     page, worker = (
         next(line for line in (ROOT / "web" / name).read_text().splitlines() if line.startswith("const LOOPBACK"))
         for name in ("main.js", "sw.js")

@@ -182,7 +182,7 @@ def test_leaderboard_is_accessible_and_links_back(open_page, node_modules: Path,
     assert [(v["id"], v["nodes"][0]["html"][:120]) for v in page.evaluate("axe.run()")["violations"]] == []
     page.click("text=Measure yours")
     page.wait_for_selector("body[data-ready]")
-    page.click("text=Which GPU reaches what")
+    page.click("text=Leaderboard")
     assert page.url.endswith("leaderboard.html")
 
 
@@ -194,8 +194,8 @@ def test_a_lost_device_is_reported(page) -> None:
     page.click("#ladder-run")
     page.wait_for_selector(".bars [data-status=running]")
     page.evaluate("webmm.device.wgpu.destroy()")
-    assert "the device was closed" in wait_text(page, "#banner", "gone")
-    wait_text(page, "#ladder-message", "the GPU is gone")
+    assert "the device was closed" in wait_text(page, "#banner", "lost")
+    wait_text(page, "#ladder-message", "the GPU was lost")
     show(page, "multiply")
     page.click("#multiply-run")
     wait_text(page, MESSAGE, "the device was closed")

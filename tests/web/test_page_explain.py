@@ -74,9 +74,7 @@ def test_explain_has_every_op(page) -> None:
             assert float(figures[-1].replace(",", "")) > 0
 
 
-@pytest.mark.parametrize(
-    "title", ["Products with 4-bit weights", "Sums of columns", "Softmax of rows", "GELU of each element"]
-)
+@pytest.mark.parametrize("title", ["Matrix product, 4-bit weights", "Column sums", "Row softmax", "GELU"])
 def test_explain_runs_stages_of_other_ops(page, title: str) -> None:
     show(page, "explain")
     page.select_option("#explain-op", label=title)
@@ -138,7 +136,7 @@ def test_explain_places_a_stage_on_the_roofline(page) -> None:
     assert page.is_hidden("#explain-roofline")
     before = dot.get_attribute("style")
     words = page.inner_text("#explain-traffic .hint")
-    assert "the roof allows" in words
+    assert "the roofline allows" in words
     page.select_option("#explain-size", label="64³")
     assert dot.get_attribute("style") != before
     assert page.inner_text("#explain-traffic .hint") != words
@@ -158,9 +156,9 @@ def test_explain_shows_translations_by_naga(page) -> None:
             wait_text(page, "#explain-translated", words)
             assert "512x512x512 float32" in page.inner_text("#explain-naga")
         else:
-            wait_text(page, "#explain-naga", "built where naga was not")
+            wait_text(page, "#explain-naga", "built without naga")
     page.check("#explain input[value=matrix_unit]", force=True)
-    wait_text(page, "#explain-naga", "naga writes no HLSL", "naga was not")
+    wait_text(page, "#explain-naga", "naga cannot translate this stage to HLSL", "built without naga")
     page.select_option("#explain-target", "")
     assert page.is_hidden("#explain-translated")
 

@@ -29,7 +29,7 @@ def test_tune_export_import_and_compare(page) -> None:
     for row in elsewhere["records"]:
         row.update(adapter="Another GPU", engine="wgpu-py", gflops=row["gflops"] and row["gflops"] * 10)
     upload(page, "#tune-import", "native.json", json.dumps(elsewhere).encode())
-    wait_text(page, "#tune-message", "records of Another GPU")
+    wait_text(page, "#tune-message", "results of Another GPU")
     table = page.inner_text("#compare table")
     assert "Another GPU, wgpu-py" in table
     assert "10 ×" in table
@@ -69,12 +69,12 @@ def test_tune_refuses_invalid_records(page) -> None:
     upload(page, "#tune-import", "long.json", as_document(*[VALID] * 10_001).encode())
     wait_text(page, "#tune-message", "at most 10000")
     upload(page, "#tune-import", "bad.json", json.dumps({"schema": UNPRINTABLE}).encode())
-    wait_text(page, "#tune-message", "no webmm.records/1 document")
+    wait_text(page, "#tune-message", "not a webmm.records/1 document")
     for data, words in [
-        (b"{", "no JSON file"),
-        (b'{"schema": "other/1"}', "no webmm.records/1"),
+        (b"{", "not a JSON file"),
+        (b'{"schema": "other/1"}', "not a webmm.records/1"),
         (b'{"schema": "webmm.records/1", "records": [{}]}', "record 1 has no kernel"),
-        (b'{"schema": "webmm.records/1", "records": []}', "holds no records"),
+        (b'{"schema": "webmm.records/1", "records": []}', "contains no records"),
     ]:
         upload(page, "#tune-import", "bad.json", data)
         wait_text(page, "#tune-message", words)
@@ -98,7 +98,7 @@ def test_tune_accepts_names_of_object_members(page) -> None:
     show(page, "tune")
     named = {**VALID, "op": "constructor", "config": {"toString": 1, "bm": 8}}
     upload(page, "#tune-import", "named.json", as_document(named).encode())
-    wait_text(page, "#tune-message", "1 records of some")
+    wait_text(page, "#tune-message", "1 results of some")
     table = page.inner_text("#compare table")
     assert "GFLOP/s" in table
     assert "native code" not in table

@@ -1,4 +1,4 @@
-"""The page's ladders of other ops: every stage on them is right, and what is not is called wrong."""
+"""The page's ladders of the other ops: every stage is right, and a wrong shader is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webmm.cases import OPS
 from webmm.page import ladders
 
 PREPARED_JS = Path(__file__).with_name("prepared.js")
-MOST = 3_000_000  # operations: all but the largest problem of each kind
+MOST = 3_000_000  # operations: excludes the largest problem of each kind
 LEGITIMATE = re.compile(r"needs the feature (shader-f16|chromium-experimental-subgroup-matrix)|needs subgroups of")
 THIN, DOUBLES, PRODUCTS, WEIGHTS, SUMS, MAXIMA, PLACES = (str(number) for number in range(1, 8))  # the ladder's choices
 
@@ -27,7 +27,7 @@ def judge(outcomes: list[dict]) -> None:
         assert right >= {kernel.name for kernel in ladder.kernels["cpu"] if not kernel.subgroup}
 
 
-def test_every_prepared_stage_is_right_in_chromium(page) -> None:
+def test_prepared_problems_in_chromium(page) -> None:
     function = PREPARED_JS.read_text().replace("export async", "async")
     outcomes = page.evaluate(
         f"async (most) => {{ {function}\n return checkPrepared(await import('./prepared.js'), webmm.device, most); }}",
@@ -36,15 +36,15 @@ def test_every_prepared_stage_is_right_in_chromium(page) -> None:
     judge(outcomes)
 
 
-def test_every_prepared_stage_is_right_in_node_on_dawn(page_folder: Path, node_modules: Path, node) -> None:
+def test_prepared_problems_in_node(page_folder: Path, node_modules: Path, node) -> None:
     dawn = node_modules / "webgpu" / "index.js"
     done = node(str(PREPARED_JS.with_name("node_prepared.mjs")), str(page_folder), str(dawn), str(MOST))
     assert done.returncode == 0, done.stderr[-2000:]
     judge(json.loads(done.stdout)["outcomes"])
 
 
-def climb(page, op: str, size: str) -> dict[str, str]:
-    """Run the ladder of an op; return what became of each stage."""
+def run_ladder(page, op: str, size: str) -> dict[str, str]:
+    """Run the ladder of an op; return the status of each stage."""
     page.select_option("#ladder-op", op)
     page.wait_for_selector("#ladder-op:enabled")
     page.select_option("#ladder-size", size)
@@ -56,7 +56,7 @@ def climb(page, op: str, size: str) -> dict[str, str]:
 
 
 def test_ladder_of_reductions(page) -> None:
-    statuses = climb(page, SUMS, "61×1001")
+    statuses = run_ladder(page, SUMS, "61×1001")
     ladder = ladders.LADDERS[int(SUMS) - 1]
     assert list(statuses) == [kernel.name for kernel in ladder.kernels["cpu"]]
     assert sorted(set(statuses.values()) - {"unsupported"}) == ["best", "ok"]
@@ -77,7 +77,7 @@ def test_ladder_of_reductions(page) -> None:
     assert page.locator(".bars [data-kernel=naive]").count() == 1
 
 
-def test_units_are_pythons(page) -> None:
+def test_units_are_the_same_as_pythons(page) -> None:
     units = page.evaluate("async () => Object.fromEntries((await import('./records.js')).UNITS)")
     assert units == {name: op.unit for name, op in OPS.items()}
 
@@ -87,20 +87,20 @@ NO_PACKED_DOT = "Object.defineProperty(GPU.prototype, 'wgslLanguageFeatures', { 
 
 def test_a_browser_without_packed_dot_products_emulates_them(open_page) -> None:
     page = open_page(script=NO_PACKED_DOT)
-    statuses = climb(page, PRODUCTS, "61³")
+    statuses = run_ladder(page, PRODUCTS, "61³")
     assert statuses["packed"] == "unsupported"
     assert statuses["packed emulated"] in ("ok", "best")
     note = page.inner_text(".bars [data-kernel=packed] .note")
     assert "needs the feature packed_4x8_integer_dot_product" in note
 
 
-def test_a_wrong_shader_is_called_wrong(open_page, page_folder: Path) -> None:
+def test_a_wrong_shader_is_incorrect(open_page, page_folder: Path) -> None:
     right = (page_folder / "bundle" / "templates" / "reduce" / "per_row.js").read_text()
     wrong = right.replace("k < params.length", "k < params.length - 500u")
     assert wrong != right
     page = open_page(service_workers="block")
     page.route("**/reduce/per_row.js", lambda route: route.fulfill(body=wrong, content_type="text/javascript"))
-    statuses = climb(page, MAXIMA, "61×1001")
+    statuses = run_ladder(page, MAXIMA, "61×1001")
     assert statuses["per_row"] == "incorrect"
     assert set(statuses.values()) >= {"best", "ok"}
-    assert "is not what Python computes" in page.inner_text(".bars [data-kernel=per_row] .note")
+    assert "differs from Python's" in page.inner_text(".bars [data-kernel=per_row] .note")

@@ -1,4 +1,4 @@
-"""Reductions, and what is built on them, from the texts in Tint's dialect: right in Chromium, and in node on Dawn."""
+"""Reductions, normalisations and GELU in Tint's dialect: right in Chromium and in node on Dawn."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ STAGES: list[Kernel[Any]] = [
 
 
 def cases() -> list[tuple[str, dict, np.ndarray]]:
-    """Return (label, case, expected) of every stage and operation, by rows and by columns."""
+    """Return (label, case, expected) for every stage and operation, over rows and columns."""
     x = np.random.default_rng(0).standard_normal((ROWS, LENGTH)).astype(np.float32)
     x[1, 7], x[2, 9] = np.nan, np.inf
-    near_one = np.where(np.isfinite(x), np.sign(x) * (1 + np.abs(x) / 100), x)  # of which products do not vanish
+    near_one = np.where(np.isfinite(x), np.sign(x) * (1 + np.abs(x) / 100), x)  # their products do not underflow
     found = []
     for kernel in STAGES:
         for name, operation in OPERATIONS.items():
@@ -104,11 +104,11 @@ def judge(given: list[tuple[str, dict, np.ndarray]], outcome: dict) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4, err_msg=label)
 
 
-def test_reductions_are_right_in_node_on_dawn(node_modules: Path, node, tmp_path: Path) -> None:
+def test_reductions_in_node(node_modules: Path, node, tmp_path: Path) -> None:
     given = cases()
     judge(given, in_node(node, node_modules, tmp_path, [each for _, each, _ in given]))
 
 
-def test_reductions_are_right_in_chromium(page) -> None:
+def test_reductions_in_chromium(page) -> None:
     given = cases()
     judge(given, in_chromium(page, [each for _, each, _ in given]))

@@ -1,4 +1,4 @@
-"""The server's headers, and what it keeps to itself."""
+"""`webmm serve`: headers and policy of its answers; paths, links and host names that it refuses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_nothing_else_is_served(url: str, path: str, capsys: pytest.CaptureFixtu
 
 @pytest.fixture
 def linked(page_folder: Path, tmp_path: Path) -> Iterator[str]:
-    """Serve a page with links and a pipe in its folder; return its address."""
+    """Serve a page whose folder contains links and a pipe; return its address."""
     folder = tmp_path / "page"
     shutil.copytree(page_folder, folder, ignore=lambda *_: ["templates", "cases"])
     (tmp_path / "secret.txt").write_text("secret")
@@ -81,7 +81,7 @@ def linked(page_folder: Path, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", ["out.txt", "up/secret.txt", "up/", "sub/", "circle.txt", "pipe"])
-def test_no_link_leads_out_of_the_folder(linked: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_out_of_the_folder_are_not_followed(linked: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
     with urllib.request.urlopen(linked + "alias.css") as response:
         assert response.status == 200
     with pytest.raises(urllib.error.HTTPError, match="404"):
@@ -90,7 +90,7 @@ def test_no_link_leads_out_of_the_folder(linked: str, path: str, capsys: pytest.
 
 
 def status(url: str, *hosts: str) -> int:
-    """Return the status of the page's answer to a request with these Host headers."""
+    """Return the response status of a request with these Host headers."""
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=20)
     connection.putrequest("GET", "/", skip_host=True)
     for host in hosts:
@@ -101,7 +101,7 @@ def status(url: str, *hosts: str) -> int:
     return answer
 
 
-def test_other_names_of_this_machine_are_refused(url: str) -> None:
+def test_other_host_names_are_refused(url: str) -> None:
     port = urllib.parse.urlsplit(url).port
     for name in ("127.0.0.1", "localhost", "LocalHost", "[::1]"):
         assert status(url, f"{name}:{port}") == 200
@@ -121,20 +121,20 @@ def test_other_names_of_this_machine_are_refused(url: str) -> None:
 def test_the_page_states_the_same_policy(page_folder: Path) -> None:
     html = (page_folder / "index.html").read_text()
     for rule in serve.CONTENT_SECURITY_POLICY.split("; "):
-        assert rule in html or rule.startswith("frame-ancestors")  # which a <meta> cannot state
+        assert rule in html or rule.startswith("frame-ancestors")  # not allowed in <meta>
 
 
-def test_what_cannot_be_served(tmp_path: Path, page_folder: Path) -> None:
+def test_folders_and_ports_that_cannot_be_served(tmp_path: Path, page_folder: Path) -> None:
     with pytest.raises(ConfigError, match="holds no page"):
         serve.server(tmp_path, 0)
     with serve.server(page_folder, 0) as running, pytest.raises(ConfigError, match="choose another port"):
         serve.server(page_folder, running.server_address[1])
 
 
-def test_the_service_worker_keeps_the_whole_page(page_folder: Path) -> None:
+def test_the_service_worker_caches_the_whole_page(page_folder: Path) -> None:
     text = (page_folder / "sw.js").read_text()
     shell = set(re.findall(r'"([^"]+)"', text[text.index("const SHELL") : text.index("];")]))
     files = {path.relative_to(page_folder).as_posix() for path in page_folder.rglob("*") if path.is_file()}
-    asked_for = ("bundle/templates/", "bundle/models/", "bundle/translated/", "bundle/cases/")  # later
+    asked_for = ("bundle/templates/", "bundle/models/", "bundle/translated/", "bundle/cases/")  # loaded later
     needed = {name for name in files if not name.startswith(asked_for)}
     assert shell - {"./"} == needed - {"index.html", "sw.js"}

@@ -1,4 +1,4 @@
-"""Every stage × element type that the adapter allows is right: in Chromium, and in node on Dawn."""
+"""Every stage × dtype that the adapter supports is right in Chromium and in node on Dawn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judge(outcomes: list[dict]) -> None:
     assert right >= {kernel.name for kernel in offered() if not kernel().subgroup}
 
 
-def test_every_stage_is_right_in_chromium(page) -> None:
+def test_every_stage_in_chromium(page) -> None:
     function = CASES_JS.read_text().replace("export async", "async")
     outcomes = page.evaluate(
         f"async () => {{ {function}\n return checkCases(await import('./webmm.js'), webmm.device); }}"
@@ -40,7 +40,7 @@ def test_every_stage_is_right_in_chromium(page) -> None:
     judge(outcomes)
 
 
-def test_every_stage_is_right_in_node_on_dawn(page_folder: Path, node_modules: Path, node) -> None:
+def test_every_stage_in_node(page_folder: Path, node_modules: Path, node) -> None:
     dawn = node_modules / "webgpu" / "index.js"
     done = node(str(CASES_JS.with_name("node_cases.mjs")), str(page_folder), str(dawn))
     assert done.returncode == 0, done.stderr[-2000:]
@@ -60,14 +60,14 @@ TEXT = """
 
 @pytest.mark.parametrize("shape", [(64, 64, 64), (333, 257, 129), (2, 3, 70_000)], ids=str)
 @pytest.mark.parametrize("dtype", [dtype.name for dtype in FLOATS])
-def test_the_page_runs_what_python_renders(page, shape: tuple[int, int, int], dtype: str) -> None:
+def test_the_page_runs_the_shaders_that_python_renders(page, shape: tuple[int, int, int], dtype: str) -> None:
     problem = gemm(*shape, dtype=dtype)
     for cls in offered():
         expected = "" if cls().unsuited(problem) else render(cls(), problem, "tint").wgsl
         assert page.evaluate(TEXT, [cls.name, *shape, dtype]) == expected
 
 
-def test_the_page_runs_what_the_command_prints(page) -> None:
+def test_the_page_runs_the_shader_that_the_command_prints(page) -> None:
     printed = CliRunner().invoke(cli.main, ["shader", "pipelined", "--dialect", "tint", "--set", "bm=32"])
     assert printed.exit_code == 0, printed.output
     text = "webmm.device.bundle.kernel('pipelined', { bm: 32 }).wgsl({ m: 1024, n: 1024, k: 1024, dtype: 'float32' })"

@@ -1,4 +1,4 @@
-"""`webmm/shaders`: kernels as data in JavaScript are those that Python renders, for every stage of every op."""
+"""`webmm/shaders`: kernels as data in JavaScript agree with those rendered by Python, for every stage of every op."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ SIZES = {"m": 100, "n": 52, "k": 36}
 
 
 def problems() -> Iterator[tuple[dict[str, Any], Problem]]:
-    """Yield problems as JavaScript describes them, and as Python has them."""
+    """Yield problems as described in JavaScript and in Python."""
     yield {"op": "gemm", **SIZES}, gemm(**SIZES)
     yield {"op": "gemm", **SIZES, "transposeB": True, "batch": 3}, gemm(**SIZES, transpose_b=True, batch=3)
     yield {"op": "gemm", **SIZES, "dtype": "float16"}, gemm(**SIZES, dtype="float16")
     weights = WeightOnly(*SIZES.values(), F32, F32, Operand(SIZES["k"]), 4, 32)
     yield {"op": "weights", **SIZES, "bits": 4, "block": 32}, weights
     yield {"op": "reduce", "operation": "max", "rows": 7, "columns": 300}, reduction(7, 300, "max")
+    doubles = {"op": "reduce", "operation": "argmax", "rows": 7, "columns": 30, "dtype": "float64"}
+    yield doubles, reduction(7, 30, "argmax", dtype="float64")
     softmax = Normalisation("logsumexp", 7, 300, 1, F32, F32, Span.dense(300, 1), function="softmax")
     yield {"op": "normalise", "function": "softmax", "rows": 7, "columns": 300}, softmax
     yield {"op": "elementwise", "activation": "gelu", "size": 1000}, Elementwise("gelu", 1000, F32)
@@ -56,7 +58,7 @@ def expected(kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:
     return {"dispatches": rows, "buffers": buffers, "scratch": scratch}
 
 
-def test_every_stage_is_pythons(node: Callable[..., Any], tmp_path: Path) -> None:
+def test_every_stage_agrees_with_python(node: Callable[..., Any], tmp_path: Path) -> None:
     npm.build(tmp_path / "package")
     made = [(cls(), given, problem) for given, problem in problems() for cls in STAGES[given["op"]].values()]
     (tmp_path / "cases.json").write_text(json.dumps([(kernel.name, given) for kernel, given, _ in made]))

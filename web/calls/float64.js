@@ -1,5 +1,5 @@
 // @ts-check
-/** Sums of float64, as webmm/calls/doubles.py has them: products with ones. */
+/** float64 sums as matrix products with ones, as in webmm/calls/doubles.py. */
 
 import { HostArray } from "../host.js";
 import { multiply } from "./gemm.js";
@@ -7,8 +7,8 @@ import { multiply } from "./gemm.js";
 /** @typedef {import("../engine/array.js").DeviceArray} DeviceArray */
 /** @typedef {import("../engine/plans.js").Call} Call */
 
-/** Set y[i, j] to the sum of x[i, k, j] over k, or to the mean. @param {Call} call @param {DeviceArray} x @param {DeviceArray} y @param {boolean} mean */
-export async function addUp(call, x, y, mean) {
+/** Set y[i, j] to the sum of x[i, k, j] over k, or to the mean if `mean`. @param {Call} call @param {DeviceArray} x @param {DeviceArray} y @param {boolean} mean */
+export async function sumOverK(call, x, y, mean) {
   const [outer, length, inner] = x.shape;
   const ones = await call.array(new HostArray(new Float64Array(length).fill(1), [1, length], "float64"));
   const terms = { alpha: mean ? 1 / length : 1, beta: 0, activation: "" };

@@ -1,19 +1,19 @@
 // @ts-check
-/** Products of matrices of floats: the calls, as webmm/calls/gemm.py. */
+/** The calls for floating-point matrix products, as in webmm/calls/gemm.py. */
 
 import { DeviceArray } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { make } from "../python.js";
-import { broadcastShape, readable, reshaped, seen, stridesOf, transposed } from "./operands.js";
+import { broadcastShape, readable, reshaped, stridesOf, transposed, viewOf } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
 import { Labelled, inPieces, limits } from "./pieces.js";
 
 /** @typedef {import("./operands.js").Data} Data */
 /** @typedef {import("../engine/plans.js").Call} Call */
 /** @typedef {import("../host.js").ElementType} ElementType */
-/** What `matmul` was asked for besides the operands. @typedef {{bias: Data | null, residual: Data | null, terms: Record<string, any>, out: ElementType, precision: string, kernel: any}} Settings */
+/** The checked options of `matmul`; `terms` are alpha and the activation. @typedef {{bias: Data | null, residual: Data | null, terms: Record<string, any>, out: ElementType, precision: string, kernel: any}} Settings */
 
 export const MATMUL = /** @type {const} */ ([
   "bias",
@@ -38,21 +38,25 @@ export async function matmul(call, givenA, givenB, options) {
   const left = a.ndim > 1 ? a : reshapedVector(a, [1, a.shape[0]]);
   const right = b.ndim > 1 ? b : reshapedVector(b, [b.shape[0], 1]);
   const batch = broadcastShape(left.shape.slice(0, -2), right.shape.slice(0, -2)) ?? [];
-  const whole = [...batch, left.shape[left.ndim - 2], right.shape[right.ndim - 1]];
-  const settings = settingsOf(call, a.dtype, options, whole, shape);
+  const product = [...batch, left.shape[left.ndim - 2], right.shape[right.ndim - 1]];
+  const settings = settingsOf(call, a.dtype, options, product, shape);
   const given = [a, b, settings.bias, settings.residual];
   const resident = given.some((x) => x instanceof DeviceArray);
-  const c = await call.result(whole, settings.out, resident);
-  if (c.size) await filled(call, left, right, c, settings);
+  const c = await call.result(product, settings.out, resident);
+  if (c.size) await fill(call, left, right, c, settings);
   return c instanceof DeviceArray ? reshaped(c, shape) : like(c.data, shape, c.dtype);
 }
 
-/** @param {Call} call @param {ElementType} dtype @param {any} options @param {number[]} whole the product's shape @param {number[]} shape the result's @returns {Settings} */
-function settingsOf(call, dtype, options, whole, shape) {
+/**
+ * Check the options of `matmul`.
+ * @param {Call} call @param {ElementType} dtype of the operands @param {any} options
+ * @param {number[]} product shape of the product of matrices @param {number[]} shape of the result, without the axes of vectors @returns {Settings}
+ */
+function settingsOf(call, dtype, options, product, shape) {
   const { core } = call;
   const bias = options.bias === undefined || options.bias === null ? null : call.data(options.bias);
   const residual = options.residual === undefined || options.residual === null ? null : call.data(options.residual);
-  if (bias) checkBias(bias, whole[whole.length - 2], whole[whole.length - 1], dtype);
+  if (bias) checkBias(bias, product[product.length - 2], product[product.length - 1], dtype);
   if (residual && String(residual.shape) !== String(shape)) {
     throw new ProblemError(`residual has shape [${residual.shape}]; it must have the result's shape, [${shape}]`);
   }
@@ -60,40 +64,40 @@ function settingsOf(call, dtype, options, whole, shape) {
   const precision =
     options.precision === undefined ? "highest" : oneOf("precision", options.precision, core.PRECISIONS);
   const out = call.dtype(options.outDtype, dtype);
-  make(core.gemm, [1, 1, 1], { dtype: call.element(dtype), out_dtype: call.element(out) }); // refuses what is not computed
+  make(core.gemm, [1, 1, 1], { dtype: call.element(dtype), out_dtype: call.element(out) }); // throws for unsupported dtypes
   const kernel = call.device.kernelNamed(options.kernel, options.config, "gemm");
   return { bias, residual, terms: { alpha: number("alpha", options.alpha, 1), activation }, out, precision, kernel };
 }
 
-/** Fill `c`, cut where it does not fit. @param {Call} call @param {Data} a @param {Data} b @param {Data} c @param {Settings} settings */
-async function filled(call, a, b, c, settings) {
+/** Compute `c`; host operands that exceed a limit are cut into pieces. @param {Call} call @param {Data} a @param {Data} b @param {Data} c @param {Settings} settings */
+async function fill(call, a, b, c, settings) {
   if (c instanceof DeviceArray) {
-    if (settings.residual) await copied(call, settings.residual, c);
+    if (settings.residual) await copyInto(call, settings.residual, c);
     const [left, right] = [await call.array(await readable(call, a)), await call.array(await readable(call, b))];
     const bias = await biasOf(call, settings.bias, left.dtype);
     return multiply(call, left, right, c, bias, { ...settings.terms, beta: settings.residual ? 1 : 0 }, settings);
   }
   const batch = "ABCDEFGHIJKLMNOPQRSTUVWXYZ".slice(0, c.ndim - 2);
-  const kinds = settings.bias ? (settings.bias.ndim === 1 ? "n" : "mt") : "";
+  const biasAxes = settings.bias ? (settings.bias.ndim === 1 ? "n" : "mt") : "";
   const operands = [labelled(a, batch, "mk"), labelled(b, batch, "kn")];
-  if (settings.bias) operands.push(new Labelled(settings.bias, kinds));
+  if (settings.bias) operands.push(new Labelled(settings.bias, biasAxes));
   if (settings.residual) operands.push(new Labelled(reshaped(settings.residual, c.shape), `${batch}mn`, false));
   const compute = async (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) => {
     const [x, y, ...others] = arrays;
     const bias = settings.bias ? await biasOf(call, /** @type {DeviceArray} */ (others.shift()), x.dtype) : null;
-    if (settings.residual) await copied(call, others[0], into);
+    if (settings.residual) await copyInto(call, others[0], into);
     await multiply(call, x, y, into, bias, { ...settings.terms, beta: settings.residual ? 1 : 0 }, settings);
   };
   await inPieces(call, compute, operands, new Labelled(c, `${batch}mn`, false), `${batch}mn`);
 }
 
-/** Matrices with the batch's letters, and 1 for the axes along which one serves all. @param {Data} x @param {string} batch @param {string} axes */
+/** Label a batch of matrices with the batch's letters, and broadcast axes with "1". @param {Data} x @param {string} batch @param {string} axes letters of the matrix axes */
 export function labelled(x, batch, axes) {
   const letters = batch.slice(batch.length - (x.ndim - 2));
   return new Labelled(x, [...letters].map((letter, axis) => (x.shape[axis] > 1 ? letter : "1")).join("") + axes);
 }
 
-/** Set c ← alpha·a·b + beta·c. `Device.gemm()`. @param {Call} call @param {any} a @param {any} b @param {any} c @param {any} options */
+/** `Device.gemm()`: set c ← alpha·a·b + beta·c. @param {Call} call @param {any} a @param {any} b @param {any} c @param {any} options */
 export async function gemm(call, a, b, c, options) {
   if (![a, b, c].every((x) => x instanceof DeviceArray))
     throw new ProblemError(
@@ -118,14 +122,14 @@ export async function gemm(call, a, b, c, options) {
 }
 
 /**
- * Queue c ← the epilogue of a·b, for arrays of at least two axes.
+ * Queue c ← activation(alpha·a·b + bias) + beta·c, for arrays of at least two axes.
  * @param {Call} call @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c @param {DeviceArray | null} bias
- * @param {Record<string, any>} terms of the epilogue @param {{precision: string, kernel: any}} settings
+ * @param {Record<string, any>} terms alpha, beta and the activation @param {{precision: string, kernel: any}} settings
  */
 export async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
   const { core, device } = call;
   let [x, y, z] = [a, b, c];
-  if (!x.shape[x.ndim - 1]) [x, y] = await noTerms(call, x, y);
+  if (!x.shape[x.ndim - 1]) [x, y] = await zeroOperands(call, x, y);
   [x, y] = [await call.array(await readable(call, x)), await call.array(await readable(call, y))];
   const batch = z.shape.slice(0, -2);
   [x, y] = [x, y].map((each) => each.broadcastTo(...batch, ...each.shape.slice(-2)));
@@ -149,24 +153,24 @@ export async function multiply(call, a, b, c, bias, terms, { precision, kernel }
       ...terms,
     },
   );
-  const most = limits(call, x.dtype);
+  const dispatchLimits = limits(call, x.dtype);
   for (const problem of core.problems(template, core.batch_axes(x, y, z))) {
-    for (const part of core.parts(core.attainable(problem, device.choices.described), most)) {
+    for (const part of core.parts(core.attainable(problem, device.choices.described), dispatchLimits)) {
       const size = part.problem.m * part.problem.n;
       const { name } = call.element(x.dtype).sums;
-      const into = part.to_sum ? await sum(call, size, name) : z;
-      const added = part.from_sum ? await sum(call, size, name) : bias;
+      const into = part.to_sum ? await partialSums(call, size, name) : z;
+      const added = part.from_sum ? await partialSums(call, size, name) : bias;
       const more = part.problem.bias && added ? [added] : [];
       await call.run(core.attainable(part.problem, device.choices.described), [x, y, into, ...more], kernel);
     }
   }
 }
 
-/** @type {WeakMap<Call, DeviceArray>} what takes the sums of each call */
+/** @type {WeakMap<Call, DeviceArray>} the array for partial sums over k of each call */
 const sums = new WeakMap();
 
-/** @param {Call} call @param {number} size @param {ElementType} dtype @returns {Promise<DeviceArray>} for sums; the same one for as long as it is large enough */
-async function sum(call, size, dtype) {
+/** @param {Call} call @param {number} size @param {ElementType} dtype @returns {Promise<DeviceArray>} the call's array for partial sums, with at least `size` elements */
+async function partialSums(call, size, dtype) {
   const known = sums.get(call);
   if (known && known.size >= size) return known;
   const made = call.own(await call.empty([size], dtype));
@@ -174,8 +178,8 @@ async function sum(call, size, dtype) {
   return made;
 }
 
-/** Operands whose product is that of two without inner elements: one of zeros each. @param {Call} call @param {DeviceArray} a @param {DeviceArray} b */
-async function noTerms(call, a, b) {
+/** For k = 0: operands of zeros with k = 1, whose product is the same. @param {Call} call @param {DeviceArray} a @param {DeviceArray} b */
+async function zeroOperands(call, a, b) {
   const zero = await call.array(new HostArray(new Float32Array(1), [1], "float32"), a.dtype);
   return [
     zero.broadcastTo(...a.shape.slice(0, -1), 1),
@@ -183,8 +187,8 @@ async function noTerms(call, a, b) {
   ];
 }
 
-/** @param {Call} call @param {Data} from @param {DeviceArray} to which is dense: becomes what `from` holds */
-async function copied(call, from, to) {
+/** Copy `from` into `to`, which is dense, converting the dtype. @param {Call} call @param {Data} from @param {DeviceArray} to */
+async function copyInto(call, from, to) {
   const same =
     from instanceof DeviceArray &&
     from.contiguous &&
@@ -198,7 +202,7 @@ async function copied(call, from, to) {
   call.device.write(to, host);
 }
 
-/** @param {Call} call @param {Data | null} bias @param {ElementType} dtype @returns {Promise<DeviceArray | null>} of that type, one after the other */
+/** @param {Call} call @param {Data | null} bias @param {ElementType} dtype @returns {Promise<DeviceArray | null>} the bias on the device, in that dtype and with unit stride */
 async function biasOf(call, bias, dtype) {
   if (!bias) return null;
   const array = await call.array(bias, dtype);
@@ -206,7 +210,7 @@ async function biasOf(call, bias, dtype) {
   return call.array(await call.read(array), dtype);
 }
 
-/** @param {Data} bias @param {number} rows @param {number} columns @param {ElementType} dtype of the operands */
+/** Throw ProblemError if the bias does not fit. @param {Data} bias @param {number} rows @param {number} columns @param {ElementType} dtype of the operands */
 function checkBias(bias, rows, columns, dtype) {
   if (bias.dtype !== dtype && bias.dtype !== "float32")
     throw new ProblemError(`bias is ${bias.dtype}; it must be ${dtype}, as the operands are, or float32`);
@@ -216,7 +220,7 @@ function checkBias(bias, rows, columns, dtype) {
   }
 }
 
-/** @param {Data} a @param {Data} b @returns {number[]} the shape of NumPy's a @ b */
+/** @param {Data} a @param {Data} b @returns {number[]} the shape of NumPy's a @ b; throws ProblemError if it is not defined */
 export function resultShape(a, b) {
   if (!a.ndim || !b.ndim)
     throw new ProblemError(
@@ -234,8 +238,8 @@ export function resultShape(a, b) {
   return [...batch, ...(a.ndim > 1 ? a.shape.slice(-2, -1) : []), ...(b.ndim > 1 ? b.shape.slice(-1) : [])];
 }
 
-/** @param {Data} x @param {number[]} shape of a vector as a matrix @returns {Data} */
+/** @param {Data} x a vector @param {number[]} shape with one row or one column @returns {Data} the vector as a matrix */
 function reshapedVector(x, shape) {
   const [stride] = stridesOf(x);
-  return seen(x, shape, shape[0] === 1 ? [shape[1] * stride, stride] : [stride, 1]);
+  return viewOf(x, shape, shape[0] === 1 ? [shape[1] * stride, stride] : [stride, 1]);
 }

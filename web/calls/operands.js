@@ -1,22 +1,23 @@
 // @ts-check
-/** Operands of calls, on either side: seen through views, as matrices, and along axes. */
+/** Operands of calls, in host memory or on a device: views, matrices, axes. */
 
 import { ProblemError } from "../errors.js";
 import { DeviceArray } from "../engine/array.js";
 import { gathered } from "../engine/transfer.js";
 import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
 
-/** An array on either side. @typedef {DeviceArray | HostArray} Data */
+/** An array in host memory or on a device. @typedef {DeviceArray | HostArray} Data */
 /** @typedef {import("../engine/plans.js").Call} Call */
 
 /** @param {Data} x @returns {readonly number[]} in elements */
 export const stridesOf = (x) => (x instanceof DeviceArray ? x.strides : denseStrides(x.shape));
 
 /**
+ * A view of an array, given by shape, strides and offset in elements.
  * @param {Data} x @param {readonly number[]} shape @param {readonly number[]} strides @param {number} [offset]
- * @returns {Data} what lies there of the same memory; of a host's array a copy, unless it is the whole of it
+ * @returns {Data} a view; of a host array whose elements would not be dense, a copy
  */
-export function seen(x, shape, strides, offset = 0) {
+export function viewOf(x, shape, strides, offset = 0) {
   if (x instanceof DeviceArray) return new DeviceArray(x.storage, shape, x.dtype, strides, x.offset + offset);
   const dense = denseStrides(shape);
   const size = sizeOf(shape);
@@ -27,37 +28,37 @@ export function seen(x, shape, strides, offset = 0) {
   return new HostArray(data, shape, x.dtype);
 }
 
-/** @param {Data} x @param {number[]} axes @returns {Data} with its axes in this order */
+/** @param {Data} x @param {number[]} axes @returns {Data} the array with its axes in this order */
 export function permuted(x, axes) {
   const strides = stridesOf(x);
-  return seen(
+  return viewOf(
     x,
     axes.map((axis) => x.shape[axis]),
     axes.map((axis) => strides[axis]),
   );
 }
 
-/** @param {Data} x @returns {Data} with its last two axes exchanged */
+/** @param {Data} x @returns {Data} the array with its last two axes exchanged */
 export function transposed(x) {
   if (x.ndim < 2) throw new ProblemError(`an array of shape [${x.shape}] holds no matrices to transpose`);
   const axes = x.shape.map((_, axis) => axis);
   return permuted(x, [...axes.slice(0, -2), x.ndim - 1, x.ndim - 2]);
 }
 
-/** @param {Data} x @param {readonly number[]} shape @returns {Data} which is contiguous, in another shape */
-export const reshaped = (x, shape) => seen(x, shape, denseStrides(shape));
+/** @param {Data} x a contiguous array @param {readonly number[]} shape @returns {Data} the array in another shape */
+export const reshaped = (x, shape) => viewOf(x, shape, denseStrides(shape));
 
 /** @param {Data} x @returns {boolean} */
 export const isDense = (x) => !(x instanceof DeviceArray) || x.contiguous;
 
-/** @param {Call} call @param {Data} x @returns {Promise<Data>} itself, or a copy in host memory where it does not lie densely */
+/** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if it is dense, else a copy in host memory */
 export const dense = async (call, x) => (isDense(x) ? x : call.read(/** @type {DeviceArray} */ (x)));
 
-/** @param {Call} call @param {Data} x @returns {Promise<Data>} itself, or a copy in host memory where no kernel can read its matrices as they lie */
+/** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if kernels can read its matrices with their strides, else a copy in host memory */
 export const readable = async (call, x) =>
   x instanceof DeviceArray && call.core.matrix_operand(x) === null ? call.read(x) : x;
 
-/** @param {Call} call @param {Data} x @returns {Promise<Data>} as a matrix whose columns are its last axis */
+/** @param {Call} call @param {Data} x @returns {Promise<Data>} a matrix whose rows are the array's last axis */
 export async function rowsOf(call, x) {
   if (x.ndim === 2) return x;
   const columns = x.shape[x.ndim - 1];
@@ -72,7 +73,7 @@ export function broadcastShape(a, b) {
   return x.map((n, axis) => (n === 1 ? y[axis] : n));
 }
 
-/** @param {Data} x @param {unknown} axis one, several, or null for all @returns {number[]} from 0 on, in order */
+/** @param {Data} x @param {unknown} axis one, several, or null for all @returns {number[]} non-negative, in increasing order; throws ProblemError for an axis out of range or named twice */
 export function axesOf(x, axis) {
   const given = axis === null || axis === undefined ? x.shape.map((_, i) => i) : Array.isArray(axis) ? axis : [axis];
   for (const each of given) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Options of calls: what is not known is never ignored. */
+/** Checks of call options; unknown ones are errors. */
 
 import { ConfigError, ProblemError } from "../errors.js";
 
@@ -14,23 +14,23 @@ export function checkOptions(call, options, known) {
   if (unknown) throw new ConfigError(`${call}() has no option “${unknown}”; it has ${known.join(", ")}`);
 }
 
-/** @param {string} name @param {unknown} value @param {number} otherwise @returns {number} throws ProblemError where it is none */
+/** @param {string} name @param {unknown} value @param {number} otherwise the default @returns {number} throws ProblemError for anything but a number */
 export function number(name, value, otherwise) {
   if (value === undefined) return otherwise;
   if (typeof value !== "number") throw new ProblemError(`${name} must be a number, not ${JSON.stringify(value)}`);
   return value;
 }
 
-/** @template {string} T @param {string} what @param {unknown} value @param {Iterable<T>} known @returns {T} throws ProblemError for another */
+/** @template {string} T @param {string} what @param {unknown} value @param {Iterable<T>} known @returns {T} throws ProblemError for a value that is not known */
 export function oneOf(what, value, known) {
   const names = [...known];
   if (names.includes(/** @type {T} */ (value))) return /** @type {T} */ (value);
   throw new ProblemError(`unknown ${what} “${value}”; choose from ${names.join(", ")}`);
 }
 
-/** @param {string} name @param {unknown} value @param {boolean} otherwise @returns {boolean} throws ProblemError for anything but true and false */
+/** @param {string} name @param {unknown} value @param {boolean} otherwise the default @returns {boolean} throws ProblemError for anything but true and false */
 export function flag(name, value, otherwise = false) {
   if (value === undefined) return otherwise;
-  if (typeof value !== "boolean") throw new ProblemError(`${name} is true or false, not ${JSON.stringify(value)}`);
+  if (typeof value !== "boolean") throw new ProblemError(`${name} must be true or false, not ${JSON.stringify(value)}`);
   return value;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Products of quantised matrices, and with quantised weights: the calls, as webmm/calls has them. */
+/** The calls for products of quantised matrices and with quantised weights, as in webmm/calls. */
 
 import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
@@ -15,7 +15,7 @@ import {
   checkedScale,
   checkedZero,
   multipliers,
-  ofNoTerms,
+  emptyProduct,
   spread,
   termsArray,
 } from "./scheme.js";
@@ -62,35 +62,35 @@ export async function qmatmul(call, givenA, givenB, options) {
   checkSums(scheme, k, a.dtype, b.dtype);
   const whole = await call.result([...batch, m, n], out, a instanceof DeviceArray || b instanceof DeviceArray);
   if (!whole.size) return whole;
-  if (!k) return filledWith(call, whole, ofNoTerms(scheme, m, n, out));
+  if (!k) return repeated(call, whole, emptyProduct(scheme, m, n, out));
   /** @type {Data} */
   let c = whole;
-  if (b.ndim === 2 && scheme.zeroA.alike && scheme.scaleA.alike && isDense(a))
-    [a, c] = [await rowsOf(call, a), reshaped(c, [c.size / n, n])]; // one tall product
-  await multiplied(call, a, b, scheme, c);
+  if (b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && isDense(a))
+    [a, c] = [await rowsOf(call, a), reshaped(c, [c.size / n, n])]; // one tall product instead of a batch
+  await multiply(call, a, b, scheme, c);
   return whole;
 }
 
-/** Fill `c`, in pieces, each matrix of the batch by itself. @param {Call} call @param {Data} a @param {Data} b @param {Scheme} scheme @param {Data} c */
-async function multiplied(call, a, b, scheme, c) {
+/** Compute `c` in pieces, one matrix of the batch at a time. @param {Call} call @param {Data} a @param {Data} b @param {Scheme} scheme @param {Data} c */
+async function multiply(call, a, b, scheme, c) {
   const { core } = call;
   const [m, k, n] = [a.shape[a.ndim - 2], a.shape[a.ndim - 1], b.shape[b.ndim - 1]];
   const { row, column } = multipliers(scheme, c.dtype);
-  const alike = row === null && column !== null && column.length === 1;
+  const scalar = row === null && column !== null && column.length === 1;
   const settings = {
-    zero_a: scheme.zeroA.alike ? scheme.zeroA.values[0] : null,
-    zero_b: scheme.zeroB.alike ? scheme.zeroB.values[0] : null,
+    zero_a: scheme.zeroA.scalar ? scheme.zeroA.values[0] : null,
+    zero_b: scheme.zeroB.scalar ? scheme.zeroB.values[0] : null,
     zero_c: scheme.zeroC,
-    multiplier: alike ? column[0] : [0, 0],
+    multiplier: scalar ? column[0] : [0, 0],
     scaled_rows: row !== null,
-    scaled_columns: column !== null && !alike,
+    scaled_columns: column !== null && !scalar,
     bias: scheme.bias !== null,
   };
   const byRow = settings.zero_a === null || settings.scaled_rows;
   const byColumn = settings.zero_b === null || settings.scaled_columns || settings.bias;
   const terms = [];
   if (byRow) terms.push(new Labelled(termsArray(scheme.zeroA, row, null, m), "mt", false));
-  if (byColumn) terms.push(new Labelled(termsArray(scheme.zeroB, alike ? null : column, scheme.bias, n), "nt", false));
+  if (byColumn) terms.push(new Labelled(termsArray(scheme.zeroB, scalar ? null : column, scheme.bias, n), "nt", false));
   const compute = (/** @type {DeviceArray[]} */ [x, y, ...more], /** @type {DeviceArray} */ into) => {
     [x, y, into] = [x, y, into].map((each) => (each.ndim > 2 ? each.slice(...Array(each.ndim - 2).fill(0)) : each));
     const types = [x, y, into].map((each) => call.element(each.dtype));
@@ -113,8 +113,8 @@ async function multiplied(call, a, b, scheme, c) {
   });
 }
 
-/** @param {Call} call @param {Data} c @param {HostArray} matrix which every one of a batch becomes @returns {Data} */
-function filledWith(call, c, matrix) {
+/** Set every matrix of the batch `c` to `matrix`. @param {Call} call @param {Data} c @param {HostArray} matrix @returns {Data} the batch */
+function repeated(call, c, matrix) {
   const data = ELEMENTS[c.dtype].of(c.size);
   for (let i = 0; i < c.size; i += matrix.size) data.set(matrix.data, i);
   const host = new HostArray(data, c.shape, c.dtype);
@@ -124,7 +124,7 @@ function filledWith(call, c, matrix) {
   return c;
 }
 
-/** @param {Data} a @param {Data} b @returns {number[]} the batch of their products */
+/** @param {Data} a @param {Data} b @returns {number[]} the batch shape of their product; throws ProblemError if shapes or dtypes do not fit */
 function batchOf(a, b) {
   if (Math.min(a.ndim, b.ndim) < 2)
     throw new ProblemError(
@@ -164,18 +164,21 @@ function outType(call, given, scaleC, otherwise) {
 
 /** @param {unknown} given @param {ElementType} out @returns {number} */
 function zeroOf(given, out) {
-  const there = given !== undefined && given !== null;
-  if (BYTES.includes(out)) return there ? checkedZero("zeroC", given, 1, out).values[0] : 0;
-  if (there) throw new ProblemError(`outDtype ${out} is not requantised; omit zeroC`);
+  const named = given !== undefined && given !== null;
+  if (BYTES.includes(out)) return named ? checkedZero("zeroC", given, 1, out).values[0] : 0;
+  if (named) throw new ProblemError(`outDtype ${out} is not requantised; omit zeroC`);
   return 0;
 }
 
-// Weights of 8 or 4 bits, which keep a scale and a zero point for each block
+// Weights of 8 or 4 bits, with a scale and a zero point per block
 
 /**
- * A (k, n) matrix of `bits`-bit integers q that stand for scale·(q - zero), in blocks of `block` along k: `words` (n, ·)
- * holds it by columns, padded to whole blocks, 32/bits integers to a word, the first lowest; `scales` and `zeros`
- * (n, blocks) those of the blocks. They lie on the host, or, after `to()`, on a device.
+ * A (k, n) matrix of weights quantised to integers of 8 or 4 bits, made by `quantizeBlocks()`. An integer q represents
+ * scale·(q - zero), where each block of 32 or 128 integers along k has a scale and a zero point. The weights are in host
+ * memory, or, after `to()`, on a device.
+ *
+ * `words` is (n, ·) uint32: the integers by columns, each column padded to whole blocks, 32/bits integers per word, the
+ * first one in the lowest bits. `scales` (float32) and `zeros` (uint8) are (n, blocks).
  */
 export class BlockWeights {
   /** @param {[number, number]} shape @param {4 | 8} bits @param {32 | 128} block @param {Data} words @param {Data} scales @param {Data} zeros */
@@ -188,7 +191,7 @@ export class BlockWeights {
     this.zeros = zeros;
   }
 
-  /** What a product's way depends on, besides how its parts lie. */
+  /** Shape, bits and block size as text: what the plan of a product depends on, besides the layouts of the parts. */
   get kind() {
     return `${this.shape}x${this.bits}/${this.block}`;
   }
@@ -198,7 +201,7 @@ export class BlockWeights {
     return [this.words, this.scales, this.zeros];
   }
 
-  /** @param {import("../engine/device.js").Device} device @returns {Promise<BlockWeights>} the weights there, for products that need not upload them again */
+  /** Copy the weights to a device, so that products do not upload them each time. @param {import("../engine/device.js").Device} device @returns {Promise<BlockWeights>} to be freed with `free()` */
   async to(device) {
     const [words, scales, zeros] = this.parts.map(async (part) =>
       device.array(part instanceof DeviceArray ? await part.read() : part),
@@ -206,7 +209,7 @@ export class BlockWeights {
     return new BlockWeights(this.shape, this.bits, this.block, await words, await scales, await zeros);
   }
 
-  /** Give the device's memory back, if it is there; doing so again is harmless. */
+  /** Release the device memory of the weights, if they are on a device; freeing twice is harmless. */
   free() {
     for (const part of this.parts) if (part instanceof DeviceArray) part.free();
   }
@@ -217,10 +220,15 @@ export class BlockWeights {
 }
 
 /**
- * Quantise a (k, n) matrix of numbers: the range of a block, extended to hold 0, is spread over all integers; with
- * `symmetric` it is -max|w| to max|w|, and the zero point the middle.
- * @param {import("../host.js").HostData} w @param {{bits?: 4 | 8, block?: 32 | 128, symmetric?: boolean}} [options]
- * @returns {BlockWeights} on the host
+ * Quantise a (k, n) matrix of weights for `Device.qmatmulWeights()`. Each block of `block` weights along k has its own
+ * scale and zero point: its range, extended to include 0, is mapped to all integers of `bits` bits. With `symmetric`, the
+ * range is -max|w| to max|w|, and the zero point the middle integer.
+ *
+ *     const weights = await quantizeBlocks(w, { bits: 4 }).to(gpu);
+ *     const y = await gpu.qmatmulWeights(x, weights);
+ * @param {import("../host.js").HostData} w finite numbers
+ * @param {{bits?: 4 | 8, block?: 32 | 128, symmetric?: boolean}} [options] by default 4 bits, blocks of 32, not symmetric
+ * @returns {BlockWeights} in host memory; throws ProblemError for NaN, infinity, or another shape
  */
 export function quantizeBlocks(w, options = {}) {
   checkOptions("quantizeBlocks", options, QUANTIZE_BLOCKS);

@@ -1,14 +1,14 @@
 // @ts-check
-/** Reductions, softmax and normalisations, and functions of single elements: the calls, as webmm/calls has them. */
+/** The calls for reductions, softmax, normalisations and elementwise functions, as in webmm/calls. */
 
 import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
 import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
 import { make } from "../python.js";
-import { addUp } from "./float64.js";
-import { axesOf, dense, permuted, reshaped, seen, stridesOf } from "./operands.js";
+import { sumOverK } from "./float64.js";
+import { axesOf, dense, permuted, reshaped, stridesOf, viewOf } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
-import { Labelled, inPieces, mostAtOnce } from "./pieces.js";
+import { Labelled, inPieces, maxPiece } from "./pieces.js";
 
 /** @typedef {import("./operands.js").Data} Data */
 /** @typedef {import("../engine/plans.js").Call} Call */
@@ -21,7 +21,7 @@ export const NORMALISE = /** @type {const} */ ({
   rms_norm: ["weight", "eps"],
 });
 export const GELU = /** @type {const} */ (["approximate"]);
-const MAX_PROBLEMS = 64; // dispatches that a view of many strides may take before it is copied instead
+const MAX_PROBLEMS = 64; // dispatches for a view that no single problem can describe; a view that needs more is copied
 
 /** `Device.reduce()`. @param {Call} call @param {any} given @param {string} op @param {any} options */
 export async function reduce(call, given, op, options) {
@@ -37,20 +37,24 @@ export async function reduce(call, given, op, options) {
   }
   const kept = x.shape.filter((_, axis) => !axes.includes(axis));
   const shape = keepdims ? x.shape.map((length, axis) => (axes.includes(axis) ? 1 : length)) : kept;
-  if (!x.size) return ofNothing(call, x, operation, shape, sizeOf(axes.map((axis) => x.shape[axis])), out);
+  if (!x.size) return emptyReduction(call, x, operation, shape, sizeOf(axes.map((axis) => x.shape[axis])), out);
   const pieces = await eachAsIkj(call, x, axes);
   const inParts = pieces.some((piece) => partLength(call, piece) < piece.shape[1]);
   const y = await call.result([sizeOf(kept)], out, x instanceof DeviceArray && !inParts);
   for (const [at, piece] of pieces.entries()) {
     const [outer, , inner] = piece.shape;
-    await reduced(call, operation, piece, seen(y, [outer, inner], [inner, 1], at * outer * inner));
+    await reduceInto(call, operation, piece, viewOf(y, [outer, inner], [inner, 1], at * outer * inner));
   }
   const result = inParts && x instanceof DeviceArray ? await call.device.array(/** @type {HostArray} */ (y)) : y;
   return reshaped(result, shape);
 }
 
-/** The results over `count` elements each, which is 0, or none of them at all. @param {Call} call @param {Data} x @param {any} operation @param {number[]} shape @param {number} count @param {ElementType} out */
-async function ofNothing(call, x, operation, shape, count, out) {
+/**
+ * The result of reducing an array without elements.
+ * @param {Call} call @param {Data} x @param {any} operation @param {number[]} shape of the result
+ * @param {number} count elements per result: if 0, the results are the operation's neutral element @param {ElementType} out
+ */
+async function emptyReduction(call, x, operation, shape, count, out) {
   if (!count && operation.empty === null)
     throw new ProblemError(`${operation.name} over no elements: x has shape [${x.shape}]`);
   const value = new HostArray(new Float32Array(sizeOf(shape)).fill(operation.empty ?? 0), shape, "float32").as(out);
@@ -58,19 +62,19 @@ async function ofNothing(call, x, operation, shape, count, out) {
   return x instanceof DeviceArray ? call.device.array(value) : value;
 }
 
-/** @param {Call} call @param {Data} x @returns {number} how many k of x[i, k, j] can be reduced at once */
+/** @param {Call} call @param {Data} x @returns {number} how much of k of x[i, k, j] can be reduced at once */
 function partLength(call, x) {
   const [, length, inner] = x.shape;
-  return Math.min(length, Math.max(1, Math.floor(mostAtOnce(call, x) / (inner * ELEMENTS[x.dtype].itemsize))));
+  return Math.min(length, Math.max(1, Math.floor(maxPiece(call, x) / (inner * ELEMENTS[x.dtype].itemsize))));
 }
 
-/** Fill y[i, j], which is of the host where an i of x[i, k, j] has to be reduced in parts. @param {Call} call @param {any} operation @param {Data} x @param {Data} y */
-async function reduced(call, operation, x, y) {
+/** Reduce x[i, k, j] over k into y[i, j], which is in host memory if k has to be split into parts. @param {Call} call @param {any} operation @param {Data} x @param {Data} y */
+async function reduceInto(call, operation, x, y) {
   const step = partLength(call, x);
-  if (step < x.shape[1]) return broughtTogether(call, operation, x, /** @type {HostArray} */ (y), step);
+  if (step < x.shape[1]) return reduceInParts(call, operation, x, /** @type {HostArray} */ (y), step);
   const { core } = call;
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
-    if (from.dtype === "float64" && operation.sums) return addUp(call, from, to, operation.name === "mean");
+    if (from.dtype === "float64" && operation.sums) return sumOverK(call, from, to, operation.name === "mean");
     const problem = make(core.Reduction, [
       operation.name,
       ...from.shape,
@@ -84,8 +88,8 @@ async function reduced(call, operation, x, y) {
   await inPieces(call, compute, [new Labelled(x, "ikj")], new Labelled(y, "ij"), "ij");
 }
 
-/** Fill `y` with the results over all k from those over `step` of them each. @param {Call} call @param {any} operation @param {Data} x @param {HostArray} y @param {number} step */
-async function broughtTogether(call, operation, x, y, step) {
+/** Reduce parts of k of length `step`, and combine their results into `y` on the host. @param {Call} call @param {any} operation @param {Data} x @param {HostArray} y @param {number} step */
+async function reduceInParts(call, operation, x, y, step) {
   const [outer, length, inner] = x.shape;
   const strides = stridesOf(x);
   const ofParts = async (/** @type {string} */ name, /** @type {ElementType} */ dtype) => {
@@ -93,7 +97,7 @@ async function broughtTogether(call, operation, x, y, step) {
     for (let start = 0; start < length; start += step) {
       const part = new HostArray(ELEMENTS[dtype].of(outer * inner), [outer, inner], dtype);
       const shape = [outer, Math.min(step, length - start), inner];
-      await reduced(call, call.core.OPERATIONS.get(name), seen(x, shape, strides, start * strides[1]), part);
+      await reduceInto(call, call.core.OPERATIONS.get(name), viewOf(x, shape, strides, start * strides[1]), part);
       parts.push(part.data);
     }
     return parts;
@@ -120,7 +124,7 @@ async function broughtTogether(call, operation, x, y, step) {
 
 /** @typedef {Record<string, (parts: number[], length: number) => number>} Combined */
 
-/** Results over parts brought together, in float64. @type {Combined} */
+/** How the results of parts are combined, in float64. @type {Combined} */
 const COMBINED = {
   prod: (parts) => parts.reduce((product, x) => product * x, 1),
   sum: (parts) => parts.reduce((sum, x) => sum + x, 0),
@@ -134,7 +138,7 @@ const COMBINED = {
   },
 };
 
-/** The same where that of integers is another: modulo 2^32. @type {Combined} */
+/** Likewise for integers, if it differs: modulo 2^32. @type {Combined} */
 const WRAPPED = {
   prod: (parts) => parts.reduce(Math.imul, 1),
   sum: (parts) => parts.reduce((sum, x) => (sum + x) | 0, 0),
@@ -175,7 +179,7 @@ export async function normalise(call, name, given, options) {
   return y;
 }
 
-/** @param {Call} call @param {any} given @param {number} length @param {ElementType} dtype @returns {Promise<DeviceArray>} a weight or bias on the device */
+/** @param {Call} call @param {any} given @param {number} length @param {ElementType} dtype @returns {Promise<DeviceArray>} a weight or bias on the device, contiguous from the start of its buffer */
 async function vectorOf(call, given, length, dtype) {
   const vector = call.data(given);
   if (String(vector.shape) !== String([length]) || vector.dtype !== dtype) {
@@ -210,15 +214,15 @@ export async function gelu(call, given, options) {
   return y;
 }
 
-// Axes: arrays as x[i, k, j], with k along what is reduced
+// Arrays as x[i, k, j], reduced along k
 
-/** @param {Call} call @param {DeviceArray} x of three axes @returns {any} how it lies in its buffer */
+/** @param {Call} call @param {DeviceArray} x of three axes @returns {any} its strides and offset, as a translated `Span` */
 function spanOf(call, x) {
   const [outer, along, inner] = x.strides;
   return new call.core.Span(outer, along, inner, x.offset);
 }
 
-/** @param {Call} call @param {Data} x @param {number} axis @returns {Promise<Data>} all of it as x[i, k, j]; of a copy where strides do not allow it */
+/** @param {Call} call @param {Data} x @param {number} axis @returns {Promise<Data>} the array as x[i, k, j], a copy if its strides do not allow such a view */
 async function asIkj(call, x, axis) {
   const shape = [sizeOf(x.shape.slice(0, axis)), x.shape[axis], sizeOf(x.shape.slice(axis + 1))];
   if (!(x instanceof DeviceArray)) return reshaped(x, shape);
@@ -226,14 +230,14 @@ async function asIkj(call, x, axis) {
   const groups = [layout.slice(0, axis), layout.slice(axis, axis + 1), layout.slice(axis + 1)].map(merged);
   if (groups.some((group) => group.length > 1) || x.strides.some((stride) => stride < 0))
     return reshaped(await call.read(x), shape);
-  return seen(
+  return viewOf(
     x,
     shape,
     groups.map((group) => (group.length ? group[0][1] : 1)),
   );
 }
 
-/** @param {Call} call @param {Data} x @param {number[]} axes @returns {Promise<Data[]>} arrays x[i, k, j] with k along all of `axes`, whose (i, j) follow each other in the result */
+/** @param {Call} call @param {Data} x @param {number[]} axes @returns {Promise<Data[]>} views x[i, k, j] with k along all of `axes`; their results (i, j) are consecutive in the reduction's result */
 async function eachAsIkj(call, x, axes) {
   const others = x.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
   if (x instanceof DeviceArray) {
@@ -247,7 +251,7 @@ async function eachAsIkj(call, x, axes) {
   return [reshaped(permuted(x, [...others, ...axes]), [x.size / length, length, 1])];
 }
 
-/** @param {DeviceArray} x @param {number[]} axes @param {number[]} others @returns {DeviceArray[]} the same of an array on a device, none where it would have to be copied */
+/** @param {DeviceArray} x @param {number[]} axes @param {number[]} others @returns {DeviceArray[]} likewise for an array on the device; empty if the array has to be copied */
 function viewsOf(x, axes, others) {
   const layout = x.shape.map((length, axis) => [length, x.strides[axis]]);
   const [along, kept] = [axes, others].map((some) => merged(some.map((axis) => layout[axis])));
@@ -261,11 +265,11 @@ function viewsOf(x, axes, others) {
   const dense = denseStrides(counts);
   return Array.from({ length: sizeOf(counts) }, (_, i) => {
     const offset = outermost.reduce((sum, [count, far], axis) => sum + (Math.floor(i / dense[axis]) % count) * far, 0);
-    return /** @type {DeviceArray} */ (seen(x, [outer, length, inner], [outerStride, stride, innerStride], offset));
+    return /** @type {DeviceArray} */ (viewOf(x, [outer, length, inner], [outerStride, stride, innerStride], offset));
   });
 }
 
-/** @param {number[][]} axes @returns {number[][]} (length, stride) without those of length 1, neighbours merged where one stride serves */
+/** @param {number[][]} axes (length, stride) of each @returns {number[][]} the same without axes of length 1, and with neighbours merged if one stride covers both */
 function merged(axes) {
   /** @type {number[][]} */
   const groups = [];

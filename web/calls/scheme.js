@@ -1,20 +1,20 @@
 // @ts-check
-/** How integers stand for numbers: webmm/problems/scheme.py, whose fixed point this is, bit for bit. */
+/** Quantisation: scales, zero points and requantisation in fixed point, bit for bit as in webmm/problems/scheme.py. */
 
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 
-/** A number mantissa·2^-shift: 31 bits, the highest set. @typedef {{mantissa: number, shift: number}} FixedPoint */
-/** One value for all, or one for each row or column. @typedef {{values: number[], alike: boolean}} Terms */
+/** The number mantissa·2^-shift; the mantissa has 31 bits, the highest one set. @typedef {{mantissa: number, shift: number}} FixedPoint */
+/** One value for all rows or columns (`scalar`), or one for each. @typedef {{values: number[], scalar: boolean}} Terms */
 /**
- * How the integers of a product stand for numbers, all checked; `scaleC` is null where the result is not requantised.
+ * The checked scales, zero points and bias of a product; `scaleC` is null if the result is not requantised.
  * @typedef {{scaleA: Terms, zeroA: Terms, scaleB: Terms, zeroB: Terms, scaleC: number | null, zeroC: number, bias: Int32Array | null}} Scheme
  */
 
 const MANTISSA_BITS = 31;
-const MAX_SHIFT = 62; // of a sum of 32 bits times a mantissa of 31
+const MAX_SHIFT = 62; // for a 32-bit sum times a 31-bit mantissa
 const SUM_LIMIT = 2 ** 31 - 1;
-/** The least and the greatest integer. @type {Record<string, [number, number]>} */
+/** The smallest and the largest integer of a type. @type {Record<string, [number, number]>} */
 export const LIMITS = { int8: [-128, 127], uint8: [0, 255] };
 
 /** @param {string} name @param {any} given @param {number} length @returns {Terms} */
@@ -27,20 +27,20 @@ function terms(name, given, length) {
       : Array.isArray(given)
         ? /** @type {number[]} */ (given.flat(Infinity))
         : [...array.as(array.dtype === "float16" ? "float32" : array.dtype).data];
-  if (array.size === 1) return { values, alike: true };
+  if (array.size === 1) return { values, scalar: true };
   if (array.size !== length || array.ndim > 2 || Math.max(...array.shape) !== array.size) {
     throw new ProblemError(`${name} has shape [${array.shape}]; it must be a number, or one for each of ${length}`);
   }
-  return { values, alike: false };
+  return { values, scalar: false };
 }
 
-/** @param {string} name @param {any} given @param {number} length @returns {Terms} in float32 */
+/** @param {string} name @param {any} given @param {number} length @returns {Terms} rounded to float32; throws ProblemError unless positive and finite */
 export function checkedScale(name, given, length) {
-  const { values, alike } = terms(name, given, length);
+  const { values, scalar } = terms(name, given, length);
   const rounded = values.map(Math.fround);
   const wrong = rounded.find((scale) => !(scale > 0 && Number.isFinite(scale)));
   if (wrong !== undefined) throw new ProblemError(`${name} must be positive and finite in float32, not ${wrong}`);
-  return { values: rounded, alike };
+  return { values: rounded, scalar };
 }
 
 /** @param {string} name @param {any} given @param {number} length @param {string} dtype @returns {Terms} */
@@ -68,15 +68,15 @@ export function checkedBias(given, length) {
   return /** @type {Int32Array} */ (array.data);
 }
 
-/** Throw where a sum of k products may not fit 32 bits. @param {Scheme} scheme @param {number} k @param {string} a @param {string} b types of the operands */
+/** Throw ProblemError if a sum of k products may exceed 32 bits. @param {Scheme} scheme @param {number} k @param {string} a @param {string} b dtypes of the operands */
 export function checkSums(scheme, k, a, b) {
-  const furthest = (/** @type {string} */ dtype, /** @type {Terms} */ zero) =>
+  const largest = (/** @type {string} */ dtype, /** @type {Terms} */ zero) =>
     zero.values.reduce((most, each) => Math.max(most, LIMITS[dtype][1] - each, each - LIMITS[dtype][0]), 1);
   const added = (scheme.bias ?? new Int32Array(0)).reduce((most, each) => Math.max(most, Math.abs(each)), 0);
-  const longest = Math.floor((SUM_LIMIT - added) / (furthest(a, scheme.zeroA) * furthest(b, scheme.zeroB)));
-  if (k > longest) {
+  const maxK = Math.floor((SUM_LIMIT - added) / (largest(a, scheme.zeroA) * largest(b, scheme.zeroB)));
+  if (k > maxK) {
     throw new ProblemError(
-      `with these zero points${added ? " and bias" : ""} a sum of k = ${k} products may overflow 32 bits; at most ${Math.max(longest, 0)} cannot: ` +
+      `with these zero points${added ? " and bias" : ""} a sum of k = ${k} products may overflow 32 bits; at most ${Math.max(maxK, 0)} cannot: ` +
         "split k, and add int32 results in 64 bits",
     );
   }
@@ -84,7 +84,7 @@ export function checkSums(scheme, k, a, b) {
 
 /** @param {number} value above 0 @returns {FixedPoint} rounded to 31 bits, halves up */
 function fixed(value) {
-  let exponent = Math.floor(Math.log2(value)) + 1; // of a fraction in [1/2, 1)
+  let exponent = Math.floor(Math.log2(value)) + 1; // value = fraction·2^exponent, with the fraction in [1/2, 1)
   while (value / 2 ** exponent >= 1) exponent += 1;
   while (value / 2 ** exponent < 0.5) exponent -= 1;
   return normalised(Math.floor((value / 2 ** exponent) * 2 ** MANTISSA_BITS + 0.5), MANTISSA_BITS - exponent);
@@ -92,11 +92,11 @@ function fixed(value) {
 
 /** @param {number} mantissa @param {number} shift @returns {FixedPoint} */
 function normalised(mantissa, shift) {
-  const carried = mantissa === 2 ** MANTISSA_BITS; // rounded up to one bit more
+  const carried = mantissa === 2 ** MANTISSA_BITS; // rounding up produced one more bit
   return carried ? { mantissa: mantissa / 2, shift: shift - 1 } : { mantissa, shift };
 }
 
-/** @param {FixedPoint} x @returns {FixedPoint} with a shift of 1 to 62: what is smaller makes any sum 0 */
+/** @param {FixedPoint} x @returns {FixedPoint} with a shift of 1 to 62; a multiplier that would need a larger shift turns every sum into 0 */
 const clamped = ({ mantissa, shift }) => ({
   mantissa: shift > MAX_SHIFT ? 0 : mantissa,
   shift: Math.min(Math.max(shift, 1), MAX_SHIFT),
@@ -117,50 +117,50 @@ const pairOf = ({ mantissa, shift }) => [mantissa, shift];
 
 /**
  * @param {Scheme} scheme @param {string} out
- * @returns {{row: [number, number][] | null, column: [number, number][] | null}} the parts of the multiplier, two int32 each;
- *   a single one, for all, stands for columns
+ * @returns {{row: [number, number][] | null, column: [number, number][] | null}} the multipliers of rows and of columns, two int32
+ *   each; a single multiplier for the whole result is the only one of `column`
  */
 export function multipliers({ scaleA, scaleB, scaleC }, out) {
   if (out === "int32") return { row: null, column: null };
   const exact = out === "float32";
-  const part = (/** @type {number} */ x) => (exact ? bitsOf(Math.fround(x)) : pairOf(fixed(x)));
-  if (!scaleA.alike && !scaleB.alike) {
-    return { row: scaleA.values.map(part), column: scaleB.values.map((x) => part(exact ? x : x / (scaleC ?? 1))) };
+  const factor = (/** @type {number} */ x) => (exact ? bitsOf(Math.fround(x)) : pairOf(fixed(x)));
+  if (!scaleA.scalar && !scaleB.scalar) {
+    return { row: scaleA.values.map(factor), column: scaleB.values.map((x) => factor(exact ? x : x / (scaleC ?? 1))) };
   }
   const whole = (/** @type {number} */ a, /** @type {number} */ b) =>
     exact ? bitsOf(Math.fround(a * b)) : pairOf(clamped(fixed((a * b) / (scaleC ?? 1))));
-  if (!scaleA.alike) return { row: scaleA.values.map((a) => whole(a, scaleB.values[0])), column: null };
+  if (!scaleA.scalar) return { row: scaleA.values.map((a) => whole(a, scaleB.values[0])), column: null };
   return { row: null, column: scaleB.values.map((b) => whole(scaleA.values[0], b)) };
 }
 
 /**
- * What a product without terms means: the bias alone.
+ * The result of a product with k = 0: the requantised bias.
  * @param {Scheme} scheme @param {number} m @param {number} n @param {import("../host.js").ElementType} out @returns {HostArray}
  */
-export function ofNoTerms(scheme, m, n, out) {
+export function emptyProduct(scheme, m, n, out) {
   const { scaleA, scaleB, scaleC, zeroC, bias } = scheme;
-  const at = (/** @type {Terms} */ { values, alike }, /** @type {number} */ i) => values[alike ? 0 : i];
+  const at = (/** @type {Terms} */ { values, scalar }, /** @type {number} */ i) => values[scalar ? 0 : i];
   const values = Array.from({ length: m * n }, (_, i) => {
     const [row, column] = [Math.floor(i / n), i % n];
     const sum = bias ? bias[column] : 0;
     if (out === "int32") return sum;
     if (out === "float32") return Math.fround(Math.fround(sum) * Math.fround(at(scaleA, row) * at(scaleB, column)));
-    const both = !scaleA.alike && !scaleB.alike;
-    const by = both
+    const both = !scaleA.scalar && !scaleB.scalar;
+    const multiplier = both
       ? times(fixed(at(scaleA, row)), fixed(at(scaleB, column) / (scaleC ?? 1)))
       : fixed((at(scaleA, row) * at(scaleB, column)) / (scaleC ?? 1));
-    const { mantissa, shift } = clamped(by);
+    const { mantissa, shift } = clamped(multiplier);
     const scaled = Number((BigInt(sum) * BigInt(mantissa) + (1n << BigInt(shift - 1))) >> BigInt(shift));
     return Math.min(Math.max(scaled + zeroC, LIMITS[out][0]), LIMITS[out][1]);
   });
   return HostArray.from(values, { dtype: out, shape: [m, n] });
 }
 
-/** @param {Terms} zero @param {[number, number][] | null} multiplier @param {Int32Array | null} bias @param {number} length @returns {HostArray} four int32 for each row or column */
+/** @param {Terms} zero @param {[number, number][] | null} multiplier @param {Int32Array | null} bias @param {number} length @returns {HostArray} [length, 4] int32: zero point, multiplier (two), bias of each row or column */
 export function termsArray(zero, multiplier, bias, length) {
   const data = new Int32Array(4 * length);
   for (let i = 0; i < length; i++) {
-    data[4 * i] = zero.values[zero.alike ? 0 : i];
+    data[4 * i] = zero.values[zero.scalar ? 0 : i];
     if (multiplier) data.set(multiplier[multiplier.length === 1 ? 0 : i], 4 * i + 1);
     if (bias) data[4 * i + 3] = bias[i];
   }
@@ -170,7 +170,7 @@ export function termsArray(zero, multiplier, bias, length) {
 // Numbers to integers
 
 /**
- * Spread blocks of numbers over integers, as `spread()` in Python: those of a block share a scale and a zero point.
+ * Quantise blocks of numbers, as `spread()` in Python: each block has a scale and a zero point.
  * @param {Float32Array} x @param {number} block @param {number} bottom @param {number} top @param {boolean} symmetric
  * @returns {{q: Int32Array, scales: Float32Array, zeros: Int32Array}}
  */
@@ -183,7 +183,7 @@ export function spread(x, block, bottom, top, symmetric) {
     let [low, high] = [0, 0];
     for (let j = i * block; j < (i + 1) * block; j++) [low, high] = [Math.min(low, x[j]), Math.max(high, x[j])];
     const scale = Math.fround(symmetric ? Math.max(high, -low) / (top - middle) : (high - low) / (top - bottom));
-    scales[i] = scale < 2 ** -126 ? 1 : scale; // where all of a block is 0 any will do
+    scales[i] = scale < 2 ** -126 ? 1 : scale; // for a block of zeros any scale will do
     zeros[i] = symmetric ? middle : clip(toEven(bottom - low / scales[i]), bottom, top);
     for (let j = i * block; j < (i + 1) * block; j++) q[j] = clip(toEven(x[j] / scales[i]) + zeros[i], least, top);
   }

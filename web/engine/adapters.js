@@ -1,5 +1,5 @@
 // @ts-check
-/** Adapters: what is asked of one, and what it says of itself. */
+/** Adapters: the features and limits that are requested, and a description. */
 
 import { NoAdapterError, UnsupportedError, inWords } from "../errors.js";
 
@@ -11,7 +11,7 @@ const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([
   "subgroups",
   /** @type {any} */ (MATRIX_UNITS),
 ]);
-/** What kernels ask for. */
+/** The limits that kernels depend on. */
 export const LIMITS = /** @type {const} */ ([
   "maxComputeInvocationsPerWorkgroup",
   "maxComputeWorkgroupSizeX",
@@ -25,24 +25,25 @@ export const LIMITS = /** @type {const} */ ([
   "maxTextureArrayLayers",
 ]);
 /**
+ * Open an adapter with all of its limits, and the features that kernels use.
  * @param {GPU} gpu @param {GPUPowerPreference} powerPreference
- * @returns {Promise<{adapter: GPUAdapter, device: GPUDevice}>} with all of its limits, and the features that kernels use
+ * @returns {Promise<{adapter: GPUAdapter, device: GPUDevice}>} throws NoAdapterError or UnsupportedError
  */
 export async function openAdapter(gpu, powerPreference) {
   const adapter = await gpu.requestAdapter({ powerPreference });
   if (!adapter) throw new NoAdapterError("WebGPU is available, but it found no adapter");
   /** @type {Record<string, number>} */
-  const requiredLimits = {}; // unasked, a device has the specification's minimum
+  const requiredLimits = {}; // a device has WebGPU's default limits unless higher ones are requested
   for (const name of LIMITS) requiredLimits[name] = adapter.limits[name];
   const requiredFeatures = WANTED_FEATURES.filter((feature) => adapter.features.has(feature));
   try {
     return { adapter, device: await adapter.requestDevice({ requiredFeatures, requiredLimits }) };
   } catch (error) {
-    throw new UnsupportedError(`the adapter gave no device: ${inWords(error)}`, error);
+    throw new UnsupportedError(`the adapter could not be opened: ${inWords(error)}`, error);
   }
 }
 
-/** @param {GPUAdapter} adapter @returns {MatrixShape[]} what its matrix units multiply, the largest fragments first */
+/** @param {GPUAdapter} adapter @returns {MatrixShape[]} the fragment shapes that its matrix units multiply, the largest first */
 export function matrixShapes(adapter) {
   const info = /** @type {{subgroupMatrixConfigs?: Iterable<any>}} */ (/** @type {unknown} */ (adapter.info));
   return [...(info.subgroupMatrixConfigs ?? [])]
@@ -50,11 +51,11 @@ export function matrixShapes(adapter) {
     .sort((x, y) => y.m * y.n * y.k - x.m * x.n * x.k);
 }
 
-/** @param {GPUAdapter} adapter */
+/** Describe an adapter: name, kind, vendor, architecture, backend, driver, engine, subgroup sizes. @param {GPUAdapter} adapter */
 export function describe(adapter) {
   const info = /** @type {GPUAdapterInfo & {backend?: string, driver?: string, type?: string}} */ (adapter.info ?? {});
   const parts = [info.vendor, info.architecture].filter(Boolean).join(" ");
-  const named = info.device && !/^0x/i.test(info.device); // in Dawn the device's name, and the driver's in its description
+  const named = info.device && !/^0x/i.test(info.device); // in Dawn, `device` is a name, and `description` names the driver
   const name = (named && info.device) || info.description || info.device || parts || "unnamed adapter";
   const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${info.description}`);
   const kind = software || info.type?.toLowerCase() === "cpu" ? "cpu" : "gpu";
@@ -71,7 +72,7 @@ export function describe(adapter) {
   };
 }
 
-/** @returns {string} what runs the shaders: browser and version, or node */
+/** @returns {string} the WebGPU implementation: the browser and its version, or node with Dawn */
 function engineName() {
   const agent = globalThis.navigator?.userAgent ?? "";
   const found = /(Edg|OPR|Firefox|Chrome|Version)\/(\d+)/g;

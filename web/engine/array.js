@@ -1,5 +1,5 @@
 // @ts-check
-/** Arrays that live on a device, of any rank, and views of them: webmm/engine/array.py. */
+/** Arrays of any rank on a device, and views of them, as in webmm/engine/array.py. */
 
 import { FreedArrayError, ProblemError } from "../errors.js";
 import { ELEMENTS, checkedShape, denseStrides, sizeOf } from "../host.js";
@@ -7,19 +7,19 @@ import { ELEMENTS, checkedShape, denseStrides, sizeOf } from "../host.js";
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostArray} HostArray */
 /** @typedef {import("./engine.js").Engine} Device */
-/** What `slice()` takes for an axis: all of it, one place, which drops the axis, or [start, stop, step]. @typedef {null | undefined | number | readonly (number | null | undefined)[]} Range */
+/** One axis of `slice()`: null for all of it, an index, which drops the axis, or [start, stop, step]. @typedef {null | undefined | number | readonly (number | null | undefined)[]} Range */
 
-/** What owns a GPU buffer until it is freed, and then gives it back to the device's pool. */
+/** The owner of a GPU buffer, which returns to the device's pool when it is freed. */
 export class Storage {
   /** @param {Device} device @param {GPUBuffer} buffer @param {number} nbytes of data: the buffer may be larger */
   constructor(device, buffer, nbytes) {
     this.device = device;
-    /** @type {GPUBuffer | null} null once it is freed */
+    /** @type {GPUBuffer | null} null after `free()` */
     this.buffer = buffer;
     this.nbytes = nbytes;
   }
 
-  /** Give the memory back; doing so again is harmless. */
+  /** Return the buffer to the pool; freeing twice is harmless. */
   free() {
     if (this.buffer) this.device.recycle(this.buffer, this.nbytes);
     this.buffer = null;
@@ -29,21 +29,21 @@ export class Storage {
 const MAX_SIGNATURES = 4096;
 /** @type {Map<string, number>} */
 const signatures = new Map();
-let signaturesSeen = 0;
+let signatureCount = 0;
 
-/** @param {string} text @returns {number} */
+/** @param {string} text @returns {number} equal for equal texts, until the table is full */
 function signatureOf(text) {
   const known = signatures.get(text);
   if (known) return known;
-  if (signatures.size >= MAX_SIGNATURES) signatures.clear(); // what has a number keeps it
-  signatures.set(text, ++signaturesSeen);
-  return signaturesSeen;
+  if (signatures.size >= MAX_SIGNATURES) signatures.clear(); // arrays keep the numbers that they have
+  signatures.set(text, ++signatureCount);
+  return signatureCount;
 }
 
 /**
- * An array on a device, or a view of one: slices and transposes share the buffer and copy nothing. `free()` gives the
- * buffer back at once, for all arrays that share it; any use after that throws FreedArrayError. Strides and offset count
- * elements.
+ * An array on a device, or a view of one: slices, transposes and reshapes share the buffer and copy nothing. Make one with
+ * `await device.array(data)`, and read it with `await array.read()`. `free()` releases the buffer at once, for all arrays
+ * that share it; using any of them afterwards throws FreedArrayError. `strides` and `offset` count elements.
  */
 export class DeviceArray {
   #storage;
@@ -58,17 +58,17 @@ export class DeviceArray {
     this.dtype = dtype;
     this.strides = strides;
     this.offset = offset;
-    this.known = 0;
+    this.knownSignature = 0;
   }
 
-  /** What a call's way depends on, besides what is in the array: a number, the same for arrays that lie alike. */
+  /** A number that is equal for arrays of equal dtype, shape, strides, offset and buffer size: the plan of a call depends on it. */
   get signature() {
-    return (this.known ||= signatureOf(
+    return (this.knownSignature ||= signatureOf(
       `${this.dtype}[${this.shape}](${this.strides})${this.offset}/${this.#storage.nbytes}`,
     ));
   }
 
-  /** What owns the buffer. Throws FreedArrayError after `free()`. */
+  /** The owner of the buffer. Throws FreedArrayError after `free()`. */
   get storage() {
     if (!this.#storage.buffer) throw new FreedArrayError(`this ${this.shape.join("x")} ${this.dtype} array was freed`);
     return this.#storage;
@@ -86,22 +86,22 @@ export class DeviceArray {
     return this.shape.length;
   }
 
-  /** Number of elements. */
+  /** The number of elements. */
   get size() {
     return sizeOf(this.shape);
   }
 
-  /** Bytes of the elements. */
+  /** The size of the elements in bytes. */
   get nbytes() {
     return this.size * ELEMENTS[this.dtype].itemsize;
   }
 
-  /** Elements that the buffer holds. */
+  /** The number of elements that the buffer holds. */
   get capacity() {
     return this.storage.nbytes / ELEMENTS[this.dtype].itemsize;
   }
 
-  /** @param {DeviceArray} other @returns {boolean} whether both lie in one buffer */
+  /** @param {DeviceArray} other @returns {boolean} whether both use the same buffer */
   shares(other) {
     return this.#storage === other.#storage;
   }
@@ -116,7 +116,7 @@ export class DeviceArray {
     return this.shape[this.ndim - 1];
   }
 
-  /** Whether the elements lie in row-major order without gaps. */
+  /** Whether the elements are in row-major order without gaps. */
   get contiguous() {
     const dense = denseStrides(this.shape);
     return this.shape.every((length, axis) => length === 1 || this.strides[axis] === dense[axis]);
@@ -124,12 +124,12 @@ export class DeviceArray {
 
   // Views
 
-  /** The array with its axes reversed; no copy. */
+  /** A view with the axes reversed; no copy. */
   get T() {
     return this.transpose();
   }
 
-  /** Each matrix of a batch transposed; no copy. */
+  /** A view with the last two axes exchanged, which transposes each matrix of a batch; no copy. */
   get mT() {
     if (this.ndim < 2) throw new ProblemError(`an array of shape [${this.shape}] holds no matrices to transpose`);
     const axes = this.shape.map((_, axis) => axis);
@@ -137,13 +137,13 @@ export class DeviceArray {
     return this.transpose(...axes);
   }
 
-  /** @param {...number} axes by default all of them, reversed @returns {DeviceArray} a view; no copy */
+  /** Permute the axes. @param {...number} axes each axis once; by default all of them, reversed @returns {DeviceArray} a view; no copy */
   transpose(...axes) {
     const order = axes.length
       ? axes.map((axis) => this.#axis(axis))
       : this.shape.map((_, axis) => this.ndim - 1 - axis);
     if (order.length !== this.ndim || new Set(order).size !== this.ndim) {
-      throw new ProblemError(`the axes [${axes}] do not name each of ${this.ndim} axes once`);
+      throw new ProblemError(`the axes [${axes}] must name each of the array's ${this.ndim} axes once`);
     }
     return this.#view(
       order.map((axis) => this.shape[axis]),
@@ -152,10 +152,10 @@ export class DeviceArray {
   }
 
   /**
-   * A view of a part: a range per axis, counted from the end where it is negative.
+   * Select a part of the array, by an index or a range per axis; negative indices count from the end.
    *
    *     x.slice([2, 5], null, -1) // NumPy's x[2:5, :, -1]
-   * @param {...Range} ranges @returns {DeviceArray}
+   * @param {...Range} ranges missing ones select the whole axis @returns {DeviceArray} a view; no copy
    */
   slice(...ranges) {
     if (ranges.length > this.ndim) throw new ProblemError(`${ranges.length} ranges for an array of ${this.ndim} axes`);
@@ -165,12 +165,12 @@ export class DeviceArray {
       const range = ranges[axis] ?? [];
       if (typeof range === "number") {
         if (!Number.isInteger(range) || range < -length || range >= length) {
-          throw new ProblemError(`place ${range} is out of range for axis ${axis}, of length ${length}`);
+          throw new ProblemError(`index ${range} is out of range for axis ${axis}, of length ${length}`);
         }
         offset += (range < 0 ? range + length : range) * this.strides[axis];
         return;
       }
-      const { start, count, step } = places(range, length);
+      const { start, count, step } = indices(range, length);
       if (count) offset += start * this.strides[axis];
       shape.push(count);
       strides.push(step * this.strides[axis]);
@@ -178,7 +178,7 @@ export class DeviceArray {
     return this.#view(shape, strides, offset);
   }
 
-  /** @param {...number} shape one length may be -1: what is left @returns {DeviceArray} a view of a contiguous array; no copy */
+  /** Give a contiguous array another shape. @param {...number} shape one length may be -1: it follows from the others @returns {DeviceArray} a view; no copy */
   reshape(...shape) {
     const known = sizeOf(shape.filter((length) => length !== -1));
     const lengths = checkedShape(shape.map((length) => (length === -1 ? this.size / known : length)));
@@ -188,7 +188,7 @@ export class DeviceArray {
     return this.#view(lengths, denseStrides(lengths));
   }
 
-  /** @param {...number} shape @returns {DeviceArray} a view repeated along new axes and those of length 1; no copy */
+  /** Repeat the array along new leading axes and axes of length 1. @param {...number} shape @returns {DeviceArray} a view; no copy */
   broadcastTo(...shape) {
     const lengths = checkedShape(shape);
     const extra = lengths.length - this.ndim;
@@ -215,17 +215,17 @@ export class DeviceArray {
 
   // Data
 
-  /** @returns {Promise<HostArray>} a copy in host memory; of a view only its span is moved */
+  /** Download the elements, after all work queued on them. @returns {Promise<HostArray>} a copy in host memory, a Matrix for a 2-D array of floats */
   read() {
     return this.device.download(this);
   }
 
-  /** Give the buffer back now, for every array that shares it; doing so again is harmless. */
+  /** Release the buffer now, for every array that shares it; freeing twice is harmless. */
   free() {
     this.#storage.free();
   }
 
-  /** At the end of a block that declared the array with `using`. */
+  /** Called at the end of a block that declares the array with `using`. */
   [Symbol.dispose]() {
     this.free();
   }
@@ -236,17 +236,17 @@ export class DeviceArray {
   }
 }
 
-/** @param {readonly (number | null | undefined)[]} range @param {number} length the indices of Python's slice(start, stop, step) */
-function places([start, stop, step], length) {
+/** Resolve a range as Python's `slice(start, stop, step).indices(length)`. @param {readonly (number | null | undefined)[]} range @param {number} length */
+function indices([start, stop, step], length) {
   const by = step ?? 1;
-  for (const place of [start, stop, by]) {
-    if (place != null && !Number.isInteger(place))
-      throw new ProblemError(`a range is [start, stop, step] in whole numbers, not ${place}`);
+  for (const index of [start, stop, by]) {
+    if (index != null && !Number.isInteger(index))
+      throw new ProblemError(`a range is [start, stop, step] in whole numbers, not ${index}`);
   }
-  if (by === 0) throw new ProblemError("the step of a range is not 0");
+  if (by === 0) throw new ProblemError("the step of a range must not be 0");
   const [least, most] = by > 0 ? [0, length] : [-1, length - 1];
-  const clamped = (/** @type {number | null | undefined} */ place, /** @type {number} */ missing) =>
-    place == null ? missing : Math.min(Math.max(place < 0 ? place + length : place, least), most);
+  const clamped = (/** @type {number | null | undefined} */ index, /** @type {number} */ missing) =>
+    index == null ? missing : Math.min(Math.max(index < 0 ? index + length : index, least), most);
   const [first, last] =
     by > 0 ? [clamped(start, 0), clamped(stop, length)] : [clamped(start, length - 1), clamped(stop, -1)];
   return { start: first, count: Math.max(0, Math.ceil((last - first) / by)), step: by };

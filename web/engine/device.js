@@ -1,5 +1,5 @@
 // @ts-check
-/** A device, and its calls: what users of webmm.js open. */
+/** `Device`: an open GPU with the public calls of webmm.js. */
 
 import { GEMM, MATMUL, gemm, matmul } from "../calls/gemm.js";
 import { QMATMUL, QMATMUL_WEIGHTS, qmatmul, qmatmulWeights } from "../calls/quantized.js";
@@ -14,45 +14,77 @@ import { Engine } from "./engine.js";
 /** @typedef {import("./array.js").DeviceArray} DeviceArray */
 
 /** @typedef {"float32" | "float16"} FloatType */
-/** @typedef {"highest" | "high"} Precision "high" lets matrix units multiply float32 as two float16 each, where there are any */
 /**
- * `bias` is [n], or [m, 1] for one value per row; `residual` has the result's shape; `outDtype` is the operands' type
- * unless another is named; `kernel` and `config` name a stage and its tile sizes, for measuring.
- * @typedef {{
- *   bias?: HostData | DeviceArray, activation?: "relu" | "gelu" | "gelu_tanh" | "silu", residual?: HostData | DeviceArray, alpha?: number,
- *   outDtype?: FloatType, precision?: Precision, transposeA?: boolean, transposeB?: boolean, kernel?: string | Kernel,
- *   config?: Record<string, number | string>,
- * }} MatmulOptions
+ * "highest" computes float32 products in float32. "high" lets matrix units multiply each float32 as the sum of two
+ * float16, if the device has matrix units and the product is large enough to be faster that way.
+ * @typedef {"highest" | "high"} Precision
  */
 /**
- * Scales and zero points are numbers, or one for each row of A and each column of B; `bias` is one int32 per column.
- * @typedef {{
- *   scaleA: HostData, zeroA: HostData, scaleB: HostData, zeroB: HostData, scaleC?: number, zeroC?: number,
- *   bias?: HostData, outDtype?: "int8" | "uint8" | "int32" | "float32",
- * }} QmatmulOptions
+ * Options of `Device.matmul()`.
+ * @typedef {object} MatmulOptions
+ * @property {HostData | DeviceArray} [bias] added before the activation: shape [n], or [m, 1] for one value per row; of
+ *   the operands' dtype or float32
+ * @property {"relu" | "gelu" | "gelu_tanh" | "silu"} [activation] applied to alpha·A·B + bias; none by default
+ * @property {HostData | DeviceArray} [residual] added after the activation; has the result's shape
+ * @property {number} [alpha] factor of A·B, 1 by default
+ * @property {FloatType} [outDtype] dtype of the result, by default that of the operands
+ * @property {Precision} [precision] "highest" by default
+ * @property {boolean} [transposeA] exchange the last two axes of `a` first
+ * @property {boolean} [transposeB] exchange the last two axes of `b` first
+ * @property {string | Kernel} [kernel] use this kernel instead of the one that webmm would choose; for measurements
+ * @property {Record<string, number | string>} [config] tunables of the named `kernel` that differ from its defaults
+ */
+/**
+ * Options of `Device.qmatmul()`. A scale or zero point is one number, or an array with one number for each row of A
+ * (`scaleA`, `zeroA`) or each column of B (`scaleB`, `zeroB`).
+ * @typedef {object} QmatmulOptions
+ * @property {HostData} scaleA the scale of A: positive, rounded to float32
+ * @property {HostData} zeroA the zero point of A: the integer that represents 0
+ * @property {HostData} scaleB the scale of B: positive, rounded to float32
+ * @property {HostData} zeroB the zero point of B
+ * @property {number} [scaleC] the scale of the result; required for int8 and uint8 results, not allowed for others
+ * @property {number} [zeroC] the zero point of an int8 or uint8 result, 0 by default
+ * @property {HostData} [bias] int32 [n], in steps of scaleA·scaleB
+ * @property {"int8" | "uint8" | "int32" | "float32"} [outDtype] by default float32, or, with `scaleC`, the dtype of `a`
  */
 
 /**
- * An adapter opened for computing. Calls are Python's: of the host's arrays they give the host's, of arrays on the device
- * one on the device, which the caller frees. Options that a call does not know are a ConfigError.
+ * A GPU opened for computing. Open one with `await Device.open()`; its calls are those of the Python package.
+ *
+ *     const gpu = await Device.open();
+ *     const c = await gpu.matmul([[1, 2], [3, 4]], [[5, 6], [7, 8]]);
+ *     c.toList(); // [[19, 22], [43, 50]]
+ *
+ * Operands are in host memory (numbers, nested lists, typed arrays, `HostArray`, `Matrix`) or on the device
+ * (`DeviceArray`, made by `array()`). If any operand is on the device, so is the result, and the caller frees it with
+ * `free()`; otherwise the result is a `HostArray`, or a `Matrix` if it is a 2-D array of floats. Operands of any size are
+ * accepted: problems that exceed a limit of the device are split.
+ *
+ * Every call throws ConfigError for an unknown option, ProblemError for shapes, dtypes or values that do not fit,
+ * UnsupportedError if this device cannot compute it, MemoryLimitError, DeviceLostError, FreedArrayError or ShaderError.
  */
 export class Device extends Engine {
   /**
-   * activation(alpha·A·B + bias) + residual, with the shapes of NumPy's matmul: batches broadcast, and a vector is a row
-   * or a column that the result drops.
+   * Compute activation(alpha·A·B + bias) + residual, with the shape rules of NumPy's `matmul`: leading axes are batch axes
+   * and broadcast; a 1-D `a` is a row, a 1-D `b` a column, and the result drops that axis.
+   *
+   *     const c = await gpu.matmul(a, b, { bias: [1, 1], activation: "relu" });
    * @template {HostData | DeviceArray} A @template {HostData | DeviceArray} B
-   * @param {A} a (…, m, k), of float32 or float16 @param {B} b (…, k, n), of the same type
+   * @param {A} a shape (…, m, k); float32, float16 or float64
+   * @param {B} b shape (…, k, n); the dtype of `a`
    * @param {MatmulOptions} [options]
-   * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : A extends Matrix ? Matrix : HostArray>}
+   * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : A extends Matrix ? Matrix : HostArray>} shape (…, m, n)
    */
   async matmul(a, b, options = {}) {
     return this.plans.call("matmul", MATMUL, [a, b], options, (call) => matmul(call, a, b, options));
   }
 
   /**
-   * c ← alpha·A·B + beta·c, in place, on arrays of the device; `c` may be a transposed or sliced view.
-   * @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c
-   * @param {{alpha?: number, beta?: number, precision?: Precision}} [options]
+   * Set c to alpha·A·B + beta·c in place, on arrays of this device. Any of them may be a transposed or sliced view.
+   * @param {DeviceArray} a shape (…, m, k); float32, float16 or float64
+   * @param {DeviceArray} b shape (…, k, n); the dtype of `a`
+   * @param {DeviceArray} c shape (…, m, n); overwritten
+   * @param {{alpha?: number, beta?: number, precision?: Precision}} [options] `alpha` is 1 by default, `beta` 0
    * @returns {Promise<DeviceArray>} `c`
    */
   async gemm(a, b, c, options = {}) {
@@ -60,23 +92,27 @@ export class Device extends Engine {
   }
 
   /**
-   * The product of the matrices that 8-bit integers stand for, an element q for scale·(q - zero), summed in 32 bits,
-   * exactly. int8 and uint8 results need `scaleC`; int32 are the sums; float32 the sums times scaleA·scaleB.
+   * Multiply quantised matrices, in which an 8-bit integer q represents scale·(q - zero). Products are summed exactly, in
+   * 32 bits. An int32 result holds these sums, a float32 result the sums times scaleA·scaleB, and an int8 or uint8 result
+   * the sums requantised with `scaleC` and `zeroC`.
    * @template {HostData | DeviceArray} A @template {HostData | DeviceArray} B
-   * @param {A} a (…, m, k), of int8 or uint8 @param {B} b (…, k, n), likewise
+   * @param {A} a shape (…, m, k); int8 or uint8
+   * @param {B} b shape (…, k, n); int8 or uint8
    * @param {QmatmulOptions} options
-   * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : HostArray>}
+   * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : HostArray>} shape (…, m, n)
    */
   async qmatmul(a, b, options) {
     return this.plans.call("qmatmul", QMATMUL, [a, b], options, (call) => qmatmul(call, a, b, options));
   }
 
   /**
-   * x times quantised weights, see `quantizeBlocks()`, summed in float32. Keep weights on the device by `weights.to(device)`.
+   * Multiply `x` by weights quantised in blocks to 8 or 4 bits, summing in float32. Quantise weights with
+   * `quantizeBlocks()`; weights used more than once should be on the device: `await weights.to(gpu)`.
    * @template {HostData | DeviceArray} X
-   * @param {X} x (…, k), of floats @param {BlockWeights} weights (k, n)
-   * @param {{outDtype?: FloatType}} [options]
-   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   * @param {X} x shape (…, k); float32 or float16
+   * @param {BlockWeights} weights shape (k, n)
+   * @param {{outDtype?: FloatType}} [options] `outDtype` is the dtype of `x` by default
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape (…, n)
    */
   async qmatmulWeights(x, weights, options = {}) {
     return this.plans.call("qmatmulWeights", QMATMUL_WEIGHTS, [x, weights], options, (call) =>
@@ -85,21 +121,26 @@ export class Device extends Engine {
   }
 
   /**
-   * A reduction over one axis, several, or all, with the shapes of NumPy's.
+   * Reduce an array along one axis, several axes, or all of them, with the result shapes of NumPy.
+   *
+   *     const sums = await gpu.reduce(x, "sum", { axis: 0 });
    * @template {HostData | DeviceArray} X
-   * @param {X} x of floats or int32 @param {"sum" | "mean" | "prod" | "max" | "min" | "argmax" | "argmin" | "logsumexp"} op
-   * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType}} [options]
-   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} positions are int32
+   * @param {X} x float32, float16 or int32; also float64, except for "prod" and "logsumexp"
+   * @param {"sum" | "mean" | "prod" | "max" | "min" | "argmax" | "argmin" | "logsumexp"} op
+   * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType}} [options] without `axis`,
+   *   all axes are reduced; `keepdims` keeps them with length 1; `outDtype` is the dtype of `x` by default
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} for "argmax" and "argmin" the indices, as int32
    */
   async reduce(x, op, options = {}) {
     return this.plans.call("reduce", REDUCE, [x, op], options, (call) => reduce(call, x, op, options));
   }
 
   /**
-   * exp(x) / Σ exp(x) along an axis, the last unless another is named.
+   * Softmax: exp(x) / Σ exp(x) along an axis, without overflow for large x.
    * @template {HostData | DeviceArray} X
-   * @param {X} x of floats @param {{axis?: number}} [options]
-   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   * @param {X} x float32 or float16
+   * @param {{axis?: number}} [options] `axis` is the last one by default
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
    */
   async softmax(x, options = {}) {
     return this.plans.call("softmax", NORMALISE.softmax, [x], options, (call) =>
@@ -108,10 +149,12 @@ export class Device extends Engine {
   }
 
   /**
-   * (x - mean) / √(variance + eps) · weight + bias along the last axis.
+   * Layer normalisation: (x - mean) / √(variance + eps) · weight + bias along the last axis.
    * @template {HostData | DeviceArray} X
-   * @param {X} x of floats @param {{weight?: HostData | DeviceArray, bias?: HostData | DeviceArray, eps?: number}} [options] vectors of the last axis's length, and x's type
-   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   * @param {X} x float32 or float16
+   * @param {{weight?: HostData | DeviceArray, bias?: HostData | DeviceArray, eps?: number}} [options] `weight` and `bias` are
+   *   vectors of the last axis's length, of the dtype of `x`; `eps` is 1e-5 by default
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
    */
   async layerNorm(x, options = {}) {
     return this.plans.call("layerNorm", NORMALISE.layer_norm, [x], options, (call) =>
@@ -120,10 +163,12 @@ export class Device extends Engine {
   }
 
   /**
-   * x / √(mean of squares + eps) · weight along the last axis.
+   * RMS normalisation: x / √(mean(x²) + eps) · weight along the last axis.
    * @template {HostData | DeviceArray} X
-   * @param {X} x of floats @param {{weight?: HostData | DeviceArray, eps?: number}} [options]
-   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   * @param {X} x float32 or float16
+   * @param {{weight?: HostData | DeviceArray, eps?: number}} [options] `weight` is a vector of the last axis's length, of
+   *   the dtype of `x`; `eps` is 1e-5 by default
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
    */
   async rmsNorm(x, options = {}) {
     return this.plans.call("rmsNorm", NORMALISE.rms_norm, [x], options, (call) =>
@@ -132,10 +177,11 @@ export class Device extends Engine {
   }
 
   /**
-   * x·Φ(x) of each element, by the error function or, `approximate`, by tanh.
+   * GELU of each element: x·Φ(x), where Φ is the normal distribution function.
    * @template {HostData | DeviceArray} X
-   * @param {X} x of floats @param {{approximate?: boolean}} [options]
-   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>}
+   * @param {X} x float32 or float16
+   * @param {{approximate?: boolean}} [options] `approximate` computes Φ with tanh instead of the error function
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
    */
   async gelu(x, options = {}) {
     return this.plans.call("gelu", GELU, [x], options, (call) => gelu(call, x, options));

@@ -1,5 +1,5 @@
 // @ts-check
-/** What calls stand on: an opened adapter, with its limits, compiled pipelines, arrays and clock. */
+/** `Engine`, the base of `Device`: an open adapter with its limits, pipelines, arrays, queue and timer. */
 
 import { Bundle } from "../bundle.js";
 import { checkOptions } from "../calls/options.js";
@@ -32,25 +32,26 @@ import { download, upload } from "./transfer.js";
 /** @typedef {import("./submissions.js").Launch} Launch */
 /** @typedef {import("./timing.js").Timing} Timing */
 
-const SPELLINGS = ["current", "deprecated"]; // of loads and stores of fragments
+const SPELLINGS = ["current", "deprecated"]; // of the WGSL built-ins that load and store matrix fragments
 
-/** An adapter opened for computing, beneath its calls; the modules beside do the work. */
+/** An open adapter: everything that `Device` has besides its calls. The other modules of this folder do the work. */
 export class Engine {
-  /** @type {WeakSet<Launch>} those that the engine took once */
-  #proven = new WeakSet();
+  /** @type {WeakSet<Launch>} launches that the engine has accepted once */
+  #accepted = new WeakSet();
 
   /** @param {GPU} gpu @param {GPUAdapter} adapter @param {GPUDevice} device @param {Bundle} bundle */
   constructor(gpu, adapter, device, bundle) {
-    this.gpu = gpu; // held: Dawn in node crashes once the garbage collector takes what it came from
+    this.gpu = gpu; // keep a reference: Dawn in node crashes once this object is garbage-collected
     this.adapter = adapter;
     this.wgpu = device;
     this.bundle = bundle;
+    /** The adapter's name, vendor, backend, driver and subgroup sizes. */
     this.info = describe(adapter);
-    /** What its matrix units multiply; none where the feature is missing. */
+    /** The fragment shapes that the matrix units multiply; empty without matrix units. */
     this.matrix = device.features.has(/** @type {any} */ (MATRIX_UNITS)) ? matrixShapes(adapter) : [];
-    /** How this engine's version spells loads and stores of fragments: found out by compiling; empty where it was not. */
+    /** The spelling of fragment loads and stores that this engine compiles; "" if it compiles none. */
     this.spelling = "";
-    /** @type {Set<string>} the device's, and those of its shading language */
+    /** @type {Set<string>} features of the device and of its shading language */
     this.features = new Set([...device.features, ...(gpu.wgslLanguageFeatures ?? [])]);
     this.limits = device.limits;
     this.guard = new Guard(device);
@@ -59,36 +60,42 @@ export class Engine {
     this.pipelines = new Pipelines(this.guard, bundle.core.ENTRY_POINT);
     this.launches = new Launches(this);
     this.plans = new Plans(this);
-    /** Bytes of it that a call on the host's arrays takes; what needs more comes and goes in pieces. */
+    /** Device memory, in bytes, that a call on host arrays may use; a larger problem is split into pieces. */
     this.memory = 2 ** 30;
     this.choices = new Choices(this);
-    /** @type {Promise<string>} settles with the reason in words */
+    /** @type {Promise<string>} resolves with the reason when the device is lost */
     this.lost = this.guard.lost;
   }
 
   /**
+   * Open the GPU, and load the kernels. Throws NoAdapterError if there is no WebGPU or no adapter, UnsupportedError if the
+   * adapter cannot be opened, and WebmmError if the kernels cannot be loaded.
+   *
+   *     const gpu = await Device.open();
    * @template {Engine} T
    * @this {new (gpu: GPU, adapter: GPUAdapter, device: GPUDevice, bundle: Bundle) => T}
-   * @param {{bundle?: Bundle | string | URL, gpu?: GPU, powerPreference?: GPUPowerPreference}} [options]
+   * @param {{bundle?: Bundle | string | URL, gpu?: GPU, powerPreference?: GPUPowerPreference}} [options] `gpu` is
+   *   `navigator.gpu` by default, and in node that of the package `webgpu`; `bundle` is the URL of the folder with the
+   *   kernels, by default the one next to this file; `powerPreference` is "high-performance" by default
    * @returns {Promise<T>}
    */
   static async open(options = {}) {
     const gpu = options.gpu ?? globalThis.navigator?.gpu;
-    if (!gpu) throw new NoAdapterError("WebGPU is not available here");
+    if (!gpu) throw new NoAdapterError("WebGPU is not available: this browser or runtime has no navigator.gpu");
     const loading = options.bundle instanceof Bundle ? options.bundle : Bundle.load(options.bundle);
     const { adapter, device } = await openAdapter(gpu, options.powerPreference ?? "high-performance");
     const opened = new this(gpu, adapter, device, await loading);
-    await opened.getReady();
+    await opened.prepare();
     return opened;
   }
 
-  /** Find out what its engine's version reads, and load what is known of its adapter. */
-  async getReady() {
-    [this.spelling] = await Promise.all([this.#readSpelling(), this.choices.loadModels()]);
+  /** Find the engine's spelling of matrix fragments, and load the cost models for the adapter. */
+  async prepare() {
+    [this.spelling] = await Promise.all([this.#findSpelling(), this.choices.loadModels()]);
   }
 
-  /** @returns {Promise<string>} the first spelling in which the engine reads fragments that its matrix units multiply */
-  async #readSpelling() {
+  /** @returns {Promise<string>} the first spelling of fragment loads and stores that the engine compiles, or "" */
+  async #findSpelling() {
     const halves = this.features.has("shader-f16");
     const shape = this.matrix.find(({ operands }) => operands.endsWith("8") || (halves && operands === "f16"));
     if (!shape) return "";
@@ -100,12 +107,12 @@ export class Engine {
     return "";
   }
 
-  /** Why the device is gone, or null while it works. */
+  /** Why the device was lost, or null while it works. */
   get loss() {
     return this.guard.loss;
   }
 
-  /** Give the device back; its arrays and pipelines are gone. */
+  /** Close the device, and release its arrays and pipelines. */
   close() {
     this.wgpu.destroy();
   }
@@ -113,9 +120,12 @@ export class Engine {
   // Arrays
 
   /**
-   * @param {HostData} data an array of the host's: a typed array, nested lists, a HostArray or Matrix
-   * @param {{shape?: readonly number[], dtype?: ElementType}} [options] as `HostArray.from()` has them
-   * @returns {Promise<DeviceArray>} a copy on the device, row-major
+   * Copy an array to the device.
+   *
+   *     const x = await gpu.array(new Float32Array(12), { shape: [3, 4] });
+   * @param {HostData} data a typed array, nested lists, a number, a HostArray or a Matrix
+   * @param {{shape?: readonly number[], dtype?: ElementType}} [options] as of `HostArray.from()`
+   * @returns {Promise<DeviceArray>} row-major; to be freed with `free()`
    */
   async array(data, options = {}) {
     checkOptions("array", options, ["shape", "dtype"]);
@@ -125,14 +135,15 @@ export class Engine {
     return array;
   }
 
-  /** Overwrite a contiguous array. @param {DeviceArray} array @param {HostArray} host of as many elements, converted to its type */
+  /** Overwrite a contiguous array. @param {DeviceArray} array @param {HostArray} host with as many elements; converted to the array's dtype */
   write(array, host) {
     upload(this, host, array);
   }
 
   /**
+   * Allocate an array without initialising it.
    * @param {readonly number[]} shape @param {ElementType} [dtype]
-   * @returns {Promise<DeviceArray>} an array of any contents: its buffer may have served another
+   * @returns {Promise<DeviceArray>} with arbitrary contents: its buffer may be a reused one
    */
   async empty(shape, dtype = "float32") {
     const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[elementType(dtype)].itemsize;
@@ -140,7 +151,7 @@ export class Engine {
     return new DeviceArray(new Storage(this, buffer, nbytes), shape, dtype);
   }
 
-  /** @param {readonly number[]} shape @param {ElementType} [dtype] @returns {Promise<DeviceArray>} an array of zeros */
+  /** Allocate an array of zeros. @param {readonly number[]} shape @param {ElementType} [dtype] @returns {Promise<DeviceArray>} */
   async zeros(shape, dtype = "float32") {
     const array = await this.empty(shape, dtype);
     this.flush();
@@ -151,24 +162,25 @@ export class Engine {
   }
 
   /**
-   * @param {number} bytes rounded up to whole vec4 @param {string} what needs them
-   * @returns {Promise<GPUBuffer>} storage of any contents: it may have served before; `recycle` takes it back
+   * Take a storage buffer from the pool.
+   * @param {number} bytes rounded up to whole vec4 @param {string} what needs them, for error messages
+   * @returns {Promise<GPUBuffer>} with arbitrary contents; return it with `recycle()`
    */
   buffer(bytes, what) {
     return this.pool.take(bytes, what);
   }
 
-  /** Take a freed array's buffer back. @param {GPUBuffer} buffer @param {number} [nbytes] that it was taken for */
+  /** Return the buffer of a freed array to the pool. @param {GPUBuffer} buffer @param {number} [nbytes] the size that was requested */
   recycle(buffer, nbytes) {
     this.pool.give(buffer, nbytes);
   }
 
-  /** @param {DeviceArray} array @returns {Promise<HostArray>} a copy in host memory: a Matrix where it is one of floats */
+  /** Download an array. @param {DeviceArray} array @returns {Promise<HostArray>} a copy in host memory, a Matrix for a 2-D array of floats */
   download(array) {
     return download(this, array);
   }
 
-  /** @param {GPUBuffer} buffer @param {number} size @param {number} [offset] @returns {Promise<ArrayBuffer>} those bytes, once all is computed */
+  /** Read back bytes of a buffer, after all queued work. @param {GPUBuffer} buffer @param {number} size @param {number} [offset] @returns {Promise<ArrayBuffer>} */
   async read(buffer, size, offset = 0) {
     const staging = await this.guard.using("allocating a staging buffer", () =>
       this.wgpu.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST }),
@@ -191,47 +203,51 @@ export class Engine {
 
   // Eligibility and choice
 
-  /** @param {Kernel} kernel @param {Problem} p @returns {string | null} why `kernel` cannot compute `p` here, or null */
+  /** @param {Kernel} kernel @param {Problem} p @returns {string | null} why `kernel` cannot compute `p` on this device, or null if it can */
   reason(kernel, p) {
     return this.choices.reason(kernel, p);
   }
 
-  /** @param {string} name @param {Problem} [p] @returns {Kernel} the configuration that stands for a stage on this device */
+  /** @param {string} name of a stage @param {Problem} [p] @returns {Kernel} the stage's representative configuration for this device */
   stage(name, p) {
     return this.choices.stage(name, p);
   }
 
-  /** Prefer what was measured on this adapter. @param {RunRecord[]} records */
+  /** Use tuning records in the choice of kernels; records of other adapters are ignored. @param {RunRecord[]} records */
   learn(records) {
     this.choices.learn(records);
   }
 
-  /** @param {Problem} p @returns {Kernel} the kernel to use where the caller does not say */
+  /** @param {Problem} p @returns {Kernel} the kernel that is likely the fastest for `p` on this device */
   choose(p) {
     return this.choices.choose(p);
   }
 
-  /** Python's modules in JavaScript. */
+  /** The package's Python modules, translated to JavaScript. */
   get core() {
     return this.bundle.core;
   }
 
-  /** What kernels need to know of the device, as Python's `Capabilities`. */
+  /** The device's limits and features, as a translated `Capabilities`. */
   get capabilities() {
     return this.choices.capabilities;
   }
 
-  /** @param {Python} problem @returns {Python} the kernel of Python's to use where the caller does not say */
+  /** @param {Python} problem @returns {Python} likewise, for a translated problem: a translated kernel */
   chosen(problem) {
     return this.choices.chosen(problem);
   }
 
   // Kernels
 
-  /** @param {unknown} kernel its name, or itself @param {Record<string, number | string> | undefined} config tunables that differ @param {string} op @returns {Python | undefined} of Python's */
+  /**
+   * Resolve the options `kernel` and `config` of a call.
+   * @param {unknown} kernel a name or a kernel @param {Record<string, number | string> | undefined} config tunables that differ from
+   *   the defaults @param {string} op @returns {Python | undefined} a translated kernel, or undefined if none was named
+   */
   kernelNamed(kernel, config, op) {
     if (kernel === undefined || kernel === null) {
-      if (config !== undefined) throw new ConfigError("config says how to set the tunables of a kernel: name it, too");
+      if (config !== undefined) throw new ConfigError("config sets the tunables of a kernel: pass its name as kernel");
       return undefined;
     }
     if (typeof kernel !== "string") return kernel instanceof Kernel ? kernel.of : kernel;
@@ -243,7 +259,7 @@ export class Engine {
   }
 
   /**
-   * Make a kernel ready to compute a problem with an array for each of its buffers, in that order.
+   * Prepare the dispatches of a kernel for a problem, with one array for each of the problem's buffers, in their order.
    * @param {Kernel | Python} kernel @param {Problem | Python} p @param {...DeviceArray} arrays
    * @returns {Promise<Launch>}
    */
@@ -252,19 +268,23 @@ export class Engine {
     return this.launches.get(kernel instanceof Kernel ? kernel.of : kernel, this.bundle.problem(p), arrays);
   }
 
-  /** Queue a launch; its first time waits for the engine's verdict, later failures come with a result, or when waiting. @param {string} name @param {Launch} launch */
+  /**
+   * Queue a launch. Its first submission is validated at once; a later failure is reported by the next readback or
+   * `synchronize()`.
+   * @param {string} name @param {Launch} launch
+   */
   async queue(name, launch) {
-    if (this.#proven.has(launch)) return this.submissions.queue(launch);
+    if (this.#accepted.has(launch)) return this.submissions.queue(launch);
     await this.guard.using(name, () => this.submit(launch, 1));
-    this.#proven.add(launch);
+    this.#accepted.add(launch);
   }
 
-  /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform that holds them */
+  /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform buffer that holds them */
   uniform(words) {
     return this.launches.uniform(words);
   }
 
-  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers by their bindings' numbers @returns {Promise<GPUBindGroup>} */
+  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers in the order of their binding numbers @returns {Promise<GPUBindGroup>} */
   bind(pipeline, buffers) {
     return this.launches.bind(
       pipeline,
@@ -272,17 +292,17 @@ export class Engine {
     );
   }
 
-  /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */
+  /** Submit a launch `count` times, each in its own compute pass. @param {Launch} launch @param {number} count */
   submit(launch, count) {
     this.submissions.submit(launch, count);
   }
 
-  /** Submit what is queued. Happens by itself at the end of the event loop's turn, and before anything that depends on it. */
+  /** Submit the queued dispatches now. This also happens at the end of each turn of the event loop, and before every readback. */
   flush() {
     this.submissions.flush();
   }
 
-  /** Wait until everything that was queued is done; throws what went wrong since. */
+  /** Wait until all queued work is done. Throws an error that the engine reported meanwhile. */
   async synchronize() {
     this.flush();
     await this.guard.using("waiting", () => this.wgpu.queue.onSubmittedWorkDone());
@@ -292,21 +312,22 @@ export class Engine {
   // Measuring
 
   /**
-   * Time a dispatch on the device: by timestamp queries where there are any, else by the wall clock.
-   * @param {Launch} launch @param {number} [warmUp] seconds
+   * Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock.
+   * @param {Launch} launch @param {number} [warmUp] in seconds
    * @returns {Promise<Timing>}
    */
   time(launch, warmUp) {
     return time(this, launch, warmUp);
   }
 
-  /** @returns {Promise<Roofline>} measured ceilings; takes about a second */
+  /** Measure the device's peak arithmetic and memory rates; takes about a second. @returns {Promise<Roofline>} in GFLOP/s and GB/s */
   roofline() {
     return roofline(this);
   }
 
   /**
-   * @param {{name: string, config: Config}} kernel @param {Task} p @param {Partial<RunRecord>} values
+   * Make a record of one measurement on this device.
+   * @param {{name: string, config: Config}} kernel @param {Task} p @param {Partial<RunRecord>} values fields that were measured
    * @returns {RunRecord}
    */
   record(kernel, p, values) {

@@ -1,9 +1,9 @@
 // @ts-check
-/** What engines say goes wrong, as webmm's errors: lost devices, scopes, what nobody caught, and what takes too long. */
+/** WebGPU's failures as webmm's errors: lost devices, error scopes, uncaptured errors, and timeouts. */
 
 import { DeviceLostError, MemoryLimitError, TimeoutError, WebmmError, inWords } from "../errors.js";
 
-/** Stands between the library and one WebGPU device. */
+/** Watches one WebGPU device for failures. */
 export class Guard {
   /** @type {string | null} */
   #loss = null;
@@ -13,7 +13,7 @@ export class Guard {
   /** @param {GPUDevice} device */
   constructor(device) {
     this.wgpu = device;
-    /** @type {Promise<string>} settles with the reason in words */
+    /** @type {Promise<string>} resolves with the reason when the device is lost */
     this.lost = device.lost.then((info) => (this.#loss = lossInWords(info)));
     device.addEventListener?.("uncapturederror", (event) => {
       event.preventDefault();
@@ -21,20 +21,20 @@ export class Guard {
     });
   }
 
-  /** Why the device is gone, or null while it works. */
+  /** Why the device was lost, or null while it works. */
   get loss() {
     return this.#loss;
   }
 
-  /** Throw where the device is gone. */
+  /** Throw DeviceLostError if the device was lost. */
   alive() {
     if (this.#loss) throw new DeviceLostError(this.#loss);
   }
 
   /**
-   * Run `work` and turn what the engine says meanwhile into webmm's errors.
+   * Run `work` in error scopes, and throw the errors that the engine reports as webmm's.
    * @template T
-   * @param {string} doing @param {() => T | Promise<T>} work @returns {Promise<T>}
+   * @param {string} doing the activity, for messages @param {() => T | Promise<T>} work @returns {Promise<T>}
    */
   async using(doing, work) {
     this.alive();
@@ -61,7 +61,7 @@ export class Guard {
     }
   }
 
-  /** Throw what the engine reported since the last time, if anything. */
+  /** Throw the last uncaptured error since the previous call, if there was one. */
   report() {
     const failure = this.#failure;
     this.#failure = null;
@@ -72,12 +72,13 @@ export class Guard {
 /** @param {GPUDeviceLostInfo} info */
 function lossInWords(info) {
   const message = info.message ? `: ${info.message}` : "";
-  return info.reason === "destroyed" ? "the device was closed" : `the browser or driver gave the device up${message}`;
+  return info.reason === "destroyed" ? "the device was closed" : `the browser or driver dropped the device${message}`;
 }
 
 /**
+ * Wait for `work`, but throw TimeoutError after `seconds`; the work itself goes on.
  * @template T
- * @param {number} seconds @param {string} doing @param {Promise<T>} work
+ * @param {number} seconds @param {string} doing the activity, for the message @param {Promise<T>} work
  * @returns {Promise<T>}
  */
 export async function within(seconds, doing, work) {
@@ -93,5 +94,5 @@ export async function within(seconds, doing, work) {
   }
 }
 
-/** @returns {Promise<void>} after the engine has had its say, so that a loss is known by then */
+/** @returns {Promise<void>} resolves after one turn of the event loop, by which time the loss of a device has been reported */
 export const settled = () => new Promise((resolve) => setTimeout(resolve, 0));

@@ -1,5 +1,5 @@
 // @ts-check
-/** Dispatches made ready: pipelines, bind groups and grids of a kernel on given arrays, kept for the next same call. */
+/** Prepared launches: pipelines, bind groups and grids of a kernel on given arrays, cached for repeated calls. */
 
 import { ProblemError, UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
@@ -8,27 +8,28 @@ import { grouped } from "../text.js";
 /** @typedef {import("./array.js").DeviceArray} DeviceArray */
 /** @typedef {import("./engine.js").Engine} Device */
 /** @typedef {import("./submissions.js").Launch} Launch */
-/** Of bundle/core.js, which Python wrote. @typedef {any} Kernel @typedef {any} Problem */
+/** Translated kernels and problems, from bundle/core.js. @typedef {any} Kernel @typedef {any} Problem */
 
-const MAX_LAUNCHES = 512; // kept per device: results take turns in several buffers
-const MAX_TOKENS = 4096; // and numbers of kernels with their problems
-const MAX_SCRATCH = 8; // and buffers and textures between their dispatches, shared by all launches
+// Limits of the caches of a device:
+const MAX_LAUNCHES = 512; // launches; several per call, since results rotate through several buffers
+const MAX_TOKENS = 4096; // tokens of (kernel, problem) pairs
+const MAX_SCRATCH = 8; // scratch buffers and textures between the dispatches of a launch, shared by all launches
 
 /** @type {WeakMap<GPUBuffer, number>} */
 const numbers = new WeakMap();
-let buffersSeen = 0;
+let bufferCount = 0;
 
-/** @param {GPUBuffer} buffer @returns {number} the same for the same buffer */
+/** @param {GPUBuffer} buffer @returns {number} a number that identifies the buffer */
 function numberOf(buffer) {
   const known = numbers.get(buffer);
   if (known) return known;
-  numbers.set(buffer, ++buffersSeen);
-  return buffersSeen;
+  numbers.set(buffer, ++bufferCount);
+  return bufferCount;
 }
 
-/** Launches by their buffers, in order: a repeated call finds its own without a text to build. */
+/** A cache of launches keyed by their buffers, in order; a lookup builds no key string. */
 export class ByBuffers {
-  /** @type {Map<GPUBuffer, any>} by the first, then by the second … */
+  /** @type {Map<GPUBuffer, any>} a map of maps: keyed by the first buffer, then by the second … */
   #kept = new Map();
   size = 0;
 
@@ -40,7 +41,7 @@ export class ByBuffers {
     return found;
   }
 
-  /** @param {GPUBuffer[]} buffers as many as of all others @param {Launch} launch */
+  /** @param {GPUBuffer[]} buffers of the same number for all entries @param {Launch} launch */
   set(buffers, launch) {
     let at = this.#kept;
     for (const buffer of buffers.slice(0, -1)) {
@@ -57,14 +58,14 @@ export class ByBuffers {
   }
 }
 
-/** @param {number} token @param {GPUBuffer[]} buffers @returns {string} what a launch is known by */
+/** @param {number} token @param {GPUBuffer[]} buffers @returns {string} the cache key of a launch */
 function keyOf(token, buffers) {
   let key = String(token);
   for (const buffer of buffers) key += ` ${numberOf(buffer)}`;
   return key;
 }
 
-/** The prepared launches of one device, with the uniforms and the scratch memory that they share. */
+/** The cache of prepared launches of one device, with the uniform buffers and scratch memory that they share. */
 export class Launches {
   /** @type {Map<string, Launch>} */
   #kept = new Map();
@@ -74,31 +75,36 @@ export class Launches {
   #scratch = new Map();
   #tokens = new Dict();
   #next = 0;
-  dropped = 0; // how often launches were forgotten
+  dropped = 0; // how often the cache was cleared
 
   /** @param {Device} device */
   constructor(device) {
     this.device = device;
   }
 
-  /** @param {Kernel} kernel @param {Problem} problem @returns {number} the same for equal ones: to compare both takes longer than all else that a repeated call does */
+  /**
+   * A number that identifies a kernel and a problem: comparing the two by value would take longer than everything else
+   * that a repeated call does.
+   * @param {Kernel} kernel @param {Problem} problem @returns {number}
+   */
   token(kernel, problem) {
     const key = [kernel, problem];
     if (!this.#tokens.has(key)) {
-      if (this.#tokens.size >= MAX_TOKENS) this.#tokens.clear(); // launches and plans with older numbers stay good
+      if (this.#tokens.size >= MAX_TOKENS) this.#tokens.clear(); // launches and plans with older tokens stay valid
       this.#tokens.set(key, this.#next++);
     }
     return this.#tokens.get(key);
   }
 
-  /** @param {number} token @param {GPUBuffer[]} buffers @returns {Launch | undefined} one that was made before */
+  /** @param {number} token @param {GPUBuffer[]} buffers @returns {Launch | undefined} the cached launch */
   kept(token, buffers) {
     return this.#kept.get(keyOf(token, buffers));
   }
 
   /**
-   * Make `kernel` ready to compute `problem` with an array for each of `problem.buffers()`.
-   * @param {Kernel} kernel @param {Problem} problem @param {DeviceArray[]} arrays @returns {Promise<Launch>} kept for the next time
+   * Return the launch of `kernel` for `problem`, with an array for each of `problem.buffers()`; prepare it if it is not cached.
+   * @param {Kernel} kernel @param {Problem} problem @param {DeviceArray[]} arrays
+   * @returns {Promise<Launch>} throws ProblemError if the arrays do not fit, UnsupportedError if the kernel cannot run
    */
   async get(kernel, problem, arrays) {
     this.#checkArrays(problem, arrays);
@@ -111,15 +117,15 @@ export class Launches {
     return this.prepare(token, kernel, problem, buffers);
   }
 
-  /** @param {number} token @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers that were checked @returns {Promise<Launch>} */
+  /** Prepare a launch, and cache it. @param {number} token @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers of arrays that were checked @returns {Promise<Launch>} */
   async prepare(token, kernel, problem, buffers) {
     const launch = await this.#prepare(kernel, problem, buffers);
-    if (this.#kept.size >= MAX_LAUNCHES) this.#forget();
+    if (this.#kept.size >= MAX_LAUNCHES) this.#clear();
     this.#kept.set(keyOf(token, buffers), launch);
     return launch;
   }
 
-  #forget() {
+  #clear() {
     this.#kept.clear();
     this.dropped += 1;
   }
@@ -138,7 +144,7 @@ export class Launches {
       return whole ? 0 : extent.first;
     });
     const placed = problem.within(firsts);
-    for (const left of kernel.scratch(placed)) resources.set(left.name, await this.#left(left));
+    for (const scratch of kernel.scratch(placed)) resources.set(scratch.name, await this.#scratchFor(scratch));
     /** @type {Launch} */
     const launch = [];
     for (const each of kernel.dispatches) {
@@ -151,18 +157,18 @@ export class Launches {
     return launch;
   }
 
-  /** @param {any} left @returns {Promise<GPUBindingResource>} a buffer or a texture like this; launches share it: each fills it before it reads it */
-  async #left(left) {
-    const key = JSON.stringify(left);
+  /** @param {any} scratch @returns {Promise<GPUBindingResource>} a buffer or texture of this description; launches can share it, as each writes it before reading it */
+  async #scratchFor(scratch) {
+    const key = JSON.stringify(scratch);
     let made = this.#scratch.get(key);
     if (!made) {
-      made = await this.device.guard.using(`allocating ${left.name}`, () =>
-        "nbytes" in left ? this.#buffer(left.nbytes) : this.#texture(left),
+      made = await this.device.guard.using(`allocating ${scratch.name}`, () =>
+        "nbytes" in scratch ? this.#buffer(scratch.nbytes) : this.#texture(scratch),
       );
       this.#scratch.set(key, made);
       if (this.#scratch.size > MAX_SCRATCH) {
         this.#scratch.delete(/** @type {string} */ (this.#scratch.keys().next().value));
-        this.#forget(); // they would keep its memory
+        this.#clear(); // launches hold a reference to the memory
       }
     }
     return made instanceof GPUBuffer ? { buffer: made } : made;
@@ -176,7 +182,7 @@ export class Launches {
     });
   }
 
-  /** @param {{width: number, height: number, layers: number}} left */
+  /** @param {{width: number, height: number, layers: number}} scratch */
   #texture({ width, height, layers }) {
     const size = [width, height, layers];
     return this.device.wgpu
@@ -184,7 +190,7 @@ export class Launches {
       .createView({ dimension: "2d-array" });
   }
 
-  /** @param {ArrayBufferView<ArrayBuffer>} data @returns {Promise<GPUBuffer>} a uniform that holds it; equal ones are shared */
+  /** @param {ArrayBufferView<ArrayBuffer>} data @returns {Promise<GPUBuffer>} a uniform buffer with these contents; equal contents share a buffer */
   async uniform(data) {
     const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
     const key = bytes.join();
@@ -204,7 +210,7 @@ export class Launches {
     return made;
   }
 
-  /** @param {GPUComputePipeline} pipeline @param {GPUBindingResource[]} resources by their bindings' numbers @returns {Promise<GPUBindGroup>} */
+  /** @param {GPUComputePipeline} pipeline @param {GPUBindingResource[]} resources in the order of their binding numbers @returns {Promise<GPUBindGroup>} */
   bind(pipeline, resources) {
     const entries = resources.map((resource, binding) => ({ binding, resource }));
     return this.device.guard.using("binding", () =>
@@ -212,26 +218,24 @@ export class Launches {
     );
   }
 
-  /** @param {Problem} problem @param {DeviceArray[]} arrays */
+  /** Throw ProblemError if the arrays do not fit the problem. @param {Problem} problem @param {DeviceArray[]} arrays */
   #checkArrays(problem, arrays) {
     const extents = problem.buffers();
     if (arrays.length !== extents.length) {
       const names = extents.map((/** @type {any} */ extent) => extent.name).join(", ");
-      throw new ProblemError(`the problem needs ${extents.length} arrays (${names}), ${arrays.length} were given`);
+      throw new ProblemError(`the problem needs ${extents.length} arrays (${names}); ${arrays.length} were given`);
     }
     arrays.forEach((array, i) => {
       const { name, dtype, end, written } = extents[i];
       if (array.device !== this.device)
-        throw new ProblemError(`${name} lives on another device; copy it here: device.array(await x.read())`);
+        throw new ProblemError(`${name} is on another device; copy it to this one: device.array(await x.read())`);
       if (array.dtype !== dtype.name)
-        throw new ProblemError(`${name} is ${array.dtype}, the problem says ${dtype.name}`);
+        throw new ProblemError(`${name} is ${array.dtype}; the problem expects ${dtype.name}`);
       if (array.capacity < end)
-        throw new ProblemError(
-          `${name} has ${grouped(array.capacity)} elements, the problem reaches to ${grouped(end)}`,
-        );
+        throw new ProblemError(`${name} has ${grouped(array.capacity)} elements; the problem needs ${grouped(end)}`);
       if (written && arrays.filter((other) => other.storage === array.storage).length > 1) {
         throw new ProblemError(
-          `${name} shares its buffer with an operand, which it would overwrite; use another array`,
+          `${name} shares its buffer with an operand, which would be overwritten; use another array`,
         );
       }
     });

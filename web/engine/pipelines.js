@@ -1,12 +1,12 @@
 // @ts-check
-/** Compiled pipelines, one of each text. */
+/** Compiled pipelines, cached by their WGSL. */
 
 import { ShaderError, inWords } from "../errors.js";
 import { settled, within } from "./guard.js";
 
 /** @typedef {import("../bundle.js").Binding} Binding */
 const COMPILE_TIMEOUT = 60; // seconds
-/** The pipelines of one device. */
+/** The pipeline cache of one device. */
 export class Pipelines {
   /** @type {Map<string, Promise<GPUComputePipeline>>} */
   #kept = new Map();
@@ -19,8 +19,9 @@ export class Pipelines {
   }
 
   /**
-   * @param {string} code @param {string} label @param {Binding[]} bindings
-   * @returns {Promise<GPUComputePipeline>} compiled once
+   * Compile a shader, unless it was compiled before.
+   * @param {string} code @param {string} label for messages @param {Binding[]} bindings
+   * @returns {Promise<GPUComputePipeline>} throws ShaderError, or TimeoutError after 60 s
    */
   of(code, label, bindings) {
     this.guard.alive();
@@ -35,7 +36,7 @@ export class Pipelines {
 
   /** @param {string} code @param {string} label @param {Binding[]} bindings */
   async #compile(code, label, bindings) {
-    this.wgpu.pushErrorScope("validation"); // else the engine reports the module's error to the console, too
+    this.wgpu.pushErrorScope("validation"); // keeps the engine from reporting the module's error on the console as well
     const module = this.wgpu.createShaderModule({ label, code });
     const scope = this.wgpu.popErrorScope();
     try {
@@ -53,7 +54,7 @@ export class Pipelines {
     }
   }
 
-  /** @param {string} code @returns {Promise<boolean>} whether the engine reads it */
+  /** @param {string} code @returns {Promise<boolean>} whether the engine accepts this WGSL */
   async compiles(code) {
     this.wgpu.pushErrorScope("validation");
     this.wgpu.createShaderModule({ code });

@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * Calls, and those that were made before: what one did – the arrays that it made, the dispatches that it queued – is done
- * again. What a call does depends on its arguments and on how its arrays lie, not on what is in them or where.
+ * Plans: the steps of a call – the arrays that it allocates and the dispatches that it queues – are recorded once, and
+ * replayed when the call is repeated. They depend on the options and on the layouts of the arrays, not on their contents
+ * or addresses.
  */
 
 import { checkOptions } from "../calls/options.js";
@@ -16,15 +17,15 @@ import { ByBuffers } from "./launch.js";
 /** @typedef {import("./launch.js").Kernel} Kernel */
 /** @typedef {import("./launch.js").Problem} Problem */
 /** @typedef {import("./submissions.js").Launch} Launch */
-/** A dispatch: which kernel computes which problem, and the numbers of its buffers. @typedef {{token: number, kernel: Kernel, problem: Problem, numbers: number[]}} Queued */
+/** A recorded launch: its kernel, its problem, and the numbers of its buffers. @typedef {{token: number, kernel: Kernel, problem: Problem, numbers: number[]}} Queued */
 
-/** One call under way: buffers are numbered, those of its operands first, then those that it makes. */
+/** A call in progress, which records its steps. Buffers are numbered: those of its operands first, then those that it allocates. */
 export class Call {
   /** @type {Storage[]} */
   storages = [];
   /** @type {Queued[]} */
   steps = [];
-  complete = true; // whether doing the steps again is all that the call does
+  complete = true; // whether replaying the steps repeats the call completely
   /** @type {DeviceArray[]} */
   #owned = [];
 
@@ -36,7 +37,7 @@ export class Call {
     this.operands = this.storages.length;
   }
 
-  /** @param {readonly number[]} shape @param {ElementType} dtype @returns {Promise<DeviceArray>} an array of any contents */
+  /** @param {readonly number[]} shape @param {ElementType} dtype @returns {Promise<DeviceArray>} an array with arbitrary contents */
   async empty(shape, dtype) {
     const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[elementType(dtype)].itemsize;
     const storage = new Storage(this.device, await this.device.pool.take(nbytes), nbytes);
@@ -44,13 +45,13 @@ export class Call {
     return new DeviceArray(storage, shape, dtype);
   }
 
-  /** @template {DeviceArray} T @param {T} array @returns {T} to be freed when the call is over */
+  /** Free an array at the end of the call. @template {DeviceArray} T @param {T} array @returns {T} the array */
   own(array) {
     this.#owned.push(array);
     return array;
   }
 
-  /** @param {DeviceArray | HostData} x @returns {DeviceArray | HostArray} where it is */
+  /** @param {DeviceArray | HostData} x @returns {DeviceArray | HostArray} the operand, still on its side; throws for an array that was freed or is on another device */
   data(x) {
     if (!(x instanceof DeviceArray)) return HostArray.from(x);
     if (x.device !== this.device)
@@ -58,7 +59,7 @@ export class Call {
     return x.storage && x;
   }
 
-  /** @param {DeviceArray | HostArray} x @param {ElementType} [dtype] @returns {Promise<DeviceArray>} on the device */
+  /** @param {DeviceArray | HostArray} x @param {ElementType} [dtype] @returns {Promise<DeviceArray>} on the device, in that dtype */
   async array(x, dtype = x.dtype) {
     if (x instanceof DeviceArray && x.dtype === dtype) return x;
     this.complete = false;
@@ -72,7 +73,7 @@ export class Call {
     return x.read();
   }
 
-  /** @param {readonly number[]} shape @param {ElementType} dtype @param {boolean} resident @returns {Promise<DeviceArray | HostArray>} for the result */
+  /** Allocate the result, on the device if `resident`. @param {readonly number[]} shape @param {ElementType} dtype @param {boolean} resident @returns {Promise<DeviceArray | HostArray>} */
   async result(shape, dtype, resident) {
     return resident ? this.empty(shape, dtype) : new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype);
   }
@@ -82,24 +83,24 @@ export class Call {
     return name === undefined ? otherwise : elementType(name);
   }
 
-  /** @param {ElementType} dtype @returns {any} what Python calls a DType */
+  /** @param {ElementType} dtype @returns {any} the translated `DType` */
   element(dtype) {
     return this.core.DTYPES.get(dtype);
   }
 
   /**
-   * Queue a problem, by the kernel chosen for it unless one is named.
+   * Queue a problem, with the chosen kernel unless another one is given.
    * @param {Problem} problem @param {DeviceArray[]} arrays @param {Kernel} [kernel]
    */
   async run(problem, arrays, kernel = this.device.chosen(problem)) {
     const launch = await this.device.launches.get(kernel, problem, arrays);
     await this.device.queue(kernel.name, launch);
     const numbers = arrays.map((array) => this.storages.indexOf(array.storage));
-    if (numbers.includes(-1)) this.complete = false; // memory that neither came nor was made
+    if (numbers.includes(-1)) this.complete = false; // a buffer that is neither an operand's nor allocated by the call
     this.steps.push({ token: this.device.launches.token(kernel, problem), kernel, problem, numbers });
   }
 
-  /** Copy the elements of one dense array to another of the same type and size. @param {DeviceArray} from @param {DeviceArray} to */
+  /** Copy a dense array to another one of the same dtype and size. @param {DeviceArray} from @param {DeviceArray} to */
   copy(from, to) {
     this.complete = false;
     this.device.flush();
@@ -114,14 +115,14 @@ export class Call {
   }
 }
 
-const MAX_LAUNCHES = 64; // kept per plan: results take turns in several buffers
+const MAX_LAUNCHES = 64; // cached per plan; several, since results rotate through several buffers
 
-/** How to do a call again on other arrays that lie alike. */
+/** The recorded steps of a call, to be replayed on other arrays of the same layouts. */
 class Plan {
   #launches = new ByBuffers();
   #dropped = 0;
 
-  /** @param {Call} call @param {DeviceArray[]} arrays its operands @param {DeviceArray} result */
+  /** @param {Call} call that is finished @param {DeviceArray[]} arrays its operands @param {DeviceArray} result */
   constructor(call, arrays, result) {
     this.device = call.device;
     this.steps = call.steps;
@@ -149,7 +150,7 @@ class Plan {
     return this.#queue(arrays, buffers) ?? this.#make(arrays, buffers);
   }
 
-  /** @param {GPUBuffer[]} buffers @returns {Launch | null} the steps on these, one after the other; null where a launch is not kept */
+  /** @param {GPUBuffer[]} buffers @returns {Launch | null} all steps on these buffers as one launch, or null if one of them is not cached */
   #launch(buffers) {
     const { launches } = this.device;
     if (this.#dropped !== launches.dropped || this.#launches.size >= MAX_LAUNCHES) this.#launches.clear();
@@ -169,7 +170,7 @@ class Plan {
     return all;
   }
 
-  /** @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {DeviceArray | null} nothing done where a launch is not kept */
+  /** Queue the steps. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {DeviceArray | null} the result, or null, with nothing queued, if a launch is not cached */
   #queue(arrays, buffers) {
     const { device } = this;
     const launch = this.#launch(buffers);
@@ -185,11 +186,11 @@ class Plan {
         ? arrays[this.firsts[this.result]].storage
         : new Storage(device, buffers[this.result], nbytes);
     const result = new DeviceArray(storage, shape, dtype, strides, offset);
-    result.known = this.signature;
+    result.knownSignature = this.signature;
     return result;
   }
 
-  /** As `#queue()`, but makes what there is not: buffers and launches. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {Promise<DeviceArray>} */
+  /** As `#queue()`, but allocates missing buffers and prepares missing launches. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {Promise<DeviceArray>} */
   async #make(arrays, buffers) {
     const { device } = this;
     try {
@@ -201,7 +202,7 @@ class Plan {
           if (!device.launches.kept(token, these)) await device.launches.prepare(token, kernel, problem, these);
         }
         const result = this.#queue(arrays, buffers);
-        if (result) return result; // else one of them was dropped meanwhile
+        if (result) return result; // otherwise the cache was cleared meanwhile
       }
     } catch (error) {
       for (const buffer of buffers.slice(this.firsts.length)) device.pool.give(buffer);
@@ -213,23 +214,24 @@ class Plan {
 const MAX_PLANS = 1024;
 
 /**
- * @param {string} name @param {unknown[]} operands @param {Record<string, any>} options @param {DeviceArray[]} arrays which are added here
- * @returns {string} the same for calls that do the same; "" where something lies in the host's memory: what it holds is not known beforehand
+ * The cache key of a call.
+ * @param {string} name @param {unknown[]} operands @param {Record<string, any>} options @param {DeviceArray[]} arrays the arrays found are appended
+ * @returns {string} equal for calls with the same plan; "" if an operand or option is in host memory, whose contents a plan would not see
  */
 function keyOf(name, operands, options, arrays) {
   let key = name;
   for (const operand of operands) {
-    const its = partOf(operand, arrays);
-    if (!its) return "";
-    key += its;
+    const part = partOf(operand, arrays);
+    if (!part) return "";
+    key += part;
   }
   if (typeof options !== "object" || options === null) return "";
   for (const option in options) {
     const value = options[option];
     if (value === undefined) continue;
-    const its = Array.isArray(value) ? `[${value}` : partOf(value, arrays);
-    if (!its) return "";
-    key += `|${option}${its}`;
+    const part = Array.isArray(value) ? `[${value}` : partOf(value, arrays);
+    if (!part) return "";
+    key += `|${option}${part}`;
   }
   for (let i = 1; i < arrays.length; i++) {
     const same = arrays.findIndex((array) => array.shares(arrays[i]));
@@ -238,7 +240,7 @@ function keyOf(name, operands, options, arrays) {
   return key;
 }
 
-/** @param {any} value @param {DeviceArray[]} arrays @returns {string} */
+/** @param {any} value @param {DeviceArray[]} arrays @returns {string} the part of the key for one operand or option; "" if it is in host memory */
 function partOf(value, arrays) {
   if (value instanceof DeviceArray) {
     arrays.push(value);
@@ -261,8 +263,9 @@ export class Plans {
   }
 
   /**
-   * Make a call, as it was made before where all its arrays are on the device and lie as those did then.
-   * @param {string} name @param {readonly string[]} known options
+   * Make a call: replay its plan if all its arrays are on the device and a call with the same key was recorded, else run
+   * `body` and record it.
+   * @param {string} name @param {readonly string[]} known names of its options
    * @param {unknown[]} operands arrays, quantised weights, or the names of operations
    * @param {Record<string, any>} options @param {(call: Call) => Promise<any>} body
    * @returns {any}
@@ -273,16 +276,16 @@ export class Plans {
     const key = keyOf(name, operands, options, arrays);
     const plan = this.#kept.get(key);
     if (plan) return plan.run(arrays);
-    checkOptions(name, options, known); // those of a plan were checked when it was made
+    checkOptions(name, options, known); // the options of a plan were checked when it was recorded
     return this.#record(key, arrays, body);
   }
 
-  /** Forget them all: what calls do may have changed. */
+  /** Forget all plans, when the steps of a call may have changed. */
   clear() {
     this.#kept.clear();
   }
 
-  /** @param {string} key "" for a call that is not to be kept @param {DeviceArray[]} arrays @param {(call: Call) => Promise<any>} body */
+  /** @param {string} key "" for a call without a plan @param {DeviceArray[]} arrays @param {(call: Call) => Promise<any>} body */
   async #record(key, arrays, body) {
     this.device.guard.alive();
     const call = new Call(this.device, arrays);

@@ -1,21 +1,22 @@
 // @ts-check
-/** Buffers, and those that were freed and wait for the next arrays. */
+/** The buffer pool: storage buffers, and freed ones that are kept for reuse. */
 
 import { MemoryLimitError, UnsupportedError } from "../errors.js";
 import { grouped } from "../text.js";
 
-const [TURNS, SMALL] = [4, 2 ** 24]; // so many buffers of up to so many bytes take turns: neighbouring results then do not wait
+// Keep at least TURNS buffers of up to SMALL bytes in rotation, so that consecutive results do not wait for each other.
+const [TURNS, SMALL] = [4, 2 ** 24];
 
-/** The storage of one device. */
+/** The buffer pool of one device. */
 export class Pool {
-  /** @type {Map<number, GPUBuffer[]>} freed buffers, by size; those that were asked for last, or are new, stand last */
+  /** @type {Map<number, GPUBuffer[]>} idle buffers by size, the least recently used size first */
   #idle = new Map();
-  #bytes = 0; // in the pool
-  #last = 0; // the size that stands last
-  /** Bytes of freed buffers that are kept for the next arrays. */
-  most = 2 ** 30;
+  #bytes = 0; // of all idle buffers
+  #last = 0; // the most recently used size
+  /** The limit of the idle buffers' total size, in bytes. */
+  limit = 2 ** 30;
 
-  /** @param {import("./guard.js").Guard} guard @param {string} name of the adapter @param {() => void} flush submits what may still use a buffer */
+  /** @param {import("./guard.js").Guard} guard @param {string} name of the adapter @param {() => void} flush submits queued work, which may use a freed buffer */
   constructor(guard, name, flush) {
     this.guard = guard;
     this.wgpu = guard.wgpu;
@@ -23,7 +24,7 @@ export class Pool {
     this.flush = flush;
   }
 
-  /** @param {number} nbytes @returns {GPUBuffer | undefined} the one that was freed first; none where a new one is better */
+  /** @param {number} nbytes @returns {GPUBuffer | undefined} the idle buffer of this size that was freed first, or undefined if a new one should be allocated */
   idle(nbytes) {
     const size = sized(nbytes);
     const idle = this.#idle.get(size);
@@ -40,14 +41,16 @@ export class Pool {
   }
 
   /**
-   * @param {number} nbytes rounded up to whole vec4 @param {string} [what] needs them
-   * @returns {Promise<GPUBuffer>} storage of any contents: it may have served before; `give` takes it back
+   * Take a storage buffer, an idle one if possible.
+   * @param {number} nbytes rounded up to whole vec4 @param {string} [what] needs them, for messages
+   * @returns {Promise<GPUBuffer>} with arbitrary contents; return it with `give()`. Throws UnsupportedError for a size
+   *   above maxBufferSize, MemoryLimitError if the device is out of memory
    */
   async take(nbytes, what = "an array") {
     const size = sized(nbytes);
     if (size > this.wgpu.limits.maxBufferSize) {
-      const most = grouped(this.wgpu.limits.maxBufferSize);
-      throw new UnsupportedError(`${what} needs ${grouped(size)} bytes, ${this.name} allows ${most} (maxBufferSize)`);
+      const limit = grouped(this.wgpu.limits.maxBufferSize);
+      throw new UnsupportedError(`${what} needs ${grouped(size)} bytes, ${this.name} allows ${limit} (maxBufferSize)`);
     }
     const idle = this.idle(nbytes);
     if (idle) return idle;
@@ -58,14 +61,14 @@ export class Pool {
       return await create();
     } catch (error) {
       if (!(error instanceof MemoryLimitError) || !this.#bytes) throw error;
-      this.#trim(0); // what is kept for reuse may be what is missing
+      this.#trim(0); // the idle buffers may hold the memory that is needed
       return create();
     }
   }
 
   /**
-   * Take a freed array's buffer back. A new one costs the engine a pass that clears it, a millisecond for 64 MiB.
-   * @param {GPUBuffer} buffer @param {number} [nbytes] that it was taken for: to ask the engine takes longer
+   * Return the buffer of a freed array. Reuse avoids the engine's clearing of new buffers, a millisecond for 64 MiB.
+   * @param {GPUBuffer} buffer @param {number} [nbytes] the size that was requested; asking the engine for it takes longer
    */
   give(buffer, nbytes = buffer.size) {
     const size = sized(nbytes);
@@ -76,14 +79,14 @@ export class Pool {
       this.#last = size;
     }
     this.#bytes += size;
-    if (this.#bytes > this.most) this.#trim();
+    if (this.#bytes > this.limit) this.#trim();
   }
 
-  /** Give buffers back to the engine until no more are kept, first of the sizes that were not asked for longest. */
-  #trim(most = this.most) {
-    this.flush(); // they may still be in use there
+  /** Destroy idle buffers until at most `limit` bytes are left, beginning with the least recently used size. */
+  #trim(limit = this.limit) {
+    this.flush(); // queued work may use them
     for (const [size, buffers] of this.#idle) {
-      while (buffers.length && this.#bytes > most) {
+      while (buffers.length && this.#bytes > limit) {
         buffers.shift()?.destroy();
         this.#bytes -= size;
       }
@@ -93,7 +96,7 @@ export class Pool {
   }
 }
 
-/** @param {number} nbytes @returns {number} bytes of a buffer that holds so many: whole vec4 */
+/** @param {number} nbytes @returns {number} the size of a buffer for that many bytes: whole vec4 */
 const sized = (nbytes) => Math.max(16, roundUp(nbytes, 16));
 
 /** @param {number} value @param {number} multiple */

@@ -1,5 +1,5 @@
 // @ts-check
-/** Measured ceilings of a device: webmm/roofline.py. */
+/** The measured peak rates of a device, as in webmm/roofline.py. */
 
 import { MemoryLimitError } from "../errors.js";
 import { Matrix } from "../matrix.js";
@@ -11,7 +11,7 @@ import { time } from "./timing.js";
 
 const COPY_WARM_UP = 0.1; // seconds, for the roofline's kernels
 
-/** @param {Device} device @returns {Promise<Roofline>} measured ceilings; takes about a second */
+/** Measure the peak arithmetic and memory rates; takes about a second. @param {Device} device @returns {Promise<Roofline>} in GFLOP/s and GB/s */
 export async function roofline(device) {
   const { cpu, gpu } = device.bundle.index.roofline;
   const rows = device.info.kind === "cpu" ? cpu : gpu;
@@ -24,7 +24,7 @@ export async function roofline(device) {
   return { gflops, gbytes: await copyRate(device, rows.copy) };
 }
 
-/** @param {Device} device @param {RooflineRows["copy"]} row @returns {Promise<number>} 10⁹ bytes per second, read and written ones counted */
+/** @param {Device} device @param {RooflineRows["copy"]} row @returns {Promise<number>} 10⁹ bytes per second, reads and writes both counted */
 async function copyRate(device, row) {
   let nbytes = Math.min(row.nbytes, device.limits.maxStorageBufferBindingSize, device.limits.maxBufferSize);
   for (; ; nbytes /= 2) {
@@ -38,7 +38,7 @@ async function copyRate(device, row) {
       );
       return (2 * 16 * vectors) / best / 1e3;
     } catch (error) {
-      if (!(error instanceof MemoryLimitError) || nbytes < 2 ** 24) throw error; // a phone has less to spare
+      if (!(error instanceof MemoryLimitError) || nbytes < 2 ** 24) throw error; // phones may have less memory to spare
     }
   }
 }

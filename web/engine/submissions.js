@@ -1,20 +1,20 @@
 // @ts-check
-/** Dispatches on their way to the queue: several share a submission, which costs the device some 12 µs (H200). */
+/** Batching of dispatches: several share one submission, which costs the device about 12 µs (H200). */
 /** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} Step a dispatch */
-/** @typedef {Step[]} Launch dispatches that run one after another, as one */
+/** @typedef {Step[]} Launch dispatches that run one after another */
 
-const [FEW, MANY] = [8, 32]; // dispatches per submission: few at first, for the device to begin, then more
+const [FIRST, MOST] = [8, 32]; // dispatches per submission: few at first, so that the device starts early, then more
 
-/** What waits to be submitted together, of one device. */
+/** The dispatches of one device that are queued for the next submission. */
 export class Submissions {
   /** @type {GPUCommandEncoder | null} */
   #open = null;
   /** @type {GPUComputePassEncoder | null} */
   #pass = null;
   #waiting = 0;
-  #most = FEW;
-  #due = false; // whether the end of this turn of the event loop will submit
-  /** @type {GPUComputePipeline | null} which the pass has set */
+  #most = FIRST;
+  #due = false; // whether a submission at the end of this turn of the event loop is scheduled
+  /** @type {GPUComputePipeline | null} the pipeline that the pass has set */
   #pipeline = null;
 
   /** @param {import("./guard.js").Guard} guard */
@@ -23,7 +23,7 @@ export class Submissions {
     this.wgpu = guard.wgpu;
   }
 
-  /** @param {Launch} launch @param {number} count queue it this often, each in a pass of its own */
+  /** Submit a launch `count` times, each in its own compute pass. @param {Launch} launch @param {number} count */
   submit(launch, count) {
     this.flush();
     const encoder = this.wgpu.createCommandEncoder();
@@ -32,7 +32,7 @@ export class Submissions {
   }
 
   /**
-   * Queue a dispatch: those of one turn of the event loop go together, up to `MANY` of them.
+   * Queue a launch: the launches of one turn of the event loop share a submission, up to `MOST` of them.
    * @param {Launch} launch
    */
   queue(launch) {
@@ -40,7 +40,7 @@ export class Submissions {
     this.#pipeline = dispatch(/** @type {GPUComputePassEncoder} */ (this.#pass), launch, this.#pipeline);
     this.#waiting += 1;
     if (this.#waiting < this.#most) return;
-    this.#most = Math.min(2 * this.#most, MANY);
+    this.#most = Math.min(2 * this.#most, MOST);
     this.flush();
   }
 
@@ -51,12 +51,12 @@ export class Submissions {
     this.#due = true;
     setTimeout(() => {
       this.#due = false;
-      this.#most = FEW;
+      this.#most = FIRST;
       this.flush();
     });
   }
 
-  /** Submit what is queued. Happens by itself at the end of the event loop's turn, and before anything that depends on it. */
+  /** Submit the queued launches now. This also happens at the end of each turn of the event loop, and before every readback. */
   flush() {
     if (!this.#open || !this.#pass) return;
     const encoder = this.#open;
@@ -75,8 +75,8 @@ export function encode(encoder, launch, timestampWrites) {
 }
 
 /**
- * @param {GPUComputePassEncoder} pass @param {Launch} launch @param {GPUComputePipeline | null} [set] the pipeline that is set already
- * @returns {GPUComputePipeline | null} the one that is set then
+ * @param {GPUComputePassEncoder} pass @param {Launch} launch @param {GPUComputePipeline | null} [set] the pipeline that the pass has set
+ * @returns {GPUComputePipeline | null} the pipeline that it has set afterwards
  */
 function dispatch(pass, launch, set = null) {
   for (const { pipeline, bindGroup, grid } of launch) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Time on the device: the rule of webmm/engine/timing.py. */
+/** Timing on the device, by the protocol of webmm/engine/timing.py. */
 
 import { encode } from "./submissions.js";
 
@@ -7,12 +7,12 @@ import { encode } from "./submissions.js";
 /** @typedef {import("./submissions.js").Launch} Launch */
 /** @typedef {{median_us: number, best_us: number, spread_us: number, samples: number, clock: "timestamp" | "wall"}} Timing */
 
-/** When each device was last timed, in ms. @type {WeakMap<Device, number>} */
+/** The time of the last measurement on each device, in ms. @type {WeakMap<Device, number>} */
 const timed = new WeakMap();
 
 /**
- * Time a dispatch on the device: by timestamp queries where there are any, else by the wall clock.
- * @param {Device} device @param {Launch} launch @param {number} [warmUp] seconds
+ * Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock.
+ * @param {Device} device @param {Launch} launch @param {number} [warmUp] in seconds
  * @returns {Promise<Timing>}
  */
 export async function time(device, launch, warmUp = device.bundle.index.timing.warm_up) {
@@ -40,7 +40,7 @@ async function sampled(device, launch, samples, batch) {
   const rule = device.bundle.index.timing;
   if (device.features.has("timestamp-query")) {
     const ticks = await timestamps(device, launch, samples, 1);
-    // Browsers may round timestamps to 0.1 ms: then a sample is as long as one by the wall clock.
+    // Browsers may round timestamps to 0.1 ms; samples are then as long as those of the wall clock.
     if (!isCoarse(ticks)) return summary(ticks, "timestamp");
     const longer = await timestamps(device, launch, rule.min_samples + 4, batch);
     if (longer.every((seconds) => seconds > 0)) return summary(longer, "timestamp");
@@ -94,14 +94,14 @@ async function timestamps(device, launch, samples, batch) {
 function summary(seconds, clock) {
   const us = seconds.map((s) => s * 1e6).sort((x, y) => x - y);
   const at = (/** @type {number} */ q) => {
-    const position = clamp(q * (us.length + 1) - 1, 0, us.length - 1); // as statistics.quantiles in Python
+    const position = clamp(q * (us.length + 1) - 1, 0, us.length - 1); // as Python's statistics.quantiles
     const low = Math.floor(position);
     return us[low] + (position - low) * (us[Math.min(low + 1, us.length - 1)] - us[low]);
   };
   return { median_us: at(0.5), best_us: us[0], spread_us: at(0.75) - at(0.25), samples: us.length, clock };
 }
 
-/** @param {number[]} seconds @returns {boolean} whether the clock is too coarse for such samples */
+/** @param {number[]} seconds @returns {boolean} whether the clock is too coarse for samples of this length */
 function isCoarse(seconds) {
   // Chromium rounds to 0.1 ms, Dawn drops the last 16 bits of a nanosecond count.
   const rounded = [1e-4, 2 ** 16 * 1e-9].some(

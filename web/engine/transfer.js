@@ -1,5 +1,5 @@
 // @ts-check
-/** Data between host memory and arrays: whole, and as views. */
+/** Uploads and downloads of arrays and views. */
 
 import { ProblemError } from "../errors.js";
 import { ELEMENTS, HostArray, sizeOf } from "../host.js";
@@ -10,37 +10,37 @@ import { roundUp } from "./pool.js";
 /** @typedef {import("./array.js").DeviceArray} DeviceArray */
 /** @typedef {import("./engine.js").Engine} Device */
 
-/** Overwrite `target`, which is contiguous and of whole words, with `host`. @param {Device} device @param {HostArray} host @param {DeviceArray} target */
+/** Overwrite `target`, which must be contiguous and consist of whole 32-bit words, with `host`. @param {Device} device @param {HostArray} host @param {DeviceArray} target */
 export function upload(device, host, target) {
   const { itemsize } = ELEMENTS[target.dtype];
   const [start, nbytes] = [target.offset * itemsize, target.size * itemsize];
   if (host.size !== target.size)
     throw new ProblemError(`${host.size} elements cannot fill an array of shape [${target.shape}]`);
   if (!target.contiguous || start % 4 || (nbytes % 4 && start + nbytes < target.storage.nbytes)) {
-    throw new ProblemError("only a contiguous array of whole words of four bytes can be written to");
+    throw new ProblemError("only a contiguous array that starts and ends at multiples of four bytes can be written to");
   }
   if (!nbytes) return;
-  device.flush(); // what was queued before reads what was there before
+  device.flush(); // dispatches queued earlier must read the old contents
   const { data } = host.as(target.dtype);
-  const whole = data.byteLength % 4 ? padded(data) : data; // copies are whole words
+  const whole = data.byteLength % 4 ? padded(data) : data; // WebGPU writes whole words
   device.wgpu.queue.writeBuffer(target.buffer, start, whole.buffer, whole.byteOffset, whole.byteLength);
 }
 
-/** @param {Elements} data @returns {Uint8Array} its bytes, and zeros up to a whole word */
+/** @param {Elements} data @returns {Uint8Array} its bytes, padded with zeros to whole words */
 function padded(data) {
   const bytes = new Uint8Array(roundUp(data.byteLength, 4));
   bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
   return bytes;
 }
 
-/** @param {Device} device @param {DeviceArray} array @returns {Promise<HostArray>} its elements; a Matrix where it is one of floats */
+/** @param {Device} device @param {DeviceArray} array @returns {Promise<HostArray>} its elements, as a Matrix for a 2-D array of floats */
 export async function download(device, array) {
   const { itemsize, of, over } = ELEMENTS[array.dtype];
   const { shape, strides, size } = array;
   if (size === 0) return new HostArray(of(0), shape, array.dtype);
   const reach = shape.map((length, axis) => (length - 1) * strides[axis]);
   const first = array.offset + reach.reduce((sum, far) => sum + Math.min(0, far), 0);
-  const skipped = ((first * itemsize) % 4) / itemsize; // copies start at whole words
+  const skipped = ((first * itemsize) % 4) / itemsize; // WebGPU copies start at whole words
   const count = reach.reduce((sum, far) => sum + Math.abs(far), 1) + skipped;
   const bytes = await device.read(array.buffer, roundUp(count * itemsize, 4), (first - skipped) * itemsize);
   const span = over(bytes, count);
@@ -49,7 +49,7 @@ export async function download(device, array) {
   return like(data, shape, array.dtype);
 }
 
-/** @param {Elements} data @param {readonly number[]} shape @param {import("../host.js").ElementType} dtype @returns {HostArray} a Matrix where it can be one */
+/** @param {Elements} data @param {readonly number[]} shape @param {import("../host.js").ElementType} dtype @returns {HostArray} a Matrix for a 2-D array of floats */
 export function like(data, shape, dtype) {
   const floats = (dtype === "float32" || dtype === "float16") && shape.length === 2 && sizeOf(shape) > 0;
   return floats
@@ -57,11 +57,11 @@ export function like(data, shape, dtype) {
     : new HostArray(data, shape, dtype);
 }
 
-/** @param {Elements} span @param {Elements} out @param {readonly number[]} shape @param {readonly number[]} strides @param {number} start @returns {Elements} what lies there, in row-major order */
+/** @param {Elements} span @param {Elements} out @param {readonly number[]} shape @param {readonly number[]} strides @param {number} start @returns {Elements} `out`, filled with the view's elements in row-major order */
 export function gathered(span, out, shape, strides, start) {
   const last = shape.length - 1;
   const [length, step] = last < 0 ? [1, 0] : [shape[last], strides[last]];
-  const at = shape.map(() => 0); // the places along the axes but the last
+  const at = shape.map(() => 0); // the indices along all axes but the last
   for (let to = 0, from = start; to < out.length;) {
     for (let i = 0; i < length; i++) out[to++] = span[from + i * step];
     for (let axis = last - 1; axis >= 0; axis--) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** The text of a stage: WGSL as it runs, and beside it what naga makes of the stage's default for Metal and Direct3D. */
+/** The code of a stage: its WGSL, and naga's translation of the stage's default configuration to MSL or HLSL. */
 
 import { h, select } from "../dom.js";
 import { inWords } from "../webmm.js";
@@ -21,13 +21,13 @@ export function codeView({ bundle }) {
   const other = h("pre", {
     tabIndex: 0,
     role: "region",
-    "aria-label": "What naga makes of it",
+    "aria-label": "Translation by naga",
     id: "explain-translated",
     hidden: true,
   });
   const title = h("span", {}, "WGSL");
   const about = h("p", { class: "hint", id: "explain-naga", hidden: true });
-  const target = select({ id: "explain-target", "aria-label": "Text", onchange: showOther }, TARGETS);
+  const target = select({ id: "explain-target", "aria-label": "Language", onchange: showOther }, TARGETS);
   const copy = h("button", { type: "button", id: "explain-copy", onclick: copyCode }, "Copy");
   const texts = h("div", { class: "texts" }, wgsl, other);
   const element = h(
@@ -42,7 +42,7 @@ export function codeView({ bundle }) {
   let text = "";
   return { element, show };
 
-  /** @param {Kernel} kernel @param {Python} problem that it computes @param {string} words for it @returns {Promise<string>} the WGSL; "" where another was asked for meanwhile */
+  /** @param {Kernel} kernel @param {Python} problem that it computes @param {string} words appended to the title @returns {Promise<string>} the WGSL, or "" if another kernel was chosen meanwhile */
   async function show(kernel, problem, words) {
     shown = kernel;
     void showOther();
@@ -69,14 +69,14 @@ export function codeView({ bundle }) {
     try {
       const found = await bundle.translated(kernel.of.op, kernel.name);
       if (shown !== kernel || target.value !== name) return;
-      const parts = found?.dispatches.map((each) => each[name]) ?? [];
-      const there = parts.every((part) => part !== undefined) && parts.length > 0;
-      about.textContent = there
-        ? `${name} by naga ${found?.naga}, of this stage with its default tiles on ${found?.problem}.`
+      const dispatches = found?.dispatches.map((each) => each[name]) ?? [];
+      const available = dispatches.every((code) => code !== undefined) && dispatches.length > 0;
+      about.textContent = available
+        ? `${name} written by naga ${found?.naga} for this stage with its default tile sizes, on ${found?.problem}.`
         : found || bundle.index.translated?.length
-          ? `naga writes no ${name} of this stage: it needs what wgpu does not offer there.`
-          : "This page was built where naga was not: webmm shader NAME --to msl prints it.";
-      other.replaceChildren(...(there ? highlighted(parts.join("\n")) : []));
+          ? `naga cannot translate this stage to ${name}: it uses a feature that wgpu does not support there.`
+          : `This page was built without naga; webmm shader NAME --to ${name.toLowerCase()} prints the translation.`;
+      other.replaceChildren(...(available ? highlighted(dispatches.join("\n")) : []));
     } catch (error) {
       about.textContent = inWords(error);
       other.replaceChildren();
@@ -95,7 +95,7 @@ export function codeView({ bundle }) {
   }
 }
 
-/** @param {string} wgsl @returns {string} what a stage's header says of the step from the stage before; "" where it says nothing */
+/** @param {string} wgsl @returns {string} the part of a stage's header that describes its change from an earlier stage, or "" */
 export function changedIn(wgsl) {
   /** @type {string[]} */
   const words = [];

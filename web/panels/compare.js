@@ -1,5 +1,5 @@
 // @ts-check
-/** Two runs side by side: say, this browser and Python on the same machine. */
+/** A comparison of two runs, such as this browser and Python on the same machine. */
 
 import { figures, h, select, shape } from "../dom.js";
 import { speedOf, unitOf } from "../records.js";
@@ -23,7 +23,7 @@ export function comparison(app) {
       list.replaceChildren(...app.runs.map((run) => h("option", { value: run.name }, run.name)));
     const names = app.runs.map((run) => run.name);
     left.value = names.includes(chosen[0]) ? chosen[0] : (names[1] ?? names[0] ?? "");
-    right.value = names[0] ?? ""; // what came in last
+    right.value = names[0] ?? ""; // the newest run
     show();
   }
 
@@ -34,13 +34,13 @@ export function comparison(app) {
         h(
           "p",
           { class: "hint" },
-          "Run the ladder or the tuner, import a file of records, or open a shared link: runs then appear here.",
+          "Run the ladder or the tuner, import saved results, or open a shared link; the runs then appear here.",
         ),
       );
       return;
     }
     body.replaceChildren(
-      h("div", { class: "pair" }, left, h("span", { "aria-hidden": "true" }, "beside"), right),
+      h("div", { class: "pair" }, left, h("span", { "aria-hidden": "true" }, "and"), right),
       sideBySide(a, b),
     );
   }
@@ -78,14 +78,14 @@ function sideBySide(a, b) {
     );
   });
   const who = (/** @type {RunRecord[]} */ records) =>
-    records[0] ? `${records[0].adapter}, ${records[0].engine}` : "no records";
+    records[0] ? `${records[0].adapter}, ${records[0].engine}` : "no results";
   return h(
     "div",
     { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Two runs side by side" },
     h(
       "table",
       {},
-      h("caption", {}, "Each kernel's best configuration"),
+      h("caption", {}, "Best configuration of each kernel"),
       h(
         "thead",
         {},

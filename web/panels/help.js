@@ -1,23 +1,20 @@
 // @ts-check
-/** What to do where there is no WebGPU, for this visitor's system and browser. */
+/** Advice for visitors without WebGPU, by operating system and browser. */
 
 import { byId, h, systemName } from "../dom.js";
 import { NoAdapterError, inWords } from "../webmm.js";
 
-/** @type {Record<string, string[]>} */
-const WHERE = {
-  Windows: ["Chrome or Edge 113 and later have it switched on.", "Firefox 141 and later, too."],
-  macOS: [
-    "Safari 26 and later, Chrome or Edge 113 and later have it switched on.",
-    "Firefox 145 and later on Apple silicon, too.",
-  ],
-  iOS: ["Update to iOS 26: every browser there then has it."],
-  Android: ["Chrome 121 and later on Android 12 and later, on most phones."],
-  ChromeOS: ["Chrome 113 and later have it switched on."],
+/** Browsers that have WebGPU, by operating system. @type {Record<string, string[]>} */
+const BROWSERS = {
+  Windows: ["Chrome or Edge 113 or later.", "Firefox 141 or later."],
+  macOS: ["Safari 26 or later.", "Chrome or Edge 113 or later.", "Firefox 145 or later, on Apple silicon."],
+  iOS: ["Every browser, on iOS 26 or later."],
+  Android: ["Chrome 121 or later, on most phones with Android 12 or later."],
+  ChromeOS: ["Chrome 113 or later."],
   Linux: [
-    "Chrome 144 and later have it switched on for recent Intel and NVIDIA GPUs.",
-    "Elsewhere start Chrome or Chromium with --enable-unsafe-webgpu --enable-features=Vulkan, or set chrome://flags/#enable-unsafe-webgpu to Enabled.",
-    "Firefox Nightly has it; in other releases set dom.webgpu.enabled to true in about:config.",
+    "Chrome 144 or later, on recent Intel and NVIDIA GPUs.",
+    "Chrome or Chromium on other GPUs: start it with --enable-unsafe-webgpu --enable-features=Vulkan, or set chrome://flags/#enable-unsafe-webgpu to Enabled.",
+    "Firefox Nightly; in other Firefox releases, set dom.webgpu.enabled to true in about:config.",
   ],
 };
 
@@ -31,14 +28,14 @@ export function showHelp(root, error) {
     h("h2", {}, missing ? "This page needs WebGPU" : "The page could not start"),
     h("p", {}, missing ? advice() : inWords(error)),
     missing && h("h3", {}, `Browsers that have WebGPU on ${system}`),
-    missing && h("ul", {}, ...(WHERE[system] ?? WHERE.Linux).map((line) => h("li", {}, line))),
+    missing && h("ul", {}, ...(BROWSERS[system] ?? BROWSERS.Linux).map((line) => h("li", {}, line))),
     missing &&
       h(
         "p",
         {},
-        "Without a browser, webmm’s command ",
+        "Without a browser, the command ",
         h("code", {}, "webmm bench"),
-        " runs the same shaders from Python.",
+        " of the Python package runs the same shaders.",
       ),
     h("button", { type: "button", class: "primary", onclick: () => location.reload() }, "Try again"),
   );
@@ -51,9 +48,9 @@ export function showHelp(root, error) {
 /** @returns {string} */
 function advice() {
   if (!isSecureContext)
-    return "Browsers offer WebGPU to secure pages only: open this one over https, or from localhost.";
+    return "Browsers offer WebGPU to secure pages only: open this page over https, or from localhost.";
   if (navigator.gpu) {
-    return "This browser has WebGPU, but found no GPU for it: the driver may be too old or on its block list. Update the graphics driver, and see that hardware acceleration is switched on in the browser's settings.";
+    return "This browser has WebGPU, but found no GPU for it: the driver may be too old or on the browser's blocklist. Update the graphics driver, and make sure that hardware acceleration is switched on in the browser's settings.";
   }
   return "This browser does not offer WebGPU.";
 }

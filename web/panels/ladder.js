@@ -1,5 +1,5 @@
 // @ts-check
-/** Every stage of an op on one size: bars as they come in, then the roofline and the table. */
+/** The ladder: runs all stages of an op at one size, and shows bars, the roofline and a table of the results. */
 
 import { Bench, Operands, ladder } from "../bench.js";
 import { Bars, fastest, rooflineChart, table } from "../charts.js";
@@ -13,7 +13,7 @@ import { DeviceLostError, inWords } from "../webmm.js";
 /** @typedef {import("../webmm.js").Task} Task */
 /** @typedef {{kernels: import("../bench.js").Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} Climb */
 /**
- * What can be climbed: sizes and element types to choose from, and what a run of a choice is.
+ * A ladder: its stages, the sizes and element types to choose from, and how to run it for a choice of these.
  * @typedef {{
  *   stages: {label: string, summary: string}[], sizes: [string, string][], usual: () => string, dtypes: [string, string][],
  *   climb: (size: string, dtype: string) => Climb,
@@ -25,7 +25,7 @@ const SIZES = [128, 256, 512, 1024, 2048, 4096, 8192];
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { device } = app;
-  const titles = ["Products of floats", ...app.bundle.index.ladders];
+  const titles = ["Matrix product", ...app.bundle.index.ladders];
   const ops = select(
     { id: "ladder-op", name: "op", onchange: choose },
     titles.map((title, i) => [String(i), title]),
@@ -38,12 +38,12 @@ export function setup(app, root) {
     { type: "button", id: "ladder-stop", disabled: true, onclick: () => controller?.abort() },
     "Stop",
   );
-  const save = h("button", { type: "button", id: "ladder-save", disabled: true, onclick: keep }, "Save records");
+  const save = h("button", { type: "button", id: "ladder-save", disabled: true, onclick: keep }, "Save results");
   const progress = h("progress", { value: 0, "aria-label": "Progress of the ladder" });
   const message = h(
     "p",
     { class: "message", id: "ladder-message" },
-    "Each stage changes one thing about the one before it. Every result is checked before it is timed.",
+    "Each stage is a kernel that changes one thing about an earlier stage. Every result is checked before it is timed.",
   );
   const bars = new Bars();
   const axis = h("p", { class: "axis-title" });
@@ -61,7 +61,7 @@ export function setup(app, root) {
     h(
       "div",
       { class: "controls" },
-      field("Compute", ops),
+      field("Operation", ops),
       field("Size", sizes),
       field("Element type", dtypes),
       run,
@@ -87,13 +87,13 @@ export function setup(app, root) {
     offer();
   }
 
-  /** Show what there is to choose from, and the stages. */
+  /** Show the ladder's sizes, element types and stages. */
   function offer() {
     const option = (/** @type {[string, string]} */ [value, text]) => h("option", { value }, text);
     sizes.replaceChildren(...source.sizes.map(option));
     sizes.value = source.usual();
     dtypes.replaceChildren(...source.dtypes.map(option));
-    axis.textContent = `${unitOf(source.climb(sizes.value, dtypes.value).problem)} of each stage, the longer the faster`;
+    axis.textContent = `${unitOf(source.climb(sizes.value, dtypes.value).problem)} of each stage; longer bars are faster`;
     records = [];
     save.disabled = true;
     details.replaceChildren();
@@ -110,7 +110,7 @@ export function setup(app, root) {
       await app.exclusively(() => climb(new Bench(device, { signal: controller?.signal })));
     } catch (error) {
       message.textContent =
-        error instanceof DeviceLostError ? `Stopped: the GPU is gone (${inWords(error)}).` : inWords(error);
+        error instanceof DeviceLostError ? `Stopped: the GPU was lost (${inWords(error)}).` : inWords(error);
     } finally {
       bars.finish();
       running(false);
@@ -133,7 +133,7 @@ export function setup(app, root) {
     }
     const stopped = bench.signal?.aborted;
     if (!stopped && records.some((r) => r.status === "ok")) {
-      message.textContent = "Measuring this device's ceilings …";
+      message.textContent = "Measuring this device's peak compute and memory rates …";
       const roofline = await app.roofline();
       if (roofline) addRoofline(roofline);
     }
@@ -168,7 +168,10 @@ export function setup(app, root) {
     app.announce(words);
     if (records.length === 0) return;
     const left = records.filter((r) => r.status !== "ok").length;
-    const caption = `${records.length - left} results on ${shape(records[0])}${left ? `, ${left} left out` : ""}, fastest first; Call is the wall clock until the result is there`;
+    const caption =
+      `${records.length - left} results for ${shape(records[0])}${left ? `, ${left} stages without a result` : ""}, fastest first. ` +
+      "Median and Best are times on the GPU, Call is the wall-clock time from the call to the result; " +
+      "Error is the largest one found, Bound what rounding allows";
     details.append(h("div", { class: "card" }, table(records, caption)));
     const what = ops.value === "0" ? "ladder" : `ladder of ${titles[Number(ops.value)].toLowerCase()}`;
     app.addRun(`${what} ${shape(records[0])} ${records[0].dtype}, this browser`, records);
@@ -188,7 +191,7 @@ export function setup(app, root) {
   }
 }
 
-/** @param {App} app @returns {Source} products of floats, of any size */
+/** @param {App} app @returns {Source} the ladder of floating-point matrix products, checked in JavaScript */
 function products(app) {
   const { device, bundle } = app;
   return {
@@ -209,7 +212,7 @@ function products(app) {
   };
 }
 
-/** @param {App} app @param {number} number @returns {Promise<Source>} what Python prepared for this kind of device */
+/** @param {App} app @param {number} number @returns {Promise<Source>} a ladder of problems whose results are known from Python, for this kind of device */
 async function prepared(app, number) {
   const { device } = app;
   /** @type {import("../prepared.js").KnownLadder[]} */
@@ -241,14 +244,14 @@ async function prepared(app, number) {
   };
 }
 
-/** @param {App} app @returns {[string, string][]} element types that the adapter can store */
+/** @param {App} app @returns {[string, string][]} element types that the device supports, as options of a list */
 export function available(app) {
   return Object.entries(app.bundle.index.dtypes)
     .filter(([, dtype]) => dtype.features.every((feature) => app.device.features.has(feature)))
     .map(([name]) => [name, name]);
 }
 
-/** @param {number} gflops @returns {string} the largest size of which a good kernel takes at most 20 ms */
+/** @param {number} gflops @returns {string} the largest size that takes at most 20 ms at this rate */
 function defaultSize(gflops) {
   const fitting = SIZES.filter((n) => n <= 4096 && 2 * n ** 3 <= gflops * 1e9 * 0.02);
   return String(fitting.at(-1) ?? SIZES[0]);

@@ -1,5 +1,5 @@
 // @ts-check
-/** The visitor's own matrices: pasted, from a file, or random; their product as a picture, numbers and files. */
+/** The visitor's own matrices: pasted, from files, or random; their product as a heat map, numbers and files. */
 
 import { exponent } from "../charts.js";
 import { download, field, figures, h, s, time } from "../dom.js";
@@ -21,8 +21,8 @@ import {
 
 /** @typedef {import("../main.js").App} App */
 
-const SHOWN = 8; // rows and columns of numbers
-const PICTURE = 384; // pixels of the heat map at most
+const SHOWN = 8; // rows and columns of numbers, at most
+const PICTURE = 384; // width and height of the heat map in pixels, at most
 const EXAMPLE = { A: "1, 2, 3\n4, 5, 6", B: "1, 0\n0, 1\n2, 2" };
 
 /** @param {App} app @param {HTMLElement} root */
@@ -39,7 +39,11 @@ export function setup(app, root) {
       "div",
       { class: "lead" },
       h("h2", {}, "Your own matrices"),
-      h("p", {}, "Paste rows of numbers, choose a CSV or .npy file, or draw random ones. They stay in this tab."),
+      h(
+        "p",
+        {},
+        "Compute C = A·B: paste rows of numbers, choose a CSV or .npy file, or generate random matrices. They stay in this tab.",
+      ),
     ),
     h("div", { class: "operands" }, a.element, b.element),
     options.element,
@@ -85,11 +89,14 @@ export function setup(app, root) {
     const isRight = error <= bound;
     message.classList.toggle("error", !isRight);
     message.textContent = isRight
-      ? `C is ${c.rows}×${c.columns} ${c.dtype}, by ${kernelOf(app, problem, asked, epilogue).label} in ${time(spent)} with both copies.`
+      ? `C is ${c.rows}×${c.columns} ${c.dtype}, by ${kernelOf(app, problem, asked, epilogue).label} in ${time(spent)}, upload and download included.`
       : `C is wrong: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
     app.announce(message.textContent);
     const scale = epilogue ? "·(|alpha||A||B| + |bias|)" : "·|A||B|";
-    show(c, `largest error ${exponent(error)}${scale} over ${checker.scope}, rounding explains ${exponent(bound)}`);
+    show(
+      c,
+      `largest error ${exponent(error)}${scale} over ${checker.scope}; rounding explains up to ${exponent(bound)}`,
+    );
   }
 
   /** @param {Matrix} c @param {string} check */
@@ -126,7 +133,7 @@ export function setup(app, root) {
 }
 
 /**
- * The kernel that computes such a product of matrices that lie densely, as those of the host do once they are copied.
+ * The kernel that `matmul()` chooses for a product of dense matrices, as those uploaded from host memory are.
  * @param {App} app @param {import("../webmm.js").Problem} p @param {import("../engine/device.js").MatmulOptions} asked @param {import("../check.js").Epilogue} [epilogue]
  */
 function kernelOf({ device, bundle }, p, { outDtype, precision = "highest" }, epilogue) {
@@ -145,7 +152,7 @@ function transposed(x) {
   return new Matrix(flipped, [columns, rows], x.dtype);
 }
 
-/** One operand's card. @param {App} app @param {"A" | "B"} name */
+/** The controls of one operand. @param {App} app @param {"A" | "B"} name */
 function operand(app, name) {
   /** @type {Matrix | null} */
   let loaded = null;
@@ -230,7 +237,7 @@ function operand(app, name) {
       );
       if (m * n * 4 > most) {
         throw new UnsupportedError(
-          `${m}×${n} needs ${(m * n * 4).toLocaleString("en")} bytes, ${app.device.info.name} allows ${most.toLocaleString("en")} per matrix`,
+          `${m}×${n} needs ${(m * n * 4).toLocaleString("en")} bytes; ${app.device.info.name} allows ${most.toLocaleString("en")} per matrix`,
         );
       }
       const matrix = Matrix.random(m, n, seed);
@@ -259,7 +266,7 @@ function operand(app, name) {
 /** @param {Matrix} matrix @returns {string} the matrix as text, or its corner */
 function preview(matrix) {
   if (matrix.rows * matrix.columns <= 400) return toCsv(matrix).trimEnd();
-  return `# ${matrix.rows}×${matrix.columns}, too large to edit here; typing replaces it`;
+  return `# ${matrix.rows}×${matrix.columns}, too large to show here; typing replaces the matrix`;
 }
 
 /** @param {Matrix} c @returns {HTMLElement} */
@@ -288,7 +295,7 @@ function numbers(c) {
   );
 }
 
-/** @param {number} length @returns {(number | null)[]} which indices to show; null for a gap */
+/** @param {number} length @returns {(number | null)[]} the indices to show; null for a gap */
 function picks(length) {
   if (length <= SHOWN) return Array.from({ length }, (_, i) => i);
   return [...Array.from({ length: SHOWN - 2 }, (_, i) => i), null, length - 1];

@@ -1,5 +1,5 @@
 // @ts-check
-/** What Explain explains: the stages of each op, on problems of a few sizes, and how to run one of them. */
+/** The ops of the Explain panel: their stages, problems of a few sizes, and how to run a stage on one of them. */
 
 import { Operands } from "../bench.js";
 import { shape } from "../dom.js";
@@ -14,7 +14,7 @@ import { available } from "./ladder.js";
 /** @typedef {import("../bench.js").Bench} Bench */
 /** @typedef {import("../bundle.js").Python} Python */
 /**
- * The stages of an op, and the problems to show them on; where nothing runs them here, `measure` is null.
+ * The stages of an op, and the problems to show them on; `measure` is null if this page cannot run them.
  * @typedef {{
  *   stages: string[], first: string, sizes: [string, string][], usual: string, dtypes: [string, string][],
  *   kernel: (stage: string, size: string, dtype: string) => Kernel, problem: (size: string, dtype: string) => Python,
@@ -37,13 +37,13 @@ const ROWS = [
   [512, 8192],
   [128, 32768],
 ];
-const LADDERS = 4; // of index.ladders: the others have the same stages
+const LADDERS = 4; // the first of index.ladders; the others have the same stages
 
 /** @param {App} app @returns {{title: string, load: () => Explained | Promise<Explained>}[]} */
 export function explained(app) {
   const ladders = app.bundle.index.ladders.slice(0, LADDERS);
   return [
-    { title: "Products of floats", load: () => products(app) },
+    { title: "Matrix product", load: () => products(app) },
     ...ladders.map((title, i) => ({ title, load: () => known(app, i) })),
     ...Object.entries(MADE).map(([title, each]) => ({ title, load: () => made(app, each) })),
   ];
@@ -76,7 +76,7 @@ export function products(app) {
   };
 }
 
-/** @param {App} app @param {number} number of the ladder @returns {Promise<Explained>} the problems whose results Python told */
+/** @param {App} app @param {number} number of the ladder @returns {Promise<Explained>} the ladder's problems, whose results are known from Python */
 async function known({ bundle, device }, number) {
   /** @type {import("../prepared.js").KnownLadder[]} */
   const ladders = (await bundle.module("ladders.js")).default;
@@ -113,14 +113,14 @@ async function known({ bundle, device }, number) {
   };
 }
 
-/** Problems that are made here. @typedef {{op: string, stages: string[], of: "columns" | "softmax" | "rms_norm" | "gelu" | "high"}} Made */
+/** Problems that are defined here and checked in JavaScript. @typedef {{op: string, stages: string[], of: "columns" | "softmax" | "rms_norm" | "gelu" | "high"}} Made */
 /** @type {Record<string, Made>} */
 const MADE = {
-  "Sums of columns": { op: "reduce", stages: ["columns", "columns_two_pass"], of: "columns" },
-  "Softmax of rows": { op: "normalise", stages: ["rows", "strips"], of: "softmax" },
-  "RMS norm of rows": { op: "normalise", stages: ["rows"], of: "rms_norm" },
-  "GELU of each element": { op: "elementwise", stages: ["map"], of: "gelu" },
-  "Products at precision high": { op: "gemm", stages: ["matrix_unit_high"], of: "high" },
+  "Column sums": { op: "reduce", stages: ["columns", "columns_two_pass"], of: "columns" },
+  "Row softmax": { op: "normalise", stages: ["rows", "strips"], of: "softmax" },
+  "Row RMS normalisation": { op: "normalise", stages: ["rows"], of: "rms_norm" },
+  GELU: { op: "elementwise", stages: ["map"], of: "gelu" },
+  "Matrix product, precision “high”": { op: "gemm", stages: ["matrix_unit_high"], of: "high" },
 };
 
 /** @param {App} app @param {Made} each @returns {Explained} */

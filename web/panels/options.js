@@ -1,5 +1,5 @@
 // @ts-check
-/** The options of a product, as `gpu.matmul()` takes them: controls, and the call that they stand for. */
+/** The options of a product: controls, and the `gpu.matmul()` call that they correspond to. */
 
 import { field, h, select } from "../dom.js";
 import { HostArray, Matrix, ProblemError, inWords, parseCsv } from "../webmm.js";
@@ -9,7 +9,7 @@ import { available } from "./ladder.js";
 /** @typedef {import("../webmm.js").DType} DType */
 /** @typedef {import("../engine/device.js").MatmulOptions} MatmulOptions */
 /** @typedef {import("../check.js").Epilogue} Epilogue */
-/** What is asked for, of operands of a type, and what becomes of A·B, where anything does. @typedef {{dtype: DType, options: MatmulOptions, epilogue?: Epilogue}} Asked */
+/** The operands' dtype, the options of `matmul()`, and the epilogue that they amount to, if any. @typedef {{dtype: DType, options: MatmulOptions, epilogue?: Epilogue}} Asked */
 
 const BIASES = /** @type {[string, string][]} */ ([
   ["", "none"],
@@ -25,7 +25,7 @@ const PRECISIONS = /** @type {[string, string][]} */ ([
 export function productOptions(app, onchange) {
   const types = available(app);
   const dtype = select({ id: "multiply-dtype", onchange }, types);
-  const out = select({ id: "multiply-out", onchange }, [["", "as the operands"], ...types]);
+  const out = select({ id: "multiply-out", onchange }, [["", "same as A and B"], ...types]);
   const flip = (/** @type {string} */ name) =>
     h("input", { type: "checkbox", id: `multiply-transpose-${name.toLowerCase()}`, onchange });
   const [flipA, flipB] = [flip("A"), flip("B")];
@@ -34,7 +34,7 @@ export function productOptions(app, onchange) {
   const values = h("input", {
     type: "text",
     id: "multiply-bias-values",
-    placeholder: "drawn at random",
+    placeholder: "random if empty",
     spellcheck: false,
     oninput: onchange,
   });
@@ -50,14 +50,14 @@ export function productOptions(app, onchange) {
   const element = h(
     "fieldset",
     { class: "options" },
-    h("legend", { class: "visually-hidden" }, "How to multiply"),
+    h("legend", { class: "visually-hidden" }, "Options of the product"),
     field("Element type", dtype),
     h("div", { class: "checks" }, check(flipA, "Transpose A"), check(flipB, "Transpose B")),
     field("Alpha", alpha),
     field("Bias", bias),
     valuesField,
     field("Activation", activation),
-    field("Result", out),
+    field("Result type", out),
     field("Precision", precision),
   );
   return { element, asked, call, flips: () => ({ a: flipA.checked, b: flipB.checked }) };
@@ -67,7 +67,7 @@ export function productOptions(app, onchange) {
     onchange();
   }
 
-  /** @returns {Record<string, any>} what differs from what the call does of itself, apart from the bias */
+  /** @returns {Record<string, any>} the options that differ from the defaults, except the bias */
   function options() {
     return {
       ...(flipA.checked && { transposeA: true }),
@@ -79,14 +79,14 @@ export function productOptions(app, onchange) {
     };
   }
 
-  /** @returns {string} the call as one would write it */
+  /** @returns {string} the call in JavaScript */
   function call() {
     const words = Object.entries(options()).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
     if (bias.value) words.push("bias");
     return `await gpu.matmul(a, b${words.length ? `, { ${words.join(", ")} }` : ""})`;
   }
 
-  /** @param {number} rows of C @param {number} columns @returns {Asked} throws ProblemError for what is no number, or too many of them */
+  /** @param {number} rows of C @param {number} columns of C @returns {Asked} throws ProblemError if alpha or a bias value is not a number */
   function asked(rows, columns) {
     const given = options();
     if (Number.isNaN(given.alpha)) throw new ProblemError(`alpha must be a number, not “${alpha.value}”`);
@@ -104,7 +104,7 @@ export function productOptions(app, onchange) {
     };
   }
 
-  /** @param {number} count @returns {Float32Array} what was typed, or as many as it takes */
+  /** @param {number} count @returns {Float32Array} the values typed in, or `count` random ones */
   function biasOf(count) {
     if (!values.value.trim()) return Matrix.random(1, count, 3).floats();
     try {

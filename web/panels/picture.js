@@ -1,11 +1,11 @@
 // @ts-check
-/** A, B and C of a product with what one workgroup, and one of its invocations, takes of them. */
+/** A picture of A, B and C that shows the tile of one workgroup and the elements of one of its invocations. */
 
 import { figures, h, s } from "../dom.js";
 
 /** @typedef {import("../webmm.js").Kernel} Kernel */
 
-const SPAN = 232; // units of the drawing that the window on C takes
+const SPAN = 232; // side of the window on C, in units of the drawing
 const GAP = 16;
 
 /** A, B and C with a workgroup's tile and one invocation's elements. @param {Kernel} kernel */
@@ -91,7 +91,7 @@ function tileOf(kernel) {
     : { rows: tile_m, columns: tile_n, inner: kernel.of.inner_step };
 }
 
-/** Rows and columns, within the tile, of what one invocation computes. @param {Kernel} kernel @returns {[number, number][]} */
+/** Rows and columns, within the tile, of the elements that one invocation computes. @param {Kernel} kernel @returns {[number, number][]} */
 function ownElements(kernel) {
   const number = (/** @type {string} */ name, /** @type {number} */ otherwise) =>
     Number(kernel.config[name] ?? otherwise);
@@ -109,7 +109,7 @@ function ownElements(kernel) {
   return out;
 }
 
-/** @param {Kernel} kernel @returns {string} what one invocation computes, of matrix units a subgroup */
+/** @param {Kernel} kernel @returns {string} what one invocation computes, or one subgroup with matrix units */
 function ownInWords(kernel) {
   const { sm, sn } = kernel.config;
   if (kernel.matrix) return `${sm} × ${sn} of C in fragments of ${kernel.matrix.m} × ${kernel.matrix.n}`;
@@ -117,7 +117,7 @@ function ownInWords(kernel) {
   return `${count} ${count === 1 ? "element" : "elements"}`;
 }
 
-/** What the colours mean. @param {Kernel} kernel @param {number} itemsize bytes of an element of A */
+/** The legend of the colours. @param {Kernel} kernel @param {number} itemsize bytes of an element of A */
 export function legend(kernel, itemsize) {
   const { rows, columns, inner } = tileOf(kernel);
   const memory = kernel.of.workgroup_bytes;
@@ -125,7 +125,7 @@ export function legend(kernel, itemsize) {
   return h(
     "ul",
     { class: "legend-list" },
-    h("li", { class: "key-tile" }, `${rows} × ${columns} of C per workgroup of ${kernel.invocations}`),
+    h("li", { class: "key-tile" }, `${rows} × ${columns} of C per workgroup of ${kernel.invocations} invocations`),
     h("li", { class: "key-mine" }, `${ownInWords(kernel)} per ${kernel.matrix ? "subgroup" : "invocation"}`),
     h(
       "li",

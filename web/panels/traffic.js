@@ -1,5 +1,5 @@
 // @ts-check
-/** What a stage moves, and where that puts it under the roofline of this device. */
+/** The memory traffic of a stage, and its place under this device's roofline. */
 
 import { roof } from "../charts.js";
 import { figures, h, s, size } from "../dom.js";
@@ -8,13 +8,13 @@ import { inWords } from "../webmm.js";
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").Kernel} Kernel */
 /** @typedef {import("../bundle.js").Python} Python */
-/** Operations, and bytes that a kernel asks storage and workgroup memory for, null where that is not counted; `least` must move whatever the kernel. @typedef {{flops: number, storage: number, workgroup: number | null, least: number}} Traffic */
+/** Operations, and bytes that a kernel reads and writes in storage buffers and in workgroup memory (null if not known); `least` is the minimum for the problem, each operand and result once. @typedef {{flops: number, storage: number, workgroup: number | null, least: number}} Traffic */
 
 const SPAN = 256; // around the ridge, in FLOP per byte
 
 /**
  * @param {Kernel} kernel @param {Python} problem
- * @returns {Traffic} as the model of time counts it; of stages that it does not count, from their tiles, or each buffer once
+ * @returns {Traffic} as counted for the cost model; for stages without such a count, from their tiles, or each buffer once
  */
 export function trafficOf({ of }, problem) {
   const buffers = problem.buffers();
@@ -49,7 +49,7 @@ export function trafficView(app) {
   const element = h(
     "figure",
     { class: "card", id: "explain-traffic" },
-    h("figcaption", {}, "What it moves"),
+    h("figcaption", {}, "Memory traffic"),
     list,
     chart,
     h("div", { class: "row" }, measure),
@@ -63,7 +63,7 @@ export function trafficView(app) {
   app.addEventListener("roofline", draw);
   return { element, show };
 
-  /** @param {Kernel} kernel @param {Python} problem @param {number | null} [gflops] what it reached, where it ran */
+  /** @param {Kernel} kernel @param {Python} problem @param {number | null} [gflops] the measured speed, once it has run */
   function show(kernel, problem, gflops = null) {
     const traffic = trafficOf(kernel, problem);
     shown = { traffic, name: kernel.name, gflops };
@@ -71,12 +71,12 @@ export function trafficView(app) {
     const rows = [
       ["Operations", `${figures(flops / 1e6)} MFLOP`],
       [
-        "Storage",
-        `${size(storage)}${storage > 1.005 * least ? `, ${figures(storage / least)} × the least` : ", the least"}`,
+        "Storage buffers",
+        `${size(storage)}${storage > 1.005 * least ? `, ${figures(storage / least)} × the minimum` : ", the minimum"}`,
       ],
       [
         "Workgroup memory",
-        workgroup === null ? `${size(kernel.of.workgroup_bytes)} each` : workgroup ? size(workgroup) : "none",
+        workgroup === null ? `${size(kernel.of.workgroup_bytes)} per workgroup` : workgroup ? size(workgroup) : "none",
       ],
       ["FLOP per byte of storage", figures(flops / storage)],
     ];
@@ -109,18 +109,18 @@ export function trafficView(app) {
     dot.setAttribute("class", gflops === null ? "dot roof-dot" : "dot best");
     const words =
       gflops === null
-        ? `the roof allows ${name} ${figures(reach)} GFLOP/s from memory`
-        : `${name} reached ${figures(gflops)} GFLOP/s, from memory alone the roof allows ${figures(reach)}`;
-    message.textContent = `At ${figures(intensity)} FLOP per byte ${words}${gflops !== null && gflops > reach ? ": caches serve what is asked for again" : ""}.`;
+        ? `the roofline allows ${name} ${figures(reach)} GFLOP/s if all traffic reaches memory`
+        : `${name} reached ${figures(gflops)} GFLOP/s; the roofline allows ${figures(reach)} if all traffic reaches memory`;
+    message.textContent = `At ${figures(intensity)} FLOP per byte, ${words}${gflops !== null && gflops > reach ? "; caches serve repeated reads" : ""}.`;
     svg.setAttribute("aria-label", message.textContent);
   }
 
   async function measureCeilings() {
     measure.disabled = true;
-    message.textContent = "Measuring this device’s ceilings …";
+    message.textContent = "Measuring this device’s peak compute and memory rates …";
     try {
       await app.exclusively(async () => void (await app.roofline()));
-      if (!app.ceilings) message.textContent = "The ceilings of this device could not be measured.";
+      if (!app.ceilings) message.textContent = "The peak rates of this device could not be measured.";
     } catch (error) {
       message.textContent = inWords(error);
     } finally {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Search for the fastest configuration within a time budget; keep, share and compare what was found. */
+/** The tuner: searches for the fastest configuration within a time limit; results can be saved, shared and compared. */
 
 import { Bench, tune } from "../bench.js";
 import { fastest, table } from "../charts.js";
@@ -38,15 +38,15 @@ export function setup(app, root) {
       disabled: true,
       onclick: () => download("webmm-records.json", toJson(records), "application/json"),
     },
-    "Save records",
+    "Save results",
   );
-  const link = h("button", { type: "button", id: "tune-link", disabled: true, onclick: share }, "Copy a link");
+  const link = h("button", { type: "button", id: "tune-link", disabled: true, onclick: share }, "Copy link to results");
   const file = h("input", { type: "file", id: "tune-import", accept: ".json,application/json", onchange: load });
-  const progress = h("progress", { max: 1, value: 0, "aria-label": "Time used of the budget" });
+  const progress = h("progress", { max: 1, value: 0, "aria-label": "Share of the time limit used" });
   const message = h(
     "p",
     { class: "message", id: "tune-message", role: "status" },
-    "One fixed tile reaches on average four fifths of what each GPU can do. Search for this one’s.",
+    "A single tile size for all GPUs reaches, on average, four fifths of what each GPU can do. Search for the best one for this GPU.",
   );
   const result = h("div", {});
   /** @type {AbortController | null} */
@@ -63,7 +63,7 @@ export function setup(app, root) {
       field("N", sizes.n),
       field("K", sizes.k),
       field("Element type", dtypes),
-      field("Seconds", budget),
+      field("Time limit in seconds", budget),
       run,
       stop,
     ),
@@ -74,7 +74,7 @@ export function setup(app, root) {
       { class: "controls share" },
       save,
       link,
-      field("Import records", file, "of this page, or of webmm bench --json"),
+      field("Import results", file, "saved by this page or by webmm bench --json"),
     ),
     comparison(app),
   );
@@ -84,7 +84,7 @@ export function setup(app, root) {
     const wrong = inputs.find((input) => !input.checkValidity() || !Number.isInteger(Number(input.value)));
     if (wrong) {
       wrong.reportValidity();
-      say("Sizes and seconds are whole numbers of at least 1.", true);
+      say("Sizes and the time limit must be whole numbers of at least 1.", true);
       return;
     }
     const problem = {
@@ -126,13 +126,13 @@ export function setup(app, root) {
       result.replaceChildren(h("div", { class: "card" }, table(top(records), outcomes(records))));
     }
     const best = fastest(records);
-    if (!best) return say("Nothing could run at this size on this device.", true);
+    if (!best) return say("No kernel could run at this size on this device.", true);
     app.keepTuned([best]);
     app.addRun(`tune ${shape(problem)} ${problem.dtype}, this browser`, records);
     const default_ = records[0].gflops;
     const gain = default_ ? `, ${figures(Number(best.gflops) / default_)} × the default choice` : "";
     say(
-      `Best: ${best.kernel} at ${figures(best.gflops)} GFLOP/s${best.peak_fraction ? `, ${percent(best.peak_fraction)} of peak` : ""}${gain}. Products on this page use it from now on.`,
+      `Best: ${best.kernel} at ${figures(best.gflops)} GFLOP/s${best.peak_fraction ? `, ${percent(best.peak_fraction)} of peak` : ""}${gain}. This page now uses it for products of similar shape.`,
     );
     app.announce(message.textContent ?? "");
   }
@@ -142,10 +142,10 @@ export function setup(app, root) {
     url.hash = `run=${await toFragment(records)}`;
     try {
       await navigator.clipboard.writeText(url.href);
-      say("The link is on the clipboard. It holds the records themselves; nothing was uploaded.");
+      say("The link is on the clipboard. It contains the results themselves; nothing was uploaded.");
     } catch {
       history.replaceState(null, "", url);
-      say("The link is in the address bar. It holds the records themselves; nothing was uploaded.");
+      say("The link is in the address bar. It contains the results themselves; nothing was uploaded.");
     }
   }
 
@@ -154,9 +154,9 @@ export function setup(app, root) {
     if (!chosen) return;
     try {
       const imported = fromJson(await chosen.text());
-      if (imported.length === 0) return say(`${chosen.name} holds no records.`, true);
+      if (imported.length === 0) return say(`${chosen.name} contains no records.`, true);
       app.addRun(chosen.name, imported);
-      say(`${chosen.name}: ${imported.length} records of ${imported[0].adapter}.`);
+      say(`${chosen.name}: ${imported.length} results of ${imported[0].adapter}.`);
     } catch (error) {
       say(`${chosen.name}: ${inWords(error)}`, true);
     }
@@ -179,7 +179,7 @@ export function setup(app, root) {
   }
 }
 
-/** @param {RunRecord[]} records @returns {RunRecord[]} the fastest ten, and whatever failed */
+/** @param {RunRecord[]} records @returns {RunRecord[]} the ten fastest, and all failures */
 function top(records) {
   const right = records.filter((r) => r.status === "ok").sort((x, y) => Number(y.gflops) - Number(x.gflops));
   return [
@@ -193,5 +193,5 @@ function outcomes(records) {
   /** @type {Map<string, number>} */
   const counts = new Map();
   for (const r of records) counts.set(r.status, (counts.get(r.status) ?? 0) + 1);
-  return `Outcomes: ${[...counts].map(([status, count]) => `${count} ${status}`).join(", ")} on ${shape(records[0])}; the fastest first`;
+  return `Outcomes for ${shape(records[0])}: ${[...counts].map(([status, count]) => `${count} ${status}`).join(", ")}. The ten fastest, and failures`;
 }

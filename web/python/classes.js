@@ -20,7 +20,7 @@ export const float = (x = 0) => Number(x === "inf" ? Infinity : x === "-inf" ? -
 export const bool = (x = false) => truth(x);
 /** @param {number} x */
 export const abs = (x) => Math.abs(x);
-/** @param {number} x @returns {number} halves to even */
+/** @param {number} x @returns {number} the nearest integer, halves to even */
 export function round(x) {
   const low = Math.floor(x);
   const rest = x - low;
@@ -71,9 +71,9 @@ export const vars = (x) => new Dict(fieldNames(x).map((name) => [name, x[name]])
 
 // Classes
 
-/** What all translated classes come from. */
+/** The base of all translated classes. */
 export class PyObject {
-  /** @param {...any} args in the order of a dataclass's fields, those that Python takes by keyword alone last */
+  /** @param {...any} args in the order of a dataclass's fields, keyword-only ones last */
   constructor(...args) {
     const { __fields__: fields = [], __arguments__: given = [], __places__: places = [] } = new.target;
     if (args.length > given.length)
@@ -81,17 +81,17 @@ export class PyObject {
     for (let i = 0; i < fields.length; i++) {
       const field = fields[i];
       const value = args[places[i]] ?? (args[places[i]] === undefined ? field.make() : null);
-      if (value === undefined) throw new TypeError_(`${new.target.__name__}() lacks ${field.name}`);
+      if (value === undefined) throw new TypeError_(`${new.target.__name__}() needs ${field.name}`);
       if (field.name in this)
-        Object.defineProperty(this, field.name, { value, enumerable: true }); // a property of a base gives way
+        Object.defineProperty(this, field.name, { value, enumerable: true }); // overrides a property of a base
       else /** @type {any} */ (this)[field.name] = value;
     }
     /** @type {any} */ (this).__post_init__?.();
   }
 
   /** @type {Field[] | undefined} */ static __fields__;
-  /** @type {Field[] | undefined} */ static __arguments__; // what a call gives, in its order
-  /** @type {number[] | undefined} */ static __places__; // of each field among them
+  /** @type {Field[] | undefined} */ static __arguments__; // the fields in the order of the constructor's arguments
+  /** @type {number[] | undefined} */ static __places__; // each field's index among the arguments
   /** @type {any[]} */ static __mro__ = [PyObject];
   static __name__ = "object";
   static __identity__ = false; // whether objects compare by identity
@@ -109,7 +109,7 @@ export class PyObject {
 
 /** A field of a dataclass. */
 export class Field {
-  /** @param {string} name @param {any} value its default, undefined for none @param {any} more */
+  /** @param {string} name @param {any} value its default, or undefined for a required field @param {any} more */
   constructor(name, value, { metadata = new Dict(), keyword = false, init = true, hint = null, factory = null } = {}) {
     this.name = name;
     this.default = value;
@@ -127,7 +127,7 @@ export class Field {
 }
 
 /**
- * Finish a translated class: what it inherits, in Python's order, its attributes and its fields.
+ * Finish a translated class: its inherited members in Python's method resolution order, its attributes and its fields.
  * @param {any} cls @param {string} name @param {any[]} bases
  * @param {{attributes?: Record<string, any>, fields?: Field[], order?: boolean, identity?: boolean, tuple?: boolean}} more
  */
@@ -174,9 +174,9 @@ export function define(
   return cls;
 }
 
-const RESERVED = new Set(["constructor", "prototype", "length", "name"]); // that JavaScript's classes have
+const RESERVED = new Set(["constructor", "prototype", "length", "name"]); // members of every JavaScript class
 
-/** @param {any} target @param {Record<string, PropertyDescriptor>[]} owners the first that has a name gives it */
+/** @param {any} target @param {Record<string, PropertyDescriptor>[]} owners in order of precedence */
 function inherit(target, owners) {
   const seen = new Set();
   for (const owner of owners) {
@@ -191,7 +191,7 @@ function members(from) {
   return Object.fromEntries(kept);
 }
 
-/** @param {any[]} bases @returns {any[]} the C3 linearization of their orders */
+/** @param {any[]} bases @returns {any[]} the C3 linearization of their method resolution orders */
 function linearized(bases) {
   const queues = [...bases.map((base) => [...base.__mro__]), [...bases]];
   const order = [];
@@ -199,13 +199,13 @@ function linearized(bases) {
     const left = queues.filter((queue) => queue.length);
     if (!left.length) return order;
     const head = left.map((queue) => queue[0]).find((each) => !left.some((queue) => queue.indexOf(each) > 0));
-    if (!head) throw new TypeError_("the bases have no order");
+    if (!head) throw new TypeError_("the bases have no consistent method resolution order");
     order.push(head);
     for (const queue of left) if (queue[0] === head) queue.shift();
   }
 }
 
-/** `super().name` of a method of `cls`. @param {any} cls @param {any} self @param {string} name */
+/** `super().name` in a method of `cls`. @param {any} cls @param {any} self @param {string} name */
 export function parent(cls, self, name) {
   const isStatic = typeof self === "function";
   const mro = (isStatic ? self : self.constructor).__mro__;
@@ -218,11 +218,11 @@ export function parent(cls, self, name) {
   throw new AttributeError(`no base of ${cls.__name__} has ${name}`);
 }
 
-/** @param {any} x a dataclass or an object of one @returns {string[]} */
+/** @param {any} x a dataclass or an instance of one @returns {string[]} */
 export const fieldNames = (x) =>
   (x.__fields__ ?? x.constructor.__fields__).map((/** @type {Field} */ field) => field.name);
 
-/** A property that is computed once. @param {any} self @param {string} name @param {() => any} compute */
+/** A cached property. @param {any} self @param {string} name @param {() => any} compute */
 export function cached(self, name, compute) {
   const value = compute();
   Object.defineProperty(self, name, { value });
@@ -231,16 +231,16 @@ export function cached(self, name, compute) {
 
 // Calls
 
-/** @type {WeakMap<Function, string[]>} names of parameters, where calls give them by keyword */
+/** @type {WeakMap<Function, string[]>} the parameter names of functions that are called with keywords */
 const parameters = new WeakMap();
 
-/** @template {Function} F @param {F} f @param {string} names with blanks between, "**" where it takes all keywords as one object @returns {F} */
+/** Declare a function's parameter names. @template {Function} F @param {F} f @param {string} names separated by spaces; "**" if it takes all keywords as one object @returns {F} */
 export function signed(f, names) {
   parameters.set(f, names.split(" ").filter(Boolean));
   return f;
 }
 
-/** Python's f(*args, **kwargs). @param {any} f a function or a class @param {any[]} [args] @param {Dict | Record<string, any>} [kwargs] */
+/** Call f(*args, **kwargs). @param {any} f a function or a class @param {any[]} [args] @param {Dict | Record<string, any>} [kwargs] */
 export function call(f, args = [], kwargs = {}) {
   const named = kwargs instanceof Dict ? [...kwargs] : Object.entries(kwargs);
   const all = [...args];
@@ -258,7 +258,7 @@ export function call(f, args = [], kwargs = {}) {
 }
 export const make = call;
 
-/** A method with keywords. @param {any} x @param {string} name @param {any[]} args @param {Dict | Record<string, any>} kwargs */
+/** Call a method with keywords. @param {any} x @param {string} name @param {any[]} args @param {Dict | Record<string, any>} kwargs */
 export function invoke(x, name, args, kwargs) {
   const f = x[name];
   const bindable = (/** @type {any[]} */ ...all) => f.apply(x, all);
@@ -270,22 +270,22 @@ export function invoke(x, name, args, kwargs) {
 export const kwargs = (...parts) =>
   new Dict(parts.flatMap((part) => (part instanceof Dict ? [...part] : Object.entries(part))));
 
-/** @type {Map<string, Function>} what stands in for functions that only Python has */
+/** @type {Map<string, Function>} JavaScript's versions of functions that cannot be translated */
 const provided = new Map();
 
-/** A function that only Python has, unless `provide` gave another. @param {string} name @returns {(...args: any[]) => any} */
+/** A function that cannot be translated: calls JavaScript's version, or throws if there is none. @param {string} name @returns {(...args: any[]) => any} */
 export function host(name) {
   return (...args) => {
     const f = provided.get(name);
-    if (!f) throw new errors.WebmmError(`${name} is Python's alone`);
+    if (!f) throw new errors.WebmmError(`${name} is available in Python only`);
     return f(...args);
   };
 }
 
-/** Give JavaScript's version of a function that only Python has. @param {string} name @param {(...args: any[]) => any} f */
+/** Provide JavaScript's version of a function that cannot be translated. @param {string} name @param {(...args: any[]) => any} f */
 export const provide = (name, f) => void provided.set(name, f);
 
-/** @template {(...args: any[]) => any} F @param {F} f @returns {F} which remembers its results by the values of its arguments */
+/** @template {(...args: any[]) => any} F @param {F} f @returns {F} as Python's functools.cache: results are cached by the values of the arguments */
 export function remembered(f) {
   const known = new Dict();
   const remembering = (/** @type {any[]} */ ...args) => {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Iteration, indices and slices as Python has them. */
+/** Python's iteration, indexing and slicing. */
 
 import { repr } from "./text.js";
 import {
@@ -15,11 +15,11 @@ import {
   truth,
 } from "./values.js";
 
-/** @param {any} x @returns {Iterable<any>} what a for loop walks over: of a dict, its keys */
+/** @param {any} x @returns {Iterable<any>} the values of a for loop over it; a dict's keys */
 export function iter(x) {
   if (x instanceof Dict) return x.keys();
   if (x === null || x === undefined || typeof x[Symbol.iterator] !== "function")
-    throw new TypeError_(`${repr(x)} is no iterable`);
+    throw new TypeError_(`${repr(x)} is not iterable`);
   return x;
 }
 
@@ -60,7 +60,8 @@ export const zip = (...columns) => zipped(false, columns);
 export function zipped(strict, columns) {
   const lists = columns.map(list);
   const length = Math.min(...lists.map((each) => each.length));
-  if (strict && lists.some((each) => each.length !== length)) throw new ValueError("zip() of different lengths");
+  if (strict && lists.some((each) => each.length !== length))
+    throw new ValueError("zip() needs arguments of equal length");
   return Array.from({ length }, (_, i) => lists.map((each) => each[i]));
 }
 
@@ -103,7 +104,7 @@ const extreme =
 /** @param {boolean} greatest @param {any[]} values @param {any} [key] @param {any} [other] */
 export function best(greatest, values, key, other) {
   if (values.length === 0) {
-    if (other === undefined) throw new ValueError("there is no greatest or least of nothing");
+    if (other === undefined) throw new ValueError("max() and min() need at least one value");
     return other;
   }
   const keyed = values.map((x) => (key ? key(x) : x));
@@ -126,7 +127,7 @@ export function sorted(x, key = null, reverse = false) {
 export function item(x, key) {
   if (Array.isArray(x) || typeof x === "string" || x instanceof Uint8Array) {
     const found = x[key < 0 ? x.length + key : key];
-    if (found === undefined) throw new KeyError(`there is no element ${repr(key)}`);
+    if (found === undefined) throw new KeyError(`index ${repr(key)} is out of range`);
     return found;
   }
   if (x instanceof Dict) {
@@ -135,7 +136,7 @@ export function item(x, key) {
   }
   if (x?.__item__) return x.__item__(key);
   if (isObject(x)) return item(list(x), key);
-  throw new TypeError_(`${repr(x)} has no elements`);
+  throw new TypeError_(`${repr(x)} cannot be indexed`);
 }
 
 /** @param {any} x @param {any} key @param {any} value */
@@ -145,7 +146,7 @@ export function setItem(x, key, value) {
   else x[key < 0 ? x.length + key : key] = value;
 }
 
-/** A range among several indices: x[:, 1:]. */
+/** A slice among several indices, as in x[:, 1:]. */
 export class Slice {
   /** @param {number | null} start @param {number | null} stop */
   constructor(start, stop) {
@@ -156,13 +157,13 @@ export class Slice {
 
 /** @param {any} x @param {number | null} start @param {number | null} stop @param {number | null} step */
 export function slice(x, start, stop, step) {
-  if (step !== null && step !== 1) throw new ValueError("slices have a step of 1");
+  if (step !== null && step !== 1) throw new ValueError("slices with a step other than 1 are not supported");
   return x.slice(start ?? 0, stop ?? undefined);
 }
 
 /**
- * What an assignment takes apart.
- * @param {any} x @param {number} count how many targets there are @param {number} [star] which of them takes all that the others leave
+ * Unpack a value for an assignment to several targets.
+ * @param {any} x @param {number} count the number of targets @param {number} [star] the index of the starred target, if there is one
  * @returns {any[]}
  */
 export function unpacked(x, count, star) {
@@ -175,8 +176,8 @@ export function unpacked(x, count, star) {
   return [...values.slice(0, star), values.slice(star, star + rest), ...values.slice(star + rest)];
 }
 
-/** The result of `x += y`: lists, which would be lengthened in place, have none. @param {any} x */
+/** Check the left operand of `x += y`, which is translated to `x = x + y`: lists and dicts would change in place. @param {any} x */
 export function rebound(x) {
-  if (Array.isArray(x) || x instanceof Dict) throw new TypeError_("lists and dicts are not added to in place");
+  if (Array.isArray(x) || x instanceof Dict) throw new TypeError_("+= is not supported for lists and dicts");
   return x;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Of Python's modules what translated code uses. */
+/** The parts of Python's standard library that translated code uses. */
 
 import { Field, fieldNames, kwargs } from "./classes.js";
 import { list } from "./iteration.js";
@@ -75,7 +75,7 @@ export const re = {
     ),
 };
 
-/** A pattern's own methods. @param {RegExp} pattern @param {string} flags */
+/** A compiled pattern, with Python's methods. @param {RegExp} pattern @param {string} flags */
 export function pattern(pattern, flags) {
   const compiled = new RegExp(pattern, flags);
   return Object.assign(compiled, {
@@ -105,7 +105,7 @@ export const struct = {
     values.forEach((value, i) => {
       if (!(value >= least && value <= most) && !Number.isNaN(value)) throw new StructError(`${value} is out of range`);
       if (code === "f" && Number.isFinite(value) && !Number.isFinite(Math.fround(value)))
-        throw new OverflowError(`${value} is no float32`);
+        throw new OverflowError(`${value} is too large for float32`);
       /** @type {any} */ (view)[setter](offset + i * size, value, true);
     });
   },
@@ -115,9 +115,9 @@ export const struct = {
     struct.pack_into(format, data, 0, ...values);
     return data;
   },
-  /** @param {string} format of u32 alone @param {Uint8Array} data */
+  /** @param {string} format of u32 only, such as "<2I" @param {Uint8Array} data */
   unpack(format, data) {
-    if (!/^<\d*I$/.test(format)) throw new StructError(`${format} is not unpacked`);
+    if (!/^<\d*I$/.test(format)) throw new StructError(`the format ${format} is not supported by unpack()`);
     const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
     return Array.from({ length: data.byteLength / 4 }, (_, i) => view.getUint32(4 * i, true));
   },

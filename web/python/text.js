@@ -1,5 +1,5 @@
 // @ts-check
-/** Python's text: str(), repr(), format(), and the methods of values. */
+/** Python's str(), repr() and format(), and the methods of builtin types. */
 
 import { fieldNames } from "./classes.js";
 import { item, iter, list } from "./iteration.js";
@@ -38,24 +38,24 @@ function quoted(text) {
 /** @param {any} x @param {string} spec "", ",", ".1f" or both @returns {string} */
 export function format(x, spec) {
   const parts = /^(,?)(?:\.(\d+)f)?$/.exec(spec);
-  if (!parts) throw new ValueError(`the format ${spec} is not known`);
+  if (!parts) throw new ValueError(`the format ${spec} is not supported`);
   if (spec === "") return str(x);
   const text = parts[2] === undefined ? String(Number(x)) : Number(x).toFixed(Number(parts[2]));
   return parts[1] ? text.replace(/\B(?<!\.\d*)(?=(\d{3})+(?!\d))/g, ",") : text;
 }
 
-/** @param {string} pattern @param {any} values @returns {string} `pattern % values`, of %d and %s */
+/** @param {string} pattern with %d, %s and %% @param {any} values @returns {string} `pattern % values` */
 export function percent(pattern, values) {
   const rest = Array.isArray(values) ? [...values] : [values];
   return pattern.replace(/%(.)/g, (all, kind) => {
     if (kind === "%") return "%";
     if (kind === "d") return String(Math.trunc(rest.shift()));
     if (kind === "s") return str(rest.shift());
-    throw new ValueError(`${all} is not known`);
+    throw new ValueError(`${all} is not supported`);
   });
 }
 
-/** What methods of strings, lists, dicts, sets and numbers do, by name. @type {Record<string, (x: any, ...args: any[]) => any>} */
+/** The methods of strings, lists, dicts, sets and numbers, by name. @type {Record<string, (x: any, ...args: any[]) => any>} */
 const METHODS = {
   add: (x, value) => void x.add(value),
   append: (x, value) => void x.push(value),
@@ -88,14 +88,14 @@ const METHODS = {
   values: (x) => [...x.values()],
 };
 
-/** @param {string} x @param {string} part @returns {number} how often it occurs, without overlaps */
+/** @param {string} x @param {string} part @returns {number} its occurrences without overlaps */
 function occurrences(x, part) {
   let count = 0;
   for (let at = x.indexOf(part); at >= 0; at = x.indexOf(part, at + part.length)) count++;
   return count;
 }
 
-/** @param {string} x @param {string} characters @returns {number} how many of them it starts with */
+/** @param {string} x @param {string} characters @returns {number} how many of its first characters are among them */
 function leading(x, characters) {
   let count = 0;
   while (count < x.length && characters.includes(x[count])) count++;
@@ -109,7 +109,7 @@ function popped(x, key) {
   return value;
 }
 
-/** Call a method that strings, lists and dicts have, or an object's own of that name. @param {string} name @param {any} x @param {...any} args */
+/** Call a method of a builtin type, or of an object that defines it. @param {string} name @param {any} x @param {...any} args */
 export function method(name, x, ...args) {
   if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
   if (isObject(x) || (x.__host__ && typeof x[name] === "function")) return /** @type {any} */ (x)[name](...args);

@@ -1,5 +1,5 @@
 // @ts-check
-/** Errors and values of Python's: what is equal, what orders, and arithmetic. */
+/** Python's exceptions and values: equality, order, hashing and arithmetic. */
 
 import { PyObject, fieldNames } from "./classes.js";
 import { iter } from "./iteration.js";
@@ -20,7 +20,7 @@ export class AssertionError extends PythonError {}
 export class OverflowError extends PythonError {}
 export class StopIteration extends PythonError {}
 
-/** What a name or an attribute is that there is not: asking anything of it is an error. */
+/** The value of an undefined name or attribute; using it throws. */
 export class Undefined {
   /** @param {() => string} message */
   constructor(message) {
@@ -38,7 +38,7 @@ export class Undefined {
 /** @param {any} x @returns {boolean} */
 export const isObject = (x) => x instanceof PyObject;
 
-/** The text by which equal values are known: what stands in for a hash. @param {any} x @returns {any} */
+/** A stand-in for Python's hash: a primitive or a text that is equal for equal values. @param {any} x @returns {any} */
 function hashed(x) {
   if (typeof x === "boolean") return Number(x);
   if (typeof x !== "object" || x === null) return x;
@@ -58,14 +58,14 @@ function hashed(x) {
 const hashes = new WeakMap();
 /** @type {WeakMap<object, number>} */
 const numbers = new WeakMap();
-let counted = 0;
+let objectCount = 0;
 
-/** @param {object} x @returns {number} the same for the same object */
+/** @param {object} x @returns {number} a number that identifies the object */
 function numberOf(x) {
   const known = numbers.get(x);
   if (known) return known;
-  numbers.set(x, ++counted);
-  return counted;
+  numbers.set(x, ++objectCount);
+  return objectCount;
 }
 
 /** @param {any} x */
@@ -77,8 +77,8 @@ function hashedText(x) {
     : String(value);
 }
 
-/** @param {any} key @returns {any} what a Map keeps the key by */
-const place = (key) =>
+/** @param {any} key @returns {any} a primitive that is equal for equal keys */
+const hashKey = (key) =>
   typeof key === "object" && key !== null
     ? hashedText(key)
     : typeof key === "string"
@@ -87,9 +87,9 @@ const place = (key) =>
         ? Number(key)
         : key;
 
-/** A dict: a Map whose keys compare by value, and which iterates as a Map does. */
+/** A dict: a Map whose keys compare by value. */
 export class Dict extends Map {
-  /** @type {Map<any, any>} keys as they were given, by what stands for their hash */
+  /** @type {Map<any, any>} the stored keys, by `hashKey()` */
   #keys = new Map();
 
   /** @param {Iterable<[any, any]>} [entries] */
@@ -110,15 +110,15 @@ export class Dict extends Map {
 
   /** @param {any} key @param {any} value */
   set(key, value) {
-    const at = place(key);
-    if (!this.#keys.has(at)) this.#keys.set(at, key);
-    return super.set(this.#keys.get(at), value);
+    const hash = hashKey(key);
+    if (!this.#keys.has(hash)) this.#keys.set(hash, key);
+    return super.set(this.#keys.get(hash), value);
   }
 
   /** @param {any} key */
   delete(key) {
     const gone = super.delete(this.#known(key));
-    this.#keys.delete(place(key));
+    this.#keys.delete(hashKey(key));
     return gone;
   }
 
@@ -127,17 +127,17 @@ export class Dict extends Map {
     super.clear();
   }
 
-  /** @param {any} key */
+  /** @param {any} key @returns {any} the stored key that is equal to it */
   #known(key) {
-    const at = place(key);
-    return this.#keys.has(at) ? this.#keys.get(at) : undefined;
+    const hash = hashKey(key);
+    return this.#keys.has(hash) ? this.#keys.get(hash) : undefined;
   }
 }
 
 /** A set or frozenset: elements compare by value. */
 export class PySet extends Set {
   /** @type {Set<any>} */
-  #places = new Set();
+  #hashes = new Set();
 
   /** @param {Iterable<any>} [elements] */
   constructor(elements = []) {
@@ -147,13 +147,13 @@ export class PySet extends Set {
 
   /** @param {any} element */
   has(element) {
-    return this.#places.has(place(element));
+    return this.#hashes.has(hashKey(element));
   }
 
   /** @param {any} element */
   add(element) {
     if (this.has(element)) return this;
-    this.#places.add(place(element));
+    this.#hashes.add(hashKey(element));
     return super.add(element);
   }
 }
@@ -181,7 +181,7 @@ export function eq(a, b) {
   return fieldNames(a).every((name) => eq(a[name], b[name]));
 }
 
-/** @param {any} a @param {any} b @returns {number} below, at or above 0; raises where there is no order */
+/** @param {any} a @param {any} b @returns {number} below, at or above 0; throws TypeError_ for values without an order */
 export function compare(a, b) {
   if (typeof a === "boolean") a = Number(a);
   if (typeof b === "boolean") b = Number(b);
@@ -197,7 +197,7 @@ export function compare(a, b) {
       fieldNames(b).map((name) => b[name]),
     );
   }
-  throw new TypeError_(`${repr(a)} and ${repr(b)} have no order`);
+  throw new TypeError_(`${repr(a)} and ${repr(b)} cannot be ordered`);
 }
 
 /** @param {PySet} a @param {PySet} b */
@@ -219,7 +219,7 @@ export function contains(x, container) {
   return false;
 }
 
-/** @param {any} x @returns {boolean} whether it counts as true */
+/** @param {any} x @returns {boolean} its truth value */
 export function truth(x) {
   if (typeof x !== "object" || x === null) return Boolean(x);
   if (Array.isArray(x) || x instanceof Uint8Array) return x.length > 0;
@@ -294,8 +294,8 @@ function modulo(x, y) {
 }
 
 /**
- * @param {string} sign @param {any} a @param {any} b @param {(x: number, y: number) => number} operation
- * @returns {any} of numbers, and of arrays of numbers where one stands in for NumPy's
+ * Apply an arithmetic operator to numbers, or to NDArrays of numpy.js.
+ * @param {string} sign @param {any} a @param {any} b @param {(x: number, y: number) => number} operation @returns {any}
  */
 function binary(sign, a, b, operation) {
   if (typeof a === "number" && typeof b === "number") return operation(a, b);

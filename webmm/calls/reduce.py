@@ -37,9 +37,9 @@ def reduce(
     an axis, a tuple of them, or None for all. `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, or int32, of any number of
     axes. Sums and products of floats are float32, whatever the storage; the rounding error of a sum grows with the
     logarithm of the number of elements, that of a product with the number. Those of int32 are int32 and wrap around, as
-    NumPy's with dtype="int32"; mean and logsumexp are of floats only. Of float64, sum, mean, max,
-    min, argmax and argmin are computed, in float64 on any device (docs/float64.md). The result is `out_dtype`, by default of the type
-    of `x`; positions are int32, of the first one. NaN spreads as in NumPy; argmax and argmin return the first one. Over
+    NumPy's with dtype="int32"; mean and logsumexp are of floats only. float64 is reduced in float64 on any device, by
+    all operations but prod and logsumexp (docs/float64.md). The result is `out_dtype`, by default of the type of `x`;
+    positions are int32, of the first one. NaN spreads as in NumPy; argmax and argmin return the first one. Over
     no elements a sum is 0, a product 1, a mean NaN, a logsumexp -inf.
 
     A NumPy array gives a NumPy array (a number where no axis is left), an `Array` one on the same device. Transposed

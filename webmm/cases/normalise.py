@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from webmm.cases.base import Size, Trial
 from webmm.cases.reduce import elements, smaller, strided
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, MATRIX_DTYPES, DType
+from webmm.dtypes import F32, F64, MATRIX_DTYPES, DType
 from webmm.engine.device import Device
 from webmm.kernels.base import Kernel
 from webmm.kernels.normalise.rows import Rows
@@ -26,10 +26,13 @@ from webmm.verify import sum_bound
 
 EPSILON = 1e-5
 EXP_ERROR = 2.0**-19  # of a driver's exp, and of activations made of it
+EXP_ERROR_F64 = 2.0**-50  # of webmm's own, in float64
 
 
 def rounding(p: Normalisation) -> float:
     """Return how far off a result may be: two sums follow each other, and an exponential or a root."""
+    if p.dtype == F64:
+        return 2 * sum_bound(p.length) * F64.eps / F32.eps + EXP_ERROR_F64
     return 2 * sum_bound(p.length) + EXP_ERROR + (p.out_dtype.eps if p.out_dtype != F32 else 0.0)
 
 
@@ -66,8 +69,9 @@ class NormaliseCase(Streamed[Normalisation]):
         return np.asarray(np.abs(self.expected).max(axis=1, keepdims=True) + self.problem.out_dtype.tiny)
 
     def numpy(self) -> NDArray[Any]:
-        """Normalise in float32."""
-        y = self.reference(np.moveaxis(self.in_f32, 1, -1), self.problem.epsilon)  # type: ignore[arg-type]
+        """Normalise in float32, or float64 if that is the type of the array."""
+        x: NDArray[Any] = self.x if self.problem.dtype == F64 else self.in_f32
+        y = self.reference(np.moveaxis(x, 1, -1), self.problem.epsilon)
         return np.moveaxis(y, -1, 1)
 
 
@@ -76,6 +80,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
 
     name = "normalise"
     variants = tuple(NORMALISATIONS)
+    dtypes = (*MATRIX_DTYPES, F64)
     tried = (((64, 1024, 1), "nn"), ((5, 8191, 1), "nn"), ((3, 77, 65), "nn"))
 
     def along(self, size: Size, dtype: DType) -> Normalisation:
@@ -107,7 +112,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
 
     def examples(self) -> Iterator[tuple[str, Normalisation]]:
         """Yield each function and dtype, of rows that stay in registers and that do not, with and without vectors."""
-        for name, dtype, vectors in itertools.product(NORMALISATIONS, MATRIX_DTYPES, (False, True)):
+        for name, dtype, vectors in itertools.product(NORMALISATIONS, self.dtypes, (False, True)):
             for length in (2**20, 2**20 - 1, 4092, 4095):
                 words = f"{name} {dtype.name} {length}{' scaled' if vectors else ''}"
                 yield words, _normalisation(name, (64, length, 1), dtype, vectors)

@@ -1,6 +1,6 @@
-"""webmm inside Dask: products of Dask arrays, a cluster with a worker for each GPU, products from files to files.
+"""webmm with Dask: products of Dask arrays, a cluster with a worker for each GPU, and products of files.
 
-Needs the extra `webmm[dask]`. Importing it registers webmm's arrays as chunks of Dask's.
+Needs the extra `webmm[dask]`. Importing this package registers `webmm.Array` as a chunk type of Dask arrays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""webmm's arrays as chunks of Dask arrays: what Dask looks up by the type of a chunk."""
+"""Registration of `webmm.Array` as a chunk type of Dask arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webmm.engine.device import default_device
 
 
 def register() -> None:
-    """Tell Dask what to do with chunks that live on a device; doing so again is harmless."""
+    """Register the functions that Dask looks up by chunk type; calling it again has no effect."""
     dispatch.concatenate_lookup.register(Array, lambda arrays, axis=0: concatenate(arrays, axis))
     dispatch.tensordot_lookup.register(Array, lambda a, b, axes=2: tensordot(a, b, axes))
     dispatch.take_lookup.register(Array, lambda x, indices, axis=None, **_: take(x, indices, axis))

@@ -1,7 +1,7 @@
-"""Products from files to files, larger than memory: tile by tile, by several workers, and on from where one stopped.
+"""Products of matrices in files, larger than memory: tile by tile, with several workers, and resumable.
 
-Tiles go to `C.npy.part` or `C.zarr.part`; `C….part.done` lists those that are finished, below what they are tiles of.
-When all are there, the part gets its name and the list is deleted.
+Tiles are written to `C.npy.part` or `C.zarr.part`; `C….part.done` lists the finished tiles after a header that
+identifies the product. When all tiles are finished, the `.part` is renamed and the list is deleted.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from webmm.errors import ConfigError, ProblemError
 from webmm.files import load_matrix
 
 ZARR, NPY = ".zarr", ".npy"
-SLAB = 2**28  # bytes of a Zarr operand that are read at once
-Tile = tuple[int, int]  # its first row and column
+SLAB = 2**28  # bytes of Zarr operands that are read at a time
+Tile = tuple[int, int]  # the first row and column of a tile
 
 
 @dataclass(frozen=True)
 class Job:
-    """A product of two files into a third: everything that a worker needs to know to compute a tile."""
+    """A product of two files, written to a third: everything that a worker needs to compute a tile."""
 
     a: str
     b: str
@@ -47,12 +47,12 @@ class Job:
     memory: int | None
 
     def tiles(self) -> list[Tile]:
-        """Return all tiles, row by row."""
+        """Return all tiles in row-major order."""
         m, n, _ = self.shape
         return [(row, column) for row in range(0, m, self.tile[0]) for column in range(0, n, self.tile[1])]
 
     def header(self) -> str:
-        """Return what must be the same for a product to go on: sizes, tiles, and the files as they were."""
+        """Return what must be unchanged to resume a product: sizes, tiles, and the files' time stamps."""
         stamps = [[str(Path(name).resolve()), _stamp(Path(name))] for name in (self.a, self.b)]
         return json.dumps({"shape": self.shape, "dtype": self.dtype, "tile": self.tile, "operands": stamps})
 
@@ -73,12 +73,12 @@ def multiply_files(
 ) -> Path:
     """Write the product of the matrices in `a` and `b` to `c`, each a .npy file or a .zarr folder, and return its path.
 
-    With `workers`, that many processes on this machine compute tiles, each with an adapter of its own; with a `client`,
-    its workers do, which must see the same files; else this process does, on `device`. `tile` is rows and columns of a
-    tile, by default as planned; `memory` is `Device.memory` of each worker. `progress(done, total)` hears of every
-    tile. A product that was stopped goes on where it was, as long as the operands did not change.
-    Raises ProblemError for files that are no such matrices or do not fit together, ConfigError for an output that
-    exists, unless `force`, or cannot be written.
+    With `workers`, that many processes on this machine compute tiles, each with its own adapter. With a `client`, its
+    workers do, which need access to the same files. Otherwise this process does, on `device`. `tile` is the number of
+    rows and columns of a tile, by default as planned; `memory` is `Device.memory` of each worker. `progress(done,
+    total)` is called after every tile. An interrupted product is resumed if the operands did not change.
+    Raises ProblemError for files that are not valid matrices or whose shapes or dtypes differ, ConfigError for an
+    output that cannot be written, or that exists (unless `force` is set).
     """
     x, y = opened(a), opened(b)
     if x.dtype != y.dtype:
@@ -111,13 +111,13 @@ def multiply_files(
 
 
 def opened(path: Path) -> Any:
-    """Return the matrix in a .npy file, memory-mapped, or in a .zarr folder; raises ProblemError for anything else."""
+    """Return the matrix in a memory-mapped .npy file or in a .zarr folder; raises ProblemError for anything else."""
     if path.suffix != ZARR:
         return load_matrix(path)
     zarr = _zarr()
     try:
         found = zarr.open_array(store=str(path), mode="r")
-    except Exception as error:  # of whatever kind the store, the metadata or a codec has
+    except Exception as error:  # the store, the metadata and the codecs raise errors of any type
         raise ProblemError(f"cannot read {path} as a Zarr array: {' '.join(str(error).split())}") from error
     if found.ndim != 2 or 0 in found.shape:
         raise ProblemError(f"{path} has shape {found.shape}; a product takes matrices, 2-D and not empty")
@@ -137,7 +137,7 @@ def _zarr() -> Any:
 
 def _check_output(c: Path, force: bool) -> None:
     if c.suffix not in (ZARR, NPY):
-        raise ConfigError(f"the output is .npy or .zarr, not {c}")
+        raise ConfigError(f"the output must be a .npy or .zarr path, not {c}")
     if c.exists() and not force:
         raise ConfigError(f"{c} exists; --force overwrites it")
     if not c.parent.is_dir():
@@ -145,24 +145,24 @@ def _check_output(c: Path, force: bool) -> None:
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return what changes when a file does: of a Zarr folder, the last change of anything in it."""
+    """Return the time of the last change and the size in bytes, of a file or of all files in a Zarr folder."""
     files = [path, *path.rglob("*")] if path.is_dir() else [path]
     return [max(file.stat().st_mtime_ns for file in files), sum(file.stat().st_size for file in files)]
 
 
 def _finished(job: Job, part: Path, done: Path) -> set[Tile]:
-    """Return the tiles that are there already; where that is another product's, or none, begin with none."""
+    """Return the finished tiles; if there are none, or they belong to another product, create a new `.part`."""
     lines = done.read_text(encoding="utf-8").splitlines() if done.exists() and part.exists() else []
     if lines and lines[0] == job.header():
-        # The last line may have been cut short.
+        # The last line may be truncated.
         found = [tuple(map(int, line.split())) for line in lines[1:] if len(line.split()) == 2]
         return {(row, column) for row, column in found} & set(job.tiles())
     if part.is_dir():
         shutil.rmtree(part)
     m, n, _ = job.shape
     nbytes, free = m * n * np.dtype(job.dtype).itemsize, shutil.disk_usage(part.parent).free
-    if nbytes > free:  # a process that fills a memory map beyond that is ended by the system
-        raise ConfigError(f"cannot write {part}: it takes {nbytes:,} bytes, there are {free:,}")
+    if nbytes > free:  # the system kills a process that writes to a memory map when the disk is full
+        raise ConfigError(f"cannot write {part}: it needs {nbytes:,} bytes, the disk has {free:,} left")
     try:
         if part.stem.endswith(ZARR):
             _zarr().create_array(store=str(part), shape=(m, n), chunks=job.tile, dtype=job.dtype)
@@ -175,11 +175,11 @@ def _finished(job: Job, part: Path, done: Path) -> set[Tile]:
 
 
 def _computed(job: Job, todo: list[Tile], client: Client | None, device: Device | None) -> Iterator[Tile]:
-    """Compute tiles and yield each when it is written."""
+    """Compute tiles, and yield each after it is written."""
     if client is None:
         yield from (compute(job, each, device) for each in todo)
         return
-    count(client)  # raises where no worker could ever begin
+    count(client)  # raises if no worker has a device, as the tasks would never start
     tasks = [client.submit(compute, job, each, resources={RESOURCE: 1}, pure=False, retries=2) for each in todo]
     for future in as_completed(tasks):
         yield future.result()
@@ -208,7 +208,7 @@ def compute(job: Job, tile: Tile, device: Device | None = None) -> Tile:
 
 
 def _in_slabs(a: Any, b: Any, rows: slice, columns: slice, device: Device) -> NDArray[Any]:
-    """Return a tile of which a part of k is read at a time; the sum stays on the device."""
+    """Return a tile; reads the operands in slabs along k and accumulates the sum on the device."""
     dtype, k = dtype_of(a.dtype), a.shape[1]
     m, n = rows.stop - rows.start, columns.stop - columns.start
     step = max(1, SLAB // ((m + n) * dtype.itemsize))

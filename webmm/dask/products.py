@@ -1,4 +1,4 @@
-"""Products of Dask arrays: a task for each tile of C, or for each part of k of it, whose sums meet in a tree."""
+"""Products of Dask arrays: one task per tile of C, or per part of k of a tile, with a tree of partial sums."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from webmm.engine.device import Device, default_device
 from webmm.epilogues import Terms, activation_name
 from webmm.errors import ProblemError
 
-TILES = 4  # for each worker: what a lost one leaves is a part of its share
-ROOM = 2**31  # bytes that a task's tile and panels take in a worker's memory
-# Of a worker, as plans take it to be: equal ones share alike at any rate, but little work is not divided.
+TILES = 4  # tiles per worker: if a worker is lost, only part of its share must be recomputed
+ROOM = 2**31  # bytes of a worker's memory for a task's tile and panels
+# Assumed speed of a worker: equal workers get equal shares at any speed, but small products are not divided.
 RATE, BANDWIDTH = ASSUMED_RATE["discrete"], divided.BANDWIDTH["discrete"]
-_turn = threading.Lock()
+_task_lock = threading.Lock()
 
 
 def matmul(
@@ -48,16 +48,17 @@ def matmul(
     tile: tuple[int, int, int] | None = None,
     memory: int | None = None,
 ) -> Any:
-    """Return ``activation(alpha·x @ y + bias) + residual`` of Dask arrays, lazily: a Dask array.
+    """Return ``activation(alpha·x @ y + bias) + residual`` of Dask arrays, as a lazy Dask array.
 
-    `x` is (m, k) and `y` (k, n), of one dtype that `webmm.matmul()` takes, in any chunks of NumPy arrays or of
-    `webmm.Array`s. A task multiplies a tile of C, which is a chunk of the result: it streams its panels of x and y
-    through the device and keeps the sum there. Where tiles would be few or panels large, tasks take parts of k, and
-    their sums, float32, are added two by two. `tile` sets rows, columns and length of k of a task; by default
-    `webmm.calls.scaling.plan()` chooses them for the workers that there are. `memory` is `Device.memory` of the
-    workers. `bias`, (n,) or (m, 1), and `residual`, (m, n), are NumPy's or Dask's; the rest is as of `webmm.matmul()`.
+    `x` is (m, k) and `y` (k, n), of the same dtype, any that `webmm.matmul()` accepts, in chunks of any sizes that are
+    NumPy arrays or `webmm.Array`s. A task computes a tile of C, which is a chunk of the result: it streams its panels
+    of x and y through the device and accumulates the sum there. If there are few tiles or the panels are large, tasks
+    compute parts of k, whose float32 sums are added pairwise. `tile` sets the rows, columns and length of k of a task;
+    by default `webmm.calls.scaling.plan()` chooses them for the available workers. `memory` is `Device.memory` of the
+    workers. `bias`, (n,) or (m, 1), and `residual`, (m, n), are NumPy or Dask arrays; other arguments are as in
+    `webmm.matmul()`.
 
-    Raises ProblemError for what does not fit together, and for a cluster none of whose workers has a device.
+    Raises ProblemError if shapes or dtypes do not match, or if no worker of the cluster has a device.
     """
     x, y = da.asarray(x), da.asarray(y)
     dtype, out = _checked(x, y, activation, out_dtype)
@@ -90,7 +91,7 @@ def matmul(
 
 
 def tile_of(sizes: tuple[int, int, int], types: Types, workers: int) -> tuple[int, int, int]:
-    """Return rows, columns and length of k of a task, for so many workers."""
+    """Return the rows, columns and length of k of a task for `workers` workers."""
     worker = Worker(RATE, bandwidth=BANDWIDTH)
     found = plan(*sizes, [worker] * (TILES * workers if workers > 1 else 1), types, splits=True)
     rows, columns, inner = (max(share.sizes[axis] for share in found.shares) for axis in range(3))
@@ -99,7 +100,7 @@ def tile_of(sizes: tuple[int, int, int], types: Types, workers: int) -> tuple[in
 
 def _tile(sizes: tuple[int, int, int], tile: tuple[int, int, int]) -> tuple[int, int, int]:
     if len(tile) != 3 or not all(isinstance(length, int) and length > 0 for length in tile):
-        raise ProblemError(f"tile is three whole numbers, rows, columns and length of k, not {tile!r}")
+        raise ProblemError(f"tile must be three whole numbers (rows, columns and length of k), not {tile!r}")
     m, n, k = (max(1, min(length, size)) for length, size in zip(tile, sizes, strict=True))
     return m, n, k
 
@@ -107,7 +108,7 @@ def _tile(sizes: tuple[int, int, int], tile: tuple[int, int, int]) -> tuple[int,
 def _checked(x: Any, y: Any, activation: str | None, out_dtype: DTypeLike | None) -> tuple[DType, DType]:
     if x.ndim != 2 or y.ndim != 2:
         raise ProblemError(
-            f"x and y are matrices, not of shapes {x.shape} and {y.shape}; map batches with map_blocks()"
+            f"x and y must be matrices, not of shapes {x.shape} and {y.shape}; use map_blocks() for batches"
         )
     if math.isnan(sum((*x.shape, *y.shape))):
         raise ProblemError("x or y has chunks of unknown sizes: call compute_chunk_sizes() first")
@@ -118,15 +119,15 @@ def _checked(x: Any, y: Any, activation: str | None, out_dtype: DTypeLike | None
     if x.dtype != y.dtype:
         raise ProblemError(f"x is {x.dtype}, y is {y.dtype}; cast one of them: x.astype('{y.dtype}')")
     if not x.shape[1]:
-        raise ProblemError("x has no columns: there is nothing to add up")
+        raise ProblemError("x has no columns; a product needs at least one")
     dtype = dtype_of(x.dtype)
     if dtype not in (*MATRIX_DTYPES, F64):
-        raise ProblemError(f"x is {dtype.name}, of which there are no products; cast it: x.astype('float32')")
+        raise ProblemError(f"x is {dtype.name}, which matmul() does not support; cast it: x.astype('float32')")
     return dtype, dtype if out_dtype is None else dtype_of(out_dtype)
 
 
 def _bias(bias: Any, m: int, n: int, rows: int, columns: int) -> tuple[Any, str] | None:
-    """Return the bias in chunks, and the letters of its axes."""
+    """Return the bias in chunks, and the letters of its axes for `blockwise()`."""
     if bias is None:
         return None
     given = da.asarray(bias)
@@ -151,21 +152,21 @@ def _indexed(given: tuple[Any, str] | None) -> tuple[Any, str | None]:
 
 
 def _meta(x: Any, dtype: DType) -> Any:
-    """Return an empty array of the kind that the chunks of `x` are."""
+    """Return an empty array of the same type as the chunks of `x`."""
     if isinstance(x._meta, Array):
         return x._meta.device.empty((0, 0), dtype)
     return np.empty((0, 0), dtype.numpy)
 
 
 def on_devices(workers: int | None) -> AbstractContextManager[Any]:
-    """Return a context in which tasks go to workers with devices, one to each at a time; alone, it does nothing."""
+    """Return a context whose tasks run on workers with devices, one at a time each; without workers it does nothing."""
     return contextlib.nullcontext() if workers is None else dask.annotate(resources={RESOURCE: 1})
 
 
 @contextmanager
 def own_device(*chunks: Any, memory: int | None = None, device: Device | None = None) -> Iterator[Device]:
-    """Give a task the device of its chunks, or this process's, alone for as long as it takes."""
-    with _turn:
+    """Return a context in which a task has exclusive use of its chunks' device, or of this process's default device."""
+    with _task_lock:
         device = device or next((x.device for x in chunks if isinstance(x, Array)), None) or default_device()
         before, device.memory = device.memory, memory or device.memory
         try:
@@ -191,7 +192,7 @@ def _tile_of_c(
 
 
 def _one(bias: Any) -> Any:
-    """Return a chunk of the bias, which Dask gives in a list where it has an axis of its own."""
+    """Return a chunk of the bias, which Dask passes in a list if it has an axis that the result lacks."""
     return bias[0] if isinstance(bias, list) else bias
 
 
@@ -200,9 +201,9 @@ def _add(x: Any, y: Any) -> Any:
 
 
 def _finished(total: Any, bias: Any = None, residual: Any = None, *, alpha: float, activation: str, out: str) -> Any:
-    """Return what an epilogue makes of a sum."""
+    """Return the result of the epilogue for a complete sum."""
     bias = _one(bias)
-    if total.dtype == F64.numpy:  # which has no activations, and whose sums are in host memory
+    if total.dtype == F64.numpy:  # no activations, and the sums are in host memory
         added, residual = (0.0 if x is None else x for x in (bias, residual))
         return Terms(alpha=alpha).reference(total, bias=added) + residual
     with own_device(total) as device:

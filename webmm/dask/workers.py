@@ -1,4 +1,4 @@
-"""A worker for each adapter: a cluster on this machine, and a plugin for any other."""
+"""Dask workers with one adapter each: a cluster on this machine, and a plugin for any other cluster."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from filelock import FileLock, Timeout
 from webmm.engine.devices import chosen_adapters
 from webmm.errors import ConfigError, ProblemError
 
-RESOURCE = "webmm"  # of a worker with a device: one task at a time
+RESOURCE = "webmm"  # Dask resource of a worker with a device, so that it runs one task at a time
 ADAPTER = "WEBMM_ADAPTER"
 ADVICE = "start one with webmm.dask.cluster(), or call client.register_plugin(webmm.dask.Adapters())"
 
 
 def cluster(adapters: Sequence[str | int] | None = None, *, workers: int | None = None, **options: Any) -> SpecCluster:
-    """Start a cluster of processes on this machine, each with an adapter of its own, and return it.
+    """Start a cluster of worker processes on this machine, each with its own adapter, and return it.
 
-    `adapters` are what `Device()` takes, one for each worker; by default all that the setting `adapter` leaves, GPUs
-    before the CPU. `workers` is how many of them; a CPU's adapter serves several. Each worker has `WEBMM_ADAPTER` set
-    and the resource webmm=1, so that no two tasks meet on a device. `options` are the scheduler's, such as
-    `dashboard_address`. Raises ConfigError for more workers than adapters, NoAdapterError where there is none.
+    `adapters` are names as in `Device()`, one per worker; by default all GPUs that match the setting `adapter`, or the
+    CPU adapters if there is no GPU. `workers` is the number of workers; several may share a CPU adapter. Each worker
+    has `WEBMM_ADAPTER` set and the resource webmm=1, so that tasks do not share a device. `options` are passed to the
+    scheduler, such as `dashboard_address`. Raises ConfigError for more workers than adapters, NoAdapterError if there
+    is no adapter.
     """
     found = chosen_adapters()
     chosen = [str(each) for each in adapters] if adapters is not None else [str(info.index) for info in found]
     if workers is not None and workers > len(chosen) and adapters is None and found[0].kind == "cpu":
         chosen = [chosen[i % len(chosen)] for i in range(workers)]
     if workers is not None and not 0 < workers <= len(chosen):
-        raise ConfigError(f"{workers} workers for {len(chosen)} adapters; each worker has one of its own")
+        raise ConfigError(f"{workers} workers for {len(chosen)} adapters; each worker needs its own")
     chosen = chosen[:workers]
-    memory = 0.9 / len(chosen)  # of the machine's
+    memory = 0.9 / len(chosen)  # share of the machine's memory
     specification = {
         i: {
             "cls": Nanny,
@@ -52,15 +53,15 @@ def cluster(adapters: Sequence[str | int] | None = None, *, workers: int | None 
 
 
 class Adapters(WorkerPlugin):
-    """Gives each worker of a cluster an adapter of its host that no other worker there has, and the resource webmm=1.
+    """Worker plugin that gives each worker of a host a different adapter, and the resource webmm=1.
 
-    Raises ConfigError on a worker for which none is left: a host needs no more workers than it has adapters.
+    Raises ConfigError on a worker if no adapter is left: a host must not have more workers than adapters.
     """
 
     name = "webmm-adapters"
 
     async def setup(self, worker: Any) -> None:
-        """Take the first adapter that is free, for as long as the process lives."""
+        """Reserve the first free adapter until the process exits."""
         found = [str(info.index) for info in chosen_adapters()]
         for which in found:
             lock = FileLock(Path(tempfile.gettempdir()) / f"webmm-adapter-{os.getuid()}-{which}.lock")
@@ -68,23 +69,23 @@ class Adapters(WorkerPlugin):
                 lock.acquire(timeout=0)
             except Timeout:
                 continue
-            self._lock = lock  # the system lets go of it when the process ends
+            self._lock = lock  # the system releases it when the process exits
             os.environ[ADAPTER] = which
             await worker.set_resources(**{RESOURCE: 1})
             return
-        raise ConfigError(f"all {len(found)} adapters of {worker.address} are taken by other workers; start fewer")
+        raise ConfigError(f"all {len(found)} adapters of {worker.address} are in use by other workers; start fewer")
 
     def teardown(self, worker: Any) -> None:
-        """Leave the adapter to others."""
+        """Release the adapter."""
         del worker
         if hasattr(self, "_lock"):
             self._lock.release()
 
 
 def count(client: Client | None = None) -> int | None:
-    """Return how many workers of a client, by default the current one, have a device; None without a client.
+    """Return how many workers of a client (by default the current one) have a device; None without a client.
 
-    Raises ProblemError where none has one.
+    Raises ProblemError if no worker has a device.
     """
     try:
         client = client or get_client()

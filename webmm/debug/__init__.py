@@ -1,8 +1,8 @@
-"""Looking inside a kernel: what it holds for one element of the result at each inner step, beside NumPy's values.
+"""Inspection of a kernel: its values for one element of the result at each inner step, compared with NumPy's.
 
-A debug shader is a template with its `dbg…()` lines left in (`render(…, debug=True)`); every other shader is rendered
-without them. They write what the invocation that owns the element read and summed up, and what its workgroup loaded
-for it, to a buffer with a slot per inner step and tag. `webmm.debug.views` knows what NumPy has there, op by op.
+A debug shader is a template rendered with its `dbg…()` lines (`render(…, debug=True)`); all other shaders are rendered
+without them. These lines write the values that the invocation of the element reads and accumulates, and those that its
+workgroup loads for it, to a buffer with a slot per inner step and tag. `webmm.debug.views` has NumPy's values per op.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from webmm.params import pack
 from webmm.problems.base import Problem
 from webmm.render import Watch, tags_of
 
-UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that no arithmetic makes
-SHOWN = 8  # steps shown where nobody says which
+UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that arithmetic never produces
+SHOWN = 8  # number of steps shown by default
 
 
 @dataclass(frozen=True)
 class Value:
-    """What a shader recorded, None where it left that out; `origin` says where a wrong factor is from, if known."""
+    """A recorded value, None if it is missing; `origin` names the element that a wrong factor is, if known."""
 
     value: float | None
     wrong: bool
@@ -48,10 +48,10 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """Inner step `k`: NumPy's values by group, such as A[row, k] and the sum so far, and those recorded by tag.
+    """Inner step `k`: NumPy's values by group, such as A[row, k] and the sum so far, and the recorded values by tag.
 
-    NaN stands for a value that nobody knows. Where several invocations share an element, `part` says whose sum it is,
-    and NumPy's is of its steps only.
+    NaN marks an unknown value. If several invocations share an element, `part` is the number of the partial sum, and
+    NumPy's sum is over the steps of that part only.
     """
 
     k: int
@@ -62,10 +62,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a kernel held for an element of the result at each inner step, and what it stored there.
+    """A kernel's values for an element of the result at each inner step, and the value that it stored.
 
-    What is loaded must equal the operands; a sum of s products must be within s·2⁻²³·Σ|a||b| of NumPy's, and likewise
-    of others. Steps from K on are those of a tile that hangs over the end: factors must be zero there.
+    Loaded values must equal the operands; a sum of s products must be within s·2⁻²³·Σ|a||b| of NumPy's, and other
+    values within similar bounds. Steps from K on belong to a tile that extends beyond the end: factors must be zero.
     """
 
     kernel: Kernel[Any]
@@ -79,16 +79,16 @@ class Inspection:
 
     @property
     def wrong(self) -> list[tuple[Step, str, Value]]:
-        """The wrong values by step and tag, in the order of steps."""
+        """The wrong values as (step, tag, value), in the order of steps."""
         return [(step, tag, value) for step in self.steps for tag, value in step.values.items() if value.wrong]
 
     @property
     def right(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no value is wrong."""
         return not self.wrong and not self.stored.wrong
 
     def window(self) -> slice:
-        """Return the steps that show most: those around the first wrong one, else the first."""
+        """Return the most informative steps: those around the first wrong value, or the first steps."""
         first = self.wrong[0][0].k - SHOWN // 2 if self.wrong else 0
         first = max(0, min(first, len(self.steps) - SHOWN))
         return slice(first, first + SHOWN)
@@ -107,19 +107,19 @@ class Inspection:
         for name, tags in groups.items():
             for head in (*(heads[name][tag] for tag in tags), "NumPy") if tags else ():
                 table.add_column(head, justify="right", no_wrap=True, style="dim" if head == "NumPy" else None)
-        own = [tag for tag in recorded if tag not in known]
-        for tag in own:
+        extra = [tag for tag in recorded if tag not in known]
+        for tag in extra:
             table.add_column(tag, justify="right", no_wrap=True)
         for step in self.steps[shown or self.window()]:
             row = [f"{step.k}", *([f"{step.part}"] if parts else [])]
             for name, tags in groups.items():
                 row += [_cell(step.values.get(tag)) for tag in tags]
                 row += [_number(step.numpy[name])] if tags else []
-            table.add_row(*row, *(_cell(step.values.get(tag)) for tag in own))
+            table.add_row(*row, *(_cell(step.values.get(tag)) for tag in extra))
         return table
 
     def notes(self) -> list[str]:
-        """Return in words what is wrong: for each tag the first step, and where its value is from."""
+        """Return a line for each wrong tag, with its first wrong step and the origin of the value, and the verdict."""
         first: dict[str, tuple[Step, Value]] = {}
         for step, tag, value in self.wrong:
             first.setdefault(tag, (step, value))
@@ -140,7 +140,7 @@ class Inspection:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it in JSON types; what is missing or no finite number is null."""
+        """Return the inspection in JSON types; missing and non-finite values are null."""
         return {
             "kernel": self.kernel.name,
             "config": self.kernel.config,
@@ -178,12 +178,12 @@ def _json(value: Value) -> dict[str, Any]:
 
 
 def inspect(device: Device, kernel: Kernel[Any], problem: Problem, row: int, col: int = 0) -> Inspection:
-    """Run the debug shader of `kernel` on random operands and return what it held for an element of the result.
+    """Run the debug shader of `kernel` on random operands and return its values for an element of the result.
 
-    That is C[row, col] of a product, of one of dense operands without an epilogue as `gemm()` returns it. Results that
-    have one number have it as `row`; of a normalisation `row` is the row and `col` the element in it. Raises
-    ProblemError where there is no such element or there are too many inner steps, ConfigError where nothing
-    was recorded, and as `Device.launch` does.
+    For a matrix product the element is C[row, col]; the problem has dense operands and no epilogue, as from `gemm()`.
+    For a one-dimensional result `row` is the index; for a normalisation `row` is the row and `col` the element in it.
+    Raises ProblemError if there is no such element or there are too many inner steps, ConfigError if nothing was
+    recorded, and the errors of `Device.launch()`.
     """
     (found,) = inspect_each(device, kernel, problem, [(row, col)])
     return found
@@ -192,7 +192,7 @@ def inspect(device: Device, kernel: Kernel[Any], problem: Problem, row: int, col
 def inspect_each(
     device: Device, kernel: Kernel[Any], problem: Problem, elements: Sequence[tuple[int, int]]
 ) -> Iterator[Inspection]:
-    """Yield what `inspect()` returns of each element, all on the same operands."""
+    """Yield the inspection of each element, as `inspect()` does, all with the same operands."""
     subject = subject_of(kernel, problem)
     if reason := kernel.check(problem, device.capabilities):
         raise UnsupportedError(f"{kernel.name} {reason}")
@@ -205,8 +205,8 @@ def inspect_each(
         slots, result = _recorded(device, subject, tags, (row, col))
         if not tags or (slots == UNWRITTEN).all():
             raise ConfigError(
-                f"{kernel.name} recorded nothing of {reference.element}: no invocation owns it, or its template has no "
-                "dbg() lines where that one passes"
+                f"{kernel.name} recorded nothing for {reference.element}: no invocation computes it, or the template "
+                "has no dbg() lines on that invocation's path"
             )
         stored = reference.stored(result)
         wrong = not abs(stored - reference.total) <= reference.allowed
@@ -217,7 +217,7 @@ def inspect_each(
 def _recorded(
     device: Device, subject: Subject, tags: tuple[str, ...], at: tuple[int, int]
 ) -> tuple[NDArray[np.uint32], NDArray[Any]]:
-    """Run the debug shader; return its slots (step, tag), and the result."""
+    """Run the debug shader; return its slots, of shape (steps, tags), and the result."""
     row, col = subject.watched(*at)
     width = max(1, len(tags))
     watch = np.frombuffer(pack(Watch(row, col, subject.steps)), np.uint32)
@@ -237,7 +237,7 @@ def _recorded(
 
 
 def _judged(reference: Reference, slots: NDArray[np.uint32], tags: tuple[str, ...]) -> tuple[Step, ...]:
-    """Return the steps that were recorded in `slots` (step, tag), at least all that there are."""
+    """Return all steps of the reference, and further recorded ones, with the values of `slots` compared to NumPy's."""
     written, values = slots != UNWRITTEN, slots.view(np.float32).astype(np.float64)
     used = written.any(axis=0)
     of = {tag: group for group, heads in reference.heads.items() for tag in heads}
@@ -257,7 +257,7 @@ def _judged(reference: Reference, slots: NDArray[np.uint32], tags: tuple[str, ..
 
 
 def _value(reference: Reference, group: str, k: int, got: float) -> Value:
-    expected = reference.numpy[group][k] if group else np.nan  # nobody knows what a tag of one's own should hold
+    expected = reference.numpy[group][k] if group else np.nan  # the expected value of a user's tag is unknown
     known = group and not np.isnan(expected)
     wrong = bool(known and got != expected and not abs(got - expected) <= reference.slack[group][k])
     return Value(got, wrong, reference.origin(got) if wrong and group in reference.every else "")

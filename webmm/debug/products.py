@@ -1,4 +1,4 @@
-"""Products looked into: both factors and the sum of each inner step."""
+"""Debug subjects of matrix products: both factors and the sum at each inner step."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PRODUCT = {
 }
 
 
-class OfProduct(Subject):
+class ProductSubject(Subject):
     """C[row, col] = Σ A[row, k]·B[k, col]."""
 
-    a: NDArray[Any]  # (m, k), as it is multiplied
+    a: NDArray[Any]  # (m, k), as multiplied
     b: NDArray[Any]  # (k, n)
-    exact_b = 0.0  # by how much of itself an element of B may be off
-    beyond_b = 0.0  # what stands beyond the end of B
+    error_b = 0.0  # relative error allowed in an element of B
+    beyond_b = 0.0  # expected value beyond the end of B
 
     @property
     def length(self) -> int:
@@ -38,22 +38,22 @@ class OfProduct(Subject):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """That of C."""
+        """The shape of C."""
         return self.problem.m, self.problem.n
 
     def part(self, k: int) -> int:
-        """Return which of the partial sums of an element takes inner step `k`."""
+        """Return the number of the partial sum that includes inner step `k`."""
         del k
         return 0
 
     def total(self, row: int, col: int, products: Floats) -> tuple[float, float]:
-        """Return C[row, col], and by how much it may be off."""
+        """Return C[row, col] and its allowed error."""
         size = float(np.abs(products).sum())
         out = self.problem.out_dtype
         return float(products.sum()), bound(self.problem) * (size + out.tiny / out.eps)
 
     def reference(self, row: int, col: int) -> Reference:
-        """Return both factors and the sum of each step."""
+        """Return both factors and the sum at each step."""
         a, b = self.padded(self.a[row]), self.padded(self.b[:, col], self.beyond_b)
         products = a * np.nan_to_num(b)
         parts = np.array([self.part(k) for k in range(self.steps)])
@@ -63,7 +63,7 @@ class OfProduct(Subject):
         return Reference(
             *(f"C[{row}, {col}]", self.length, PRODUCT),
             {"A": a, "B": b, "sum": sums},
-            {"A": np.zeros(self.steps), "B": self.exact_b * np.abs(b), "sum": slack + F32.eps * np.abs(sums)},
+            {"A": np.zeros(self.steps), "B": self.error_b * np.abs(b), "sum": slack + F32.eps * np.abs(sums)},
             parts,
             *(total, allowed, lambda result: float(result.reshape(self.shape)[row, col])),
             every=frozenset("AB"),
@@ -72,13 +72,13 @@ class OfProduct(Subject):
         )
 
 
-class OfGemm(OfProduct):
-    """Products of floats, of operands drawn from a normal distribution."""
+class GemmSubject(ProductSubject):
+    """Floating-point products of normally distributed operands."""
 
     op = "gemm"
 
     def drawn(self, device: Device) -> Any:
-        """Return this."""
+        """Create the operands, and return this subject as their holder."""
         p, rng = self.problem, np.random.default_rng(0)
         self.a, self.b = (rng.standard_normal(shape).astype(p.dtype.numpy) for shape in ((p.m, p.k), (p.k, p.n)))
         stored = {"a": (self.a, p.a), "b": (self.b, p.b)}
@@ -86,35 +86,35 @@ class OfGemm(OfProduct):
         return self
 
     def part(self, k: int) -> int:
-        """Return what the kernel says."""
+        """Return the kernel's answer."""
         return int(self.kernel.part(self.problem, k))
 
 
-class OfWeights(OfProduct):
-    """Products with quantised weights, which are B as they stand for."""
+class WeightsSubject(ProductSubject):
+    """Products with quantised weights; B holds the dequantised weights."""
 
     op = "weights"
-    exact_b = F32.eps
-    beyond_b = np.nan  # what pads a block; A is zero there
+    error_b = F32.eps
+    beyond_b = np.nan  # the padding of a block is unknown; A is zero there
 
     def drawn(self, device: Device) -> Any:
-        """Return the op's case, whose operands are A and B."""
+        """Return the op's case, and use its operands as A and B."""
         case = super().drawn(device)
         self.a, self.b = case.checker.a, case.checker.b
         return case
 
     def part(self, k: int) -> int:
-        """Return which invocation takes step `k` where they share them: a word each."""
+        """Return the invocation that computes step `k` if several share an element, a word of weights each."""
         return k // (32 // self.problem.bits) % self.kernel.lanes if isinstance(self.kernel, Vector) else 0
 
 
-class OfIntegers(OfProduct):
-    """Products of 8-bit integers; `packed` multiplies them as they are, and brings in zero points at the end."""
+class IntegerSubject(ProductSubject):
+    """Products of 8-bit integers; `packed` multiplies the raw integers, and applies the zero points at the end."""
 
     op = "quantized"
 
     def drawn(self, device: Device) -> Any:
-        """Return the op's case, of whose operands A and B are what the kernel multiplies."""
+        """Return the op's case; A and B are its operands as the kernel multiplies them."""
         case, p, spec = super().drawn(device), self.problem, self.kernel.specialise(self.problem)
         raw = isinstance(self.kernel, Packed)
         off_a = 128 * spec.flip_a if raw else case.scheme.zero_a.reshape(-1, 1)
@@ -124,5 +124,5 @@ class OfIntegers(OfProduct):
         return case
 
     def total(self, row: int, col: int, products: Floats) -> tuple[float, float]:
-        """Return the element bit for bit."""
+        """Return the exact element; no error is allowed."""
         return float(self.expected[row, col]), 0.0

@@ -1,4 +1,4 @@
-"""What NumPy has where a debug shader records: for one element, at each inner step."""
+"""NumPy's values for everything that a debug shader records: one element of the result, at each inner step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reference:
-    """NumPy's values of one element by group, in float64, NaN where nobody knows any, and how far off others may be.
+    """NumPy's values for one element by group, in float64 (NaN if unknown), and the allowed errors.
 
-    `heads` are the tags of a group, and the heads of their columns; of the groups in `every`, a tag that is recorded at
-    all must be at each of the `length` steps. Arrays may go beyond that: tiles do.
+    `heads` has the tags of each group and the heads of their columns. A tag of a group in `every` must be recorded at
+    each of the `length` steps if it is recorded at any. Arrays may be longer, because tiles extend beyond the end.
     """
 
     element: str  # such as C[3, 5]
@@ -25,26 +25,26 @@ class Reference:
     heads: Mapping[str, Mapping[str, str]]
     numpy: Mapping[str, Floats]
     slack: Mapping[str, Floats]
-    parts: NDArray[np.intp]  # where several invocations share an element, whose sum takes a step
-    total: float  # the element
-    allowed: float
-    stored: Callable[[NDArray[Any]], float]  # what a result has there
+    parts: NDArray[np.intp]  # the number of the partial sum of each step, if several invocations share an element
+    total: float  # the element's value
+    allowed: float  # its allowed error
+    stored: Callable[[NDArray[Any]], float]  # gets the element from the result
     every: frozenset[str] = frozenset()
-    places: Mapping[str, str] = field(default_factory=dict)  # what a value should have been, in words with {k}
-    origin: Callable[[float], str] = lambda value: ""  # which element of which operand a wrong value is
+    places: Mapping[str, str] = field(default_factory=dict)  # the name of the expected value, with {k}
+    origin: Callable[[float], str] = lambda value: ""  # the name of the operand's element with this value
 
 
 def by_part(parts: NDArray[np.intp], values: Floats, running: Callable[[Floats], NDArray[Any]]) -> Floats:
-    """Return `running` of the values of each part so far; NaN before its first."""
+    """Return `running`, a cumulative function, of the values of each part."""
     result = np.full(values.shape, np.nan)
     for part in np.unique(parts):
-        own = parts == part
-        result[own] = running(values[own])
+        steps = parts == part
+        result[steps] = running(values[steps])
     return result
 
 
 class Origins:
-    """Where a value is from, of operands whose elements are mostly different."""
+    """Lookup of an operand's element by its value, for operands whose elements are mostly distinct."""
 
     def __init__(self, **operands: NDArray[Any]) -> None:
         self._operands = operands
@@ -52,7 +52,7 @@ class Origins:
         self._values, self._places, self._counts = np.unique(everything, return_index=True, return_counts=True)
 
     def __call__(self, value: float) -> str:
-        """Return which element this is, such as A[3, 8], where it can only be one."""
+        """Return the name of the element, such as A[3, 8]; empty if no element or several have this value."""
         if value == 0:
             return "zero"
         i = int(np.searchsorted(self._values, value))
@@ -63,4 +63,4 @@ class Origins:
             if place < x.size:
                 return f"{name}[{', '.join(str(int(n)) for n in np.unravel_index(place, x.shape))}]"
             place -= x.size
-        raise AssertionError("a place is in one of them")
+        raise AssertionError("the position is in one of the operands")

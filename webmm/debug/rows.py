@@ -1,4 +1,4 @@
-"""Ops that read an array once, looked into: elements, what they come to so far, and results."""
+"""Debug subjects of reductions, normalisations and element-wise ops: elements, running values and results."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from webmm.epilogues import activation_of
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import operation_of
 
-RUNNING = {  # what a part has of a row so far, where that is no sum
+RUNNING = {  # cumulative functions of the operations that are not sums
     **{"max": np.maximum.accumulate, "min": np.minimum.accumulate},
     **{"prod": np.multiply.accumulate, "logsumexp": np.logaddexp.accumulate},
 }
 
 
-class OfReduction(Subject):
-    """One number for each row x[i, :, j], numbered i·inner + j."""
+class ReductionSubject(Subject):
+    """A reduction: one number for each row x[i, :, j], whose index is i·inner + j."""
 
     op = "reduce"
 
     @property
     def length(self) -> int:
-        """That of a row."""
+        """The length of a row."""
         return int(self.problem.length)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """A number for each row."""
+        """One number per row."""
         return self.problem.results, 1
 
     @property
     def reach(self) -> int:
-        """What all workgroups that share a row take in a step."""
+        """Elements read per iteration by all workgroups that share a row."""
         first = self.kernel.dispatches[0]
         return int(first.step * first.splits)
 
@@ -53,7 +53,7 @@ class OfReduction(Subject):
         return elements
 
     def parts(self) -> NDArray[np.intp]:
-        """Return which invocation takes each step: rows are shared by vec4 or by elements, columns by single k."""
+        """Return the invocation of each step: invocations share a row by vec4 or element, and a column by element."""
         first, k = self.kernel.dispatches[0], np.arange(self.steps)
         step, splits = first.step, first.splits
         chunk = (self.length - 1) // (step * splits) * step + step
@@ -65,19 +65,19 @@ class OfReduction(Subject):
         return np.asarray(k // chunk * lanes + lane)
 
     def accumulated(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return what each part has of a row so far, and by how much that may be off."""
+        """Return the running value of each part, and its allowed error."""
         name, parts = self.problem.operation, self.parts()[: self.length]
         if name in ("argmax", "argmin"):
-            up = x if name == "argmax" else -x
-            order = by_part(parts, up, lambda own: np.arange(len(own))[_first_of_running_maximum(own)])
+            keys = x if name == "argmax" else -x
+            order = by_part(parts, keys, lambda values: np.arange(len(values))[_first_of_running_maximum(values)])
             found = np.empty_like(x)
             for part in np.unique(parts):
-                own = np.flatnonzero(parts == part)
-                found[own] = own[order[own].astype(int)]
+                steps = np.flatnonzero(parts == part)
+                found[steps] = steps[order[steps].astype(int)]
             return found, np.zeros(self.length)
         if self.problem.dtype == I32:
             running = RUNNING.get(name, np.cumsum)
-            values = by_part(parts, x, lambda own: running(own.astype(np.int64)).astype(np.int32))
+            values = by_part(parts, x, lambda values: running(values.astype(np.int64)).astype(np.int32))
             return values, F32.eps * np.abs(values)
         values = by_part(parts, x, RUNNING.get(name, np.cumsum))
         counts = by_part(parts, np.ones(self.length), np.cumsum)
@@ -90,12 +90,12 @@ class OfReduction(Subject):
         return values / scale, slack / scale * (name in ("sum", "mean"))
 
     def reference(self, row: int, col: int) -> Reference:
-        """Return the elements of the row, and what each part of it has added up."""
+        """Return the elements of the row, and the running value of each part."""
         del col
         x, operation = self.row(row), operation_of(self.problem.operation)
         sums, slack = self.accumulated(x)
         elements = self.padded(x, operation.beyond(self.problem.dtype))
-        integers = self.problem.dtype == I32  # which the shader tells of as floats
+        integers = self.problem.dtype == I32  # the shader records them as floats
         total = float(operation.exact(x.astype(self.case.x.dtype)))
         size = np.abs(x).sum() / (self.length if operation.name == "mean" else 1)
         size = 8 + np.abs(x).max() if operation.name == "logsumexp" else size
@@ -113,42 +113,42 @@ class OfReduction(Subject):
         )
 
     def filled(self, values: Floats) -> Floats:
-        """Return values with those of the steps that follow: what a part had last, NaN where it had nothing."""
+        """Return `values`, continued beyond the end with each part's last value, or NaN if the part had no step."""
         parts, result = self.parts(), self.padded(values, np.nan)
         for k in range(self.length, self.steps):
-            own = np.flatnonzero(parts[: self.length] == parts[k])
-            result[k] = values[own[-1]] if own.size else np.nan
+            steps = np.flatnonzero(parts[: self.length] == parts[k])
+            result[k] = values[steps[-1]] if steps.size else np.nan
         return result
 
 
 def _first_of_running_maximum(x: Floats) -> NDArray[np.intp]:
-    """Return where the maximum of x up to each element is for the first time."""
+    """Return, for each element, the first index of the maximum of x up to that element."""
     new = np.r_[True, x[1:] > np.maximum.accumulate(x)[:-1]]
     return np.maximum.accumulate(np.where(new, np.arange(len(x)), 0))
 
 
-class OfNormalisation(OfReduction):
-    """Each row in proportion to what it adds up to: element `col` of row number `row`."""
+class NormalisationSubject(ReductionSubject):
+    """A normalisation of rows: element `col` of row `row`."""
 
     op = "normalise"
 
     @property
     def shape(self) -> tuple[int, int]:
-        """That of the rows."""
+        """Rows and their length."""
         return self.problem.results, self.problem.length
 
     @property
     def reach(self) -> int:
-        """What a workgroup takes in a step."""
+        """Elements read per iteration by a workgroup."""
         return int(self.kernel.step)
 
     def watched(self, row: int, col: int) -> tuple[int, int]:
-        """Return the row: all of it is shown."""
+        """Return the row: the whole row is recorded."""
         del col
         return row, 0
 
     def reference(self, row: int, col: int) -> Reference:
-        """Return the elements, what parts have added up, the squares where there are any, and the results."""
+        """Return the elements, running sums, squares (if the function has them), and results."""
         p, x = self.problem, self.row(row)
         y = NORMALISATIONS[p.function].reference(x[None], p.epsilon)[0]
         sums, slack = self.accumulated(x)
@@ -195,23 +195,23 @@ class OfNormalisation(OfReduction):
         )
 
 
-class OfElement(Subject):
+class ElementwiseSubject(Subject):
     """A function of each element x[row]."""
 
     op = "elementwise"
 
     @property
     def length(self) -> int:
-        """One step."""
+        """A single step."""
         return 1
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The elements."""
+        """All elements, as one column."""
         return self.problem.size, 1
 
     def reference(self, row: int, col: int) -> Reference:
-        """Return the element and what becomes of it."""
+        """Return the element and its result."""
         del col
         x = self.case.x[row : row + 1].astype(np.float64)
         y = activation_of(self.problem.activation).reference(x)

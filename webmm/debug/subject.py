@@ -1,4 +1,4 @@
-"""What a debug shader looks at: a problem of an op with operands, and what NumPy has where it records."""
+"""Subjects of inspection: a problem with its operands, and NumPy's values for what its debug shader records."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from webmm.engine.device import Device
 from webmm.errors import ProblemError
 
 MAX_STEPS = 2**20
-LEAST_SPARE = 64  # steps beyond the end for which there is room: what the last tile or vec4 hangs over
+SPARE = 64  # minimum number of slots for steps beyond the end, which the last tile or vec4 may have
 
 
 class Subject(ABC):
-    """A problem with operands, whose kernel is looked into: `length` inner steps, and room for `steps` to record."""
+    """A problem with operands whose kernel is inspected: `length` inner steps, with slots for `steps` of them."""
 
-    op: ClassVar[str] = ""  # whose problems these are
+    op: ClassVar[str] = ""  # the op of these problems
 
     def __init__(self, kernel: Any, problem: Any) -> None:
-        self.kernel, self.problem = kernel, problem  # of the op
+        self.kernel, self.problem = kernel, problem  # of this op
         if self.length > MAX_STEPS:
-            raise ProblemError(f"there are {self.length:,} inner steps, of which at most {MAX_STEPS:,} are looked at")
-        self.steps = self.length + 2 * self.reach + LEAST_SPARE
+            raise ProblemError(f"the problem has {self.length:,} inner steps; at most {MAX_STEPS:,} can be recorded")
+        self.steps = self.length + 2 * self.reach + SPARE
 
     def draw(self, device: Device) -> None:
-        """Bring operands to the device."""
+        """Create the operands on the device."""
         self.case = self.drawn(device)
         self.inputs: dict[str, Array] = self.case.inputs
 
     def drawn(self, device: Device) -> Any:
-        """Return something that has `inputs`: the op's case."""
+        """Return an object with `inputs`: by default the op's case."""
         return OPS[self.problem.op].case(device, self.problem)
 
     @property
     @abstractmethod
     def length(self) -> int:
-        """The inner steps of an element."""
+        """Number of inner steps of an element."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """How many rows and columns of elements there are."""
+        """Rows and columns of the result."""
 
     @property
     def reach(self) -> int:
-        """Steps that an iteration takes, at most."""
+        """Inner steps per loop iteration, at most."""
         first = self.kernel.dispatches[0]
         return int(getattr(first, "inner_step", 0) or getattr(first, "step", 1))
 
     def watched(self, row: int, col: int) -> tuple[int, int]:
-        """Return what templates call the element."""
+        """Return the element's row and column as templates number them."""
         return row, col
 
     def check(self, row: int, col: int) -> None:
-        """Raise ProblemError where there is no such element."""
+        """Raise ProblemError if there is no such element."""
         rows, columns = self.shape
         if not (0 <= row < rows and 0 <= col < columns):
             name = "C" if self.op in ("gemm", "weights", "quantized") else "the result"
@@ -69,8 +69,8 @@ class Subject(ABC):
 
     @abstractmethod
     def reference(self, row: int, col: int) -> Reference:
-        """Return what NumPy has for the element."""
+        """Return NumPy's values for the element."""
 
     def padded(self, values: NDArray[Any], beyond: float = 0.0) -> Floats:
-        """Return `values` of each inner step with `beyond` for those that follow."""
+        """Return `values`, one per inner step, extended to `steps` with `beyond`."""
         return np.concatenate([values.astype(np.float64), np.full(self.steps - self.length, beyond)])

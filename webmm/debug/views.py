@@ -1,4 +1,4 @@
-"""What is looked at, op by op."""
+"""The debug subject of each op."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from webmm.debug.products import OfGemm, OfIntegers, OfWeights
+from webmm.debug.products import GemmSubject, IntegerSubject, WeightsSubject
 from webmm.debug.reference import Reference
-from webmm.debug.rows import OfElement, OfNormalisation, OfReduction
+from webmm.debug.rows import ElementwiseSubject, NormalisationSubject, ReductionSubject
 from webmm.debug.subject import Subject
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 
 
-class OfOther(Subject):
-    """An op from outside the package: what its template records, of which nobody here knows what NumPy has."""
+class PluginSubject(Subject):
+    """An op from outside the package: its template's values are recorded, but NumPy's values are unknown."""
 
     @property
     def length(self) -> int:
-        """The longest of its sizes, for want of a better word of it."""
+        """The largest of the problem's sizes, as an upper bound."""
         return int(max(self.problem.sizes))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Any element that there may be."""
+        """An upper bound: the number of elements of the result, both ways."""
         count = next(extent.end for extent in self.problem.buffers() if extent.written)
         return count, count
 
     def reference(self, row: int, col: int) -> Reference:
-        """Return the error of the whole result, which is judged as in a bench."""
+        """Return a reference for the largest error of the whole result, checked as in a benchmark."""
         parts = np.zeros(self.steps, np.intp)
         return Reference(
             *("the largest error of the result", 0, {}, {}, {}, parts),
@@ -38,10 +38,11 @@ class OfOther(Subject):
 
 
 SUBJECTS: dict[str, type[Subject]] = {
-    cls.op: cls for cls in (OfGemm, OfWeights, OfIntegers, OfReduction, OfNormalisation, OfElement)
+    cls.op: cls
+    for cls in (GemmSubject, WeightsSubject, IntegerSubject, ReductionSubject, NormalisationSubject, ElementwiseSubject)
 }
 
 
 def subject_of(kernel: Kernel[Any], problem: Problem) -> Subject:
-    """Return what is looked at for a problem; raises ProblemError where that is too much."""
-    return SUBJECTS.get(problem.op, OfOther)(kernel, problem)
+    """Return the debug subject of a problem; raises ProblemError if it has too many steps."""
+    return SUBJECTS.get(problem.op, PluginSubject)(kernel, problem)

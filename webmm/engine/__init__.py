@@ -1,1 +1,1 @@
-"""Devices and arrays: all that talks to WebGPU."""
+"""Devices and arrays: the only layer that calls WebGPU."""

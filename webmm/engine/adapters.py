@@ -1,4 +1,4 @@
-"""Finding an adapter: what there is, and which one to use."""
+"""Adapters and engines: list them and choose one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_ADAPTER = (
 
 @dataclass(frozen=True)
 class AdapterInfo:
-    """An adapter in words: `kind` is discrete, integrated, cpu or other."""
+    """Description of an adapter; `kind` is discrete, integrated, cpu or other."""
 
     index: int
     name: str
@@ -39,12 +39,12 @@ class AdapterInfo:
     kind: str
     backend: str
     driver: str
-    twin: int = 0  # which of those of its name and backend it is, from 1 on; 0 where it is the only one
+    twin: int = 0  # number from 1 on among adapters of the same name and backend; 0 if there is only one
 
     def matches(self, wanted: str) -> bool:
-        """Tell whether `wanted` is this adapter's index or kind, "gpu" for any real GPU, or part of its names.
+        """Tell whether `wanted` is this adapter's index or kind, "gpu" for any hardware GPU, or part of its names.
 
-        "h100 #2" is the second of several H100s, "#2" the second of any twins.
+        "h100 #2" is the second of several H100s, "#2" the second of any adapters with equal names.
         """
         if wanted.isdecimal():
             return whole(wanted) == self.index
@@ -69,10 +69,10 @@ class AdapterInfo:
 
 @contextlib.contextmanager
 def _without_wayland() -> Iterator[None]:
-    """Keep Mesa from complaining on stderr that XDG_RUNTIME_DIR is not set, where it looks for a display's GPU.
+    """Keep Mesa from printing to stderr that XDG_RUNTIME_DIR is not set when it looks for a Wayland display.
 
-    libwayland needs that folder for displays that have no full path of their own. Where neither is set there is none
-    to be found, and for as long as Mesa looks it is given a path that is no display's.
+    libwayland resolves a relative display name in that folder. If neither variable is set there is no display, so
+    WAYLAND_DISPLAY points to an absolute path that is not a display while Mesa looks.
     """
     unset = sys.platform == "linux" and not {"XDG_RUNTIME_DIR", DISPLAY} & os.environ.keys()
     if unset:
@@ -85,7 +85,7 @@ def _without_wayland() -> Iterator[None]:
 
 
 def adapters(engine: Wgpu = WGPU) -> list[tuple[AdapterInfo, Any]]:
-    """Return every adapter as (info, the engine's adapter), in the driver's order."""
+    """Return all adapters as (info, the engine's adapter), in the driver's order."""
     with _without_wayland():
         found = engine.adapters()
     infos = [describe(index, adapter) for index, adapter in enumerate(found)]
@@ -93,7 +93,7 @@ def adapters(engine: Wgpu = WGPU) -> list[tuple[AdapterInfo, Any]]:
 
 
 def _numbered(infos: list[AdapterInfo]) -> list[AdapterInfo]:
-    """Number those of one name and backend, which nothing but the driver's order tells apart."""
+    """Number adapters of the same name and backend, which only the driver's order distinguishes."""
     names = [(info.name, info.backend) for info in infos]
     return [
         replace(info, twin=names[:i].count(name) + 1) if names.count(name) > 1 else info
@@ -102,14 +102,14 @@ def _numbered(infos: list[AdapterInfo]) -> list[AdapterInfo]:
 
 
 def describe(index: int, adapter: Any) -> AdapterInfo:
-    """Return an adapter in words."""
+    """Return the description of an adapter."""
     info = adapter.info
     kind = _KINDS.get(info["adapter_type"], "other")
     return AdapterInfo(index, info["device"], info["vendor"], kind, info["backend_type"], info["description"])
 
 
 def engine_of(name: str) -> Wgpu:
-    """Return the engine called `name`, wgpu or dawn; raises ConfigError for another, and where it is not installed."""
+    """Return the engine `name`, wgpu or dawn; raises ConfigError for other names and if it is not installed."""
     if name not in ENGINES:
         raise ConfigError(f"unknown engine {name!r}; choose from {', '.join((*ENGINES, AUTO))}")
     if name == WGPU.name:
@@ -124,7 +124,7 @@ def engine_of(name: str) -> Wgpu:
 
 
 def installed() -> list[Wgpu]:
-    """Return the engines that there are here; loads them."""
+    """Return the installed engines; imports them."""
     found = [WGPU]
     with contextlib.suppress(ConfigError):
         found.append(engine_of("dawn"))
@@ -132,35 +132,35 @@ def installed() -> list[Wgpu]:
 
 
 def loaded() -> list[Wgpu]:
-    """Return the engines that this process uses: another need not be loaded to know that nothing is of it."""
+    """Return the engines that this process has imported: an object cannot belong to any other."""
     return [WGPU, *([engine_of("dawn")] if "wgpudawn" in sys.modules else [])]
 
 
 def choose_adapter(wanted: str | int | None = None, engine: Wgpu = WGPU) -> tuple[AdapterInfo, Any]:
-    """Return the adapter that `wanted` (or the setting `adapter`) names, or else the most capable kind.
+    """Return the adapter that `wanted` (or the setting `adapter`) names; by default one of the most capable kind.
 
     `wanted` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name, vendor, backend or driver.
-    Raises NoAdapterError where there is none at all, ConfigError where none matches or the engine refuses all.
+    Raises NoAdapterError if there is no adapter, ConfigError if none matches or the engine rejects all.
     """
     found = adapters(engine)
     if not found:
-        refused = "; ".join(str(info) for info, _ in adapters()) if engine is not WGPU else ""
-        if refused:
-            raise ConfigError(f"{engine.name} accepts no adapter here, of {refused}: {engine.refuses}; or use wgpu")
+        rejected = "; ".join(str(info) for info, _ in adapters()) if engine is not WGPU else ""
+        if rejected:
+            raise ConfigError(f"{engine.name} rejects every adapter here ({rejected}): {engine.rejects}; or use wgpu")
         raise NoAdapterError(NO_ADAPTER)
     wanted = str(wanted) if wanted is not None else settings().adapter
     matching = [pair for pair in found if not wanted or pair[0].matches(wanted)]
     if not matching:
         names = "; ".join(f"{info.index}: {info}" for info, _ in found)
-        refuses = f"; {engine.name} lists what it accepts: {engine.refuses}" if engine.refuses else ""
-        raise ConfigError(f"no adapter matches {wanted!r}; there is {names}{refuses}")
+        rejects = f"; {engine.name} lists only adapters that it accepts: {engine.rejects}" if engine.rejects else ""
+        raise ConfigError(f"no adapter matches {wanted!r}; the adapters are {names}{rejects}")
     return min(matching, key=lambda pair: _PREFERENCE.index(pair[0].kind))
 
 
 def choose_engine(name: str, wanted: str | int | None = None) -> tuple[Wgpu, AdapterInfo, Any]:
-    """Return the engine called `name` and the adapter of it that `wanted` names; see `engine_of`, `choose_adapter`.
+    """Return the engine `name` and its adapter that `wanted` names; see `engine_of()` and `choose_adapter()`.
 
-    `auto` chooses the adapter among wgpu's, and takes Dawn for it where it has matrix units that Dawn can use.
+    `auto` chooses an adapter from wgpu's list, and opens it with Dawn if it has matrix units that Dawn can use.
     """
     if name != AUTO:
         engine = engine_of(name)
@@ -170,9 +170,9 @@ def choose_engine(name: str, wanted: str | int | None = None) -> tuple[Wgpu, Ada
 
 
 def reaches_more(info: AdapterInfo, found: Any) -> tuple[Wgpu, AdapterInfo, Any] | None:
-    """Return Dawn and its adapter for the same GPU as wgpu's `found`, where that has matrix units and Dawn them, too.
+    """Return Dawn and its adapter for the GPU of wgpu's adapter `found`, or None unless both offer matrix units.
 
-    GPUs of one name are told apart by their order. Nothing of Dawn is loaded where the adapter has no matrix units.
+    GPUs of the same name are matched by their order. Dawn is not loaded if wgpu's adapter has no matrix units.
     """
     if WGPU.matrix_units not in found.features or len(installed()) == 1:
         return None
@@ -185,16 +185,16 @@ def reaches_more(info: AdapterInfo, found: Any) -> tuple[Wgpu, AdapterInfo, Any]
 def capabilities(
     info: AdapterInfo, source: Any, lower: Mapping[str, int] | None = None, engine: Wgpu = WGPU
 ) -> Capabilities:
-    """Return what an adapter offers, or an open device has, with some limits replaced by `lower` ones.
+    """Return the capabilities of an adapter or an open device, with some limits replaced by `lower` ones.
 
-    Raises ConfigError for an unknown limit, UnsupportedError for one that is higher than what there is.
+    Raises ConfigError for an unknown limit, UnsupportedError for one that is higher than that of `source`.
     """
     lavapipe, limits = "llvmpipe" in info.name, dict(source.limits)
     for name, value in (lower or {}).items():
         if name not in limits:
             raise ConfigError(f"there is no limit {name!r}; the limits are {', '.join(limits)}")
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigError(f"the limit {name} is a whole number from 1 on, not {value!r}")
+            raise ConfigError(f"the limit {name} must be a whole number from 1 on, not {value!r}")
         if value > limits[name]:
             raise UnsupportedError(f"{info.name} has {name} = {limits[name]:,}, less than {value:,}")
     return Capabilities(

@@ -1,4 +1,4 @@
-"""New arrays on a device: of anything, of zeros, of what calls need again and again, and over buffers of others."""
+"""New arrays on a device: uninitialised, zeros, cached constants, and wrapped buffers of other libraries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_CONSTANTS = 256  # kept per device
 
 
 def new(device: Device, shape: tuple[int, ...], dtype: DType) -> tuple[Array, bool]:
-    """Return a new array, and whether its buffer is a new one, of zeros."""
+    """Return a new array, and whether its buffer is newly allocated and therefore zero."""
     nbytes = math.prod(shape) * dtype.itemsize
     with device.guard.using("allocating"), device.guard.lock:
         block, fresh = device.pool.take(nbytes)
@@ -31,7 +31,7 @@ def new(device: Device, shape: tuple[int, ...], dtype: DType) -> tuple[Array, bo
 
 
 def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Do what `Device.zeros()` does."""
+    """Implement `Device.zeros()`."""
     array, fresh = new(device, shape, dtype)
     if not fresh:
         with device.using("clearing"), device.guard.lock:
@@ -42,29 +42,29 @@ def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 def wrap(device: Device, buffer: Any, shape: tuple[int, ...], dtype: DType, offset: int) -> Array:
-    """Do what `Device.wrap()` does."""
+    """Implement `Device.wrap()`."""
     if not device.engine.is_buffer(buffer, device.wgpu_device):
-        raise ProblemError("wrap() takes a wgpu.GPUBuffer of this very device; share one with Device.from_wgpu()")
+        raise ProblemError("wrap() takes a wgpu.GPUBuffer of the same device; share a device with Device.from_wgpu()")
     if not buffer.usage & device.engine.buffer_usage.STORAGE:
         raise ProblemError("the buffer was created without the usage STORAGE, which kernels need")
     shape = checked_shape(shape)
     end = (offset + math.prod(shape)) * dtype.itemsize
     if offset < 0 or end > buffer.size:
         what = f"{dtype.name} of shape {shape} from element {offset:,} on"
-        raise ProblemError(f"{what} reach to byte {end:,}; the buffer has {buffer.size:,}")
-    device.submissions.shared = True  # its owner may use it any time, by queues of their own
+        raise ProblemError(f"{what} ends at byte {end:,}; the buffer has {buffer.size:,} bytes")
+    device.submissions.shared = True  # the buffer's owner may submit work with it at any time
     return Array(Storage(device, Block(buffer, buffer.size, owned=False), buffer.size), shape, dtype, offset=offset)
 
 
 class Constants:
-    """Small arrays that are uploaded once; those that were not used for the longest time go first."""
+    """Cache of small arrays that are uploaded once; evicts the least recently used."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._kept: OrderedDict[Any, Array] = OrderedDict()
 
     def get(self, host: NDArray[Any]) -> Array:
-        """Return `host` on the device."""
+        """Return the device copy of `host`."""
         key = (host.dtype.str, host.shape, host.tobytes())
         found = self._kept.get(key)
         if found is None or not found._storage.alive:

@@ -1,4 +1,4 @@
-"""Matrices that live on a device."""
+"""Arrays in device memory."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ DLPACK_CPU = (1, 0)  # kDLCPU and its number
 
 
 class Storage:
-    """What owns a GPU buffer for as long as there are arrays over it, and then gives it back to the device's pool."""
+    """The owner of a GPU buffer: shared by the arrays over it; returns it to the device's pool after the last one."""
 
     __slots__ = ("__weakref__", "block", "constant", "device", "nbytes")
 
     def __init__(self, device: Device, block: Block, nbytes: int) -> None:
         self.device = device
         self.block: Block | None = block
-        self.nbytes = nbytes  # of data: the buffer may be larger
-        self.constant = False  # whether calls share it, and nobody writes to it: see `Device.constant()`
+        self.nbytes = nbytes  # bytes of data; the buffer may be larger
+        self.constant = False  # whether calls share it and must not write to it: see `Device.constant()`
 
     @property
     def alive(self) -> bool:
-        """Whether the buffer is still there."""
+        """Whether the buffer has not been freed."""
         return self.block is not None
 
     @property
@@ -45,7 +45,7 @@ class Storage:
         return self.block and self.block.buffer
 
     def free(self) -> None:
-        """Give the memory back; doing so again is harmless."""
+        """Return the buffer to the pool; calling it again has no effect."""
         if self.block is not None:
             self.device.pool.give_back(self)
 
@@ -56,11 +56,11 @@ class Storage:
 
 
 class Array(Operators):
-    """An n-dimensional array on a device, or a view of one: slices and transposes share the buffer and copy nothing.
+    """An n-dimensional array on a device, or a view of one: slices and transposes share the buffer without a copy.
 
-    The buffer lives as long as any array that shares it; `free()` gives it back at once, for all of them, and so does
-    leaving a `with` block. Any use after that raises FreedArrayError; freeing twice is harmless. Strides and offset
-    count elements. Long because it speaks the protocols of NumPy, of DLPack and of Python, a line or two each.
+    The buffer lives as long as any array that shares it. `free()`, or leaving a `with` block, releases it at once for
+    all of them; any later use raises FreedArrayError, and freeing twice has no effect. Strides and offset are in
+    elements. The class is long because it implements the protocols of Python, NumPy and DLPack, a line or two each.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Array(Operators):
     ) -> None:
         self._storage = storage
         self.shape = shape
-        self.element = element  # the type of the elements, with what webmm knows of it
+        self.element = element  # webmm's dtype of the elements
         self.strides = dense_strides(shape) if strides is None else strides
         self.offset = offset
 
@@ -84,7 +84,11 @@ class Array(Operators):
 
     @property
     def storage(self) -> Storage:
-        """The buffer behind the array; raises FreedArrayError after `free()`, and what its result failed with."""
+        """The storage behind the array.
+
+        Raises FreedArrayError after `free()`, and the error of the dispatch that was to write the array, if the engine
+        rejected it.
+        """
         block = self._storage.block
         if block is None:
             raise FreedArrayError(f"this {'x'.join(map(str, self.shape))} {self.element.name} array was freed")
@@ -94,13 +98,13 @@ class Array(Operators):
 
     @functools.cached_property
     def signature(self) -> Any:
-        """What a call's way depends on: shape, strides, offset, dtype, and the size of the buffer; it can be hashed."""
+        """The properties that a call's plan depends on, hashable: shape, strides, offset, dtype and buffer size."""
         block = self._storage.block
         return self.shape, self.strides, self.offset, self.element.name, block and block.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's dtype of the elements; raises ConfigError for bfloat16 where ml_dtypes is not installed."""
+        """NumPy's dtype of the elements; raises ConfigError for bfloat16 if ml_dtypes is not installed."""
         return self.element.numpy
 
     @property
@@ -120,12 +124,12 @@ class Array(Operators):
 
     @property
     def capacity(self) -> int:
-        """Elements that the buffer holds."""
+        """Number of elements that fit in the buffer's data."""
         return self.storage.nbytes // self.element.itemsize
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
+        """Whether the elements are in row-major order without gaps."""
         axes = zip(self.shape, self.strides, dense_strides(self.shape), strict=True)
         return all(length == 1 or stride == dense for length, stride, dense in axes)
 
@@ -144,9 +148,9 @@ class Array(Operators):
         return self._view(lambda shadow: shadow.swapaxes(-1, -2))
 
     def __getitem__(self, key: Any) -> Array:
-        """Return a view by integers, slices, None and `...`, as NumPy has them; raises IndexError as NumPy does.
+        """Return a view by integers, slices, None and `...`, with NumPy's meaning and NumPy's IndexError.
 
-        Where one of them is a list of positions, those elements are copied, as `take()` does.
+        If one key is a list of positions, return a copy of those elements, as `take()` does.
         """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, (list, np.ndarray)) for k in keys):
@@ -161,19 +165,19 @@ class Array(Operators):
         return self._view(lambda shadow: shadow[keys])
 
     def reshape(self, *shape: int) -> Array:
-        """Return a view of a contiguous array in another shape; raises ProblemError where it is not contiguous."""
+        """Return a view of a contiguous array in another shape; raises ProblemError if it is not contiguous."""
         if not self.contiguous:
             raise ProblemError("only a contiguous array can be reshaped without a copy")
         return self._view(lambda shadow: shadow.reshape(shape))
 
     def broadcast_to(self, shape: tuple[int, ...]) -> Array:
-        """Return a view repeated along new or unit dimensions; raises ProblemError where `shape` does not fit."""
+        """Return a view repeated along new or unit dimensions; raises ProblemError if `shape` does not fit."""
         return self._view(lambda shadow: np.broadcast_to(shadow, shape))
 
     def _view(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Array:
-        """Let NumPy do the arithmetic of views, on an array of the same strides that nobody reads.
+        """Compute a view's shape, strides and offset by applying `change` to a NumPy array of the same strides.
 
-        Raises ProblemError where NumPy finds that it does not fit.
+        The elements of that array are never read. Raises ProblemError if NumPy raises ValueError.
         """
         itemsize = self.element.itemsize
         base = np.empty(1, self.element.numpy)
@@ -194,11 +198,11 @@ class Array(Operators):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("the array lives on the device: NumPy can only have a copy")
+            raise ValueError("the array is in device memory, so copy=False is impossible; use copy=None or copy=True")
         return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
 
     async def numpy_async(self) -> NDArray[Any]:
-        """Await `numpy()` in a thread of its own, so that no event loop waits for the device."""
+        """Return `numpy()`, awaited in another thread so that the event loop is not blocked."""
         from asyncio import to_thread
 
         return await to_thread(self.numpy)
@@ -211,17 +215,17 @@ class Array(Operators):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Return a DLPack capsule of a copy in host memory: WebGPU has no pointers that another library could use."""
+        """Return a DLPack capsule of a copy in host memory: WebGPU exposes no device pointers."""
         if copy is False or (dl_device or DLPACK_CPU) != DLPACK_CPU:
-            raise BufferError("the array lives in a WebGPU buffer: DLPack can only have a copy in host memory")
-        del stream, max_version  # NumPy's own capsule is of the version that every consumer reads
+            raise BufferError("the array is in a WebGPU buffer: DLPack can only export a copy in host memory")
+        del stream, max_version  # NumPy's capsule has the version that every consumer reads
         return self.numpy().__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return DLPACK_CPU
 
     def free(self) -> None:
-        """Give the buffer back now, for every array that shares it; doing so again is harmless."""
+        """Release the buffer now, for every array that shares it; calling it again has no effect."""
         self._storage.free()
 
     def __enter__(self) -> Array:
@@ -256,7 +260,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """Return `shape` as a tuple of int; raises ProblemError where it is none."""
+    """Return `shape` as a tuple of int; raises ProblemError if it is not a sequence of integers from 0 on."""
     try:
         lengths = tuple(map(operator.index, shape))
     except TypeError as error:
@@ -267,14 +271,14 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def element_of(x: Array | NDArray[Any]) -> DType:
-    """Return the type of the elements of an array on either side; raises ProblemError for one that no kernel stores."""
+    """Return the dtype of a device or host array; raises ProblemError for a dtype that no kernel supports."""
     return x.element if isinstance(x, Array) else dtype_of(x.dtype)
 
 
 def host_array(x: Any, dlpack: bool = False) -> NDArray[Any]:
-    """Return `x` as a NumPy array, without a copy where it is one or exports DLPack, as it must if `dlpack` is set.
+    """Return `x` as a NumPy array, without a copy if it is one or exports DLPack; with `dlpack` it must export DLPack.
 
-    Raises ProblemError where that fails.
+    Raises ProblemError if the import through DLPack fails.
     """
     if not dlpack and (isinstance(x, np.ndarray) or hasattr(x, "__array__") or not hasattr(x, "__dlpack__")):
         return np.asarray(x)

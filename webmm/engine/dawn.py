@@ -1,6 +1,6 @@
-"""The engine of Chromium in Python: Dawn, through the package wgpudawn, which has wgpu-py's own API.
+"""The engine Dawn, Chromium's WebGPU, through the package wgpudawn, which has wgpu-py's API.
 
-It reaches matrix units, which wgpu-native does not enable. What differs from wgpu-py is here, each with its reason.
+Dawn enables matrix units, which wgpu-native does not. This module has what differs from wgpu-py, with the reasons.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ from webmm.engine.wgpu import Functions, Mapped, Wgpu
 from webmm.kernels.base import MatrixShape
 from webmm.render import Dialect
 
-# Matrix units are experimental; float16 is off on NVIDIA for a fault of old drivers; timestamps are rounded to 65 µs.
+# Matrix units are experimental; float16 is disabled on NVIDIA because of a bug in old drivers; timestamps are rounded
+# to 65 µs.
 ENABLED = ("allow_unsafe_apis", "vulkan_enable_f16_on_nvidia")
 DISABLED = ("timestamp_quantization",)
 
 
 class Dawn(Wgpu):
-    """What Dawn does differently."""
+    """The engine Dawn; overrides what it does differently from wgpu-py."""
 
     name = "dawn"
     api: Any = wgpudawn
     dialect: Dialect = "tint"
-    refuses = "Mesa below 23, for one, is refused; update the driver"
-    # Without implicit synchronisation a device may be used by one thread only.
+    rejects = "Dawn rejects old drivers, such as Mesa below 23; update the driver"
+    # Without implicit synchronisation only one thread may use a device.
     wanted = ("shader-f16", "subgroups", "timestamp-query", "implicit-device-synchronization")
 
     def version(self) -> str:
-        """Return the engine with its version, as records name it."""
+        """Return the engine's name and version, as in records."""
         return f"dawn (wgpudawn {wgpudawn.__version__})"
 
     def adapters(self) -> list[Any]:
-        """Return every adapter, in the driver's order; each opens one device, so that they are fresh ones each time."""
+        """Return new objects for all adapters, in the driver's order: an adapter object can open only one device."""
         instance()
         with _silence():
             return list(wgpudawn.gpu.enumerate_adapters_sync())
 
     def open(self, adapter: Any, features: Iterable[str], limits: Mapping[str, int]) -> tuple[Any, str]:
-        """Return an open device, with matrix units where the adapter has them, and else why it has none."""
+        """Return an open device with matrix units if the adapter has them, and otherwise the reason why it has none."""
         wanted, why = [*features], ""
         if self.matrix_units in adapter.features:
             wanted.append(self.matrix_units)
@@ -54,7 +55,7 @@ class Dawn(Wgpu):
         return adapter.request_device_sync(required_features=wanted, required_limits=dict(limits)), why
 
     def matrix_shapes(self, adapter: Any) -> frozenset[MatrixShape]:
-        """Return what the matrix units of an adapter multiply, as it says."""
+        """Return the fragment shapes that the adapter reports for its matrix units."""
         listed = extras.get_adapter_properties(adapter).get("subgroup_matrix_configs", ())
         return frozenset(
             MatrixShape(each["component_type"], each["result_component_type"], each["m"], each["n"], each["k"])
@@ -63,21 +64,22 @@ class Dawn(Wgpu):
 
     @functools.cached_property
     def functions(self) -> Functions:
-        """The functions behind wgpudawn's own."""
+        """The C functions behind wgpudawn."""
         return Functions(_api.lib, _api.libf, _api.ffi)
 
-    def _tells(self, mapped: Mapped) -> Any:
-        """As wgpu's, by the package's one callback, which knows whom to tell."""
+    def _callback_info(self, mapped: Mapped) -> Any:
+        """As wgpu's, with wgpudawn's C callback, which looks up the Python callback in its registry."""
 
-        def tell(status: int, *more: Any) -> None:
-            del more
+        def set_status(status: int, *unused: Any) -> None:
+            del unused
             mapped.status = status
 
-        told = {"mode": CALLBACK_MODE, "callback": c_callback("WGPUBufferMapCallback")}
-        return self.functions.ffi.new("WGPUBufferMapCallbackInfo *", told | {"userdata1": callbacks.register(tell)})
+        info = {"mode": CALLBACK_MODE, "callback": c_callback("WGPUBufferMapCallback")}
+        user = {"userdata1": callbacks.register(set_status)}
+        return self.functions.ffi.new("WGPUBufferMapCallbackInfo *", info | user)
 
-    def _look(self, device: Any, mapped: Mapped) -> None:
-        """As wgpu's, for this mapping alone."""
+    def _poll_mapping(self, device: Any, mapped: Mapped) -> None:
+        """As wgpu's, but processes the events of this mapping only."""
         del device
         wait = self.functions.ffi.new("WGPUFutureWaitInfo *", {"future": mapped.future})
         self.functions.checked.wgpuInstanceWaitAny(_api.get_wgpu_instance(), 1, wait, 0)
@@ -87,7 +89,7 @@ class Dawn(Wgpu):
         del device
         return 1.0
 
-    def gone(self, device: Any) -> bool:
+    def is_lost(self, device: Any) -> bool:
         """Tell whether `device` was lost or destroyed."""
         try:
             device.create_command_encoder().finish()
@@ -96,12 +98,12 @@ class Dawn(Wgpu):
         return False
 
     def _destroyed(self, device: Any) -> bool:
-        """Return False: Dawn refuses whatever a device that was destroyed is asked for."""
+        """Return False: Dawn raises an error for any call on a destroyed device."""
         del device
         return False
 
-    def last_words(self, device: Any) -> str:
-        """Return what the driver had to say when it gave `device` up; empty where it said nothing."""
+    def loss_reason(self, device: Any) -> str:
+        """Return the driver's message about the loss of `device`; empty if there was none."""
         self.poll(device)
         promise = device._lost_promise
         return str(getattr(promise._value, "message", "") or "")
@@ -109,10 +111,10 @@ class Dawn(Wgpu):
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep Dawn, which has no other way to tell, from writing to stderr about each adapter that it refuses."""
+    """Redirect stderr, to which Dawn writes about each adapter that it rejects: it has no option to disable that."""
     try:
         stderr = os.dup(2)
-    except OSError:  # there is none
+    except OSError:  # the process has no stderr
         yield
         return
     with open(os.devnull, "wb") as nowhere:
@@ -126,7 +128,7 @@ def _silence() -> Iterator[None]:
 
 @functools.cache
 def instance() -> None:
-    """Set the one instance of Dawn in this process up, before the first adapter is asked for."""
+    """Configure Dawn's instance, of which a process has one, before the first adapter is requested."""
     extras.set_instance_extras(
         backends=("Vulkan", "Metal", "DX12"), enable_toggles=list(ENABLED), disable_toggles=list(DISABLED)
     )

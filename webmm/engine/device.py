@@ -1,4 +1,4 @@
-"""A device: an opened adapter, with its limits, compiled pipelines and arrays."""
+"""A device: an open adapter, with its limits, compiled pipelines and arrays."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ if TYPE_CHECKING:
     from webmm.engine.profiling import Profile
 
 MEMORY = {"discrete": 2**31, "integrated": 2**30, "other": 2**30, "cpu": 2**30}  # bytes; see Device.memory
-NOTHING = nullcontext()
+NO_SPAN = nullcontext()
 
 
 class Device:
-    """An adapter opened for computing; safe to share between threads.
+    """An open adapter that runs kernels; threads may share it.
 
-    Long because all that a program does with a device begins here, mostly in a line: the modules beside do the work.
+    The class is long because every operation on a device has its method here; most of them are one line that calls
+    another module of this package.
 
-    `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name; by default that of the
-    setting `adapter`, or the most capable one. `limits` asks for lower limits than the adapter's, such as a browser's,
-    by their WebGPU names in kebab case. `engine` is wgpu, or dawn where the package wgpudawn is installed, or auto,
-    which takes Dawn for an adapter with matrix units; by default the setting `engine`. Raises NoAdapterError,
-    ConfigError, or UnsupportedError for a limit that is not reached. Closing it frees its arrays. In a process that is
-    forked from its own, every use raises DeviceLostError, and opening another device NoAdapterError.
+    `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name. The default is the setting
+    `adapter`, or the most capable adapter. `limits` requests lower limits than the adapter's, for example a browser's,
+    by their WebGPU names in kebab case. `engine` is "wgpu", "dawn" (if the package wgpudawn is installed) or "auto",
+    which selects Dawn for an adapter with matrix units; the default is the setting `engine`. Raises NoAdapterError,
+    ConfigError, or UnsupportedError if the adapter does not reach a limit. Closing the device frees its arrays. In a
+    forked child process every use of the device raises DeviceLostError, and opening another raises NoAdapterError.
     """
 
     def __init__(
@@ -68,14 +69,14 @@ class Device:
             opened, no_matrix = self.engine.open(found, features, wanted.limits)
         except self.engine.refusals as error:
             raise WebmmError(f"{info} could not be opened: {error}") from error
-        self._use(opened, info, True, no_matrix, limits)
+        self._set_up(opened, info, True, no_matrix, limits)
 
     @classmethod
     def from_wgpu(cls, device: Any) -> Device:
-        """Return a Device that shares an open `wgpu.GPUDevice`, such as pygfx's, with the limits and features it has.
+        """Return a Device that shares an open `wgpu.GPUDevice`, such as pygfx's, with its limits and features.
 
-        Both programs' work goes through one queue, in the order in which they submit it. Closing the Device leaves the
-        wgpu device open. Raises ConfigError for anything else than a wgpu device.
+        Both libraries submit to the same queue, in the order in which they call it. Closing the Device leaves the wgpu
+        device open. Raises ConfigError if `device` is not a wgpu device.
         """
         engine = next((engine for engine in loaded() if engine.is_device(device)), None)
         if engine is None:
@@ -83,7 +84,7 @@ class Device:
         self = cls.__new__(cls)
         self._prepare_to_open()
         self.engine = engine
-        self._use(device, describe(-1, device.adapter), False)
+        self._set_up(device, describe(-1, device.adapter), False)
         return self
 
     def _prepare_to_open(self) -> None:
@@ -92,7 +93,7 @@ class Device:
         if self.settings.log or self.settings.log_file:
             log.show(self.settings.log, self.settings.log_file)
 
-    def _use(
+    def _set_up(
         self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "", lower: Mapping[str, int] | None = None
     ) -> None:
         self.wgpu_device, self.info, self._owned = device, info, owned
@@ -100,21 +101,20 @@ class Device:
         if owned:
             self.guard.shield()
         forking.opened(self)
-        self.capabilities = capabilities(info, device, lower, self.engine)  # Dawn grants no less than WebGPU's least
+        self.capabilities = capabilities(info, device, lower, self.engine)  # Dawn grants at least WebGPU's defaults
         self.launches = Launches(self)
         self.pipelines = Pipelines(self.guard, info.kind, self.launches.forget_pipeline)
         self.staging = Staging(self.guard)
         self.submissions = Submissions(self.guard, shared=not owned)
-        self.pool = Pool(self.guard, self.capabilities, info.kind, self._destroying)
+        self.pool = Pool(self.guard, self.capabilities, info.kind, self._before_destroy)
         self.plans = Plans(self)
         self.constants = allocate.Constants(self)
-        self.choices: dict[
-            tuple[Problem, str], Any
-        ] = {}  # by problem and tune=; clear it and `plans` where better is known
-        self.learned: set[Any] = set()  # buckets of shapes that were tuned, with or without success
-        self.verdicts: dict[str, str] | None = None  # of webmm.selftest, when they are first needed
-        self.memory = MEMORY[info.kind]  # bytes of it that a product of NumPy arrays takes; larger ones are streamed
-        self.profile: Profile | None = None  # who records what this device does, if anybody does
+        # Chosen kernels by problem and tune=; cleared together with `plans` when a new record changes a choice.
+        self.choices: dict[tuple[Problem, str], Any] = {}
+        self.learned: set[Any] = set()  # shape buckets that were tuned, with or without success
+        self.verdicts: dict[str, str] | None = None  # results of webmm.selftest, loaded on first use
+        self.memory = MEMORY[info.kind]  # device memory in bytes for a product of NumPy arrays; more is streamed
+        self.profile: Profile | None = None  # the active profile, if any
         self.capabilities = dataclasses.replace(
             self.capabilities, subgroup_size=subgroup_size(self), no_matrix=no_matrix
         )
@@ -125,17 +125,17 @@ class Device:
 
     @property
     def lost(self) -> str:
-        """Why the device is gone; empty where it is not."""
+        """Why the device was lost or closed; empty while it is usable."""
         return self.guard.lost
 
     # Arrays
 
     def array(self, data: ArrayLike, dtype: DType | str | None = None) -> Array:
-        """Return a device copy of `data`, row-major, optionally converted to `dtype`.
+        """Return a row-major copy of `data` on the device, optionally converted to `dtype`.
 
-        `data` is anything that NumPy makes an array of, or that exports DLPack from host memory.
+        `data` is anything that NumPy can convert to an array, or that exports DLPack from host memory.
         Raises ProblemError for an unsupported dtype, UnsupportedError for an array over the device's limits,
-        MemoryLimitError where the device has no room.
+        MemoryLimitError if the device is out of memory.
         """
         host = host_array(data)
         target = dtype_of(host.dtype if dtype is None else dtype)
@@ -144,75 +144,76 @@ class Device:
         return array
 
     def upload(self, host: NDArray[Any], target: Array) -> None:
-        """Copy `host` to the contiguous array `target`, as its dtype, and to nothing beside it.
+        """Copy `host` to the contiguous array `target`, converted to its dtype.
 
-        Raises ProblemError where the sizes differ, or `target` is not contiguous, or is a view that begins or ends
-        within a word of four bytes, which copies overwrite whole.
+        Raises ProblemError if the sizes differ, if `target` is not contiguous, or if it is a view that begins or ends
+        within a 4-byte word: copies overwrite whole words.
         """
         moves.upload(self, host, target)
 
     def assign(self, target: Array, data: Array | ArrayLike) -> None:
         """Overwrite the contiguous array `target` with `data` of the same size, converted to its dtype.
 
-        Raises ProblemError where the sizes differ, an array lives on another device, or `target` is not contiguous or
-        ends within a word of four bytes, which copies overwrite whole.
+        Raises ProblemError if the sizes differ, if an array is on another device, or if `target` is not contiguous or
+        ends within a 4-byte word: copies overwrite whole words.
         """
         moves.assign(self, target, data)
 
     def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
-        """Return a new array of `shape` that holds anything, as NumPy's `empty()`; raises as `array()` does."""
+        """Return a new uninitialised array of `shape`, as `numpy.empty()`; raises the same errors as `array()`."""
         return allocate.new(self, checked_shape(shape), dtype_of(dtype))[0]
 
     def zeros(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
-        """Return a new array of zeros of `shape`; raises as `array()` does."""
+        """Return a new array of zeros of `shape`; raises the same errors as `array()`."""
         return allocate.zeros(self, checked_shape(shape), dtype_of(dtype))
 
     def constant(self, host: NDArray[Any]) -> Array:
-        """Return `host`, a small array, on the device, kept for the next call that needs it; nobody may write to it."""
+        """Return a cached device copy of the small array `host`; callers share it and must not write to it."""
         return self.constants.get(host)
 
     def wrap(self, buffer: Any, shape: tuple[int, ...], dtype: DType | str = "float32", offset: int = 0) -> Array:
         """Return an array over a `wgpu.GPUBuffer` of this device, row-major from element `offset` on, without a copy.
 
-        The buffer stays its owner's: neither `free()` nor the garbage collector destroys it. It needs the usage
-        STORAGE, and COPY_SRC where the array is read back. Raises ProblemError where it has not, where it belongs to
-        another device or is too small.
+        The caller keeps ownership of the buffer: neither `free()` nor the garbage collector destroys it. It needs the
+        usage STORAGE, and COPY_SRC if the array is read back. Raises ProblemError if the buffer lacks the usage,
+        belongs to another device or is too small.
         """
         return allocate.wrap(self, buffer, shape, dtype_of(dtype), offset)
 
     def download(self, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the contents of `array` in host memory, in `out` where given; of a view only its span is moved.
+        """Return the contents of `array` in host memory, in `out` if given; only the span of a view is transferred.
 
-        `out` has the array's shape, any strides, and a dtype to convert to; else ProblemError is raised.
+        `out` must have the array's shape, or ProblemError is raised; its strides and its dtype, to which the elements
+        are converted, are free.
         """
         return moves.download(self, array, out)
 
     # Dispatch
 
     def pipeline(self, shader: Shader) -> Any:
-        """Return the compiled compute pipeline of `shader`, which is compiled when it is not kept.
+        """Return the compute pipeline of `shader`, from the cache or newly compiled.
 
-        Raises UnsupportedError where the device's limits do not allow it, ShaderError where the engine refuses it.
+        Raises UnsupportedError if it exceeds the device's limits, ShaderError if the engine rejects it.
         """
         return self.pipelines.get(shader, self.capabilities)
 
     def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...], entry_point: str = ENTRY_POINT) -> Any:
-        """Compile WGSL whose bindings, all of group 0, are `bindings`; raises ShaderError with the numbered source."""
+        """Compile WGSL with `bindings`, all in group 0; raises ShaderError with the numbered source."""
         return self.pipelines.compile(wgsl, label, bindings, entry_point)
 
     def launch(self, kernel: Kernel[Any], problem: Problem, *arrays: Array, debug: Array | None = None) -> Launch:
-        """Return `kernel` made ready to compute `problem` with an array for each of `problem.buffers()`, in that order.
+        """Prepare `kernel` to compute `problem` on `arrays`, one for each of `problem.buffers()`, in that order.
 
-        The same call is made once. `problem` says where in the buffers the operands lie: the arrays' own shapes and
-        offsets do not matter. With `debug`, its debug shader is, which records there what `webmm.debug` reads. Raises
-        UnsupportedError where the kernel cannot run here, ShaderError where the engine refuses it, and ProblemError for
-        arrays that are too small or of another dtype or device.
+        Launches are cached. `problem` says where in the buffers the operands are: the shapes and offsets of `arrays`
+        do not matter. With `debug`, the kernel's debug shader is prepared, which writes the values that `webmm.debug`
+        reads to that array. Raises UnsupportedError if the kernel cannot run on this device, ShaderError if the engine
+        rejects it, and ProblemError for arrays that are too small, of another dtype or on another device.
         """
         with self.guard.using(f"preparing {kernel.name}"), self.guard.lock:
             return self.launches.get(kernel, problem, arrays, debug)
 
     def bind(self, pipeline: Any, resources: list[Any]) -> Any:
-        """Return a wgpu bind group of buffers, (buffer, offset, size) in bytes, and texture views, numbered from 0."""
+        """Return a wgpu bind group, numbered from 0, of buffers, (buffer, offset, size) in bytes, or texture views."""
         with self.guard.using("binding"):
             return self.wgpu_device.create_bind_group(
                 layout=pipeline.get_bind_group_layout(0),
@@ -227,7 +228,7 @@ class Device:
     def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
         """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does.
 
-        Calls that follow each other closely share a submission: see `flush()`.
+        Calls in quick succession share a submission: see `flush()`.
         """
         with self.guard.using(f"running {kernel.name}"), self.guard.lock:
             self.launches.run(kernel, problem, arrays)
@@ -235,21 +236,21 @@ class Device:
             recording.ran(self.launches.token(kernel, problem), kernel, problem, arrays)
 
     def flush(self) -> None:
-        """Submit what was queued and waits for company, which reading and waiting do by themselves; see docs.
+        """Submit the queued dispatches now.
 
-        It takes a millisecond at most to be submitted anyway.
+        Reading and waiting do so themselves, and a queued dispatch is submitted after about a millisecond in any case.
         """
         self.submissions.flush()
 
     def span(self, name: str, kind: str, **amounts: int) -> AbstractContextManager[None]:
-        """Return a context whose time a profile of this device records; without one it does nothing."""
-        return NOTHING if self.profile is None else self.profile.span(name, kind, **amounts)
+        """Return a context whose duration the active profile records; without a profile it does nothing."""
+        return NO_SPAN if self.profile is None else self.profile.span(name, kind, **amounts)
 
     def using(self, doing: str) -> AbstractContextManager[None]:
-        """Return a context for work with `wgpu_device` itself: no other thread closes it, and errors are webmm's.
+        """Return a context for direct work with `wgpu_device`: no other thread closes it, and errors become webmm's.
 
-        What was queued before is submitted first. Raises DeviceLostError where the device is gone; `doing` says in
-        errors what was being done.
+        Queued dispatches are submitted first. `doing` names the activity in error messages. Raises DeviceLostError if
+        the device was lost or closed.
         """
         self.submissions.flush()
         if recording := self.plans.current():
@@ -257,47 +258,47 @@ class Device:
         return self.guard.using(doing)
 
     def synchronize(self) -> None:
-        """Wait until everything that was queued is done."""
+        """Wait until all queued work has finished."""
         with self.using("waiting"):
             self.engine.wait(self.wgpu_device)
 
     # Lifetime
 
     def trim(self) -> None:
-        """Destroy the buffers that nobody uses and that are kept for later arrays."""
-        with self.guard.uses.one(), self.guard.lock:
+        """Destroy the idle buffers in the pool."""
+        with self.guard.uses.use(), self.guard.lock:
             self.pool.trim()
 
-    def _destroying(self, launches: set[Any]) -> None:
-        """Prepare for the end of a buffer: work that needs it must have been submitted."""
+    def _before_destroy(self, launches: set[Any]) -> None:
+        """Submit the work that may need a buffer, and drop its launches, before the buffer is destroyed."""
         self.submissions.flush()
         self.launches.forget(launches)
 
     def memory_stats(self) -> MemoryStats:
-        """Return what the device keeps at the moment."""
+        """Return the memory and the caches that the device holds now."""
         with self.guard.lock:
             self.pool.collect()
         return MemoryStats(
             array_bytes=self.pool.lent_bytes,
             pool_bytes=self.pool.idle_bytes,
-            pool_limit=self.pool.most,
+            pool_limit=self.pool.limit,
             launches=len(self.launches.kept),
             pipelines=len(self.pipelines),
             pipeline_bytes=self.pipelines.nbytes,
-            pipeline_limit=self.pipelines.most,
+            pipeline_limit=self.pipelines.limit,
             scratch=len(self.launches.scratch),
         )
 
     def close(self) -> None:
-        """Give the device back; its arrays and pipelines are gone.
+        """Close the device and free its arrays and pipelines.
 
-        What other threads have begun is waited for; what begins later raises DeviceLostError. Within a use, where a
-        destructor may call this, nothing is waited for, and the device goes as soon as nobody uses it.
+        Waits for calls under way in other threads; later calls raise DeviceLostError. When a destructor calls this
+        during a call on the same device, it does not wait: the device is destroyed as soon as no call uses it.
         """
         self.guard.close(self._destroy)
 
     def abandon(self) -> None:
-        """Leave the device and all that is on it to the process that this one was forked from."""
+        """Mark the device as owned by the parent process; called in a forked child."""
         self.guard.abandon()
 
     def _destroy(self) -> None:
@@ -323,12 +324,12 @@ class Device:
         return f"<webmm.Device {self.info}>"
 
 
-_default: list[Device] = []  # none or one
+_default: list[Device] = []  # empty or one device
 _opening = threading.Lock()
 
 
 def _unlock() -> None:
-    """Do without the lock, which another thread may have held when this process was forked."""
+    """Replace the lock, which another thread may have held at the time of the fork."""
     global _opening
     _opening = threading.Lock()
 
@@ -338,7 +339,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def default_device() -> Device:
-    """Return the device that is used where none is named: one per process, and a fresh one when that is gone."""
+    """Return the default device: one per process, opened again if it was lost or closed."""
     with _opening:
         if _default and _default[0].lost:
             _default.clear()

@@ -1,4 +1,4 @@
-"""All devices of this machine: each opened once in a process."""
+"""All devices of this machine, each opened once per process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _opening = threading.Lock()
 
 
 def chosen_adapters() -> list[AdapterInfo]:
-    """Return each GPU, in the driver's order, or the CPU's adapters where there is no GPU, without opening any.
+    """Return the adapters of all GPUs, in the driver's order, or the CPU adapters if there is no GPU; opens none.
 
-    The settings `engine` and `adapter` (`WEBMM_ENGINE`, `WEBMM_ADAPTER`) choose among them. Raises as `Device()` does.
+    The settings `engine` and `adapter` (`WEBMM_ENGINE`, `WEBMM_ADAPTER`) restrict them. Raises as `Device()` does.
     """
     current = settings()
     engine = WGPU if current.engine == AUTO else engine_of(current.engine)
@@ -26,14 +26,14 @@ def chosen_adapters() -> list[AdapterInfo]:
         for info, _ in adapters(engine)
         if (not current.adapter or info.matches(current.adapter))
         and (info.kind == "cpu") == (best.kind == "cpu")
-        and info.backend == best.backend  # Windows lists a GPU once for each way to it
+        and info.backend == best.backend  # Windows lists a GPU once for each backend
     ]
 
 
 def devices() -> list[Device]:
-    """Return a device for each of `chosen_adapters()`: opened once, and anew where it was lost or closed.
+    """Return a device for each of `chosen_adapters()`: opened once, and again if it was lost or closed.
 
-    The one that is used where none is named is one of them. Raises as `Device()` does.
+    The default device is one of them. Raises as `Device()` does.
     """
     with _opening:
         default = default_device()

@@ -1,4 +1,4 @@
-"""After fork(): the child has its parent's devices without the threads that serve them, and would wait for ever."""
+"""Handling of fork(): a child has its parent's devices but not the driver threads, so any use of them would hang."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from weakref import WeakSet
 from webmm.engine.adapters import loaded
 from webmm.errors import NoAdapterError
 
-ADVICE = "start processes by the spawn method: multiprocessing.get_context('spawn')"
+ADVICE = "start processes with the spawn method: multiprocessing.get_context('spawn')"
 
 
 class Opened(Protocol):
-    """What is told in the child that it belongs to the parent."""
+    """A device that can be notified of a fork."""
 
     def abandon(self) -> None:
-        """Take note of it, without waiting for a lock: another thread of the parent may have held it."""
+        """Mark the device as owned by the parent, without acquiring a lock, which a parent's thread may have held."""
 
 
 class _State:
-    """What this process and the one that it was forked from have opened."""
+    """The devices opened by this process or its parent."""
 
     devices: ClassVar[WeakSet[Opened]] = WeakSet()
-    used = False  # whether there ever was a device, if only one that is closed: drivers keep threads of their own
-    forked = False  # whether that was in the parent
+    used = False  # whether a device was ever opened: drivers keep threads even after it is closed
+    forked = False  # whether the parent had opened a device
 
 
 def opened(device: Opened) -> None:
-    """Remember `device`, to tell it of a fork."""
+    """Register `device` for notification of a fork."""
     _State.devices.add(device)
     _State.used = True
 
 
 def check() -> None:
-    """Raise NoAdapterError in a child of a process that has opened a device: another one would hang here."""
+    """Raise NoAdapterError in a child of a process that has opened a device: opening another would hang."""
     if _State.forked:
-        raise NoAdapterError(f"this process was forked from one that had opened a GPU, and can use none; {ADVICE}")
+        raise NoAdapterError(f"this process was forked from one that had opened a GPU, so it cannot use any; {ADVICE}")
 
 
 def _in_child() -> None:
@@ -47,7 +47,7 @@ def _in_child() -> None:
     _State.forked = True
     for device in tuple(_State.devices):
         device.abandon()
-    # What the parent has on the GPU must not go when the child's garbage is collected, or the child ends.
+    # Keep the parent's GPU objects alive, so that the child's garbage collector or its exit does not destroy them.
     engines = loaded()
     kept = [x for x in gc.get_objects() if any(engine.is_object(x) for engine in engines)]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))

@@ -1,4 +1,4 @@
-"""Work with a device that other threads may close, the driver may lose, and a fork may take away."""
+"""Guarded access to a device, which other threads may close, the driver may lose, and a fork may invalidate."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from webmm.errors import DeviceLostError, MemoryLimitError, WebmmError
 
 
 class Guard:
-    """Who uses an engine's device, whether it is still there, and which of webmm's errors the engine's become."""
+    """Counts the uses of an engine's device, knows whether it is lost, and converts the engine's errors to webmm's."""
 
     def __init__(self, engine: Wgpu, device: Any, name: str) -> None:
         self.engine, self.device, self.name = engine, device, name
-        self.lost = ""  # why the device is gone, if it is
-        self.abandoned = False  # to the process that this one was forked from
-        self.lock = threading.RLock()  # held while work is encoded and submitted, and by whoever destroys a buffer
-        self.encoding = False  # whether the thread that holds the lock is about to submit what needs its buffers
+        self.lost = ""  # why the device is lost or closed; empty while it is usable
+        self.abandoned = False  # whether this process was forked from the one that owns the device
+        self.lock = threading.RLock()  # held while work is encoded and submitted, and while a buffer is destroyed
+        self.encoding = False  # whether the thread that holds the lock is encoding work that needs live buffers
         self.uses = Uses()
         self._destroyed = False
 
     @contextmanager
     def using(self, doing: str) -> Iterator[None]:
-        """Turn the engine's errors into webmm's; refuse to begin where the device is gone, and keep it until the end.
+        """Keep the device alive, and translate the engine's errors; raise DeviceLostError if the device is lost.
 
-        It comes before the lock: a thread that holds the lock must be known to use the device.
+        Enter it before acquiring the lock: a thread that holds the lock must be counted as using the device.
         """
-        with self.uses.one(in_turn=True):
-            if self._destroyed and not self.lost:  # not every call of the engine's would say so
+        with self.uses.use(waits=True):
+            if self._destroyed and not self.lost:  # not every call of the engine reports it
                 self.find_lost(doing, RuntimeError("the device is lost, since its destroy() was called"))
             if self.lost:
                 raise DeviceLostError(f"{doing}: {self.lost}")
@@ -40,7 +40,7 @@ class Guard:
                 yield
             except WebmmError:
                 raise
-            except Exception as error:  # of any kind, where wgpu-py meets a device that is gone while it maps a buffer
+            except Exception as error:  # wgpu-py raises various types if the device is lost while a buffer is mapped
                 if not isinstance(error, self.engine.out_of_memory) and self.find_lost(doing, error):
                     raise DeviceLostError(f"{doing}: {self.lost}") from _bare(error)
                 if isinstance(error, self.engine.errors):
@@ -48,48 +48,48 @@ class Guard:
                 raise
 
     def error(self, doing: str, error: Exception) -> WebmmError:
-        """Return webmm's error for one of the engine's."""
+        """Return webmm's error for an error of the engine."""
         if isinstance(error, self.engine.out_of_memory):
             return MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones")
         return WebmmError(f"{doing}: {error}")
 
     def find_lost(self, doing: str, error: Exception) -> bool:
-        """Find out whether the device is gone, and keep what there is to say about it."""
-        if self.engine.gone(self.device) and not self.lost:
-            words = self.engine.last_words(self.device) or " ".join(str(error).split())
+        """Tell whether the device is lost, and remember the reason."""
+        if self.engine.is_lost(self.device) and not self.lost:
+            reason = self.engine.loss_reason(self.device) or " ".join(str(error).split())
             self.lost = (
-                f"{self.name} was lost while {doing}, and its arrays with it (the driver's words: {words}); open "
+                f"{self.name} was lost while {doing}, and its arrays with it (the driver says: {reason}); open "
                 "another Device and upload them again"
             )
         return bool(self.lost)
 
     def shield(self) -> None:
-        """Have a `destroy()` of the engine's own device, too, wait for what is under way: it would end the process."""
+        """Make the engine device's own `destroy()` wait for the uses under way: without that the process aborts."""
         destroy = self.device.destroy
 
-        def last() -> None:
+        def wrapped() -> None:
             destroy()
             self._destroyed = True
 
-        self.device.destroy = lambda: self.uses.end(last, shut=True)
+        self.device.destroy = lambda: self.uses.end(wrapped, exclusive=True)
 
     def close(self, destroy: Callable[[], None]) -> None:
-        """Let nobody begin any more, wait for what is under way, and call `destroy`, unless the parent has the device.
+        """Refuse new uses, wait for those under way, and call `destroy`, unless the parent process owns the device.
 
-        Within a use, where a destructor may call this, nothing is waited for: whoever leaves last calls it then.
+        If a destructor calls this within a use, it does not wait: the last use to end calls `destroy`.
         """
         self.lost = self.lost or f"the device on {self.name} was closed, and its arrays are gone with it"
         self.uses.end(lambda: None if self.abandoned else destroy())
 
     def abandon(self) -> None:
-        """Leave the device and all that is on it to the process that this one was forked from."""
+        """Mark the device as owned by the parent process; called in a forked child."""
         self.lost = f"the device on {self.name} belongs to the process that this one was forked from; {forking.ADVICE}"
         self.abandoned, self.uses = True, Uses()
 
 
 def _bare(error: Exception) -> Exception:
-    """Return an error of the engine without its frames.
+    """Return an error of the engine without its traceback.
 
-    They stand in a cycle with memoryviews that C borrows, and Python 3.11 ends the process where it collects those.
+    The frames are in a reference cycle with memoryviews borrowed by C, and Python 3.11 aborts when it collects those.
     """
     return error.with_traceback(None)

@@ -1,4 +1,4 @@
-"""Dispatches made ready: pipeline, bind group and grid of a kernel on given buffers, kept for the next same call."""
+"""Prepared launches: a kernel's pipeline, bind group and grid on given buffers, cached for repeated calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from webmm import log
 from webmm.engine.array import Array
 from webmm.engine.pool import Block
-from webmm.engine.submissions import seconds
+from webmm.engine.submissions import minimum_seconds
 from webmm.engine.wgpu import Dispatch
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT, Kernel, Scratch, Texture
@@ -26,18 +26,18 @@ from webmm.render import params_bytes, render, tags_of
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
-MAX_LAUNCHES = 512  # prepared launches kept per device: results take turns in several buffers
-MAX_TOKENS = 4096  # and numbers of kernels with their problems
-MAX_SCRATCH = 8  # and buffers and textures between their dispatches, shared by all launches
+MAX_LAUNCHES = 512  # prepared launches cached per device: results rotate through several buffers
+MAX_TOKENS = 4096  # tokens cached per device, one for each pair of a kernel and a problem
+MAX_SCRATCH = 8  # scratch buffers and textures per device, shared by all launches
 
-Key = tuple[int, ...]  # the token of a kernel and its problem, and the uids of the buffers
+Key = tuple[int, ...]  # the token of a kernel and a problem, and the uids of the buffers
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A dispatch made ready: pipeline, bind group and grid, and the dispatches that must come before it.
+    """A prepared dispatch: pipeline, bind group and grid, and the dispatches that must run before it.
 
-    `seconds` is how long it takes at least.
+    `seconds` is a lower bound of the time that they take.
     """
 
     pipeline: Any
@@ -49,7 +49,7 @@ class Launch:
 
     @property
     def name(self) -> str:
-        """The kernel's name, without its tile sizes."""
+        """The kernel's name without its settings."""
         return self.label.partition("(")[0]
 
     def steps(self) -> Iterator[Launch]:
@@ -64,7 +64,7 @@ class Launch:
         return tuple((step.pipeline, step.bind_group, step.grid) for step in self.steps())
 
     def encode(self, compute_pass: Any) -> None:
-        """Record the dispatches into a wgpu compute pass, which runs one after the other where one needs the other."""
+        """Record the dispatches into a wgpu compute pass, which orders dependent dispatches."""
         for pipeline, bind_group, grid in self.dispatches:
             compute_pass.set_pipeline(pipeline)
             compute_pass.set_bind_group(0, bind_group)
@@ -73,7 +73,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A launch that is kept, with what it was made of."""
+    """A cached launch, with the kernel, problem and buffers that it was prepared from."""
 
     launch: Launch
     kernel: Kernel[Any]
@@ -82,9 +82,9 @@ class Prepared:
 
 
 class Launches:
-    """The prepared launches of one device, with the uniforms and the scratch memory that they share.
+    """The prepared launches of one device, with the uniform buffers and the scratch memory that they share.
 
-    What was not used for the longest time goes first. Whoever calls holds the device's lock.
+    The least recently used are evicted first. Callers hold the device's lock.
     """
 
     def __init__(self, device: Device) -> None:
@@ -96,16 +96,16 @@ class Launches:
         self._next = itertools.count()
 
     def token(self, kernel: Kernel[Any], problem: Problem) -> int:
-        """Return a number for them: to hash both takes longer than all else that a repeated call does."""
+        """Return a number for the pair: hashing both takes longer than everything else in a repeated call."""
         key = (kernel, problem)
         if (found := self._tokens.get(key)) is None:
             if len(self._tokens) >= MAX_TOKENS:
-                self._tokens.clear()  # launches and plans with older numbers stay good
+                self._tokens.clear()  # launches and plans with older tokens stay valid
             found = self._tokens[key] = next(self._next)
         return found
 
     def get(self, kernel: Kernel[Any], problem: Problem, arrays: tuple[Array, ...], debug: Array | None) -> Launch:
-        """Return what `Device.launch()` does."""
+        """Implement `Device.launch()`."""
         blocks = tuple(array.storage.block for array in (arrays if debug is None else (*arrays, debug)))
         token = self.token(kernel, problem)
         key = (token, *(block.uid for block in blocks if block))
@@ -119,7 +119,7 @@ class Launches:
         return self.prepare(token, kernel, problem, tuple(block for block in blocks if block))
 
     def prepare(self, token: int, kernel: Kernel[Any], problem: Problem, blocks: tuple[Block, ...]) -> Launch:
-        """Make `kernel` ready to compute `problem` in these buffers, which were checked, and keep it."""
+        """Prepare `kernel` to compute `problem` in these buffers, which the caller has checked, and cache it."""
         with self._device.span(kernel.name, "prepare"):
             launch = self._prepare(kernel, problem, blocks)
         key = (token, *(block.uid for block in blocks))
@@ -131,7 +131,7 @@ class Launches:
         return launch
 
     def run(self, kernel: Kernel[Any], problem: Problem, arrays: tuple[Array, ...]) -> None:
-        """Do what `Device.run()` does."""
+        """Implement `Device.run()`."""
         device = self._device
         with _logged(device, kernel, problem):
             launch = self.get(kernel, problem, arrays, None)
@@ -139,31 +139,31 @@ class Launches:
                 device.profile.run(launch, f"{problem.op} {problem}", problem.flops)
                 return
             written = [extent.written for extent in problem.buffers()]
-            blocks = tuple(block for array in arrays if (block := array.storage.block))  # all: they were not freed
+            blocks = tuple(block for array in arrays if (block := array.storage.block))  # of all: none was freed
             queued = (launch, blocks, tuple(itertools.compress(blocks, written)))
             if device.submissions.add(queued):
                 device.submissions.flush(queued[2])
 
     def forget(self, keys: set[Key]) -> None:
-        """Drop the launches with these keys, which go from the set, too."""
-        for key in tuple(keys):  # the garbage collector may come here again meanwhile
+        """Drop the launches with these keys, and clear the set."""
+        for key in tuple(keys):  # a copy: the garbage collector may call this method again meanwhile
             if key in self.kept:
                 self._drop(key)
         keys.clear()
 
     def forget_pipeline(self, pipeline: Any) -> None:
-        """Drop the launches that run `pipeline`, which would keep it."""
+        """Drop the launches that use `pipeline`, so that they do not keep it alive."""
         for key in [k for k, p in self.kept.items() if any(step[0] is pipeline for step in p.launch.dispatches)]:
             self._drop(key)
 
     def clear(self) -> None:
-        """Let everything go."""
+        """Drop all launches, uniform buffers and scratch memory."""
         self.kept.clear()
         self.scratch.clear()
         self.uniforms.clear()
 
     def _drop(self, key: Key) -> None:
-        """Forget a launch, and take its key from the buffers that it bound, which may outlive many."""
+        """Drop a launch, and remove its key from the buffers that it binds, which outlive it."""
         for block in self.kept.pop(key).blocks:
             block.launches.discard(key)
 
@@ -171,7 +171,7 @@ class Launches:
         extents, firsts = problem.buffers(), []
         resources: dict[str, Any] = {}
         most = min(self._device.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
-        taken = seconds(self._device.info.kind, problem.flops, problem.bytes)
+        least = minimum_seconds(self._device.info.kind, problem.flops, problem.bytes)
         for extent, block in zip(extents, blocks, strict=False):
             size = block.buffer.size
             whole = size <= most and not (extent.windowed and extent.first)
@@ -182,10 +182,10 @@ class Launches:
         if len(blocks) > len(extents):
             debug = blocks[-1].buffer
             resources["debug"] = (debug, 0, debug.size)
-        resources |= {left.name: self.left(left) for left in kernel.scratch(problem)}
+        resources |= {scratch.name: self.scratch_for(scratch) for scratch in kernel.scratch(problem)}
         tags = tags_of(kernel, problem, self._device.engine.dialect) if "debug" in resources else None
         *before, launch = (self._dispatch(step, problem, resources, tags) for step in kernel.dispatches)
-        return dataclasses.replace(launch, before=tuple(before), seconds=taken)
+        return dataclasses.replace(launch, before=tuple(before), seconds=least)
 
     def _dispatch(
         self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any], tags: tuple[str, ...] | None
@@ -196,18 +196,18 @@ class Launches:
         group = self._device.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])
         return Launch(pipeline, group, kernel.dispatch(problem), label=shader.label)
 
-    def left(self, left: Texture | Scratch) -> Any:
-        """Return a buffer or a view of a texture like this; launches share it: each fills it before it reads it."""
-        if left not in self.scratch:
-            with self._device.guard.using(f"allocating {left}"):
-                made = self._texture(left) if isinstance(left, Texture) else self._buffer(left.nbytes)
-                self.scratch[left] = made
+    def scratch_for(self, wanted: Texture | Scratch) -> Any:
+        """Return a buffer or a texture view of this kind; launches share it, as each writes it before reading it."""
+        if wanted not in self.scratch:
+            with self._device.guard.using(f"allocating {wanted}"):
+                made = self._texture(wanted) if isinstance(wanted, Texture) else self._buffer(wanted.nbytes)
+                self.scratch[wanted] = made
             if len(self.scratch) > MAX_SCRATCH:
                 evicted, _ = self.scratch.popitem(last=False)
                 for key in [key for key, p in self.kept.items() if evicted in p.kernel.scratch(p.problem)]:
-                    self._drop(key)  # they would keep its memory
-        self.scratch.move_to_end(left)
-        return self.scratch[left]
+                    self._drop(key)  # its bind group would keep the memory alive
+        self.scratch.move_to_end(wanted)
+        return self.scratch[wanted]
 
     def _buffer(self, nbytes: int) -> Any:
         size = max(16, -(-nbytes // 16) * 16)
@@ -224,7 +224,7 @@ class Launches:
         return created.create_view(dimension="2d-array")
 
     def _uniform(self, data: bytes) -> Any:
-        """Return a uniform buffer that holds `data`; equal ones are shared."""
+        """Return a uniform buffer that holds `data`, shared by all launches with equal data."""
         if data not in self.uniforms:
             usage = self._device.engine.buffer_usage.UNIFORM
             self.uniforms[data] = self._device.wgpu_device.create_buffer_with_data(data=data, usage=usage)
@@ -236,27 +236,27 @@ class Launches:
         extents = problem.buffers()
         if len(arrays) != len(extents):
             names = ", ".join(extent.name for extent in extents)
-            raise ProblemError(f"the problem needs {len(extents)} arrays ({names}), {len(arrays)} were given")
+            raise ProblemError(f"the problem needs {len(extents)} arrays ({names}); {len(arrays)} were given")
         for extent, array in zip(extents, arrays, strict=True):
             name, dtype = extent.name, extent.dtype
             if array.device is not self._device:
-                raise ProblemError(f"{name} lives on another device; copy it here with device.array(x.numpy())")
+                raise ProblemError(f"{name} is on another device; copy it to this one with device.array(x.numpy())")
             if array.element != dtype:
-                raise ProblemError(f"{name} is {array.element.name}, the problem says {dtype.name}")
+                raise ProblemError(f"{name} is {array.element.name}; the problem expects {dtype.name}")
             if array.capacity < extent.end:
                 raise ProblemError(
-                    f"{name} has {array.capacity:,} elements, the problem {problem} reaches to {extent.end:,}"
+                    f"{name} has {array.capacity:,} elements; the problem {problem} needs {extent.end:,}"
                 )
         for extent, array in zip(extents, arrays, strict=True):
             if extent.written and sum(array.storage is other.storage for other in arrays) > 1:
                 raise ProblemError(
-                    f"{extent.name} shares its buffer with an operand, which it would overwrite; use another array"
+                    f"{extent.name} shares its buffer with an operand, which would be overwritten; use another array"
                 )
 
 
 @contextmanager
 def _logged(device: Device, kernel: Kernel[Any], problem: Problem) -> Iterator[None]:
-    """Tell how long a problem takes on the host and on the device, where the topic `profile` is shown."""
+    """Log how long a problem takes on the host and on the device, if the topic `profile` is enabled."""
     if not log.profile.isEnabledFor(logging.DEBUG):
         yield
         return

@@ -1,4 +1,4 @@
-"""When a device may go: wgpu-native ends the process where one is destroyed while a thread moves data."""
+"""When a device may be destroyed: wgpu-native aborts the process if a thread is transferring data at that time."""
 
 from __future__ import annotations
 
@@ -7,70 +7,70 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-POLL = 1e-3  # seconds between two looks whether everybody has left
+POLL = 1e-3  # seconds between two checks whether all uses have ended
 
 
 class Uses:
-    """Who uses a device right now, and what to do when nobody does any more.
+    """The uses of a device that are under way, and the action to run when the last one ends.
 
-    It holds no lock of its own: the garbage collector may come through here at any moment, in a thread that holds one.
-    Adding to a set, taking from it and copying it are atomic.
+    The class has no lock: the garbage collector may call it at any moment, in a thread that holds one. Adding to a set,
+    removing from it and copying it are atomic.
     """
 
     def __init__(self) -> None:
-        self._under_way: set[Use] = set()
-        self._last: Callable[[], None] | None = None
-        self._shut = False
+        self._active: set[Use] = set()
+        self._action: Callable[[], None] | None = None
+        self._exclusive = False
 
-    def one(self, in_turn: bool = False) -> Use:
-        """Return a context that counts as a use by the calling thread; `in_turn`, it waits for an end that is shut."""
-        return Use(self, in_turn)
+    def use(self, waits: bool = False) -> Use:
+        """Return a context that counts as a use by the calling thread; with `waits` it waits for an exclusive end."""
+        return Use(self, waits)
 
-    def end(self, last: Callable[[], None], shut: bool = False) -> None:
-        """Wait until nobody is within a use, then call `last`; uses that begin meanwhile must end by themselves.
-        With `shut`, uses in turn wait for it, but those of threads that are within one.
+    def end(self, action: Callable[[], None], exclusive: bool = False) -> None:
+        """Wait until no use is active, then call `action`; uses that begin meanwhile are waited for, too.
 
-        A thread that is itself within a use does not wait, as it would for ever: whoever leaves last calls `last` then.
-        Several threads may call it at once; `last` may then be called again, which must do no harm.
+        With `exclusive`, new uses with `waits` wait until it is done, unless their thread is within a use already. A
+        thread that is itself within a use does not wait, which would be a deadlock: the last use to end calls `action`
+        instead. Several threads may call this at once; `action` may then run more than once and must tolerate that.
         """
-        self._last, self._shut = last, shut
+        self._action, self._exclusive = action, exclusive
         me = threading.get_ident()
-        while (users := self._under_way.copy()) and all(use.thread != me for use in users):
+        while (active := self._active.copy()) and all(use.thread != me for use in active):
             time.sleep(POLL)
-        if not users:
+        if not active:
             self._finish()
 
     def enter(self, use: Use) -> None:
-        """Count `use`, when it is its turn."""
-        within = not use.in_turn or any(other.thread == use.thread for other in self._under_way.copy())
-        self._under_way.add(use)  # first, so that an end that begins now sees it
-        while self._shut and not within:
+        """Count `use`; a waiting use first waits for an exclusive end."""
+        nested = not use.waits or any(other.thread == use.thread for other in self._active.copy())
+        self._active.add(use)  # first, so that an end that begins now sees it
+        while self._exclusive and not nested:
             self.leave(use)
             time.sleep(POLL)
-            self._under_way.add(use)
+            self._active.add(use)
 
     def leave(self, use: Use) -> None:
-        """Count `use` no more."""
-        self._under_way.discard(use)
-        if self._last and not self._under_way:
+        """Stop counting `use`; the last one to leave runs the pending action."""
+        self._active.discard(use)
+        if self._action and not self._active:
             self._finish()
 
     def _finish(self) -> None:
-        if last := self._last:
-            with self.one():  # so that whoever ends it, too, waits, and a use by `last` itself does not come here again
+        if action := self._action:
+            with self.use():  # so that other threads in end() wait, and uses within `action` do not finish again
                 try:
-                    last()
+                    action()
                 finally:
-                    self._last, self._shut = None, False
+                    self._action, self._exclusive = None, False
 
 
 class Use:
-    """A context in which the device stays; see `Uses.one()`."""
+    """A context during which the device is not destroyed; see `Uses.use()`."""
 
-    __slots__ = ("_uses", "in_turn", "thread")
+    __slots__ = ("_uses", "thread", "waits")
 
-    def __init__(self, uses: Uses, in_turn: bool) -> None:
-        self._uses, self.in_turn = uses, in_turn
+    def __init__(self, uses: Uses, waits: bool) -> None:
+        self._uses, self.waits = uses, waits
         self.thread = threading.get_ident()
 
     def __enter__(self) -> None:

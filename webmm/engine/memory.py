@@ -1,4 +1,4 @@
-"""What a device keeps, in numbers."""
+"""Memory statistics of a device."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MemoryStats:
-    """What a device keeps: bytes of its arrays, and of buffers that wait for new ones; prepared launches, each with its
-    bind groups; pipelines, and scratch.
+    """Memory held by a device: bytes in arrays and in idle pooled buffers, with the pool's limit; the numbers of
+    prepared launches (each with its bind groups), pipelines, and scratch buffers and textures.
 
-    The bytes of pipelines are host memory, estimated from their texts; `pipeline_limit` is what they may take.
+    The bytes of pipelines are host memory, estimated from the length of their WGSL; `pipeline_limit` is their maximum.
     """
 
     array_bytes: int

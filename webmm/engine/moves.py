@@ -1,4 +1,4 @@
-"""Data between host memory and arrays: whole, as views, and from one array to another."""
+"""Uploads, downloads and copies of arrays and views."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from webmm.errors import ProblemError
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
-DOING = {"upload": "uploading", "download": "downloading", "copy": "copying"}
+ACTIVITIES = {"upload": "uploading", "download": "downloading", "copy": "copying"}
 
 
 def upload(device: Device, host: NDArray[Any], target: Array) -> None:
-    """Do what `Device.upload()` does."""
+    """Implement `Device.upload()`."""
     if host.size != math.prod(target.shape):
         raise ProblemError(f"{host.size:,} elements cannot fill an array of shape {target.shape}")
     start, nbytes = target.offset * target.element.itemsize, host.size * target.element.itemsize
     if not target.contiguous or start % 4 or (nbytes % 4 and start + nbytes < target.storage.nbytes):
-        raise ProblemError("only a contiguous array of whole words of four bytes can be written to")
+        raise ProblemError("only a contiguous array that starts and ends at multiples of four bytes can be written to")
     if nbytes:
         with _moving(device, "upload", nbytes):
             device.staging.upload(host, target.element.numpy, target.storage, start)
 
 
 def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
-    """Do what `Device.assign()` does."""
+    """Implement `Device.assign()`."""
     if target.device is not device or (isinstance(data, Array) and data.device is not device):
-        raise ProblemError("the arrays live on different devices; copy one: device.array(x.numpy())")
+        raise ProblemError("the arrays are on different devices; copy one: device.array(x.numpy())")
     split = target.nbytes % 4 and target.size < target.capacity
     if not target.contiguous or target.offset or split:
         raise ProblemError("only a whole, contiguous array can be assigned to")
@@ -49,16 +49,16 @@ def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
 
 
 def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Do what `Device.download()` does."""
+    """Implement `Device.download()`."""
     dtype, strides, buffer = array.element.numpy, array.strides, array.storage.buffer
     if out is None:
         out = np.empty(array.shape, dtype)
     elif out.shape != array.shape:
-        raise ProblemError(f"out has shape {out.shape}, the array {array.shape}")
+        raise ProblemError(f"out has shape {out.shape}; the array's shape is {array.shape}")
     if not math.prod(array.shape):
         return out
     if not buffer.usage & device.engine.buffer_usage.COPY_SRC:
-        raise ProblemError("the wrapped buffer was created without the usage COPY_SRC, which reading it back needs")
+        raise ProblemError("the wrapped buffer was created without the usage COPY_SRC, which a readback needs")
     reach = [(length - 1) * stride for length, stride in zip(array.shape, strides, strict=True)]
     first = array.offset + sum(min(0, r) for r in reach)
     skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
@@ -82,12 +82,12 @@ def _copy(device: Device, source: Array, target: Array) -> None:
 
 @contextmanager
 def _moving(device: Device, how: str, nbytes: int) -> Iterator[None]:
-    """Guard an upload, a download or a copy, and tell the profile of it: all data that is moved comes through here."""
-    with device.using(DOING[how]), device.span(how, how, bytes=nbytes):
+    """Return the context of every upload, download and copy: a use of the device, recorded by an active profile."""
+    with device.using(ACTIVITIES[how]), device.span(how, how, bytes=nbytes):
         yield
 
 
 def _can_copy(array: Array, target: Array) -> bool:
-    """Tell whether one copy between buffers does: they are two, and the array starts and ends at whole words."""
+    """Tell whether a copy between buffers suffices: they differ, and `array` starts and ends at whole words."""
     whole = array.offset * array.element.itemsize % 4 == 0 and array.nbytes % 4 == 0
     return whole and array.contiguous and array.storage is not target.storage

@@ -1,6 +1,6 @@
-"""What programs do with arrays besides `@`: operators, functions of NumPy's, and other libraries' protocols.
+"""Python's operators, NumPy's functions and other libraries' protocols on arrays.
 
-All of it is computed by calls that stand above the engine and are handed in.
+They call functions of `webmm.calls`, a higher layer, which registers them here with `hand_in()`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _calls: dict[str, Callable[..., Any]] = {}
 _functions: dict[Any, Callable[..., Any]] = {}
 
-# Ufuncs as expressions of their arguments x and y.
+# NumPy's ufuncs as expressions in their arguments x and y.
 UFUNCS: dict[Any, str] = {
     **{np.add: "x + y", np.subtract: "x - y", np.multiply: "x * y", np.true_divide: "x / y"},
     **{np.less: "x < y", np.less_equal: "x <= y", np.greater: "x > y", np.greater_equal: "x >= y"},
@@ -32,7 +32,7 @@ OPERANDS = (int, float, np.ndarray, np.generic)  # besides arrays
 
 
 def hand_in(calls: Mapping[str, Callable[..., Any]], functions: Mapping[Any, Callable[..., Any]]) -> None:
-    """Set the calls that operators make, and those that stand for functions of NumPy's."""
+    """Register the calls that operators use, and the implementations of NumPy's functions."""
     _calls.update(calls)
     _functions.update(functions)
 
@@ -51,10 +51,10 @@ def _binary(text: str) -> Callable[[Any, Any], Any]:
 
 
 class Reductions:
-    """Reductions as methods."""
+    """The reductions, as methods of an array."""
 
     def sum(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
-        """Return the sum over `axis`, an axis, a tuple of them, or None for all, as `webmm.reduce()` does."""
+        """Return the sum over `axis` (an axis, a tuple of axes, or None for all), as `webmm.reduce()` does."""
         return self._reduced("sum", axis, keepdims, dtype)
 
     def prod(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
@@ -87,7 +87,7 @@ class Reductions:
 
 
 class Operators(Reductions):
-    """Python's operators, and the protocols by which NumPy and Dask take an array for theirs."""
+    """Python's operators, and the protocols through which NumPy and Dask use an array."""
 
     __add__, __radd__ = _binary("x + y"), _binary("y + x")
     __sub__, __rsub__ = _binary("x - y"), _binary("y - x")
@@ -99,7 +99,7 @@ class Operators(Reductions):
     __or__, __ror__ = _binary("x | y"), _binary("y | x")
     __neg__, __pos__, __abs__, __invert__ = _unary("-x"), _unary("x"), _unary("abs(x)"), _unary("~x")
     __hash__ = object.__hash__
-    __array_priority__ = 20.0  # above that of NumPy's: Dask asks it whose functions to call
+    __array_priority__ = 20.0  # above NumPy's: Dask calls the functions of the array with the highest priority
 
     def __matmul__(self, other: Any) -> Array:
         found: Array = _calls["matmul"](self, other)
@@ -111,15 +111,15 @@ class Operators(Reductions):
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> Array:
         """Return a copy converted to `dtype`, one of `webmm.dtypes.COMPUTED`, as `webmm.astype()` does."""
-        del copy  # what this returns never shares the buffer
+        del copy  # the result never shares the buffer
         found: Array = _calls["astype"](self, dtype)
         return found
 
     def _taken(self, keys: tuple[Any, ...]) -> Array:
-        """Return the elements named by `keys`: one is a list of positions, the others are slices, None or `...`."""
+        """Return the elements selected by `keys`: one is a list of positions, the others are slices, None or `...`."""
         lists = [i for i, key in enumerate(keys) if isinstance(key, (list, np.ndarray))]
         if len(lists) > 1 or any(isinstance(key, (int, np.integer)) for key in keys):
-            raise ProblemError("one index may be a list of positions, beside slices; use x.numpy()[...] for more")
+            raise ProblemError("one index may be a list of positions, the others slices; use x.numpy()[...] for more")
         at = lists[0]
         rest = (*keys[:at], slice(None), *keys[at + 1 :])
         view = self[rest]  # type: ignore[index]
@@ -128,7 +128,7 @@ class Operators(Reductions):
         return found
 
     def squeeze(self, axis: Any = None) -> Array:
-        """Return a view without axes of length 1: all of them, or those named; raises ProblemError for others."""
+        """Return a view without axes of length 1: all, or those in `axis`; raises ProblemError for longer axes."""
         return self._viewed(lambda shadow: shadow.squeeze(axis))
 
     def transpose(self, *axes: Any) -> Array:
@@ -140,7 +140,7 @@ class Operators(Reductions):
         return view
 
     def take(self, indices: Any, axis: int | None = None) -> Array:
-        """Return the elements that `indices` name along `axis`, as `webmm.take()` does."""
+        """Return the elements at `indices` along `axis`, as `webmm.take()` does."""
         found: Array = _calls["take"](self, indices, axis)
         return found
 
@@ -155,7 +155,7 @@ class Operators(Reductions):
         return _calls["elementwise"](UFUNCS[ufunc], out_dtype=dtype, **dict(zip("xy", given, strict=False)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Compute on the device what webmm can; the rest NumPy does on copies in host memory, as of any `__array__`."""
+        """Call webmm's implementation of `function`, or else NumPy's on copies of the arrays in host memory."""
         del types
         if function in _functions:
             return _functions[function](*args, **kwargs)
@@ -174,13 +174,13 @@ class Operators(Reductions):
         return float(self._only())
 
     def item(self) -> Any:
-        """Return the only element as a number of Python's; raises ProblemError where there are more."""
+        """Return the only element as a Python number; raises ProblemError if the array has another size."""
         return self._only()
 
     def _only(self) -> Any:
         host = self.numpy()  # type: ignore[attr-defined]
         if host.size != 1:
-            raise ProblemError(f"an array of shape {host.shape} is no single value; reduce it, or compare x.numpy()")
+            raise ProblemError(f"an array of shape {host.shape} is not a single value; reduce it, or compare x.numpy()")
         return host.item()
 
     def __dask_tokenize__(self) -> tuple[str, Any]:
@@ -191,12 +191,12 @@ class Operators(Reductions):
         return view
 
     def __reduce__(self) -> Any:
-        # Unpickled on the default device of whichever process it comes to: a worker's own.
+        # Unpickled on the default device of the process that loads it, such as a worker's.
         return _calls["restore"], (self.numpy(),)  # type: ignore[attr-defined]
 
 
 def _on_host(x: Any) -> Any:
-    """Return arguments with copies in host memory for arrays, at any depth."""
+    """Return `x` with every array, at any depth, replaced by a copy in host memory."""
     if isinstance(x, Operators):
         return np.asarray(x)
     if isinstance(x, (list, tuple)):

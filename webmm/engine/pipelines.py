@@ -1,4 +1,4 @@
-"""Compiled pipelines of a device: each text once, and no more of them than a bound on what they take."""
+"""Cache of a device's compiled pipelines: each WGSL text is compiled once, up to a limit on their host memory."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from webmm.errors import ShaderError, UnsupportedError, numbered
 from webmm.kernels.base import Binding, Capabilities
 from webmm.render import ENTRY_POINT, Shader
 
-# Host memory of a pipeline, by its text: what lavapipe keeps of one (Mesa 22.3.6: naive 1.4 MB for 2,600 characters,
-# cpu_lanes 4.7 for 28,000, blocked 6.7 for 32,000, pipelined 3.2 for 54,000).
+# Host memory of a pipeline, estimated from the length of its WGSL, as measured on lavapipe (Mesa 22.3.6: naive 1.4 MB
+# for 2,600 characters, cpu_lanes 4.7 MB for 28,000, blocked 6.7 MB for 32,000, pipelined 3.2 MB for 54,000).
 BYTES, BYTES_PER_CHARACTER = 2**20, 200
-MOST_CPU, MOST_GPU = 2**28, 2**30  # bytes of all pipelines by that estimate, which is high for GPUs
+CPU_LIMIT, GPU_LIMIT = 2**28, 2**30  # bytes of all pipelines by that estimate, which is too high for GPUs
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A pipeline, and the host memory that it is taken to need."""
+    """A pipeline and its estimated host memory in bytes."""
 
     pipeline: Any
     nbytes: int
 
 
 class Pipelines:
-    """The pipelines of one device; what was not used for the longest time goes first, and is compiled again on demand.
+    """The pipelines of one device; the least recently used are evicted first, and compiled again on demand.
 
-    `forget` hears of each pipeline that goes, so that nothing else keeps it.
+    `forget` is called with each evicted pipeline: it must drop all other references to it.
     """
 
     def __init__(self, guard: Guard, kind: str, forget: Callable[[Any], None]) -> None:
         self._guard, self._forget = guard, forget
         self._kept: OrderedDict[str, Compiled] = OrderedDict()
-        self.most = MOST_CPU if kind == "cpu" else MOST_GPU
-        self.nbytes = 0  # of those that are kept
+        self.limit = CPU_LIMIT if kind == "cpu" else GPU_LIMIT
+        self.nbytes = 0  # estimate for all cached pipelines
         self.compilations = 0
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Pipelines:
     def get(self, shader: Shader, capabilities: Capabilities) -> Any:
         """Return the compute pipeline of `shader`.
 
-        Raises UnsupportedError where the device's limits do not allow it, ShaderError where the engine refuses it.
+        Raises UnsupportedError if it exceeds the device's limits, ShaderError if the engine rejects it.
         """
         with self._guard.using(f"compiling {shader.label}"), self._guard.lock:
             found = self._kept.get(shader.wgsl)
@@ -67,14 +67,14 @@ class Pipelines:
             self._kept[shader.wgsl] = made
             self.nbytes += made.nbytes
             self.compilations += 1
-            while self.nbytes > self.most and len(self._kept) > 1:
-                _, gone = self._kept.popitem(last=False)
-                self.nbytes -= gone.nbytes
-                self._forget(gone.pipeline)
+            while self.nbytes > self.limit and len(self._kept) > 1:
+                _, evicted = self._kept.popitem(last=False)
+                self.nbytes -= evicted.nbytes
+                self._forget(evicted.pipeline)
             return made.pipeline
 
     def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...], entry_point: str = ENTRY_POINT) -> Any:
-        """Compile WGSL whose bindings, all of group 0, are `bindings`; raises ShaderError with the numbered source."""
+        """Compile WGSL with `bindings`, all in group 0; raises ShaderError with the numbered source."""
         device = self._guard.device
         with self._guard.using(f"compiling {label}"), self._shader_errors(label, wgsl):
             module = device.create_shader_module(label=label, code=wgsl)
@@ -98,13 +98,13 @@ class Pipelines:
             raise ShaderError(f"{label} was refused by the engine: {error}\n{numbered(wgsl)}") from error
 
     def clear(self) -> None:
-        """Let all of them go."""
+        """Drop all pipelines."""
         self._kept.clear()
         self.nbytes = 0
 
 
 def _check_limits(shader: Shader, capabilities: Capabilities) -> None:
-    # Engines do not: a pipeline with too much workgroup memory has hung a driver.
+    # Engines do not check this, and a pipeline with too much workgroup memory has hung a driver.
     have = capabilities.limit("max-compute-workgroup-storage-size")
     if shader.kernel.workgroup_bytes > have:
         raise UnsupportedError(
@@ -114,7 +114,7 @@ def _check_limits(shader: Shader, capabilities: Capabilities) -> None:
 
 
 def _entry(kind: str) -> dict[str, Any]:
-    """Return the bind group layout's words for a binding of this type."""
+    """Return the fields of a bind group layout entry for a binding of type `kind`."""
     if kind.endswith("-only"):
         return {"storage_texture": {"access": kind, "format": "rgba32float", "view_dimension": "2d-array"}}
     return {"buffer": {"type": kind}}

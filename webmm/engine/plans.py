@@ -1,8 +1,9 @@
-"""Calls that were made before: what one did – the arrays that it made, the dispatches that it queued – is done again.
+"""Plans: a repeated call replays the allocations and dispatches recorded from the first one.
 
-What a call does depends on its arguments and on how its arrays lie, not on what is in them or where. So the first call
-of a kind is recorded; the next of the same key, see `webmm.calls.planned`, take buffers, find the launches of these,
-and queue them. Whatever is out of the ordinary – a freed array, a lost device, a profile – is left to the call itself.
+What a call does depends on its arguments and on the shapes, strides and dtypes of its arrays, not on their contents or
+their buffers. So the first call is recorded under a key (see `webmm.calls.planned`); later calls with that key take
+buffers from the pool, look up their launches, and queue them. Everything unusual – a freed array, a lost device, an
+active profile – is left to the ordinary call.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from webmm.problems.base import Problem
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
-MAX_PLANS = 1024  # kept per device
+MAX_PLANS = 1024  # cached per device
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A dispatch: which kernel computes which problem, and the numbers of the buffers, all and those it writes."""
+    """A recorded dispatch: token, kernel, problem, and the numbers of all its buffers and of those that it writes."""
 
     token: int
     kernel: Kernel[Any]
@@ -40,7 +41,7 @@ class Step:
 
 
 class Recording:
-    """What a call does: buffers are numbered, those of its operands first, then those that it makes."""
+    """The allocations and dispatches of a call; storages are numbered, those of the operands first, then new ones."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self.storages: dict[Storage, int] = {}
@@ -49,14 +50,14 @@ class Recording:
         self.operands = tuple(self.storages)
         self.constants: set[Storage] = set()
         self.steps: list[Step] = []
-        self.complete = True  # whether doing that again is all that the call does
+        self.complete = True  # whether replaying the steps does everything that the call does
 
     def made(self, storage: Storage) -> None:
-        """Note an array that the call makes."""
+        """Record the allocation of an array."""
         self.storages[storage] = len(self.storages)
 
     def ran(self, token: int, kernel: Kernel[Any], problem: Problem, arrays: Sequence[Array]) -> None:
-        """Note a dispatch."""
+        """Record a dispatch."""
         for storage in (array._storage for array in arrays):
             if storage.constant and storage not in self.storages:
                 self.storages[storage] = len(self.storages)
@@ -64,11 +65,11 @@ class Recording:
         numbers = tuple(self.storages.get(array._storage, -1) for array in arrays)
         written = tuple(compress(numbers, (extent.written for extent in problem.buffers())))
         self.steps.append(Step(token, kernel, problem, numbers, written))
-        self.complete = self.complete and -1 not in numbers  # memory that neither came nor was made
+        self.complete = self.complete and -1 not in numbers  # -1: neither an operand nor allocated by the call
 
 
 class Plan:
-    """How to do a call again on other arrays that lie alike."""
+    """A replayable call, for other arrays of the same signatures."""
 
     def __init__(self, device: Device, recording: Recording, arrays: Sequence[Array], result: Array) -> None:
         self._device, self._steps = device, recording.steps
@@ -86,7 +87,7 @@ class Plan:
         self._signature = result.signature
 
     def run(self, arrays: Sequence[Array]) -> Array | None:
-        """Queue the call's dispatches; return its result, or None where the call itself must see to it."""
+        """Queue the call's dispatches and return its result, or None if the ordinary call must be made instead."""
         device = self._device
         guard, pool = device.guard, device.pool
         if guard.lost or device.profile is not None or log.profile.isEnabledFor(logging.DEBUG):
@@ -114,7 +115,7 @@ class Plan:
         return result
 
     def _queue(self, blocks: list[Block]) -> bool | None:
-        """Queue the dispatches and tell whether to submit them; None, and nothing done, where a launch is not kept."""
+        """Queue the dispatches and tell whether to submit them; return None, doing nothing, if a launch is missing."""
         kept, add = self._device.launches.kept, self._device.submissions.add
         found = []
         for step in self._steps:
@@ -132,9 +133,9 @@ class Plan:
         return due
 
     def _make(self, blocks: list[Block | None]) -> bool | None:
-        """Do as `_queue()`, but make what there is not: buffers and launches. None, and nothing done, where that fails.
+        """Do as `_queue()`, after creating missing buffers and launches; return None and do nothing if that fails.
 
-        It is the slow way, since whoever touches the engine must first be known to use the device.
+        This is slower, because the engine may only be called within a use of the device.
         """
         device, first = self._device, len(self._firsts)
         try:
@@ -159,7 +160,7 @@ class Plan:
         if self._result < len(self._firsts):
             storage = arrays[self._firsts[self._result]]._storage
         else:
-            assert block is not None, "it was made"
+            assert block is not None, "the result's buffer was allocated"
             storage = Storage(self._device, block, self._others[self._result - len(self._firsts)][1])
         result = Array(storage, *self._like)
         result.signature = self._signature
@@ -167,7 +168,7 @@ class Plan:
 
 
 class Plans:
-    """The plans of one device, and what is being recorded by which thread."""
+    """The plans of one device, and the recordings in progress, by thread."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -175,11 +176,11 @@ class Plans:
         self.recordings: dict[int, Recording] = {}
 
     def current(self) -> Recording | None:
-        """Return what the calling thread records."""
+        """Return the calling thread's recording, or None."""
         return self.recordings.get(threading.get_ident()) if self.recordings else None
 
     def record(self, key: Hashable, arrays: Sequence[Array], call: Callable[[], Any]) -> Any:
-        """Return what `call` returns, and keep how it came about, where doing that again is all that it takes."""
+        """Return the result of `call`, and cache a plan for it if replaying its steps is sufficient."""
         me = threading.get_ident()
         if me in self.recordings:  # a call within a call
             return call()
@@ -195,5 +196,5 @@ class Plans:
         return result
 
     def clear(self) -> None:
-        """Forget them all: what calls do may have changed."""
+        """Drop all plans, because calls may now choose other kernels."""
         self.kept.clear()

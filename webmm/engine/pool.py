@@ -1,7 +1,7 @@
-"""Buffers of arrays, used again: engines clear a new one before its first use, which takes longer than most kernels.
+"""Pool of reusable buffers: an engine clears a new buffer before its first use, which takes longer than most kernels.
 
-A queue runs what it is given in order, so that a buffer may be written again as soon as those who read it are queued.
-Buffers that nobody uses are kept up to a bound; the sizes that were not asked for longest go first.
+A queue runs its work in order, so a buffer may be written again as soon as the dispatches that read it are queued.
+Idle buffers are kept up to a limit in bytes; those of the least recently requested size are destroyed first.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from webmm.kernels.base import Capabilities
 if TYPE_CHECKING:
     from webmm.engine.array import Storage
 
-MOST = {"discrete": 2**31, "integrated": 2**28, "other": 2**28, "cpu": 2**27}  # bytes that are kept for later
+LIMITS = {"discrete": 2**31, "integrated": 2**28, "other": 2**28, "cpu": 2**27}  # bytes of idle buffers kept
 STEPS = 8  # sizes per power of two
-LARGE = 2**20  # bytes of a buffer for which a destructor looks whether too much is kept
-EXACT = 2**12  # bytes up to which sizes are multiples of 16
-TURNS, SMALL = 4, 2**24  # so many buffers of up to so many bytes take turns: neighbouring results then do not wait
+LARGE = 2**20  # a destructor of a buffer this large (bytes) checks the pool's limit
+EXACT = 2**12  # up to this many bytes, sizes are multiples of 16
+TURNS, SMALL = 4, 2**24  # TURNS buffers of up to SMALL bytes rotate, so that consecutive results need not wait
 _uids = itertools.count()
 
 
 class Block:
-    """A GPU buffer that storages own one after the other, with the keys of the launches that bind it.
+    """A GPU buffer, owned by one storage after another, with the keys of the launches that bind it.
 
-    `refused` is why it holds no result, where the engine refused the dispatch that was to write it.
+    `refused` is the error of the dispatch that was to write the buffer, if the engine rejected that dispatch.
     """
 
     __slots__ = ("buffer", "launches", "owned", "refused", "size", "uid")
@@ -42,27 +42,28 @@ class Block:
 
 
 class Pool:
-    """The buffers of one device; whoever calls it holds the lock, within a use where memory is made or destroyed.
-    `give_back()` and `drop()` see to that themselves.
+    """The buffers of one device.
 
-    `destroying` is called before a buffer goes, with the keys of its launches: work that needs it must be submitted.
+    Callers hold the guard's lock, and a use of the device if buffers may be created or destroyed; `give_back()` and
+    `drop()` acquire both themselves. `before_destroy` is called with the keys of a buffer's launches before the buffer
+    is destroyed: it must submit the work that needs the buffer.
     """
 
     def __init__(
-        self, guard: Guard, capabilities: Capabilities, kind: str, destroying: Callable[[set[Any]], None]
+        self, guard: Guard, capabilities: Capabilities, kind: str, before_destroy: Callable[[set[Any]], None]
     ) -> None:
-        self._guard, self._capabilities, self._destroying = guard, capabilities, destroying
+        self._guard, self._capabilities, self._before_destroy = guard, capabilities, before_destroy
         self._idle: OrderedDict[int, deque[Block]] = OrderedDict()  # by size
         self.returned: deque[Block] = deque()  # by destructors, which take no lock
-        # Were they in garbage with their storages only, the collector would finalise both, and a buffer with its device
-        # still there would come back empty.
+        # References to the blocks in use. If only their storages held them, the garbage collector would finalise a
+        # storage and its block in the same pass, and the pool would get back a destroyed buffer.
         self._lent: set[Block] = set()
-        self.most = MOST[kind]
+        self.limit = LIMITS[kind]
         self.idle_bytes = 0
         self.lent_bytes = 0
 
     def size(self, nbytes: int) -> int:
-        """Return the size of a buffer for so many bytes: whole vec4, and in steps, so that buffers fit again."""
+        """Return the buffer size for `nbytes`: a multiple of a vec4, rounded up in steps so that buffers are reused."""
         size = max(16, -(-nbytes // 16) * 16)
         if size <= EXACT:
             return size
@@ -72,7 +73,7 @@ class Pool:
         return size if any(size <= self._capabilities.limit(each) < stepped for each in limits) else stepped
 
     def pick(self, size: int) -> Block | None:
-        """Return an idle buffer of just this size, None where a new one is better."""
+        """Return an idle buffer of exactly this size, or None if a new one should be allocated."""
         if self.returned:
             self.collect()
         idle = self._idle.get(size)
@@ -82,14 +83,14 @@ class Pool:
         self.idle_bytes -= size
         self.lent_bytes += size
         block = idle.popleft()
-        block.refused = None  # which a launch may have been after its result was dropped
+        block.refused = None  # may be set if the previous result was dropped before its dispatch was rejected
         self._lent.add(block)
         return block
 
     def take(self, nbytes: int) -> tuple[Block, bool]:
-        """Return a buffer for so many bytes, and whether it is a new one, of zeros.
+        """Return a buffer for `nbytes`, and whether it is newly allocated and therefore zero.
 
-        Raises UnsupportedError where it is over the device's limits, MemoryLimitError where there is no room.
+        Raises UnsupportedError if the size is over the device's limit, MemoryLimitError if memory runs out.
         """
         size = self.size(nbytes)
         if (found := self.pick(size)) is not None:
@@ -117,10 +118,10 @@ class Pool:
             return self._guard.device.create_buffer(size=size, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
 
     def give(self, block: Block) -> None:
-        """Take a buffer back, that nobody will use any more."""
+        """Move a buffer that is no longer used to the idle ones."""
         size = block.size
         if not block.owned:
-            self._destroying(block.launches)
+            self._before_destroy(block.launches)
             return
         self._lent.discard(block)
         self.lent_bytes -= size
@@ -131,52 +132,52 @@ class Pool:
         idle.append(block)
 
     def give_back(self, storage: Storage) -> None:
-        """Take the buffer of `storage` back, unless that has happened; idle buffers over the bound go."""
+        """Return the buffer of `storage` to the pool, if it has one; destroy idle buffers over the limit."""
         if self._guard.abandoned:
             return
-        with self._guard.uses.one(), self._guard.lock:
+        with self._guard.uses.use(), self._guard.lock:
             block, storage.block = storage.block, None
             if block is not None:
                 self.give(block)
-            self._tidy()
+            self._enforce_limit()
 
     def drop(self, block: Block) -> None:
-        """Take a buffer back from a destructor, which may run anywhere, and so waits for nobody."""
+        """Return a buffer from a destructor, which may run at any point and so must not wait."""
         self.returned.append(block)
         if block.size < LARGE or self._guard.abandoned:
             return
         if self._guard.lock.acquire(blocking=False):
             try:
-                with self._guard.uses.one():
-                    self._tidy()
+                with self._guard.uses.use():
+                    self._enforce_limit()
             finally:
                 self._guard.lock.release()
 
-    def _tidy(self) -> None:
+    def _enforce_limit(self) -> None:
         self.collect()
-        if self.idle_bytes > self.most and not self._guard.lost:
-            self.trim(self.most)
+        if self.idle_bytes > self.limit and not self._guard.lost:
+            self.trim(self.limit)
 
     def collect(self) -> None:
-        """Take back what destructors returned."""
+        """Add the buffers that destructors returned to the idle ones."""
         while self.returned:
             self.give(self.returned.popleft())
 
-    def trim(self, most: int = 0) -> None:
-        """Destroy idle buffers, those of the longest unused sizes first, until at most so many bytes are kept."""
+    def trim(self, limit: int = 0) -> None:
+        """Destroy idle buffers, those of the least recently used sizes first, until at most `limit` bytes are idle."""
         self.collect()
-        while self.idle_bytes > most and not self._guard.encoding:  # a destructor may come here at any moment
+        while self.idle_bytes > limit and not self._guard.encoding:  # a destructor may call this at any moment
             size, idle = next(iter(self._idle.items()))
             if not idle:
                 self._idle.pop(size, None)
                 continue
             block = idle.popleft()
             self.idle_bytes -= size
-            self._destroying(block.launches)
+            self._before_destroy(block.launches)
             block.buffer.destroy()
 
     def clear(self) -> None:
-        """Let everything go with the device."""
+        """Drop all buffers; they are destroyed with the device."""
         self._idle.clear()
         self._lent.clear()
         self.returned.clear()

@@ -1,7 +1,7 @@
-"""What a device can do that its adapter does not say, or says wrongly: asked of shaders.
+"""Capabilities that adapters do not report, or report wrongly, found by running shaders.
 
-Lanes of a subgroup: lavapipe says "4 to 128" and runs 8 (Mesa 22.3.6 on AVX2); the vector width of the machine decides.
-Matrix units: which fragments they multiply is found out by doing it.
+Subgroup size: lavapipe reports "4 to 128" and uses 8 (Mesa 22.3.6 on AVX2); the CPU's vector width decides.
+Matrix units: a test product shows which fragment shapes work.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from webmm.render import environment, tidy
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
-INVOCATIONS = 128  # of the workgroup that is asked: the largest subgroup there is
-NVIDIA = 0x10DE  # in PCI's list of vendors
+INVOCATIONS = 128  # workgroup size of the probe: the largest subgroup size
+NVIDIA = 0x10DE  # PCI vendor ID
 BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
 
 
 def subgroup_size(device: Device) -> int:
-    """Return the lanes of a subgroup; 0 where there are none, or where broadcasting goes wrong.
+    """Return the subgroup size in lanes; 0 if there are no subgroups, or if broadcasts give wrong results.
 
-    A workgroup of no more invocations than that is one subgroup, whose lanes are numbered from 0.
+    A workgroup of at most that many invocations is one subgroup, whose lanes are numbered from 0.
     """
     if device.engine.subgroups not in device.capabilities.features:
         return 0
     try:
-        size, lane, first, second = _ask(device).T
-    except WebmmError:  # a driver that offers subgroups and cannot compile this is one without
+        size, lane, first, second = _run_probe(device).T
+    except WebmmError:  # the driver reports subgroups but cannot compile the probe: treat it as without
         return 0
     lanes, index = int(size[0]), np.arange(INVOCATIONS)
     if not 2 <= lanes <= INVOCATIONS:
@@ -43,14 +43,14 @@ def subgroup_size(device: Device) -> int:
     as_expected = (size == lanes) & (lane == index % lanes) & (first == start) & (second == start + 1)
     if not as_expected.all():
         return 0
-    # Some GPUs choose the size for each shader (Intel: 8 to 32). They promise the least that they report, which wgpu 29
-    # gives as 4 for all of them; NVIDIA's have 32 lanes, whatever the shader, and CPUs run the same everywhere.
+    # Some GPUs choose the size per shader (Intel: 8 to 32) and guarantee only the minimum that they report, which wgpu
+    # 29 gives as 4 for all GPUs. NVIDIA GPUs have 32 lanes and CPUs a constant number, for every shader.
     info = device.wgpu_device.adapter.info
     fixed = device.info.kind == "cpu" or info["vendor_id"] == NVIDIA
-    return lanes if fixed else min(lanes, device.engine.least_subgroup(info) or lanes)
+    return lanes if fixed else min(lanes, device.engine.min_subgroup_size(info) or lanes)
 
 
-def _ask(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
+def _run_probe(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     text = tidy(
         environment().get_template("probe/subgroup.wgsl").render(dialect=device.engine.dialect, invocations=INVOCATIONS)
     )
@@ -68,9 +68,10 @@ def _ask(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
 
 
 def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
-    """Return what the device's matrix units multiply; empty without the feature.
+    """Return the fragment shapes that the device's matrix units support; empty without the feature.
 
-    Fragments of float16 with sums of float32 count where they are right, others as the engine lists them.
+    Shapes with float16 operands and float32 results are included if a test product is right, others if the engine
+    lists them.
     """
     if device.engine.matrix_units not in device.wgpu_device.features:
         return frozenset()
@@ -80,7 +81,7 @@ def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
 
 
 def multiplies(device: Device, shape: MatrixShape) -> bool:
-    """Tell whether products by fragments of float16 of that shape are right on this device, two tiles each way."""
+    """Tell whether a float16 product of 2x2 tiles, with fragments of `shape`, is right on this device."""
     before, lanes = device.capabilities, device.capabilities.subgroup_size
     kernel = MatrixUnit(bm=64, bn=64, sm=32, sn=32, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
     if not lanes or kernel.invalid() or "shader-f16" not in before.features:
@@ -94,7 +95,7 @@ def multiplies(device: Device, shape: MatrixShape) -> bool:
         with device.array(a) as x, device.array(b) as y, device.empty((m, n)) as c:
             device.run(kernel, problem, x, y, c)
             return np.array_equal(c.numpy(), a.astype(np.float32) @ b.astype(np.float32))
-    except WebmmError:  # a driver that offers matrix units and cannot compile this is one without
+    except WebmmError:  # the driver reports matrix units but cannot compile the kernel: treat it as without
         return False
     finally:
         device.capabilities = before

@@ -1,8 +1,8 @@
-"""Where the time of a call goes: upload, preparation, each dispatch and readback, as a table and as a trace.
+"""Profiling: the time of uploads, preparation, each dispatch and readbacks, as a table and as a trace.
 
-While a device is profiled, everything waits for what it has queued, so that one thing's time is not another's; calls
-take longer in all than they would, and what would overlap does not. Dispatches are timed as `webmm.engine.timing` does
-it, by the device's timestamps or, on a CPU, by the wall clock.
+While a device is profiled, every step waits until its queued work is done, so that times are attributed to the right
+step; calls take longer than without profiling, and nothing overlaps. Dispatches are timed as in `webmm.engine.timing`:
+by the device's timestamps or, on a CPU, by the wall clock.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from webmm.files import write_atomically
 if TYPE_CHECKING:
     from rich.table import Table
 
-DEVICE = "device"  # the track of dispatches; the others are threads of the host
+DEVICE = "device"  # the track of dispatches; the other tracks are host threads
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that took time: `start` and `duration` in seconds, from the beginning of the profile on.
+    """A timed step; `start`, from the beginning of the profile, and `duration` are in seconds.
 
-    `kind` is profile, call, upload, copy, prepare (bind, and compile if need be), self-test, product, dispatch or
-    download; a product is a problem, its dispatches are those of one kernel. `clock` is timestamp or wall; `amounts`
-    are its `bytes` or `operations`.
+    `kind` is profile, call, upload, copy, prepare (bind and, if needed, compile), self-test, product, dispatch or
+    download; a product is one problem, which consists of the dispatches of one kernel. `clock` is timestamp or wall;
+    `amounts` are `bytes` or `operations`.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Event:
 
     @property
     def end(self) -> float:
-        """When it was over."""
+        """End time in seconds."""
         return self.start + self.duration
 
 
 class Profile:
-    """What a device did from its beginning to its end; `events` come in the order of their starts once it is over."""
+    """The timed events of a device during a `with` block; `events` are sorted by start time when it ends."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -61,19 +61,19 @@ class Profile:
         self._zero = time.perf_counter()
 
     def now(self) -> float:
-        """Return the seconds since the beginning."""
+        """Return the seconds since the profile began."""
         return time.perf_counter() - self._zero
 
     @contextmanager
     def span(self, name: str, kind: str, **amounts: int) -> Iterator[None]:
-        """Record what happens inside as one event, which is over when all that it queued is done."""
+        """Record the body of the `with` as one event, which ends when its queued work is done."""
         start = self.now()
         yield
         self.device.synchronize()
         self._add(Event(name, kind, start, self.now() - start, threading.current_thread().name, amounts=amounts))
 
     def run(self, launch: Launch, name: str, operations: int) -> None:
-        """Run `launch`, each of its dispatches once and by itself, and record them and the whole."""
+        """Run `launch` once, each dispatch separately, and record an event for each dispatch and one for the launch."""
         with self.span(name, "product", operations=operations):
             steps = list(launch.steps())
             clock = timing.clock_of(self.device)
@@ -81,7 +81,7 @@ class Profile:
             times = timing.intervals(self.device, steps) if clock == "timestamp" else self._wall(steps)
             late = self.now() - times[-1][1] if clock == "timestamp" else 0.0
             if clock == "timestamp" and not start <= times[0][0] + late:
-                # The device claims more time than has passed: its clock is of no use.
+                # The timestamps span more time than has passed: the device's clock is unusable.
                 steps, times, late, clock = [launch], [(start, self.now())], 0.0, "wall"
             for step, (begin, end) in zip(steps, times, strict=True):
                 details = {"kernel": step.label, "workgroups": list(step.grid)}
@@ -96,15 +96,15 @@ class Profile:
         return times
 
     def _add(self, event: Event) -> None:
-        self.events.append(event)  # which is atomic: threads may share a profile
+        self.events.append(event)  # atomic: threads may share a profile
 
     def close(self) -> None:
-        """Add the event of the whole, and put all in order."""
+        """Add the event of the whole profile, and sort all events."""
         whole = Event("profile", "profile", 0.0, self.now(), threading.current_thread().name)
         self.events = sorted([whole, *self.events], key=lambda event: (event.start, -event.duration))
 
     def table(self) -> Table:
-        """Return a row per name, indented as they nest: first start, how often, time in all and each, share, rate."""
+        """Return a table, indented by nesting, with an entry per name: first start, count, total, mean, share, rate."""
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
@@ -154,7 +154,7 @@ class Profile:
         return {"traceEvents": names + complete, "displayTimeUnit": "ms"}
 
     def save(self, path: str | Path) -> None:
-        """Write the trace to `path` as JSON; raises ConfigError where that is not possible."""
+        """Write the trace to `path` as JSON; raises ConfigError if the file cannot be written."""
         text = json.dumps(self.trace(), indent=1)
         write_atomically(Path(path), lambda file: file.write(text.encode()))
 
@@ -176,13 +176,13 @@ def _rate(events: list[Event], seconds: float) -> str:
 
 @contextmanager
 def profile(device: Device | None = None) -> Iterator[Profile]:
-    """Record what `device`, by default the one that `matmul()` takes, does inside of the `with`.
+    """Profile `device`, by default the default device, during the body of the `with`.
 
-    Raises ConfigError where the device is being profiled already.
+    Raises ConfigError if the device is already being profiled.
     """
     device = device or default_device()
     if device.profile is not None:
-        raise ConfigError("this device is being profiled already; one profile at a time")
+        raise ConfigError("this device is already being profiled; end that profile first")
     device.synchronize()
     device.profile = found = Profile(device)
     try:

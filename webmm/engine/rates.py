@@ -1,4 +1,4 @@
-"""How fast a device is, as `webmm probe` measured it: by adapter, driver and engine, kept between processes."""
+"""Measured speeds of devices, from `webmm probe`: stored in a file by adapter, driver and engine."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ RATES_FILE = "rates.json"
 
 @dataclass(frozen=True)
 class Rates:
-    """What a model of time asks of a device."""
+    """The speeds of a device that the time models need."""
 
-    gflops: float  # 10⁹ f32 operations per second, an FMA counted as two
-    gbytes: float  # 10⁹ bytes per second that are copied in memory, read and written ones counted
-    cache_gbytes: float  # the same of what lies in the cache that all multiprocessors share
-    launch_us: float  # of a dispatch that does next to nothing
-    workgroups: int  # that run at once before they slow each other down: one on each multiprocessor
+    gflops: float  # 10⁹ f32 operations per second; an FMA counts as two
+    gbytes: float  # 10⁹ bytes per second read and written by a copy in device memory
+    cache_gbytes: float  # the same for data in the cache that all multiprocessors share
+    launch_us: float  # µs of a dispatch that does almost nothing
+    workgroups: int  # workgroups that run at full speed concurrently: one per multiprocessor
 
     @classmethod
     def of(cls, entry: object) -> Rates | None:
-        """Return the rates in an entry of a document, None where it is no sound one."""
+        """Return the rates in a JSON entry, or None if the entry is not valid."""
         values = [entry.get(field.name) for field in dataclasses.fields(cls)] if isinstance(entry, dict) else []
         if not values or not all(isinstance(v, (int, float)) and 0 < v < math.inf for v in values):
             return None
@@ -45,22 +45,22 @@ class Rates:
 
 
 def path() -> Path:
-    """Return the file that holds the rates of devices."""
+    """Return the path of the file with the rates of all devices."""
     return settings().cache_dir / RATES_FILE
 
 
 def driver(device: Device) -> str:
-    """Return whose rates hold for this device: adapter, driver and engine."""
+    """Return the key of this device's rates: adapter, driver and engine."""
     return f"{device.info.name}, {device.info.driver}, {device.engine.name}"
 
 
 def known(device: Device) -> Rates | None:
-    """Return the device's rates, None where nobody probed it."""
+    """Return the device's rates, or None if it was not probed."""
     return Rates.of(noted(path(), SCHEMA).get(driver(device)))
 
 
 def keep(device: Device, rates: Rates) -> None:
-    """Remember the device's rates; raises ConfigError where they cannot be written."""
+    """Store the device's rates; raises ConfigError if the file cannot be written."""
     entry: dict[str, Any] = dataclasses.asdict(rates)
     note(path(), SCHEMA, driver(device), lambda before: entry)
     device.capabilities = dataclasses.replace(device.capabilities, workgroups=rates.workgroups)

@@ -1,8 +1,8 @@
-"""How time is measured, everywhere: warm up by time, then the median of single dispatches.
+"""Time measurement, the same everywhere: warm up for a fixed time, then take the median of single dispatches.
 
-An idle GPU clocks down: the same kernel has read a third of its speed after two warm-up calls. So the warm-up lasts
-until 0.2 s have passed, however many calls that takes; longer where nothing was timed for a while. An H200 that waits
-goes from 1980 to 345 MHz within some three seconds, and comes back after 0.35 s of work, none of it faster before.
+An idle GPU lowers its clock: after two warm-up calls, a kernel has measured a third of its real speed. So the warm-up
+lasts until 0.2 s have passed, for any number of calls, and longer if nothing was timed for a while. An idle H200 goes
+from 1980 to 345 MHz within about three seconds, and returns to full speed only after 0.35 s of work.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from webmm.engine.device import Device
 from webmm.engine.launch import Launch
 
 WARM_UP = 0.2  # seconds
-COLD = 0.5  # seconds without timed work after which a GPU may have clocked down
-WAKE = 0.4  # seconds of warm-up more, then
-SAMPLE_TIME = 0.3  # seconds of timed dispatches aimed at
+COLD = 0.5  # seconds without timed work after which a GPU may have lowered its clock
+WAKE = 0.4  # additional seconds of warm-up in that case
+SAMPLE_TIME = 0.3  # target for the total time of the samples, in seconds
 MIN_SAMPLES, MAX_SAMPLES = 3, 31
-QUEUED_TIME, QUEUED_WARM_UP, QUEUED_ROUNDS = 0.5, 0.4, 5  # seconds of calls that queue, the share of warming up
-BATCH_TIME = 0.02  # seconds that one wall-clock sample lasts at least
+QUEUED_TIME, QUEUED_WARM_UP, QUEUED_ROUNDS = 0.5, 0.4, 5  # of time_calls(): seconds, the warm-up's share, samples
+BATCH_TIME = 0.02  # minimum length of a wall-clock sample in seconds
 
 
 _timed: MutableMapping[Device, float] = weakref.WeakKeyDictionary()  # when a device was last timed
@@ -34,7 +34,7 @@ _timed: MutableMapping[Device, float] = weakref.WeakKeyDictionary()  # when a de
 
 @dataclass(frozen=True)
 class Timing:
-    """Median, best and interquartile range of the samples in µs; `clock` is timestamp or wall."""
+    """Median, minimum and interquartile range of the samples in µs; `clock` is timestamp or wall."""
 
     median_us: float
     best_us: float
@@ -44,19 +44,19 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: list[float], clock: str) -> Timing:
-        """Summarise samples in seconds."""
+        """Summarise samples given in seconds."""
         us = [s * 1e6 for s in seconds]
         low, _, high = statistics.quantiles(us, n=4) if len(us) > 1 else (us[0], 0.0, us[0])
         return cls(statistics.median(us), min(us), high - low, len(us), clock)
 
 
 def sample_count(seconds: float, sample_time: float = SAMPLE_TIME) -> int:
-    """Return how many runs of `seconds` each to time, in `sample_time` seconds or a little more."""
+    """Return how many runs of `seconds` each to time, for a total of about `sample_time` seconds."""
     return max(MIN_SAMPLES, min(MAX_SAMPLES, int(sample_time / max(seconds, 1e-9))))
 
 
 def time_call(call: Callable[[], object], warm_up: float = WARM_UP) -> Timing:
-    """Time a host function that returns when its work is done."""
+    """Time a host function that returns after its work is done."""
     first = _wall(call)
     estimate, spent = first, first
     while spent < warm_up:
@@ -72,10 +72,10 @@ def _wall(call: Callable[[], object]) -> float:
 
 
 def clock_of(device: Device) -> str:
-    """Return how dispatches are timed: by timestamp queries where there are any, else by the wall clock.
+    """Return how dispatches are timed: "timestamp" if the device has timestamp queries, else "wall".
 
-    A CPU is timed by the wall clock: once a device of lavapipe (Mesa 22.3) has run a kernel that uses a texture, its
-    timestamps are wrong, and dispatches of 0.8 s read as 9 µs.
+    CPU adapters use the wall clock: after lavapipe (Mesa 22.3) has run a kernel that uses a texture, its timestamps are
+    wrong, and dispatches of 0.8 s read as 9 µs.
     """
     return "timestamp" if "timestamp-query" in device.capabilities.features and device.info.kind != "cpu" else "wall"
 
@@ -83,7 +83,7 @@ def clock_of(device: Device) -> str:
 def time_launch(
     device: Device, launch: Launch, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME, *, clock: str = ""
 ) -> Timing:
-    """Time a dispatch by `clock`, "timestamp" or "wall", else by the one that serves on this device."""
+    """Time `launch` by `clock`, "timestamp" or "wall"; the default is `clock_of(device)`."""
     clock = clock or clock_of(device)
     device.synchronize()
     if device.info.kind != "cpu" and time.perf_counter() - _timed.get(device, -math.inf) > COLD:
@@ -105,7 +105,7 @@ def time_launch(
 
 
 def time_calls(call: Callable[[], object], wait: Callable[[], object], seconds: float = QUEUED_TIME) -> Timing:
-    """Time a call that queues its work, by the wall clock: of many before one wait, in rounds of `seconds` together."""
+    """Time a call that queues work, by the wall clock: rounds of many calls and one wait, `seconds` in total."""
 
     def batch() -> float:
         start = time.perf_counter()
@@ -115,7 +115,7 @@ def time_calls(call: Callable[[], object], wait: Callable[[], object], seconds: 
         return time.perf_counter() - start
 
     count, spent = 1, 0.0
-    batch()  # what is made once
+    batch()  # creates what later calls find in caches
     while (taken := batch()) + spent < QUEUED_WARM_UP * seconds:
         count, spent = 2 * count, spent + taken
     count = max(1, round((1 - QUEUED_WARM_UP) * seconds / QUEUED_ROUNDS * count / taken))
@@ -123,10 +123,10 @@ def time_calls(call: Callable[[], object], wait: Callable[[], object], seconds: 
 
 
 def submit(device: Device, launch: Launch, count: int = 1) -> None:
-    """Run `launch` `count` times and wait until that is done."""
+    """Run `launch` `count` times and wait for the end."""
     with device.using("timing"):
         encoder = device.wgpu_device.create_command_encoder()
-        for _ in range(count):  # a pass each: dispatches of one pass may overlap
+        for _ in range(count):  # one pass each: dispatches in one pass may overlap
             compute_pass = encoder.begin_compute_pass()
             launch.encode(compute_pass)
             compute_pass.end()
@@ -135,7 +135,7 @@ def submit(device: Device, launch: Launch, count: int = 1) -> None:
 
 
 def intervals(device: Device, launches: Sequence[Launch]) -> list[tuple[float, float]]:
-    """Run `launches`, each in a pass of its own, and return their starts and ends: seconds of the device's clock."""
+    """Run `launches`, each in a separate pass, and return start and end times in seconds of the device clock."""
     gpu = device.wgpu_device
     with device.using("timing"):
         queries = gpu.create_query_set(type="timestamp", count=2 * len(launches))
@@ -154,7 +154,6 @@ def intervals(device: Device, launches: Sequence[Launch]) -> list[tuple[float, f
         encoder.resolve_query_set(queries, 0, 2 * len(launches), resolved, 0)
         gpu.queue.submit([encoder.finish()])
         ticks = np.frombuffer(gpu.queue.read_buffer(resolved), np.uint64).astype(np.int64).reshape(-1, 2)
-    seconds = (ticks - ticks[0, 0]) * (
-        1e-9 * device.engine.timestamp_period(gpu)
-    )  # from the first on: such small numbers are exact
+    # Relative to the first start, as small numbers are exact in float64.
+    seconds = (ticks - ticks[0, 0]) * (1e-9 * device.engine.timestamp_period(gpu))
     return [(float(start), float(end)) for start, end in seconds]

@@ -1,8 +1,9 @@
-"""Moving data through mapped staging buffers that are made once and reused.
+"""Uploads and downloads through a cache of mapped staging buffers.
 
-Data goes in chunks. The calling thread alone talks to the device; others copy between the caller's memory and the
-staging buffers meanwhile, several at one chunk where there are few: one thread copies 11 GB/s, or 4 to memory that is
-new to the process. On an H200 512 MiB go up at 30 GB/s and come down at 29, to new memory at 17.
+Data is transferred in chunks. Only the calling thread uses the device; a pool of threads copies between the caller's
+memory and the staging buffers meanwhile, with several threads per chunk if there are few chunks: one thread copies
+11 GB/s, or 4 GB/s to memory that is new to the process. On an H200, 512 MiB are uploaded at 30 GB/s and downloaded at
+29 GB/s (17 GB/s to new memory).
 """
 
 from __future__ import annotations
@@ -25,20 +26,21 @@ from webmm.engine.wgpu import Mapped
 from webmm.errors import FreedArrayError
 
 CHUNK = 8 * 2**20  # bytes of a staging buffer
-# Likewise while gigabytes move, see `Staging.long()`. A product of 32768³ from NumPy to NumPy took 1.8 s on an H200 and
-# 1.25 on two, in place of 2.6 and 2.2: with shorter ones, threads wait for Python's lock. But 4096³ took 21 ms for 15.
+# Bytes of a staging buffer while gigabytes are transferred, see `Staging.long()`. A product of 32768³ of NumPy arrays
+# took 1.8 s on one H200 and 1.25 s on two, instead of 2.6 s and 2.2 s with CHUNK, where threads wait for the GIL.
+# But 4096³ took 21 ms instead of 15 ms.
 LONG_CHUNK = 32 * 2**20
-SMALL = 2**16  # bytes of one for data that no thread but the caller's copies
-LEAST = 2**20  # bytes of a copy that is worth a thread
+SMALL = 2**16  # bytes of a staging buffer for data that the calling thread copies itself
+LEAST = 2**20  # bytes of the smallest copy that is worth a thread
 THREADS = min(16, os.cpu_count() or 1)
-WRITERS = 4  # of them that fill staging buffers: writing through the bus is not faster with more
-DEPTH = max(4, THREADS)  # staging buffers that a transfer takes; there are twice as many each way, for two at once
-LONG_DEPTH = 6  # of the long ones
-DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is quicker than mapping
+WRITERS = 4  # threads that fill staging buffers: writing over the bus is not faster with more
+DEPTH = max(4, THREADS)  # staging buffers per transfer; each direction has twice as many, for two transfers at once
+LONG_DEPTH = 6  # the same for long chunks
+DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is faster than mapping
 
 
 class Staging:
-    """The staging buffers of one device, made as they are needed; safe to share between threads."""
+    """The staging buffers of one device, created on demand; threads may share it."""
 
     def __init__(
         self,
@@ -53,13 +55,15 @@ class Staging:
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "webmm-copy")
         sizes = ((min(chunk, most), depth), (min(LONG_CHUNK, most), LONG_DEPTH))
-        self._ways = [_Way(size, depth, self._new_to_write, self._is_ready, self._new_to_read) for size, depth in sizes]
-        self._reading_little = _Ring(2 * depth, functools.partial(self._new_to_read, self._small))
-        self._long = 0  # products under way that move gigabytes
+        self._sets = [
+            _StagingSet(size, depth, self._new_to_write, self._is_ready, self._new_to_read) for size, depth in sizes
+        ]
+        self._small_reads = _Ring(2 * depth, functools.partial(self._new_to_read, self._small))
+        self._long = 0  # products under way that transfer gigabytes
 
     @contextmanager
     def long(self) -> Iterator[None]:
-        """Move whatever comes in long pieces."""
+        """Return a context in which transfers use long chunks."""
         with self._lock:
             self._long += 1
         try:
@@ -69,13 +73,13 @@ class Staging:
                 self._long -= 1
 
     def close(self) -> None:
-        """Let the threads go, which have nothing to do any more; the buffers go with the device."""
+        """Stop the idle threads; the buffers are destroyed with the device."""
         self._pool.shutdown(wait=False)
 
     def upload(self, data: NDArray[Any], dtype: np.dtype[Any], target: Storage, offset: int = 0) -> None:
-        """Copy `data`, in row-major order and as `dtype`, to the buffer of `target` from byte `offset` on.
+        """Copy `data`, in row-major order and converted to `dtype`, to the buffer of `target` from byte `offset` on.
 
-        The offset is a multiple of 4; up to three bytes behind the data become zero.
+        The offset is a multiple of 4; up to three bytes after the data become zero.
         """
         if not _in_words(data, dtype):
             data = np.ascontiguousarray(data)
@@ -83,40 +87,40 @@ class Staging:
             flat = np.ascontiguousarray(data, dtype).reshape(-1).view(np.uint8)
             flat = np.pad(flat, (0, -flat.size % 4)) if flat.size % 4 else flat
             with self._lock:
-                self._device.queue.write_buffer(_living(target), offset, flat)
+                self._device.queue.write_buffer(_live_buffer(target), offset, flat)
             return
-        way = self._ways[self._long > 0]
-        pieces = way.cut(data, dtype.itemsize)
-        threads = max(1, min(WRITERS, self._threads) // len(pieces))
-        with way.writing.lent(min(len(pieces), way.depth)) as buffers, self._copies(threads) as copies:
+        staging = self._sets[self._long > 0]
+        chunks = staging.cut(data, dtype.itemsize)
+        threads = max(1, min(WRITERS, self._threads) // len(chunks))
+        with staging.writing.lent(min(len(chunks), staging.depth)) as buffers, self._copies(threads) as copies:
             filled: dict[int, tuple[int, int]] = {}
 
-            def send(turn: int) -> None:
-                """Queue the copy to the device of what a buffer is filled with, and ask for the buffer again."""
-                if turn not in filled:
+            def send(slot: int) -> None:
+                """Queue the copy of a filled staging buffer to the device, and map the staging buffer again."""
+                if slot not in filled:
                     return
-                copies.wait(turn)
-                start, size = filled.pop(turn)
-                buffer = buffers[turn].buffer
-                self._engine.unmap(buffers[turn])
+                copies.wait(slot)
+                start, size = filled.pop(slot)
+                buffer = buffers[slot].buffer
+                self._engine.unmap(buffers[slot])
                 with self._lock:
-                    self._engine.copy(self._device, buffer, 0, _living(target), offset + start, size)
-                buffers[turn] = self._engine.map(buffer, "WRITE", way.size)
+                    self._engine.copy(self._device, buffer, 0, _live_buffer(target), offset + start, size)
+                buffers[slot] = self._engine.map(buffer, "WRITE", staging.size)
 
-            for i, (piece, start) in enumerate(pieces):
-                turn, nbytes = i % len(buffers), piece.size * dtype.itemsize
-                send(turn)
-                filled[turn] = start, (size := _round4(nbytes))
-                host = self._engine.data(self._device, buffers[turn])
+            for i, (chunk, start) in enumerate(chunks):
+                slot, nbytes = i % len(buffers), chunk.size * dtype.itemsize
+                send(slot)
+                filled[slot] = start, (size := _round4(nbytes))
+                host = self._engine.data(self._device, buffers[slot])
                 host[nbytes:size] = 0
-                copies.begin(turn, host[:nbytes].view(dtype).reshape(piece.shape), piece)
-            for i in range(len(pieces), len(pieces) + len(buffers)):
+                copies.begin(slot, host[:nbytes].view(dtype).reshape(chunk.shape), chunk)
+            for i in range(len(chunks), len(chunks) + len(buffers)):
                 send(i % len(buffers))
 
     def download(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
-        """Copy elements of `dtype` from byte `offset` of the buffer of `source` on to `data`, in row-major order.
+        """Fill `data`, in row-major order, with elements of `dtype` from byte `offset` of the buffer of `source` on.
 
-        The offset is a multiple of 4. `data` may have any strides, and another dtype to convert to.
+        The offset is a multiple of 4. `data` may have any strides, and another dtype, to which they are converted.
         """
         if not _in_words(data, dtype):
             whole = np.empty(data.shape, dtype)
@@ -124,44 +128,44 @@ class Staging:
             np.copyto(data, whole, casting="unsafe")
             return
         if data.size * dtype.itemsize <= self._small:
-            self._download_little(source, offset, dtype, data)
+            self._download_small(source, offset, dtype, data)
             return
-        way = self._ways[self._long > 0]
-        pieces = way.cut(data, dtype.itemsize)
-        threads = max(1, self._threads // len(pieces))
-        with way.reading.lent(min(len(pieces), way.depth)) as buffers, self._copies(threads) as copies:
+        staging = self._sets[self._long > 0]
+        chunks = staging.cut(data, dtype.itemsize)
+        threads = max(1, self._threads // len(chunks))
+        with staging.reading.lent(min(len(chunks), staging.depth)) as buffers, self._copies(threads) as copies:
             coming: dict[int, Mapped] = {}
 
-            def ask(i: int) -> None:
-                """Queue the copy from the device of piece `i`, to a buffer whose data is gone from it."""
-                turn, (piece, start) = i % len(buffers), pieces[i]
-                if turn in coming:
-                    copies.wait(turn)
-                    self._engine.unmap(coming.pop(turn))
-                size = _round4(piece.size * dtype.itemsize)
+            def request(i: int) -> None:
+                """Queue the copy of chunk `i` from the device, once the previous data of its buffer is copied."""
+                slot, (chunk, start) = i % len(buffers), chunks[i]
+                if slot in coming:
+                    copies.wait(slot)
+                    self._engine.unmap(coming.pop(slot))
+                size = _round4(chunk.size * dtype.itemsize)
                 with self._lock:
-                    self._engine.copy(self._device, _living(source), offset + start, buffers[turn], 0, size)
-                coming[turn] = self._engine.map(buffers[turn], "READ", size)
+                    self._engine.copy(self._device, _live_buffer(source), offset + start, buffers[slot], 0, size)
+                coming[slot] = self._engine.map(buffers[slot], "READ", size)
 
-            ahead = len(buffers) // 4  # of the buffers are on their way while the others are copied from
+            ahead = len(buffers) // 4  # chunks requested ahead, while others are copied to `data`
             for i in range(ahead):
-                ask(i)
-            for i, (piece, _) in enumerate(pieces):
-                if i + ahead < len(pieces):
-                    ask(i + ahead)
-                turn, nbytes = i % len(buffers), piece.size * dtype.itemsize
-                host = self._engine.data(self._device, coming[turn])
-                copies.begin(turn, piece, host[:nbytes].view(dtype).reshape(piece.shape))
-            for turn, mapped in coming.items():
-                copies.wait(turn)
+                request(i)
+            for i, (chunk, _) in enumerate(chunks):
+                if i + ahead < len(chunks):
+                    request(i + ahead)
+                slot, nbytes = i % len(buffers), chunk.size * dtype.itemsize
+                host = self._engine.data(self._device, coming[slot])
+                copies.begin(slot, chunk, host[:nbytes].view(dtype).reshape(chunk.shape))
+            for slot, mapped in coming.items():
+                copies.wait(slot)
                 self._engine.unmap(mapped)
 
-    def _download_little(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
-        """As `download()`, without threads or turns, which would take as long as so small a transfer."""
+    def _download_small(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
+        """As `download()`, without threads and rotation, whose overhead would be as long as the transfer."""
         nbytes = data.size * dtype.itemsize
-        with self._reading_little.lent(1) as (buffer,):
+        with self._small_reads.lent(1) as (buffer,):
             with self._lock:
-                self._engine.copy(self._device, _living(source), offset, buffer, 0, size := _round4(nbytes))
+                self._engine.copy(self._device, _live_buffer(source), offset, buffer, 0, size := _round4(nbytes))
             mapped = self._engine.map(buffer, "READ", size)
             host = self._engine.data(self._device, mapped)
             np.copyto(data, host[:nbytes].view(dtype).reshape(data.shape), casting="unsafe")
@@ -184,63 +188,63 @@ class Staging:
 
 
 class _Copies:
-    """Copies within host memory for each turn, one after the other, each by up to so many threads of a pool.
+    """Copies within host memory, one at a time for each slot, each split over up to `threads` threads of a pool.
 
-    It ends when all have ended, also where one failed: what they read and write is the caller's again afterwards.
+    The context exits after all copies have ended, even if one failed: then the caller may reuse the memory.
     """
 
     def __init__(self, guard: Guard, pool: ThreadPoolExecutor, threads: int) -> None:
         self._guard, self._pool, self._threads = guard, pool, threads
-        self._under_way: dict[int, list[Future[None]]] = {}
+        self._futures: dict[int, list[Future[None]]] = {}
 
-    def begin(self, turn: int, target: NDArray[Any], source: NDArray[Any]) -> None:
-        """Begin to copy; a copy alone that is not worth a thread is made at once."""
+    def begin(self, slot: int, target: NDArray[Any], source: NDArray[Any]) -> None:
+        """Start a copy; one too small for a thread is made at once by the caller."""
         threads = min(self._threads, target.nbytes // LEAST)
         if threads == 0:
             np.copyto(target, source, casting="unsafe")
             return
         step = -(-len(target) // threads)
         parts = (slice(start, start + step) for start in range(0, len(target), step))
-        self._under_way[turn] = [self._pool.submit(self._copy, target[part], source[part]) for part in parts]
+        self._futures[slot] = [self._pool.submit(self._copy, target[part], source[part]) for part in parts]
 
-    def wait(self, turn: int) -> None:
-        """Wait for the copy of that turn, if there is one; raises what it raised."""
-        for future in self._under_way.get(turn, ()):
+    def wait(self, slot: int) -> None:
+        """Wait for the copy of that slot, if there is one; raises its error."""
+        for future in self._futures.get(slot, ()):
             future.result()
-        self._under_way.pop(turn, None)
+        self._futures.pop(slot, None)
 
     def _copy(self, target: NDArray[Any], source: NDArray[Any]) -> None:
-        with self._guard.uses.one():  # each thread says for itself that it uses the device
+        with self._guard.uses.use():  # uses are counted per thread
             np.copyto(target, source, casting="unsafe")
 
     def __enter__(self) -> _Copies:
         return self
 
     def __exit__(self, *_: object) -> None:
-        wait([future for futures in self._under_way.values() for future in futures])
+        wait([future for futures in self._futures.values() for future in futures])
 
 
-def _living(storage: Storage) -> Any:
-    """Return the buffer; wgpu-native ends the process where work is submitted that needs a destroyed one."""
+def _live_buffer(storage: Storage) -> Any:
+    """Return the buffer, if it is not freed: wgpu-native aborts the process if submitted work needs a destroyed one."""
     if not storage.alive:
-        raise FreedArrayError("the array was freed by another thread while it was moved")
+        raise FreedArrayError("the array was freed by another thread during its transfer")
     return storage.buffer
 
 
 class _Ring:
-    """What transfers borrow, at most `most` equal things: made where all that are there are lent or not ready yet."""
+    """At most `most` equal buffers that transfers borrow; a new one is made if all others are lent or not ready."""
 
     def __init__(self, most: int, make: Callable[[], Any], ready: Callable[[Any], bool] = lambda _: True) -> None:
         self._left, self._make, self._ready = most, make, ready
-        self._free: deque[Any] = deque()  # the longest unused first
+        self._free: deque[Any] = deque()  # the least recently used first
         self._change = threading.Condition()
 
     @contextmanager
     def lent(self, count: int) -> Iterator[list[Any]]:
-        """Lend up to `count` things, as soon as there is one; those that failed in use are not used again."""
+        """Lend up to `count` buffers, as soon as one is available; after an error they are not used again."""
         with self._change:
             self._change.wait_for(lambda: self._free or self._left)
-            ready = next((i for i, thing in enumerate(self._free) if not self._ready(thing)), len(self._free))
+            ready = next((i for i, buffer in enumerate(self._free) if not self._ready(buffer)), len(self._free))
             new = min(max(0, count - ready), self._left)
             lent = [self._free.popleft() for _ in range(min(count - new, len(self._free)))]
             self._left -= new
@@ -258,8 +262,8 @@ class _Ring:
             self._change.notify_all()
 
 
-class _Way:
-    """Staging buffers of one size, in both directions: `depth` for a transfer, twice as many in all."""
+class _StagingSet:
+    """Staging buffers of one size for both directions: `depth` per transfer, twice as many in total."""
 
     def __init__(
         self,
@@ -274,9 +278,9 @@ class _Way:
         self.reading = _Ring(2 * depth, functools.partial(to_read, size))
 
     def cut(self, data: NDArray[Any], itemsize: int) -> list[tuple[NDArray[Any], int]]:
-        """Return the pieces that fit a buffer, of data to move, each with its first byte."""
+        """Split `data` into chunks that fit a staging buffer; return each with the offset of its first byte."""
         flat = data.reshape(-1) if data.flags.c_contiguous else data
-        return list(_pieces(flat, itemsize, self.size))
+        return list(_chunks(flat, itemsize, self.size))
 
 
 def _round4(size: int) -> int:
@@ -284,16 +288,16 @@ def _round4(size: int) -> int:
 
 
 def _in_words(data: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Tell whether `data` can be cut between rows: copies between buffers move whole words."""
+    """Tell whether `data` can be split between rows: copies between buffers need whole 4-byte words."""
     return data.flags.c_contiguous or data.shape[-1] * dtype.itemsize % 4 == 0
 
 
-def _pieces(data: NDArray[Any], itemsize: int, most: int, start: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
-    """Cut `data` into pieces of at most so many bytes; yield each with its first byte in row-major order."""
+def _chunks(data: NDArray[Any], itemsize: int, most: int, start: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
+    """Split `data` into chunks of at most `most` bytes; yield each with its offset in bytes in row-major order."""
     row = data[:1].size * itemsize
     if row > most:
         for i, each in enumerate(data):
-            yield from _pieces(each, itemsize, most, start + i * row)
+            yield from _chunks(each, itemsize, most, start + i * row)
         return
     rows = most // row
     for i in range(0, len(data), rows):

@@ -1,7 +1,7 @@
-"""The engine: wgpu-py over wgpu-native. All that is private to it, or that another engine does differently, is here.
+"""The engine wgpu: wgpu-py over wgpu-native, with everything private to it or that another engine does differently.
 
-The rest of the package uses what WebGPU itself has – buffers, encoders, passes, queues – on the objects that come from
-here, and asks a `Device` for its `engine`. A second engine is a module of its own with a subclass.
+The rest of the package uses standard WebGPU – buffers, encoders, passes, queues – on the objects that this module
+returns, and calls an engine through `Device.engine`. Another engine is a subclass in another module, such as `dawn`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from webmm.render import MATRIX_UNITS, SUBGROUPS, Dialect
 
 Dispatch = tuple[Any, Any, tuple[int, int, int]]  # a pipeline, its bind group, and the grid of workgroups
 
-ALIVE = 0.5  # seconds after which a wait makes sure that the device is still there
-SPIN = 2e-4  # seconds for which a wait only looks; then it sleeps in between, for an eighth of what it has waited
-LONGEST = 1e-3  # seconds of such a sleep
+ALIVE = 0.5  # seconds between two checks, during a wait, that the device is not lost
+SPIN = 2e-4  # seconds that a wait polls without sleeping; then it sleeps for an eighth of the time waited so far
+MAX_SLEEP = 1e-3  # seconds of such a sleep at most
 MAPPED = 1  # WebGPU's status of success
 
 
 class Functions(NamedTuple):
-    """The functions of WebGPU's C API: bare, with errors raised as exceptions, and cffi for their arguments."""
+    """WebGPU's C API: the raw functions, the same functions with errors raised as exceptions, and cffi."""
 
     lib: Any
     checked: Any
@@ -39,7 +39,7 @@ class Functions(NamedTuple):
 
 
 class Mapped:
-    """The first bytes of a buffer on their way into host memory; `status` is 0 until the engine says how it went."""
+    """A pending or complete mapping of the first `size` bytes of a buffer; `status` is 0 while it is pending."""
 
     __slots__ = ("buffer", "future", "mode", "size", "status")
 
@@ -49,30 +49,30 @@ class Mapped:
 
 
 class Wgpu:
-    """What webmm asks of an engine beyond WebGPU's own calls.
+    """The interface of an engine beyond WebGPU's standard calls, implemented for wgpu-py.
 
-    Long because all that engines do differently is a method here, most of them of a few lines.
+    The class is long because everything that engines do differently is a method here; most take a few lines.
     """
 
     name = "wgpu"
-    api: Any = wgpu  # the module that has WebGPU's classes and flags
+    api: Any = wgpu  # the module with WebGPU's classes and flags
     dialect: Dialect = "naga"
-    refuses = ""  # which drivers it does not accept, though they work, and what to do
-    # Used where an adapter has them:
+    rejects = ""  # which drivers the engine rejects although they work, and what to do about it
+    # Features that are enabled if the adapter has them:
     wanted: tuple[str, ...] = ("shader-f16", "shader-f64", "subgroup", "timestamp-query")
 
     def __init__(self) -> None:
         self.errors: tuple[type[Exception], ...] = (self.api.GPUError,)
-        self.refusals: tuple[type[Exception], ...] = (self.api.GPUError, RuntimeError)  # of opening a device
+        self.refusals: tuple[type[Exception], ...] = (self.api.GPUError, RuntimeError)  # errors of opening a device
         self.out_of_memory: tuple[type[Exception], ...] = (self.api.GPUOutOfMemoryError,)
         self.buffer_usage = self.api.BufferUsage
         self.texture_usage = self.api.TextureUsage
         self.compute = self.api.ShaderStage.COMPUTE
-        self.subgroups = SUBGROUPS[self.dialect]  # the features
+        self.subgroups = SUBGROUPS[self.dialect]  # names of features
         self.matrix_units = MATRIX_UNITS[self.dialect]
 
     def version(self) -> str:
-        """Return the engine with its version, as records name it."""
+        """Return the engine's name and version, as in records."""
         from wgpu.backends.wgpu_native import lib_version_info
 
         return f"wgpu-py {wgpu.__version__} (wgpu-native {'.'.join(map(str, lib_version_info))})"
@@ -80,34 +80,34 @@ class Wgpu:
     # Adapters
 
     def adapters(self) -> list[Any]:
-        """Return every adapter, in the driver's order."""
+        """Return all adapters, in the driver's order."""
         _instance()
         return [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
 
     def open(self, adapter: Any, features: Iterable[str], limits: Mapping[str, int]) -> tuple[Any, str]:
-        """Return an open device, with matrix units where it can be had, and else why it has none.
+        """Return an open device with matrix units if possible, and otherwise the reason why it has none.
 
-        wgpu-native 29 lists the feature for adapters that have them and refuses to enable it: it counts as experimental
-        and there is no way yet to accept that. So it is asked for wherever it is listed, and used once it is granted.
-        Raises one of `refusals` where the device cannot be opened at all.
+        wgpu-native 29 lists the feature for adapters that have matrix units, but does not enable it: the feature is
+        experimental, and there is no way yet to accept that. So the feature is requested whenever it is listed, and
+        used as soon as a version grants it. Raises one of `refusals` if the device cannot be opened at all.
         """
-        asked: dict[str, Any] = {"required_features": list(features), "required_limits": dict(limits)}
+        request: dict[str, Any] = {"required_features": list(features), "required_limits": dict(limits)}
         if self.matrix_units not in adapter.features:
-            return adapter.request_device_sync(**asked), f"the adapter does not offer {self.matrix_units}"
+            return adapter.request_device_sync(**request), f"the adapter does not offer {self.matrix_units}"
         try:
-            asked_more = asked | {"required_features": [*asked["required_features"], self.matrix_units]}
-            return adapter.request_device_sync(**asked_more), ""
+            with_matrix = request | {"required_features": [*request["required_features"], self.matrix_units]}
+            return adapter.request_device_sync(**with_matrix), ""
         except self.refusals as error:
             why = f"wgpu does not enable {self.matrix_units}: {' '.join(str(error).split())}"
-            return adapter.request_device_sync(**asked), why
+            return adapter.request_device_sync(**request), why
 
     def matrix_shapes(self, adapter: Any) -> frozenset[MatrixShape]:
-        """Return what matrix units of an adapter may multiply: all that naga has words for, as wgpu does not say."""
+        """Return the fragment shapes that matrix units may support: all that naga can express, as wgpu lists none."""
         del adapter
         return frozenset(MatrixShape("f16", "f32", side, side, side) for side in (16, 8))
 
-    def least_subgroup(self, adapter_info: Mapping[str, Any]) -> int:
-        """Return the least subgroup size that an adapter reports; wgpu 29 gives 4 for all, under a misspelt name."""
+    def min_subgroup_size(self, adapter_info: Mapping[str, Any]) -> int:
+        """Return the minimum subgroup size that an adapter reports; wgpu 29 says 4 for all, under a misspelt name."""
         return int(adapter_info["stackgroup_min_size"] or 0)
 
     # Objects
@@ -121,20 +121,20 @@ class Wgpu:
         return isinstance(x, self.api.GPUBuffer) and x._device is device
 
     def is_texture_view(self, x: Any) -> bool:
-        """Tell whether `x` is a view of a texture."""
+        """Tell whether `x` is a texture view."""
         return isinstance(x, self.api.GPUTextureView)
 
     def is_object(self, x: Any) -> bool:
-        """Tell whether the garbage collector, by destroying `x`, calls the engine."""
+        """Tell whether the destructor of `x` calls the engine."""
         return issubclass(type(x), (self.api.GPUObjectBase, self.api.GPUAdapter))
 
-    # Work. By the engine's own functions: wgpu-py makes an object and a capture of errors of each call, which takes
-    # twice as long as all the rest.
+    # Submissions call the C functions directly: wgpu-py creates an object and an error scope per call, which takes
+    # twice as long as everything else.
 
     def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
-        """Queue dispatches, one after the other, in one pass of one submission; raises as an encoder of WebGPU's.
+        """Submit dispatches in order, in one pass; raises the same errors as a WebGPU encoder.
 
-        Of dispatches of which the engine refuses one, none is queued.
+        If the engine rejects one of the dispatches, none of them is queued.
         """
         lib, _, ffi = self.functions
         encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
@@ -151,14 +151,14 @@ class Wgpu:
         self._finish(device, encoder)
 
     def copy(self, device: Any, source: Any, start: int, target: Any, offset: int, size: int) -> None:
-        """Queue a copy of `size` bytes from byte `start` of one buffer to byte `offset` of another; raises likewise."""
+        """Copy `size` bytes from byte `start` of one buffer to byte `offset` of another; raises as `submit()`."""
         lib, _, ffi = self.functions
         encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
         lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source._internal, start, target._internal, offset, size)
         self._finish(device, encoder)
 
     def _finish(self, device: Any, encoder: Any) -> None:
-        """Submit what was encoded, of which the engine complains only here."""
+        """Submit the encoder's commands; the engine reports errors of encoding only here."""
         lib, checked, ffi = self.functions
         try:
             commands = checked.wgpuCommandEncoderFinish(encoder, ffi.NULL)
@@ -171,7 +171,7 @@ class Wgpu:
 
     @functools.cached_property
     def functions(self) -> Functions:
-        """The functions behind wgpu-py's own."""
+        """The C functions behind wgpu-py."""
         from wgpu.backends.wgpu_native import _api
 
         return Functions(_api.lib, _api.libf, _api.ffi)
@@ -179,44 +179,44 @@ class Wgpu:
     # Waiting
 
     def poll(self, device: Any) -> None:
-        """Let the engine call back what is done."""
+        """Process events, so that the engine calls pending callbacks."""
         device._poll()
 
     def wait(self, device: Any) -> None:
-        """Wait until everything that was queued on `device` is done."""
+        """Wait until all work queued on `device` has finished."""
         device._poll_wait()
 
-    # Moving data. Looking whether it is there in place of waiting for it: while a thread waits, as wgpu-py's own does
-    # for a mapping, wgpu lets no other one submit.
+    # Mappings are polled instead of waited for: while a thread waits, as wgpu-py does for a mapping, wgpu blocks
+    # submissions of other threads.
 
     def map(self, buffer: Any, mode: str, size: int) -> Mapped:
-        """Ask for the first `size` bytes of `buffer`, for READ or WRITE, once the device is done with them."""
+        """Request a mapping of the first `size` bytes of `buffer`, for READ or WRITE, once the device has used them."""
         lib, checked, _ = self.functions
         mapped = Mapped(buffer, mode, size)
         flag = lib.WGPUMapMode_Read if mode == "READ" else lib.WGPUMapMode_Write
-        mapped.future = checked.wgpuBufferMapAsync(buffer._internal, flag, 0, size, self._tells(mapped)[0])
+        mapped.future = checked.wgpuBufferMapAsync(buffer._internal, flag, 0, size, self._callback_info(mapped)[0])
         return mapped
 
     def ready(self, device: Any, mapped: Mapped) -> bool:
-        """Tell whether `data()` would not wait."""
+        """Tell whether `data()` would return without waiting."""
         if not mapped.status:
-            self._look(device, mapped)
+            self._poll_mapping(device, mapped)
         return bool(mapped.status)
 
     def data(self, device: Any, mapped: Mapped) -> NDArray[np.uint8]:
-        """Wait for the bytes and return them; they are there until `unmap()`.
+        """Wait for the mapping and return its bytes, which are valid until `unmap()`.
 
-        Raises an error of the engine where the device is gone.
+        Raises an error of the engine if the device is lost.
         """
-        start = alive = time.perf_counter()
+        start = last_check = time.perf_counter()
         while not self.ready(device, mapped):
             now = time.perf_counter()
-            if now > alive + ALIVE:  # a device that is gone may never say so
-                device.create_command_encoder().finish()  # raises then
-                alive = now
+            if now > last_check + ALIVE:  # the callback of a lost device may never come
+                device.create_command_encoder().finish()  # raises if the device is lost
+                last_check = now
             if now > start + SPIN:
-                time.sleep(min((now - start) / 8, LONGEST))
-        if mapped.status != MAPPED or self._destroyed(device):  # to ask for its memory would then end the process
+                time.sleep(min((now - start) / 8, MAX_SLEEP))
+        if mapped.status != MAPPED or self._destroyed(device):  # to get the range of a destroyed device would abort
             raise self.api.GPUError(f"a buffer could not be mapped (status {mapped.status})")
         lib, _, ffi = self.functions
         get = lib.wgpuBufferGetConstMappedRange if mapped.mode == "READ" else lib.wgpuBufferGetMappedRange
@@ -226,90 +226,90 @@ class Wgpu:
         return np.frombuffer(ffi.buffer(pointer, mapped.size), np.uint8)
 
     def unmap(self, mapped: Mapped) -> None:
-        """Give the bytes back to the device."""
+        """Unmap the buffer, so that the device may use it."""
         self.functions.lib.wgpuBufferUnmap(mapped.buffer._internal)
 
-    def _tells(self, mapped: Mapped) -> Any:
-        """Return what makes the engine set the status of `mapped`."""
+    def _callback_info(self, mapped: Mapped) -> Any:
+        """Return the C struct of a callback that sets the status of `mapped`."""
         number = next(_numbers)
-        _under_way[number] = mapped
+        _mappings[number] = mapped
         lib, _, ffi = self.functions
-        told = {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _callback()}
-        return ffi.new("WGPUBufferMapCallbackInfo *", told | {"userdata1": ffi.cast("void *", number)})
+        info = {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _callback()}
+        return ffi.new("WGPUBufferMapCallbackInfo *", info | {"userdata1": ffi.cast("void *", number)})
 
-    def _look(self, device: Any, mapped: Mapped) -> None:
-        """Let the engine set the status, if it can by now."""
+    def _poll_mapping(self, device: Any, mapped: Mapped) -> None:
+        """Process events, so that the status of `mapped` is set if the mapping is complete."""
         del mapped
         self.functions.lib.wgpuDevicePoll(device._internal, False, self.functions.ffi.NULL)
 
     def timestamp_period(self, device: Any) -> float:
-        """Return the nanoseconds of a tick of the device's clock."""
+        """Return the length of a tick of the device's clock in nanoseconds."""
         from wgpu.backends.wgpu_native import lib
 
         return float(lib.wgpuQueueGetTimestampPeriod(device.queue._internal))
 
     # Loss
 
-    def gone(self, device: Any) -> bool:
+    def is_lost(self, device: Any) -> bool:
         """Tell whether `device` was lost or destroyed."""
-        gone = self._destroyed(device)
+        lost = self._destroyed(device)
         try:
             device.create_command_encoder().finish()
-        except wgpu.GPUError as alive:
-            gone = gone or "lost" in str(alive).lower()
-        return gone
+        except wgpu.GPUError as error:
+            lost = lost or "lost" in str(error).lower()
+        return lost
 
     def _destroyed(self, device: Any) -> bool:
         """Tell whether `device` was destroyed, or is about to be."""
         poller = device._poller
         return poller is None or bool(poller._shutdown)
 
-    def last_words(self, device: Any) -> str:
-        """Return what the driver had to say when it gave `device` up; empty where it said nothing."""
+    def loss_reason(self, device: Any) -> str:
+        """Return the driver's message about the loss of `device`; empty if there was none."""
         self.poll(device)
-        return _last_words.text
+        return _loss_messages.latest
 
 
-# What is being mapped, by the number that the engine gives its callback: which may come when nobody waits any more.
-_under_way: dict[int, Mapped] = {}
+# Pending mappings by the number passed to their callback, which may be called after the wait was given up.
+_mappings: dict[int, Mapped] = {}
 _numbers = itertools.count(1)
 
 
 @functools.cache
 def _callback() -> Any:
-    """Return the C function that wgpu-native calls with the status of a mapping; it is there as long as the process."""
-    ffi, under_way = WGPU.functions.ffi, _under_way  # the module's names go before the last devices of a process do
+    """Return the C function that wgpu-native calls with the status of a mapping; it is never freed."""
+    ffi, mappings = WGPU.functions.ffi, _mappings  # module globals are cleared before the last devices are destroyed
 
-    def tell(status: int, message: Any, number: Any, more: Any) -> None:
-        del message, more
-        under_way.pop(int(ffi.cast("uintptr_t", number))).status = status
+    def set_status(status: int, message: Any, number: Any, unused: Any) -> None:
+        del message, unused
+        mappings.pop(int(ffi.cast("uintptr_t", number))).status = status
 
-    return ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", tell)
+    return ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", set_status)
 
 
 @functools.cache
 def _instance() -> None:
-    """Leave OpenGL out: it is slow to probe and has no limits that kernels could use."""
+    """Exclude OpenGL, which is slow to probe and whose limits are too low for the kernels."""
     from wgpu.backends.wgpu_native.extras import set_instance_extras
 
-    with contextlib.suppress(RuntimeError):  # another user of wgpu in this process has made the instance; it serves
+    with contextlib.suppress(RuntimeError):  # other code in this process has created the instance: use that
         set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
 
 
-class _LastWords(logging.Filter):
-    """Overhears why a driver gave a device up: wgpu-py logs it, and has no other way to tell."""
+class _LossMessages(logging.Filter):
+    """Records why a device was lost from wgpu-py's log, the only place where wgpu-py reports it."""
 
-    text = ""
+    latest = ""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the message and let it pass."""
-        _, lost, words = record.getMessage().partition("The WGPU device was lost ")
-        if lost and not re.search(r"\((\d+|hiding from now)\)$", words):  # said before, it is only counted
-            self.text = " ".join(words.split())
+        """Store the message and pass the record on."""
+        _, lost, reason = record.getMessage().partition("The WGPU device was lost ")
+        if lost and not re.search(r"\((\d+|hiding from now)\)$", reason):  # repeated messages are only counted
+            self.latest = " ".join(reason.split())
         return True
 
 
-_last_words = _LastWords()
-logging.getLogger("wgpu").addFilter(_last_words)
+_loss_messages = _LossMessages()
+logging.getLogger("wgpu").addFilter(_loss_messages)
 
 WGPU = Wgpu()

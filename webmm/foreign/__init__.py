@@ -1,4 +1,4 @@
-"""A WGSL text that somebody wrote elsewhere: C = A·B of dense row-major matrices, by a text without a template."""
+"""Foreign shaders: plain WGSL files, written elsewhere, that compute C = A·B of dense row-major matrices."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ _CONSTANT = r"\b((?:const|override)\s+{}\s*(?::\s*\w+\s*)?=\s*)\d+([ui]?)\s*;"
 
 @dataclass(frozen=True)
 class Foreign:
-    """A text, and what a host must know besides.
+    """A WGSL text, with what a host must know to run it.
 
-    `bindings` names the matrices in the order of their bindings in group 0: from 1 on where a uniform of u32, whose
-    members are `uniform`, is binding 0, else from 0 on. `constants` names constants or overrides of the text that stand
-    for sizes, such as M, N and K, and are set to each size. Raises ConfigError where the text says otherwise.
+    `bindings` names the matrices in the order of their bindings in group 0. If `uniform` is given, binding 0 is a
+    uniform with these u32 members, and the matrices follow from 1 on; otherwise they begin at 0. `constants` names
+    constants or overrides of the text that hold sizes, such as M, N and K; they are set for each size. Raises
+    ConfigError if the text contradicts this.
     """
 
     name: str
@@ -45,25 +46,25 @@ class Foreign:
 
     def __post_init__(self) -> None:
         if sorted(self.bindings) != list(MATRICES):
-            raise ConfigError(f"--bindings names a, b and c, each once, not {','.join(self.bindings)!r}")
+            raise ConfigError(f"--bindings must name a, b and c, each once, not {','.join(self.bindings)!r}")
         for length in self.uniform:
             if length not in LENGTHS:
-                raise ConfigError(f"--uniform names m, n and k, not {length!r}")
+                raise ConfigError(f"--uniform must name m, n or k, not {length!r}")
         for constant in self.constants:
             if constant.lower() not in LENGTHS:
-                raise ConfigError(f"--constants are called m, n and k, or M, N and K, not {constant!r}")
+                raise ConfigError(f"--constants must be called m, n and k, or M, N and K, not {constant!r}")
             if not re.search(_CONSTANT.format(constant), self.text):
-                raise ConfigError(f"{self.name} has no constant {constant} that is a number")
-        said = workgroup_size_of(self.text, self.entry)
-        if said and said != self.workgroup:
-            words = " and ".join(",".join(map(str, size)) for size in (said, self.workgroup))
-            raise ConfigError(f"the text and --workgroup differ in the size of a workgroup: {words}")
-        self.layout()  # or the error that says what is missing
+                raise ConfigError(f"{self.name} has no constant {constant} with a number as its value")
+        declared = workgroup_size_of(self.text, self.entry)
+        if declared and declared != self.workgroup:
+            sizes = " and ".join(",".join(map(str, size)) for size in (declared, self.workgroup))
+            raise ConfigError(f"the text and --workgroup disagree about the workgroup size: {sizes}")
+        self.layout()  # raises ConfigError if a binding is missing
 
     def layout(self) -> tuple[Binding, ...]:
         """Return the bindings as the text declares them."""
         if not self.uniform and re.search(_STORAGE.format(0, "uniform"), self.text):
-            raise ConfigError(f"binding 0 of {self.name} is a uniform: --uniform m,n,k says what it holds")
+            raise ConfigError(f"binding 0 of {self.name} is a uniform: name its members with --uniform, e.g. m,n,k")
         found = [self._binding(0, "uniform", "sizes")] if self.uniform else []
         found += [self._binding(i, "storage", name) for i, name in enumerate(self.bindings, len(found))]
         return tuple(found)
@@ -81,7 +82,7 @@ class Foreign:
 
     @property
     def sized(self) -> bool:
-        """Whether the host tells it its sizes; else they stand in the text."""
+        """Whether the host passes the sizes; otherwise they are fixed in the text."""
         return bool(self.uniform or self.constants)
 
     def for_size(self, size: Size) -> str:
@@ -92,24 +93,31 @@ class Foreign:
         return text
 
     def reversed(self) -> Foreign:
-        """Return it with the lanes of a workgroup in reverse order; raises ConfigError where they have none."""
+        """Return the same shader with the invocations of a workgroup in reverse order.
+
+        Raises ConfigError if the text uses subgroups or does not take invocation indices as parameters.
+        """
         if "subgroup" in self.text:
-            raise ConfigError("lanes of a subgroup have one order only")
+            raise ConfigError("the order of invocations cannot be reversed: the text uses subgroups")
         return dataclasses.replace(self, text=in_reverse(self.text, self.workgroup, self.entry))
 
     def launch(self, device: Device, size: Size, arrays: dict[str, Array]) -> Launch:
-        """Return it made ready to compute C (m, n) from A (m, k) and B (k, n), at the start of `arrays`.
+        """Prepare to compute C (m, n) from A (m, k) and B (k, n), each at the start of its array in `arrays`.
 
-        Raises UnsupportedError for a workgroup or grid beyond the device's limits, ProblemError for no workgroups at
-        all, ShaderError where the engine refuses the text.
+        Raises UnsupportedError for a workgroup or grid beyond the device's limits, ProblemError for an empty grid,
+        ShaderError if the engine rejects the text.
         """
         grid, limits = self.grid.of(size), device.capabilities
         if math.prod(self.workgroup) > (most := limits.limit("max-compute-invocations-per-workgroup")):
-            raise UnsupportedError(f"a workgroup of {math.prod(self.workgroup)} invocations; {device.info} has {most}")
+            raise UnsupportedError(
+                f"a workgroup of {math.prod(self.workgroup)} invocations is too large; {device.info} allows {most}"
+            )
         if min(grid) < 1:
             raise ProblemError(f"the grid {self.grid} has no workgroups for {'x'.join(map(str, size))}: {grid}")
         if max(grid) > MAX_WORKGROUPS:
-            raise UnsupportedError(f"the grid {self.grid} has {max(grid):,} workgroups along an axis, at most 65,535")
+            raise UnsupportedError(
+                f"the grid {self.grid} has {max(grid):,} workgroups along an axis; the limit is 65,535"
+            )
         pipeline = device.compile(self.for_size(size), self.name, self.layout(), self.entry)
         resources: list[Any] = [self._uniform(device, size)] if self.uniform else []
         resources += [(arrays[name].storage.buffer, 0, arrays[name].nbytes) for name in self.bindings]

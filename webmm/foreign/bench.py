@@ -1,4 +1,4 @@
-"""How fast is a text that somebody wrote elsewhere, beside the ladder?"""
+"""Benchmark of a foreign shader, with records like those of the ladder's stages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webmm.roofline import Roofline
 def measured(
     foreign: Foreign, device: Device, sizes: Sequence[Size], dtype: str, ceiling: Roofline
 ) -> Iterator[Record]:
-    """Yield a record of each size, checked beside NumPy as those of the ladder are, and timed where it is right."""
+    """Yield a record for each size, checked against NumPy as the ladder's are, and timed if the result is right."""
     op = op_of("gemm")
     for size in sizes:
         problem = op.problem(size, dtype)
@@ -39,7 +39,7 @@ def measured(
                     )
                     yield dataclasses.replace(known, kernel=foreign.name, config={})
                 else:
-                    reason = f"the largest error is {error:.2e}{case.scale}: webmm kernel check says where"
+                    reason = f"the largest error is {error:.2e}{case.scale}; webmm kernel check locates it"
                     yield dataclasses.replace(record, status="incorrect", reason=reason, max_error=error)
             except (ProblemError, UnsupportedError) as failure:
                 yield dataclasses.replace(record, status="unsupported", reason=str(failure))

@@ -1,4 +1,4 @@
-"""Is a text from elsewhere right? Beside NumPy, in poisoned surroundings, in both orders of its lanes."""
+"""Correctness check of a foreign shader: against NumPy, with poisoned guard elements, and in both invocation orders."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from webmm.problems.gemm import gemm
 from webmm.verify import bound
 
 SIZES: tuple[Size, ...] = ((64, 64, 64), (65, 67, 63), (1, 1, 1), (33, 130, 5), (128, 16, 200), (7, 300, 77))
-SURROUNDINGS = 1024  # elements beyond each matrix: NaN beyond what is read, a number beyond what is written
+GUARD = 1024  # guard elements after each matrix: NaN after the operands, UNTOUCHED after the result
 UNTOUCHED = 77.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out for one size: `words` say what is wrong, and are empty where nothing is."""
+    """The result of the check for one size: `words` say what is wrong, and are empty if nothing is."""
 
     size: Size
     words: str = ""
@@ -33,27 +33,27 @@ class Finding:
 def check(
     foreign: Foreign, device: Device, cpu: Device | None, sizes: Sequence[Size], dtype: DType
 ) -> Iterator[Finding]:
-    """Yield a finding for each size: of the result on `device`, and of lanes in both orders on `cpu`, if there is one.
+    """Yield a finding for each size: of the result on `device`, and of both invocation orders on `cpu`, if given.
 
-    Raises as `Foreign.launch()` does, and ProblemError for several sizes of a text that is made for one.
+    Raises as `Foreign.launch()` does, and ProblemError for several sizes if the text has a fixed size.
     """
     if not foreign.sized and len(sizes) > 1:
-        raise ProblemError(f"{foreign.name} is told no sizes: --size says which one it is made for")
+        raise ProblemError(f"{foreign.name} has a fixed size: give it with --size")
     reverse = None if order_unknown(foreign, cpu) else foreign.reversed()
     for size in sizes:
         trial = Trial(size, dtype)
         got = trial.run(foreign, device)
-        words = [trial.complaint(got)]
+        words = [trial.errors(got)]
         if cpu and reverse:
-            forth = got if cpu is device else trial.run(foreign, cpu)
-            words.append(trial.disorder(forth, trial.run(reverse, cpu)))
+            forward = got if cpu is device else trial.run(foreign, cpu)
+            words.append(trial.order_dependence(forward, trial.run(reverse, cpu)))
         yield Finding(size, "; ".join(filter(None, words)))
 
 
 def order_unknown(foreign: Foreign, cpu: Device | None) -> str:
-    """Return why the order of lanes cannot be tried; empty where it can."""
+    """Return why the reverse order of invocations cannot be tested; empty if it can."""
     if cpu is None:
-        return "there is no CPU adapter, on which a missing barrier shows"
+        return "there is no CPU adapter, which a test for missing barriers needs"
     try:
         foreign.reversed()
     except ConfigError as error:
@@ -62,7 +62,7 @@ def order_unknown(foreign: Foreign, cpu: Device | None) -> str:
 
 
 class Trial:
-    """One size: operands of small whole numbers, whose products are exact, and what NumPy makes of them."""
+    """The check of one size: operands of small integers, whose products are exact, and NumPy's result."""
 
     def __init__(self, size: Size, dtype: DType) -> None:
         m, n, k = self.size = size
@@ -72,12 +72,12 @@ class Trial:
         self.allowed = bound(gemm(m, n, k, dtype=dtype)) * (np.abs(self.a) @ np.abs(self.b))
 
     def run(self, foreign: Foreign, device: Device) -> NDArray[Any]:
-        """Return what the buffer of C holds after `foreign` has run."""
+        """Return the contents of C's buffer, with its guard elements, after `foreign` has run."""
         m, n, _ = self.size
         buffers = {
-            "a": _surrounded(self.a.ravel(), np.nan),
-            "b": _surrounded(self.b.ravel(), np.nan),
-            "c": _surrounded(np.full(m * n, np.nan), UNTOUCHED),
+            "a": _guarded(self.a.ravel(), np.nan),
+            "b": _guarded(self.b.ravel(), np.nan),
+            "c": _guarded(np.full(m * n, np.nan), UNTOUCHED),
         }
         arrays = {name: device.array(values, self.dtype) for name, values in buffers.items()}
         try:
@@ -87,8 +87,8 @@ class Trial:
             for array in arrays.values():
                 array.free()
 
-    def complaint(self, got: NDArray[Any]) -> str:
-        """Return what is wrong with a result; empty where nothing is."""
+    def errors(self, got: NDArray[Any]) -> str:
+        """Return a description of wrong elements and stray writes; empty if there are none."""
         inside, beyond = self._split(got)
         wrong = ~(np.abs(inside - self.expected) <= self.allowed)
         strays = np.flatnonzero(beyond != UNTOUCHED)
@@ -97,27 +97,27 @@ class Trial:
             i, j = (int(x) for x in np.argwhere(wrong)[0])
             words.append(
                 f"{int(wrong.sum()):,} of {wrong.size:,} elements are wrong, first C[{i}, {j}]: "
-                f"expected {self.expected[i, j]:g}, got {_told(inside[i, j])}"
+                f"expected {self.expected[i, j]:g}, got {_formatted(inside[i, j])}"
             )
         if strays.size:
             at = inside.size + int(strays[0])
             words.append(
                 f"{strays.size:,} elements beyond the end of C were written, first element {at:,} of its buffer: "
-                f"got {_told(beyond[strays[0]])}"
+                f"got {_formatted(beyond[strays[0]])}"
             )
         return "; ".join(words)
 
-    def disorder(self, forth: NDArray[Any], back: NDArray[Any]) -> str:
-        """Return what differs between lanes in order and in reverse; empty where nothing does."""
-        there, here = self._split(forth)[0], self._split(back)[0]
-        close = (np.abs(there - here) <= 2 * self.allowed) | (np.isnan(there) & np.isnan(here))
+    def order_dependence(self, forward: NDArray[Any], reverse: NDArray[Any]) -> str:
+        """Return a description of how the two orders of invocations differ; empty if they do not."""
+        first, second = self._split(forward)[0], self._split(reverse)[0]
+        close = (np.abs(first - second) <= 2 * self.allowed) | (np.isnan(first) & np.isnan(second))
         if close.all():
             return ""
         i, j = (int(x) for x in np.argwhere(~close)[0])
         return (
-            "it depends on the order in which lanes run, as where a barrier is missing or two lanes write one element: "
-            f"{int((~close).sum()):,} of {close.size:,} elements, first C[{i}, {j}]: "
-            f"expected {self.expected[i, j]:g}, got {_told(there[i, j])} in order and {_told(here[i, j])} in reverse"
+            "the result depends on the order of invocations (a missing barrier, or two invocations write one element): "
+            f"{int((~close).sum()):,} of {close.size:,} elements, first C[{i}, {j}]: expected {self.expected[i, j]:g}, "
+            f"got {_formatted(first[i, j])} in order and {_formatted(second[i, j])} in reverse"
         )
 
     def _split(self, buffer: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -125,10 +125,10 @@ class Trial:
         return buffer[: m * n].reshape(m, n), buffer[m * n :]
 
 
-def _surrounded(values: NDArray[np.float64], filling: float) -> NDArray[np.float64]:
-    count = -(-(values.size + SURROUNDINGS) // 8) * 8  # whole vec4 of any type
+def _guarded(values: NDArray[np.float64], filling: float) -> NDArray[np.float64]:
+    count = -(-(values.size + GUARD) // 8) * 8  # whole vec4 of any type
     return np.concatenate([values, np.full(count - values.size, filling)])
 
 
-def _told(value: float) -> str:
-    return f"{value:g}, as before it ran, or from beyond an operand" if np.isnan(value) else f"{value:g}"
+def _formatted(value: float) -> str:
+    return f"{value:g} (never written, or read beyond an operand)" if np.isnan(value) else f"{value:g}"

@@ -1,4 +1,4 @@
-"""How many workgroups a text asks for, as somebody writes it: "n/16,m/16". It is read, and never run as Python."""
+"""Parser for workgroup counts such as "n/16,m/16"; the text is never evaluated as Python."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from webmm.errors import ConfigError
 from webmm.kernels.base import ceil_div
 
-MOST_CHARACTERS = 200  # and so many brackets within each other
+MAX_CHARACTERS = 200  # also limits the nesting of brackets
 _TOKEN = re.compile(r"\s*(?:(\d+)|([mnk])\b|([-+*/()]))")
 
-Value = Callable[[Mapping[str, int]], int]  # of m, n and k
+Value = Callable[[Mapping[str, int]], int]  # a function of m, n and k
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Counts:
 
     def __post_init__(self) -> None:
         parts = self.text.replace("×", "*").replace("−", "-").lower().split(",")
-        if len(parts) > 3 or len(self.text) > MOST_CHARACTERS:
+        if len(parts) > 3 or len(self.text) > MAX_CHARACTERS:
             raise self._wrong(self.text)
         object.__setattr__(self, "_values", tuple(map(self._read, parts)))
 
     def of(self, size: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Return the counts for (m, n, k); raises ConfigError where they divide by zero."""
+        """Return the counts for (m, n, k); raises ConfigError for a division by zero."""
         lengths = dict(zip("mnk", size, strict=True))
         try:
             x, y, z = (*(value(lengths) for value in self._values), 1, 1)[:3]
@@ -45,7 +45,7 @@ class Counts:
 
     def _wrong(self, what: str) -> ConfigError:
         made_of = "m, n, k, whole numbers, + - * / and brackets"
-        return ConfigError(f"a grid is one to three counts, made of {made_of}, such as n/16,m/16; not {what!r}")
+        return ConfigError(f"a grid is one to three counts, made of {made_of}, such as n/16,m/16, not {what!r}")
 
     def _read(self, part: str) -> Value:
         tokens, at = [], 0

@@ -1,1 +1,1 @@
-"""The web page: what it is made of, and serving it."""
+"""The web page: building its files, and serving them."""

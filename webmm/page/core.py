@@ -1,6 +1,6 @@
-"""The page's kernels, problems, choice and templates: this package's own, translated to JavaScript.
+"""Translation of this package's kernels, problems, choice and templates to JavaScript.
 
-`bundle/core.js` is what EXPORTS names and all that they need; `bundle/templates/` has a module for each template.
+`bundle/core.js` has the names in EXPORTS and everything that they need; `bundle/templates/` has a module per template.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
     "webmm.version": ("__version__",),
 }
-# What translated code asks of a column of `choose`, and of what JavaScript hands in: devices, arrays, an environment.
+# Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
+# arrays, the template environment.
 DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "info", "kind", "name", "predicted"),
     *("get_template", "ndim", "offset", "render", "shape", "strides"),
@@ -59,12 +60,12 @@ DESCRIBED = {
 
 
 def program() -> Program:
-    """Return the translation of what the page uses; raises ScriptError for Python that the subset does not have."""
+    """Return the translation of EXPORTS; raises ScriptError for Python outside the supported subset."""
     return Program([Name(module, name) for module, names in EXPORTS.items() for name in names], DESCRIBED)
 
 
 def write_templates(folder: Path) -> int:
-    """Write a JavaScript module for each template, below `folder`; return how many there are."""
+    """Write a JavaScript module for each template below `folder`; return their number."""
     names = templates.names(shader_folder())
     for name in names:
         file = (folder / name).with_suffix(".js")

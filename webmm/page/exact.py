@@ -1,7 +1,7 @@
-"""Problems whose results are exact, so that one number tells whether all of a result is right.
+"""Problems with exact results, so that one fingerprint verifies the whole result.
 
-Inputs are integers out of a hash that JavaScript has, too (`web/prepared.js`), small enough that every result is exact,
-sums of floats among them: a page makes its operands itself, and no data travels.
+Inputs are integers from a hash that JavaScript implements as well (`web/prepared.js`), small enough that every result
+is exact, including sums of floats: the page generates its operands, and no data is downloaded.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Integers = NDArray[np.int32]
 Words = NDArray[np.uint32]
 Size = tuple[int, ...]
 
-SEED_STEP = 0x9E3779B9  # between the seeds of a problem's inputs
-# Sums of integers between these over the longest rows are exact: below 2^24 for float32, 2^11 for float16.
+SEED_STEP = 0x9E3779B9  # distance of the seeds of a problem's inputs
+# Ranges of integers whose sums over the longest rows are exact: below 2^24 for float32, 2^11 for float16.
 SUMMED = {F32: (-128, 127), F16: (-1, 1)}
 COMPARED = (-(2**23), 2**23 - 1)
-# Factors of which products are exact, up to so long a k: below 2^53 for float64, which float32 is far from.
+# Ranges of factors whose products are exact for the largest k: below 2^53 for float64, and far below 2^24 for float32.
 MULTIPLIED = {F32: (-8, 7), F64: (-(2**19), 2**19 - 1)}
 
 
@@ -50,7 +50,7 @@ class Input:
 
     @property
     def start(self) -> int:
-        """What the hash takes for the first element; for the others, the words that follow."""
+        """The hash's argument for the first element; the other elements use the following words."""
         return self.seed * SEED_STEP % 2**32
 
     @property
@@ -59,14 +59,14 @@ class Input:
         return _draw(self.count, self.start, self.low, self.high)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what JavaScript draws the integers by."""
+        """Return the parameters from which JavaScript generates the integers."""
         kept = {"count": self.count, "start": self.start, "low": self.low, "high": self.high}
         return {"name": self.name, "dtype": self.dtype.name, **kept}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with its inputs, and what becomes of their integers."""
+    """A problem with its inputs, and a function that computes the result from their integers."""
 
     problem: Problem
     inputs: tuple[Input, ...]
@@ -74,12 +74,12 @@ class Case:
 
     @property
     def expected(self) -> NDArray[Any]:
-        """The result as its buffer holds it; raises ConfigError where its type would round it."""
+        """The result in the dtype of its buffer; raises ConfigError if that dtype rounds it."""
         (written,) = (extent.dtype for extent in self.problem.buffers() if extent.written)
         exact = self.compute(*(each.integers for each in self.inputs))
         stored = exact.astype(written.numpy)
         if not np.array_equal(stored, exact):
-            raise ConfigError(f"{self.problem} of these integers is no {written.name}")
+            raise ConfigError(f"the result of {self.problem} is not exact in {written.name}; use smaller integers")
         return stored
 
 
@@ -97,7 +97,7 @@ def _draw(count: int, start: int, low: int, high: int) -> Integers:
 
 
 def fingerprint(result: NDArray[Any]) -> int:
-    """Return 32 bits that depend on the bits and the place of every element, or of each half of one of 64 bits."""
+    """Return a 32-bit hash of the bits and positions of all elements; 64-bit elements count as two of 32 bits."""
     bits = result.reshape(-1).view(f"u{min(result.itemsize, 4)}").astype(np.uint32)
     return int(mix(bits ^ mix(np.arange(bits.size, dtype=np.uint32))).sum(dtype=np.uint32))
 
@@ -126,7 +126,7 @@ def multiplied(size: Size, dtype: DType) -> Case:
 
 
 def thin(size: Size, dtype: DType) -> Case:
-    """Return a product of floats."""
+    """Return a floating-point product."""
     m, n, k = size
     inputs = tuple(
         Input(name, dtype, count, seed, *MULTIPLIED[dtype])
@@ -136,7 +136,7 @@ def thin(size: Size, dtype: DType) -> Case:
 
 
 def weighted(size: Size, dtype: DType) -> Case:
-    """Return a product with weights of 4 bits, each block with its zero point, all scales one."""
+    """Return a product with 4-bit weights, with a zero point for each block, and all scales equal to one."""
     m, n, k = size
     block = BLOCKS[0]
     problem = WeightOnly(m, n, k, dtype, dtype, Operand(k), 4, block)

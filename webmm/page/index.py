@@ -1,4 +1,4 @@
-"""What `bundle/index.json` says: what a page cannot compute, because it was measured, drawn or decided elsewhere."""
+"""Contents of `bundle/index.json`: data that the page cannot compute, such as measurements and settings of Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = "webmm.bundle/2"
 
 
 def index() -> dict[str, Any]:
-    """Return what the page reads at first."""
+    """Return the document that the page loads first."""
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -45,7 +45,7 @@ def _timing() -> dict[str, Any]:
 
 
 def _tuned() -> list[dict[str, Any]]:
-    """Return the shipped records of the engine that browsers have, without what is as it is by default."""
+    """Return the shipped records of Dawn, the browsers' engine, without fields that have their default values."""
     defaults = {f.name: f.default for f in dataclasses.fields(Record)}
     return [
         {name: value for name, value in dataclasses.asdict(record).items() if value != defaults[name]}
@@ -55,7 +55,7 @@ def _tuned() -> list[dict[str, Any]]:
 
 
 def _roofline() -> dict[str, Any]:
-    """Return the settings of the micro-kernels that measure ceilings, for a GPU and for a CPU that plays one."""
+    """Return the settings of the micro-kernels that measure the roofline, for GPUs and for software adapters."""
 
     def rates(cpu: bool) -> dict[str, Any]:
         return {

@@ -1,7 +1,7 @@
-"""Ladders beside that of products of floats: problems whose results are known.
+"""The page's ladders other than the float GEMM ladder: problems with known results.
 
-`bundle/ladders.js` lists them: how their inputs are made, which kernels stand on the ladder, and the fingerprint of the
-result (`webmm.page.exact`).
+`bundle/ladders.js` lists them, with the parameters of their inputs, the kernels of the ladder, and the fingerprint of
+the result (`webmm.page.exact`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Reduction
 from webmm.problems.weights import WeightOnly
 
-# What a software adapter runs in place of a stage's default: it has few lanes, and compiles slowly.
+# Settings for software adapters instead of a stage's default: these have few lanes and compile slowly.
 LIGHT: dict[str, Kernel[Any]] = {
     kernel.name: kernel
     for kernel in (
@@ -54,9 +54,9 @@ LIGHT: dict[str, Kernel[Any]] = {
         quantized.CPU,
     )
 }
-# What a GPU runs in place of defaults where Python would not choose the stage: best of 512×8192 and 128×32768 (H200).
+# Settings for GPUs if Python would not choose the stage: the fastest at 512×8192 and 128×32768 on an H200.
 GPU: dict[str, Kernel[Any]] = {kernel.name: kernel for kernel in (Vectorized(32, 8), TwoPass(128, 4, 4))}
-# Fragments of bytes that engines let shaders multiply, with the lanes of a subgroup: on GPUs of NVIDIA, of Intel.
+# Shapes of 8-bit matrix-unit fragments, with the subgroup size in lanes: NVIDIA, Intel.
 FRAGMENTS: tuple[dict[str, Any], ...] = (
     {"fm": 16, "fn": 16, "fk": 32, "lanes": 32},
     {"fm": 8, "fn": 16, "fk": 32, "lanes": 16},
@@ -71,7 +71,7 @@ DOUBLE_KERNELS: dict[str, tuple[Kernel[Any], ...]] = {
     "cpu": (Software(), Slices()),
 }
 
-# The first size is small: on it a page finds out which stages would take too long on a large one.
+# The first size is small: the page uses it to find stages that would take too long on a large one.
 ROWS: dict[str, tuple[Size, ...]] = {
     "gpu": ((64, 1024), *(size[:2] for size in DEFAULT_SIZES[:4])),
     "cpu": ((61, 1001), (64, 4096), (512, 8192)),
@@ -93,7 +93,7 @@ LAYERS: dict[str, tuple[Size, ...]] = {
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """The stages of an op on problems of one kind; `kernels` and `sizes` are by the kind of adapter."""
+    """The stages of an op on problems of one kind; `kernels` and `sizes` are keyed by the kind of adapter."""
 
     title: str
     kernels: dict[str, tuple[Kernel[Any], ...]]
@@ -102,29 +102,30 @@ class Ladder:
     dtypes: tuple[DType, ...]
 
     def stages(self, kind: str, problem: Problem) -> list[Kernel[Any]]:
-        """Return the stages for a problem: on a GPU with the settings with which Python would choose them there."""
+        """Return the stages for a problem, for a GPU with the settings that Python would choose."""
         if kind != "gpu":
             return list(self.kernels[kind])
         made = list(made_for_gpus(problem))
-        return [_as_made(kernel, made, problem) for kernel in self.kernels[kind]]
+        return [_as_chosen(kernel, made, problem) for kernel in self.kernels[kind]]
 
     @functools.cache  # noqa: B019 (the ladders live as long as the module)
     def fingerprint(self, size: Size, dtype: DType) -> int:
-        """Return that of the result."""
+        """Return the fingerprint of the expected result."""
         return fingerprint(self.case(size, dtype).expected)
 
 
 def _stages(op: str, *absent: str) -> dict[str, tuple[Kernel[Any], ...]]:
-    """Return an op's stages by the kind of adapter, after what stands in for those that need a builtin function.
+    """Return an op's stages by the kind of adapter, without those in `absent`.
 
-    One for matrix units comes for each kind of fragments, and one of a single subgroup for two sizes of it.
+    A stage with a dot-product builtin comes after its emulated variant, the stage for matrix units once for each
+    fragment shape, and the stage of a single subgroup for two subgroup sizes.
     """
 
     def variants(kernel: Kernel[Any]) -> Iterator[Kernel[Any]]:
         if isinstance(kernel, Packed):
             yield dataclasses.replace(kernel, dot="emulated")
         if kernel == Alone():
-            yield Alone(32)  # all lanes of most GPUs' subgroups; the default serves the others
+            yield Alone(32)  # the subgroup size of most GPUs; the default serves the others
         if isinstance(kernel, MatrixUnit):
             yield from (dataclasses.replace(kernel, **fragment) for fragment in FRAGMENTS)
         else:
@@ -137,29 +138,29 @@ def _stages(op: str, *absent: str) -> dict[str, tuple[Kernel[Any], ...]]:
 
 
 def made_for_gpus(problem: Problem) -> Iterable[Kernel[Any]]:
-    """Return what Python chooses among for `problem` on a GPU that it knows nothing of, with and without subgroups."""
+    """Return Python's candidates for `problem` on an unknown GPU, with and without subgroups."""
     if isinstance(problem, Reduction):
         return [kernel for lanes in (32, 0) for kernel in choose_reduce.made_for_gpus(problem, lanes)]
     if isinstance(problem, Quantized):
         return quantized.made_for_gpus(problem)
     if isinstance(problem, WeightOnly):
         return weights.made_for_gpus(problem)
-    if isinstance(problem, Gemm) and problem.dtype == F64:  # which browsers do not have
+    if isinstance(problem, Gemm) and problem.dtype == F64:  # browsers lack float64: emulated with integers
         return choose_gemm.made_of_integers(problem, "gpu", Capabilities("", {}, frozenset()))
     return choose_gemm.made_for_gpus(problem) if isinstance(problem, Gemm) else ()
 
 
-def _as_made(kernel: Kernel[Any], made: list[Kernel[Any]], problem: Problem) -> Kernel[Any]:
+def _as_chosen(kernel: Kernel[Any], made: list[Kernel[Any]], problem: Problem) -> Kernel[Any]:
     if isinstance(kernel, MatrixUnit | SlicesUnit):
-        return _on_its_units(kernel, problem)
-    alike = next((each for each in made if type(each) is type(kernel)), kernel)
-    if isinstance(alike, Packed) and isinstance(kernel, Packed):
-        return dataclasses.replace(alike, dot=kernel.dot)
-    return alike
+        return _for_fragment_shape(kernel, problem)
+    same_stage = next((each for each in made if type(each) is type(kernel)), kernel)
+    if isinstance(same_stage, Packed) and isinstance(kernel, Packed):
+        return dataclasses.replace(same_stage, dot=kernel.dot)
+    return same_stage
 
 
-def _on_its_units(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Kernel[Any]:
-    """Return the stage as Python would run it on a device that has its very fragments."""
+def _for_fragment_shape(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Kernel[Any]:
+    """Return the stage with the settings that Python would choose on a device with exactly its fragment shape."""
     units = frozenset({kernel.matrix_shape})
     device = Capabilities("", {}, frozenset(), subgroup_size=kernel.lanes, matrix_shapes=units)
     made: Iterable[Kernel[Any]] = ()
@@ -170,33 +171,33 @@ def _on_its_units(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Kernel[A
     return next((each for each in made if type(each) is type(kernel)), kernel)
 
 
-_ROWS = _stages("reduce", "columns", "columns_two_pass", "row_tiles")  # rows have no columns, and these are long
+_ROWS = _stages("reduce", "columns", "columns_two_pass", "row_tiles")  # absent: for columns, or for short rows
 LADDERS = (
-    Ladder("Thin products of floats", THIN_KERNELS, thin, THIN, (F32,)),
-    Ladder("Products of float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),
-    Ladder("Products of 8-bit integers", _stages("quantized"), multiplied, SIDES, (U8, I8)),
-    Ladder("Products with 4-bit weights", _stages("weights", "matrix_unit"), weighted, LAYERS, (F32,)),
-    Ladder("Sums of rows", _ROWS, functools.partial(reduced, "sum"), ROWS, (F32, F16)),
-    Ladder("Maxima of rows", _ROWS, functools.partial(reduced, "max"), ROWS, (F32,)),
-    Ladder("Where rows have their maxima", _ROWS, functools.partial(reduced, "argmax"), ROWS, (F32,)),
+    Ladder("Matrix product, thin matrices", THIN_KERNELS, thin, THIN, (F32,)),
+    Ladder("Matrix product, float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),
+    Ladder("Matrix product, 8-bit integers", _stages("quantized"), multiplied, SIDES, (U8, I8)),
+    Ladder("Matrix product, 4-bit weights", _stages("weights", "matrix_unit"), weighted, LAYERS, (F32,)),
+    Ladder("Row sums", _ROWS, functools.partial(reduced, "sum"), ROWS, (F32, F16)),
+    Ladder("Row maxima", _ROWS, functools.partial(reduced, "max"), ROWS, (F32,)),
+    Ladder("Row argmax", _ROWS, functools.partial(reduced, "argmax"), ROWS, (F32,)),
 )
 
 
 def module(program: Program) -> str:
-    """Return a JavaScript module of the ladders, whose problems and kernels are those of `program`."""
+    """Return a JavaScript module of the ladders, with problems and kernels as exported by `program`."""
 
     def text(x: Any) -> str:
         return value(x, lambda name: f"core.{program.identifier(name)}", "")
 
     def problem(ladder: Ladder, kind: str, size: Size, dtype: DType) -> str:
         case = ladder.case(size, dtype)
-        said = {
+        fields = {
             "problem": text(case.problem),
             "inputs": json.dumps([each.to_json() for each in case.inputs]),
             "fingerprint": text(ladder.fingerprint(size, dtype)),
             "kernels": text(ladder.stages(kind, case.problem)),
         }
-        return f"{{ {', '.join(f'{name}: {each}' for name, each in said.items())} }}"
+        return f"{{ {', '.join(f'{name}: {each}' for name, each in fields.items())} }}"
 
     def problems(ladder: Ladder, kind: str) -> str:
         return ",\n".join(problem(ladder, kind, size, dtype) for dtype in ladder.dtypes for size in ladder.sizes[kind])

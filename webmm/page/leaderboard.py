@@ -1,8 +1,8 @@
-"""Which GPU reaches what: records that people sent in, checked, and shown as a page of their own.
+"""The leaderboard: contributed records of many GPUs, checked, and rendered as a separate page.
 
 A contribution is a document of `webmm.records/1` in `leaderboard/`, one per machine, as `webmm bench --json` or the
-page wrote it. What contradicts itself or what the device was measured to reach is refused. Contributions are for
-reading: which kernel runs anywhere is decided by `webmm/tuned/` alone.
+page writes it. Records that are inconsistent, or exceed the measured peak of their device, are rejected. Contributions
+are for display only: kernels are chosen by the records in `webmm/tuned/`.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from webmm.problems.base import Problem
 from webmm.records import Record, from_json
 from webmm.version import __version__
 
-SAME = 0.01  # by how much two figures may differ that say the same
-BEYOND = 1.03  # times the measured peak that a kernel may reach: both were measured
-FASTEST = 1e7  # GFLOP/s that no device reaches
+SAME = 0.01  # relative tolerance of two figures that should be equal
+BEYOND = 1.03  # a kernel may reach this multiple of the measured peak, since both are measurements
+FASTEST = 1e7  # GFLOP/s beyond any device
 
 Machine = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Place:
-    """The best of one machine at one problem."""
+    """The best record of one machine for one problem."""
 
     record: Record
     speed: float  # in the unit of the op
 
     @property
     def kernel(self) -> str:
-        """The kernel and what differs from its defaults."""
+        """The kernel and its non-default settings."""
         return label_of(self.record)
 
 
 @dataclass(frozen=True)
 class Board:
-    """A problem, and the machines that computed it, fastest first."""
+    """A problem with the machines that computed it, fastest first."""
 
     title: str
     unit: str
@@ -54,7 +54,7 @@ class Board:
 
 
 def folder() -> Path:
-    """Return the folder of contributions: inside the installed package, or beside it in a checkout."""
+    """Return the folder of contributions: inside the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "leaderboard"
     return installed if installed.is_dir() else package.parent / "leaderboard"
@@ -63,8 +63,8 @@ def folder() -> Path:
 def read(files: Iterable[Path]) -> list[Record]:
     """Return the records of contributions.
 
-    Raises ProblemError, with the file and the reason, for one that is broken, contradicts itself or what its device
-    was measured to reach, or says again what another says of the same machine.
+    Raises ProblemError, with the file and the reason, for a contribution that is malformed or inconsistent, exceeds the
+    measured peak of its device, or repeats a record of another file for the same machine.
     """
     found: list[Record] = []
     seen: dict[tuple[Any, ...], Path] = {}
@@ -74,7 +74,9 @@ def read(files: Iterable[Path]) -> list[Record]:
         for record in records:
             known = seen.setdefault((*key(record), record.kernel, tuple(sorted(record.config.items()))), file)
             if known is not file:
-                raise ProblemError(f"{file}: {known} has {_words(record)} on {', '.join(filter(None, machine))}, too")
+                raise ProblemError(
+                    f"{file}: {_words(record)} on {', '.join(filter(None, machine))} is already in {known}"
+                )
         found += records
     return found
 
@@ -94,16 +96,17 @@ def checked(text: str, name: str) -> list[Record]:
         refuse(complaints[0])
     measured = [r for r in records if r.status == "ok" and r.kernel in STAGES.get(r.op, ())]
     if not measured:
-        refuse("holds no measured kernel")
+        refuse("there is no measured kernel in it")
     if len(machines := {_machine(r) for r in measured}) > 1:
-        refuse(f"is of several machines: {'; '.join(', '.join(filter(None, each)) for each in sorted(machines))}")
+        listed = "; ".join(", ".join(filter(None, each)) for each in sorted(machines))
+        refuse(f"the records are of several machines ({listed}); use one file per machine")
     settings = [(r.op, r.variant, r.dtype, r.layout, r.size, r.kernel, sorted(r.config.items())) for r in measured]
     for i, (record, this) in enumerate(zip(measured, settings, strict=True)):
-        if why := _doubtful(record) or ("is there twice" if this in settings[:i] else None):
+        if why := _implausible(record) or ("is listed twice" if this in settings[:i] else None):
             refuse(f"{_words(record)} {why}")
     peaks = [(r.gflops or 0) / r.peak_fraction for r in measured if r.op == "gemm" and r.peak_fraction]
     if peaks and max(peaks) > min(peaks) * (1 + SAME):
-        refuse(f"its records were measured against different peaks, {min(peaks):,.0f} to {max(peaks):,.0f} GFLOP/s")
+        refuse(f"the records were measured against different peaks, {min(peaks):,.0f} to {max(peaks):,.0f} GFLOP/s")
     return measured
 
 
@@ -115,34 +118,34 @@ def _words(record: Record) -> str:
     return " ".join(filter(None, (record.op, record.size, record.layout, record.dtype, label_of(record))))
 
 
-def _doubtful(r: Record) -> str | None:
-    """Return why a record cannot be what a bench measured, or None."""
+def _implausible(r: Record) -> str | None:
+    """Return why a record cannot be the result of a benchmark, or None."""
     if kernel_of(r) is None:
-        return "has tunables that no version of this kernel takes"
+        return "has tunables that no version of this kernel accepts"
     try:
         problem: Problem = op_of(r.op, r.variant).dense((r.m, r.n, r.k, r.batch), r.dtype, r.layout)
     except (ProblemError, ConfigError) as error:
         return str(error)
     median, rate = r.median_us or math.nan, r.gflops or math.nan
-    told = problem.flops / median / 1e3
-    if not abs(rate - told) <= SAME * told:
-        return f"took {median:,.1f} µs, which is {told:,.0f} GFLOP/s and not {rate:,.0f}"
+    computed = problem.flops / median / 1e3
+    if not abs(rate - computed) <= SAME * computed:
+        return f"took {median:,.1f} µs, which is {computed:,.0f} GFLOP/s and not {rate:,.0f}"
     if rate > FASTEST:
-        return f"reaches {rate:,.0f} GFLOP/s, which no device does"
+        return f"reaches {rate:,.0f} GFLOP/s, more than any device"
     if r.best_us is not None and r.best_us > median * (1 + SAME):
         return "has a best time that is longer than the median"
     if r.max_error is None or r.error_bound is None or not r.max_error <= r.error_bound:
         return "was not compared with NumPy, or is wrong"
     if r.peak_fraction is not None and r.peak_fraction > BEYOND:
-        return f"reaches {r.peak_fraction:.0%} of what its device was measured to reach"
+        return f"reaches {r.peak_fraction:.0%} of the measured peak of its device"
     kernel = kernel_of(r)
     if r.op == "gemm" and r.peak_fraction is None and not (kernel and kernel.matrix_shape):
-        return "does not say what its device was measured to reach: run `webmm bench --json`"
+        return "lacks the measured peak of its device: run `webmm bench --json`"
     return None
 
 
 def boards(records: Sequence[Record]) -> list[Board]:
-    """Return every problem with the best of each machine, problems in the order of ops, types and sizes."""
+    """Return a board per problem, with the best record of each machine, ordered by op, dtype and size."""
     best: dict[tuple[Any, ...], dict[Machine, Record]] = {}
     for r in records:
         places = best.setdefault(
@@ -163,7 +166,7 @@ def _board(records: list[Record]) -> Board:
 
 
 def render(records: Sequence[Record]) -> str:
-    """Return the page; names in records are text there, whatever they hold."""
+    """Return the page as HTML; strings from records are escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,

@@ -1,4 +1,4 @@
-"""A static server for the page, on loopback: right types, and headers that keep the page to itself."""
+"""A static web server for the page, on loopback, with correct MIME types and security headers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from webmm.errors import ConfigError
 from webmm.page.bundle import MARKER
 
 HOST = "127.0.0.1"
-LOOPBACK = (HOST, "localhost", "[::1]")  # what a URL may call this machine
+LOOPBACK = (HOST, "localhost", "[::1]")  # host names that a URL may have
 DEFAULT_PORT = 8080
 
-# Everything comes from the page's own folder; there is no inline script or style. web/index.html says the same in a
-# <meta>, for hosts that send no headers.
+# Everything is loaded from the page's folder; there is no inline script or style. web/index.html has the same policy in
+# a <meta> element, for hosts that send no headers.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -50,17 +50,17 @@ TYPES = {
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves files of one folder, quietly."""
+    """Serves the files of one folder, without logging."""
 
-    extensions_map = TYPES  # not the system's, which may lack types that browsers insist on
+    extensions_map = TYPES  # not the system's map, which may lack types that browsers require
     server_version = "webmm"
 
-    protocol_version = "HTTP/1.1"  # a page is some fifty files: connections are kept between them
-    disable_nagle_algorithm = True  # headers and body leave in two writes, of which the second would wait
-    timeout = 30  # seconds that a connection may idle
+    protocol_version = "HTTP/1.1"  # the page has about fifty files: keep connections open
+    disable_nagle_algorithm = True  # headers and body are two writes, and the second would be delayed
+    timeout = 30  # seconds after which an idle connection is closed
 
     def end_headers(self) -> None:
-        """Add the security headers; have browsers ask again each time, so that a rebuilt page shows."""
+        """Add the security headers, and make browsers revalidate files, so that they load a rebuilt page."""
         self.send_header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")
@@ -69,8 +69,8 @@ class Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def send_head(self) -> Any:
-        """Open what is asked for, if it is a file of the folder and the URL was this server's own."""
-        if not self._is_named():
+        """Open the requested file, if it is in the folder and the request is for this server's host name."""
+        if not self._is_for_loopback():
             self.send_error(421, explain=f"This page answers at http://{self._names[0]}/ only")
         elif not self._is_served(self.translate_path(self.path)):
             self.send_error(404, "File not found")
@@ -79,48 +79,48 @@ class Handler(SimpleHTTPRequestHandler):
         return None
 
     def translate_path(self, path: str) -> str:
-        """Return the file that the URL's `path` means; a folder has none but its index.html."""
-        named = super().translate_path(path)
-        return os.path.join(named, "index.html") if os.path.isdir(named) else named
+        """Return the file for the URL's `path`; for a folder its index.html."""
+        file = super().translate_path(path)
+        return os.path.join(file, "index.html") if os.path.isdir(file) else file
 
     @property
     def _names(self) -> list[str]:
-        """What a browser calls this server; it leaves port 80 out."""
+        """The values of the Host header for this server; browsers omit port 80."""
         port = self.connection.getsockname()[1]
         return [host if port == 80 else f"{host}:{port}" for host in LOOPBACK]
 
-    def _is_named(self) -> bool:
-        """Tell whether the URL named loopback: another name may be a foreign page's, made to resolve here."""
+    def _is_for_loopback(self) -> bool:
+        """Tell whether the Host header names loopback: another name may be a DNS rebinding attack."""
         hosts = self.headers.get_all("Host", [])
         return len(hosts) == 1 and hosts[0].lower() in self._names
 
     def _is_served(self, name: str) -> bool:
-        """Tell whether `name` is a regular file of the folder, which no link leads out of."""
+        """Tell whether `name` is a regular file in the folder after all links are resolved."""
         try:
             file = Path(name).resolve(strict=True)
             return file.is_file() and file.is_relative_to(Path(self.directory).resolve())
-        except (OSError, RuntimeError, ValueError):  # no such file; links in a circle; bytes that no name has
+        except (OSError, RuntimeError, ValueError):  # no such file; a cycle of links; invalid bytes in the name
             return False
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep the terminal for what matters."""
+        """Do not log requests."""
 
 
 class Server(ThreadingHTTPServer):
-    """Serves each request in a thread; a browser that hangs up is no error."""
+    """Serves each request in a thread; closed connections are not reported as errors."""
 
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report what is an error."""
+        """Report errors other than closed connections."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 def server(folder: Path, port: int = DEFAULT_PORT) -> Server:
-    """Return a server of `folder` bound to loopback, not yet running; port 0 takes a free one.
+    """Return a server of `folder` bound to loopback, not yet running; port 0 selects a free port.
 
-    Raises ConfigError where the folder holds no page, or the port cannot be had.
+    Raises ConfigError if the folder has no page, or the port is not available.
     """
     if not (folder / MARKER).is_file():
         raise ConfigError(f"{folder} holds no page; build one with: webmm bundle {folder}")

@@ -1,7 +1,7 @@
-"""What naga makes of each stage's default, which a page shows beside the WGSL: MSL for Metal, HLSL for Direct3D.
+"""Naga's translations of each stage's default, shown next to the WGSL: MSL for Metal, HLSL for Direct3D.
 
-`bundle/translated/OP-STAGE.deflate` is a JSON document, deflated: the problem in words, and for each dispatch its name
-and texts. A bundle that is built where naga is not has none. SPIR-V, which is no text, is left out.
+`bundle/translated/OP-STAGE.deflate` is a compressed JSON document with the problem as text, and the name and the texts
+of each dispatch. A bundle that is built without naga has none. SPIR-V is omitted because it is binary.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TARGETS = ("MSL", "HLSL")
 
 
 def write(bundle: Path) -> list[str]:
-    """Write the translations to the folder `bundle`; return the stages that have any, as op-stage."""
+    """Write the translations to the folder `bundle`; return the names (op-stage) of the stages that have any."""
     try:
         naga.find()
     except ConfigError:
@@ -41,13 +41,13 @@ def write(bundle: Path) -> list[str]:
 
 
 def defaults() -> Iterator[Kernel[Any]]:
-    """Yield the default of each stage of each op."""
+    """Yield each stage of each op with its default settings."""
     for stages in STAGES.values():
         yield from (stage() for stage in stages.values())
 
 
 def document(kernel: Kernel[Any]) -> dict[str, Any] | None:
-    """Return what naga makes of a kernel, None where it has no words for it."""
+    """Return the translations of a kernel, or None if naga does not support it."""
     problem = example(kernel)
     if problem is None:
         return None
@@ -61,12 +61,12 @@ def document(kernel: Kernel[Any]) -> dict[str, Any] | None:
 
 
 def example(kernel: Kernel[Any]) -> Problem | None:
-    """Return the first example of its op that a kernel is made for; None where it is for no plain one."""
+    """Return the first example problem of its op that suits a kernel, or None."""
     return next((problem for _, problem in OPS[kernel.op].examples() if kernel.unsuited(problem) is None), None)
 
 
 def deflated(found: dict[str, Any]) -> bytes:
-    """Return the document as a browser's `deflate-raw` reads it."""
+    """Return the document in the format `deflate-raw` of browsers."""
     packer = zlib.compressobj(9, wbits=-15)
     return packer.compress(json.dumps(found, separators=(",", ":")).encode()) + packer.flush()
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from webmm.problems.base import Extent
+from webmm.dtypes import F64
+from webmm.problems.base import Extent, check_floats
 from webmm.problems.reduce import Floats, Reduction
 
 
@@ -61,6 +62,11 @@ class Normalisation(Reduction):
     epsilon: float = 0.0
 
     op: ClassVar[str] = "normalise"
+
+    def check_dtypes(self) -> None:
+        """Raise ProblemError for element types that are not those of floats, or of which only one is float64."""
+        if self.dtype != F64 or self.out_dtype != F64:
+            check_floats("normalisations", self.dtype, self.out_dtype)
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return x, y, and the weight and bias if there are any."""

@@ -165,12 +165,17 @@ class Reduction(Problem):
     op: ClassVar[str] = "reduce"
 
     def __post_init__(self) -> None:
-        check_types(operation_of(self.operation), self.dtype, self.out_dtype)
-        if self.dtype == F64 and operation_of(self.operation).sums:
-            raise ProblemError(f"{self.operation} of float64 is computed as a product with ones: call webmm.reduce()")
+        self.check_dtypes()
         for name in ("outer", "length", "inner"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    def check_dtypes(self) -> None:
+        """Raise ProblemError for element types that the operation does not take, or does not result in."""
+        operation = operation_of(self.operation)
+        check_types(operation, self.dtype, self.out_dtype)
+        if self.dtype == F64 and operation.sums:
+            raise ProblemError(f"{self.operation} of float64 is computed as a product with ones: call webmm.reduce()")
 
     @property
     def results(self) -> int:

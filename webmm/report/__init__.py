@@ -104,7 +104,7 @@ def describe(open_device: Open) -> str:
             lines.append(f" {arrow} {info.index}: {info}")
             lines += wrap(", ".join(adapter["features"]), TABLE_WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
         if not listed:
-            lines.append(f"   none is accepted: {engine_of(engine).refuses}")
+            lines.append(f"   none is accepted: {engine_of(engine).rejects}")
     lines.append("Limits")
     lines += [f"   {name:<40} {data['limits'][name]:>15,}" for name in SHOWN_LIMITS]
     lines.append(f"Features used: {', '.join(data['features']) or 'none'}")

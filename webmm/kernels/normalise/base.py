@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from webmm.dtypes import F64
 from webmm.kernels.base import Binding, Scratch, Texture
 from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, ReduceParams, Specialisation
 from webmm.params import F32, member
@@ -33,6 +34,11 @@ class RowsSpecialisation(Specialisation):
     weight: bool
     bias: bool
     held: bool  # one step covers a row, whose elements stay in registers
+
+
+def doubles(problem: Reduction) -> str | None:
+    """Return why a kernel other than `rows` does not compute `problem`, if that is for its float64."""
+    return "computes no float64" if problem.dtype == F64 else None
 
 
 def bindings_of(spec: Specialisation, splits: int = 1) -> Iterator[Binding]:

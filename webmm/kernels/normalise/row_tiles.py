@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Binding, Params
-from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, specialised
+from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, specialised
 from webmm.kernels.reduce.base import Specialisation
 from webmm.kernels.reduce.row_tiles import RowTiles as ReducedRowTiles
 from webmm.problems.normalise import Normalisation
+from webmm.problems.reduce import Reduction
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,11 @@ class RowTiles(ReducedRowTiles):
     follows = "rows"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
+    integer = False
+
+    def unsuited(self, problem: Reduction) -> str | None:
+        """Rows must fit, and be of shorter types."""
+        return super().unsuited(problem) or doubles(problem)
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield x, y, and the vectors that there are."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Binding, Kernel, Params, Scratch, Texture, tunable
-from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, parts_of, specialised
+from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, parts_of, specialised
 from webmm.kernels.reduce.base import PARTIALS, WAYS, MeetingKernel, Specialisation
 from webmm.kernels.reduce.two_pass import SPLITS
 from webmm.problems.normalise import Normalisation
@@ -26,6 +26,7 @@ class Rows(MeetingKernel):
     summary = "a workgroup per row"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
+    integer = False
     vectorizes = "k"
 
     lanes: int = tunable(256, (1, 4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row")
@@ -42,6 +43,10 @@ class Rows(MeetingKernel):
     def before(self) -> tuple[Kernel[Reduction], ...]:
         """The parts of the rows, if there are several."""
         return (RowParts(self.lanes, self.unroll, self.combine, self.splits),) if self.splits > 1 else ()
+
+    def unsuited(self, problem: Reduction) -> str | None:
+        """Parts of rows are float32."""
+        return doubles(problem) if self.splits > 1 else None
 
     def scratch(self, problem: Reduction) -> tuple[Texture | Scratch, ...]:
         """A part for each workgroup."""

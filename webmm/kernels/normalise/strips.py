@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Binding, Kernel, Params, Scratch, Texture, tunable
-from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, parts_of, specialised
+from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, parts_of, specialised
 from webmm.kernels.reduce.base import Specialisation
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.two_pass import SPLITS, ColumnParts
@@ -27,6 +27,7 @@ class Strips(Columns):
     summary = "lanes along the kept axis"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
+    integer = False
 
     splits: int = tunable(1, (1, *SPLITS), "workgroups per strip")
 
@@ -42,7 +43,7 @@ class Strips(Columns):
     def unsuited(self, problem: Reduction) -> str | None:
         """Softmax is all that runs over other axes than the last."""
         made = isinstance(problem, Normalisation) and problem.function == "softmax"
-        return None if made else "is made for softmax"
+        return doubles(problem) if made else "is made for softmax"
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield x, y, and the parts."""

@@ -1,7 +1,7 @@
-"""Python to JavaScript: what the page knows of kernels, problems and choice is this package's own code, translated.
+"""Translator from Python to JavaScript, for the page's copy of this package's kernels, problems and choice.
 
-`program` walks from a few names to all that they need; functions and classes come from their syntax trees, constants
-from their values. The subset is what these modules use, and no more: what is not known is an error with its file and
-line. A function that uses what only Python has (NumPy, files) becomes one that says so when it is called, unless
-JavaScript provides its own.
+`program` starts from a few names and follows everything that they need; functions and classes are translated from their
+syntax trees, constants from their values. Only the subset of Python that these modules use is supported; anything else
+is an error with its file and line. A function that uses Python-only features (NumPy, files) becomes one that raises an
+error when it is called, unless JavaScript provides an implementation.
 """

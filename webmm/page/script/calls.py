@@ -1,4 +1,4 @@
-"""Calls, functions without names, and comprehensions of Python as JavaScript."""
+"""Translation of calls, lambdas and comprehensions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from webmm.page.script import runtime
 from webmm.page.script.expressions import Expressions, Scope, is_super, local
 from webmm.page.script.names import Name, ScriptError
 
-KEYED = ("max", "min", "sorted")  # builtins that take keywords
-EAGER = ("tuple", "list", "sum", "max", "min", "sorted", "set", "frozenset", "dict")  # they take all of a generator
-NAMED = ("argmax", "get_type_hints", "replace", "stack", "sum")  # they take keywords as one object, their last argument
+KEYED = ("max", "min", "sorted")  # builtins that accept key, default or reverse
+EAGER = ("tuple", "list", "sum", "max", "min", "sorted", "set", "frozenset", "dict")  # they consume a whole generator
+NAMED = ("argmax", "get_type_hints", "replace", "stack", "sum")  # their last argument is an object of keywords
 
 
 class Calls(Expressions):
-    """Writes expressions that call something, or go through something."""
+    """Translates calls, lambdas and comprehensions."""
 
     # Functions
 
     def _lambda(self, node: ast.Lambda, scope: Scope) -> str:
         if node.args.defaults or node.args.kwonlyargs or node.args.vararg or node.args.kwarg:
-            raise ScriptError(scope.module, node, "a lambda has plain parameters")
+            raise ScriptError(scope.module, node, "a lambda with defaults, * or ** is not translated")
         names = [argument.arg for argument in node.args.args]
         return f"({', '.join(map(local, names))}) => {self.write(node.body, scope.within(set(names)))}"
 
@@ -35,7 +35,7 @@ class Calls(Expressions):
         return self._called(self.write(function, scope), node, scope)
 
     def _called(self, function: str, node: ast.Call, scope: Scope) -> str:
-        """Return a call of something that may be a class as well as a function."""
+        """Return a call of a value that may be a class or a function."""
         return f"$.call({function}, [{self._all(node.args, scope)}]{self._keywords(node, scope)})"
 
     def _keywords(self, node: ast.Call, scope: Scope) -> str:
@@ -67,17 +67,17 @@ class Calls(Expressions):
         return f"{new}{found}({self._arguments(function.id, node, scope)})"
 
     def _arguments(self, name: str, node: ast.Call, scope: Scope) -> str:
-        """Return what a function of the runtime takes; of keywords, `replace()` takes what it changes."""
+        """Return the arguments of a function of the runtime; those in NAMED get their keywords as an object."""
         if name in EAGER and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
             return self._listcomp(node.args[0], scope)
         if node.keywords and name not in NAMED:
-            raise ScriptError(scope.module, node, f"{name}() takes no keywords here")
+            raise ScriptError(scope.module, node, f"keyword arguments of {name}() are not translated")
         return f"{self._all(node.args, scope)}{self._keywords(node, scope)}"
 
     def _called_with_key(self, name: str, node: ast.Call, scope: Scope) -> str:
         given = {keyword.arg: self.write(keyword.value, scope) for keyword in node.keywords}
         if set(given) - {"key", "default", "reverse"}:
-            raise ScriptError(scope.module, node, f"{name}() takes key, default and reverse")
+            raise ScriptError(scope.module, node, f"{name}() accepts only the keywords key, default and reverse")
         values = self._arguments(name, ast.Call(node.func, node.args, []), scope)
         if name == "sorted":
             return f"$.sorted({values}, {given.get('key', 'null')}, {given.get('reverse', 'false')})"
@@ -86,15 +86,15 @@ class Calls(Expressions):
         return f"$.best({greatest}, {values}, {given.get('key', 'undefined')}, {given.get('default', 'undefined')})"
 
     def _called_definition(self, found: Name, node: ast.Call, scope: Scope) -> str:
-        """Return a call of a function or class that is known, whose keywords find their places here."""
+        """Return a call of a known function or class, with keywords converted to positional arguments."""
         name, is_class = self.use(found), isinstance(found.value, type)
         order = self.signature(found)
         spread = any(isinstance(argument, ast.Starred) for argument in node.args)
         if order is None or any(keyword.arg is None for keyword in node.keywords) or (spread and node.keywords):
             return self._called(name, node, scope)
         given = {keyword.arg: self.write(keyword.value, scope) for keyword in node.keywords}
-        if lost := [each for each in given if each not in order[len(node.args) :]]:
-            raise ScriptError(scope.module, node, f"{found.name}() takes no {lost[0]}")
+        if unknown := [each for each in given if each not in order[len(node.args) :]]:
+            raise ScriptError(scope.module, node, f"{found.name}() has no parameter {unknown[0]}")
         places = [given.pop(each, "undefined") for each in order[len(node.args) :]]
         while places and places[-1] == "undefined":
             places.pop()
@@ -125,7 +125,7 @@ class Calls(Expressions):
     # Comprehensions
 
     def _generatorexp(self, node: ast.GeneratorExp, scope: Scope) -> str:
-        """Return a generator, which computes what is asked for; the first iterable is evaluated at once."""
+        """Return a lazy generator; the first iterable is evaluated at once."""
         inner = scope.within(_targets(node))
         text = f"yield {self.write(node.elt, inner)};"
         for i, part in reversed(list(enumerate(node.generators))):
@@ -142,7 +142,7 @@ class Calls(Expressions):
     def _rows(
         self, generators: Sequence[ast.comprehension], element: Callable[[Scope], str], scope: Scope, depth: int = 0
     ) -> str:
-        """Return an array of `element` for each round of the loops."""
+        """Return an array with the value of `element` for each iteration of the loops."""
         part, *others = generators
         inner = scope.within(_names(part.target))
         target = self._target(part.target, inner)
@@ -164,17 +164,17 @@ class Calls(Expressions):
         return f"new $.Dict({self._rows(node.generators, entry, scope)})"
 
     def _target(self, node: ast.expr, scope: Scope, unpacked: bool = False) -> str:
-        """Return what a loop or an assignment binds; of what is `unpacked`, a star takes one value, an array."""
+        """Return the target of a loop or an assignment; with `unpacked`, a starred name binds one value, an array."""
         if isinstance(node, ast.Name):
             return local(node.id)
         if not isinstance(node, ast.Tuple | ast.List):
-            raise ScriptError(scope.module, node, f"{type(node).__name__} is no target here")
+            raise ScriptError(scope.module, node, f"an assignment to {type(node).__name__} is not translated")
         places = []
         for each in node.elts:
             star = isinstance(each, ast.Starred)
             inner = each.value if isinstance(each, ast.Starred) else each
             if star and not unpacked and each is not node.elts[-1]:
-                raise ScriptError(scope.module, node, "a star stands last here")
+                raise ScriptError(scope.module, node, "a starred target must be the last one")
             ignored = isinstance(inner, ast.Name) and inner.id == "_"
             places.append("" if ignored else f"{'...' if star and not unpacked else ''}{self._target(inner, scope)}")
         return f"[{', '.join(places)}]"

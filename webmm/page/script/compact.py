@@ -1,7 +1,7 @@
-"""JavaScript as a visitor gets it: without comments and needless white space, with short names for the runtime's words.
+"""Minification of JavaScript: removes comments and white space, and shortens the names of the runtime's functions.
 
-Nothing else is touched, and a line that may end a statement stays one: what runs is what is read in `web/`, apart from
-how it is laid out.
+Nothing else changes, and a newline that may end a statement is kept: the page runs the code in `web/`, except for its
+formatting.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ TOKEN = re.compile(
     r"|(?P<word>[\w$#]+)"
     r"|(?P<sign>(?:.|\n))"
 )
-PATTERN = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\]|\\.)*\])+/[a-z]*")  # where an operand stands
-OPERAND = re.compile(r"[\w$\"'`)\]}]$")  # what ends with it divides what follows
+PATTERN = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\]|\\.)*\])+/[a-z]*")  # a regular expression, if at an operand
+OPERAND = re.compile(r"[\w$\"'`)\]}]$")  # the end of an operand: a following slash is a division
 KEYWORDS = frozenset(("return", "typeof", "case", "of", "in", "yield", "await", "throw"))
 RESERVED = frozenset(("do", "if", "in", "of", "as"))
 RUNTIME = 'import * as $ from "'
-OPEN, CLOSED = "{([,;:?=<>+-*/%&|!~.", "})],;:?.="  # after and before which no statement ends
+OPEN, CLOSED = "{([,;:?=<>+-*/%&|!~.", "})],;:?.="  # no statement ends after the former or before the latter
 
 
 def compact(text: str) -> str:
-    """Return the program without comments and white space that it does not need."""
+    """Return the program without comments and unnecessary white space."""
     return _joined(list(_tokens(text)))
 
 
 def abbreviated(text: str) -> str:
-    """Return a program that imports the runtime as `$`, compact, and with a short name for each word of it."""
+    """Return a program that imports the runtime as `$`, compact, with a short name for each function it uses."""
     head, _, tail = text.partition(RUNTIME)
     module, _, tail = tail.partition('"')
     tokens = list(_tokens(head + tail.removeprefix(";")))
@@ -47,7 +47,7 @@ def abbreviated(text: str) -> str:
 
 
 def shortened(function: str, variables: Set[str]) -> str:
-    """Return a function with short names for its variables, those of functions within it among them."""
+    """Return a function with short names for its variables, including those of nested functions."""
     head, bracket, tail = function.partition("(")
     tokens = list(_tokens(tail))
     places = [i for i, token in enumerate(tokens) if token in variables and _is_variable(tokens, i)]
@@ -61,7 +61,7 @@ def shortened(function: str, variables: Set[str]) -> str:
 
 
 def _is_variable(tokens: Sequence[str], i: int) -> bool:
-    """Tell whether the name there is no attribute, no key of an object, and no part of a name in «»."""
+    """Tell whether the token is a variable, and not an attribute, a key of an object, or part of a name in «»."""
     before = next((token for token in reversed(tokens[:i]) if not token.isspace()), "")
     after = next((token for token in tokens[i + 1 :] if not token.isspace()), "")
     is_member = before == "." and list(tokens[i - 3 : i]) != [".", ".", "."]
@@ -75,9 +75,9 @@ def _names() -> Iterator[str]:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Yield the program's words and signs; white space with its comments is one token, a newline or a blank."""
+    """Yield the program's tokens; white space and comments between two tokens are one token, a newline or a blank."""
     at, before = 0, ""
-    depths: list[int] = []  # of braces, within each expression of a template literal
+    depths: list[int] = []  # nesting depth of braces in each open expression of a template literal
     while at < len(text):
         if text[at] == "`" or (text[at] == "}" and depths and not depths[-1]):
             if text[at] == "}":
@@ -103,7 +103,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def _end_of_literal(text: str, at: int) -> int:
-    """Return where the text of a template literal ends: behind its last backtick, or the next `${`."""
+    """Return where a piece of text in a template literal ends: after its closing backtick, or after the next `${`."""
     while text[at] != "`":
         if text.startswith("${", at):
             return at + 2
@@ -116,7 +116,7 @@ def _takes_operand(before: str, after: str) -> bool:
 
 
 def _joined(tokens: Sequence[str]) -> str:
-    """Return the tokens with the white space between them that keeps them apart."""
+    """Return the joined tokens with only the white space that is needed to separate them."""
     written: list[str] = []
     for i, token in enumerate(tokens):
         if not token.isspace():

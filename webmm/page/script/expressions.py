@@ -1,4 +1,4 @@
-"""Expressions of Python as JavaScript."""
+"""Translation of expressions."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ RESERVED = frozenset(
 
 
 def local(name: str) -> str:
-    """Return a variable's name in JavaScript."""
+    """Return the JavaScript name of a variable."""
     return f"{name}_" if name in RESERVED or name.startswith("$") else name
 
 
 class Scope:
-    """What names mean within a function: its variables, and what stands at the top of the module."""
+    """The meaning of names within a function: its variables, and the module's globals."""
 
     def __init__(
         self, module: str, cls: str, variables: set[str], refer: Callable[[str, ast.AST], Name | str], this: str = ""
     ) -> None:
         self.module = module
-        self.cls = cls  # in whose body the function stands; "" for none
+        self.cls = cls  # the class that contains the function; "" for none
         self.variables = variables
         self.refer = refer
         self.this = this  # the variable that is `this` in JavaScript; "" for none
 
     def within(self, more: set[str], this: str = "") -> Scope:
-        """Return the scope of a function or comprehension inside, with variables of its own."""
+        """Return the scope of a nested function or comprehension, with additional variables."""
         return Scope(self.module, self.cls, self.variables | more, self.refer, this or self.this)
 
     def variable(self, name: str) -> str:
-        """Return one of the variables as JavaScript reads it."""
+        """Return the JavaScript expression for a variable."""
         return "this" if name == self.this else local(name)
 
 
 class Expressions:
-    """Writes expressions; `use` gives the identifier of a definition, `attribute` hears of every attribute read."""
+    """Translates expressions; `use` returns a definition's identifier, `attribute` is called for every attribute."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Expressions:
         self.attribute = attribute
 
     def write(self, node: ast.expr | ast.Slice, scope: Scope) -> str:
-        """Return the expression; raises ScriptError for one that the subset does not have."""
+        """Return the translated expression; raises ScriptError if it is not in the supported subset."""
         writer = getattr(self, f"_{type(node).__name__.lower()}", None)
         if writer is None:
             raise ScriptError(scope.module, node, f"{type(node).__name__} is not translated")
@@ -179,7 +179,7 @@ class Expressions:
     def _compare(self, node: ast.Compare, scope: Scope) -> str:
         operands = [node.left, *node.comparators]
         if any(not isinstance(each, ast.Name | ast.Attribute | ast.Constant) for each in operands[1:-1]):
-            raise ScriptError(scope.module, node, "a comparison of several has names in its middle")
+            raise ScriptError(scope.module, node, "the middle operands of a chained comparison must be names")
         parts = [self._compared(op, a, b, scope) for op, a, b in zip(node.ops, operands, operands[1:], strict=False)]
         return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
 
@@ -212,20 +212,20 @@ class Expressions:
         return f"$.item({x}, {self.write(node.slice, scope)})"
 
     def _slice(self, node: ast.Slice, scope: Scope) -> str:
-        """Return a range within several indices, as NumPy's arrays have them."""
+        """Return a slice as one of several indices of a NumPy array."""
         ends = ("null" if end is None else self.write(end, scope) for end in (node.lower, node.upper))
         return f"new $.Slice({', '.join(ends)})"
 
 
 def _quoted(text: str) -> str:
-    """Return what a template literal holds."""
+    """Return `text` escaped for a template literal."""
     for plain, quoted in (("\\", "\\\\"), ("`", "\\`"), ("${", "\\${"), ("\n", "\\n")):
         text = text.replace(plain, quoted)
     return text
 
 
 def is_super(node: ast.expr) -> bool:
-    """Tell whether this is `super()`."""
+    """Tell whether the expression is `super()`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 
@@ -234,7 +234,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _is_bool(node: ast.expr) -> bool:
-    """Tell whether the expression is true or false, whatever its operands."""
+    """Tell whether the expression is always a bool."""
     if isinstance(node, ast.BoolOp):
         return all(map(_is_bool, node.values))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

@@ -1,4 +1,4 @@
-"""Statements and functions of Python as JavaScript."""
+"""Translation of statements and functions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FUNCTION_DECORATORS = {"cache", "lru_cache"}
 
 
 class Functions(Calls):
-    """Writes functions, statement by statement."""
+    """Translates functions, statement by statement."""
 
     def function(self, node: ast.FunctionDef, scope: Scope) -> str:
-        """Return a function at the top of a module, without its export; raises HostError for one that is Python's."""
+        """Return a top-level function, without its export; raises HostError if it uses Python-only names."""
         decorators = {decorator(each) for each in node.decorator_list}
         if unknown := decorators - FUNCTION_DECORATORS:
             raise HostError(unknown.pop())
@@ -29,7 +29,7 @@ class Functions(Calls):
         return f"$.remembered({text})" if decorators else text
 
     def method(self, node: ast.FunctionDef, scope: Scope) -> str:
-        """Return a method of a class; raises HostError for one that is Python's."""
+        """Return a method of a class; raises HostError if it uses Python-only names."""
         decorators = {decorator(each) for each in node.decorator_list}
         if unknown := decorators - METHOD_DECORATORS:
             raise ScriptError(scope.module, node, f"the decorator {unknown.pop()} is not translated")
@@ -58,9 +58,9 @@ class Functions(Calls):
         this = "" if _has_functions(node) else owner or ""
         inner = scope.within({*names, *([owner] if owner else []), *assigned(node.body)}, this)
         head = f"{head}({self._parameters(given, scope)})"
-        own = sorted(assigned(node.body) - {*names, "_"})
+        locals_ = sorted(assigned(node.body) - {*names, "_"})
         lines = [f"const {local(owner)} = this;"] if owner and not this and _mentions(node, owner) else []
-        lines += [f"let {', '.join(map(local, own))};"] if own else []
+        lines += [f"let {', '.join(map(local, locals_))};"] if locals_ else []
         body = [line for statement in node.body for line in self._statement(statement, inner)]
         if cached:
             body = [
@@ -109,7 +109,7 @@ class Functions(Calls):
         *others, target = node.targets
         text = self.write(node.value, scope)
         if others and not all(isinstance(each, ast.Name) for each in node.targets):
-            raise ScriptError(scope.module, node, "only variables are assigned together")
+            raise ScriptError(scope.module, node, "all targets of a chained assignment must be variables")
         text = "".join(f"{self._target(each, scope)} = " for each in others) + text
         if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice):
             place = self.write(target.slice, scope)
@@ -124,9 +124,9 @@ class Functions(Calls):
             yield from self._on_assign(ast.Assign([node.target], node.value, lineno=node.lineno), scope)
 
     def _on_augassign(self, node: ast.AugAssign, scope: Scope) -> Iterator[str]:
-        """Numbers and sets are added up; a list that is lengthened in place would be a new one in JavaScript."""
+        """Rebind a number or a set; raises for a list, which Python extends in place."""
         if not isinstance(node.target, ast.Name):
-            raise ScriptError(scope.module, node, "what is assigned in place is a variable")
+            raise ScriptError(scope.module, node, "the target of an augmented assignment must be a variable")
         operation = self.write(ast.BinOp(ast.Name(node.target.id), node.op, node.value), scope)
         yield f"{local(node.target.id)} = $.rebound({operation});"
 
@@ -156,9 +156,9 @@ class Functions(Calls):
         yield "continue;"
 
     def _on_delete(self, node: ast.Delete, scope: Scope) -> Iterator[str]:
-        """What is deleted are parameters that a method has for its subclasses."""
+        """Write nothing: the deleted variables are parameters that only subclasses use."""
         if not all(isinstance(target, ast.Name) for target in node.targets):
-            raise ScriptError(scope.module, node, "only variables are deleted")
+            raise ScriptError(scope.module, node, "the target of del must be a variable")
         yield from ()
 
     def _on_assert(self, node: ast.Assert, scope: Scope) -> Iterator[str]:
@@ -167,12 +167,12 @@ class Functions(Calls):
 
     def _on_raise(self, node: ast.Raise, scope: Scope) -> Iterator[str]:
         if node.exc is None:
-            raise ScriptError(scope.module, node, "what is raised is named")
+            raise ScriptError(scope.module, node, "raise must have an exception")
         yield f"throw {self.write(node.exc, scope)};"
 
     def _on_try(self, node: ast.Try, scope: Scope) -> Iterator[str]:
         if node.orelse or node.finalbody or len(node.handlers) != 1 or node.handlers[0].type is None:
-            raise ScriptError(scope.module, node, "try has one except that names what it catches")
+            raise ScriptError(scope.module, node, "try must have exactly one except clause, with a type")
         (handler,) = node.handlers
         assert handler.type is not None
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -194,7 +194,7 @@ class Functions(Calls):
 
 
 def _refuse_hosts(function: ast.FunctionDef, scope: Scope) -> None:
-    """Raise HostError where a function uses what only Python has, whatever else it is made of."""
+    """Raise HostError if a function uses Python-only names, before its translation can raise ScriptError."""
     nodes = [node for statement in function.body for node in _evaluated(statement)]
     bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     bound |= {node.arg for node in [*ast.walk(function), *nodes] if isinstance(node, ast.arg)}
@@ -207,11 +207,11 @@ def _refuse_hosts(function: ast.FunctionDef, scope: Scope) -> None:
             scope.refer(node.id, node)
         match node:
             case ast.Attribute(value=ast.Name(id=owner), attr=member) if owner not in bound | scope.variables:
-                scope.refer(f"{owner}.{member}", node)  # of a module, it may be what the runtime lacks
+                scope.refer(f"{owner}.{member}", node)  # raises for a module's member that the runtime lacks
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that are evaluated: annotations are not."""
+    """Yield the nodes that are evaluated, which excludes annotations."""
     yield node
     for name, child in ast.iter_fields(node):
         if name not in ("annotation", "returns"):
@@ -221,7 +221,7 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def parameters(given: ast.arguments, scope: Scope | None = None) -> list[str]:
-    """Return the names of parameters as calls give them: by place, and by keyword after that."""
+    """Return the names of parameters in the order of a call's arguments: positional ones before keyword-only ones."""
     if given.kwarg and scope:
         raise ScriptError(scope.module, given.kwarg, "**keywords of a function are not translated")
     every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *([given.vararg] if given.vararg else [])]
@@ -229,7 +229,7 @@ def parameters(given: ast.arguments, scope: Scope | None = None) -> list[str]:
 
 
 def variables(function: ast.FunctionDef) -> set[str]:
-    """Return the names in JavaScript of all variables of a function and of those within it."""
+    """Return the JavaScript names of all variables of a function and its nested functions."""
     names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     names |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
     names |= {node.name for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and node is not function}
@@ -237,9 +237,9 @@ def variables(function: ast.FunctionDef) -> set[str]:
 
 
 def assigned(statements: Sequence[ast.stmt]) -> set[str]:
-    """Return the variables that statements bind, apart from those of functions and comprehensions within."""
+    """Return the variables that statements bind, without those of nested functions and comprehensions."""
     found: set[str] = set()
-    for node in (inner for statement in statements for inner in _own(statement)):
+    for node in (inner for statement in statements for inner in _in_scope(statement)):
         if isinstance(node, ast.FunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -247,8 +247,8 @@ def assigned(statements: Sequence[ast.stmt]) -> set[str]:
     return found
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement; of comprehensions only what they assign to the function's variables."""
+def _in_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a statement; of a comprehension only the targets of `:=`, which are the function's."""
     yield node
     if isinstance(node, ast.FunctionDef | ast.Lambda):
         return
@@ -256,7 +256,7 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
         yield from (each.target for each in ast.walk(node) if isinstance(each, ast.NamedExpr))
         return
     for child in ast.iter_child_nodes(node):
-        yield from _own(child)
+        yield from _in_scope(child)
 
 
 def _mentions(node: ast.FunctionDef, name: str) -> bool:
@@ -265,14 +265,14 @@ def _mentions(node: ast.FunctionDef, name: str) -> bool:
 
 
 def _has_functions(node: ast.FunctionDef) -> bool:
-    """Tell whether functions stand within that have a `this` of their own in JavaScript."""
+    """Tell whether there are nested functions that have a different `this` in JavaScript."""
     inner = (each for statement in node.body for each in ast.walk(statement))
     return any(isinstance(each, ast.GeneratorExp | ast.FunctionDef) for each in inner)
 
 
 def _star(node: ast.FunctionDef) -> str:
-    """Return the mark of a generator."""
-    inner = [each for statement in node.body for each in _own(statement)]
+    """Return "*" for a generator, otherwise nothing."""
+    inner = [each for statement in node.body for each in _in_scope(statement)]
     return "*" if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in inner) else ""
 
 
@@ -282,7 +282,7 @@ def decorator(node: ast.expr) -> str:
 
 
 def _unpacked(text: str, target: ast.expr) -> str:
-    """Return the values that a target takes apart; what a star takes is one of them."""
+    """Return the values that are assigned to the elements of a target; those of a starred name are one array."""
     elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
     star = next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)
     return f"$.unpacked({text}, {len(elements)}{'' if star is None else f', {star}'})"

@@ -1,4 +1,4 @@
-"""What a name means in a module: its own definition, another module's, or one that only Python has."""
+"""Name resolution: the definition of a name in a module, an imported one, or a Python-only one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 
 from webmm.page.script import runtime
 
-PACKAGES = ["webmm"]  # whose modules are translated
+PACKAGES = ["webmm"]  # the packages whose modules are translated
 
 
 def is_ours(module: str | None) -> bool:
-    """Tell whether a module is one of PACKAGES."""
+    """Tell whether a module belongs to one of PACKAGES."""
     return (module or "").split(".")[0] in PACKAGES
 
 
 class ScriptError(Exception):
-    """Python that is not translated; the message says where it stands, and what it is."""
+    """Python code that is not supported; the message has its file and line."""
 
     def __init__(self, module: str, node: ast.AST | None, what: str) -> None:
         line = getattr(node, "lineno", 0)
@@ -30,22 +30,22 @@ class ScriptError(Exception):
 
 
 class HostError(Exception):
-    """A name that only Python has."""
+    """A name without a counterpart in JavaScript."""
 
 
-REGISTRIES = ("webmm.epilogues.OWN", "webmm.kernels.REGISTERED")
+REGISTRIES = ("webmm.epilogues.OWN", "webmm.kernels.REGISTERED")  # filled by user code: empty on the page
 
 
 @dataclass(frozen=True)
 class Name:
-    """A definition at the top of a module."""
+    """A top-level definition of a module."""
 
     module: str
     name: str
 
     @property
     def value(self) -> Any:
-        """The object that it is; an empty one of what a program may have added to webmm, which is no page's."""
+        """The defined object; an empty one for REGISTRIES."""
         value = vars(importlib.import_module(self.module))[self.name]
         return type(value)() if str(self) in REGISTRIES else value
 
@@ -66,7 +66,7 @@ def tree(module: str) -> ast.Module:
 
 @functools.cache
 def definitions(module: str) -> dict[str, ast.stmt]:
-    """Return the statements at the top of a module by the names that they bind."""
+    """Return the top-level statements of a module by the names that they bind."""
     return {name: statement for statement in tree(module).body for name in _bound(statement)}
 
 
@@ -84,7 +84,7 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
 
 
 def home(module: str, name: str) -> Name:
-    """Return where what a module calls `name` is defined, through imports of webmm's own modules."""
+    """Return the definition of a module's `name`, following imports within webmm."""
     statement = definitions(module).get(name)
     if isinstance(statement, ast.ImportFrom) and statement.module and is_ours(statement.module):
         original = next(a.name for a in statement.names if (a.asname or a.name) == name)
@@ -94,7 +94,7 @@ def home(module: str, name: str) -> Name:
 
 
 def home_of(value: Any) -> Name | None:
-    """Return where a class or a function of webmm is defined at the top of a module; None for anything else."""
+    """Return the definition of a top-level class or function of webmm; None for anything else."""
     if not isinstance(value, type | FunctionType) and not hasattr(value, "__wrapped__"):
         return None
     module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
@@ -104,9 +104,9 @@ def home_of(value: Any) -> Name | None:
 
 
 def resolve(module: str, name: str) -> Name | str:
-    """Return the definition that `name` means at the top of `module`, or the runtime's word for it.
+    """Return the definition of the global `name` in `module`, or its JavaScript expression if the runtime has it.
 
-    Raises HostError for what neither the subset nor webmm has.
+    Raises HostError if neither webmm nor the runtime has it.
     """
     scope = vars(importlib.import_module(module))
     if name not in scope:

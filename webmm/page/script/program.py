@@ -1,4 +1,4 @@
-"""A JavaScript module of all that a few names of Python need."""
+"""Translation of a set of Python names, with everything that they need, to one JavaScript module."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from webmm.page.script.names import HostError, Name, ScriptError, definitions, h
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
-ERRORS = "webmm.errors"  # whose classes JavaScript has itself
-MARK = re.compile("«(.*?)»")  # a definition within a text, until all are known and have got their identifiers
+ERRORS = "webmm.errors"  # its classes are implemented in JavaScript
+MARK = re.compile("«(.*?)»")  # placeholder of a definition's identifier, until all definitions are known
 
 
 @dataclass
 class Definition:
-    """What stands at the top of the JavaScript module for a name of Python."""
+    """The JavaScript definition of a Python name."""
 
     text: str
-    before: set[Name] = field(default_factory=set)  # must be there when the text is evaluated
-    needs: set[Name] = field(default_factory=set)  # must be there at some time
-    members: set[str] = field(default_factory=set)  # attributes that its objects have
+    before: set[Name] = field(default_factory=set)  # definitions that must precede this one
+    needs: set[Name] = field(default_factory=set)  # definitions that may follow this one
+    members: set[str] = field(default_factory=set)  # attributes of its instances
 
 
 class Program:
-    """Translates `names` and all that they need; objects that others hand in have attributes `described`.
+    """Translates `names` and everything that they need; objects that JavaScript passes in have attributes `described`.
 
-    Raises ScriptError for what the subset does not have, with its file and line.
+    Raises ScriptError, with file and line, for code outside the supported subset.
     """
 
     def __init__(self, names: Iterable[Name], described: Iterable[str] = ()) -> None:
@@ -76,7 +76,7 @@ class Program:
         )
         for name, (module, node) in self._attributes.items():
             if name not in known:
-                raise ScriptError(module, node, f"nothing that is translated has an attribute {name}")
+                raise ScriptError(module, node, f"no translated class has an attribute {name}")
 
     # Definitions
 
@@ -89,7 +89,7 @@ class Program:
         try:
             text, before = self._valued(name.value, str(name))
         except HostError as error:
-            raise ScriptError(name.module, node, f"{name.name} has no counterpart: {error}") from error
+            raise ScriptError(name.module, node, f"{name.name} has no counterpart in JavaScript: {error}") from error
         return Definition(f"export const «{name}» = {text};", before)
 
     def _valued(self, value: Any, where: str) -> tuple[str, set[Name]]:
@@ -129,7 +129,7 @@ class Program:
                 signs.append(_signed_method(name, member))
         attributes, fields, before = self._declared(name, cls)
         is_dataclass = dataclasses.is_dataclass(cls)
-        said = [
+        properties = [
             f"attributes: {{ {', '.join(attributes)} }}" if attributes else "",
             f"fields: [{', '.join(fields)}]" if is_dataclass or hasattr(cls, "_fields") else "",
             "order: true" if _declares(cls, "order") else "",
@@ -139,7 +139,7 @@ class Program:
         head = f"export class «{name}» extends $.PyObject {{"
         body = "\n".join(" " + line for method in methods for line in method.split("\n"))
         places = ", ".join(map(self._use, bases))
-        more = ", ".join(filter(None, said))
+        more = ", ".join(filter(None, properties))
         end = f"$.define(«{name}», {json.dumps(name.name)}, [{places}]{f', {{ {more} }}' if more else ''});"
         text = "\n".join(filter(None, [head, body, "}", end, *signs]))
         return Definition(text, before | set(bases), needs, _members(cls))
@@ -154,9 +154,9 @@ class Program:
             return _hosted(f"{name}.{node.name}", node), set()
 
     def _declared(self, name: Name, cls: type[Any]) -> tuple[list[str], list[str], set[Name]]:
-        """Return the attributes and the fields that a class declares itself, and what they need."""
-        own = inspect.get_annotations(cls)
-        fields = [f for f in dataclasses.fields(cls) if f.name in own] if dataclasses.is_dataclass(cls) else []
+        """Return the attributes and fields that a class itself declares, and the names that they need."""
+        declared = inspect.get_annotations(cls)
+        fields = [f for f in dataclasses.fields(cls) if f.name in declared] if dataclasses.is_dataclass(cls) else []
         hints = typing.get_type_hints(cls, include_extras=True) if fields else {}
         self._needs = set()
         written = [field_text(each, _hint(hints[each.name]), self._use, str(name)) for each in fields]
@@ -173,7 +173,7 @@ class Program:
     # The text
 
     def text(self) -> str:
-        """Return the JavaScript module; it stands beside `python.js`'s folder."""
+        """Return the JavaScript module, for a file in a subfolder of the folder of `python.js`."""
         identifiers = self._identifiers
         names = {"* as $": "python", "* as $errors": "errors", "{ numpy as $numpy }": "numpy"}
         header = "".join(f'import {name} from "../{module}.js";\n' for name, module in names.items())
@@ -181,7 +181,7 @@ class Program:
         return abbreviated(header + MARK.sub(lambda match: identifiers[match.group(1)], body)) + "\n"
 
     def identifier(self, name: Name) -> str:
-        """Return what the module exports a definition as; raises KeyError for one that it does not have."""
+        """Return the exported identifier of a definition; raises KeyError if the module does not have it."""
         return self._identifiers[str(name)]
 
     def _in_order(self) -> list[Name]:
@@ -202,7 +202,7 @@ class Program:
 
     @functools.cached_property
     def _identifiers(self) -> dict[str, str]:
-        """Return an identifier for each definition: its name, with the module where others have it, too."""
+        """Return an identifier for each definition: its name, with the module if several definitions share it."""
         shared = Counter(name.name for name in self.found)
         return {
             str(name): name.name
@@ -213,9 +213,9 @@ class Program:
 
 
 def refer(module: str, id: str) -> Name | str:
-    """Return what `id` means at the top of a module; of `x.y`, what y is of x, "" where x is no module or type.
+    """Return the meaning of `id`, a name `x` or a member `x.y`, in a module; "" for a member of an ordinary object.
 
-    Raises HostError for what only Python has.
+    Raises HostError for Python-only names.
     """
     owner, _, member = id.partition(".")
     if not member:
@@ -236,14 +236,14 @@ def refer(module: str, id: str) -> Name | str:
 
 
 def expressible(found: Name | str) -> Name | str:
-    """Return what was found; raises HostError for a constant that has no counterpart in JavaScript."""
+    """Return `found`; raises HostError for a constant that has no counterpart in JavaScript."""
     if isinstance(found, Name) and not isinstance(found.value, ModuleType):
         value_text(found.value, str, "")
     return found
 
 
 def signature(name: Name) -> Sequence[str] | None:
-    """Return the parameters of a function or class in the order of JavaScript's; None where it takes what comes."""
+    """Return the parameters of a function or class in JavaScript's order; None if they are unknown."""
     if name.module == ERRORS:
         return ("message",)
     value, node = name.value, definitions(name.module).get(name.name)
@@ -257,7 +257,7 @@ def signature(name: Name) -> Sequence[str] | None:
 
 
 def _signed(target: str, names: Sequence[str]) -> str:
-    """Return what makes the names of parameters known, where calls may give them by keyword."""
+    """Return the statement that declares the names of parameters, for calls with keyword arguments."""
     if not names:
         return ""
     return f"$.signed({target}, {json.dumps(' '.join(names))});"
@@ -272,7 +272,7 @@ def _signed_method(name: Name, node: ast.FunctionDef) -> str:
 
 
 def _hosted(where: str, node: ast.FunctionDef) -> str:
-    """Return a method that only Python has."""
+    """Return a method that raises, in place of a Python-only one."""
     kinds = {"property": "get ", "cached_property": "get ", "classmethod": "static "}
     kind = next((kinds[name] for name in map(decorator, node.decorator_list) if name in kinds), "")
     given = "" if kind == "get " else "...args"
@@ -281,11 +281,11 @@ def _hosted(where: str, node: ast.FunctionDef) -> str:
 
 
 def _hint(annotation: Any) -> str | None:
-    """Return what `Annotated` says of a field, as `typing.get_args()` gives it."""
+    """Return the arguments of a field's `Annotated`, as from `typing.get_args()`."""
     if not hasattr(annotation, "__metadata__"):
         return None
-    of, *said = typing.get_args(annotation)
-    return json.dumps([str(getattr(of, "__name__", of)), *said])
+    of, *metadata = typing.get_args(annotation)
+    return json.dumps([str(getattr(of, "__name__", of)), *metadata])
 
 
 def _is_plain(value: Any) -> bool:

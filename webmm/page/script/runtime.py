@@ -1,4 +1,4 @@
-"""What `web/python.js` has of Python's builtins and modules: the names that translated code may use."""
+"""The builtins and library functions of Python that `web/python.js` implements, and translated code may use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUILTINS = {
     *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "vars", "zip"),
     *("AssertionError", "AttributeError", "KeyError", "OverflowError", "ValueError"),
 }
-RENAMED = {"iter": "iterator"}  # `$.iter` is what a loop walks over
+RENAMED = {"iter": "iterator"}  # `$.iter` returns the iterable of a loop
 
 MODULES: dict[ModuleType, tuple[str, ...]] = {
     dataclasses: ("MISSING", "asdict", "fields", "replace"),
@@ -56,14 +56,14 @@ METHODS = {
     *("startswith", "strip", "sub", "union", "update", "upper", "values"),
 }
 
-ATTRIBUTES = {  # of classes, of fields, of dict, of NumPy's arrays
+ATTRIBUTES = {  # of classes, fields, dict and NumPy arrays
     *("__name__", "default", "fromkeys", "metadata"),
     *("T", "at", "sum", "tolist"),
 }
 
 
 def spelled(value: Any) -> str | None:
-    """Return how JavaScript reaches what a builtin or a module of Python offers; None where it has no such thing."""
+    """Return the JavaScript expression for a member of one of MODULES, or None if the runtime lacks it."""
     for module, names in MODULES.items():
         for name in names:
             if getattr(module, name) is value and not isinstance(value, float):
@@ -72,7 +72,7 @@ def spelled(value: Any) -> str | None:
 
 
 def builtin(name: str) -> str | None:
-    """Return how JavaScript reaches a builtin; None for what is no builtin of the subset."""
+    """Return the JavaScript expression for a builtin, or None if it is not in the supported subset."""
     if name in RENAMED:
         return f"$.{RENAMED[name]}"
     return f"$.{name}" if name in BUILTINS and hasattr(builtins, name) else None

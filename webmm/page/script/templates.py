@@ -1,7 +1,7 @@
-"""Jinja's templates as JavaScript functions, from Jinja's own syntax trees.
+"""Translation of Jinja templates to JavaScript functions, from Jinja's syntax trees.
 
-Each is a function of the scope that it stands in, and returns its text; `web/templates.js` has what it calls. What the
-templates of `shaders/` don't use is an error with its file and line.
+Each template becomes a function of its scope that returns the text; `web/templates.js` has the functions that it calls.
+Only the features that the templates in `shaders/` use are supported; anything else is an error with its file and line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPERATORS: dict[type[nodes.Node], str] = {
     **{nodes.Mod: "mod", nodes.Pow: "pow"},
 }
 COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": "$.gt", "gteq": "$.ge"}
-COMPUTED = {*ACTIVATIONS, *(dtype.wgsl for dtype in DTYPES.values())}  # what names of templates are made of
+COMPUTED = {*ACTIVATIONS, *(dtype.wgsl for dtype in DTYPES.values())}  # possible values in computed template names
 IMPORTED = (
     "add, call, defined, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, method,"
     " module, otherwise"
@@ -32,19 +32,19 @@ FILTERS = {"upper", "join", "length", "default", "list", "reverse", "max", "reje
 
 
 class TemplateError(Exception):
-    """A template that is not translated; the message says where it stands, and what it is."""
+    """A template feature that is not supported; the message has its file and line."""
 
     def __init__(self, template: str, node: nodes.Node, what: str) -> None:
         super().__init__(f"{template}:{node.lineno}: {what}")
 
 
 def names(folder: Path) -> list[str]:
-    """Return the templates below `folder`."""
+    """Return the names of the templates below `folder`."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.wgsl"))
 
 
 def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequence[str]) -> str:
-    """Return a JavaScript module that adds the template `name` to what can be rendered, and all that it needs."""
+    """Return a JavaScript module that registers the template `name`, and imports those that it needs."""
     root = environment.parse((folder / name).read_text(encoding="utf-8"), name)
     up = "../" * (name.count("/") + 2)
     imports = [f'import * as $ from "{up}python.js";', f'import {{ {IMPORTED} }} from "{up}templates.js";']
@@ -54,7 +54,7 @@ def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequ
 
 
 def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
-    """Return the templates that one imports and includes: where it computes a name, all that it may mean."""
+    """Return the templates that a template imports and includes; for a computed name, all possible ones."""
     found: set[str] = set()
     imports, includes = root.find_all(nodes.Import), root.find_all(nodes.Include)
     for template in (*(node.template for node in imports), *(node.template for node in includes)):
@@ -66,11 +66,11 @@ def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
 
 
 class _Expressions:
-    """Writes the expressions of one template."""
+    """Translates the expressions of one template."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.depth = 0  # of scopes
+        self.depth = 0  # nesting depth of scopes
 
     def _error(self, node: nodes.Node, what: str = "") -> TemplateError:
         return TemplateError(self.name, node, what or f"{type(node).__name__} is not translated")
@@ -187,7 +187,7 @@ class _Expressions:
 
 
 class _Template(_Expressions):
-    """Writes one template."""
+    """Translates one template."""
 
     def write(self, root: nodes.Template) -> str:
         return self._function("s0", root.body)

@@ -1,4 +1,4 @@
-"""Constants by their values: the JavaScript expression that makes one anew."""
+"""Translation of constants: the JavaScript expression that evaluates to a Python value."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 from webmm.page.script import runtime
 from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours
 
-Use = Callable[[Name], str]  # says that a definition is needed before, and returns its identifier
+Use = Callable[[Name], str]  # records that a definition is needed earlier, and returns its identifier
 
 
 def value(x: Any, use: Use, where: str) -> str:
-    """Return `x`, found at `where`, as JavaScript; raises HostError for what has no counterpart."""
+    """Return `x`, found at `where`, as JavaScript; raises HostError if it has no counterpart."""
     if x is None or isinstance(x, bool):
         return {None: "null", True: "true", False: "false"}[x]
     if isinstance(x, int | float):
@@ -52,7 +52,7 @@ def _named(x: Any, use: Use, where: str) -> str:
         return word
     if home := home_of(x):
         return use(home)
-    if isinstance(x, FunctionType):  # a function without a name, or of another library
+    if isinstance(x, FunctionType):  # a lambda, or a function of another library
         return f"$.host({json.dumps(where)})"
     if isinstance(x, type) and (word := runtime.builtin(x.__name__)):
         return word
@@ -64,12 +64,14 @@ def _made(x: Any, use: Use, where: str) -> str:
         return value(each, use, where)
 
     if isinstance(x, ModuleType) and is_ours(x.__name__):
-        own = [
+        defined = [
             name
             for name in definitions(x.__name__)
             if not name.startswith("_") and home(x.__name__, name).module == x.__name__
         ]
-        members = [name for name in own if not isinstance(definitions(x.__name__)[name], ast.Import | ast.ImportFrom)]
+        members = [
+            name for name in defined if not isinstance(definitions(x.__name__)[name], ast.Import | ast.ImportFrom)
+        ]
         return f"{{ {', '.join(f'{name}: {use(Name(x.__name__, name))}' for name in members)} }}"
     if isinstance(x, dataclasses.Field):
         hint = json.dumps(typing.get_args(x.type)) if typing.get_args(x.type) else None
@@ -89,12 +91,12 @@ def _made(x: Any, use: Use, where: str) -> str:
 
 
 def _in_order(x: Any) -> list[dataclasses.Field[Any]]:
-    """Return the fields as a constructor takes them in JavaScript: those that Python takes by keyword alone last."""
+    """Return the fields in the order of the JavaScript constructor's parameters: keyword-only fields last."""
     return sorted(dataclasses.fields(x), key=lambda f: bool(f.kw_only))
 
 
 def field(f: dataclasses.Field[Any], hint: str | None, use: Use, where: str) -> str:
-    """Return a field of a dataclass with its default and what else is declared."""
+    """Return a field of a dataclass with its default and other declared properties."""
     more = {
         "metadata": value(f.metadata, use, where) if f.metadata else None,
         "keyword": "true" if f.kw_only else None,
@@ -102,10 +104,10 @@ def field(f: dataclasses.Field[Any], hint: str | None, use: Use, where: str) -> 
         "hint": hint,
         "factory": f"() => {_factory(f.default_factory)}" if f.default_factory is not dataclasses.MISSING else None,
     }
-    said = ", ".join(f"{key}: {text}" for key, text in more.items() if text is not None)
+    properties = ", ".join(f"{key}: {text}" for key, text in more.items() if text is not None)
     default = None if f.default is dataclasses.MISSING else value(f.default, use, where)
-    given = [json.dumps(f.name), default or "undefined", f"{{ {said} }}"]
-    return f"new $.Field({', '.join(given[: 3 if said else 2 if default else 1])})"
+    given = [json.dumps(f.name), default or "undefined", f"{{ {properties} }}"]
+    return f"new $.Field({', '.join(given[: 3 if properties else 2 if default else 1])})"
 
 
 def _factory(factory: Any) -> str:
