@@ -296,8 +296,10 @@ def gemm(
     if min(a.ndim, b.ndim, c.ndim) < 2:
         raise ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes")
     shape = result_shape(a, b)
-    if broadcast_shape(shape, c.shape) != c.shape:
-        raise ProblemError(f"a @ b has shape {shape}, which does not broadcast to c, {c.shape}")
+    if shape[-2:] != c.shape[-2:] or broadcast_shape(shape, c.shape) != c.shape:
+        raise ProblemError(
+            f"a @ b has shape {shape}; c {c.shape} must have the same last two axes and broadcast its batch"
+        )
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
         raise ProblemError(
             "c repeats its elements, as a broadcast view does; pass an array that stores each element once"
