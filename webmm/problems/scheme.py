@@ -271,7 +271,7 @@ class Scheme:
         if k > longest:
             with_these = "with these zero points" + (" and bias" if added else "")
             raise ProblemError(
-                f"{with_these} a sum of k = {k:,} products may overflow 32 bits; at most {max(longest, 0):,} cannot: "
+                f"{with_these} a sum of k = {k:,} products may overflow 32 bits; the largest safe k is {max(longest, 0):,}: "
                 "split k, and add int32 results in 64 bits"
             )
 
