@@ -1,6 +1,6 @@
-# make bench: set everything up, run the ladder, print the table.   make test: set everything up, run every test.
-# make fuzz N=30000 SEED=0: check so many random problems, from this seed on.   make soak: eight threads for ten minutes.
-# make web: build the page into build/web, for any static host.
+# make bench: set everything up, run the ladder, print the table.   make test: set everything up, run all tests.
+# make fuzz N=30000 SEED=0: check N random problems, starting at SEED.   make soak: run eight threads for ten minutes.
+# make web: build the page in build/web, for any static host.
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
@@ -28,7 +28,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@if [ -d web/node_modules/prettier ]; then PATH="$(CURDIR)/.tools/bin:$$PATH" npm --prefix web run --silent lint; else echo "web: not looked at; tests/web/prepare"; fi
+	@if [ -d web/node_modules/prettier ]; then PATH="$(CURDIR)/.tools/bin:$$PATH" npm --prefix web run --silent lint; else echo "web/ was not linted; run tests/web/prepare first"; fi
 
 unit: $(VENV)/dev
 	$(BIN)/pytest tests/unit $(ARGS)

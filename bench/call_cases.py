@@ -1,4 +1,4 @@
-"""What `calls.py` times: the 29 everyday cases, and those where a call costs more than its kernel."""
+"""The cases of `calls.py`: 29 everyday cases, and cases in which the call takes longer than its kernel."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from webmm import BlockWeights
 from webmm.engine.array import Array
 
 SMALL = (64, 256)
-LENGTH = 100  # of the chain of products
+LENGTH = 100  # products in the chain
 SHORT = {"float32": "f32", "float16": "f16"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A call on operands, its meaning in NumPy for a part of its results, in PyTorch and in ONNX.
+    """A call on operands, with its equivalents in NumPy (for part of the result), PyTorch and ONNX.
 
-    One of a `group` is among the everyday cases. `part` is which of the results `numpy` returns, and `tolerance` what
-    they may differ by, as a share of the largest.
+    Everyday cases have a `group`. `numpy` returns the elements of the result at the index `part`; they may differ by
+    `tolerance`, a fraction of the largest.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Case:
     part: Any = (slice(0, 2),)
     tolerance: float = 0.0
     torch: Callable[..., Any] | None = None
-    dense: list[NDArray[Any]] = field(default_factory=list)  # operands for PyTorch, where it takes others
+    dense: list[NDArray[Any]] = field(default_factory=list)  # PyTorch's operands, if they differ
     onnx: tuple[Model, ...] = ()
-    into: str = ""  # the type of an array that the call writes into, if it takes one
+    into: str = ""  # the dtype of an output array that the call takes as its last argument
     steps: int = 1  # products in a call
     on_host: bool = False  # operands and result are NumPy arrays
-    graph: bool = True  # whether it can be captured
+    graph: bool = True  # whether a CUDA graph can capture it
 
 
 def product(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, group: str = "") -> Case:
@@ -58,13 +58,13 @@ def product(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: s
 
 
 def square(n: int, dtype: str, group: str = "") -> Case:
-    """Return `A @ B` of squares."""
+    """Return `A @ B` of square matrices."""
     return product(f"A @ B {n}³", ((n, n), (n, n)), dtype, group)
 
 
 @cache
 def blocks(k: int, n: int, block: int) -> tuple[BlockWeights, NDArray[np.float32]]:
-    """Return weights of 4 bits, and what they stand for."""
+    """Return 4-bit weights and their dequantized values."""
     words = whole_numbers("uint32", n, k // 8) * np.uint32(0x01234567)
     scales, zeros = np.full((n, k // block), 0.125, np.float32), np.full((n, k // block), 8, np.uint8)
     weights = BlockWeights((k, n), 4, block, words, scales, zeros)
@@ -72,7 +72,7 @@ def blocks(k: int, n: int, block: int) -> tuple[BlockWeights, NDArray[np.float32
 
 
 def weights(m: int, n: int, block: int, dtype: str, group: str = "") -> Case:
-    """Return a product with square weights of 4 bits; the peer may round x to 8 bits, if that is its fastest form."""
+    """Return a product with square 4-bit weights; the peer may round x to 8 bits, if that is its fastest mode."""
     x, (packed, dense) = whole_numbers(dtype, m, n), blocks(n, n, block)
     operands = ((dtype, (m, n)), ("uint8", (n, n // block, block // 2)), (dtype, (n, n // block)))
     settings = {"K": n, "N": n, "bits": 4, "block_size": block}
@@ -93,7 +93,7 @@ def weights(m: int, n: int, block: int, dtype: str, group: str = "") -> Case:
 
 
 def integers(n: int, group: str = "") -> Case:
-    """Return a product of uint8 and int8, whose sums stay int32; PyTorch has one of int8 only."""
+    """Return a product of uint8 and int8 with an int32 result; PyTorch's counterpart takes int8 only."""
     a, b = whole_numbers("uint8", n, n), whole_numbers("int8", n, n)
     operands = (("uint8", (n, n)), ("int8", (n, n)))
     models = (
@@ -113,7 +113,7 @@ def integers(n: int, group: str = "") -> Case:
 
 
 def int_mm(a: Any, b: Any) -> Any:
-    """Return PyTorch's product of int8."""
+    """Return PyTorch's product of int8 matrices."""
     import torch
 
     return torch._int_mm(a, b)
@@ -150,7 +150,7 @@ def gelu(x: float) -> float:
 
 
 def softmax(n: int, group: str = "") -> Case:
-    """Return softmax of rows."""
+    """Return the softmax of each row."""
 
     def in_numpy(x: NDArray[Any]) -> NDArray[Any]:
         powers = np.exp(x[:2].astype(np.float64))
@@ -163,7 +163,7 @@ def softmax(n: int, group: str = "") -> Case:
 
 
 def layer_norm(n: int, group: str = "") -> Case:
-    """Return layer norm of rows, with weights and a bias."""
+    """Return the layer norm of each row, with weights and a bias."""
 
     def in_numpy(x: NDArray[Any], w: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         rows = x[:2].astype(np.float64)
@@ -187,7 +187,7 @@ def layer_norm(n: int, group: str = "") -> Case:
 
 
 def row_sums(n: int, group: str = "") -> Case:
-    """Return sums of rows."""
+    """Return the sum of each row."""
     x = whole_numbers("float32", n, n)
     model = Model(("ReduceSum",), (("float32", (n, n)),), ("float32", (n,)), {"keepdims": 0}, (1,))
     call, in_torch = (lambda x: webmm.reduce(x, "sum", 1)), (lambda x: x.sum(1))
@@ -195,7 +195,7 @@ def row_sums(n: int, group: str = "") -> Case:
 
 
 def everyday(sized: Callable[[int], int]) -> Iterator[Case]:
-    """Yield the 29 everyday cases, their sizes by `sized`."""
+    """Yield the 29 everyday cases, with their sizes scaled by `sized`."""
     for dtype in ("float32", "float16"):
         for n in (512, 1024, 2048, 4096):
             yield square(sized(n), dtype, SHORT[dtype])
@@ -210,7 +210,7 @@ def everyday(sized: Callable[[int], int]) -> Iterator[Case]:
 
 
 def small(n: int) -> Iterator[Case]:
-    """Yield every op where a call costs more than its kernel."""
+    """Yield a case of each op at a size where the call takes longer than its kernel."""
     by_operator = square(n, "float32")
     yield by_operator
     yield replace(by_operator, name=f"matmul {n}³ f32", call=webmm.matmul)
@@ -220,7 +220,7 @@ def small(n: int) -> Iterator[Case]:
 
 
 def others(sized: Callable[[int], int]) -> Iterator[Case]:
-    """Yield small calls, large results, what is read back, NumPy to NumPy, and a chain."""
+    """Yield small calls, large results, a readback, products from NumPy to NumPy, and a chain of products."""
     for n in SMALL:
         yield from small(n)
     n, m = sized(8192), sized(2048)
@@ -249,7 +249,7 @@ def others(sized: Callable[[int], int]) -> Iterator[Case]:
 
 
 def chain(n: int) -> Case:
-    """Return products that need each other's results, each with a bias and GELU."""
+    """Return a chain of products, each of which needs the previous result, with a bias and GELU."""
 
     def in_webmm(x: Array, w: Array, bias: Array) -> Array:
         for _ in range(LENGTH):

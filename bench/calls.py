@@ -1,13 +1,13 @@
-"""What a user calls, by the wall clock, beside its kernel alone, ONNX Runtime on WebGPU, and PyTorch.
+"""Public calls by the wall clock, compared with their kernels, ONNX Runtime on WebGPU, and PyTorch.
 
     python bench/calls.py --engine wgpu,dawn bench/results/my-gpu-calls.json
 
-Operands are resident unless a case says otherwise; as many calls as fit are queued, one wait ends them, and the time is
-divided by their number; the median of five such rounds counts. Beside it stand what the call dispatches, timed alone by
-the device's clock, and the peers, timed as ours: ONNX Runtime's native WebGPU provider (`onnx_peer.py`), a call and a
-run of ten, and PyTorch, eagerly and as a CUDA graph of ten, TF32 off. Where one is missing there stands nan. What is
-checked is checked once, in its first rows. Of the 29 everyday cases, which come first, geometric means follow by group.
-A case that fails is reported and passed over. The records of calls have `kernel` "call" and `clock` "wall".
+Operands are resident unless a case says otherwise. In each of five rounds, as many calls as fit the time are queued,
+followed by one wait; the result is the median time per call. For comparison, the call's dispatches are timed by the
+device's clock, and the peers are timed like webmm: ONNX Runtime's native WebGPU provider (`onnx_peer.py`), one call and
+a run of ten, and PyTorch, eager and as a CUDA graph of ten, TF32 off. A missing peer is shown as nan. The first rows of
+each result are checked once. The 29 everyday cases come first; geometric means by group follow at the end. A case that
+fails is reported and skipped. The records of calls have `kernel` "call" and `clock` "wall".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def placed(device: Device, operand: Any) -> Any:
 
 
 def dispatched(device: Device, call: Callable[[], Any]) -> tuple[Any, dict[tuple[Kernel[Any], Problem], list[Launch]]]:
-    """Return what a call returns, and what it dispatches; nothing is known from earlier calls."""
+    """Return the result of a call and its dispatches, with the caches of earlier calls cleared."""
     found: dict[tuple[Kernel[Any], Problem], list[Launch]] = {}
     run = device.run
 
@@ -57,7 +57,7 @@ def dispatched(device: Device, call: Callable[[], Any]) -> tuple[Any, dict[tuple
 
     device.choices.clear()
     device.plans.clear()
-    device.plans.record = lambda key, arrays, call: call()  # type: ignore[method-assign]  # or the second would repeat
+    device.plans.record = lambda key, arrays, call: call()  # type: ignore[method-assign]  # else the second call would replay a plan
     device.run = noted  # type: ignore[method-assign]
     try:
         return call(), found
@@ -66,7 +66,7 @@ def dispatched(device: Device, call: Callable[[], Any]) -> tuple[Any, dict[tuple
 
 
 def check(case: Case, result: Any) -> None:
-    """Raise ValueError where the first results are wrong."""
+    """Raise ValueError if the first results are wrong."""
     if case.numpy is None:
         return
     expected, part = case.numpy(*case.operands), result[case.part]
@@ -76,17 +76,17 @@ def check(case: Case, result: Any) -> None:
 
 
 def run(device: Device, case: Case, seconds: float) -> tuple[Record, Record]:
-    """Return the records of the call and of what it dispatches, with the time of all its dispatches, per product."""
+    """Return the records of the call and of its kernel; the latter has the time of all dispatches, per product."""
     operands = case.operands if case.on_host else [placed(device, x) for x in case.operands]
     arrays = operands + ([device.empty(case.operands[0].shape, case.into)] if case.into else [])
     call = partial(case.call, *arrays, **({"device": device} if case.on_host else {}))
     try:
         result, found = dispatched(device, call)
         check(case, result)
-        alone = 0.0
+        kernels_us = 0.0
         for launches in found.values():
             each = time_launch(device, launches[0], 0.1, seconds / 5)
-            alone += each.median_us * len(launches) / case.steps
+            kernels_us += each.median_us * len(launches) / case.steps
         timed = time_calls(call, device.synchronize, seconds)
     finally:
         for array in [] if case.on_host else arrays:
@@ -95,33 +95,33 @@ def run(device: Device, case: Case, seconds: float) -> tuple[Record, Record]:
         result.free()
     kernel, problem = max(found, key=lambda each: each[1].flops)
     of_call = record_of(device, problem, kernel, timed=per_product(timed, case.steps))
-    of_kernel = record_of(device, problem, kernel, timed=Timing(alone, alone, 0.0, 1, each.clock))
+    of_kernel = record_of(device, problem, kernel, timed=Timing(kernels_us, kernels_us, 0.0, 1, each.clock))
     return replace(of_call, kernel="call", config={"call": case.name, "runs": kernel.name}), of_kernel
 
 
 def per_product(timed: Timing, steps: int) -> Timing:
-    """Return the time of one of so many products."""
+    """Return the time of one product in a call of `steps` products."""
     return replace(timed, median_us=timed.median_us / steps, best_us=timed.best_us / steps)
 
 
 def in_onnx(peer: Peer, case: Case, seconds: float) -> tuple[float, float]:
-    """Return the µs of ONNX Runtime's call and of one of ten in a run, by the fastest of its models."""
+    """Return the µs of one call of ONNX Runtime, and of one of ten in a run, for the fastest of the case's models."""
     times = []
     for model in case.onnx:
         *each, why = peer.time(model, seconds)
         times.append(each)
         if why:
             print(f"  ONNX Runtime, {' and '.join(model.operators)}: {why}", flush=True)
-    return best(alone for alone, _ in times), best(ten for _, ten in times)
+    return best(single for single, _ in times), best(ten for _, ten in times)
 
 
 def best(times: Iterable[float]) -> float:
-    """Return the least of the times that there are."""
+    """Return the smallest of the times that are not NaN; NaN if all are."""
     return min((t for t in times if t == t), default=math.nan)
 
 
 def in_pytorch(case: Case, seconds: float) -> tuple[float, float]:
-    """Return the µs of PyTorch's eager call and of one of ten in a CUDA graph; NaN where there is none."""
+    """Return the µs of PyTorch's eager call, and of one of ten in a CUDA graph; NaN for each that is not available."""
     if case.torch is None or not peers.available():
         return NOTHING
     import torch
@@ -149,7 +149,7 @@ def in_graph(call: Callable[[], Any], seconds: float) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a case by an engine, in µs."""
+    """The times of a case on an engine, in µs."""
 
     case: str
     group: str
@@ -161,7 +161,7 @@ class Row:
 
     @property
     def lead(self) -> float:
-        """How many times as fast as the best portable peer the call is."""
+        """The speedup of the call over the best portable peer."""
         return best(self.onnx) / self.call
 
     def __str__(self) -> str:
@@ -175,7 +175,7 @@ HEAD = f"{'µs':48} {'':5}" + "".join(
 
 
 def summary(rows: list[Row]) -> Iterator[str]:
-    """Yield, for each engine and group, means and worst cases."""
+    """Yield the mean and the worst case of each engine and group."""
     for engine in dict.fromkeys(row.engine for row in rows):
         of = [row for row in rows if row.engine == engine]
         groups = [(name, [row for row in of if row.group == name]) for name in GROUPS]
@@ -197,10 +197,10 @@ def summary(rows: list[Row]) -> Iterator[str]:
 
 
 def tried(what: str, nothing: Any, measure: Callable[[], Any]) -> Any:
-    """Return what `measure` returns; where it fails, say so and return `nothing`."""
+    """Return the result of `measure`; if it fails, print the error and return `nothing`."""
     try:
         return measure()
-    except Exception as error:  # of a driver, a library or a kernel: the other cases are not to suffer
+    except Exception as error:  # of a driver, a library or a kernel: the other cases still run
         print(f"  {what}: {type(error).__name__}: {error}", flush=True)
         return nothing
 
@@ -209,9 +209,9 @@ def tried(what: str, nothing: Any, measure: Callable[[], Any]) -> Any:
 @click.option("--adapter")
 @click.option("--engine", "engines", default="wgpu", show_default=True, help="Such as wgpu,dawn.")
 @click.option("--only", default="", help="Part of a case's name.")
-@click.option("--seconds", default=0.15, show_default=True, help="Of each measurement.")
-@click.option("--budget", default=600.0, show_default=True, help="Seconds after which no case begins.")
-@click.option("--scale", default=1, show_default=True, help="Divides large sizes, to try it out.")
+@click.option("--seconds", default=0.15, show_default=True, help="Seconds per measurement.")
+@click.option("--budget", default=600.0, show_default=True, help="Seconds after which no case starts.")
+@click.option("--scale", default=1, show_default=True, help="Divide large sizes by this, for a trial run.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(adapter: str | None, engines: str, only: str, seconds: float, budget: float, scale: int, output: Path) -> None:
     """Time the calls and write their records to OUTPUT."""
@@ -228,7 +228,7 @@ def main(adapter: str | None, engines: str, only: str, seconds: float, budget: f
         if only not in case.name:
             continue
         if time.perf_counter() - began > budget:
-            print(f"{case.name} and what follows it are left out: {budget:.0f} s are over", flush=True)
+            print(f"the budget of {budget:.0f} s is used up: {case.name} and later cases are skipped", flush=True)
             break
         measured = {}
         for engine in engines.split(","):
@@ -242,13 +242,13 @@ def main(adapter: str | None, engines: str, only: str, seconds: float, budget: f
                 tried(engine, None, device.trim)
         torch = tried(f"{case.name} by PyTorch", NOTHING, partial(in_pytorch, case, seconds))
         onnx = tried(f"{case.name} by ONNX Runtime", NOTHING, partial(in_onnx, peer, case, seconds))
-        for engine, (call, alone) in measured.items():
+        for engine, (call, kernel) in measured.items():
             assert call.median_us is not None
-            assert alone.median_us is not None
-            rows.append(Row(case.name, case.group, engine, call.median_us, alone.median_us, onnx, torch))
-            beside = zip(("onnx_us", "onnx_of_ten_us", "torch_us", "torch_of_ten_us"), (*onnx, *torch), strict=True)
-            config = call.config | {name: us for name, us in beside if us == us}
-            records += (replace(call, config=config), alone)
+            assert kernel.median_us is not None
+            rows.append(Row(case.name, case.group, engine, call.median_us, kernel.median_us, onnx, torch))
+            peers_us = zip(("onnx_us", "onnx_of_ten_us", "torch_us", "torch_of_ten_us"), (*onnx, *torch), strict=True)
+            config = call.config | {name: us for name, us in peers_us if us == us}
+            records += (replace(call, config=config), kernel)
             print(rows[-1], flush=True)
         save(output, to_json(records))
     peer.close()

@@ -1,13 +1,13 @@
-"""Fits the model of time (`webmm.choose.model`) to records that `bench/shapes.py --collect` wrote.
+"""Fit the time model (`webmm.choose.model`) to records that `bench/shapes.py --collect` wrote.
 
     python bench/fit.py COLLECTED.json … webmm/tuned/models/nvidia-h200.json
     python bench/fit.py COLLECTED-BY-DAWN.json … webmm/tuned/models/nvidia-h200-dawn.json
 
-A model is of one adapter and one engine, which its file names: engines make other code of a shader.
-First the coefficients of each kind of dispatch, by Levenberg and Marquardt's method on logarithms of times; then, by
-ridge regression of what they leave unexplained, the weights per setting. A case counts by how near it is to the best
-of its problem: nobody asks how slow a bad kernel is. Prints the regret (best time ÷ time of what the model would take
-among what was measured) over problems that were held out; what is written is fitted to all of them.
+A model covers one adapter and one engine, which its file name states: engines compile a shader differently. First, the
+coefficients of each kind of dispatch are fitted by the Levenberg–Marquardt method to logarithms of times. Then the
+weights per setting are fitted to the residuals by ridge regression. A case weighs more the closer it is to the best of
+its problem, since the exact time of a slow kernel does not matter. Prints the regret (best time ÷ time of the measured
+kernel that the model would choose) over held-out problems; the written model is fitted to all problems.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from webmm.problems.product import transposes
 from webmm.records import Record, from_json
 
 KINDS = ("tiles", "gemv", "sum_splits")
-HELD = 0.3  # of the problems
+HELD = 0.3  # fraction of the problems that are held out
 ITERATIONS = 25
-STEP = 1e-3  # of a derivative's difference
-STAY = 0.003  # how much a coefficient's distance from where it began counts, beside a case
-SETTINGS, ASPECT, PAIR = 3.0, 3.0, 10.0  # ridges: cases that weights must be worth
+STEP = 1e-3  # of the finite differences
+STAY = 0.003  # weight of a coefficient's distance from its initial value, relative to a case
+SETTINGS, ASPECT, PAIR = 3.0, 3.0, 10.0  # ridge penalties, in units of a case's weight
 Numbers = NDArray[np.float64]
 
 
 class Cases:
-    """What was measured, as arrays over cases: traffic of every dispatch, time, problem, and what a case counts."""
+    """The measured cases as arrays: traffic of every dispatch, time, problem, and the weight of the case."""
 
     def __init__(self, records: list[Record], machine: Machine) -> None:
         self.machine = machine
@@ -74,7 +74,7 @@ class Cases:
         self.setting = np.array([self.settings.index(name) for name in names])
 
     def predict(self, logarithms: Numbers) -> Numbers:
-        """Return the times by coefficients alone."""
+        """Return the times that the coefficients predict, without the weights per setting."""
         total = np.zeros(len(self.times))
         for coefficients, (owners, rows) in zip(named(logarithms).values(), self.tables.values(), strict=True):
             np.add.at(total, owners, parts(rows, coefficients, self.machine)[0])
@@ -87,7 +87,7 @@ class Cases:
         return np.concatenate([model.judge(self.kernels[first:end], p)[1] for (first, p), end in pieces])
 
     def regrets(self, predicted: Numbers, held: NDArray[np.bool_]) -> list[float]:
-        """Return best time ÷ time of what is predicted to be best, of each problem that is `held`."""
+        """Return, for each problem in `held`, best time ÷ time of the case that is predicted to be best."""
         found = []
         for i in np.flatnonzero(held):
             mine = np.flatnonzero(self.problems == i)
@@ -102,7 +102,7 @@ def named(logarithms: Numbers) -> dict[str, dict[str, float]]:
 
 
 def coefficients(cases: Cases, counts: Numbers) -> Numbers:
-    """Return the logarithms of the coefficients that explain the cases best."""
+    """Return the logarithms of the coefficients that fit the cases best."""
     start = np.log(np.tile([START[name] for name in NAMES], len(KINDS)))
     root, stay, wanted = np.sqrt(counts), STAY * math.sqrt((counts > 0).sum()), np.log(cases.times)
 
@@ -129,7 +129,7 @@ def coefficients(cases: Cases, counts: Numbers) -> Numbers:
 
 
 def fitted(cases: Cases, train: NDArray[np.bool_]) -> tuple[Model, Numbers]:
-    """Return the model of the problems to `train` on, and the times that it predicts for all cases."""
+    """Return the model fitted to the problems in `train`, and the times that it predicts for all cases."""
     counts = cases.counts * train[cases.problems]
     at = coefficients(cases, counts)
     model = Model(cases.machine, named(at))
@@ -151,12 +151,12 @@ def fitted(cases: Cases, train: NDArray[np.bool_]) -> tuple[Model, Numbers]:
 
 
 def read(file: Path) -> str:
-    """Return the text of a file, which may be compressed."""
+    """Return the text of a file, which may be gzip-compressed."""
     return gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else file.read_text()
 
 
 def rounded(value: Any) -> Any:
-    """Return numbers to four digits, wherever they are."""
+    """Return `value` with all numbers in it rounded to four significant digits."""
     if isinstance(value, dict):
         return {name: rounded(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -165,7 +165,7 @@ def rounded(value: Any) -> Any:
 
 
 @click.command()
-@click.option("--held/--all", default=True, help="Say how the model fares on problems that it was not fitted to, too.")
+@click.option("--held/--all", default=True, help="Whether to evaluate on held-out problems first.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.argument("output", type=click.Path(path_type=Path))
 def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
@@ -173,7 +173,9 @@ def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
     records = [record for file in files for record in from_json(read(file))]
     engines = {tuned.family(record) for record in records if record.kernel in STAGES["gemm"]}
     if engines != {models.engine_of(output.stem)}:
-        raise click.UsageError(f"{output.name} is no name for a model of {' and '.join(sorted(engines))}")
+        raise click.UsageError(
+            f"the file name {output.name} does not match the records' {' and '.join(sorted(engines))}"
+        )
     cases = Cases(records, Machine())
     count = len(cases.ranges)
     print(f"{len(cases.times)} cases of {count} problems, {len(cases.settings)} settings", flush=True)
@@ -187,7 +189,7 @@ def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
     print(f"all: regret {geometric(cases.regrets(predicted, np.ones(count, bool))):.3f}; aspects: {', '.join(ASPECTS)}")
     fields = ("coefficients", "means", "spreads", "weights")
     compact = rounded({name: getattr(model, name) for name in fields})
-    rates = models.from_json(output.read_text()).rates if output.exists() else None  # a probe's, which no fit changes
+    rates = models.from_json(output.read_text()).rates if output.exists() else None  # from a probe; fitting keeps them
     output.parent.mkdir(exist_ok=True)
     adapter = next(r.adapter for r in records if r.kernel == "pipelined")
     written = dataclasses.replace(model, **compact, rates=rates)

@@ -1,10 +1,10 @@
-"""float64 at one size: each way to compute it, beside NumPy and, where there is CUDA, cuBLAS: a line of JSON each.
+"""float64 products at one size by each kernel, compared with NumPy and, with CUDA, cuBLAS; prints a JSON line each.
 
     python bench/float64.py --size 4096 --engine wgpu --out OUT.json
 
-Times are wall clock per product of resident matrices, several queued and waited for once, the fastest of three rounds
-after half a second of them. `error` is the largest one as a multiple of K·2⁻⁵²·(|A|·|B|), over a few rows, against
-longdouble.
+Times are wall-clock times per product of resident matrices: several products are queued and waited for once; the
+fastest of three rounds counts, after a warm-up of half a second. `error` is the largest error in a few rows, compared
+with longdouble, as a multiple of K·2⁻⁵²·(|A|·|B|).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.problems.gemm import gemm
 
-WARM = 0.5  # seconds
-ROWS = 6  # that are checked
+WARM_UP = 0.5  # seconds
+ROWS = 6  # checked per result
 
 
 def seconds(queue: Callable[[], object], wait: Callable[[], object]) -> float:
-    """Return what one call takes."""
+    """Return the time of one call, in seconds."""
     queue()
     wait()
     start, count = time.perf_counter(), 0
-    while time.perf_counter() - start < WARM:
+    while time.perf_counter() - start < WARM_UP:
         queue()
         wait()
         count += 1
@@ -53,15 +53,15 @@ def seconds(queue: Callable[[], object], wait: Callable[[], object]) -> float:
     return min(times)
 
 
-def judge(a: Any, b: Any) -> Callable[[Any], float]:
-    """Return what finds the largest error of spread rows, as a multiple of what is promised."""
+def error_of(a: Any, b: Any) -> Callable[[Any], float]:
+    """Return a function that computes a result's largest error in some rows, as a multiple of the promised bound."""
     rows = np.unique(np.linspace(0, len(a) - 1, ROWS).astype(int))
     x, y = a[rows].astype(np.longdouble), b.astype(np.longdouble)
     expected, allowed = x @ y, a.shape[1] * F64.eps * (abs(x) @ abs(y))
     return lambda got: float((abs(got[rows] - expected) / allowed).max())
 
 
-def ways(capabilities: Capabilities, kind: str, size: int) -> Iterator[Kernel[Any]]:
+def kernels(capabilities: Capabilities, kind: str, size: int) -> Iterator[Kernel[Any]]:
     """Yield the kernels to time."""
     native = F64.features <= capabilities.features
     if native and kind == "cpu":
@@ -93,7 +93,7 @@ SLICE_TILES = ((64, 64, 8, 8, 8), (128, 128, 8, 8, 8), (64, 128, 8, 8, 8), (128,
 
 
 def cublas(a: Any, b: Any) -> float | None:
-    """Return what torch takes on the GPU, in seconds; None where there is no such thing."""
+    """Return the time of PyTorch's product on the GPU, in seconds; None without PyTorch or CUDA."""
     try:
         import torch
     except ImportError:
@@ -105,40 +105,40 @@ def cublas(a: Any, b: Any) -> float | None:
 
 
 def main() -> None:
-    """Print, and write, a line for each way."""
+    """Print and write a line for each kernel and each reference."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--engine", default="wgpu")
     parser.add_argument("--adapter")
-    parser.add_argument("--alone", action="store_true", help="leave NumPy and cuBLAS out")
+    parser.add_argument("--alone", action="store_true", help="skip NumPy and cuBLAS")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     n, rng = options.size, np.random.default_rng(0)
     a, b = rng.standard_normal((n, n)), rng.standard_normal((n, n))
     rows: list[dict[str, Any]] = []
-    error = judge(a, b)
+    error = error_of(a, b)
 
-    def told(way: str, taken: float, wrong: float | None = None) -> None:
-        rows.append({"way": way, "size": n, "seconds": taken, "gflops": 2e-9 * n**3 / taken, "error": wrong})
+    def add(way: str, taken: float, largest: float | None = None) -> None:
+        rows.append({"way": way, "size": n, "seconds": taken, "gflops": 2e-9 * n**3 / taken, "error": largest})
         print(json.dumps(rows[-1]), flush=True)
 
     with webmm.Device(options.adapter, engine=options.engine) as device:
         problem = gemm(n, n, n, dtype=F64)
         x, y, c = device.array(a), device.array(b), device.empty((n, n), F64)
-        for kernel in ways(device.capabilities, device.info.kind, n):
+        for kernel in kernels(device.capabilities, device.info.kind, n):
             try:
                 taken = seconds(lambda k=kernel: device.run(k, problem, x, y, c), device.synchronize)  # type: ignore[misc]
             except WebmmError as refused:
                 print(json.dumps({"way": str(kernel), "refused": str(refused)[:200]}), flush=True)
                 continue
-            told(str(kernel), taken, error(c.numpy()))
-        told("matmul, resident", seconds(lambda: x @ y, device.synchronize))
-        told("matmul of NumPy arrays", seconds(lambda: webmm.matmul(a, b, device=device), lambda: None))
+            add(str(kernel), taken, error(c.numpy()))
+        add("matmul, resident", seconds(lambda: x @ y, device.synchronize))
+        add("matmul of NumPy arrays", seconds(lambda: webmm.matmul(a, b, device=device), lambda: None))
         place = dataclasses.asdict(device.info) | {"engine": device.engine.version()}
     if not options.alone:
-        told("NumPy", seconds(lambda: a @ b, lambda: None))
-        if (rival := cublas(a, b)) is not None:
-            told("cuBLAS (torch)", rival)
+        add("NumPy", seconds(lambda: a @ b, lambda: None))
+        if (taken_by_cublas := cublas(a, b)) is not None:
+            add("cuBLAS (torch)", taken_by_cublas)
     if options.out:
         options.out.write_text(json.dumps({"device": place, "rows": rows}, indent=1) + "\n")
 

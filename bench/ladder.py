@@ -1,8 +1,9 @@
-"""The whole ladder and some tile sizes over a sweep, beside NumPy and, where there is one, the vendor's library.
+"""The whole ladder and some tile sizes over several sizes, compared with NumPy and, if present, the vendor's library.
 
     python bench/ladder.py --sizes 256,512,1024 --budget 300 bench/results/my-gpu.json
 
-Every kernel is checked before it is timed. Writes `webmm.records/1` and prints each size's share of the vendor's rate.
+Every kernel is checked before it is timed. Writes `webmm.records/1` and prints, for each size, the fraction of the
+vendor's rate that is reached.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from webmm.kernels import LADDER, label_of
 from webmm.problems.gemm import gemm
 from webmm.records import Record, save, to_json
 
-# One set of tiles suits no two sizes: large tiles reuse more, small ones fill the machine.
+# No set of tiles suits all sizes: large tiles reuse more data, small tiles fill the machine.
 TILES = ",".join(
     [
         "pipelined:bm=32:bn=64:tm=4:tn=4",
@@ -35,10 +36,10 @@ TILES = ",".join(
 
 @click.command()
 @click.option("--sizes", default="256,512,1024,1536,2048,3072,4096,6144,8192", show_default=True)
-@click.option("--kernels", help="Default: the ladder with its default tiles, and more tiles of pipelined.")
+@click.option("--kernels", help="Default: the ladder, and further tiles of pipelined and persistent.")
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--adapter")
-@click.option("--budget", type=float, default=240, show_default=True, help="Seconds in all.")
+@click.option("--budget", type=float, default=240, show_default=True, help="Time budget in seconds.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(sizes: str, kernels: str | None, dtype: str, adapter: str | None, budget: float, output: Path) -> None:
     """Run the sweep and write its records to OUTPUT."""
@@ -50,7 +51,7 @@ def main(sizes: str, kernels: str | None, dtype: str, adapter: str | None, budge
         bench = Bench(device, chosen, parse_sizes(sizes), dtype, budget, ceiling)
         for record in bench.run():
             records.append(record)
-            if record.kernel == "cpu" and peers.available():  # the first of its size: measured beside the others
+            if record.kernel == "cpu" and peers.available():  # NumPy comes first at each size
                 problem = gemm(record.m, record.n, record.k, dtype=dtype)
                 records.append(peers.cublas(problem, Operands(device, problem).checker, ceiling.gflops))
     save(output, to_json(records))
@@ -59,11 +60,11 @@ def main(sizes: str, kernels: str | None, dtype: str, adapter: str | None, budge
 
 
 def summary(records: list[Record]) -> str:
-    """Return one line: the fastest kernel of a size, and its share of each reference."""
+    """Return a line with the fastest kernel of a size, and its rate relative to each reference."""
     references = [r for r in records if r.kernel in ("cpu", "cublas") and r.gflops]
     best = max((r for r in records if r.gflops and r not in references), key=lambda r: r.gflops or 0, default=None)
     if best is None or best.gflops is None:
-        return f"{records[0].size}: nothing ran"
+        return f"{records[0].size}: no kernel ran"
     shares = ", ".join(f"{best.gflops / (r.gflops or 1):.3f} × {r.kernel} ({r.gflops:,.0f})" for r in references)
     wrong = [label_of(r) for r in records if r.status not in ("ok", "skipped")]
     return f"{best.size}: {best.gflops:,.0f} GFLOP/s by {label_of(best)}, {shares}" + (

@@ -1,8 +1,8 @@
-"""ONNX Runtime's native WebGPU provider as a peer of `calls.py`: a portable engine, timed as webmm is.
+"""ONNX Runtime's native WebGPU provider as a peer of `calls.py`: a portable engine, timed like webmm.
 
-It needs the packages onnx, onnxruntime and onnxruntime-ep-webgpu; where one is missing, or the provider lacks an
-operator, there is no time: NaN. Operands and results stay on the device. It runs in a process of its own, which may
-fail or hang without ending the measurement.
+It needs the packages onnx, onnxruntime and onnxruntime-ep-webgpu; if one is missing, or the provider lacks an operator,
+the time is NaN. Operands and results stay on the device. The peer runs in a separate process, which may fail or hang
+without ending the benchmark.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from whole_numbers import Shape, whole_numbers
 
 from webmm.engine.timing import time_calls
 
-CONTRIBUTED = ("BiasGelu", "Gelu", "MatMulNBits")  # operators of ONNX Runtime's own
-CHAIN = 10  # of the same node, each with a result of its own
-PATIENCE = 20.0  # seconds for one model
-FAILURES = 3  # of the process, after which it is not started again
+CONTRIBUTED = ("BiasGelu", "Gelu", "MatMulNBits")  # operators in ONNX Runtime's domain com.microsoft
+CHAIN = 10  # copies of a node in one run, each with its own result
+TIMEOUT = 20.0  # seconds for one model
+FAILURES = 3  # of the process, after which it is not restarted
 NOTHING = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Model:
-    """Nodes in a row: the first takes the operands but the `late` ones, each next one its result and those.
+    """A sequence of nodes: the first takes all operands but the last `late` ones, each other node the previous result
+    and those `late` operands.
 
-    Operands that are `dequantized` become floats first, which stand for the same numbers.
+    If `dequantized`, the operands are first converted to floats of the same values.
     """
 
     operators: tuple[str, ...]
     operands: tuple[tuple[str, Shape], ...]
     result: tuple[str, Shape]
     attributes: dict[str, Any] = field(default_factory=dict)  # of the first
-    axes: tuple[int, ...] = ()  # its last input, if it takes one
+    axes: tuple[int, ...] = ()  # the first node's last input, if it takes axes
     dequantized: bool = False
     late: int = 0
 
 
 class Peer:
-    """The process that times models; it is started when it is first needed, and anew when it has failed."""
+    """The process that times models; started when it is first needed, and restarted after a failure."""
 
     def __init__(self) -> None:
         self._process: Any = None
         self._failures = 0
 
     def time(self, model: Model, seconds: float) -> tuple[float, float, str]:
-        """Return the µs of a model run by itself, of one of ten in a run, and why there is no such time."""
+        """Return the µs of a single run of a model, of one of ten copies in a run, and why a time is missing, if so."""
         if self._failures == FAILURES:
             return (*NOTHING, "its process failed too often")
         if self._process is None:
@@ -63,10 +64,10 @@ class Peer:
             ours.close()
         try:
             self._to.send((model, seconds))
-            if self._to.poll(PATIENCE):
+            if self._to.poll(TIMEOUT):
                 answer: tuple[float, float, str] = self._to.recv()
                 return answer
-            why = f"took over {PATIENCE:.0f} s"
+            why = f"took over {TIMEOUT:.0f} s"
         except (EOFError, OSError):
             why = "its process ended"
         self._failures += 1
@@ -90,7 +91,7 @@ def _serve(connection: Connection) -> None:
             for i, count in enumerate((1, CHAIN)):
                 run = _runner(model, count, operands)
                 times[i] = time_calls(run, _wait, seconds).median_us / count
-        except Exception as error:  # whatever it is, the other models are not to suffer
+        except Exception as error:  # any error: the other models are still timed
             why = f"{type(error).__name__}: {error}"[:200]
         connection.send((*times, why))
 
@@ -100,7 +101,7 @@ def _flat(of: tuple[str, Shape]) -> tuple[Any, ...]:
 
 
 def results(model: Model, count: int = 1) -> list[NDArray[Any]]:
-    """Return what the provider computes from whole numbers."""
+    """Return the results that the provider computes from operands of whole numbers."""
     run = _runner(model, count, [_on_device(whole_numbers(*_flat(of))) for of in model.operands])
     return [value.numpy() for value in run()]
 
@@ -114,15 +115,15 @@ def _runner(model: Model, count: int, operands: list[Any]) -> Any:
     for i, operand in enumerate(operands):
         binding.bind_ortvalue_input(f"x{i}", operand)
     dtype, shape = model.result
-    made = [
+    outputs = [
         onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), np.dtype(dtype), "webgpu") for _ in range(count)
     ]
-    for i, value in enumerate(made):
+    for i, value in enumerate(outputs):
         binding.bind_ortvalue_output(f"y{i}", value)
 
     def run() -> list[Any]:
         session.run_with_iobinding(binding)
-        return made
+        return outputs
 
     return run
 
@@ -170,15 +171,17 @@ def _options() -> Any:
     options = onnxruntime.SessionOptions()
     options.add_provider_for_devices([_provider()], {})
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # ten equal nodes stay ten
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # keep the ten equal nodes
     options.log_severity_level = 4
     return options
 
 
 @cache
 def _provider() -> Any:
-    """Return the provider's device; raises ImportError, or StopIteration where it finds none."""
-    os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")  # GPUs that /sys/class/drm does not list, too
+    """Return the provider's device; raises ImportError, or StopIteration if it finds none."""
+    os.environ.setdefault(
+        "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1"
+    )  # also accept GPUs that /sys/class/drm does not list
     import onnxruntime
     import onnxruntime_ep_webgpu as plugin
 
@@ -199,5 +202,5 @@ def _marker() -> Any:
 
 
 def _wait() -> None:
-    """Wait until all that was queued is done: what is read comes after it."""
+    """Wait until all queued work is done: a readback is queued after it."""
     _marker().numpy()

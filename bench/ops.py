@@ -1,11 +1,12 @@
-"""The ops besides products of floats, beside PyTorch: what webmm chooses, and what else there is.
+"""The ops other than gemm, compared with PyTorch: the chosen kernels, and optionally the best of each stage.
 
-    python bench/ops.py reductions bench/results/my-gpu.json                   # what webmm chooses here
+    python bench/ops.py reductions bench/results/my-gpu.json                   # the kernels that webmm chooses
     python bench/ops.py reductions --search reduce bench/results/my-gpu.json   # and the best of each stage
 
-Every kernel is checked before its time counts. With --search, each stage that has a chance is timed briefly with the
-tunables of SEARCH; of each the fastest is measured in full. Shares of bandwidth are of what copying shows just before,
-which wakes the device: one that waits for operands clocks down within seconds, and 0.05 s of work do not change that.
+Every kernel is checked before it is timed. With --search, each promising stage is timed briefly with the tunables in
+SEARCH, and its fastest kernel is measured in full. Bandwidth fractions are relative to a copy that is measured just
+before. The copy also wakes the device: while it waits for operands it clocks down within seconds, and 0.05 s of work
+are too short to raise its clock again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from webmm.problems.weights import WeightOnly
 from webmm.records import Record, save, to_json
 
 PUBLISHED = ("512x8192", "128x32768", "64x256x1024", "64x64x4096")
-LARGE = "8192x32768"  # does not fit into any cache
+LARGE = "8192x32768"  # exceeds any cache
 ODD = "8191x32767"
 FEW_ROWS = ("1x268435456", "16x16777216")
 SHORT_ROWS = ("4194304x64", "1048576x256", "8388608x17")
@@ -74,17 +75,17 @@ SEARCH: dict[str, dict[str, dict[str, tuple[Any, ...]]]] = {
         "tiles": {"bm": (32, 64, 128), "bn": (32, 128)},
     },
 }
-COLUMN_STAGES = ("columns", "columns_two_pass", "strips")  # for an axis that is not the last
+COLUMN_STAGES = ("columns", "columns_two_pass", "strips")  # for axes other than the last
 ANY_AXIS = ("per_row", "rows")
-PATIENCE = 2**17  # iterations of an invocation
-WASTE = 2  # times the elements that there are
-WARM_UP = 0.05  # seconds: what takes a device longer to wake up from, `webmm.engine.timing` sees to
+MAX_ITERATIONS = 2**17  # of an invocation
+MAX_WASTE = 2  # elements covered by the invocations of a row, as a multiple of its length
+WARM_UP = 0.05  # seconds; `webmm.engine.timing` wakes devices that need longer
 
 Asked = tuple[str, str, str]  # op, size, dtype
 
 
 def reductions() -> Iterator[Asked]:
-    """Yield sums over all kinds of shapes, and other operations on a large one."""
+    """Yield sums of arrays of all kinds of shapes, and other reductions of a large array."""
     yield from (("reduce:sum", size, "float32") for size in (*PUBLISHED, LARGE, ODD, *FEW_ROWS, *SHORT_ROWS, *COLUMNS))
     yield "reduce:sum", LARGE, "float16"
     yield from ((f"reduce:{name}", LARGE, "float32") for name in ("max", "argmax", "logsumexp"))
@@ -92,7 +93,7 @@ def reductions() -> Iterator[Asked]:
 
 
 def normalisations() -> Iterator[Asked]:
-    """Yield what is built on reductions."""
+    """Yield normalisations and activations."""
     for dtype, size in itertools.product(FLOATS, (LARGE, *PUBLISHED)):
         yield from ((op, size, dtype) for op in BUILT_ON)
     yield from (("normalise:softmax", size, "float32") for size in (COLUMNS[2], COLUMNS[0]))
@@ -104,7 +105,7 @@ def integers() -> Iterator[Asked]:
 
 
 def layers() -> Iterator[Asked]:
-    """Yield products with weights of 4 and 8 bits, of few and many rows."""
+    """Yield products of few and many rows with 4-bit and 8-bit weights."""
     for op, dtype, size in itertools.product(("weights:4bit-32", "weights:8bit-32"), FLOATS, LAYER):
         yield op, size, dtype
 
@@ -114,7 +115,7 @@ WORKLOADS = {"reductions": reductions, "normalisations": normalisations, "intege
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one problem; `records` holds every kernel that was timed in full."""
+    """The measurements of one problem; `records` holds every kernel that was timed in full."""
 
     asked: Asked
     chosen: Record
@@ -140,7 +141,7 @@ def time(record: Record) -> float:
 
 
 def row(device: Device, asked: Asked, search: str | None, measured: Callable[[], roofline.Roofline]) -> Row:
-    """Measure one problem, and the device's ceilings once its operands are there."""
+    """Measure one problem, and the device's roofline once its operands are resident."""
     op = op_of(asked[0])
     problem = op.problem(op.parse(asked[1]), asked[2])
     case = op.case(device, problem)
@@ -159,7 +160,7 @@ def row(device: Device, asked: Asked, search: str | None, measured: Callable[[],
 
 
 def best_of_each_stage(device: Device, op: Op[Any], case: Case[Any]) -> Iterator[Kernel[Any]]:
-    """Yield the fastest of each stage's candidates, each timed briefly."""
+    """Yield the fastest candidate of each stage, after timing each candidate briefly."""
     for name, tunables in SEARCH[op.name].items():
         tried = {kernel: brief(device, kernel, case) for kernel in candidates(op, name, tunables, case.problem)}
         best = min(tried, key=tried.__getitem__, default=None)
@@ -168,7 +169,7 @@ def best_of_each_stage(device: Device, op: Op[Any], case: Case[Any]) -> Iterator
 
 
 def candidates(op: Op[Any], name: str, tunables: dict[str, tuple[Any, ...]], problem: Problem) -> Iterator[Kernel[Any]]:
-    """Yield a stage with these tunables, where it is fit for the problem's shape."""
+    """Yield the stage `name` with each combination of `tunables` that suits the problem's shape."""
     for values in itertools.product(*tunables.values()):
         kernel = STAGES[op.name][name](**dict(zip(tunables, values, strict=True)))
         if kernel.invalid() is None and (not isinstance(problem, Reduction) or worthwhile(kernel, problem)):
@@ -176,15 +177,15 @@ def candidates(op: Op[Any], name: str, tunables: dict[str, tuple[Any, ...]], pro
 
 
 def worthwhile(kernel: Any, problem: Reduction) -> bool:
-    """Tell whether a kernel is made for the axis, no invocation runs for ever, and few of them for nothing."""
+    """Return whether a kernel supports the axis, with loops of bounded length and few idle invocations."""
     first = kernel.dispatches[0]
     covered = first.steps(problem) * first.step * first.splits
     along = (kernel.name in COLUMN_STAGES) == (problem.inner > 1) or kernel.name in ANY_AXIS
-    return along and kernel.iterations(problem) <= PATIENCE and covered <= WASTE * problem.length
+    return along and kernel.iterations(problem) <= MAX_ITERATIONS and covered <= MAX_WASTE * problem.length
 
 
 def brief(device: Device, kernel: Kernel[Any], case: Case[Any]) -> float:
-    """Return the time of the best run in seconds, inf where the kernel cannot."""
+    """Return the time of the best run in seconds, inf if the kernel cannot run."""
     problem = case.problem
     if kernel.check(problem, device.capabilities):
         return float("inf")
@@ -199,9 +200,9 @@ def brief(device: Device, kernel: Kernel[Any], case: Case[Any]) -> float:
 
 
 def in_pytorch(case: Any) -> tuple[Callable[..., Any], list[Any], bool] | None:
-    """Return what computes the same there, if anything does, its operands, and whether it is quite the same.
+    """Return PyTorch's counterpart, if any, its operands, and whether it computes exactly the same.
 
-    Products of int8 are not requantised there, those with weights of 4 and 8 bits are of floats.
+    PyTorch does not requantize products of int8; for weights of 4 and 8 bits, it multiplies floats.
     """
     import torch
     from torch.nn import functional
@@ -218,10 +219,8 @@ def in_pytorch(case: Any) -> tuple[Callable[..., Any], list[Any], bool] | None:
 @click.command()
 @click.argument("workload", type=click.Choice(list(WORKLOADS)))
 @click.option("--adapter")
-@click.option(
-    "--search", metavar="PART", help="Time every stage, too, of what PART is in; reduce is in all reductions."
-)
-@click.option("--only", default="", metavar="PART", help="Of OP SIZE DTYPE, such as softmax or 8192x32768.")
+@click.option("--search", metavar="TEXT", help="Also time every stage for problems whose OP SIZE DTYPE contains TEXT.")
+@click.option("--only", default="", metavar="TEXT", help="Only problems whose OP SIZE DTYPE contains TEXT.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(workload: str, adapter: str | None, search: str | None, only: str, output: Path) -> None:
     """Measure a workload and write its records to OUTPUT."""
@@ -241,7 +240,7 @@ def main(workload: str, adapter: str | None, search: str | None, only: str, outp
             print(rows[-1], flush=True)
             save(output, to_json(r for each in rows for r in [*each.records, *([each.peer] if each.peer else [])]))
         copied = [each.ceiling.gbytes for each in rows]
-        print(f"copying reads {min(copied):,.0f} to {max(copied):,.0f} GB/s")
+        print(f"copy bandwidth: {min(copied):,.0f} to {max(copied):,.0f} GB/s")
 
 
 if __name__ == "__main__":

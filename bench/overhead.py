@@ -1,9 +1,9 @@
-"""What a warm call through webmm costs on the host, beside the same dispatch written directly in wgpu-py.
+"""Host time of a warm webmm call, compared with the same dispatch written directly in wgpu-py.
 
     python bench/overhead.py
 
-Both queue the same pipeline on the same buffers; the calls alternate, the median of each is printed. The product is
-tiny, so that the device is never what is waited for.
+Both queue the same pipeline on the same buffers. The calls alternate, and the median of each is printed. The product is
+tiny, so that the host never waits for the device.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDS = 2000
 
 
 def main() -> None:
-    """Print the median host time of both in µs, and their difference."""
+    """Print the median host time of both calls in µs, and their difference."""
     with Device() as device:
         problem, kernel = gemm(64, 64, 64), KERNELS["tile_2d"]()
         a, b = (device.array(np.ones((64, 64), np.float32)) for _ in range(2))
@@ -45,16 +45,17 @@ def main() -> None:
             compute_pass.end()
             gpu.queue.submit([encoder.finish()])
 
-        def ours() -> None:
+        def by_webmm() -> None:
             device.run(kernel, problem, a, b, c)
 
-        times = alternate(device, direct, ours)
-        plain, wrapped = (statistics.median(t) * 1e6 for t in times)
-        print(f"{device.info}: direct {plain:.1f} µs, webmm {wrapped:.1f} µs, difference {wrapped - plain:+.1f} µs")
+        wgpu_us, webmm_us = (statistics.median(times) * 1e6 for times in alternate(device, direct, by_webmm))
+        print(
+            f"{device.info}: direct {wgpu_us:.1f} µs, webmm {webmm_us:.1f} µs, difference {webmm_us - wgpu_us:+.1f} µs"
+        )
 
 
 def alternate(device: Device, *calls: Callable[[], None]) -> list[list[float]]:
-    """Return host seconds of each call, taken in turns; the queue is drained between them."""
+    """Return the host seconds of the calls, measured alternately; the queue is drained after each call."""
     times: list[list[float]] = [[] for _ in calls]
     for i in range(ROUNDS + 100):
         for call, seconds in zip(calls, times, strict=True):

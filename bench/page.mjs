@@ -1,10 +1,10 @@
-// The page's own ladders in node on Dawn, with the page's code: checked, timed, and saved as the page saves them.
+// The page's ladders in node on Dawn, run by the page's code: checked, timed, and saved as the page saves them.
 //
 //     webmm bundle PAGE
 //     node bench/page.mjs --page PAGE --output RECORDS.json [--only TITLE,…] [--sizes N] [--seconds S]
 //
-// A ladder runs at its N largest sizes, the first ladders first, until S seconds have passed; products of floats, which
-// have no sizes of their own, at `--cubes`. The file is written anew after each size.
+// Each ladder runs at its N largest sizes, in the page's order, until S seconds have passed; the gemm ladder runs at the
+// sizes of `--cubes`. The file is rewritten after each size.
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -33,7 +33,7 @@ const { PreparedCase } = await module("prepared.js");
 const { speedOf, toJson, unitOf } = await module("records.js");
 const { shape } = await module("dom.js");
 
-const gpu = create([`enable-dawn-features=${values.toggles}`]); // kept: Dawn crashes once the garbage collector takes it
+const gpu = create([`enable-dawn-features=${values.toggles}`]); // kept: Dawn crashes if the garbage collector frees it
 const device = await Device.open({ gpu });
 const { index } = device.bundle;
 const end = performance.now() + 1e3 * Number(values.seconds);
@@ -41,8 +41,8 @@ const records = [];
 const fragments = device.matrix.map(({ m, n, k, operands, result }) => `${m}×${n}×${k} ${operands} into ${result}`);
 console.log(`${device.info.name}; matrix units: ${fragments.join(", ") || "none"}, written in the ${device.spelling || "no"} spelling`);
 
-/** What there is to run, as [title, problem, kernels, prepare]. */
-async function* climbs() {
+/** The runs, as [title, problem, kernels, prepare]. */
+async function* runs() {
   const cubes = values.cubes.split(",").map(Number);
   const stored = Object.keys(index.dtypes).filter((name) => index.dtypes[name].features.every((feature) => device.features.has(feature)));
   const floats = (/** @type {string} */ dtype) => cubes.map((n) => {
@@ -64,7 +64,7 @@ async function* climbs() {
   yield* floats("float32");
 }
 
-for await (const [title, problem, kernels, prepare] of climbs()) {
+for await (const [title, problem, kernels, prepare] of runs()) {
   if (values.only && !values.only.split(",").includes(title)) continue;
   if (performance.now() > end) break;
   console.log(`${title}, ${shape(problem)} ${problem.dtype}`);

@@ -1,6 +1,6 @@
-"""The vendor's library as a reference: cuBLAS and PyTorch's own kernels, on the GPU that webmm runs on.
+"""References for the benchmarks: cuBLAS and PyTorch's kernels, on the same GPU as webmm.
 
-PyTorch is not among webmm's requirements; where it has no CUDA device there is simply no peer.
+PyTorch is not a requirement of webmm; without it, or without a CUDA device, the benchmarks omit these references.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from webmm.verify import SAMPLED, Checker, bound
 
 
 def available() -> bool:
-    """Tell whether PyTorch is here and has a CUDA device."""
+    """Return whether PyTorch is installed and has a CUDA device."""
     try:
         import torch
     except ImportError:
@@ -35,7 +35,7 @@ def available() -> bool:
 
 
 def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
-    """Return cuBLAS's record for a dense `problem`, stored as it says; TF32 is off, and a CUDA graph replays it."""
+    """Return cuBLAS's record for a dense `problem` in its layout, timed as a CUDA graph with TF32 off."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -47,9 +47,9 @@ def cublas(problem: Gemm, checker: Checker, peak_gflops: float) -> Record:
 
 
 def int_mm(problem: Quantized, case: Integers) -> Record:
-    """Return the record of cuBLASLt for a dense int8 `problem`, whose 32-bit sums it leaves as they are.
+    """Return the record of cuBLASLt for a dense int8 `problem`; its result are the int32 sums, not requantized.
 
-    PyTorch asks for sizes that are multiples of 8.
+    PyTorch requires sizes that are multiples of 8.
     """
     import torch
 
@@ -66,7 +66,7 @@ def int_mm(problem: Quantized, case: Integers) -> Record:
 def pytorch(
     case: Case[Any], call: Callable[..., Any], operands: list[NDArray[Any]], same: bool, peak_gflops: float
 ) -> Record:
-    """Return the record of `call`, by a CUDA graph as cuBLAS; where it is the `same` as the case it is checked, too."""
+    """Return the record of `call`, timed as a CUDA graph; if it computes the `same` as the case, it is also checked."""
     import torch
 
     on_gpu = [torch.from_numpy(x).cuda() for x in operands]
@@ -77,7 +77,7 @@ def pytorch(
 
 
 def along(problem: Reduction) -> Callable[[Any], Any]:
-    """Return what PyTorch computes of x[m, n, k] where webmm computes `problem` of it."""
+    """Return PyTorch's counterpart of `problem`, a function of x[m, n, k]."""
     import torch
     from torch.nn import functional
 
@@ -136,7 +136,7 @@ def record(
 
 
 def _stored(x: NDArray[Any], operand: Operand) -> Any:
-    """Return `x` on the GPU, laid out in memory as `operand` says."""
+    """Return `x` on the GPU, transposed in memory if `operand` is."""
     import torch
 
     if operand.transposed:
@@ -145,9 +145,9 @@ def _stored(x: NDArray[Any], operand: Operand) -> Any:
 
 
 def time_graph(
-    call: Callable[[], Any], together: int = 1, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME
+    call: Callable[[], Any], repeats: int = 1, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME
 ) -> Timing:
-    """Time `call` as a CUDA graph of so many between two events, so that its launch from Python is not in it."""
+    """Time `call` as a CUDA graph of `repeats` calls between two events, which excludes its launch from Python."""
     import torch
 
     stream = torch.cuda.Stream()
@@ -157,7 +157,7 @@ def time_graph(
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(together):
+        for _ in range(repeats):
             call()
 
     def once() -> float:
@@ -166,12 +166,12 @@ def time_graph(
         graph.replay()
         stop.record()
         torch.cuda.synchronize()
-        return float(start.elapsed_time(stop)) / 1e3 / together
+        return float(start.elapsed_time(stop)) / 1e3 / repeats
 
     began, estimate = time.perf_counter(), once()
     while time.perf_counter() - began < warm_up:
         estimate = once()
-    return Timing.of([once() for _ in range(sample_count(estimate * together, sample_time))], "timestamp")
+    return Timing.of([once() for _ in range(sample_count(estimate * repeats, sample_time))], "timestamp")
 
 
 def _cublas_version() -> str:

@@ -1,10 +1,10 @@
-"""What `precision="high"` brings and costs: time of a call and of its kernel, and errors, beside "highest".
+"""Benefit and cost of `precision="high"`: times of a call and of its kernel, and errors, compared with "highest".
 
     python bench/precision.py --engine dawn bench/results/my-gpu-precision.json
 
-Calls are `gemm()` into an array, timed as `calls.py` does; kernels are timed by the device's clock, with all their
-dispatches; cuBLAS stands beside them where PyTorch has a CUDA device. Errors are the largest and the mean of |C - Ĉ| in
-units of 2⁻²⁴·(|A|·|B|), over rows spread over C, beside NumPy in float64: they stand in a second file,
+Calls are `gemm()` into an array, timed as in `calls.py`; kernels are timed by the device's clock, with all their
+dispatches. If PyTorch has a CUDA device, cuBLAS is timed as well. Errors are the largest and the mean |C - Ĉ|, compared
+with NumPy in float64, in units of 2⁻²⁴·(|A|·|B|), over rows spread over C. They are written to a second file,
 my-gpu-precision-errors.json.
 """
 
@@ -29,11 +29,11 @@ from webmm.records import Record, save, to_json
 from webmm.verify import Checker
 
 Floats = NDArray[np.float32]
-ROWS = 64  # of C, that are compared
+ROWS = 64  # of C are compared
 
 
 def spread(octaves: float) -> Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]:
-    """Return what draws signed numbers with exponents of two spread evenly over ±octaves."""
+    """Return a function that draws signed numbers ±2^e with e uniform in [-octaves, octaves)."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[Any]:
         sign = rng.integers(0, 2, shape, np.int8) * np.float32(2) - 1
@@ -57,13 +57,15 @@ def timed(device: Device, n: int, precision: Any, a: webmm.Array, b: webmm.Array
         device.choices.clear()
         call = lambda: webmm.gemm(a, b, c, precision=precision)  # noqa: E731
         call()
-        ((problem, _), kernel) = next(iter(device.choices.items()))  # of the first part, where k is cut
-        whole = record_of(
+        ((problem, _), kernel) = next(iter(device.choices.items()))  # of the first part, if k is split
+        of_call = record_of(
             device, gemm(n, n, n, precision=precision), kernel, timed=time_calls(call, device.synchronize, 0.25)
         )
-        alone = record_of(device, problem, kernel, timed=time_launch(device, device.launch(kernel, problem, a, b, c)))
+        of_kernel = record_of(
+            device, problem, kernel, timed=time_launch(device, device.launch(kernel, problem, a, b, c))
+        )
     words = {"kernel": "call", "config": {"call": f"gemm, precision={precision}", "runs": kernel.name}}
-    return Record(**{**vars(whole), **words}), alone
+    return Record(**{**vars(of_call), **words}), of_kernel
 
 
 def errors(device: Device, k: int, m: int, n: int) -> list[dict[str, Any]]:
@@ -88,11 +90,11 @@ def errors(device: Device, k: int, m: int, n: int) -> list[dict[str, Any]]:
 @click.option("--adapter")
 @click.option("--engine", default="dawn", show_default=True)
 @click.option("--sizes", default="1024,2048,4096,8192", show_default=True)
-@click.option("--ks", default="512,4096,32768", show_default=True, help="Inner sizes at which errors are measured.")
-@click.option("--shape", default="1024x2048", show_default=True, help="M×N there.")
+@click.option("--ks", default="512,4096,32768", show_default=True, help="Inner sizes K at which errors are measured.")
+@click.option("--shape", default="1024x2048", show_default=True, help="M×N at which errors are measured.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(adapter: str | None, engine: str, sizes: str, ks: str, shape: str, output: Path) -> None:
-    """Measure, and write records to OUTPUT and errors beside it."""
+    """Measure times and errors; write the records to OUTPUT and the errors to a second file next to it."""
     records: list[Record] = []
     with Device(adapter, engine=engine) as device:
         for n in map(int, sizes.split(",")):
@@ -104,10 +106,10 @@ def main(adapter: str | None, engine: str, sizes: str, ks: str, shape: str, outp
                 print(f"{n}³, cuBLAS: {(records[-1].gflops or 0) / 1e3:.1f} TFLOP/s", flush=True)
             with device.array(left) as a, device.array(right) as b:
                 for precision in PRECISIONS:
-                    call, alone = timed(device, n, precision, a, b)
-                    records += (call, alone)
-                    rates = [f"{record.gflops / 1e3:.1f}" for record in (call, alone) if record.gflops]
-                    print(f"{n}³, {precision}: {' and '.join(rates)} TFLOP/s, a call and {alone.kernel}", flush=True)
+                    both = timed(device, n, precision, a, b)
+                    records += both
+                    rates = [f"{record.gflops / 1e3:.1f}" for record in both if record.gflops]
+                    print(f"{n}³, {precision}: {' and '.join(rates)} TFLOP/s, a call and {both[1].kernel}", flush=True)
             save(output, to_json(records))
         m, columns = map(int, shape.split("x"))
         found = [row for k in map(int, ks.split(",")) for row in errors(device, k, m, columns)]

@@ -1,4 +1,4 @@
-"""Problems as users have them, drawn at random by class, the same ones for the same seed: for `shapes.py`."""
+"""Random problems of realistic classes, reproducible by their seed: for `shapes.py`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from webmm.problems.base import Problem
 CLASSES = ("square", "any", "linear", "linear", "attention", "tall", "conv", "deep")
 FEATURES = (768, 896, 1024, 1536, 2048, 2560, 3072, 4096, 5120, 8192, 11008, 14336)
 TOKENS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 100, 128, 200, 256, 512, 1000, 2048)
-FEW = 32  # tokens
+MAX_FEW = 32  # rows in the class "few rows"
 WEIGHTS = ("4bit-32", "4bit-32", "4bit-128", "8bit-32", "8bit-128")
-AXES = ("rows", "short rows", "few rows", "columns", "middle axis")  # of an array that is reduced
+AXES = ("rows", "short rows", "few rows", "columns", "middle axis")  # classes of a reduction's axis
 REDUCTIONS = ("sum", "mean", "max", "min", "argmax", "logsumexp")
 BYTES, FLOP = 2.5e9, 1.2e12
 ELEMENTS = 2**16, 2**29
@@ -26,7 +26,7 @@ Size = tuple[str, str, int, int, int, int, str]  # class, variant, batch, m, n, 
 def draw(seed: int, count: int, scale: float = 1.0, op: str = "gemm", dtype: str = "") -> Iterator[dict[str, Any]]:
     """Yield `count` problems of all classes of an op, the same ones for the same seed and scale.
 
-    `scale` divides the size of the largest; an empty `dtype` is the op's own.
+    The limits on a problem's bytes and operations are divided by `scale`; an empty `dtype` means the op's default.
     """
     source, kind = random.Random(seed), dtype or {"gemm": "float32", "quantized": "int8"}.get(op, "float32")
     while count:
@@ -55,7 +55,7 @@ def _product(source: random.Random) -> Size:
         return cls, "", 1, size, size, size, source.choice(("nn", "nt", "tn"))
     if cls == "any":
         return cls, "", 1, between(64, 6000), between(64, 6000), between(64, 6000), source.choice(("nn", "nt"))
-    if cls == "linear":  # tokens × a layer's weights, which PyTorch stores transposed
+    if cls == "linear":  # tokens × the weights of a layer, which PyTorch stores transposed
         sizes = source.choice(TOKENS), source.choice(FEATURES), source.choice(FEATURES)
         return cls, "", 1, *sizes, source.choice(("nt", "nt", "nn"))
     if cls == "attention":
@@ -67,7 +67,7 @@ def _product(source: random.Random) -> Size:
         )
     if cls == "tall":
         return cls, "", 1, between(10_000, 400_000), between(8, 256), between(8, 256), "nn"
-    if cls == "conv":  # images × positions, filters, 3 × 3 × channels
+    if cls == "conv":  # m: positions × images, n: filters, k: 3 × 3 × channels
         positions = source.choice((7, 14, 28, 56)) ** 2 * source.choice((1, 8, 32))
         sizes = positions, source.choice((64, 128, 256, 512)), 9 * source.choice((16, 64, 128, 256))
         return cls, "", 1, *sizes, source.choice(("nt", "nn"))
@@ -76,7 +76,7 @@ def _product(source: random.Random) -> Size:
 
 
 def _integers(source: random.Random) -> Size:
-    """As products of floats, but for batches, which there are none of."""
+    """Return a product as for gemm, but without a batch, which quantized products lack."""
     while (drawn := _product(source))[2] > 1:
         pass
     return drawn
@@ -84,12 +84,12 @@ def _integers(source: random.Random) -> Size:
 
 def _layer(source: random.Random) -> Size:
     tokens = 1 if source.random() < 0.4 else source.choice(TOKENS[1:])
-    cls = "one row" if tokens == 1 else "few rows" if tokens <= FEW else "many rows"
+    cls = "one row" if tokens == 1 else "few rows" if tokens <= MAX_FEW else "many rows"
     return cls, source.choice(WEIGHTS), 1, tokens, source.choice(FEATURES), source.choice(FEATURES), "nn"
 
 
 def _axis(source: random.Random, classes: tuple[str, ...] = AXES) -> tuple[str, int, int, int]:
-    """Return the class and lengths of x[m, n, k], n being those of the axis that an op goes along."""
+    """Return the class and the lengths m, n, k of x[m, n, k], of which n is the axis that the op reduces."""
     cls, elements = source.choice(classes), _between(source, *ELEMENTS)
     if cls in ("rows", "short rows"):
         length = _between(source, *((256, 32_768) if cls == "rows" else (8, 256)))
@@ -126,7 +126,7 @@ DRAWN: dict[str, Callable[[random.Random], Size]] = {
 
 
 def problem_of(row: dict[str, Any]) -> Problem:
-    """Return what a row of `draw()` says."""
+    """Return the problem described by a row of `draw()`."""
     sizes = row["m"], row["n"], row["k"], row["batch"]
     problem: Problem = op_of(row["op"], row["variant"]).dense(sizes, row["dtype"], row["layout"])
     return problem

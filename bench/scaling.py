@@ -1,14 +1,14 @@
-"""One product on several devices of a host, beside one of them, and beside what the plan says.
+"""One product on several devices of a host, compared with one device, and with the plan's prediction.
 
     python bench/scaling.py --json FILE [--resident N,...] [--numpy N,...] [--adapters I,...] [--limit S] [--budget S]
 
-Each row is a process of its own, killed after `--limit` seconds, and is written and printed when it is measured; rows
-that would begin after `--budget` seconds are left out. Adapters are all GPUs, or indices (`webmm info`), of which one
-that is named twice stands for two.
+Each row is measured in a separate process, which is killed after `--limit` seconds, and is written and printed as soon
+as it is done; rows that would start after `--budget` seconds are skipped. By default all GPUs are used; `--adapters`
+takes indices (`webmm info`), and an index that is given twice counts as two devices.
 
-First comes how fast bytes move, to one device and to all at once, then products of operands that stay, A's rows divided
-and B on each device; the plan is asked with these rates what to expect. Then products from NumPy to NumPy by
-`matmul(..., devices=...)`. Times are medians by the wall clock, after one that warms up.
+The first rows measure transfers, to one device and to all at once; then products of resident operands, with A's rows
+divided among the devices and B on each of them; then products from NumPy to NumPy by `matmul(..., devices=...)`. The
+measured rates are given to the plan, whose prediction is shown. Times are medians by the wall clock, after a warm-up.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from webmm.calls.scaling import Plan, Worker, cuts, plan
 from webmm.dtypes import F32
 from webmm.engine.devices import chosen_adapters
 
-ENOUGH = 2.0  # seconds of one row's measurements, three of them at least
+ENOUGH = 2.0  # seconds of measurements per row, of which there are at least three
 
 
 class Job(NamedTuple):
-    """A row: a matrix of order `n` that moves ("moves"), or is multiplied, on so many devices."""
+    """A row: the transfer ("moves") or product ("resident", "numpy") of matrices of order `n` on `devices` devices."""
 
     kind: str
     n: int
@@ -52,11 +52,11 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", required=True)
     parser.add_argument("--resident", default="16384,28672,4096,1024", help="orders of resident products")
     parser.add_argument("--numpy", default="32768,16384,4096,1024", help="orders of products from NumPy to NumPy")
-    parser.add_argument("--moves", type=int, default=16384, help="order of the matrix that is moved")
+    parser.add_argument("--moves", type=int, default=16384, help="order of the matrix that is transferred")
     parser.add_argument("--adapters", help="indices; all GPUs by default")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for a row")
-    parser.add_argument("--budget", type=float, default=280, help="seconds for all")
-    parser.add_argument("--only", help=argparse.SUPPRESS)  # a row, in the process that measures it
+    parser.add_argument("--limit", type=float, default=60, help="seconds per row")
+    parser.add_argument("--budget", type=float, default=280, help="seconds for all rows")
+    parser.add_argument("--only", help=argparse.SUPPRESS)  # given to the process that measures this row
     options = parser.parse_args()
     indices = _numbers(options.adapters) or [info.index for info in chosen_adapters()]
     if options.only:
@@ -82,7 +82,7 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def jobs(options: argparse.Namespace, devices: int) -> Iterator[Job]:
-    """Yield the rows, one device before two, four … and all."""
+    """Yield the rows, each on one device, two, four …, and all devices."""
     counts = sorted({devices, *(2**i for i in range(devices.bit_length()) if 2**i <= devices)})
     orders = [("moves", options.moves)]
     orders += [(kind, n) for kind in ("resident", "numpy") for n in _numbers(getattr(options, kind))]
@@ -92,7 +92,7 @@ def jobs(options: argparse.Namespace, devices: int) -> Iterator[Job]:
 
 
 def in_a_process(job: Job, indices: Sequence[int], limit: float) -> dict[str, Any]:
-    """Return what a process measures, or why it "failed"."""
+    """Measure a row in a new process; return its results, or {"failed": reason}."""
     names = ",".join(map(str, indices))
     command = [sys.executable, __file__, "--json", "-", "--adapters", names, "--only", ",".join(map(str, job))]
     try:
@@ -106,7 +106,7 @@ def in_a_process(job: Job, indices: Sequence[int], limit: float) -> dict[str, An
 
 
 def measured(job: Job, indices: Sequence[int]) -> dict[str, Any]:
-    """Return the times of a row, in seconds, and what the plan needs to know of the devices."""
+    """Return the times of a row, in seconds, and the devices' properties that the plan needs."""
     devices = [Device(index) for index in indices[: job.devices]]
     a, b = matrix(job.n, 0), matrix(job.n, 1)
     workers = [worker_of(device, F32) for device in devices]
@@ -120,19 +120,19 @@ def measured(job: Job, indices: Sequence[int]) -> dict[str, Any]:
         return row | timed(lambda: resident(x, y)) | {"used": len(devices)}
     c = np.empty((job.n, job.n), np.float32)
     times = timed(lambda: webmm.matmul(a, b, out=c, devices=devices))
-    at = slice(job.n // 2, job.n // 2 + 2)  # two rows and two columns, where shares meet
+    at = slice(job.n // 2, job.n // 2 + 2)  # two rows and two columns, around the border between shares
     error = max(np.abs(c[at] - a[at] @ b).max(), np.abs(c[:, at] - a @ b[:, at]).max())
     return row | times | {"used": len(plan(job.n, job.n, job.n, workers).shares), "error": float(error) / job.n}
 
 
 def matrix(n: int, seed: int) -> NDArray[np.float32]:
-    """Return an (n, n) matrix of numbers from 0 to 1, of which some 1,000 rows are drawn and repeated."""
+    """Return an (n, n) matrix of numbers from 0 to 1; about 1,000 rows are drawn and then repeated."""
     rows = np.random.default_rng(seed).random((min(n, 1021), n), np.float32)
     return np.tile(rows, (math.ceil(n / len(rows)), 1))[:n]
 
 
 def moves(a: NDArray[np.float32], devices: Sequence[Device]) -> dict[str, Any]:
-    """Return how long `a` takes to each of the devices, all at once, and back."""
+    """Return the times of transferring `a` to all devices at once, and back."""
     arrays, back = [device.array(a) for device in devices], [np.empty_like(a) for _ in devices]
     everyone = list(zip(devices, arrays, back, strict=True))
 
@@ -144,14 +144,14 @@ def moves(a: NDArray[np.float32], devices: Sequence[Device]) -> dict[str, Any]:
         device.download(array, into)
 
     with ThreadPoolExecutor(len(devices)) as pool:
-        there = timed(lambda: list(pool.map(lambda each: up(*each), everyone)))
-        here = timed(lambda: list(pool.map(lambda each: down(*each), everyone)))
-    bytes_per_second = 2 * a.nbytes * len(devices) / (there["seconds"] + here["seconds"])
-    return {"up": there["seconds"], "down": here["seconds"], "bytes_per_second": bytes_per_second}
+        uploads = timed(lambda: list(pool.map(lambda each: up(*each), everyone)))["seconds"]
+        downloads = timed(lambda: list(pool.map(lambda each: down(*each), everyone)))["seconds"]
+    bytes_per_second = 2 * a.nbytes * len(devices) / (uploads + downloads)
+    return {"up": uploads, "down": downloads, "bytes_per_second": bytes_per_second}
 
 
 def resident(x: list[webmm.Array], y: list[webmm.Array]) -> None:
-    """Multiply the panels, and wait for all."""
+    """Multiply the panels, and wait for all devices."""
     results = webmm.matmul(x, y)
     for c in results:
         c.device.synchronize()
@@ -159,7 +159,7 @@ def resident(x: list[webmm.Array], y: list[webmm.Array]) -> None:
 
 
 def timed(work: Callable[[], object]) -> dict[str, Any]:
-    """Return the median, the least and the number of times, after one that warms up."""
+    """Return the median, the minimum and the number of the times, after a warm-up."""
     work()
     times: list[float] = []
     while len(times) < 3 or (sum(times) < ENOUGH and len(times) < 50):
@@ -170,23 +170,23 @@ def timed(work: Callable[[], object]) -> dict[str, Any]:
 
 
 def expect(rows: list[dict[str, Any]]) -> None:
-    """Write into the last row its speedup over one device, and what the plan expects by what was measured before."""
+    """Add to the last row its speedup over one device, and the plan's prediction from the rows measured before."""
     row, n = rows[-1], rows[-1]["n"]
     if "seconds" not in row:
         return
 
     row["tflops"] = 2e-12 * n**3 / row["seconds"]
-    alone = [r for r in rows if r["devices"] == 1 and "seconds" in r]
-    same = [r["seconds"] for r in alone if (r["kind"], r["n"]) == (row["kind"], n)]
+    single = [r for r in rows if r["devices"] == 1 and "seconds" in r]
+    same = [r["seconds"] for r in single if (r["kind"], r["n"]) == (row["kind"], n)]
     row["speedup"] = same[0] / row["seconds"] if same else None
-    rate = max((1e12 * r["tflops"] for r in alone if r["kind"] == "resident"), default=0.0)
+    rate = max((1e12 * r["tflops"] for r in single if r["kind"] == "resident"), default=0.0)
     sent = {r["devices"]: r["bytes_per_second"] for r in rows if r["kind"] == "moves" and "up" in r}
     if rate and (row["kind"] == "resident" or {1, row["devices"]} <= sent.keys()):
         row["expected"] = expected(row, rate, sent).seconds
 
 
 def expected(row: dict[str, Any], rate: float, sent: dict[int, float]) -> Plan:
-    """Return the plan for devices of this rate, to which so many bytes per second can be sent."""
+    """Return the plan for devices of this rate; `sent` has the measured bytes per second by number of devices."""
     n, count = row["n"], row["devices"]
     if row["kind"] == "resident":
         return plan(n, n, n, [Worker(rate)] * count)
@@ -195,13 +195,13 @@ def expected(row: dict[str, Any], rate: float, sent: dict[int, float]) -> Plan:
 
 
 def words(row: dict[str, Any]) -> str:
-    """Return a row in words."""
+    """Return a line that describes a row."""
     name = f"{row['kind']:9}{row['n']:6}{'²' if row['kind'] == 'moves' else '³'} on {row['devices']}: "
     if "up" in row:
         return name + f"up {row['up']:.4f} s, down {row['down']:.4f} s, {row['bytes_per_second'] / 1e9:.1f} GB/s"
     if "seconds" not in row:
         return name + str(row["failed"])
-    more = f", {row['speedup']:.2f} ×" if row["speedup"] else ""
+    more = f", speedup {row['speedup']:.2f}" if row["speedup"] else ""
     more += f", expected {row['expected']:.4f} s" if "expected" in row else ""
     more += f", {row['used']} used" if row["used"] < row["devices"] else ""
     return name + f"{row['seconds']:.4f} s, {row['tflops']:.1f} TFLOP/s{more}"

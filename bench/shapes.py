@@ -1,16 +1,16 @@
-"""Random problems as users call them, for judging a choice of kernels by what nobody tuned it to.
+"""Random realistic problems, to evaluate the choice of kernels on problems that it was not tuned for.
 
-    python bench/shapes.py --adapter gpu --seeds 7,8 --count 300 FILE.json       # what is chosen, beside cuBLAS
-    python bench/shapes.py --adapter gpu --regret 24 --count 100 FILE.json       # and the best of so many candidates
-    python bench/shapes.py --adapter gpu --op reduce,normalise FILE.json         # beside copying and PyTorch
+    python bench/shapes.py --adapter gpu --seeds 7,8 --count 300 FILE.json       # the chosen kernels and cuBLAS
+    python bench/shapes.py --adapter gpu --regret 24 --count 100 FILE.json       # and the best of 24 candidates
+    python bench/shapes.py --adapter gpu --op reduce,normalise FILE.json         # compared with a copy and PyTorch
     python bench/shapes.py --adapter gpu --engine dawn --dtype float16 FILE.json # on matrix units
     python bench/shapes.py --adapter gpu --collect 14 --seconds 200 FILE.json    # times to fit a model to
     python bench/shapes.py --adapter gpu --sizes 1x1536x8192nt --kernels gemv:lanes=64,gemv FILE.json
 
-Problems are drawn by class (`random_problems.py`): products of squares, any sizes, linear layers, batches of attention,
-tall, convolutions as products, deep ones; weights of one, few and many rows; arrays along any axis. Report on seeds
-that nothing was tuned on. Several processes compile, one at a time measures (`shapes_timing.py`). Records are written
-as they come; a run that finds its file goes on where that ends, so that it may be cut into parts.
+Problems are drawn by class (`random_problems.py`): square, arbitrary, linear-layer, batched attention, tall,
+convolution and deep products; block weights with one, few and many rows; reductions along any axis. Report results
+for seeds that nothing was tuned on. Several processes compile, but only one at a time measures (`shapes_timing.py`).
+Records are written continuously; if the file exists, the run continues from its records.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from webmm.problems.product import LAYOUTS
 from webmm.problems.reduce import Reduction
 from webmm.records import Record, from_json, save, to_json
 
-LONG = 1.5e11  # operations of a product that is not collected
-GRACE = 25.0  # seconds that what has begun may take longer
-CHECKED = 2**31  # operations up to which a result is compared with NumPy
+LONG = 1.5e11  # operations from which a problem is not collected
+GRACE = 25.0  # seconds after the end in which problems under way may finish
+CHECKED = 2**31  # operations up to which results are compared with NumPy
 
 
 # Candidates
 
 
 def spread(problem: Gemm, device: Device, model: Model, count: int, seed: int) -> list[Kernel[Any]]:
-    """Return `count` candidates: most from among those that `model` expects to be best, others at random.
+    """Return `count` candidates, mostly from the best ones by `model`, the others at random.
 
-    A third are of settings that the model does not know, if there are any.
+    A third have settings that the model was not fitted to, if there are any.
     """
     source = random.Random(seed)
     able = [k for k in field(problem, model.machine.multiprocessors) if not k.check(problem, device.capabilities)]
@@ -79,9 +79,9 @@ def spread(problem: Gemm, device: Device, model: Model, count: int, seed: int) -
 
 
 def others(problem: Problem, device: Device, model: Model | None, count: int, seed: int) -> list[Kernel[Any]]:
-    """Return `count` candidates: by a model of time where there may be one, else what `webmm tune` would try.
+    """Return `count` candidates: by the time model for float32 gemm on GPUs, otherwise those of `webmm tune`.
 
-    On a CPU, of the stages that are made for those: others take many times as long.
+    For float32 gemm on CPUs, only the stages made for CPUs are candidates: other stages take many times as long.
     """
     if isinstance(problem, Gemm) and problem.dtype == F32:
         if device.info.kind != "cpu":
@@ -99,18 +99,18 @@ def others(problem: Problem, device: Device, model: Model | None, count: int, se
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A problem, and what to measure of it."""
+    """A problem, and which kernels to measure on it."""
 
     row: dict[str, Any]
     seed: int
-    candidates: int = 0  # beside what is chosen
-    kernels: tuple[Kernel[Any], ...] = ()  # likewise, these
-    chosen: bool = True
-    checked: bool = False
+    candidates: int = 0  # number of candidates
+    kernels: tuple[Kernel[Any], ...] = ()  # further kernels
+    chosen: bool = True  # whether to measure the chosen kernel
+    checked: bool = False  # whether to compare the chosen kernel's result with NumPy
 
 
 def work(tasks: Any, results: Any, lock: Any, last: Any, adapter: str, engine: str, models: str) -> None:
-    """Measure tasks until there are none."""
+    """Measure tasks until the queue yields None."""
     bench = Bench(lock, last, adapter, engine)
     model = prior() if models == "prior" else None
     while (task := tasks.get()) is not None:
@@ -133,24 +133,24 @@ def work(tasks: Any, results: Any, lock: Any, last: Any, adapter: str, engine: s
 
 
 def work_peers(tasks: Any, results: Any, lock: Any, last: Any) -> None:
-    """Time what others have for the tasks until there are none."""
+    """Time the peers on tasks until the queue yields None."""
     while (task := tasks.get()) is not None:
         try:
             results.put((task, peer(problem_of(task.row), lock, last)))
-        except RuntimeError as error:  # PyTorch's, where the GPU has no room
+        except RuntimeError as error:  # PyTorch's, if the GPU is out of memory
             print(f"{task.row}: {error}", flush=True)
             results.put((task, []))
 
 
 def prior() -> Model:
-    """Return a model that nothing was fitted to."""
+    """Return the initial model, which was not fitted to any records."""
     return Model(Machine(), dict.fromkeys(("tiles", "gemv", "sum_splits"), START))
 
 
 def measure(
     tasks: list[Task], adapter: str, engine: str, workers: int, seconds: float, models: str
 ) -> Iterator[tuple[Task, list[Record]]]:
-    """Yield tasks as they are done, with their records, for about so many seconds."""
+    """Measure tasks for about `seconds`; yield each task with its records when it is done."""
     import peers
 
     context, end = multiprocessing.get_context("spawn"), time.monotonic() + seconds
@@ -177,7 +177,7 @@ def measure(
         try:
             task, records = results.get(timeout=max(1.0, end + GRACE - time.monotonic()))
         except queue.Empty:
-            print(f"{under_way} problems are given up", flush=True)
+            print(f"{under_way} problems were abandoned", flush=True)
             break
         key = json.dumps(task.row)
         if vendor and key not in half:
@@ -192,18 +192,18 @@ def measure(
 def rows_of(
     ops: str, dtype: str, seeds: str, count: int, scale: float, *, collect: bool = False, ragged: bool = False
 ) -> list[tuple[int, dict[str, Any]]]:
-    """Return the problems of all seeds, with these, the ops in turn."""
+    """Return (seed, problem) for all seeds, alternating between the ops."""
     rows = []
     for seed in map(int, seeds.split(",")):
         drawn = (draw(seed, count, scale, op, dtype) for op in ops.split(","))
         rows += [(seed, row) for turn in zip(*drawn, strict=True) for row in turn]
-    if collect:  # what takes long is all alike
+    if collect:  # long problems are all alike
         rows = [(seed, row) for seed, row in rows if problem_of(row).flops < LONG and problem_of(row).bytes < BYTES / 2]
     return [(seed, row) for seed, row in rows if row["n"] % 4 or not ragged]
 
 
 def named(text: str, op: str, dtype: str) -> Iterator[dict[str, Any]]:
-    """Yield the problems of a list such as 1x1536x8192nt,64x512x512@8."""
+    """Yield the problems in a list such as 1x1536x8192nt,64x512x512@8."""
     for words in text.split(","):
         size, layout = (words[:-2], words[-2:]) if words[-2:] in LAYOUTS else (words, "nn")
         m, n, k, *batch = op_of(op).parse(size)
@@ -212,7 +212,7 @@ def named(text: str, op: str, dtype: str) -> Iterator[dict[str, Any]]:
 
 
 def key_of(row: dict[str, Any]) -> Key:
-    """Return how `grouped()` knows the problem of a row."""
+    """Return the key of a row's problem in `grouped()`."""
     p = problem_of(row)
     m, n, k, batch = p.sizes
     return p.op, p.variant, p.dtype.name, m, n, k, batch, p.layout
@@ -221,20 +221,22 @@ def key_of(row: dict[str, Any]) -> Key:
 @click.command()
 @click.option("--adapter", default="")
 @click.option("--engine", default="")
-@click.option("--op", "ops", default="gemm", show_default=True, help=f"Of {', '.join(DRAWN)}; several by commas.")
-@click.option("--dtype", default="", help="Default: float32, or int8 of quantized.")
-@click.option("--seeds", default="1", help="Seeds of the problems, by commas.")
+@click.option("--op", "ops", default="gemm", show_default=True, help=f"Comma-separated, of {', '.join(DRAWN)}.")
+@click.option("--dtype", default="", help="Default: float32; for quantized, int8.")
+@click.option("--seeds", default="1", help="Seeds of the problems, comma-separated.")
 @click.option("--count", default=100, help="Problems per seed.")
-@click.option("--scale", default=1.0, help="By how much the problems are smaller: 200 for a CPU.")
-@click.option("--regret", default=0, help="Candidates per problem that are timed beside what is chosen.")
-@click.option("--collect", default=0, help="Candidates per problem, without what is chosen: what a model is fitted to.")
-@click.option("--sizes", default="", help="These problems in place of random ones: 1x1536x8192nt,64x512x512@8.")
-@click.option("--kernels", default="", help="Measured beside what is chosen, as `webmm bench` takes them.")
-@click.option("--seconds", default=500.0, help="After which no problem is begun.")
-@click.option("--workers", default=os.cpu_count() or 1, help="Processes that compile.")
-@click.option("--models", default="", help="prior: candidates are spread by a model that nothing was fitted to.")
-@click.option("--ragged", is_flag=True, help="Only problems whose C no vec4 fits.")
-@click.option("--check/--no-check", "checked", default=True, help="Compare results with NumPy's, where that is quick.")
+@click.option("--scale", default=1.0, help="Divide the limits on a problem's size by this: 200 for a CPU.")
+@click.option("--regret", default=0, help="Candidates per problem to time in addition to the chosen kernel.")
+@click.option(
+    "--collect", default=0, help="Candidates per problem to time for fitting a model, without the chosen one."
+)
+@click.option("--sizes", default="", help="Problems to use instead of random ones: 1x1536x8192nt,64x512x512@8.")
+@click.option("--kernels", default="", help="Kernels to time in addition to the chosen one, as for `webmm bench`.")
+@click.option("--seconds", default=500.0, help="Seconds after which no problem is started.")
+@click.option("--workers", default=os.cpu_count() or 1, help="Number of processes that compile.")
+@click.option("--models", default="", help="prior: select candidates by the initial model, which is not fitted.")
+@click.option("--ragged", is_flag=True, help="Only problems whose n is not a multiple of 4.")
+@click.option("--check/--no-check", "checked", default=True, help="Compare small problems' results with NumPy's.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(
     adapter: str,

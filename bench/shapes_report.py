@@ -1,4 +1,4 @@
-"""Tables of what `shapes.py` measured: shares of the peers' speed, and of the best candidate's."""
+"""Tables of the results of `shapes.py`: speed relative to the peers, and relative to the best candidate."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Key = tuple[Any, ...]
 
 
 def geometric(values: Iterable[float]) -> float:
-    """Return the geometric mean, NaN of none."""
+    """Return the geometric mean; NaN if there are no values."""
     values = list(values)
     return statistics.geometric_mean(values) if values else math.nan
 
 
 def tenth(values: Iterable[float]) -> float:
-    """Return what a tenth of the values lie below."""
+    """Return the value below which a tenth of the values are; NaN if there are no values."""
     values = sorted(values)
     return values[len(values) // 10] if values else math.nan
 
 
 def grouped(records: Iterable[Record]) -> dict[Key, list[Record]]:
-    """Return the records by problem, in the order in which they came."""
+    """Return the records by problem, in their original order."""
     found: dict[Key, list[Record]] = {}
     for r in records:
         found.setdefault((r.op, r.variant, r.dtype, r.m, r.n, r.k, r.batch, r.layout), []).append(r)
@@ -37,7 +37,10 @@ def grouped(records: Iterable[Record]) -> dict[Key, list[Record]]:
 
 
 def table(shares: list[tuple[str, float, float]]) -> str:
-    """Return mean, tenth and worst per class of (class, share, µs), and of long and short problems."""
+    """Return a table of the mean, the lowest tenth and the worst share, by class and by duration.
+
+    `shares` has (class, share, µs) of each problem.
+    """
     groups = {name: [s for cls, s, _ in shares if cls == name] for name in sorted({cls for cls, _, _ in shares})}
     groups["all"] = [s for _, s, _ in shares]
     groups["≥ 200 µs"] = [s for _, s, us in shares if us >= 200]
@@ -51,9 +54,9 @@ def table(shares: list[tuple[str, float, float]]) -> str:
 
 
 def report(records: list[Record], classes: dict[Key, str], *, every: bool = False) -> None:
-    """Print what share of the faster peer's speed the chosen kernels have, and of the best candidate's.
+    """Print the chosen kernels' speed relative to the fastest peer's, and relative to the best candidate's.
 
-    With `every`, all times of each problem.
+    With `every`, also print all times of each problem.
     """
     shares, regrets, worst = [], [], []
     for key, found in grouped(records).items():
@@ -74,7 +77,8 @@ def report(records: list[Record], classes: dict[Key, str], *, every: bool = Fals
         others = ", ".join(f"{label_of(r)} {time(r):.1f}" for r in theirs)
         worst.append((share, f"{words}; best {time(best):.1f} {label_of(best)}" + f"; {others}" * bool(others)))
     if shares:
-        print(f"beside the fastest of {', '.join(sorted({r.kernel for r in records} & set(PEERS)))}:\n{table(shares)}")
+        names = sorted({r.kernel for r in records} & set(PEERS))
+        print(f"relative to the fastest of {', '.join(names)}:\n{table(shares)}")
     if regrets:
         print(f"best of the candidates ÷ chosen:\n{table(regrets)}")
     wrong = [r for r in records if r.status == "incorrect"]

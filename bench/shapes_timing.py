@@ -1,7 +1,8 @@
-"""Times of kernels, and of what they stand beside, on problems that `shapes.py` draws.
+"""Timing of kernels and peers on the problems of `shapes.py`.
 
-On a GPU a candidate is timed in passes of some dispatches between two timestamps, its peers as a CUDA graph of ten. A
-CPU, which others use as well, takes turns: all candidates one after another, several times, and the best time of each.
+On a GPU, a candidate is timed in passes of several dispatches between two timestamps, a peer as a CUDA graph of ten
+calls. On a CPU, which other programs use as well, all candidates run one after another, several times, and the best
+time of each counts.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from webmm.problems.gemm import Gemm
 from webmm.problems.reduce import Reduction
 from webmm.records import Record
 
-COPY = "copy"  # a peer's name: copying as many bytes as the problem must move
-TOGETHER = 10  # dispatches between two timestamps, and products in a CUDA graph
-LEAST = 300e-6  # seconds that a pass lasts about
-HOPELESS = 3.0  # times the best so far: what takes so long is not timed again
-TURNS = 5  # of a CPU's candidates
-LEAST_TURN = 3e-3  # seconds that one takes about
-BUSY = 2**24  # float32 that are copied to keep a GPU busy
-NOISE = 2**22  # elements that are drawn, and repeated in larger arrays
-IDLE, WAKE = 0.1, 0.4  # seconds without work after which a GPU clocks down, and of work until it is awake again
+COPY = "copy"  # name of the peer that copies as many bytes as the problem must move
+REPEATS = 10  # dispatches between two timestamps, and calls in a CUDA graph
+MIN_PASS = 300e-6  # seconds, approximately
+HOPELESS = 3.0  # times the best so far: slower candidates are not timed again
+ROUNDS = 5  # over the candidates on a CPU
+MIN_ROUND = 3e-3  # seconds per candidate, approximately
+BUSY = 2**24  # float32 elements in the copy that keeps a GPU busy
+NOISE = 2**22  # elements that are drawn; larger arrays repeat them
+IDLE, WAKE = 0.1, 0.4  # seconds without work after which a GPU clocks down, and of work until it clocks up again
 
 
 class Bench:
-    """A process of its own: it compiles as it likes, and measures while it holds `lock`.
+    """The measurements of one process, which compiles at any time but measures only while it holds `lock`.
 
-    `last`, which processes share, is when the device was last busy.
+    `last`, which the processes share, is the time when the device was last busy.
     """
 
     def __init__(self, lock: Lock, last: Any, adapter: str, engine: str) -> None:
@@ -55,7 +56,7 @@ class Bench:
         self.source, self.result = self.device.zeros((BUSY,)), self.device.empty((BUSY,))
 
     def records(self, problem: Problem, kernels: Iterable[Kernel[Any]]) -> Iterator[Record]:
-        """Yield a record of each kernel that compiles, and of copying where bytes are all that counts."""
+        """Yield a record of each kernel, and for memory-bound ops (reductions) one of a copy of the same size."""
         extents = problem.buffers()
         with self.lock:
             arrays = [self.device.empty((e.end,), e.dtype) for e in extents]
@@ -80,7 +81,7 @@ class Bench:
             yield dataclasses.replace(copied, kernel=COPY, config={})
 
     def copying(self, nbytes: int) -> Timing:
-        """Return the time of moving so many bytes: half of them are read, half written."""
+        """Return the time of a copy that moves `nbytes`: half of them are read, half written."""
         elements = max(4, nbytes // 32 * 4)
         with self.lock, self.device.empty((elements,)) as source, self.device.empty((elements,)) as out:
             self.fill(source)
@@ -88,7 +89,7 @@ class Bench:
         return timed
 
     def fill(self, array: Array) -> None:
-        """Copy noise over an array, again and again."""
+        """Fill an array with repeated noise."""
         noise = self.noise.get(array.dtype)
         if noise is None:
             noise = self.noise[array.dtype] = self.device.array(_noise(array.dtype))
@@ -99,9 +100,9 @@ class Bench:
         self.device.wgpu_device.queue.submit([encoder.finish()])
 
     def times(self, launches: list[Launch]) -> list[Timing]:
-        """Return the time of a dispatch of each."""
+        """Return the time of one dispatch of each launch."""
         if timing.clock_of(self.device) == "wall":
-            return self.turns(launches)
+            return self.rounds(launches)
         self.wake()
         found: list[Timing] = []
         for launch in launches:
@@ -110,7 +111,7 @@ class Bench:
         return found
 
     def wake(self) -> None:
-        """Keep a GPU busy until its clock is up, where it had nothing to do."""
+        """Keep a GPU that was idle busy until it has clocked up."""
         start = clock.monotonic()
         idle = start - self.last.value
         if idle > IDLE:
@@ -118,14 +119,14 @@ class Bench:
             while clock.monotonic() < start + min(WAKE, idle):
                 timing.submit(self.device, launch, 10)
 
-    def turns(self, launches: list[Launch]) -> list[Timing]:
-        """Return the best of TURNS, by the wall clock, of the first and of those that are not hopeless at once."""
+    def rounds(self, launches: list[Launch]) -> list[Timing]:
+        """Return the best wall-clock time of ROUNDS; launches that are hopeless are dropped, except for the first."""
         seconds: list[list[float]] = [[] for _ in launches]
-        for turn in range(1 + TURNS):  # drivers compile at the first
+        for turn in range(1 + ROUNDS):  # drivers compile in the first round
             best = min((min(mine) for mine in seconds if mine), default=math.inf)
             for launch, mine in zip(launches, seconds, strict=True):
                 if mine is seconds[0] or not mine or min(mine) < HOPELESS * best:
-                    count = math.ceil(LEAST_TURN / min(mine)) if mine else 1
+                    count = math.ceil(MIN_ROUND / min(mine)) if mine else 1
                     start = clock.perf_counter()
                     timing.submit(self.device, launch, count)
                     if turn:
@@ -133,15 +134,15 @@ class Bench:
         return [Timing.of([min(mine)], "wall") for mine in seconds]
 
     def time(self, launch: Launch, best: float) -> Timing:
-        """Return the time of a dispatch within passes of several, of the second of two where it is hopeless."""
+        """Return the time of a dispatch, measured in passes of several; a hopeless launch is not measured further."""
         first = self.passes(launch, 1, 2)[-1]
         if 1e6 * first > HOPELESS * best:
             return Timing.of([first], "timestamp")
-        together = max(2, min(TOGETHER, math.ceil(LEAST / first)))
-        return Timing.of(self.passes(launch, together, 4)[1:], "timestamp")
+        repeats = max(2, min(REPEATS, math.ceil(MIN_PASS / first)))
+        return Timing.of(self.passes(launch, repeats, 4)[1:], "timestamp")
 
-    def passes(self, launch: Launch, together: int, count: int) -> list[float]:
-        """Return the seconds that a dispatch takes in each of `count` passes."""
+    def passes(self, launch: Launch, repeats: int, count: int) -> list[float]:
+        """Return the seconds per dispatch in each of `count` passes of `repeats` dispatches."""
         gpu, usage = self.device.wgpu_device, self.device.engine.buffer_usage
         queries = gpu.create_query_set(type="timestamp", count=2 * count)
         resolved = gpu.create_buffer(size=16 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
@@ -153,17 +154,17 @@ class Bench:
                 "end_of_pass_write_index": 2 * i + 1,
             }
             compute_pass = encoder.begin_compute_pass(timestamp_writes=writes)
-            for _ in range(together):
+            for _ in range(repeats):
                 launch.encode(compute_pass)
             compute_pass.end()
         encoder.resolve_query_set(queries, 0, 2 * count, resolved, 0)
         gpu.queue.submit([encoder.finish()])
         ticks = np.frombuffer(gpu.queue.read_buffer(resolved), np.uint64).astype(np.int64).reshape(-1, 2)
         period = 1e-9 * self.device.engine.timestamp_period(gpu)
-        return [max(float(end - start), 1.0) * period / together for start, end in ticks]
+        return [max(float(end - start), 1.0) * period / repeats for start, end in ticks]
 
     def check(self, problem: Problem, kernel: Kernel[Any]) -> tuple[float, float]:
-        """Return the largest error of a result, and what rounding explains."""
+        """Return the largest error of a result, and its bound."""
         case = op_of(problem.op, problem.variant).case(self.device, problem)
         (written,) = (extent for extent in problem.buffers() if extent.written)
         with self.device.empty((written.end,), written.dtype) as result:
@@ -183,7 +184,7 @@ def _noise(dtype: np.dtype[Any]) -> Any:
 
 
 def peer(problem: Problem, lock: Lock, last: Any) -> list[Record]:
-    """Return the record of cuBLAS (TF32 off) or PyTorch where it computes the same: floats, and along an axis."""
+    """Return the record of cuBLAS (TF32 off) for gemm or of PyTorch for reductions; none for other problems."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -193,11 +194,11 @@ def peer(problem: Problem, lock: Lock, last: Any) -> list[Record]:
     with lock, torch.no_grad():
         call = _product(problem) if isinstance(problem, Gemm) else _along(problem)
         idle = clock.monotonic() - last.value
-        timed = peers.time_graph(call, TOGETHER, 0.005 if idle < IDLE else min(WAKE, idle), 0.005)
+        timed = peers.time_graph(call, REPEATS, 0.005 if idle < IDLE else min(WAKE, idle), 0.005)
         last.value = clock.monotonic()
     del call
     torch.cuda.empty_cache()
-    return [peers.record(problem, name, "", {**config, "graph": TOGETHER}, timed, (None, None), math.nan)]
+    return [peers.record(problem, name, "", {**config, "graph": REPEATS}, timed, (None, None), math.nan)]
 
 
 def _product(p: Gemm) -> Callable[[], Any]:

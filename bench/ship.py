@@ -1,8 +1,8 @@
-"""Make shipped defaults out of a sweep: the fastest kernel of each size.
+"""Make the tuned records that webmm ships from benchmark results: the fastest kernel of each size.
 
     python bench/ship.py bench/results/h200-f32.json webmm/tuned/nvidia-h200.json
 
-Several result files may be given; the last argument is what is written.
+Several result files may be given; the last argument is the output file.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Products of all kinds beside the vendor's library: squares, skinny ones, long K, a batch, transposed operands, and
-sizes that neither tiles nor vectors divide.
+"""Products of all kinds, compared with the vendor's library: squares, skinny products, long K, a batch, transposed
+operands, and sizes that neither tiles nor vectors divide.
 
-    python bench/sweep.py --adapter gpu bench/results/my-gpu-sweep.json            # what webmm chooses here
-    python bench/sweep.py --adapter gpu --search bench/results/my-gpu-search.json  # and what else there is
+    python bench/sweep.py --adapter gpu bench/results/my-gpu-sweep.json            # the kernels that webmm chooses
+    python bench/sweep.py --adapter gpu --search bench/results/my-gpu-search.json  # and all other candidates
 
-Every kernel is checked before its time counts. With --search all of CANDIDATES are timed briefly, the best of them for
-longer: `bench/ship.py` makes tuned records of the result. Prints per product the share of the vendor's rate, and how
-near the portable default comes; then the mean over the squares, the worst case, and the cost of a fused epilogue.
+Every kernel is checked before it is timed. With --search, all of CANDIDATES are timed briefly and the best of them for
+longer; `bench/ship.py` makes tuned records from the result. Prints, for each product, the fraction of the vendor's rate
+and of the best kernel's rate that the portable default reaches; then the mean over the squares, the worst case, and the
+cost of a fused epilogue.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from webmm.records import Record, save, to_json
 from webmm.roofline import Roofline
 
 SQUARES = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384)
-FEW = (1, 8, 32)  # rows or columns of a skinny product
+SKINNY = (1, 8, 32)  # rows or columns of a skinny product
 WIDE = (4096, 16384)
 LONG_K = ((256, 256, 65536), (1024, 1024, 16384))
 BATCH = (64, 512)
 TRANSPOSED = (2048, 4096)
-ROUND = (1000, 3000)  # vec4 fit, tiles do not
-ODD = (257, 511, 1023, 2047, 4095)  # neither do
-FINALISTS = 3  # candidates that are timed for longer
+ROUND = (1000, 3000)  # divisible by 4 (vec4), but not by tile sizes
+ODD = (257, 511, 1023, 2047, 4095)  # divisible by neither
+FINALISTS = 3  # number of candidates that are timed for longer
 FUSED = 4096
 
 CANDIDATES = ",".join(
@@ -82,10 +83,10 @@ CANDIDATES = ",".join(
 
 
 def problems() -> Iterator[Gemm]:
-    """Yield the sweep's products, all of float32."""
+    """Yield the products of the sweep, all in float32."""
     yield from (gemm(n, n, n) for n in SQUARES)
-    for n, few in ((n, few) for n in WIDE for few in FEW):
-        yield from (gemm(few, n, n), gemm(n, few, n))
+    for n, skinny in ((n, skinny) for n in WIDE for skinny in SKINNY):
+        yield from (gemm(skinny, n, n), gemm(n, skinny, n))
     yield from (gemm(*size) for size in LONG_K)
     yield gemm(BATCH[1], BATCH[1], BATCH[1], batch=BATCH[0])
     for n, layout in ((n, layout) for n in TRANSPOSED for layout in ("nt", "tn", "tt")):
@@ -94,18 +95,18 @@ def problems() -> Iterator[Gemm]:
     yield from (gemm(n, n + 2, n - 2) for n in ODD)
     n = ODD[-1]
     yield from (gemm(n, n + 2, n - 2, **transposes(layout)) for layout in ("nt", "tn", "tt"))
-    for few in (1, 8, 33):
-        yield from (gemm(few, n, n + 2), gemm(n, few, n + 2))
+    for skinny in (1, 8, 33):
+        yield from (gemm(skinny, n, n + 2), gemm(n, skinny, n + 2))
 
 
 def name(problem: Gemm) -> str:
-    """Return a product in words: its size, layout and batch."""
+    """Return a product's size, layout and batch as text."""
     return f"{problem} {problem.layout}" + (f" × {problem.batch}" if problem.batch > 1 else "")
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one product; `records` holds every kernel that was timed in full."""
+    """The measurements of one product; `records` holds every kernel that was timed in full."""
 
     problem: Gemm
     peer: Record | None
@@ -119,7 +120,7 @@ class Row:
 
     @property
     def share(self) -> float:
-        """Return the chosen kernel's share of the vendor's rate."""
+        """Return the chosen kernel's rate as a fraction of the vendor's."""
         return (self.chosen.gflops or 0) / (self.peer.gflops or 1) if self.peer else float("nan")
 
     def __str__(self) -> str:
@@ -128,13 +129,13 @@ class Row:
         return (
             f"{name(p)}: {self.share:.3f} × vendor; {chosen.gflops or 0:,.0f} GFLOP/s, "
             f"{p.bytes / seconds / 1e9:,.0f} GB/s, {label_of(chosen)}; best here {label_of(self.fastest)}, "
-            f"{self.slower(self.fastest, chosen):.2f}; default {label_of(self.default)}, "
-            f"{self.slower(self.fastest, self.default):.2f}"
+            f"{self.fraction(self.fastest, chosen):.2f}; default {label_of(self.default)}, "
+            f"{self.fraction(self.fastest, self.default):.2f}"
         )
 
     @staticmethod
-    def slower(best: Record, other: Record) -> float:
-        """Return the share of the best's rate that `other` reaches."""
+    def fraction(best: Record, other: Record) -> float:
+        """Return the rate of `other` as a fraction of the best rate."""
         return (best.median_us or 0) / (other.median_us or float("nan"))
 
 
@@ -152,7 +153,7 @@ def row(device: Device, problem: Gemm, candidates: list[GemmKernel], ceiling: Ro
 
 
 def brief(device: Device, kernel: GemmKernel, case: Operands) -> float:
-    """Return the time of the best run in seconds, inf where the kernel cannot."""
+    """Return the time of the best run in seconds, inf if the kernel cannot run."""
     problem = case.problem
     if kernel.check(problem, device.capabilities):
         return float("inf")
@@ -162,21 +163,21 @@ def brief(device: Device, kernel: GemmKernel, case: Operands) -> float:
 
 
 def fused(device: Device, n: int) -> float:
-    """Return how many times as long a product takes with a bias and GELU before its store."""
+    """Return the time of a product with a fused bias and GELU, as a multiple of the plain product's time."""
     plain = gemm(n, n, n)
-    whole = dataclasses.replace(plain, bias="column", activation="gelu")
+    with_epilogue = dataclasses.replace(plain, bias="column", activation="gelu")
     kernel = choose.choose(plain, device)
     arrays = [device.array(np.full((n, n), 0.01, np.float32)) for _ in range(3)]
     times = []
-    for problem, extra in ((plain, []), (whole, [device.array(np.ones(n, np.float32))]), (plain, [])):
+    for problem, extra in ((plain, []), (with_epilogue, [device.array(np.ones(n, np.float32))]), (plain, [])):
         times.append(timing.time_launch(device, device.launch(kernel, problem, *arrays, *extra)).median_us)
     return times[1] / statistics.mean((times[0], times[2]))
 
 
 @click.command()
 @click.option("--adapter")
-@click.option("--search", is_flag=True, help="Time every candidate, not only what is chosen.")
-@click.option("--only", default="", help="Parts of products' names, such as nt or 1023x,4096x1x; all by default.")
+@click.option("--search", is_flag=True, help="Time every candidate, not only the chosen kernel.")
+@click.option("--only", default="", help="Only products whose name contains one of these: nt or 1023x,4096x1x.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(adapter: str | None, search: bool, only: str, output: Path) -> None:
     """Run the sweep and write its records to OUTPUT."""
@@ -190,11 +191,11 @@ def main(adapter: str | None, search: bool, only: str, output: Path) -> None:
             print(rows[-1], flush=True)
             save(output, to_json(r for each in rows for r in [*([each.peer] if each.peer else []), *each.records]))
         squares = [each.share for each in rows if each.problem in [gemm(n, n, n) for n in SQUARES if n >= 256]]
-        nearness = [Row.slower(each.fastest, each.default) for each in rows]
+        defaults = [Row.fraction(each.fastest, each.default) for each in rows]
         if peers.available() and squares:
             print(f"geometric mean over the squares from 256 on: {statistics.geometric_mean(squares):.3f} × vendor")
             print(f"worst: {min(rows, key=lambda each: each.share)}")
-        print(f"the portable default reaches {statistics.mean(nearness):.2f} of the best on average")
+        print(f"the portable default reaches {statistics.mean(defaults):.2f} of the best on average")
         print(f"bias and GELU at {FUSED}³: {fused(device, FUSED):.3f} × the time of the plain product")
 
 

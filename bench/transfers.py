@@ -1,14 +1,14 @@
-"""What moving data costs, by the wall clock until the data is usable: alone, and around products of NumPy arrays.
+"""Cost of data transfers, by the wall clock until the data is usable: in isolation, and for products of NumPy arrays.
 
     python bench/transfers.py [--json FILE] [--adapter NAME[,NAME...]] [--engine NAME] [--sizes MIB,...]
         [--products N,...] [--variants]
 
-Rates are medians of several transfers in a row into a fresh array on the other side, as `device.array()` and `numpy()`
-do it. One element is read back after a product of 64³, and without one. A product of order N goes from NumPy to NumPy;
-beside it stand what moving its operands and its result takes by itself, the product of resident operands, and PyTorch
-through CUDA (pageable, TF32 off) where that is installed. `--variants` tries chunk sizes, threads and numbers of
-staging buffers. Several adapters, such as 0,1, are also used at once, by a thread each, with the rows of a product
-divided.
+Rates are medians of several consecutive transfers, as `device.array()` and `numpy()` make them. One element is read
+back, with and without a preceding product of 64³. A product of order N is computed from NumPy to NumPy; it is compared
+with the transfers of its operands and its result, with the product of resident operands, and with PyTorch through CUDA
+(pageable memory, TF32 off) if that is installed. `--variants` tries chunk sizes, numbers of threads and numbers of
+staging buffers. Several adapters, such as 0,1, are also used at the same time, by one thread each, with the rows of the
+product divided.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ SIZES = (1, 16, 256, 1024)  # MiB
 PRODUCTS = (64, 1024, 4096, 8192, 16384)
 CHUNKS = (4, 8, 16)  # MiB
 WORKERS = ((4, 8), (8, 8), (8, 16), (16, 16), (16, 32))  # threads, staging buffers
-SECONDS = 1.5  # of repeating what is timed, at most
+SECONDS = 1.5  # of repetitions per measurement, at most
 
 
 def main() -> None:
-    """Print what is measured, and write it as JSON where asked to."""
+    """Print the measurements, and write them to the file given by --json, if any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--adapter")
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the median of as many repetitions as fit the time, three to fifty, after one that warms up."""
+    """Return the median of three to fifty repetitions, as many as fit SECONDS, after a warm-up."""
     work()
     times: list[float] = []
     while len(times) < 3 or (sum(times) < SECONDS and len(times) < 50):
@@ -77,7 +77,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def at_once(work: Callable[[int, Device], object], devices: Sequence[Device]) -> None:
-    """Call work(i, device) for each device, in a thread of its own where there are several."""
+    """Call work(i, device) for each device; several devices are used at once, each by one thread."""
     if len(devices) == 1:
         work(0, devices[0])
         return
@@ -89,7 +89,7 @@ def at_once(work: Callable[[int, Device], object], devices: Sequence[Device]) ->
 
 
 def rates(devices: list[Device], sizes: list[int], variants: bool) -> list[dict[str, Any]]:
-    """Return the rates of transfers to and from one device, and all of them at once, in GB/s of all."""
+    """Return the total rates of transfers, in GB/s, to and from one device, and to and from all devices at once."""
     settings = list(itertools.product(CHUNKS, WORKERS)) if variants else [(CHUNK // 2**20, (THREADS, DEPTH))]
     rows = []
     print("devices   MiB chunk threads buffers     up   down  GB/s")
@@ -105,7 +105,7 @@ def rates(devices: list[Device], sizes: list[int], variants: bool) -> list[dict[
 
 
 def rate(devices: list[Device], mib: int) -> tuple[float, float]:
-    """Return (upload, download) in GB/s, of arrays of `mib` MiB for each of the devices at once."""
+    """Return the total (upload, download) rates in GB/s, with an array of `mib` MiB for each device at once."""
     data = np.random.default_rng(0).integers(0, 2**32, mib * 2**18, np.uint32).view(np.float32)
     arrays = [device.array(data) for device in devices]
     back: dict[int, Any] = {}
@@ -125,7 +125,7 @@ def rate(devices: list[Device], mib: int) -> tuple[float, float]:
 
 
 def reading(device: Device) -> dict[str, float]:
-    """Return the µs until one element is read: alone, and after a product of 64³."""
+    """Return the µs until one element is read back: in isolation, and after a product of 64³."""
     a, b, c = (device.array(np.ones((64, 64), np.float32)) for _ in range(3))
     found = {
         "alone": round(1e6 * seconds(lambda: c[:1, :1].numpy()), 1),
@@ -138,7 +138,7 @@ def reading(device: Device) -> dict[str, float]:
 
 
 def product(n: int, devices: list[Device]) -> dict[str, Any]:
-    """Return the milliseconds of a product of order n, from NumPy to NumPy, and of what it is made of."""
+    """Return the milliseconds of a product of order n from NumPy to NumPy, and of its transfers and multiplication."""
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-2, 3, (n, n)).astype(np.float32) for _ in range(2))
     strip = -(-n // len(devices))
@@ -165,7 +165,7 @@ def product(n: int, devices: list[Device]) -> dict[str, Any]:
 
 
 def in_pytorch(a: Any, b: Any) -> float | None:
-    """Return the seconds of the same product in PyTorch through CUDA; None where there is none."""
+    """Return the seconds of the same product in PyTorch through CUDA; None if PyTorch or CUDA is missing."""
     if not peers.available():
         return None
     import torch

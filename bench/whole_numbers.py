@@ -1,4 +1,4 @@
-"""What `calls.py` and its peers compute with: whole numbers."""
+"""Operands of whole numbers for `calls.py` and its peers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def _drawn() -> NDArray[np.int64]:
 
 
 def whole_numbers(dtype: str, *shape: int) -> NDArray[Any]:
-    """Return an array of small whole numbers, drawn once and repeated; from 0 on where `dtype` has no sign."""
+    """Return an array of small whole numbers, drawn once and repeated; non-negative if `dtype` is unsigned."""
     drawn = _drawn()
     return np.resize((drawn + 2 if dtype.startswith("uint") else drawn).astype(dtype), shape)

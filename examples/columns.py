@@ -1,8 +1,8 @@
-"""A stage of products of floats from outside the package: each invocation owns a few rows of one column of C.
+"""A gemm stage from outside the package: each invocation computes a few rows of one column of C.
 
     webmm bench --plugin examples/columns.py --kernels naive,columns,columns:tm=8
 
-Its WGSL is the template beside this file.
+Its WGSL is the template columns.wgsl in the same folder.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from webmm.kernels.product import Grid
 @webmm.register
 @dataclass(frozen=True)
 class Columns(GemmKernel):
-    """TM rows of a column per invocation: what is loaded of B serves them all."""
+    """TM rows of one column per invocation, so that each loaded element of B is used TM times."""
 
     name = "columns"
     follows = "naive"

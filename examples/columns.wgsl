@@ -1,7 +1,7 @@
 // columns: C = A·B, TM rows of one column of C per invocation.
 //
-// Changed from naive: a workgroup of WIDTH invocations, whose lanes read neighbours of B; each element of B that is
-// loaded serves TM rows.
+// Changed from naive: a workgroup is one row of WIDTH invocations, which read consecutive elements of B; each loaded
+// element of B is used for TM rows.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -13,10 +13,10 @@
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
 {{ matrix.tile_origin("TM", "WIDTH") }}
-    let col = col0 + lane;
+    let col = col0 + local_index;
     if (col >= params.n) {
         return;
     }

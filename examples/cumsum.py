@@ -1,9 +1,9 @@
-"""An op from outside the package: y[i, j] = x[i, 0] + … + x[i, j], the sums of each row so far.
+"""An op from outside the package: y[i, j] = x[i, 0] + … + x[i, j], the cumulative sums of each row.
 
     webmm bench --plugin examples/cumsum.py --op cumsum --sizes 4096x1024
 
-Three classes say all of it: the problem, its row in the table of ops, and a stage, whose WGSL is the template beside
-this file. `cumsum()` is what a program calls.
+Three classes define it: the problem, the op, and a stage, whose WGSL template is one_by_one.wgsl in the same folder.
+Programs call `cumsum()`.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Cumsum(Problem):
 
 
 def rounding(p: Cumsum) -> float:
-    """Return the largest error of a sum, as a multiple of Σ|x|: an addition after the other, and storing it."""
+    """Return the error bound of a sum, as a multiple of Σ|x|: sequential additions, then rounding to the dtype of y."""
     return p.length * F32.eps / 2 + (p.dtype.eps if p.dtype != F32 else 0.0)
 
 
 class CumsumCase(Streamed[Cumsum]):
-    """One array, and the sums of some of its rows."""
+    """An input array, and the expected sums of some of its rows."""
 
     scale = "·Σ|x|"
 
@@ -99,7 +99,7 @@ class CumsumCase(Streamed[Cumsum]):
 
 @webmm.register
 class CumsumOp(StreamingOp[Cumsum]):
-    """The sums of each row so far."""
+    """Cumulative sums of each row."""
 
     name = "cumsum"
     tried = (((64, 100, 1), "nn"), ((3, 1025, 1), "nn"))
@@ -107,14 +107,14 @@ class CumsumOp(StreamingOp[Cumsum]):
     def along(self, size: Size, dtype: DType) -> Cumsum:
         rows, length, inner = size
         if inner != 1:
-            raise ProblemError("cumsum goes along the last axis")
+            raise ProblemError("cumsum supports the last axis only")
         return Cumsum(rows, length, dtype)
 
     def case(self, device: webmm.Device, problem: Cumsum) -> CumsumCase:
         return CumsumCase(device, problem)
 
     def stand_ins(self, kernel: Kernel[Any], problem: Cumsum) -> Iterator[Cumsum]:
-        # As long, since a driver may end long loops early; of more rows than a workgroup has invocations.
+        # Rows of the same length, since a driver may end long loops early; more rows than a workgroup has invocations.
         yield replace(problem, rows=min(problem.rows, kernel.invocations + 1))
 
     def trial(self, problem: Cumsum) -> Trial:
@@ -142,7 +142,7 @@ class CumsumParams:
 @webmm.register
 @dataclass(frozen=True)
 class OneByOne(Kernel[Cumsum]):
-    """An invocation per row, which adds one element after the other."""
+    """One invocation per row, which adds the elements one by one."""
 
     name = "one_by_one"
     op = "cumsum"
@@ -150,7 +150,7 @@ class OneByOne(Kernel[Cumsum]):
     summary = "one invocation per row"
     params: ClassVar[type[Params]] = CumsumParams
 
-    size: int = tunable(32, (8, 32, 64, 128), "rows per workgroup, an invocation each")
+    size: int = tunable(32, (8, 32, 64, 128), "rows per workgroup, one per invocation")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -171,7 +171,7 @@ class OneByOne(Kernel[Cumsum]):
 
 
 def cumsum(x: webmm.Array) -> webmm.Array:
-    """Return the sums of each row of x (rows, length) so far, in the type of x, on its device."""
+    """Return the cumulative sums of each row of x (rows, length), in the dtype of x, on its device."""
     (rows, length), y = x.shape, x.device.empty(x.shape, x.element)
     choose.run(Cumsum(rows, length, x.element), x.device, x, y)
     return y

@@ -10,9 +10,9 @@
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-    let row = (workgroup.x + workgroup.y * grid.x) * SIZE + lane;
+    let row = (workgroup.x + workgroup.y * grid.x) * SIZE + local_index;
     if (row >= params.rows) {
         return;
     }

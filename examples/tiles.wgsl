@@ -1,4 +1,4 @@
-// A text that was written elsewhere: C = A·B by tiles of 16 × 16 in workgroup memory, without a template.
+// A shader without a template, as `webmm kernel` takes it: C = A·B with 16×16 tiles in workgroup memory.
 //
 //     webmm kernel check examples/tiles.wgsl --uniform m,n,k --workgroup 16,16 --grid n/16,m/16
 
@@ -30,11 +30,11 @@ fn main(@builtin(global_invocation_id) at: vec3u, @builtin(local_invocation_id) 
         }
         a_tile[local.y][local.x] = a_reg;
         b_tile[local.y][local.x] = b_reg;
-        workgroupBarrier(); // the tiles are complete before anyone reads them
+        workgroupBarrier(); // the tiles are complete before any invocation reads them
         for (var i = 0u; i < 16u; i++) {
             sum += a_tile[local.y][i] * b_tile[i][local.x];
         }
-        workgroupBarrier(); // everyone is done with the tiles before they are overwritten
+        workgroupBarrier(); // all invocations have read the tiles before they are overwritten
     }
     if (at.y < sizes.m && at.x < sizes.n) {
         c[at.y * sizes.n + at.x] = sum;

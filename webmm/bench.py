@@ -1,4 +1,4 @@
-"""Running the ladder: which sizes, within which time, checked before it is timed."""
+"""Benchmark of kernels over sizes: each kernel's result is checked before it is timed, within a time budget."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from webmm.records import Record, Status
 from webmm.version import __version__
 
 CPU_STAGE = "cpu"
-CASE_OVERHEAD = 0.6  # seconds that compiling, checking and warming up take on top of the timed runs
+CASE_OVERHEAD = 0.6  # seconds for compiling, checking and warming up, in addition to the timed runs
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a bench is: what runs now, how many cases are done, and seconds left by its own estimate."""
+    """Progress of a bench: what runs now, how many cases are done, and the estimated seconds left."""
 
     label: str
     done: int
@@ -42,7 +42,10 @@ class Progress:
 
 @dataclass
 class Bench:
-    """Kernels × sizes on a device. A case is left out, and said so, where one run would outlast `budget`/40 seconds."""
+    """Kernels × sizes on a device.
+
+    A case is recorded as skipped, with the reason, if one run would take longer than `budget`/40 seconds.
+    """
 
     device: Device
     kernels: Sequence[Kernel[Any]]
@@ -53,8 +56,8 @@ class Bench:
     on_progress: Callable[[Progress], object] = lambda progress: None
     op: Op[Any] = OPS["gemm"]
     layout: str = "nn"
-    clock: str = ""  # timestamp or wall; empty: the one that serves on this device
-    _rates: dict[Kernel[Any], float] = field(default_factory=dict)  # operations per second, of the last size
+    clock: str = ""  # timestamp or wall; empty: timestamps if the device supports them
+    _rates: dict[Kernel[Any], float] = field(default_factory=dict)  # operations per second at the previous size
 
     def run(self) -> Iterator[Record]:
         """Yield a record for NumPy and each kernel, size by size, smallest first."""
@@ -66,7 +69,7 @@ class Bench:
         total = len(problems) * (1 + len(self.kernels))
         for problem in problems:
             reasons = [kernel.check(problem, self.device.capabilities) for kernel in self.kernels]
-            if all(reasons):  # such a problem may not fit into the host's memory either
+            if all(reasons):  # the operands may not even fit into the host's memory
                 for kernel, reason in zip(self.kernels, reasons, strict=True):
                     yield record_of(self.device, problem, kernel, "unsupported", reason)
                 continue
@@ -76,17 +79,17 @@ class Bench:
                 for kernel in self.kernels:
                     yield record_of(self.device, problem, kernel, "unsupported", str(error))
                 continue
-            self._tell(CPU_STAGE, problem, done, total, start)
+            self._report(CPU_STAGE, problem, done, total, start)
             yield self._numpy(case)
             done += 1
-            # The fastest at the last size first: what a budget leaves out is then what matters least.
+            # The kernels that were fastest at the previous size come first: a spent budget then skips the slowest.
             for kernel in sorted(self.kernels, key=lambda kernel: -self._rates.get(kernel, 0)):
-                self._tell(kernel.name, problem, done, total, start)
+                self._report(kernel.name, problem, done, total, start)
                 spent = time.perf_counter() - start
                 yield self._case(kernel, case, spent)
                 done += 1
 
-    def _tell(self, name: str, problem: Problem, done: int, total: int, start: float) -> None:
+    def _report(self, name: str, problem: Problem, done: int, total: int, start: float) -> None:
         spent = time.perf_counter() - start
         left = spent / done * (total - done) if done else self.budget
         self.on_progress(Progress(f"{name} {problem}", done, total, min(left, max(0.0, self.budget - spent))))
@@ -99,7 +102,7 @@ class Bench:
             if not kernel.check(problem, self.device.capabilities) and (reason := self._too_slow(kernel, problem)):
                 return record_of(self.device, problem, kernel, "skipped", reason)
         except WebmmError:
-            pass  # measuring will say what is wrong
+            pass  # measure() records the error
         record = measure(self.device, kernel, case, self.ceiling, clock=self.clock)
         if record.median_us:
             self._rates[kernel] = problem.flops / record.median_us * 1e6
@@ -117,7 +120,7 @@ class Bench:
         )
 
     def _probe(self, kernel: Kernel[Any], problem: Problem) -> float:
-        """Return the rate on a growing cube, until a run takes 20 ms or the cube is as large as the problem."""
+        """Return the rate, in operations/s, on a cube that grows until a run takes 20 ms or it exceeds the problem."""
         n, rate = 64, 1.0
         cube = self.op.probe(n, self.dtype)
         while n == 64 or cube.flops <= problem.flops:
@@ -143,35 +146,35 @@ class Bench:
 
 
 def time_product(device: Device, problem: Gemm) -> tuple[timing.Timing, Kernel[Any]]:
-    """Time what a user calls, `A @ B` on arrays of the device, by the wall clock; return also the kernel it takes.
+    """Time the public call `A @ B` on arrays of the device by the wall clock; also return the kernel that it uses.
 
-    What follows the product is part of the call.
+    Bias, activation and conversion to `out_dtype` are part of the call.
     """
     m, n, k, count = problem.sizes
     batch = (count,) if count > 1 else ()
     shapes = ((*batch, m, k), (*batch, k, n))
     stored = (
-        (*batch, *shape[:-3:-1]) if way == "t" else shape for shape, way in zip(shapes, problem.layout, strict=True)
+        (*batch, *shape[:-3:-1]) if flag == "t" else shape for shape, flag in zip(shapes, problem.layout, strict=True)
     )
     with ExitStack() as freed:
-        whole = [freed.enter_context(device.zeros(shape, problem.dtype)) for shape in stored]
-        a, b = (x.mT if way == "t" else x for x, way in zip(whole, problem.layout, strict=True))
-        more: dict[str, Any] = {"activation": problem.activation or None, "out_dtype": problem.out_dtype.name}
+        operands = [freed.enter_context(device.zeros(shape, problem.dtype)) for shape in stored]
+        a, b = (x.mT if flag == "t" else x for x, flag in zip(operands, problem.layout, strict=True))
+        epilogue: dict[str, Any] = {"activation": problem.activation or None, "out_dtype": problem.out_dtype.name}
         if problem.bias:
             shape = (m, 1) if problem.bias == "row" else (n,)
-            more["bias"] = freed.enter_context(device.zeros(shape, problem.dtype))
-        return timing.time_calls(lambda: matmul(a, b, **more), device.synchronize), choose.choose(problem, device)
+            epilogue["bias"] = freed.enter_context(device.zeros(shape, problem.dtype))
+        return timing.time_calls(lambda: matmul(a, b, **epilogue), device.synchronize), choose.choose(problem, device)
 
 
 def _arrays(device: Device, case: Case[Any]) -> list[Array]:
-    """Return an array for each buffer of the case; what a kernel leaves out of its result shows."""
+    """Return an array for each buffer of the case; the result is poisoned, to detect elements that are not written."""
     return [
         device.array(blank(extent)) if extent.written else case.inputs[extent.name] for extent in case.problem.buffers()
     ]
 
 
 def blank(extent: Extent) -> NDArray[Any]:
-    """Return what a buffer holds before a kernel writes to it, so that what it leaves out shows."""
+    """Return the poison (NaN, or -1 for integers) that fills a result buffer before a kernel writes to it."""
     poison = np.nan if extent.dtype.eps else -1
     return np.full(extent.end, poison).astype(extent.dtype.numpy)
 
@@ -184,7 +187,7 @@ def measure(
     warm_up: float = timing.WARM_UP,
     clock: str = "",
 ) -> Record:
-    """Check `kernel` on the case, then time it; whatever goes wrong becomes the record's status and reason."""
+    """Check `kernel` on the case, then time it; an error becomes the record's status and reason."""
     problem = case.problem
     if reason := kernel.check(problem, device.capabilities):
         return record_of(device, problem, kernel, "unsupported", reason)
@@ -232,7 +235,7 @@ def record_of(
     bound: float | None = None,
     ceiling: roofline.Roofline | None = None,
 ) -> Record:
-    """Return the record of `kernel`, or of NumPy for None, on `problem`."""
+    """Return the record of `kernel`, or of NumPy if `kernel` is None, on `problem`."""
     info, values = device.info, dict[str, Any]()
     m, n, k, batch = problem.sizes
     if timed:
@@ -271,7 +274,7 @@ def record_of(
 
 
 def relative(record: Record, base: Record | None) -> float:
-    """Return how many times as fast `record` is as `base`; NaN where either has no time."""
+    """Return the speedup of `record` over `base`; NaN if either has no time."""
     if base is None or not base.median_us or not record.median_us:
         return math.nan
     return base.median_us / record.median_us

@@ -1,4 +1,4 @@
-"""What `webmm check` has compilers read: every text that the ops have, in the dialect of each compiler."""
+"""The shaders that `webmm check` validates: every variant of every kernel, in each compiler's dialect."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.render import Dialect, expressible, render
 
-Shaders = Iterable[tuple[str, Kernel[Any], Problem]]  # in words, and what is rendered
+Shaders = Iterable[tuple[str, Kernel[Any], Problem]]  # a description, and what is rendered
 
 
 def shipped() -> Shaders:
-    """Yield each of webmm's stages on the examples of its op."""
+    """Yield webmm's stages, each with the example problems of its op."""
     return itertools.chain.from_iterable(op.shaders() for op in OPS.values())
 
 
 def registered() -> Shaders:
-    """Yield likewise the stages from outside the package."""
+    """Yield the stages from outside the package, each with the example problems of its op."""
     for stage in REGISTERED:
         for words, problem in OPS[stage.op].examples():
             if stage().unsuited(problem) is None:
@@ -29,9 +29,9 @@ def registered() -> Shaders:
 
 
 def texts(dialect: Dialect, shaders: Shaders | None = None) -> dict[str, str]:
-    """Return what `shaders` render to, webmm's own by default, as far as the dialect has words for it: labels by text.
+    """Return the labels of `shaders` (default: webmm's) by WGSL text, without those the dialect cannot express.
 
-    Raises ShaderError where a template is at fault.
+    Raises ShaderError if a template cannot be rendered.
     """
     labels: dict[str, str] = {}
     for words, kernel, problem in shipped() if shaders is None else shaders:
@@ -42,5 +42,5 @@ def texts(dialect: Dialect, shaders: Shaders | None = None) -> dict[str, str]:
 
 
 def inexpressible(dialect: Dialect) -> Iterator[Kernel[Any]]:
-    """Yield the stages that the dialect has no words for."""
+    """Yield the stages that the dialect cannot express."""
     return (cls() for op in OPS.values() for cls in op.stages if dialect in cls.not_in)

@@ -1,7 +1,8 @@
-"""Expressions of single elements: Python's text, its meaning in NumPy, and what it is in WGSL.
+"""Elementwise expressions: Python text, evaluated by NumPy or compiled to WGSL.
 
-An element is computed as one of three kinds, whatever it is stored as: f32, i32 or bool. A new function is a row of
-FUNCTIONS; where WGSL has none that keeps NaN and infinities, also one of shaders/elementwise/functions.wgsl.
+An element is computed as one of three kinds, f32, i32 or bool, independently of its stored type. A new function is an
+entry of FUNCTIONS, and if WGSL has none that keeps NaN and infinities, also a function in
+shaders/elementwise/functions.wgsl.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ NUMERIC = (REAL, WHOLE)
 
 @dataclass(frozen=True)
 class Function:
-    """A function of elements of one kind: its meaning, and its name in WGSL for each kind that it takes."""
+    """A function of elements of one kind: NumPy's implementation, and its name in WGSL for each kind that it takes."""
 
     reference: Callable[..., Any]
     arity: int
     wgsl: Mapping[str, str]
-    result: str = ""  # its kind, where it is not that of the arguments
+    result: str = ""  # its kind, if not that of the arguments
 
 
 FUNCTIONS = {
@@ -57,10 +58,10 @@ class Compiled:
 
 @functools.lru_cache(maxsize=1024)
 def compiled(text: str, kinds: tuple[tuple[str, str], ...]) -> Compiled:
-    """Return the expression `text` of names of these kinds; its numbers are f32 where any name is, else i32.
+    """Return `text` in WGSL, given the kinds of its names; its numbers are f32 if any name is, otherwise i32.
 
-    It may have + - * /, comparisons, & | ~ of truths, FUNCTIONS and where(condition, x, y). Raises ProblemError for
-    anything else, and for kinds that do not go together.
+    It may have + - * /, comparisons, & | ~ of booleans, FUNCTIONS and where(condition, x, y). Raises ProblemError for
+    anything else, and for kinds that cannot be combined.
     """
     try:
         tree = ast.parse(text, mode="eval").body
@@ -72,7 +73,7 @@ def compiled(text: str, kinds: tuple[tuple[str, str], ...]) -> Compiled:
 
 
 def reference(text: str, values: Mapping[str, Any]) -> Any:
-    """Return what NumPy makes of the expression, in float64 where the values are."""
+    """Return NumPy's value of the expression, in float64 if the values are."""
     names = {name: function.reference for name, function in FUNCTIONS.items()} | {"where": np.where} | dict(values)
     with np.errstate(all="ignore"):
         return eval(compile(ast.parse(text, mode="eval"), "<expression>", "eval"), {"__builtins__": {}}, names)
@@ -98,7 +99,7 @@ class _Compiler:
             return self._comparison(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
             return self._call(node.func.id, [self.of(x) for x in node.args])
-        raise self.refused(f"{ast.unparse(node)} is none of what an expression may have, or a name that was not given")
+        raise self.refused(f"{ast.unparse(node)} is not allowed in an expression, or is a name without a value")
 
     def _unary(self, node: ast.UnaryOp) -> Compiled:
         x = self.of(node.operand)
@@ -125,7 +126,7 @@ class _Compiler:
         sign = type(node.ops[0])
         if sign not in COMPARISONS or (self.common(x, y) == TRUTH and COMPARISONS[sign] != "=="):
             raise self.refused(f"{ast.unparse(node)} is not defined for {x.kind}")
-        # x != y of WGSL is false in naga's SPIR-V where either is NaN.
+        # WGSL's x != y is false in naga's SPIR-V if either is NaN.
         no = "!" if sign is ast.NotEq else ""
         return Compiled(f"{no}({x.wgsl} {COMPARISONS[sign]} {y.wgsl})", TRUTH)
 
@@ -136,19 +137,19 @@ class _Compiler:
         function = FUNCTIONS.get(name)
         if function is None or len(given) != function.arity:
             known = ", ".join(f"{name}/{each.arity}" for name, each in FUNCTIONS.items())
-            raise self.refused(f"{name}/{len(given)} is not known; there are where/3 of a truth, {known}")
+            raise self.refused(f"{name}/{len(given)} is not known; there are where/3 of a boolean, {known}")
         kind = self.common(*given)
         if kind not in function.wgsl:
             raise self.refused(f"{name}() is not defined for {kind}; cast its operands")
         return Compiled(f"{function.wgsl[kind]}({', '.join(x.wgsl for x in given)})", function.result or kind)
 
     def common(self, *given: Compiled) -> str:
-        """Return the kind of all; raises ProblemError where they differ."""
+        """Return the kind of all; raises ProblemError if they differ."""
         kinds = sorted({x.kind for x in given})
         if len(kinds) > 1:
             raise self.refused(f"{' and '.join(kinds)} cannot be combined; cast one, e.g. x.astype('float32')")
         return kinds[0]
 
     def refused(self, why: str) -> ProblemError:
-        """Return what to raise."""
+        """Return the error to raise."""
         return ProblemError(f"expression {self.text!r}: {why}")

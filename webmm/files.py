@@ -1,4 +1,4 @@
-"""Reading and writing files: whole or not at all, as far as they are files."""
+"""Safe file access: atomic writes, size-limited reads, .npy matrices, and documents shared between processes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from webmm.dtypes import F64, FLOATS
 from webmm.errors import ConfigError, ProblemError
 
-LARGEST_TEXT = 2**26  # bytes
+MAX_TEXT = 2**26  # bytes
 LOCK_TIMEOUT = 30  # seconds
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Call `write` with a temporary file and, when all is written, rename it to `path`, or to what that links to.
+    """Call `write` with a temporary file, then rename that file to `path`, or to the target if `path` is a link.
 
-    A device or a pipe cannot be replaced and is written into; `write` may use nothing but `file.write()` then.
-    Raises ConfigError where that fails, as in a full disk or a pipe that nobody reads; no file is changed then.
+    A device or a pipe cannot be replaced, so `write` writes into it directly and may use `file.write()` only. Raises
+    ConfigError on failure, such as a full disk or a pipe without a reader; no file has changed in that case.
     """
     try:
         if path.exists() and not _replaceable(path):
@@ -36,26 +36,28 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         else:
             _replace(Path(os.path.realpath(path)), write)
     except OSError as error:
-        unread = error.errno == errno.ENXIO and path.is_fifo()
-        why = "nobody reads from this pipe; start its reader first" if unread else error.strerror or error
+        no_reader = error.errno == errno.ENXIO and path.is_fifo()
+        why = "nobody reads from this pipe; start its reader first" if no_reader else error.strerror or error
         raise ConfigError(f"cannot write {path}: {why}") from error
 
 
 def _replaceable(path: Path) -> bool:
-    """Tell whether `path` leads to a regular file; /dev/stdout may lead to one that has lost its name."""
+    """Return whether `path` resolves to a regular file; /dev/stdout may point to a file that was unlinked."""
     target = Path(os.path.realpath(path))
     return target.is_file() and target.samefile(path)
 
 
 def _write_into(path: Path, write: Callable[[BinaryIO], object]) -> None:
     def opener(name: str, flags: int) -> int:
-        file = os.open(name, flags & ~os.O_CREAT | getattr(os, "O_NONBLOCK", 0))  # or else it waits for a reader
+        file = os.open(
+            name, flags & ~os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+        )  # opening would otherwise wait for a reader
         if hasattr(os, "O_NONBLOCK"):
             os.set_blocking(file, True)
         return file
 
     with open(path, "wb", opener=opener) as file:
-        # NumPy would ask a real file for its position, which a pipe has not.
+        # NumPy asks a real file for its position, which a pipe lacks.
         write(SimpleNamespace(write=file.write))  # type: ignore[arg-type]
 
 
@@ -75,10 +77,10 @@ def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file; raises ProblemError where it cannot be read, is none, or larger than LARGEST_TEXT."""
+    """Return the text of a file; raises ProblemError if it cannot be read or is larger than MAX_TEXT bytes."""
     with _reading(path):
-        if (size := _size(path)) > LARGEST_TEXT:
-            raise ProblemError(f"{path} holds {size:,} bytes, of which texts have at most {LARGEST_TEXT:,}")
+        if (size := _size(path)) > MAX_TEXT:
+            raise ProblemError(f"{path} is too large: {size:,} bytes, of at most {MAX_TEXT:,}")
         return path.read_text(encoding="utf-8")
 
 
@@ -91,17 +93,17 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a file; raises OSError where it is none: a pipe may never end, nor begin."""
+    """Return the size of a file in bytes; raises OSError for pipes and devices, whose reading may never end."""
     status = path.stat()
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # opening a folder says what it is
-        raise OSError(errno.EINVAL, "it is a pipe or a device, no file")
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # opening a folder fails with its own error
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
     return status.st_size
 
 
 def load_matrix(path: Path) -> NDArray[Any]:
     """Return the 2-D float array in the .npy file `path`, memory-mapped; never unpickles.
 
-    Raises ProblemError for anything else, saying what it found.
+    Raises ProblemError for anything else; the message names what was found.
     """
     with _reading(path):
         _size(path)
@@ -110,7 +112,7 @@ def load_matrix(path: Path) -> NDArray[Any]:
                 data = np.load(path, mmap_mode="r", allow_pickle=False)
         except OSError:
             raise
-        except Exception as error:  # NumPy reads headers as Python, which may fail in any way
+        except Exception as error:  # NumPy evaluates headers as Python literals, which may raise anything
             why = str(error).partition("\n")[0]
             raise ProblemError(f"{path} is not a .npy file of numbers: {why}") from error
     if not isinstance(data, np.ndarray):
@@ -126,26 +128,26 @@ def load_matrix(path: Path) -> NDArray[Any]:
 
 
 def save_matrix(path: Path, matrix: NDArray[Any]) -> None:
-    """Write `matrix` as .npy, whole or not at all; raises ConfigError where that fails."""
+    """Write `matrix` as .npy, atomically; raises ConfigError on failure."""
     write_atomically(path, lambda file: np.save(file, matrix, allow_pickle=False))
 
 
-# What is known of drivers: documents in the cache folder, each of a schema, that several processes add to
+# Facts about drivers: JSON documents in the cache folder, each with a schema, that several processes update
 
 
 def noted(path: Path, schema: str) -> dict[str, Any]:
-    """Return what is known, by driver, in a document of `schema`; nothing where there is none, or it is spoilt."""
+    """Return the facts in a document of `schema`, by driver; empty if it is missing or broken."""
     try:
         document = json.loads(read_text(path))
         return dict(document["drivers"].items()) if document["schema"] == schema else {}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}  # it is all found again
+        return {}  # everything is determined again
 
 
 def note(path: Path, schema: str, driver: str, update: Callable[[Any], Any]) -> None:
-    """Replace what is known of `driver`, None if nothing is, by what `update` makes of it, under a lock.
+    """Replace the facts about `driver` (None if there are none) by the result of `update`, under a lock.
 
-    Raises ConfigError where it cannot be written.
+    Raises ConfigError if the document cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Tuning at the first use: what `tune="quick"` and `tune="auto"` do where this adapter has no record yet."""
+"""Tuning at first use: `tune="quick"` and `tune="auto"` search when this adapter has no record of a problem."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 from webmm.records import Record
 
-QUICK = 1.0  # seconds after which a quick search tries no further kernel
-MOST = 8  # kernels that it tries
-WARM_UP, SAMPLE_TIME = 0.02, 0.05  # seconds of each
+QUICK = 1.0  # seconds after which a quick search tries no more kernels
+MAX_KERNELS = 8  # in a quick search
+WARM_UP, SAMPLE_TIME = 0.02, 0.05  # seconds per kernel
 
-_one_search = threading.Lock()  # in this process; other threads wait for what it finds
+_search_lock = threading.Lock()  # other threads wait for the search, and use its result
 
 
 def learn(problem: Problem, device: Device, tune: Tune) -> None:
-    """Tune for `problem` and remember the outcome, where this adapter has no record of it yet.
+    """Tune for `problem` and save the outcome, unless this adapter has a record of it.
 
-    With `tune` "auto" its bucket is searched, which takes about as long as the setting `tune_budget` says; with
-    "quick" the likeliest kernels are timed at its very size, about QUICK seconds. Once, whatever comes out: a search
-    that fails is a warning, and the caller goes on with what it had. Another process that searches is waited for,
-    since it may be after the same.
+    `tune="auto"` searches for the problem's bucket of sizes, for about `tune_budget` seconds (a setting); "quick" times
+    the likeliest kernels at the exact size, for about QUICK seconds. Each search runs once, whatever its outcome: a
+    failure is logged as a warning, and the caller continues with its default kernel. While another process searches,
+    this one waits, since both may search for the same problem.
     """
     if problem.variant not in ("", *op_of(problem.op).variants):
-        return  # an expression: no bench knows it, and one kernel computes it
-    what = (tune, *kind(problem), problem.layout, (sizes_of if tune == "quick" else bucket)(problem))
-    if what in device.learned or covered(problem, device, tune):
+        return  # an expression: only one kernel can compute it, and no bench covers it
+    key = (tune, *kind(problem), problem.layout, (sizes_of if tune == "quick" else bucket)(problem))
+    if key in device.learned or covered(problem, device, tune):
         return
     budget = QUICK if tune == "quick" else device.settings.tune_budget
-    plain = op_of(problem.op, problem.variant).dense(problem.sizes, problem.dtype.name, problem.layout)
-    with _one_search:
-        if what in device.learned:
+    dense = op_of(problem.op, problem.variant).dense(problem.sizes, problem.dtype.name, problem.layout)
+    with _search_lock:
+        if key in device.learned:
             return
         try:
             with tuned.searching(max(budget, device.settings.tune_budget)):
                 if not covered(problem, device, tune):
-                    _learn(plain, device, budget, quick=tune == "quick")
+                    _learn(dense, device, budget, quick=tune == "quick")
         except Exception as error:
-            log.tuning.warning("%s could not be tuned, a default takes its place: %s", plain, error)
+            log.tuning.warning("%s could not be tuned, its default kernel is used: %s", dense, error)
         finally:
-            device.learned.add(what)
+            device.learned.add(key)
 
 
 def _learn(problem: Problem, device: Device, budget: float, *, quick: bool) -> None:
@@ -67,20 +67,20 @@ def _learn(problem: Problem, device: Device, budget: float, *, quick: bool) -> N
             records = tuner.tune(device, problem, budget, worker=worker)
     tuned.add(records)
     best = tuned.fastest(records)
-    words = label_of(best[0]) if best else f"nothing ran: {'; '.join(sorted({str(r.reason) for r in records}))}"
+    words = label_of(best[0]) if best else f"no candidate ran: {'; '.join(sorted({str(r.reason) for r in records}))}"
     log.tuning.log(logging.INFO if best else logging.WARNING, "%s: %d candidates, %s", problem, len(records), words)
 
 
 def quickly(device: Device, problem: Problem, budget: float = QUICK) -> list[Record]:
-    """Return records of the kernels that are likeliest for `problem`, each timed briefly, in this process, on zeros.
+    """Return records of the likeliest kernels for `problem`, each timed briefly in this process, on zeros.
 
-    They are those that a call would take: proven, in the order of `candidates()`. After `budget` seconds no further one
-    is tried; two are at least, or nothing would be compared.
+    The kernels are those that a call may use: proven by the self-test, in the order of `candidates()`. After `budget`
+    seconds no more kernels are tried, but at least two are, so that there is a comparison.
     """
     start, records = time.perf_counter(), list[Record]()
     with ExitStack() as freed:
         arrays = [freed.enter_context(device.zeros((e.end,), e.dtype)) for e in problem.buffers()]
-        for kernel in list(candidates(problem, device))[:MOST]:
+        for kernel in list(candidates(problem, device))[:MAX_KERNELS]:
             if len(records) > 1 and time.perf_counter() - start > budget:
                 break
             if refused(kernel, problem, device) is None:

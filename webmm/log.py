@@ -1,7 +1,7 @@
-"""What webmm says through `logging`, by topic: the logger `webmm.choice` tells what was chosen and why, and so on.
+"""Logging by topic: for instance, the logger `webmm.choice` reports which kernel was chosen and why.
 
-A library leaves logging to its program: nothing is shown, nor is the root logger touched, until the program configures
-these loggers itself, or the setting `log` (WEBMM_LOG), or a call of `show()`, asks for them.
+A library leaves logging to the program: nothing is shown until the program configures these loggers, or the setting
+`log` (WEBMM_LOG) or a call of `show()` asks for them. The root logger is never changed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from webmm.errors import ConfigError
 
 TOPICS = {
-    "compile": "pipelines that were compiled, and how long that took",
-    "choice": "which kernel was taken for a problem, and why",
-    "tune": "what a search tried, and what came out",
-    "profile": "how long each product took; every one is waited for",
+    "compile": "each pipeline that is compiled, and how long that took",
+    "choice": "the kernel chosen for a problem, and why",
+    "tune": "the candidates that a search tried, and their times",
+    "profile": "how long each product took; each product is waited for",
 }
-LEVELS = {  # the first shows texts of shaders, too
+LEVELS = {  # trace also shows the WGSL of shaders
     "trace": 5,
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -31,9 +31,9 @@ compilation, choice, tuning, profile = (root.getChild(topic) for topic in TOPICS
 
 
 def parse(what: str) -> tuple[int | None, dict[str, int]]:
-    """Return the level of all topics, and of single ones, of "choice,compile" or "info" or "info,tune=debug".
+    """Return the level of all topics (or None) and of single topics in "choice,compile", "info" or "info,tune=debug".
 
-    A topic without a level is shown from debug on. Raises ConfigError for any other word.
+    A topic without a level is shown from debug upwards. Raises ConfigError for any other word.
     """
     words = [word.strip().lower() for word in what.split(",") if word.strip()]
     levels, topics = [], {}
@@ -45,22 +45,22 @@ def parse(what: str) -> tuple[int | None, dict[str, int]]:
             levels.append(LEVELS[word])
         else:
             raise ConfigError(
-                f"{word!r} is neither a topic ({', '.join(TOPICS)}) nor a level ({', '.join(LEVELS)}), nor TOPIC=LEVEL"
+                f"{word!r} is neither a topic ({', '.join(TOPICS)}) nor a level ({', '.join(LEVELS)}) nor TOPIC=LEVEL"
             )
     return min(levels, default=None), topics
 
 
 def show(what: str, file: Path | str | None = None) -> None:
-    """Show topics, such as "choice,compile=info", or all from a level on, such as "info".
+    """Show messages of topics, such as "choice,compile=info", or of all topics from a level upwards, such as "info".
 
-    The messages go to `file`, where one is given, with the time of each; else where the program sends its own, and to
-    stderr where it has no handlers. Raises ConfigError for an unknown word, and for a file that cannot be written.
+    The messages go to `file` if one is given, each with its time; otherwise to the program's logging handlers, or to
+    stderr if there are none. Raises ConfigError for an unknown word, and for a file that cannot be written.
     """
     level, topics = parse(what)
     if level is not None:
         root.setLevel(level)
-    for topic, least in topics.items():
-        root.getChild(topic).setLevel(least)
+    for topic, minimum in topics.items():
+        root.getChild(topic).setLevel(minimum)
     if file:
         _write_to(Path(file).absolute())
     elif not root.hasHandlers():

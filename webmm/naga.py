@@ -1,4 +1,4 @@
-"""naga-cli as a subprocess: validate WGSL, and translate it for the drivers that this machine does not have."""
+"""naga-cli as a subprocess: validate WGSL, and translate it to the languages that wgpu gives to drivers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTALL = f"cargo install naga-cli --version {VERSION} --locked --root .tools"
 def find() -> str:
     """Return the path of the pinned naga: the setting `naga`, then .tools/bin, then PATH.
 
-    Raises ConfigError, saying how to install it, where there is none or only another version.
+    Raises ConfigError, which says how to install it, if it is missing or has another version.
     """
     return _find(settings().naga)
 
@@ -34,7 +34,7 @@ def _find(named: str) -> str:
         if version == VERSION:
             return path
     other = f"only version {', '.join(versions.values())}" if versions else "nothing"
-    raise ConfigError(f"naga-cli {VERSION} is needed, {other} was found; install it: {INSTALL}")
+    raise ConfigError(f"naga-cli {VERSION} is needed, but {other} was found; install it: {INSTALL}")
 
 
 def _version(path: str) -> str:
@@ -43,10 +43,10 @@ def _version(path: str) -> str:
 
 
 def translate(wgsl: str, label: str) -> dict[str, bytes]:
-    """Validate `wgsl` and return it as each of TARGETS, SPIR-V in binary, the others as UTF-8.
+    """Validate `wgsl` and return its translation to each of TARGETS, SPIR-V in binary, the others in UTF-8.
 
-    For matrix units naga knows no HLSL, for f64 no MSL. Raises ShaderError with the label, naga's words and the
-    numbered source line.
+    naga cannot write HLSL for matrix units, nor MSL for f64; those are left out. Raises ShaderError with the label,
+    naga's message and the numbered source line.
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "shader.wgsl")

@@ -1,7 +1,7 @@
-"""One dataclass, two views: the bytes of a uniform buffer and the WGSL struct that reads them.
+"""Uniforms: a dataclass as the bytes of a uniform buffer, and as the WGSL struct that reads them.
 
-Sizes and alignments are WGSL's (https://www.w3.org/TR/WGSL/#alignment-and-size) for 32-bit scalars and vectors of
-them, and for f64 in place of f32 as shaders of float64 have it; the host never states an offset by hand.
+Sizes and alignments follow WGSL (https://www.w3.org/TR/WGSL/#alignment-and-size), for 32-bit scalars and vectors of
+them, and for f64 in place of f32 in shaders of float64. All offsets are computed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BYTES = {scalar: struct.calcsize(code) for scalar, code in _FORMAT.items()}
 
 
 def member(doc: str) -> Any:
-    """Declare a field of a uniform, with the comment that it carries into WGSL."""
+    """Declare a field of a uniform, with its comment in WGSL."""
     return dataclasses.field(metadata={"doc": doc})
 
 
@@ -58,9 +58,9 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def layout(cls: type[Any], real: str = "f32") -> Layout:
-    """Return where WGSL puts each field of the dataclass `cls`; the size is that of a uniform binding.
+    """Return WGSL's layout of the dataclass `cls`; its size is that of a uniform binding.
 
-    Numbers declared as f32 are of the type `real`.
+    Numbers declared as f32 have the type `real`.
     """
     hints = get_type_hints(cls, include_extras=True)
     members, offset, align = [], 0, 4
@@ -76,9 +76,9 @@ def layout(cls: type[Any], real: str = "f32") -> Layout:
 
 
 def pack(params: Any, real: str = "f32") -> bytes:
-    """Return the bytes of the dataclass instance `params` as its WGSL struct lays them out; `real` is as of `layout()`.
+    """Return the bytes of the dataclass instance `params` in its WGSL layout; `real` is as for `layout()`.
 
-    Raises ProblemError where a value does not fit its member.
+    Raises ProblemError if a value does not fit its member.
     """
     where = layout(type(params), real)
     data = bytearray(where.size)

@@ -1,4 +1,4 @@
-"""The ladder and the roofline as a picture."""
+"""A plot of the ladder and the roofline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ REFERENCE_NAMES = {CPU_STAGE: "NumPy on the CPU", "cublas": "cuBLAS"}
 
 
 def save(path: Path, records: list[Record], ceiling: Roofline) -> None:
-    """Draw the largest size that most stages ran at; `path` ends in .png or .svg. Raises ProblemError if none did."""
+    """Draw the ladder at the largest size that most stages ran at, and the roofline of all sizes.
+
+    `path` ends in .png or .svg. Raises ProblemError if no stage was measured.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -49,19 +52,19 @@ def save(path: Path, records: list[Record], ceiling: Roofline) -> None:
 
 
 def _largest(records: list[Record]) -> list[Record]:
-    """Return the measured records of the size that has most of them, the largest where several do."""
+    """Return the measured records of the size that has most of them; of several such sizes, the largest."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if record.gflops:
             groups.setdefault(record.size, []).append(record)
     groups = {size: group for size, group in groups.items() if any(r.kernel in KERNELS for r in group)}
     if not groups:
-        raise ProblemError("no kernel was measured, so there is nothing to draw")
+        raise ProblemError("no kernel was measured: there is nothing to plot")
     return max(groups.values(), key=lambda group: (len(group), group[0].m * group[0].n * group[0].k))
 
 
 def _best_of_each(records: list[Record]) -> list[Record]:
-    """Return the fastest settings of each stage in the ladder's order, then the references."""
+    """Return the fastest record of each stage, in the ladder's order, followed by the references."""
     best: dict[str, Record] = {}
     for record in sorted(records, key=lambda r: r.gflops or 0):
         best[record.kernel] = record
@@ -84,7 +87,7 @@ def _ladder(axes: Any, records: list[Record], ceiling: Roofline) -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel(f"GFLOP/s, median (measured FMA peak: {ceiling.gflops:,.0f})")
     axes.set_title("The ladder", loc="left", weight="bold")
-    _quiet(axes)
+    _minimal(axes)
 
 
 def _roofline(axes: Any, records: list[Record], ceiling: Roofline) -> None:
@@ -122,11 +125,11 @@ def _roofline(axes: Any, records: list[Record], ceiling: Roofline) -> None:
         )
     axes.text(ridge, ceiling.gflops * 1.15, f"{ceiling.gflops:,.0f} GFLOP/s of FMA", fontsize=8, color=MUTED)
     axes.set_ylim(top=ceiling.gflops * 2.2)
-    axes.set_xlabel("operations per byte that must move")
+    axes.set_xlabel("arithmetic intensity, operations per byte")
     axes.set_ylabel("GFLOP/s")
     axes.set_title(f"The roofline ({ceiling.gbytes:,.0f} GB/s)", loc="left", weight="bold")
     axes.legend(frameon=False, loc="lower left", fontsize=8)
-    _quiet(axes)
+    _minimal(axes)
     axes.grid(axis="y", color=GRID, linewidth=0.6)
     axes.tick_params(axis="y", colors=MUTED)
 
@@ -137,7 +140,7 @@ def _intensity(record: Record) -> float:
     return 2 * record.m * record.n * record.k / (itemsize * moved)
 
 
-def _quiet(axes: Any) -> None:
+def _minimal(axes: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=0)
     axes.grid(axis="x", color=GRID, linewidth=0.6)

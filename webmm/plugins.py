@@ -1,8 +1,8 @@
-"""Kernels from outside the package: stages and ops that somebody registers from a file of their own.
+"""Plugins: stages and ops that users register from their own Python files.
 
-A stage is a `Kernel` of an op's kind – of products of floats a `GemmKernel` – with its WGSL template beside the Python
-file, as NAME.wgsl. An op is a row like those of `webmm.cases`; its stages are registered after it. From then on they
-are used as ours are: found by name, proven before their first use on a driver, benched, tuned, explained.
+A stage subclasses the kernel class of its op (for gemm, `GemmKernel`); its WGSL template is NAME.wgsl in the folder of
+the Python file. An op is an `Op`, like those of `webmm.cases`; its stages are registered after it. Both are then used
+like webmm's: found by name, proven before their first use on a driver, benchmarked, tuned and explained.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from webmm.render import shader_folder, template_of
 
 T = TypeVar("T", bound=type[Any])
 
-_OPS: list[type[Op[Any]]] = []  # from outside the package; the stages are in REGISTERED
+_OPS: list[type[Op[Any]]] = []  # registered ops; registered stages are in REGISTERED
 
 
 def register(what: T) -> T:
-    """Add a stage (a frozen dataclass, subclass of `Kernel`) or an op (a subclass of `Op`), and return it.
+    """Register a stage (a frozen dataclass, subclass of `Kernel`) or an op (a subclass of `Op`), and return it.
 
-    A stage says its `name`, its `op`, and in `follows` after which stage it comes; each of its fields is a `tunable()`.
-    One of the same name that was registered before gives way. Raises ConfigError for what is none of this.
+    A stage defines `name`, `op` and `follows` (the stage it comes after in the ladder); each of its fields is a
+    `tunable()`. Registering a name again replaces the earlier registration. Raises ConfigError for anything else.
     """
     if isinstance(what, type) and issubclass(what, Kernel):
         _register_stage(what)
@@ -42,7 +42,7 @@ def register(what: T) -> T:
 
 
 def unregister(what: type[Any]) -> None:
-    """Take back the registration of a stage, or of an op and its stages; raises ConfigError where there is none."""
+    """Remove the registration of a stage, or of an op and its stages; raises ConfigError if it is not registered."""
     if what in REGISTERED:
         REGISTERED.remove(what)
         del STAGES[what.op][what.name]
@@ -56,17 +56,17 @@ def unregister(what: type[Any]) -> None:
 
 
 def registered() -> tuple[type[Any], ...]:
-    """Return the ops and stages from outside the package, in the order in which they were registered."""
+    """Return the registered ops, then the registered stages, each in the order of their registration."""
     return (*_OPS, *REGISTERED)
 
 
 def _register_stage(cls: type[Kernel[Any]]) -> None:
     name, op, follows = (getattr(cls, word, None) for word in ("name", "op", "follows"))
     if not name or op not in STAGES or follows is None:
-        raise ConfigError(f"{cls.__name__} must say its name, an op of {', '.join(STAGES)}, and which stage it follows")
+        raise ConfigError(f"{cls.__name__} must define name, op (one of {', '.join(STAGES)}) and follows")
     known: type[Kernel[Any]] | None = STAGES[op].get(name)
     if (known and known not in REGISTERED) or (shader_folder() / op / f"{name}.wgsl").exists():
-        raise ConfigError(f"{name} of {op} is a kernel of webmm's; take another name")
+        raise ConfigError(f"webmm has a kernel {name} of {op}; choose another name")
     others = {key: stage for key, stage in STAGES[op].items() if stage is not known}
     if not follows and others:
         raise ConfigError(f"{name} must follow a stage of {op}: {', '.join(others)}")
@@ -81,8 +81,8 @@ def _register_stage(cls: type[Kernel[Any]]) -> None:
         raise ConfigError(f"{cls.__name__}: {error}") from error
     if reason := kernel.invalid():
         raise ConfigError(f"{name} with its defaults: {reason}")
-    if not (shader_folder() / template_of(kernel)).is_file():  # an absolute path stays what it is
-        raise ConfigError(f"there is no template of {name}: {template_of(kernel)}")
+    if not (shader_folder() / template_of(kernel)).is_file():  # absolute paths are kept by `/`
+        raise ConfigError(f"{name} has no template: {template_of(kernel)} does not exist")
     order = list(ladder({**others, name: cls}))
     if known:
         REGISTERED.remove(known)
@@ -95,7 +95,7 @@ def _register_op(cls: type[Op[Any]]) -> None:
     name = getattr(cls, "name", "")
     known = next((op for op in _OPS if op.name == name), None)
     if not name or (name in OPS and not known):
-        raise ConfigError(f"{cls.__name__} must have a name that is none of webmm's ops: {', '.join(OPS)}")
+        raise ConfigError(f"{cls.__name__} must have a name other than {', '.join(OPS)}")
     try:
         op = cls()
     except TypeError as error:
@@ -107,9 +107,9 @@ def _register_op(cls: type[Op[Any]]) -> None:
 
 
 def load(path: Path | str) -> None:
-    """Import the Python file at `path`, which registers what it has, unless that was done.
+    """Import the Python file at `path`, which registers stages or ops, unless it was imported before.
 
-    Raises ConfigError where there is no such file, where it fails, or registers nothing.
+    Raises ConfigError if there is no such file, if it fails, or if it registers nothing.
     """
     file = Path(path).resolve()
     name, before = str(file), registered()
@@ -122,17 +122,17 @@ def load(path: Path | str) -> None:
     try:
         spec.loader.exec_module(module)
         if registered() == before:
-            raise ConfigError("it registers nothing: webmm.register(…)")
+            raise ConfigError("it registers nothing; call webmm.register(…)")
     except Exception as error:
         for what in set(registered()) - set(before):
-            if what in registered():  # an op takes its stages with it
+            if what in registered():  # removing an op removes its stages
                 unregister(what)
         del sys.modules[name]
         raise ConfigError(f"plugin {path}{_line(error, name)}: {error or type(error).__name__}") from error
 
 
 def _line(error: Exception, file: str) -> str:
-    """Return where in `file` an error arose, as far as that is known."""
+    """Return ", line N" for the line of `file` that raised an error, or "" if it is not known."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -140,14 +140,14 @@ def _line(error: Exception, file: str) -> str:
 
 
 def file_of(stage: type[Any]) -> str | None:
-    """Return the file that defines a registered class, None where that is a program or a notebook.
+    """Return the file that defines a registered class, or None if that is a program or a notebook.
 
-    Another process may import the file; a program would begin its work there once more.
+    Another process can import the file, but importing a program would run it again.
     """
     path = getattr(sys.modules.get(stage.__module__), "__file__", None)
     return str(Path(path).resolve()) if path and stage.__module__ != "__main__" else None
 
 
 def files() -> list[str]:
-    """Return the files that another process must `load()` to know what is registered here, in that order."""
+    """Return the files that another process must `load()`, in this order, to have the same registrations."""
     return list(dict.fromkeys(filter(None, map(file_of, registered()))))

@@ -1,4 +1,4 @@
-"""One measurement, or the reason why there is none: the same schema for Python, the browser and the tuner."""
+"""Records of measurements: one schema for Python, the browser, the tuner and the leaderboard."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Status = Literal["ok", "unsupported", "compile", "runtime", "incorrect", "timeou
 
 @dataclass(frozen=True)
 class Record:
-    """One kernel on one problem on one adapter.
+    """The measurement of one kernel on one problem on one adapter, or the reason why there is none.
 
-    `layout` says how A and B are stored, n as they are or t transposed; records of old documents, which do not, were of
-    nn. `variant` says which of several the op was, such as max of reduce. Times are µs per product, `spread_us` the
-    interquartile range of so many `samples`, `gflops` 10⁹ operations/s of the median; `clock` is timestamp or wall;
-    `max_error` and `error_bound` are multiples of |A|·|B|; `peak_fraction` is the share of the device's measured FMA
-    rate. Where `status` is not ok, `reason` says why in words and the measurements are None. What m, n and k are, and
-    of which other peak or scale the figures of another op are shares or multiples, `webmm/cases/` says.
+    `layout` gives the storage of A and B, n for normal or t for transposed; records of older versions lack it and are
+    nn. `variant` names one of an op's variants, such as max of reduce. Times are in µs per product; `spread_us` is the
+    interquartile range of `samples` times, `gflops` the median's rate in 10⁹ operations/s, `clock` timestamp or wall.
+    `max_error` and `error_bound` are multiples of |A|·|B|; `peak_fraction` is the fraction of the device's measured FMA
+    rate. If `status` is not ok, `reason` gives the cause and the measurements are None. For ops other than gemm,
+    `webmm/cases/` defines m, n, k, the peak and the scale of the errors.
     """
 
     op: str
@@ -61,27 +61,27 @@ class Record:
 
     @property
     def size(self) -> str:
-        """M×N×K in words, and how many of them where it is a batch: 64×512×512@8."""
+        """M×N×K as text, followed by the size of the batch, if any: 64×512×512@8."""
         return f"{self.m}×{self.n}×{self.k}" + f"@{self.batch}" * (self.batch > 1)
 
     @classmethod
     def from_json(cls, row: object) -> Record:
-        """Return the record in a row of a document; raises ProblemError that names a field which is none of its kind.
+        """Return the record in an entry of a document; raises ProblemError that names the first invalid field.
 
-        Fields that this version does not know are left out.
+        Unknown fields are ignored.
         """
         if not isinstance(row, dict):
-            raise ProblemError("is no object")
-        said = {**MAY_LACK, **{f.name: row[f.name] for f in fields(cls) if f.name in row}}
+            raise ProblemError("is not an object")
+        values = {**MAY_LACK, **{f.name: row[f.name] for f in fields(cls) if f.name in row}}
         for name in FIGURES:
-            said[name] = _figure(said.get(name))
+            values[name] = _figure(values.get(name))
         for holds, names in RULES:
             for name in names:
-                if name not in said or not holds(said[name]):
+                if name not in values or not holds(values[name]):
                     raise ProblemError(f"has no {'valid ' * (name in row)}{name}")
-        if said["status"] == "ok" and not all(_is_measured(said[name]) for name in ("median_us", "gflops")):
-            raise ProblemError("is ok, and has no positive median_us and gflops")
-        return cls(**said)
+        if values["status"] == "ok" and not all(_is_measured(values[name]) for name in ("median_us", "gflops")):
+            raise ProblemError("is ok, but has no positive median_us and gflops")
+        return cls(**values)
 
 
 FIGURES = ("median_us", "best_us", "spread_us", "gflops", "max_error", "error_bound", "peak_fraction")
@@ -94,17 +94,17 @@ MAX_SIZE = 2**53 - 1  # the largest integer that JavaScript's numbers hold exact
 
 
 def _figure(value: object) -> object:
-    """Return a number of JSON, which has no infinity, as a float; anything else as it is."""
+    """Return a number, or "inf" or "nan" (which JSON numbers cannot express), as a float; other values unchanged."""
     if value in ("inf", "nan") or (isinstance(value, (int, float)) and not isinstance(value, bool)):
         try:
             return float(value)
-        except OverflowError:  # of an integer of 309 digits
+        except OverflowError:  # an integer of 309 digits or more
             return math.inf
     return value
 
 
 def _is_name(value: object) -> bool:
-    """Tell whether it is text that a terminal shows as it is: control characters are none of a name."""
+    """Return whether `value` is text without control characters."""
     return isinstance(value, str) and is_plain(value)
 
 
@@ -122,7 +122,8 @@ def _is_measured(value: object) -> bool:
     return isinstance(value, float) and 0 < value < math.inf
 
 
-# What the fields of a document must be, as in `web/records.js`. A reason may have lines; nobody prints those of files.
+# Validity of the fields of a document, as in `web/records.js`. Reasons may have several lines: those of files are never
+# printed.
 RULES: tuple[tuple[Callable[[object], bool], tuple[str, ...]], ...] = (
     (_is_name, ("op", "kernel", "dtype", "adapter", "engine", "version", "backend", "driver", "variant")),
     (lambda value: value in LAYOUTS, ("layout",)),
@@ -147,21 +148,21 @@ def _finite(value: Any) -> Any:
 
 
 def from_json(text: str, complain: Callable[[str], object] = root.warning) -> list[Record]:
-    """Return the sound records of a document, and `complain` of each other, which is left out.
+    """Return the valid records of a document; call `complain` for each invalid one, which is left out.
 
-    Raises ProblemError where the document is none of ours, or holds records and no sound one.
+    Raises ProblemError if the text is not such a document, or if all of its records are invalid.
     """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ProblemError(f"this is no {SCHEMA} document, but no JSON: {error}") from error
+        raise ProblemError(f"this is not a {SCHEMA} document: it is not JSON: {error}") from error
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        what = f", but of schema {schema!r:.40}" if isinstance(schema, str) else ""
-        raise ProblemError(f"this is no {SCHEMA} document{what}")
+        found = f"; its schema is {schema!r:.40}" if isinstance(schema, str) else ""
+        raise ProblemError(f"this is not a {SCHEMA} document{found}")
     rows = document.get("records")
     if not isinstance(rows, list):
-        raise ProblemError(f"this {SCHEMA} document holds no list of records")
+        raise ProblemError(f"this {SCHEMA} document contains no list of records")
     records, complaints = [], []
     for i, row in enumerate(rows, 1):
         try:
@@ -169,14 +170,14 @@ def from_json(text: str, complain: Callable[[str], object] = root.warning) -> li
         except ProblemError as error:
             complaints.append(f"record {i} {error}")
     if rows and not records:
-        raise ProblemError(f"this {SCHEMA} document holds no sound record: {complaints[0]}")
+        raise ProblemError(f"this {SCHEMA} document contains no valid record: {complaints[0]}")
     for complaint in complaints:
         complain(f"{complaint}; it is left out")
     return records
 
 
 def to_csv(records: Iterable[Record]) -> str:
-    """Return the records as CSV with a header; the config is JSON in its cell."""
+    """Return the records as CSV with a header; the column `config` holds JSON."""
     out = io.StringIO()
     writer = csv.DictWriter(out, [f.name for f in fields(Record)], lineterminator="\n")
     writer.writeheader()
@@ -186,5 +187,5 @@ def to_csv(records: Iterable[Record]) -> str:
 
 
 def save(path: Path, text: str) -> None:
-    """Write `text` to `path`, whole or not at all."""
+    """Write `text` to `path` atomically."""
     write_atomically(path, lambda file: file.write(text.encode()))

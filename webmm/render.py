@@ -1,4 +1,4 @@
-"""From a kernel and a problem to WGSL text, and to all that a host needs to run it."""
+"""Rendering: from a kernel and a problem to a shader, its WGSL text with everything that a host needs to run it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from webmm.problems.base import Problem
 Dialect = Literal["naga", "tint"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 ENTRY_POINT = "main"
-SUBGROUPS = {"naga": "subgroup", "tint": "subgroups"}  # the feature's name in each dialect's engine
+SUBGROUPS = {"naga": "subgroup", "tint": "subgroups"}  # the feature's name in the engine of each dialect
 MATRIX_UNITS = {"naga": "cooperative-matrix", "tint": "chromium-experimental-subgroup-matrix"}  # likewise
 
 
 DEBUG_LINE = re.compile(r"^[ \t]*dbg\w*\(.*\);\n", re.MULTILINE)
-TAG = re.compile(r"^[ \t]*dbg\w*\(([A-Z]\w*), ", re.MULTILINE)  # what such a line records, as it calls that
-FRAGMENT_TAGS = ("SHARED_A", "SHARED_B", "ACC")  # what dbg_fragment() records
+TAG = re.compile(r"^[ \t]*dbg\w*\(([A-Z]\w*), ", re.MULTILINE)  # the tag that such a line records
+FRAGMENT_TAGS = ("SHARED_A", "SHARED_B", "ACC")  # the tags that dbg_fragment() records
 
 
 @dataclass(frozen=True)
 class Watch:
-    """The element that a debug shader watches, and for how many inner steps there is room to record."""
+    """The element that a debug shader watches, and the number of inner steps that it can record."""
 
     row: U32
     col: U32
@@ -56,7 +56,7 @@ class Shader:
         return str(self.kernel)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what another host needs, in JSON types; lengths in the uniform are bytes."""
+        """Return the shader for other hosts, in JSON types; sizes and offsets of the uniform are in bytes."""
         params = layout(self.kernel.params)
         return {
             "kernel": self.kernel.name,
@@ -82,14 +82,14 @@ class Shader:
 
 
 def shader_folder() -> Path:
-    """Return the folder of the templates: inside the installed package, or beside it in a checkout."""
+    """Return the folder of the templates: inside the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parent
     installed = package / "shaders"
     return installed if installed.is_dir() else package.parent / "shaders"
 
 
 class _Loader(jinja2.FileSystemLoader):
-    """The templates below `shaders/`, those of others by their absolute paths, and epilogues of one's own by name."""
+    """Loads templates of `shaders/`, those of plugins by their absolute paths, and user-defined epilogues by name."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> Any:
         path = Path(template)
@@ -101,17 +101,17 @@ class _Loader(jinja2.FileSystemLoader):
 
 
 class _Environment(jinja2.Environment):
-    """An environment in which a template from elsewhere may include a file that lies beside it."""
+    """An environment in which a plugin's template can include files of its own folder."""
 
     def join_path(self, template: str, parent: str) -> str:
         """Return the name of `template` as `parent` includes it."""
-        beside = Path(parent).parent / template
-        return str(beside) if beside.is_absolute() and beside.is_file() else template
+        sibling = Path(parent).parent / template
+        return str(sibling) if sibling.is_absolute() and sibling.is_file() else template
 
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Return the one Jinja environment; an undefined name is an error."""
+    """Return the Jinja environment of all templates; an undefined name is an error."""
     return _Environment(
         loader=_Loader(shader_folder()),
         undefined=jinja2.StrictUndefined,
@@ -123,7 +123,7 @@ def environment() -> jinja2.Environment:
 
 
 def tidy(text: str) -> str:
-    """Indent by braces and parentheses and drop blank lines that template tags leave, so that it reads as written."""
+    """Return WGSL text indented by braces and parentheses, without the blank lines that template tags leave."""
     lines: list[str] = []
     depth = 0
     for line in map(str.strip, text.splitlines()):
@@ -148,20 +148,20 @@ def render(
 ) -> Shader:
     """Return the shader of `kernel` specialised for `problem`, in the dialect of naga (wgpu) or Tint (browsers).
 
-    Problems that share a specialisation share the shader. With `debug`, the lines of its template that call `dbg…()`
-    stay, and record in one more binding what `webmm.debug` reads: values by tag, those that the template has, or the
-    `tags` of all dispatches that share the binding. Raises ConfigError for an unknown dialect or one that
+    Problems with the same specialisation share the shader. With `debug`, the template's lines that call `dbg…()` are
+    kept; they record values by tag in an additional binding, which `webmm.debug` reads. `tags` are those of all
+    dispatches that share the binding, by default the template's. Raises ConfigError for an unknown dialect or one that
     cannot express the kernel, and for tile sizes or element types that cannot work on any device; ShaderError for a
-    template that is missing or at fault.
+    template that is missing or has an error.
     """
     if dialect not in DIALECTS:
         raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
     if why := kernel.not_in.get(dialect):
         raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
     if not expressible(kernel, problem, dialect):
-        raise ConfigError(f"{kernel.name} of float64 cannot be written for {dialect}: it has no f64")
+        raise ConfigError(f"{kernel.name} of float64 cannot be written for {dialect}, which has no f64")
     if debug and problem.dtype == F64:
-        raise ConfigError("what a debug shader records is float32; take operands of a shorter type")
+        raise ConfigError("debug shaders record float32; use operands of a shorter type than float64")
     if reason := kernel.invalid() or kernel.unsuited(problem):
         raise ConfigError(f"{kernel.name}: {reason}")
     if debug and tags is None:
@@ -170,7 +170,7 @@ def render(
 
 
 def tags_of(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga") -> tuple[str, ...]:
-    """Return what the debug shaders of all dispatches of a kernel record, in the order in which they are named."""
+    """Return the tags that the debug shaders of all dispatches of a kernel record, in order of appearance."""
     found: dict[str, None] = {}
     for step in kernel.dispatches:
         text = render(step, problem, dialect, debug=True, tags=()).wgsl
@@ -206,16 +206,16 @@ def _render(
 
 
 def template_of(kernel: Kernel[Any]) -> str:
-    """Return the name of a kernel's template: below `shaders/`, else the path of the one beside its class's module."""
+    """Return the name of a kernel's template in `shaders/`, or the path of the one next to its class's module."""
     module = sys.modules.get(type(kernel).__module__)
     place = getattr(module, "__file__", None)
-    if place is None or (shader_folder() / kernel.template).is_file():  # an absolute path stays what it is
+    if place is None or (shader_folder() / kernel.template).is_file():  # an absolute path is unchanged
         return kernel.template
     return str(Path(place).resolve().with_name(f"{kernel.name}.wgsl"))
 
 
 def _filled_in(kernel: Kernel[Any], values: dict[str, Any]) -> str:
-    """Return the text of a kernel's template; raises ShaderError, which names file and line, where it has a fault."""
+    """Return the rendered template of a kernel; raises ShaderError with file and line if it has an error."""
     try:
         return environment().get_template(template_of(kernel)).render(kernel=kernel, **values)
     except jinja2.TemplateNotFound as error:
@@ -227,20 +227,20 @@ def _filled_in(kernel: Kernel[Any], values: dict[str, Any]) -> str:
 
 
 def expressible(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> bool:
-    """Tell whether a dialect has the types that `kernel` computes `problem` in: f64 is naga's alone."""
+    """Tell whether a dialect has the types in which `kernel` computes `problem`; only naga has f64."""
     return dialect == "naga" or not F64.features <= features(kernel, problem)
 
 
 def _in_f64(text: str) -> str:
-    """Return a template's text with f64 in place of f32: it is written for the one, and means the same for the other.
+    """Return a template's text with f64 in place of f32, for which templates are written.
 
-    The uniform's numbers of the epilogue become f64, too, as `pack()` packs them.
+    This includes the epilogue's numbers in the uniform, which `pack()` then packs as f64.
     """
     return re.sub(r"\bvec([234])f\b", r"vec\1<f64>", text).replace("f32", "f64")
 
 
 def _constants(kernel: Kernel[Any]) -> str:
-    """Return integer tunables as WGSL constants; the others steer the template and stand as comments."""
+    """Return integer tunables as WGSL constants, and the others, which only templates use, as comments."""
     lines = []
     for name, value, doc in kernel.constants:
         if isinstance(value, int):
@@ -251,7 +251,7 @@ def _constants(kernel: Kernel[Any]) -> str:
 
 
 def params_bytes(kernel: Kernel[Any], problem: Problem) -> bytes:
-    """Return the bytes of the uniform with which `kernel` computes `problem`."""
+    """Return the bytes of the uniform of `kernel` for `problem`."""
     return _params_bytes(type(kernel), problem, F64.wgsl if F64.features <= features(kernel, problem) else F32.wgsl)
 
 

@@ -1,4 +1,4 @@
-"""What this device can do at most, f32 multiply-adds and bytes per second, and what a dispatch costs it."""
+"""Measured limits of a device: the f32 FMA rate, memory and cache bandwidth, and the cost of a dispatch."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ BINDINGS = (
     Binding(1, "result", "storage", "array<vec4f>"),
 )
 COPY_WORKGROUP = 256
-CACHED = 2**20  # float32 that are copied within a cache
-MOST_AT_ONCE = 2**11  # workgroups
-SLOWED = 1.4  # times as long as one alone
-BRIEFLY = (0.01, 0.01)  # seconds of warming up, and of timing
+CACHED = 2**20  # float32 elements of a copy that stays within a cache
+MAX_AT_ONCE = 2**11  # workgroups
+SLOWED = 1.4  # times the duration of a single workgroup: beyond it, workgroups no longer all run at once
+BRIEFLY = (0.01, 0.01)  # seconds of warm-up and of timing
 
 
 @dataclass(frozen=True)
 class FmaVariant:
-    """One way to ask for the FMA rate: the template's settings, and how many workgroups run it."""
+    """One way to measure the FMA rate: the template's settings and the number of workgroups."""
 
     settings: dict[str, int]
     workgroups: int
 
     @property
     def invocations(self) -> int:
-        """Invocations in all; each writes one vec4."""
+        """Number of invocations; each writes one vec4."""
         return self.workgroups * self.settings["workgroup"]
 
     @property
@@ -54,21 +54,21 @@ class FmaVariant:
 class Roofline:
     """Measured ceilings of a device."""
 
-    gflops: float  # 10⁹ f32 operations per second, an FMA counted as two
-    gbytes: float  # 10⁹ bytes per second, read and written ones counted
+    gflops: float  # 10⁹ f32 operations per second; an FMA counts as two
+    gbytes: float  # 10⁹ bytes per second, read plus written
 
     def attainable(self, flops: float, nbytes: float) -> float:
-        """Return the GFLOP/s that the roofline allows work of `flops` operations on `nbytes` bytes."""
+        """Return the highest rate, in GFLOP/s, for work of `flops` operations on `nbytes` bytes."""
         return min(self.gflops, self.gbytes * flops / nbytes)
 
 
 def measure(device: Device) -> Roofline:
-    """Measure both ceilings; takes about a second."""
+    """Measure FMA rate and bandwidth, in about a second."""
     return Roofline(max(_fma_rates(device)), _copy_rate(device))
 
 
 def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
-    """Measure what a model of time asks of the device, in about a second, or half of one with its known `ceiling`."""
+    """Measure the rates that the time model uses, in about a second, or half a second if `ceiling` is given."""
     ceiling = ceiling or measure(device)
     launch = _copy_us(device, 4)
     cached = max(_copy_us(device, CACHED) - launch, 1e-3)
@@ -76,35 +76,36 @@ def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
 
 
 def probe_and_keep(device: Device, ceiling: Roofline) -> None:
-    """Probe a GPU that is measured anyhow, for its model of time; none serves CPUs."""
+    """Probe a GPU whose roofline is known, and save the rates for the time model, which does not cover CPUs."""
     if device.info.kind != "cpu":
-        with contextlib.suppress(ConfigError):  # what cannot be kept is measured again
+        with contextlib.suppress(ConfigError):  # if the rates cannot be saved, they are measured again
             rates.keep(device, probe(device, ceiling))
 
 
 def _copy_us(device: Device, elements: int) -> float:
-    """Return the µs that copying so many float32 takes."""
+    """Return the time of copying `elements` float32, in µs."""
     with device.zeros((elements,)) as source, device.empty((elements,)) as result:
         return time_launch(device, copy(device, source, result), *BRIEFLY).best_us
 
 
 def workgroups_at_once(device: Device) -> int:
-    """Return how many workgroups run as fast together as one of them alone.
+    """Return how many workgroups can run at the same time without slowing each other down.
 
-    Each keeps the arithmetic of a multiprocessor busy: one more than there are multiprocessors takes twice as long.
+    Each workgroup keeps a multiprocessor's arithmetic units busy, so one workgroup more than there are multiprocessors
+    takes twice as long.
     """
     variant = next(fma_variants(device.info.kind == "cpu"))
     settings = variant.settings | {"workgroup": 256}
-    with device.array(np.full(8, 0.5, np.float32)) as source, device.empty((4 * 256 * MOST_AT_ONCE,)) as out:
+    with device.array(np.full(8, 0.5, np.float32)) as source, device.empty((4 * 256 * MAX_AT_ONCE,)) as out:
         launch = _launch(device, "fma", settings, 1, source, out)
 
         def slowed(count: int) -> bool:
             took = time_launch(device, dataclasses.replace(launch, grid=(count, 1, 1)), *BRIEFLY).best_us
-            return took > SLOWED * alone
+            return took > SLOWED * single
 
-        alone = time_launch(device, launch, *BRIEFLY).best_us
+        single = time_launch(device, launch, *BRIEFLY).best_us
         low, high = 1, 2
-        while high < MOST_AT_ONCE and not slowed(high):
+        while high < MAX_AT_ONCE and not slowed(high):
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
@@ -113,7 +114,7 @@ def workgroups_at_once(device: Device) -> int:
 
 
 def fma_variants(cpu: bool) -> Iterator[FmaVariant]:
-    """Yield what to try; the device's rate is the best of them."""
+    """Yield the variants to measure; the device's FMA rate is that of the fastest."""
     workgroups, iterations = (64, 64) if cpu else (4096, 256)
     for chains, workgroup in ((4, 64), (8, 64), (8, 256)):
         settings = {"chains": chains, "unroll": 8, "iterations": iterations, "workgroup": workgroup}
@@ -121,7 +122,7 @@ def fma_variants(cpu: bool) -> Iterator[FmaVariant]:
 
 
 def copy_bytes(cpu: bool) -> int:
-    """Return the size of a buffer too large for any cache."""
+    """Return the size, in bytes, of a buffer that exceeds any cache."""
     return 1 << (26 if cpu else 29)
 
 
@@ -133,7 +134,7 @@ def _fma_rates(device: Device) -> Iterator[float]:
 
 
 def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:
-    """Return a launch that copies a large buffer, within what a binding may hold, and the arrays that it works on."""
+    """Return a launch that copies a buffer too large for caches, within the binding limit, and its two arrays."""
     limit = device.capabilities.limit("max-storage-buffer-binding-size")
     elements = min(copy_bytes(device.info.kind == "cpu"), limit) // 16 * 4
     source, out = device.array(np.ones(elements, np.float32)), device.empty((elements,))
@@ -141,7 +142,7 @@ def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:
 
 
 def copy(device: Device, source: Array, result: Array) -> Launch:
-    """Return a launch that copies an array of whole vec4 of float32 into another."""
+    """Return a launch that copies a float32 array, whose size is a multiple of 4, into another."""
     workgroups = -(-source.size // (4 * COPY_WORKGROUP))
     return _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, result)
 

@@ -1,15 +1,14 @@
-"""Does this driver compute right? A shader proves itself before its first use on a driver, and the verdict is kept.
+"""Self-tests: each shader is proven on a driver before its first use there, and the verdict is saved.
 
-Drivers are wrong in silence: lavapipe of Mesa 22.3.6 leaves any loop after 65,535 iterations. A fixed list of problems
-at the start would miss the shader that is then used, or cost seconds, since a CPU's driver takes tenths of a second to
-compile one. So the test belongs to the shader: when a kernel is chosen for the first time in some specialisation, that
-very shader, which must be compiled anyway, computes a small problem first, of long loops where the problem's are. That
-costs a dispatch and a readback, 1 to 2 ms on lavapipe, once per text, device, driver, engine and version of webmm; a
-shader that fails is not chosen on that driver, and a warning names it.
+Drivers may compute wrong results silently: lavapipe of Mesa 22.3.6 exits any loop after 65,535 iterations. Testing a
+fixed list of problems at start-up would miss the shader that is used later, or cost seconds, since a CPU driver takes
+tenths of a second to compile a shader. Therefore the test belongs to the shader: when a kernel is chosen for the first
+time in some specialisation, its shader, which must be compiled anyway, first computes a small problem, with long loops
+if the actual problem has them. That costs a dispatch and a readback (1 to 2 ms on lavapipe), once per shader, device,
+driver, engine and version of webmm. A shader that fails is not chosen on that driver, and a warning names it.
 
-Each op says what stands in for a problem, and gives operands of which a single term that is left out shows in the
-result (`Op.stand_ins()`, `Op.trial()`). What a small problem cannot show is a fault of large sizes, such as of grids or
-of memory.
+Each op defines small stand-ins for a problem, and operands for which a single missing term changes the result
+(`Op.stand_ins()`, `Op.trial()`). A small problem cannot reveal faults of large sizes, such as in grids or in memory.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from webmm.version import __version__
 
 
 def failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
-    """Return why `kernel` must not compute `problem` on this driver, None where its shader is right.
+    """Return why `kernel` must not compute `problem` on this driver, or None if its shader is right.
 
-    Raises DeviceLostError. A shader that cannot be tried for want of memory passes, and is tried again next time.
+    A shader that cannot be tested because memory is short passes, and is tested the next time. Raises DeviceLostError.
     """
     if not device.settings.selftest:
         return None
@@ -50,7 +49,7 @@ def failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None
         device.verdicts = kept.verdicts(driver(device))
     try:
         shader = _text(kernel, problem, device)
-    except ShaderError as error:  # a template of somebody's own
+    except ShaderError as error:  # in a plugin's template
         return str(error).splitlines()[0]
     if shader not in device.verdicts:
         stand_in = next(stand_ins(kernel, problem, device), None)
@@ -67,9 +66,10 @@ def failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None
 
 
 def run(device: Device) -> Iterator[tuple[Problem, Kernel[Any], str]]:
-    """Yield (problem, kernel, what is wrong, "" for nothing) of each op's cases, in each dtype that the device has.
+    """Test each op's cases in each dtype that the device supports; yield (problem, kernel, complaint or "").
 
-    The kernels are those that would be chosen, best first, up to one that is right. Verdicts are found afresh and kept.
+    For each case, candidates are tested in order of preference, up to the first that is right. All are tested again,
+    whatever the saved verdicts, and the new verdicts are saved.
     """
     for problem in _cases():
         if not problem.features <= device.capabilities.features:
@@ -90,9 +90,9 @@ def _cases() -> Iterator[Problem]:
 
 
 def _verdict(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
-    """Return what is wrong with the shader, "" for nothing, and keep it.
+    """Return the complaint about the shader, "" if it is right, and save it as its verdict.
 
-    That an engine refuses a shader says nothing of what it would compute, and is not kept.
+    If the engine refuses the shader, nothing is known about its results, and no verdict is saved.
     """
     try:
         with device.span(kernel.name, "self-test"):
@@ -104,7 +104,7 @@ def _verdict(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
 
 
 def driver(device: Device) -> str:
-    """Return whose verdicts hold for this device: adapter, driver, engine, version of webmm, limits and features."""
+    """Return the key of this device's verdicts: adapter, driver, engine, version of webmm, limits and features."""
     info, offered = device.info, device.capabilities
     opened_with = json.dumps([sorted(offered.limits.items()), sorted(offered.features)])
     fingerprint = hashlib.sha256(opened_with.encode()).hexdigest()[:8]
@@ -119,13 +119,13 @@ def _text(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
 
 
 def stand_ins(kernel: Kernel[Any], problem: Problem, device: Device) -> Iterator[Problem]:
-    """Yield problems that the same shader computes in no time, the best first; none where there is none."""
+    """Yield small problems that the same shader computes, the most revealing first; there may be none."""
     text = _text(kernel, problem, device)
     return (small for small in OPS[problem.op].stand_ins(kernel, problem) if _text(kernel, small, device) == text)
 
 
 def prove(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
-    """Compute `problem`, which has no gaps, and return what is wrong with the result; "" where it is right."""
+    """Compute `problem`, whose operands are dense, and return the complaint about the result; "" if it is right."""
     trial = OPS[problem.op].trial(problem)
     with ExitStack() as freed:
         arrays = {
@@ -146,6 +146,6 @@ def _complaint(problem: Problem, got: NDArray[np.float64], trial: Trial) -> str:
         return ""
     at = tuple(int(x) for x in np.argwhere(wrong)[0])
     return (
-        f"it computes wrongly there: {int(wrong.sum()):,} of {wrong.size:,} elements of {problem.op} {problem}, "
-        f"at {at} {got[at]:g} for {trial.expected[at]:g}"
+        f"it computes wrong results: {int(wrong.sum()):,} of {wrong.size:,} elements of {problem.op} {problem}; "
+        f"at {at}, expected {trial.expected[at]:g}, got {got[at]:g}"
     )

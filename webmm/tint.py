@@ -1,4 +1,4 @@
-"""Tint, the WGSL compiler of Chromium and Dawn, as the package wgpudawn has it: validate WGSL without any GPU."""
+"""Validation of WGSL by Tint, the compiler of Chromium and Dawn, through the package wgpudawn; needs no GPU."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ FEATURES = F16.features | {SUBGROUPS["tint"], MATRIX_UNITS["tint"]}  # all that 
 
 
 def installed() -> bool:
-    """Tell whether there is a Tint to ask."""
+    """Return whether Tint is installed."""
     return importlib.util.find_spec("wgpudawn") is not None
 
 
 def version() -> str:
-    """Return the version of wgpudawn; raises ConfigError, saying how to install it, where it is not."""
+    """Return the version of wgpudawn; raises ConfigError, which says how to install it, if it is missing."""
     return str(_wgpudawn().__version__)
 
 
 def validate(wgsl: str, label: str) -> None:
-    """Raise ShaderError where Tint refuses `wgsl`: with the label, Tint's words and the numbered source line.
+    """Raise ShaderError if Tint refuses `wgsl`, with the label, Tint's message and the numbered source line.
 
-    Raises ConfigError, saying how to install it, where wgpudawn is not.
+    Raises ConfigError, which says how to install it, if wgpudawn is missing.
     """
     device = _device()
     try:
@@ -44,11 +44,11 @@ def _wgpudawn() -> Any:
 
 @functools.cache
 def _device() -> Any:
-    """Return a device of Dawn's Null backend, which compiles for no driver and runs nothing."""
-    _wgpudawn()  # or the error that says what to install
+    """Return a device of Dawn's Null backend, which validates shaders but has no driver and runs nothing."""
+    _wgpudawn()  # raises the error that says what to install
     dawn = importlib.import_module("wgpudawn.backends.dawn")
     importlib.import_module("webmm.engine.dawn").instance()
-    # The public way is an environment variable, by which wgpu would choose its backend, too.
+    # Dawn's public setting is an environment variable that would also change wgpu's choice of backend.
     null = dawn.lib.WGPUBackendType_Null
     adapter = dawn.gpu._request_adapter("core", "high-performance", False, dawn.ffi.NULL, null).sync_wait()
     return adapter.request_device_sync(required_features=sorted(FEATURES))

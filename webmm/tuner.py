@@ -1,10 +1,10 @@
-"""Searching for the fastest kernel of a problem, within a budget, on a driver that may fail in any way.
+"""Search for the fastest kernel of a problem, within a time budget, on drivers that may fail in any way.
 
-Candidates that the device's limits exclude are never tried. The others run in a process of their own, one after
-another: a candidate that does not compile, gives a wrong result, crashes the driver or never ends is recorded with its
-outcome, a new process takes over, and the search goes on. Each is checked before it is timed. The search is successive
-halving (Jamieson and Talwalkar, 2016): all candidates are timed briefly, the fastest third for longer, and so on; of a
-stage that is far behind no more are tried.
+Candidates that exceed the device's limits are not tried. The others run one after another in a worker process: if a
+candidate does not compile, gives a wrong result, crashes the driver or hangs, its outcome is recorded, the process is
+replaced if necessary, and the search continues. Each candidate is checked before it is timed. The search is successive
+halving (Jamieson and Talwalkar, 2016): all candidates are timed briefly, the fastest third for longer, and so on. A
+stage that falls far behind gets no more candidates.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.problems.base import Problem
 from webmm.records import Record
 
-# (seconds of warm-up, share of the budget used up when it ends) per round
+# For each round: seconds of warm-up, and the fraction of the budget that is spent when the round ends
 ROUNDS = ((0.02, 0.6), (0.08, 0.85), (0.2, 1.0))
-KEEP = 3  # each round keeps the fastest third of the one before
-FIRST_ROUND = 48  # candidates at most
-CASE_TIMEOUT = 30.0  # seconds after which a candidate is given up, or when the budget is used up
-LEAST_TIMEOUT = 3.0  # but not before that
-HOPELESS = 4  # times the best so far: a stage that is slower is left alone, a candidate that takes so long is given up
-START_TIMEOUT = 60.0  # seconds that a process may take to open the device
+KEEP = 3  # each round keeps the fastest third of the previous one
+FIRST_ROUND = 48  # candidates in the first round, at most
+MAX_TIMEOUT = 30.0  # seconds after which a candidate is abandoned
+MIN_TIMEOUT = 3.0  # seconds that each candidate gets, even if the budget is used up
+HOPELESS = 4  # times the best so far: slower stages get no more candidates, slower candidates are abandoned
+START_TIMEOUT = 60.0  # seconds for a process to open the device
 
 
 @dataclass(frozen=True)
 class Job:
-    """One candidate to measure, as it travels to the worker."""
+    """One candidate to measure, as it is sent to the worker process."""
 
     kernel: str
     config: dict[str, Any]
@@ -62,20 +62,20 @@ class Job:
 
     @classmethod
     def of(cls, kernel: Kernel[Any], problem: Problem, warm_up: float) -> Job:
-        """Return the job of measuring `kernel` on `problem`."""
+        """Return the job that measures `kernel` on `problem`."""
         p, (m, n, k, batch) = problem, problem.sizes
         return cls(kernel.name, kernel.config, (m, n, k), p.dtype.name, warm_up, p.layout, batch, p.op, p.variant)
 
     @property
     def problem(self) -> Problem:
-        """What is to be computed, on dense operands."""
+        """The problem, with dense operands."""
         m, n, k = self.sizes
         dense: Problem = op_of(self.op, self.variant).dense((m, n, k, self.batch), self.dtype, self.layout)
         return dense
 
 
 class Worker:
-    """A process that measures jobs; started when needed, killed and replaced when one hangs or takes it down."""
+    """A process that measures jobs; started when needed, and replaced if a job hangs or crashes it."""
 
     def __init__(self, adapter: str, command: Sequence[str] | None = None, *, engine: str = "") -> None:
         self._command = [*(command or (sys.executable, "-m", "webmm.tuner")), adapter, engine, *plugins.files()]
@@ -84,12 +84,12 @@ class Worker:
 
     @classmethod
     def like(cls, device: Device) -> Worker:
-        """Return a worker that opens the same adapter by the same engine."""
+        """Return a worker that opens the same adapter with the same engine."""
         info = device.info
         return cls(str(info.index) if info.index >= 0 else info.name, engine=device.engine.name)
 
     def measure(self, job: Job, timeout: float) -> Record | tuple[str, str]:
-        """Return the job's record, or (status, reason) where the process did not live to send one."""
+        """Return the job's record, or (status, reason) if the process ended or hung."""
         try:
             process = self._ready()
         except _WorkerGoneError as gone:
@@ -101,9 +101,9 @@ class Worker:
             answer = self._line(timeout)
             return Record(**json.loads(answer))
         except BrokenPipeError:
-            return self._gone(("runtime", "the process ended before it could take the candidate")).outcome
+            return self._gone(("runtime", "the process ended before it received the candidate")).outcome
         except (ValueError, TypeError):
-            return self._gone(("runtime", f"the process answered with no record, but {answer[:80]!r}")).outcome
+            return self._gone(("runtime", f"the process did not answer with a record, but {answer[:80]!r}")).outcome
         except _WorkerGoneError as gone:
             return gone.outcome
 
@@ -116,10 +116,10 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                env={**os.environ, "WEBMM_TUNE": "off"},  # whatever it does, it starts no search of its own
+                env={**os.environ, "WEBMM_TUNE": "off"},  # the worker must not start a search itself
             )
             threading.Thread(target=_pump, args=(self._process, self._lines), daemon=True).start()
-            self._line(START_TIMEOUT)  # says that the device is open
+            self._line(START_TIMEOUT)  # "ready": the device is open
         return self._process
 
     def _line(self, timeout: float) -> str:
@@ -165,7 +165,7 @@ def _pump(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> Non
 
 @dataclass(frozen=True)
 class Step:
-    """Where a search is: what is measured, how many steps are done of how many, and seconds left of the budget."""
+    """Progress of a search: the candidate, the number of steps done and in total, and seconds left of the budget."""
 
     label: str
     done: int
@@ -182,17 +182,17 @@ def tune(
     first: Sequence[Kernel[Any]] = (),
     on_step: Callable[[Step], object] = lambda step: None,
 ) -> list[Record]:
-    """Return a record of every candidate tried for `problem`, the longest timed ones last, within `budget` seconds.
+    """Return a record of every candidate tried for `problem`, within `budget` seconds; those timed longest come last.
 
-    `first` are tried before what the search draws, and what would be taken without a search, `first` or else the first
-    that is drawn, is timed in every round: what is found is compared with it.
+    `first` are tried before the drawn candidates. The default kernels (`first`, or else the first candidate drawn) are
+    timed in every round, so that the winner can be compared with them.
     """
     start = time.perf_counter()
     field = list(dict.fromkeys([*first, *drawn(device, problem)]))
-    untuned = [*first] or field[:1]
+    defaults = [*first] or field[:1]
     records: list[Record] = []
-    stages: dict[type[Kernel[Any]], float] = {}  # the best time of each so far, infinite if all it had was no answer
-    shortest = math.inf  # seconds that measuring a candidate has taken
+    stages: dict[type[Kernel[Any]], float] = {}  # the best time of each so far; infinite if it only had timeouts
+    shortest = math.inf  # seconds that measuring took for the quickest candidate
     for warm_up, share in ROUNDS:
         survivors: list[tuple[float, Kernel[Any]]] = []
         for done, kernel in enumerate(field):
@@ -203,7 +203,7 @@ def tune(
             if stages.get(type(kernel), 0) > HOPELESS * min(stages.values(), default=math.inf):
                 continue
             on_step(Step(str(kernel), done, len(field), left))
-            timeout = min(CASE_TIMEOUT, max(LEAST_TIMEOUT, min(left, HOPELESS * shortest)))
+            timeout = min(MAX_TIMEOUT, max(MIN_TIMEOUT, min(left, HOPELESS * shortest)))
             record = _outcome(device, problem, kernel, warm_up, worker, timeout)
             log.tuning.debug("%s: %s: %s", problem, kernel, record.reason or f"{record.median_us:.1f} µs")
             records.append(record)
@@ -217,7 +217,7 @@ def tune(
         survivors.sort(key=lambda pair: pair[0])
         ranked = [kernel for _, kernel in survivors]
         best = ranked[: max(1, -(-len(survivors) // KEEP))]
-        field = [*best, *(kernel for kernel in untuned if kernel in ranked and kernel not in best)]
+        field = [*best, *(kernel for kernel in defaults if kernel in ranked and kernel not in best)]
     return records
 
 
@@ -232,17 +232,17 @@ def _outcome(
 
 
 def drawn(device: Device, problem: Problem) -> Iterator[Kernel[Any]]:
-    """Yield what to try: the likely choices, then a spread of each one's stage's space, the same every time.
+    """Yield the candidates: the likely choices, then a sample of their stages' settings, always in the same order.
 
-    The op's first stage, its plain statement, is not tried unless it is the likeliest.
+    The op's first stage, the simplest, is not tried unless it is the likeliest.
     """
-    plain, *_ = ladder = list(STAGES[problem.op].values())
+    simplest, *_ = ladder = list(STAGES[problem.op].values())
     able = [k for k in candidates(problem, device) if k.check(problem, device.capabilities) is None]
     likely = [k for k in able if plugins.file_of(type(k))]
     for kernel in able:
         if kernel not in likely:
-            log.tuning.warning("%s is not tuned: its class must be in a file that a process can import", kernel.name)
-    likely = [k for k in likely if type(k) is not plain or type(likely[0]) is plain]
+            log.tuning.warning("%s is not tuned: define its class in a file that a process can import", kernel.name)
+    likely = [k for k in likely if type(k) is not simplest or type(likely[0]) is simplest]
     yield from likely
     stages = [stage for stage in ladder if stage in map(type, likely)]
     pools = []
@@ -260,7 +260,7 @@ def drawn(device: Device, problem: Problem) -> Iterator[Kernel[Any]]:
 
 
 def worthwhile(kernel: Kernel[Any], device: Device) -> bool:
-    """Tell whether a candidate has a chance: on GPUs, loops that are not written out never won (bench/README.md)."""
+    """Return whether a candidate may win: on GPUs, loops that are not unrolled never did (bench/README.md)."""
     if not isinstance(kernel, RegisterTiled) or device.info.kind == "cpu":
         return True
     return kernel.unroll == kernel.bk and kernel.config.get("prefetch") != "workgroup"
@@ -269,7 +269,7 @@ def worthwhile(kernel: Kernel[Any], device: Device) -> bool:
 def serve_jobs(adapter: str = "", engine: str = "", *files: str) -> None:
     """Measure jobs from standard input, one JSON line each, and answer each with its record.
 
-    The kernels that they name are ours, or those that the plugins in `files` register.
+    Jobs may name webmm's kernels and those that the plugins in `files` register.
     """
     for file in files:
         plugins.load(file)
@@ -280,7 +280,7 @@ def serve_jobs(adapter: str = "", engine: str = "", *files: str) -> None:
 
 
 def _serve(device: Device) -> bool:
-    """Measure jobs on this device; return whether there may be more of them, for another, since it was lost."""
+    """Measure jobs on this device until the input ends or the device is lost; return whether it was lost."""
     operands: Case[Any] | None = None
     with device:
         for line in sys.stdin:

@@ -1,8 +1,8 @@
-"""Is a product right? Compared with NumPy in a longer type, at a bound that rounding alone cannot exceed.
+"""Verification of products against NumPy in a longer type, with a bound that rounding alone cannot exceed.
 
-Every element must satisfy ``|C - Ĉ| ≤ (c·K·ε + ε_out)·(|A|·|B|)`` with c = 1 and ε = 2⁻²³, or 2⁻⁵² of float64: a dot
-product of length K is off by at most K·ε/2·|a|·|b|, whatever the order of the sum (Higham, Accuracy and Stability of
-Numerical Algorithms, §3.1), and storing it in a shorter type adds that type's rounding. Errors are reported as
+Every element must satisfy ``|C - Ĉ| ≤ (c·K·ε + ε_out)·(|A|·|B|)`` with c = 1 and ε = 2⁻²³, or 2⁻⁵² for float64: the
+error of a dot product of length K is at most K·ε/2·|a|·|b|, in any order of summation (Higham, Accuracy and Stability
+of Numerical Algorithms, §3.1), and storing it in a shorter type adds that type's rounding. Errors are reported as
 multiples of |A|·|B|, so that they compare with the bound directly.
 """
 
@@ -19,9 +19,9 @@ from webmm.dtypes import F32, F64, DType
 from webmm.problems.gemm import Gemm
 from webmm.problems.weights import WeightOnly
 
-FULL_CHECK = 2**33  # multiply-adds up to which every element is checked; above, whole rows and columns are
-SAMPLED = 128  # rows and columns checked then
-SLOWER = 64  # times that a product in longdouble takes
+FULL_CHECK = 2**33  # multiply-adds up to which every element is checked; above, only some rows and columns
+SAMPLED = 128  # rows, and columns, that are checked then
+SLOWER = 64  # how much slower products in longdouble are
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ def bound(problem: Gemm | WeightOnly) -> float:
 
 
 def worst_error(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType = F32) -> float:
-    """Return max |got - a·b| / (|a|·|b|), or inf where a NaN, an infinity or its sign differs from NumPy's.
+    """Return max |got - a·b| / (|a|·|b|), or inf if a NaN, an infinity or its sign differs from NumPy's.
 
     `got` is (m, n), `a` (m, k), `b` (k, n), of any float dtype; a·b is computed in the next longer type.
     """
@@ -57,14 +57,14 @@ def worst_error(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType 
 
 @dataclass(frozen=True)
 class Checker:
-    """The operands of one product, or of a batch of them, and which part of it to compare."""
+    """The operands of a product or of a batch, to check results with."""
 
     problem: Gemm | WeightOnly
     a: NDArray[Any]
     b: NDArray[Any]
 
     def error(self, got: NDArray[Any]) -> float:
-        """Return the worst error of `got` (…, m, n): over all of it, or over spread rows and columns of a large one."""
+        """Return the worst error of `got` (…, m, n), of a large one over evenly spaced rows and columns."""
         p = self.problem
         slower = SLOWER if p.dtype == F64 else 1
         if p.m * p.n * p.k * p.batch <= FULL_CHECK // slower:
@@ -78,15 +78,15 @@ class Checker:
 
 
 def sum_bound(length: int, out: DType = F32) -> float:
-    """Return the largest error of a sum of so many elements, as a multiple of Σ|x|, that rounding can explain.
+    """Return the largest error of a sum of `length` elements, as a multiple of Σ|x|, that rounding can explain.
 
-    Each element goes through 16 additions per level of a sum that has a level for every factor of 16 in its length, and
-    then through a tree: 4·log2(n) + 16 roundings in all, of half of F32.eps each. One for a quotient comes on top.
+    A sum has a level for each factor of 16 in its length, with 16 additions per element, and then a tree: in total
+    4·log2(n) + 16 roundings, of half of F32.eps each, plus one for a quotient.
     """
     roundings = 4 * math.log2(max(length, 1)) + 17
     return roundings * F32.eps / 2 + (out.eps if out != F32 else 0.0)
 
 
 def product_bound(length: int, out: DType = F32) -> float:
-    """Return the largest error of a product of so many elements, as a share of it: a rounding for each of them."""
+    """Return the largest relative error of a product of `length` elements: one rounding for each."""
     return length * F32.eps / 2 + (out.eps if out != F32 else 0.0)

@@ -1,4 +1,4 @@
-// A browser: all libraries in this one page. run.py calls `compareHere`.
+// The browser host: all libraries run in this page. run.py calls `compareHere`.
 import { compare, document as recordsDocument, openAll, table } from "./compare.js";
 
 const packages = new URL("./node_modules/", import.meta.url);

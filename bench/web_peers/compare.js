@@ -1,11 +1,11 @@
 /**
- * The comparison: every library computes the same tasks, in turns.
+ * The comparison: every library computes the same tasks, alternately.
  *
- * Per task: inputs are made resident in each library that has such an op, the result is checked against float64, then each
- * runs for `warmUp` so that whatever it compiles or tunes is done. Then come rounds; in each, every library queues a batch
- * of calls and waits for them once, which is a sample of wall time per call, the library's own work in JavaScript included.
- * A batch lasts `batchTime` at least. Who goes first changes from round to round; who takes `SLOW` times as long as the
- * fastest has one round.
+ * For each task, the inputs are made resident in each library that has the op, the result is checked against float64, and
+ * the library runs for `warmUp`, so that it has finished compiling and tuning. Then come the rounds: in each, every library
+ * queues a batch of calls and waits for them once, which gives a sample of wall-clock time per call, including the
+ * library's work in JavaScript. A batch lasts at least `batchTime`. The order of the libraries rotates from round to round;
+ * a library that is `SLOW` times slower than the fastest runs in one round only.
  */
 
 import { LIBRARIES } from "./libraries/index.js";
@@ -15,12 +15,12 @@ const MAX_BATCH = 2000;
 const SLOW = 8;
 const SCHEMA = "webmm.records/1";
 
-/** `warmUp` and `batchTime` in ms, `seconds` after which no task begins. @typedef {{rounds: number, warmUp: number, batchTime: number, seconds: number}} Protocol */
+/** `warmUp` and `batchTime` in ms; no task starts after `seconds`. @typedef {{rounds: number, warmUp: number, batchTime: number, seconds: number}} Protocol */
 
 /**
  * @param {import("./libraries/index.js").Host} host @param {object[]} opened libraries @param {import("./tasks.js").Task[]} tasks
  * @param {Protocol & {log: (line: string) => void, keep?: (records: object[]) => void}} options
- * @returns {Promise<object[]>} records; `keep` gets those so far after each task
+ * @returns {Promise<object[]>} records; after each task, `keep` receives the records so far
  */
 export async function compare(host, opened, tasks, { log, keep = () => {}, seconds, ...protocol }) {
   const { device } = opened.find((library) => library.name === "webmm");
@@ -29,7 +29,7 @@ export async function compare(host, opened, tasks, { log, keep = () => {}, secon
   for (const task of tasks) {
     if (performance.now() > end) break;
     const runs = await runsOf(task, opened, protocol);
-    for (const run of runs) records.push(...(await recorded(run, task, host, device)));
+    for (const run of runs) records.push(...(await recordsOf(run, task, host, device)));
     for (const { work } of runs) await work?.free();
     log(line(task, runs));
     keep(records);
@@ -48,7 +48,7 @@ export async function openAll(host, names, log) {
   return opened;
 }
 
-/** One library at one task: what was measured, or why nothing was. */
+/** Run one task in all libraries; return a run per library, with its samples, or the reason why there are none. */
 async function runsOf(task, opened, protocol) {
   const inputs = inputsOf(task);
   const check = checkOf(task, inputs);
@@ -77,7 +77,7 @@ async function runsOf(task, opened, protocol) {
   return runs;
 }
 
-/** Check the result, warm up, and see how many calls make a sample. */
+/** Check the result, warm up, and determine the number of calls per sample. */
 async function prepare(run, check, { warmUp, batchTime }) {
   run.error = check.error(await run.work.read());
   if (!(run.error <= check.bound)) throw Object.assign(new Error(`off by ${run.error}`), { status: "incorrect" });
@@ -109,7 +109,7 @@ const OPS = {
   sum: ({ m, n, axis }) => ({ op: "reduce", variant: "sum", ...(axis === 0 ? { m: 1, n: m, k: n } : { m, n, k: 1 }) }), // i, k, j
 };
 
-async function recorded(run, task, host, { info, bundle }) {
+async function recordsOf(run, task, host, { info, bundle }) {
   const { kernel } = run.work ?? {};
   const { name, backend, driver } = info;
   const common = {
@@ -119,12 +119,12 @@ async function recorded(run, task, host, { info, bundle }) {
     status: run.status, reason: run.reason, error_bound: run.bound, max_error: run.error, peak_fraction: null,
   };
   const record = (timing) => ({ ...common, ...timing, gflops: timing.median_us ? flopsOf(task) / timing.median_us / 1e3 : null });
-  const made = [record(summary(run.samples))];
+  const records = [record(summary(run.samples))];
   if (run.work?.time && run.status === "ok") {
     const { median_us, best_us, spread_us, samples, clock } = await run.work.time();
-    if (clock === "timestamp") made.push(record({ median_us, best_us, spread_us, samples, clock }));
+    if (clock === "timestamp") records.push(record({ median_us, best_us, spread_us, samples, clock }));
   }
-  return made;
+  return records;
 }
 
 /** @param {number[]} samples ms */
@@ -150,7 +150,7 @@ function line(task, runs) {
   return `${nameOf(task)}: ${each.join(", ")}`;
 }
 
-/** @param {object[]} records of wall time @returns {{sizes: string, times: Map<string, number>, ratio: number | null}[]} a row per task */
+/** @param {object[]} records of wall-clock time @returns {{sizes: string, times: Map<string, number>, ratio: number | null}[]} a table row per task */
 function rowsOf(records) {
   /** @type {Map<string, object[]>} */
   const tasks = new Map();
@@ -163,7 +163,7 @@ function rowsOf(records) {
   });
 }
 
-/** @param {object[]} records @returns {string} Markdown: a row per task, with how many times the fastest peer's speed webmm has, and their geometric mean */
+/** @param {object[]} records @returns {string} Markdown: a table row per task, with webmm's speedup over the fastest peer, and the geometric mean of the speedups */
 export function table(records) {
   const rows = rowsOf(records.filter(({ clock }) => clock !== "timestamp"));
   const names = [...new Set(rows.flatMap(({ times }) => [...times.keys()]))];

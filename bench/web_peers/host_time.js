@@ -1,12 +1,12 @@
 /**
- * What a warm call of webmm.js costs the host: µs of JavaScript, the engine's own work in it included, of small resident
- * operands, so that the device is never what is waited for. Beside it the same dispatch, written directly in WebGPU.
+ * Host time of a warm webmm.js call: µs of JavaScript, including the engine's work, for small resident operands, so that
+ * the host never waits for the device. For comparison, the same dispatch is written directly in WebGPU.
  */
 
-const CALLS = 200; // between two waits
+const CALLS = 200; // per round, followed by one wait
 const ROUNDS = 30;
 
-/** @param {import("./libraries/index.js").Host} host @returns {Promise<Record<string, number>>} the median by call, µs */
+/** @param {import("./libraries/index.js").Host} host @returns {Promise<Record<string, number>>} the median of each call, in µs */
 export async function hostTime(host) {
   const { Device } = await import(`${host.page}/webmm.js`);
   const device = await Device.open();
@@ -33,7 +33,7 @@ export async function hostTime(host) {
   return times;
 }
 
-/** @returns {Promise<(count: number) => void>} queues a product as `matmul` does, eight to a submission, and nothing else */
+/** @returns {Promise<(count: number) => void>} a function that queues products like `matmul`, eight per submission, without webmm.js */
 async function directly(device, floats) {
   const c = await device.empty([64, 64]);
   const problem = { m: 64, n: 64, k: 64, dtype: "float32" };

@@ -1,5 +1,5 @@
-// Node on Dawn: node node.js --page FOLDER --tasks FILE --output FOLDER [--only GROUPS] [--rounds N] [--libraries LIST] …
-// FILE holds lists of tasks by the names of their groups; FOLDER gets GROUP.json of each, and host_time.json.
+// The node host, on Dawn: node node.js --page FOLDER --tasks FILE --output FOLDER [--only GROUPS] [--rounds N] [--libraries LIST] …
+// FILE holds a list of tasks per group; GROUP.json of each group and host_time.json are written to the output folder.
 import { readFileSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -19,8 +19,8 @@ const { values } = parseArgs({
     only: { type: "string" }, // groups, and host_time; all by default
     rounds: { type: "string", default: "9" },
     "warm-up": { type: "string", default: "200" }, // ms
-    "batch-time": { type: "string", default: "50" }, // ms that a sample lasts at least
-    seconds: { type: "string", default: "3600" }, // after which no task begins
+    "batch-time": { type: "string", default: "50" }, // minimum ms per sample
+    seconds: { type: "string", default: "3600" }, // after which no task starts
     libraries: { type: "string" },
     toggles: { type: "string", default: "" }, // of Dawn, as in enable-dawn-features
   },
@@ -30,7 +30,7 @@ const packages = new URL("./node_modules/", import.meta.url);
 const { create, globals } = await import(new URL("webgpu/index.js", packages));
 Object.assign(globalThis, globals);
 
-// A live reference to what everything came from: Dawn crashes once the garbage collector takes it.
+// References that keep the GPU, adapters and devices alive: Dawn crashes if the garbage collector frees them.
 const gpu = create(values.toggles ? [`enable-dawn-features=${values.toggles}`] : []);
 globalThis.held = [gpu];
 for (const [prototype, method] of [[GPU.prototype, "requestAdapter"], [GPUAdapter.prototype, "requestDevice"]]) {
@@ -42,13 +42,13 @@ for (const [prototype, method] of [[GPU.prototype, "requestAdapter"], [GPUAdapte
   };
 }
 
-// What the libraries look for in a browser
+// Globals that the libraries expect from a browser
 const userAgent = `node/${process.versions.node}`;
 Object.defineProperty(globalThis, "navigator", { value: { gpu, userAgent, hardwareConcurrency: 1 }, configurable: true });
-globalThis.require = createRequire(import.meta.url); // TensorFlow.js, once it sees node
+globalThis.require = createRequire(import.meta.url); // used by TensorFlow.js in node
 const writeBuffer = GPUQueue.prototype.writeBuffer;
 GPUQueue.prototype.writeBuffer = function (buffer, offset, data, ...rest) {
-  if ((data.buffer ?? data) instanceof SharedArrayBuffer) data = data.slice(); // ONNX Runtime's heap: Dawn refuses it
+  if ((data.buffer ?? data) instanceof SharedArrayBuffer) data = data.slice(); // Dawn refuses ONNX Runtime's shared heap
   return writeBuffer.call(this, buffer, offset, data, ...rest);
 };
 

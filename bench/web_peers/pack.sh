@@ -1,11 +1,11 @@
 #!/bin/sh
-# Everything that the node host needs, for a GPU machine that has neither node nor a network:
+# Pack everything that the node host needs, for a GPU machine without node and without a network:
 #
 #     bench/web_peers/pack.sh OUT
 #
-# writes OUT/packages.tar.xz – node and the libraries, unless it is there –, OUT/page.tar.xz and OUT/run.sh; there,
-# `sh OUT/run.sh RECORDS [--only … --rounds … --libraries …]` unpacks them and runs node.js. Needs this checkout's Python
-# with webmm, npm, node for Linux on x64, and xz.
+# writes OUT/packages.tar.xz (node and the libraries; kept if it exists), OUT/page.tar.xz and OUT/run.sh. On the GPU
+# machine, `sh OUT/run.sh RECORDS [--only … --rounds … --libraries …]` unpacks them and runs node.js. Packing needs Python
+# with this checkout's webmm, npm, node for Linux on x64, and xz.
 set -eu
 
 if [ $# -ne 1 ]; then
@@ -35,7 +35,7 @@ packages() {
     cp -L "$file" "$stage/peers/node_modules/$file"
   done
 
-  # Machines for computing may lack Vulkan's loader: Dawn then finds this one
+  # GPU servers may lack Vulkan's loader; Dawn then finds this one
   loader=$(ldconfig -p | sed -n 's/.*libvulkan\.so\.1 .*x86-64.* => //p' | head -n 1)
   if [ -n "$loader" ]; then
     mkdir -p "$stage/lib"
@@ -54,7 +54,7 @@ tar -C "$stage" -cf - . | xz >"$out/page.tar.xz"
 
 cat >"$out/run.sh" <<'RUN'
 #!/bin/sh
-# Usage: sh run.sh RECORDS [options of node.js]. With UNPACKED=FOLDER, unpacks there and leaves it.
+# Usage: sh run.sh RECORDS [options of node.js]. With UNPACKED=FOLDER, unpacks into FOLDER and keeps it for later runs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 records=$1

@@ -1,12 +1,12 @@
-"""webmm.js beside TensorFlow.js, ONNX Runtime Web and jax-js, in headless Chromium or in node on Dawn.
+"""webmm.js compared with TensorFlow.js, ONNX Runtime Web and jax-js, in headless Chromium or in node on Dawn.
 
     npm ci --prefix bench/web_peers --ignore-scripts
     python bench/web_peers/run.py --host browser OUT
     VK_DRIVER_FILES=/usr/lib/chromium/vk_swiftshader_icd.json \\
         python bench/web_peers/run.py --host node --only squares,ops OUT
 
-What is computed is in tasks.py, how it is measured in compare.js. Writes OUT/GROUP.json, `webmm.records/1` each, and
-prints tables; in node also OUT/host_time.json: what a call of webmm.js costs the host.
+tasks.py defines the tasks, compare.js the measurement. Writes OUT/GROUP.json with `webmm.records/1` for each group, and
+prints tables; in node, also writes OUT/host_time.json, the host time of webmm.js calls.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ LONGEST = 3600  # seconds
 @click.option("--host", type=click.Choice(["browser", "node"]), default="browser", show_default=True)
 @click.option("--only", help="Comma-separated groups: squares, ops, random; in node also host_time. Default: all.")
 @click.option("--rounds", type=int, default=9, show_default=True, help="Samples of each library per task.")
-@click.option("--warm-up", type=int, default=200, show_default=True, help="Milliseconds, of each library per task.")
-@click.option("--batch-time", type=int, default=50, show_default=True, help="Milliseconds that a sample lasts.")
+@click.option("--warm-up", type=int, default=200, show_default=True, help="Milliseconds per library and task.")
+@click.option("--batch-time", type=int, default=50, show_default=True, help="Minimum milliseconds per sample.")
 @click.option("--libraries", help="Comma-separated; webmm must be among them. Default: all.")
 @click.option("--page", type=click.Path(path_type=Path), help="A folder written by `webmm bundle`. Default: a new one.")
 @click.option("--chromium", default="/usr/bin/chromium", show_default=True, help="The browser's executable.")
 @click.option(
-    "--adapter", default="swiftshader", show_default=True, help="The browser's WebGPU adapter; '' for its own."
+    "--adapter", default="swiftshader", show_default=True, help="The browser's WebGPU adapter; '' for its default."
 )
 @click.option("--toggles", default="", help="Dawn toggles of the node host, comma-separated.")
-@click.option("--pack", is_flag=True, help="Only write the page and the tasks to OUTPUT, for a machine without Python.")
+@click.option("--pack", is_flag=True, help="Only write the page and the tasks to OUTPUT, for use without Python.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(
     host: str,
@@ -90,7 +90,7 @@ def main(
             flags = [*CHROMIUM_FLAGS, *([f"--use-webgpu-adapter={adapter}"] if adapter else [])]
             options = {"rounds": rounds, "warmUp": warm_up, "batchTime": batch_time, "seconds": LONGEST}
             for name, text in in_browser(folder, chromium, flags, tasks, {**options, "libraries": libraries or None}):
-                from_json(text)  # raises where it is not of our schema
+                from_json(text)  # raises for invalid documents
                 save(output / f"{name}.json", text)
         else:
             options = {"rounds": rounds, "warm-up": warm_up, "batch-time": batch_time, "only": only}
@@ -100,7 +100,7 @@ def main(
 def in_browser(
     folder: Path, chromium: str, flags: list[str], tasks: dict[str, list[dict[str, Any]]], options: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and records of each group of tasks, of one page in one browser."""
+    """Run all tasks in one page of one browser; yield the name and the records of each group."""
     from playwright.sync_api import sync_playwright
 
     handler = functools.partial(Handler, directory=str(folder))
@@ -124,7 +124,7 @@ def in_browser(
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves the page, the bench and the packages, quietly."""
+    """Serves the page, the bench and the packages, without logging requests."""
 
     extensions_map = {  # noqa: RUF012
         "": "application/octet-stream",
@@ -137,11 +137,11 @@ class Handler(SimpleHTTPRequestHandler):
     }
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep the terminal for the results."""
+        """Log nothing, so that the terminal shows the results only."""
 
 
 def in_node(folder: Path, output: Path, tasks: dict[str, list[dict[str, Any]]], options: dict[str, Any]) -> None:
-    """Run node.js, which prints and writes by itself; which driver it finds is up to the environment."""
+    """Run node.js, which prints and writes the results; environment variables select its driver."""
     (folder / "tasks.json").write_text(json.dumps(tasks))
     command = ["node", str(HERE / "node.js"), "--page", str(folder / "page"), "--tasks", str(folder / "tasks.json")]
     command += ["--output", str(output)]

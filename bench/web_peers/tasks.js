@@ -1,18 +1,18 @@
 /**
- * What every library computes, with inputs and a check: a task is a row of JSON, as run.py writes them.
+ * The tasks that every library computes, with their inputs and checks. A task is a JSON object, as run.py writes it:
  *
  *     {"op": "gemm", "m": 512, "n": 512, "k": 512, "batch": 1, "layout": "nt"}   // B stored as (n, k)
  *     {"op": "weights", "m": 1, "n": 4096, "k": 4096, "bits": 4, "block": 32}    // symmetric
- *     {"op": "softmax", "m": 4096, "n": 4096}                                    // and layer_norm, along the rows
- *     {"op": "sum", "m": 4096, "n": 4096, "axis": 1}                             // over rows, or over columns (0)
+ *     {"op": "softmax", "m": 4096, "n": 4096}                                    // of each row; likewise layer_norm
+ *     {"op": "sum", "m": 4096, "n": 4096, "axis": 1}                             // of each row; axis 0: of each column
  *
- * A result is compared with float64: of products some thousand elements spread over C and its corners, of the others some
- * whole rows.
+ * Results are compared with float64: for products, up to 4096 elements spread over C, and its corners; for softmax and
+ * layer norm, some rows; for sums, all elements.
  */
 
 const EPS = 2 ** -23;
-const CHECKED = 2 ** 24; // multiply-adds that a check spends
-const ROWS = 16; // rows that a check looks at
+const CHECKED = 2 ** 24; // multiply-adds per check
+const ROWS = 16; // rows per check
 
 /** Dense float32 arrays, by name. @typedef {Record<string, {data: Float32Array, shape: number[]}>} Inputs */
 /** @typedef {{op: string, m: number, n: number, k?: number, batch?: number, layout?: string, axis?: number, bits?: number, block?: number}} Task */
@@ -24,10 +24,10 @@ export function nameOf({ op, m, n, k, batch = 1, layout = "nn", axis }) {
   return `${op === "weights" ? "4-bit weights " : ""}${batch > 1 ? `${batch} × ` : ""}${size}${layout === "nn" ? "" : ` ${layout}`}`;
 }
 
-/** @param {Task} task @returns {number} operations, or elements taken */
+/** @param {Task} task @returns {number} operations of a product, or input elements of other ops */
 export const flopsOf = ({ m, n, k, batch = 1 }) => (k ? 2 * batch * m * n * k : m * n);
 
-/** @param {Task} task @returns {Inputs} the same ones for the same task */
+/** @param {Task} task @returns {Inputs} the inputs, the same ones for the same task */
 export function inputsOf({ op, m, n, k = 1, batch = 1, layout = "nn", block = 32 }) {
   const matrix = (/** @type {number} */ seed, /** @type {number[]} */ ...shape) => ({ data: drawn(shape.reduce((x, y) => x * y), seed), shape });
   const stack = batch > 1 ? [batch] : [];
@@ -42,7 +42,7 @@ export function inputsOf({ op, m, n, k = 1, batch = 1, layout = "nn", block = 32
 }
 
 /**
- * The integers of 4-bit weights, which stand for scale·(q - 8): by columns, two to a byte, the first in its lower half.
+ * The integers q of 4-bit weights, whose values are scale·(q - 8): by columns, two per byte, the first in the lower half.
  * @param {Task} task @returns {Uint8Array} (n, k / 2)
  */
 export function nibblesOf({ n, k = 1 }) {
@@ -51,7 +51,7 @@ export function nibblesOf({ n, k = 1 }) {
   return bytes;
 }
 
-/** @param {Task} task @param {Inputs} inputs @returns {Float32Array} 4-bit weights as numbers, (n, k) */
+/** @param {Task} task @param {Inputs} inputs @returns {Float32Array} the values of 4-bit weights, (n, k) */
 function weightsOf(task, { scales }) {
   const { n, k = 1, block = 32 } = task;
   const bytes = nibblesOf(task);
@@ -74,9 +74,9 @@ function drawn(count, seed) {
 }
 
 /**
- * What results must be.
+ * Make the check of a task's results.
  * @param {Task} task @param {Inputs} inputs
- * @returns {{bound: number, error: (c: Float32Array) => number}} the largest error, as a multiple of what the bound is of
+ * @returns {{bound: number, error: (c: Float32Array) => number}} the error bound, and a function that returns the largest error in the same unit
  */
 export function checkOf(task, inputs) {
   const { op, n, k = 1 } = task;
@@ -85,7 +85,7 @@ export function checkOf(task, inputs) {
   return against((op === "sum" ? sums : rows)(task, inputs), (n + 64) * EPS);
 }
 
-/** Elements by their places, with the size that errors are relative to. @typedef {{at: number, expected: number, size: number}[]} Expected */
+/** Expected elements by index, with the magnitude that errors are relative to. @typedef {{at: number, expected: number, size: number}[]} Expected */
 
 /** @param {Expected} expected @param {number} bound */
 function against(expected, bound) {
@@ -128,7 +128,7 @@ function sums({ m, n, axis }, { x: { data } }) {
   });
 }
 
-/** @param {Task} task @param {Inputs} inputs @returns {Expected} of softmax and layer norm */
+/** @param {Task} task @param {Inputs} inputs @returns {Expected} elements of softmax or layer norm */
 function rows({ op, m, n }, inputs) {
   const chosen = [...new Set(Array.from({ length: ROWS }, (_, i) => Math.round((i * (m - 1)) / (ROWS - 1))))];
   return chosen.flatMap((row) => {
@@ -140,7 +140,7 @@ function rows({ op, m, n }, inputs) {
 
 /** @param {Float64Array} x */
 function softmax(x) {
-  const powers = x.map(Math.exp); // of numbers below 1
+  const powers = x.map(Math.exp); // the inputs are below 1, so this cannot overflow
   const sum = powers.reduce((total, power) => total + power);
   return powers.map((power) => power / sum);
 }

@@ -1,4 +1,4 @@
-"""The tasks of the comparison, by the names of their groups, as tasks.js describes them."""
+"""The tasks of the comparison, by group, in the format of tasks.js."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from random_problems import draw
 
 SQUARES = {"browser": (256, 512, 1024), "node": (512, 1024, 2048, 4096)}
-SCALE = {"browser": 200.0, "node": 20.0}  # what the sizes of random problems are divided by
-SIDE = {"browser": 1024, "node": 4096}  # of the other ops' matrices
+SCALE = {"browser": 200.0, "node": 20.0}  # divisor of the random problems' size limits
+SIDE = {"browser": 1024, "node": 4096}  # order of the other ops' matrices
 SEED, COUNT = 16, 40  # of random problems
 
 
 def groups(host: str) -> dict[str, list[dict[str, Any]]]:
-    """Return lists of tasks that suit the host: squares, other ops, and products drawn at random."""
+    """Return tasks of a size that suits the host: square products, other ops, and random products."""
     side = SIDE[host]
     matrix, weights = {"m": side, "n": side}, {"op": "weights", "n": side, "k": side, "bits": 4, "block": 32}
     return {

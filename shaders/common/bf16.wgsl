@@ -1,5 +1,4 @@
-// bfloat16, the upper half of an f32, lies two to a u32, since WGSL has no such type: the even element in the lower
-// half.
+// bfloat16, the upper half of an f32. WGSL has no such type: a u32 holds two elements, the even one in the lower half.
 fn bf16_at(word: u32, index: u32) -> f32 {
     return bitcast<f32>(select(word << 16u, word & 0xffff0000u, index % 2u == 1u));
 }
@@ -8,7 +7,7 @@ fn bf16_vec4(words: vec2u) -> vec4f {
     return bitcast<vec4f>(vec4u(words.x << 16u, words.x & 0xffff0000u, words.y << 16u, words.y & 0xffff0000u));
 }
 
-// To the nearest, ties to even; NaN stays one.
+// Rounds to nearest even; a NaN stays a NaN.
 fn bf16_bits(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) {

@@ -1,4 +1,4 @@
-// Truths lie four to a u32, as NumPy's bool of a byte each, the first one lowest.
+// Booleans of one byte each, as in NumPy: four to a u32, the first one in the lowest byte.
 fn bool8_at(word: u32, index: u32) -> bool {
     return ((word >> (index % 4u * 8u)) & 0xffu) != 0u;
 }

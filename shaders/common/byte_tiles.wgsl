@@ -1,21 +1,22 @@
 {#
-  Tiles of 8-bit integers in workgroup memory, four neighbours along k to a word. The layout of invocations, fragments
-  and tiles is that of register_tiles.wgsl, with words in place of floats: BK counts words, k-major, so that a fragment
-  is four words, of four rows of A or four columns of B.
+  Tiles of 8-bit integers in workgroup memory, four consecutive elements along k per word. Invocations, fragments and
+  tiles are laid out as in register_tiles.wgsl, with words in place of floats: BK counts words, tiles are k-major, and a
+  load reads the words of four rows of A or of four columns of B.
 
-  Where storage runs along k, 16 bytes of one row are four words, which go to four rows of the tile (an array of u32 by
-  fours, since lanes that fill components of one vec4 would race). Where it runs across k, four words of four neighbours
-  in k are transposed, 4 × 4 bytes in registers, to a vec4 that goes in whole ("across").
+  If storage is contiguous along k, 16 bytes of a row are four words, which are written to four rows of the tile; such a
+  tile is an array of array<u32, 4>, since invocations that write components of one vec4 would race. If storage is
+  contiguous across k, an invocation loads 4 bytes at each of four k and transposes these 4 × 4 bytes in registers to a
+  vec4, which it writes at once.
 #}
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/quantized.wgsl" as quantized with context %}
 
 {% set operands = [
   {"x": "a", "axis": "row", "tile": "BM", "size": "m", "edge": s.edge_m, "align": s.align_a,
-   "across": s.trans_a, "flip": s.flip_a, "sums": s.zero_b, "loads": kernel.a_loads, "line": "a_row",
+   "across_k": s.trans_a, "flip": s.flip_a, "sums": s.zero_b, "loads": kernel.a_loads, "line": "a_row",
    "summed": kernel.a_loads},
   {"x": "b", "axis": "col", "tile": "BN", "size": "n", "edge": s.edge_n, "align": s.align_b,
-   "across": not s.trans_b, "flip": s.flip_b, "sums": s.zero_a, "loads": kernel.b_loads, "line": "b_col",
+   "across_k": not s.trans_b, "flip": s.flip_b, "sums": s.zero_a, "loads": kernel.b_loads, "line": "b_col",
    "summed": kernel.b_loads},
 ] %}
 
@@ -24,20 +25,20 @@ const WX = BN / TN; // invocations along N
 const WY = BM / TM; // invocations along M
 
 {% for o in operands %}
-{% set four = "vec4u" if o.across else "array<u32, 4>" %}
+{% set four = "vec4u" if o.across_k else "array<u32, 4>" %}
 var<workgroup> {{ o.x }}_tile: array<array<{{ four }}, {{ o.tile }} / 4u>, BK>; // [word][{{ o.axis }}/4]
 {% endfor %}
-{{ loads(operands) }}
+{{ load_functions(operands) }}
 {% endmacro %}
 
-{# What fills a tile, and the sums of its rows or columns where zero points need them. #}
-{% macro loads(operands) %}
+{# The functions that load from storage; sums of the tile's rows or columns, if zero points need them. #}
+{% macro load_functions(operands) %}
 {% for o in operands if o.sums %}
-var<workgroup> {{ o.x }}_sums: array<atomic<i32>, {{ o.tile }}>; // of each {{ o.axis }}'s bytes, along all of k
+var<workgroup> {{ o.x }}_sums: array<atomic<i32>, {{ o.tile }}>; // of each {{ o.axis }}'s bytes, over all of k
 {% endfor %}
 
 {% if s.trans_a or not s.trans_b %}
-// 4 × 4 bytes: four rows in, four columns out
+// The transpose of 4 × 4 bytes: four rows in, four columns out
 fn transposed(row0: u32, row1: u32, row2: u32, row3: u32) -> vec4u {
     let even01 = (row0 & 0x00ff00ffu) | ((row1 & 0x00ff00ffu) << 8u);
     let even23 = (row2 & 0x00ff00ffu) | ((row3 & 0x00ff00ffu) << 8u);
@@ -53,20 +54,20 @@ fn transposed(row0: u32, row1: u32, row2: u32, row3: u32) -> vec4u {
 
 {% endif %}
 {% if s.edge_k %}
-// Which bytes of a word that starts at k lie before the end
-fn within(k: u32) -> u32 {
+// A mask of the bytes before the end of k, for a word that starts at k
+fn bytes_before_end(k: u32) -> u32 {
     let bytes = max(params.k, k) - k;
     return select((1u << (bytes % 4u * 8u)) - 1u, 0xffffffffu, bytes >= 4u);
 }
 
 {% endif %}
 {% for o in operands %}
-{{ load4(o) }}
+{{ load_function(o) }}
 {% endfor %}
 {% endmacro %}
 
-{# Four bytes from byte `i` on. #}
-{% macro word(o, i) -%}
+{# The word of four bytes from byte `i` on. #}
+{% macro word_at(o, i) -%}
 {% if o.align == 1 -%}
 word_of_{{ o.x }}({{ i }})
 {%- else -%}
@@ -74,24 +75,24 @@ word_of_{{ o.x }}({{ i }})
 {%- endif %}
 {%- endmacro %}
 
-{# Four words of storage, from byte i on: 16 bytes of a line along k, or four bytes of each of four lines across. #}
-{% macro load4(o) %}
-{% set at, k = (o.axis ~ "..+3", "k..+3") if o.across else (o.axis, "k..+15") %}
-{% if o.align == 1 and o.across %}
-// Four bytes of {{ o.x.upper() }}, from byte i on, wherever that is
+{# The function that loads four words: 16 bytes along k, or four bytes across k at each of four k. #}
+{% macro load_function(o) %}
+{% set at, k = (o.axis ~ "..+3", "k..+3") if o.across_k else (o.axis, "k..+15") %}
+{% if o.align == 1 and o.across_k %}
+// Four bytes of {{ o.x.upper() }} from byte i on, which may not be aligned
 fn word_of_{{ o.x }}(i: u32) -> u32 {
     let shift = i % 4u * 8u;
-    // Shifted by 32, the second word would come in whole: it is, by 31 and 1, nothing.
+    // Two shifts, by up to 31 and by 1: a single shift by 32 would be a shift by 0.
     return ({{ o.x }}[i / 4u] >> shift) | (({{ o.x }}[i / 4u + 1u] << (31u - shift)) << 1u);
 }
 
 {% endif %}
 // {{ "A[" ~ at ~ ", " ~ k ~ "]" if o.x == "a" else "B[" ~ k ~ ", " ~ at ~ "]" }}, from byte i on
 fn load_{{ o.x }}4(i: u32) -> vec4u {
-{% if o.across %}
+{% if o.across_k %}
     return vec4u(
 {% for j in range(4) %}
-        {{ word(o, "i + " ~ j ~ "u * params.ld" ~ o.x if j else "i") }},
+        {{ word_at(o, "i + " ~ j ~ "u * params.ld" ~ o.x if j else "i") }},
 {% endfor %}
     );
 {% elif o.align == 16 %}
@@ -103,105 +104,108 @@ fn load_{{ o.x }}4(i: u32) -> vec4u {
     return words;
 {% else %}
     let shift = i % 4u * 8u;
-    // Shifted by 32, the next word would come in whole: it is, by 31 and 1, nothing.
+    // Two shifts, by up to 31 and by 1: a single shift by 32 would be a shift by 0.
     return (words >> vec4u(shift)) | ((vec4u(words.yzw, {{ o.x }}[at + 4u]) << vec4u(31u - shift)) << vec4u(1u));
 {% endif %}
 {% endif %}
 }
 
-{{ ready4(o) }}
+{{ convert_function(o) }}
 {% endmacro %}
 
-{# Whether four words are multiplied otherwise than they are stored. #}
-{% macro changed(o) %}{{ "yes" if o.across or o.flip or s.edge_k }}{% endmacro %}
+{# Whether words are converted between storage and the tile. #}
+{% macro converted(o) %}{{ "yes" if o.across_k or o.flip or s.edge_k }}{% endmacro %}
 
-{% macro ready4(o) %}
-{% if changed(o) %}
-{% set changes = (["moved to i8"] if o.flip else []) + (["zero beyond k"] if s.edge_k else []) %}
-{% set changes = changes + (["transposed"] if o.across else []) %}
-// Four words of {{ o.x.upper() }}, as they are multiplied: {{ changes | join(", ") }}
-fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
+{# The function that converts four words. #}
+{% macro convert_function(o) %}
+{% if converted(o) %}
+{% set changes = (["u8 to i8"] if o.flip else []) + (["zero beyond k"] if s.edge_k else []) %}
+{% set changes = changes + (["transposed"] if o.across_k else []) %}
+// Four words of {{ o.x.upper() }}, converted for the tile: {{ changes | join(", ") }}
+fn convert_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
     var words = stored{{ " ^ vec4u(0x80808080u)" if o.flip }};
-{% if s.edge_k and o.across %}
+{% if s.edge_k and o.across_k %}
     words = select(vec4u(), words, vec4u(k, k + 1u, k + 2u, k + 3u) < vec4u(params.k));
 {% elif s.edge_k and o.align == 16 %}
     words = select(vec4u(), words, k < params.k);
 {% elif s.edge_k %}
-    words &= vec4u(within(k), within(k + 4u), within(k + 8u), within(k + 12u));
+    words &= vec4u(
+        bytes_before_end(k), bytes_before_end(k + 4u), bytes_before_end(k + 8u), bytes_before_end(k + 12u)
+    );
 {% endif %}
-    return {{ "transposed(words.x, words.y, words.z, words.w)" if o.across else "words" }};
+    return {{ "transposed(words.x, words.y, words.z, words.w)" if o.across_k else "words" }};
 }
 
 {% endif %}
 {% endmacro %}
 
-{# What `words` are multiplied as, of which the first byte is at k. #}
-{% macro ready(o, words, k) -%}
-{{ "ready_" ~ o.x ~ "4(" ~ words ~ ", " ~ k ~ ")" if changed(o) else words }}
+{# `words`, whose first byte is at k, converted for the tile. #}
+{% macro convert(o, words, k) -%}
+{{ "convert_" ~ o.x ~ "4(" ~ words ~ ", " ~ k ~ ")" if converted(o) else words }}
 {%- endmacro %}
 
 {#
-  Which four words this lane moves: their place in the tile, and where they start in storage. A row or column beyond the
-  edge is read from the last one: nothing that comes of it is stored.
+  The words that this invocation loads, in fours: their position in the tile, and their index in storage in the first
+  step (start). Rows or columns beyond the edge are loads of the last one; their sums are not stored.
 #}
-{% macro positions() %}
+{% macro plan_loads() %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
 {% set line = o.x ~ "_" ~ o.axis ~ i %}
-    let {{ o.x }}_at{{ i }} = lane + {{ i * kernel.invocations }}u;
-{% if o.across %}
-    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} / ({{ o.tile }} / 4u);
-    let {{ line }} = {{ o.x }}_at{{ i }} % ({{ o.tile }} / 4u) * 4u;
+    let {{ o.x }}_index{{ i }} = local_index + {{ i * kernel.invocations }}u;
+{% if o.across_k %}
+    let {{ o.x }}_kk{{ i }} = {{ o.x }}_index{{ i }} / ({{ o.tile }} / 4u);
+    let {{ line }} = {{ o.x }}_index{{ i }} % ({{ o.tile }} / 4u) * 4u;
 {% else %}
-    let {{ o.x }}_kk{{ i }} = {{ o.x }}_at{{ i }} % (BK / 4u) * 4u;
-    let {{ line }} = {{ o.x }}_at{{ i }} / (BK / 4u);
+    let {{ o.x }}_kk{{ i }} = {{ o.x }}_index{{ i }} % (BK / 4u) * 4u;
+    let {{ line }} = {{ o.x }}_index{{ i }} / (BK / 4u);
 {% endif %}
 {% set place = o.axis ~ "0 + " ~ line %}
 {% set stored = "min(" ~ place ~ ", params." ~ o.size ~ " - 1u)" if o.edge else "(" ~ place ~ ")" %}
 {% set kk, stride = o.x ~ "_kk" ~ i, "params.ld" ~ o.x %}
     let {{ o.x }}_start{{ i }} = params.{{ o.x }}_offset + {{ kk }} * 4u
-{%- if o.across %} * {{ stride }} + {{ stored }}{% else %} + {{ stride }} * {{ stored }}{% endif %};
+{%- if o.across_k %} * {{ stride }} + {{ stored }}{% else %} + {{ stride }} * {{ stored }}{% endif %};
     var {{ o.x }}_next{{ i }}: vec4u;
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 
-{% macro accumulators() %}
+{% macro declare_sums() %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
     var acc_{{ r }}_{{ j }} = vec4i();
 {% endfor %}
 {% endfor %}
-{{ no_sums(operands) }}
+{{ declare_line_sums(operands) }}
 {% endmacro %}
 
-{# A lane has one sum for each line of which it moves a part, in a vec4 for four of them across. #}
-{% macro no_sums(operands) %}
+{# An invocation sums the bytes that it loads of each row of A or column of B (a vec4 for four of these). #}
+{% macro declare_line_sums(operands) %}
 {% for o in operands if o.sums %}
 {% for i in range(o.summed) %}
-    var {{ o.x }}_sum{{ i }} = {{ "vec4i()" if o.across else "0" }};
+    var {{ o.x }}_sum{{ i }} = {{ "vec4i()" if o.across_k else "0" }};
 {% endfor %}
 {% endfor %}
 {% for o in operands if o.sums %}
-    for (var i = lane; i < {{ o.tile }}; i += {{ kernel.invocations }}u) {
-        // WGSL promises zeros, but lavapipe (Mesa 22.3.6) has them for one workgroup only.
+    for (var i = local_index; i < {{ o.tile }}; i += {{ kernel.invocations }}u) {
+        // WGSL guarantees zeros, but lavapipe (Mesa 22.3.6) clears them for the first workgroup only.
         atomicStore(&{{ o.x }}_sums[i], 0);
     }
 {% endfor %}
 {% endmacro %}
 
-{# storage → registers; k0 counts elements #}
-{% macro fetch(k0) %}
+{# storage → registers: the tiles whose first inner element is k0 #}
+{% macro load_next(k0) %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
 {% set next, dbg = o.x ~ "_next" ~ i, "dbg_i8" if s.signed else "dbg_u8" %}
 {% set k %}{{ k0 }} + {{ o.x }}_kk{{ i }} * 4u{% endset %}
-{% set words %}load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ k0 }}{{ " * params.ld" ~ o.x if o.across }}){% endset %}
-        {{ next }} = {{ ready(o, words, k) }};
+{% set words %}load_{{ o.x }}4({{ o.x }}_start{{ i }} + {{ k0 }}{{ " * params.ld" ~ o.x if o.across_k }}){% endset %}
+        {{ next }} = {{ convert(o, words, k) }};
 {% for j in range(4) %}
-{% set line %}{{ o.axis }}0 + {{ o.x }}_{{ o.axis }}{{ i }} + {{ j if o.across else 0 }}u{% endset %}
+{% set line %}{{ o.axis }}0 + {{ o.x }}_{{ o.axis }}{{ i }} + {{ j if o.across_k else 0 }}u{% endset %}
 {% set place = line ~ ", dbg_col(col0, BN)" if o.x == "a" else "dbg_row(row0, BM), " ~ line %}
-{% set k_of_word = k ~ " + " ~ (0 if o.across else 4 * j) ~ "u" %}
+{% set k_of_word = k ~ " + " ~ (0 if o.across_k else 4 * j) ~ "u" %}
         {{ dbg }}(LOADED_{{ o.x | upper }}, {{ place }}, {{ k_of_word }}, {{ next }}[{{ j }}]);
 {% endfor %}
 {% endfor %}
@@ -209,15 +213,14 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endmacro %}
 
 {#
-  Registers → workgroup memory. The sums that zero points need are taken on the way, each lane those of what it moves:
-  lanes that read whole rows of the tile for them instead took as long as the product (49.9 against 97 TOP/s at 4096³ on
-  an H200).
+  registers → workgroup memory. Each invocation also adds the words that it writes to the sums that zero points need.
+  Summing whole rows of the tile instead took as long as the product (49.9 against 97 TOP/s at 4096³ on an H200).
 #}
-{% macro put() %}
+{% macro write_tiles() %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
 {% set kk, line = o.x ~ "_kk" ~ i, o.x ~ "_" ~ o.axis ~ i %}
-{% if o.across %}
+{% if o.across_k %}
         {{ o.x }}_tile[{{ kk }}][{{ line }} / 4u] = {{ o.x }}_next{{ i }};
 {% else %}
 {% for j in range(4) %}
@@ -225,25 +228,26 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% endif %}
 {% if o.sums %}
-        {{ o.x }}_sum{{ i }} += {{ sum_of(o, o.x ~ "_next" ~ i) }};
+        {{ o.x }}_sum{{ i }} += {{ sum_of_bytes(o, o.x ~ "_next" ~ i) }};
 {% endif %}
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 
-{# k0 is the first element of the tiles along k: debug shaders say where they are. #}
-{% macro multiply(k0="k0") %}
-{{ tiles.for_each_kk(step, 0, k0) }}
+{# sums += tile of A · tile of B; k0 is their first inner element, for debug shaders. #}
+{% macro multiply_tiles(k0="k0") %}
+{{ tiles.for_each_kk(multiply_step, 0, k0) }}
 {% endmacro %}
 
-{% macro step(kk, buffer, k0) %}
+{# One kk: the outer product of TM words of A and TN words of B, four products per pair of words. #}
+{% macro multiply_step(kk, buffer, k0) %}
 {% for i in range(kernel.tm // 4) %}
-{% set four %}a_tile[{{ kk }}][{{ tiles.four_rows(i) }}]{% endset %}
-            let a_reg{{ i }} = {{ tiles.as_vector(four, operands[0].across, "vec4u") }};
+{% set four %}a_tile[{{ kk }}][{{ tiles.row_vec4(i) }}]{% endset %}
+            let a_reg{{ i }} = {{ tiles.as_vector(four, operands[0].across_k, "vec4u") }};
 {% endfor %}
 {% for j in range(kernel.tn // 4) %}
-{% set four %}b_tile[{{ kk }}][{{ tiles.four_columns(j) }}]{% endset %}
-            let b_reg{{ j }} = {{ tiles.as_vector(four, operands[1].across, "vec4u") }};
+{% set four %}b_tile[{{ kk }}][{{ tiles.col_vec4(j) }}]{% endset %}
+            let b_reg{{ j }} = {{ tiles.as_vector(four, operands[1].across_k, "vec4u") }};
 {% endfor %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
@@ -264,22 +268,22 @@ fn ready_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% endmacro %}
 
-{# What four words add: each its own line across, all to one along k. #}
-{% macro sum_of(o, words) -%}
-{% if o.across -%}
+{# The sum of the bytes of four words: one per word if these are of four rows or columns, otherwise one for all. #}
+{% macro sum_of_bytes(o, words) -%}
+{% if o.across_k -%}
 dots(0x01010101u, {{ words }})
 {%- else -%}
 dot(dots(0x01010101u, {{ words }}), vec4i(1))
 {%- endif %}
 {%- endmacro %}
 
-{# The lanes' sums → workgroup memory, where those of all lanes that move a row or column meet. #}
-{% macro share_sums(operands) %}
+{# The invocations' sums of bytes → workgroup memory, added for each row of A or column of B. #}
+{% macro add_line_sums(operands) %}
 {% if s.zero_a or s.zero_b %}
 {% for o in operands if o.sums %}
 {% for i in range(o.summed) %}
 {% set line = o.line ~ i %}
-{% if o.across %}
+{% if o.across_k %}
 {% for j in range(4) %}
     atomicAdd(&{{ o.x }}_sums[{{ line }} + {{ j }}u], {{ o.x }}_sum{{ i }}[{{ j }}]);
 {% endfor %}
@@ -292,9 +296,9 @@ dot(dots(0x01010101u, {{ words }}), vec4i(1))
 {% endif %}
 {% endmacro %}
 
-{% macro store() %}
+{% macro store_sums() %}
 {% for j in range(kernel.tn // 4) %}
-    let columns{{ j }} = {{ quantized.columns_of_tile("(" ~ tiles.four_columns(j) ~ ") * 4u") }};
+    let columns{{ j }} = {{ quantized.columns_of_tile("(" ~ tiles.col_vec4(j) ~ ") * 4u") }};
 {% for r in range(kernel.tm) %}
     store_tile4(row0, (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, columns{{ j }}, acc_{{ r }}_{{ j }});
 {% endfor %}

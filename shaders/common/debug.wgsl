@@ -1,10 +1,11 @@
 {#
-  What the lines `dbg…(…);` of a template call in a debug shader; every other shader is rendered without those lines.
+  The functions that the lines `dbg…(…);` of a template call in a debug shader; all other shaders are rendered without
+  these lines.
 
-  They tell what an invocation holds for C[row, col] at inner step k: LOADED from storage, SHARED by its workgroup's
-  tiles or its subgroup's lanes, or summed up to and including k in ACC; a tag of any other name is a column of its own.
-  Results that have one number have it as row, and col 0. Only what concerns the watched element is recorded. Where one
-  value serves several elements, dbg_row and dbg_col say for which.
+  A line records a value that an invocation uses for C[row, col] at inner step k: LOADED from storage, SHARED through
+  workgroup memory or from another lane, or in ACC the sum up to and including step k; any other tag becomes an extra
+  column. Results with a single index have it as row, and col 0. Only values of the watched element are recorded. If one
+  value is used for several elements, dbg_row and dbg_col select the watched one among them.
 #}
 
 {{ watch_struct }}
@@ -26,7 +27,7 @@ fn dbg(tag: u32, row: u32, col: u32, k: u32, value: f32) {
     }
 }
 
-// Four neighbours along m, n or k.
+// Four consecutive elements along m, n or k
 fn dbg_m(tag: u32, row: u32, col: u32, k: u32, value: vec4f) {
     let i = debug.watch.row - row;
     if (i < 4u) {
@@ -47,14 +48,14 @@ fn dbg_k(tag: u32, row: u32, col: u32, k: u32, value: vec4f) {
     }
 }
 
-// Four values along k that are `far` apart
+// Four values at a distance of `far` along k
 fn dbg_far(tag: u32, row: u32, col: u32, k: u32, far: u32, value: vec4f) {
     for (var i = 0u; i < 4u; i++) {
         dbg(tag, row, col, k + i * far, value[i]);
     }
 }
 
-// Four bytes of a word, which are neighbours along k
+// The four bytes of a word, consecutive along k
 fn dbg_i8(tag: u32, row: u32, col: u32, k: u32, word: u32) {
     dbg_k(tag, row, col, k, vec4f(bitcast<vec4i>(vec4u(word) << vec4u(24u, 16u, 8u, 0u)) >> vec4u(24u)));
 }
@@ -64,7 +65,7 @@ fn dbg_u8(tag: u32, row: u32, col: u32, k: u32, word: u32) {
 }
 
 {% if "SHARED_A" in tags and "SHARED_B" in tags %}
-// One inner step of a 4 × 4 fragment, whose rows are c0 to c3.
+// One inner step of a 4 × 4 fragment with rows c0 to c3
 fn dbg_fragment(row: u32, col: u32, k: u32, a: vec4f, b: vec4f, c0: vec4f, c1: vec4f, c2: vec4f, c3: vec4f) {
     let i = debug.watch.row - row;
     let j = debug.watch.col - col;
@@ -76,7 +77,7 @@ fn dbg_fragment(row: u32, col: u32, k: u32, a: vec4f, b: vec4f, c0: vec4f, c1: v
 }
 
 {% endif %}
-// The watched row or column if it is one of `count` from `first` on, else another.
+// The watched row or column if it is one of the `count` that start at `first`, otherwise one of these
 fn dbg_row(first: u32, count: u32) -> u32 {
     return clamp(debug.watch.row, first, first + count - 1u);
 }

@@ -1,9 +1,9 @@
 {#
-  float64 by integer arithmetic, for engines that have no f64: a double is a vec2u, its low word first, as it is stored.
-  Results are rounded to nearest even, subnormals, infinities and NaN included, as IEEE 754 has them.
+  float64 by integer arithmetic, for engines without f64: a double is a vec2u, the low word first, as it is stored.
+  Results are rounded to nearest even, with subnormals, infinities and NaN, as in IEEE 754.
 #}
 {% macro arithmetic() %}
-const INFINITY: u32 = 0x7ff00000u; // the high word, whose other bits say that it is NaN
+const INFINITY: u32 = 0x7ff00000u; // the high word; any other significand bits make it a NaN
 const NOT_A_NUMBER = vec2u(0u, 0x7ff80000u);
 
 fn is_special(x: vec2u) -> bool {
@@ -31,7 +31,7 @@ fn up(m: vec4u, n: u32) -> vec4u {
     return (m << vec4u(n)) | (vec4u(0u, m.xyz) >> vec4u(32u - n));
 }
 
-// m/2ⁿ; where bits fall off, the lowest one is set
+// m/2ⁿ; the lowest bit is set if any bits are lost
 fn down(m: vec4u, n: u32) -> vec4u {
     var v = m;
     var left = min(n, 128u);
@@ -72,7 +72,7 @@ fn negated(a: vec4u) -> vec4u {
     return plus(~a, vec4u(1u, 0u, 0u, 0u));
 }
 
-// The double nearest to m·2^e, with a sign in the highest bit of `sign`.
+// The double nearest to m·2^e; the highest bit of `sign` is its sign
 fn rounded(sign: u32, m: vec4u, e: i32) -> vec2u {
     var v = m;
     var unit = e;
@@ -93,7 +93,7 @@ fn rounded(sign: u32, m: vec4u, e: i32) -> vec2u {
     if (field >= 2047) {
         return vec2u(0u, sign | INFINITY);
     }
-    // 53 bits stay, fewer of a subnormal, after one that rounds and one for all others.
+    // Keep 53 bits, fewer for a subnormal, then a rounding bit and a bit for all lower ones.
     let kept = down(v, u32(73 + clamp(1 - field, 0, 55)));
     var q = vec2u((kept.x >> 2u) | (kept.y << 30u), kept.y >> 2u);
     if ((kept.x & 2u) != 0u && (kept.x & 5u) != 0u) {
@@ -114,8 +114,8 @@ fn add(x: vec2u, y: vec2u) -> vec2u {
     let x_is_larger = exponent(x) >= exponent(y);
     let large = select(y, x, x_is_larger);
     let small = select(x, y, x_is_larger);
-    let apart = u32(exponent(large) - exponent(small));
-    let other = down(vec4u(0u, 0u, significand(small)), apart);
+    let distance = u32(exponent(large) - exponent(small));
+    let other = down(vec4u(0u, 0u, significand(small)), distance);
     let same_sign = (x.y ^ y.y) >> 31u == 0u;
     var sum = plus(vec4u(0u, 0u, significand(large)), select(negated(other), other, vec4<bool>(same_sign)));
     var sign = large.y & 0x80000000u;
@@ -153,11 +153,11 @@ fn multiply(x: vec2u, y: vec2u) -> vec2u {
 }
 {% endmacro %}
 
-{# A[row, :]·B[:, col], term by term. #}
+{# The function dot_of: A[row, :]·B[:, col], term by term. #}
 {% macro dot() %}
 {% import "common/matrix.wgsl" as matrix with context %}
 fn dot_of(a_base: u32, b_base: u32, row: u32, col: u32) -> vec2u {
-    var sum = vec2u(0u, 0x80000000u); // -0: what is added to it stays as it is
+    var sum = vec2u(0u, 0x80000000u); // -0, the neutral element of addition
 {% call matrix.k_loop() %}
         let a_reg = a[{{ "a_base + k * params.lda + row" if s.trans_a else "a_base + row * params.lda + k" }}];
         let b_reg = b[{{ "b_base + col * params.ldb + k" if s.trans_b else "b_base + k * params.ldb + col" }}];
@@ -167,7 +167,7 @@ fn dot_of(a_base: u32, b_base: u32, row: u32, col: u32) -> vec2u {
 }
 {% endmacro %}
 
-{# C[row, col] ← the epilogue of `value`. #}
+{# The function store_c: C[row, col] ← the epilogue of `value`. #}
 {% macro store() %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {{ matrix.activation() }}

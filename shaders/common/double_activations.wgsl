@@ -1,11 +1,11 @@
 {#
-  Activations of float64, by arithmetic of ours alone: engines compute exp and tanh of f64 wrongly, and have no erf.
-  They are written for a type that adds and multiplies, which is f64 by fours where there is such a type, and a pair of
-  words where there is none (double.wgsl). Coefficients stand with that of the highest power first.
+  Activations of float64, from additions and multiplications: engines compute exp and tanh of f64 wrongly, and have no
+  erf. They are written for a type `double`: a vec4 of f64 if the engine has f64, otherwise a pair of words
+  (double.wgsl). Lists of coefficients start with the highest power.
 
-  Everything follows from e^x and from what e^(z²)·erfc(z) is for z ≥ 0. The first is 4ⁿ·e^r, and the Taylor series of
-  e^r, |r| ≤ ln 2, of which 18 terms are exact to 2⁻⁶⁰; the other is a polynomial in (z - 3)/(z + 3), divided by 1 + 2z,
-  the Chebyshev expansion of degree 24 (8.5e-18 of 1.13), from 60 digits of the function.
+  All use e^x and e^(z²)·erfc(z) for z ≥ 0. e^x is 4ⁿ·e^r with |r| ≤ ln 2; 18 terms of the Taylor series of e^r are
+  exact to 2⁻⁶⁰. e^(z²)·erfc(z) is a polynomial in (z - 3)/(z + 3), divided by 1 + 2z: the Chebyshev expansion of degree
+  24, computed from 60 digits of the function (error 8.5e-18 of 1.13).
 #}
 {% set exponential_terms = [
   2.8114572543455206e-15, 4.779477332387385e-14, 7.647163731819816e-13, 1.1470745597729725e-11,
@@ -42,7 +42,7 @@ fn {{ name }}(x: {{ double }}) -> {{ double }} {
 {% endfor %}
     );
     var sum = terms[0];
-    // A loop: where drivers put functions in place, they put this in once.
+    // A loop, so that drivers that inline functions inline add() and multiply() once.
     for (var i = 1u; i < {{ terms | length }}u; i++) {
         sum = add(multiply(sum, x), terms[i]);
     }
@@ -56,7 +56,8 @@ fn {{ name }}(x: {{ double }}) -> {{ double }} {
 }
 {% endmacro %}
 
-{% macro natively() %}
+{# The arithmetic of vec4 of f64. #}
+{% macro native_arithmetic() %}
 fn add(x: vec4f, y: vec4f) -> vec4f {
     return x + y;
 }
@@ -77,7 +78,7 @@ fn reciprocal(x: vec4f) -> vec4f {
     return {{ number(1.0) }} / x;
 }
 
-// x, but no farther from 0 than `limit`
+// x, limited to ±limit
 fn bounded(x: vec4f, limit: vec4f) -> vec4f {
     return select(select(x, limit, x > limit), -limit, x < -limit);
 }
@@ -104,7 +105,8 @@ fn power_of_two(n: vec4i) -> vec4f {
 }
 {% endmacro %}
 
-{% macro by_words() %}
+{# The arithmetic of pairs of words, besides that of double.wgsl. #}
+{% macro word_arithmetic() %}
 fn opposite(x: vec2u) -> vec2u {
     return vec2u(x.x, x.y ^ 0x80000000u);
 }
@@ -118,7 +120,7 @@ fn power_of_two(n: i32) -> vec2u {
     return vec2u(0u, u32(n + 1023) << 20u);
 }
 
-// Of x ≥ 1, by Newton's iteration from what f32 gives
+// 1/x for x ≥ 1, by Newton's iteration from the result in f32
 fn reciprocal(x: vec2u) -> vec2u {
     if (is_special(x)) {
         return select(vec2u(0u), x, is_nan(x));
@@ -133,16 +135,16 @@ fn reciprocal(x: vec2u) -> vec2u {
     return multiply(multiply(r, power_of_two(-n / 2)), power_of_two(-n - -n / 2));
 }
 
-// x, but no farther from 0 than `limit`, whose low word is 0
+// x, limited to ±limit, whose low word is 0
 fn bounded(x: vec2u, limit: vec2u) -> vec2u {
     let beyond = (x.y & 0x7fffffffu) >= limit.y && !is_nan(x);
     return select(x, vec2u(0u, limit.y | (x.y & 0x80000000u)), beyond);
 }
 
-// Of |x| < 2³⁰
+// The integer nearest to x, |x| < 2³⁰
 fn nearest(x: vec2u) -> i32 {
     let n = clamp(-2 - exponent(x), 0, 60);
-    let quarters = down(vec4u(significand(x), 0u, 0u), u32(n)).x; // the lowest bit is set where others are lost
+    let quarters = down(vec4u(significand(x), 0u, 0u), u32(n)).x; // the lowest bit is set if others are lost
     let size = i32((quarters + 2u) >> 2u);
     return select(size, -size, x.y >> 31u == 1u);
 }
@@ -152,27 +154,27 @@ fn of_integer(n: i32) -> vec2u {
 }
 {% endmacro %}
 
-{# exponential(), and what it needs; add() and multiply() are there where doubles are pairs of words. #}
+{# The function exponential(), and the functions that it calls; double.wgsl has add() and multiply() of pairs of words. #}
 {% macro exponentials() %}
-{{ by_words() if pair else natively() }}
+{{ word_arithmetic() if pair else native_arithmetic() }}
 {{ polynomial("exponential_series", exponential_terms) }}
-// e^x: x is n·ln 4 + r, where the upper part of ln 4 has few enough bits for n times it to be exact.
+// e^x, where x = n·ln 4 + r; the upper part of ln 4 has few enough bits for its product with n to be exact.
 fn exponential(given: {{ double }}) -> {{ double }} {
     let x = bounded(given, {{ number(1000.0) }});
     let n = nearest(multiply(x, {{ number(0.7213475204444817) }}));
     let upper = add(x, multiply(of_integer(n), {{ number(-1.3862943607382476) }}));
     let r = add(upper, multiply(of_integer(n), {{ number(-3.8164298585411754e-10) }}));
-    let root = power_of_two(n); // of 4ⁿ, which may be beyond all doubles where the result is not
+    let root = power_of_two(n); // of 4ⁿ, which may overflow although the result does not
     return multiply(multiply(exponential_series(r), root), root);
 }
 
 {% endmacro %}
 
-{# activate(), and what it needs. #}
+{# The function activate(), and the functions that it calls. #}
 {% macro activation() %}
 {% if s.activation == "relu" %}
-{{ by_words() if pair else natively() }}
-// max(x, 0); a NaN stays
+{{ word_arithmetic() if pair else native_arithmetic() }}
+// max(x, 0), which keeps a NaN
 fn activate(x: {{ double }}) -> {{ double }} {
     return where_negative(x, {{ number(0.0) }}, x);
 }
@@ -197,18 +199,18 @@ fn activate(x: {{ double }}) -> {{ double }} {
 }
 {% else %}
 {{ polynomial("erfcx_polynomial", erfcx_terms) }}
-// x·Φ(x): below 0 Φ is the tail, ½·erfc(|x|/√2), and above it 1 less that.
+// x·Φ(x): for x < 0, Φ is the tail ½·erfc(|x|/√2); otherwise it is 1 minus the tail.
 fn activate(x: {{ double }}) -> {{ double }} {
     let size = bounded(where_negative(x, opposite(x), x), {{ number(40.0) }});
     let z = multiply(size, {{ number(0.7071067811865476) }});
     let place = multiply(add(z, {{ number(-3.0) }}), reciprocal(add(z, {{ number(3.0) }})));
     let scaled = multiply(erfcx_polynomial(place), reciprocal(add({{ number(1.0) }}, add(z, z))));
     let square = multiply(size, size);
-    // What the square lost as it was rounded: that of the upper 26 bits is exact.
+    // The rounding error of the square; the square of the upper 26 bits is exact.
 {% set two_to_20, two_to_minus_20 = number(1048576.0), number(0.00000095367431640625) %}
     let upper = multiply(of_integer(nearest(multiply(size, {{ two_to_20 }}))), {{ two_to_minus_20 }});
-    let beside = multiply(add(size, opposite(upper)), add(size, upper));
-    let lost = add(add(multiply(upper, upper), opposite(square)), beside);
+    let remainder = multiply(add(size, opposite(upper)), add(size, upper));
+    let lost = add(add(multiply(upper, upper), opposite(square)), remainder);
     let rest = add({{ number(1.0) }}, multiply({{ number(-0.5) }}, lost));
     let bell = multiply(exponential(multiply({{ number(-0.5) }}, square)), rest); // e^(-x²/2)
     let tail = multiply(multiply({{ number(0.5) }}, bell), scaled);

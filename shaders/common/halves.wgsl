@@ -1,14 +1,15 @@
 {#
-  What stages on matrix units that multiply float16 have beside fragments.wgsl: functions that load chunks of eight
-  elements, and the way of C out of fragments. No shader can reach the elements of a fragment, but an epilogue, an edge
-  or a conversion needs them one by one: so each fragment of C goes through workgroup memory, from where lanes read it.
+  For stages that multiply float16 on matrix units, in addition to fragments.wgsl: loads of chunks of eight elements,
+  and stores of fragments to C. A shader cannot access the elements of a fragment, but the epilogue, the edges and the
+  conversion of C need single elements, so each fragment of C is written to workgroup memory, from which invocations
+  read it.
 #}
 {% import "common/fragments.wgsl" as fragments with context %}
 
-{# Where rows are no multiple of eight elements, these start within a word: five words hold them. #}
+{# A chunk starts in the middle of a word if rows are not a multiple of eight elements: it then spans five words. #}
 {% macro load_function(o) %}
 {% set place, k = (o.axis, "k..+7") if o.along_k else (o.axis ~ "..+7", "k") %}
-// Eight neighbours in storage, {{ "A[" ~ place ~ ", " ~ k ~ "]" if o.x == "a" else "B[" ~ k ~ ", " ~ place ~ "]" }}
+// Eight elements of storage: {{ "A[" ~ place ~ ", " ~ k ~ "]" if o.x == "a" else "B[" ~ k ~ ", " ~ place ~ "]" }}
 fn load_{{ o.x }}8(index: u32) -> vec4<u32> {
 {% if o.vec %}
     return {{ o.x }}[index];
@@ -21,20 +22,20 @@ fn load_{{ o.x }}8(index: u32) -> vec4<u32> {
 }
 {% endmacro %}
 {% macro before_end_function() %}
-// Eight neighbours from k on, zero from the end of k on
-fn before_end(neighbours: vec4<u32>, k: u32) -> vec4<u32> {
+// Eight elements from k on, zero beyond the end of k
+fn before_end(elements: vec4<u32>, k: u32) -> vec4<u32> {
     let left = i32(min(max(params.k, k) - k, 8u));
     let bits = vec4<u32>(clamp(vec4<i32>(16 * left) - vec4<i32>(0, 32, 64, 96), vec4<i32>(), vec4<i32>(32)));
     return vec4<u32>(
 {% for c in "xyzw" %}
-        extractBits(neighbours.{{ c }}, 0u, bits.{{ c }}),
+        extractBits(elements.{{ c }}, 0u, bits.{{ c }}),
 {% endfor %}
     );
 }
 
 {% endmacro %}
 
-{# Statements that make zero what lies beyond the end of k, of the chunks in registers that start at k0. #}
+{# Zero the elements beyond the end of k, in the chunks in registers; k0 is the first inner element of their tiles. #}
 {% macro zero_beyond_end(o, k0) %}
 {% for i in range(o.loads) %}
 {% set next = o.x ~ "_next" ~ i %}
@@ -47,34 +48,34 @@ fn before_end(neighbours: vec4<u32>, k: u32) -> vec4<u32> {
 {% endfor %}
 {% endmacro %}
 
-{# Vec4 `i` of the fragment of C that subgroup `own` of a slice left in workgroup memory: where A was, or in c_tile. #}
-{% macro read_four(slice) -%}
+{# Vec4 `i` of the fragment of C of one subgroup of a slice, which is in A's panels, or in c_tile. #}
+{% macro read_vec4(slice) -%}
 {% if fragments.vec4_panels -%}
-{% set panel %}{% if slice %}{{ slice * kernel.bm // kernel.sm }}u + {% endif %}own / (BN / SN){% endset %}
-bitcast<vec4f>(a_tile[{{ panel }}][own % (BN / SN) * (FM * FN / 4u) + i])
+{% set panel %}{% if slice %}{{ slice * kernel.bm // kernel.sm }}u + {% endif %}member / (BN / SN){% endset %}
+bitcast<vec4f>(a_tile[{{ panel }}][member % (BN / SN) * (FM * FN / 4u) + i])
 {%- else -%}
-{% set fragment %}c_tile[{% if slice %}{{ slice * fragments.slice_subgroups }}u + {% endif %}own]{% endset %}
+{% set fragment %}c_tile[{% if slice %}{{ slice * fragments.slice_subgroups }}u + {% endif %}member]{% endset %}
 vec4f({% for e in range(4) %}{{ fragment }}[4u * i{% if e %} + {{ e }}u{% endif %}]{{ ", " if e < 3 }}{% endfor %})
 {%- endif %}
 {%- endmacro %}
 
-{# The function that takes a fragment from there to C; `finish` stands in for store_c4 or store_c. #}
+{# The function that stores such a fragment to C, by calls of `finish` for a vec4 or an element. #}
 {% macro store_function(finish="store_c4" if s.vec_c else "store_c") %}
 // A fragment in workgroup memory → C, from (row, col) on
-{%- if kernel.slices > 1 %}, added up from those of all slices{% endif %}
+{%- if kernel.slices > 1 %}, added to those of the other slices{% endif %}
 {%- if not s.vec_c %}.
-// Neighbouring lanes store single elements.{% endif %}
+// Neighbouring invocations store single elements.{% endif %}
 
-fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
+fn store_fragment(base: u32, row: u32, col: u32, member: u32, sharer: u32) {
 {% if s.vec_c %}
-    for (var i = lane; i < FM * FN / 4u; i += SLICES * LANES) {
+    for (var i = sharer; i < FM * FN / 4u; i += SLICES * LANES) {
 {% else %}
-    for (var element = lane; element < FM * FN; element += SLICES * LANES) {
+    for (var element = sharer; element < FM * FN; element += SLICES * LANES) {
         let i = element / 4u;
 {% endif %}
-        {{ "var" if kernel.slices > 1 else "let" }} value = {{ read_four(0) }};
+        {{ "var" if kernel.slices > 1 else "let" }} value = {{ read_vec4(0) }};
 {% for slice in range(1, kernel.slices) %}
-        value += {{ read_four(slice) }};
+        value += {{ read_vec4(slice) }};
 {% endfor %}
 {% if s.vec_c %}
         {{ finish }}(base, row + 4u * i / FN, col + 4u * i % FN, value);
@@ -85,29 +86,29 @@ fn store_fragment(base: u32, row: u32, col: u32, own: u32, lane: u32) {
 }
 {% endmacro %}
 
-{# All fragments of a subgroup → C. #}
+{# All fragments of this subgroup → C. #}
 {% macro store_fragments(operands) %}
     let row = row0 + subgroup_row * SM;
     let col = col0 + subgroup_col * SN;
 {% if kernel.slices > 1 %}
-    let own = subgroup % {{ fragments.slice_subgroups }}u;
-    let own_lane = slice * LANES + subgroup_lane;
+    let member = subgroup % {{ fragments.slice_subgroups }}u; // this subgroup within its slice
+    let sharer = slice * LANES + subgroup_lane;
 {% endif %}
 {% if fragments.vec4_panels %}
-    workgroupBarrier(); // everyone is done with the tiles before C takes the place of A's
+    workgroupBarrier(); // everyone is done with the tiles before C overwrites A's
 {% endif %}
 {% for r in range(kernel.sm // kernel.fm) %}
 {% for q in range(kernel.sn // kernel.fn) %}
 {% set fragment = "acc_" ~ r ~ "_" ~ q %}
 {% if fragments.vec4_panels %}
-{% set panel = "a_tile[" ~ fragments.own_panel(operands[0]) ~ "]" %}
+{% set panel = "a_tile[" ~ fragments.subgroup_panel(operands[0]) ~ "]" %}
 {{ fragments.store_fragment(fragment, panel, "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
 {%- else %}
 {{ fragments.store_fragment(fragment, "c_tile[subgroup]", "0u", "FN") }}
 {%- endif %}
-    workgroupBarrier(); // the fragments are complete before lanes read them
-{% set own = "own, own_lane" if kernel.slices > 1 else "subgroup, subgroup_lane" %}
-    store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ own }});
+    workgroupBarrier(); // the fragments are complete before invocations read them
+{% set sharer = "member, sharer" if kernel.slices > 1 else "subgroup, subgroup_lane" %}
+    store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ sharer }});
 {% if not (r == kernel.sm // kernel.fm - 1 and loop.last) %}
     workgroupBarrier(); // they were read before the next ones overwrite them
 {% endif %}

@@ -1,4 +1,4 @@
-{# Constants, uniform and bindings: what every GEMM kernel starts with. #}
+{# The beginning of every shader: extensions, tunables as constants, the uniform, the bindings. #}
 {% for type in s.types if type.features and type.extension %}
 enable {{ type.wgsl }};
 
@@ -10,7 +10,7 @@ enable subgroups;
 {% if kernel.matrix_shape and dialect == "tint" %}
 enable chromium_experimental_subgroup_matrix;
 
-// Offsets depend on the subgroup, not on its lanes, which Tint cannot tell.
+// Offsets are uniform within a subgroup, which Tint cannot prove.
 diagnostic(off, chromium.subgroup_matrix_uniformity);
 
 {% elif kernel.matrix_shape %}

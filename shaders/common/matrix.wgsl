@@ -1,6 +1,6 @@
 {#
-  Access to A, B and C. Each macro writes one WGSL function; a guarded one reads zero outside the matrix, or writes
-  nothing there. `base` is the first element of the batch's matrix.
+  Access to A, B and C. Each load or store macro writes one WGSL function; a guarded function reads zero outside the
+  matrix, and writes nothing there. `base` is the index of the first element of this batch entry's matrix.
 #}
 {% import "common/stored.wgsl" as stored %}
 
@@ -12,16 +12,17 @@
 {% endif %}
 {% endmacro %}
 
-{# Element `index` of the operand x, as f32. #}
+{# Element `index` of the operand x → f32. #}
 {% macro element(x, index) -%}
 {{ stored.load(s.dtype, x, index) }}
 {%- endmacro %}
 
-{# Four neighbours, as they are bound where that is by fours, as vec4f. #}
+{# Four consecutive elements → vec4f; `element` is an element of a binding by vec4. #}
 {% macro as_vec4f(element) -%}
 {{ stored.load4(s.dtype, element) }}
 {%- endmacro %}
 
+{# The condition that a position is outside a matrix; `pairs` are (is it guarded?, position, size). #}
 {% macro guards(pairs) -%}
 {%- set conditions = [] -%}
 {%- for guarded, position, size in pairs if guarded -%}
@@ -59,10 +60,10 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% endmacro %}
 
 {#
-  What happens to `value` before it is stored: activation(alpha·value + bias) + beta·C. Each part is there only where
-  the problem has it. `lanes` is 4 for a vec4 of neighbouring columns, 1 for a single element.
+  result = activation(alpha·value + bias) + beta·C, with the terms that the problem has. `width` is 4 for a vec4 of
+  consecutive columns, 1 for a single element; `old` is the element of C before.
 #}
-{% macro epilogue(lanes, old) %}
+{% macro epilogue(width, old) %}
 {% if s.terms or s.bias or s.activation %}
     var result = value;
 {% if "alpha" in s.terms %}
@@ -70,14 +71,14 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% endif %}
 {% if s.bias == "matrix" %}
     let at = params.bias_offset + row * params.n + col;
-{% if lanes == 4 %}
+{% if width == 4 %}
     result += vec4f(bias[at], bias[at + 1u], bias[at + 2u], bias[at + 3u]);
 {% else %}
     result += bias[at];
 {% endif %}
 {% elif s.bias == "row" %}
     result += {{ element("bias", "params.bias_offset + row") }};
-{% elif s.bias == "column" and lanes == 4 %}
+{% elif s.bias == "column" and width == 4 %}
     result += vec4f(
 {% for j in range(4) %}
         {{ element("bias", "params.bias_offset + col + " ~ j ~ "u") }},
@@ -87,7 +88,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
     result += {{ element("bias", "params.bias_offset + col") }};
 {% endif %}
 {% if s.activation %}
-    result = {{ "activate(result)" if lanes == 4 else "activate(vec4f(result)).x" }};
+    result = {{ "activate(result)" if width == 4 else "activate(vec4f(result)).x" }};
 {% endif %}
 {% if "beta" in s.terms %}
     result += params.beta * {{ old }};
@@ -97,7 +98,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% endif %}
 {% endmacro %}
 
-{# activate(), where anything is to be applied. #}
+{# The function activate(), if the problem has an activation. #}
 {% macro activation() %}
 {% if s.activation and s.dtype.itemsize == 8 %}
 {% import "common/double_activations.wgsl" as doubles with context %}
@@ -126,7 +127,7 @@ fn store_c(base: u32, row: u32, col: u32, value: f32) {
 {% endif %}
 {{ epilogue(1, stored.load_shared(s.out_dtype, "c", place)) }}
 {% if s.out_dtype.packed %}
-    // Its neighbours in the same word belong to other invocations.
+    // Other invocations write to the same word.
     let place = {{ place }};
     let shift = {{ stored.shift(s.out_dtype) }};
     {{ stored.put(s.out_dtype, "c", "result", "shift") }}
@@ -154,7 +155,7 @@ fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
 }
 {% else %}
 {{ load_a(row, k) }}
-// {{ elements }}, one by one: they are not neighbours in storage, or not aligned.
+// {{ elements }}, loaded one by one: not contiguous in storage, or not aligned
 fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
     return vec4f(
 {% for i in range(4) %}
@@ -180,7 +181,7 @@ fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
 }
 {% else %}
 {{ load_b(k, col) }}
-// B[k, col..col+3], one by one: they are not neighbours in storage, or not aligned.
+// B[k, col..col+3], loaded one by one: not contiguous in storage, or not aligned
 fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
     return vec4f(
 {% for i in range(4) %}
@@ -209,7 +210,7 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
 }
 {% else %}
 {{ store_element(row, col) }}
-// C[row, col..col+3] ← value, one by one: the rows of C are no multiple of 4 long.
+// C[row, col..col+3] ← value, stored one by one: C's row length is not a multiple of 4
 fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
     store_c(base, row, col, value.x);
     store_c(base, row, col + 1u, value.y);
@@ -220,12 +221,13 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
 {% endmacro %}
 
 {#
-  for (k = 0; k < K; k++). Where that takes more iterations than lavapipe allows, 16 steps are written out in each: Mesa
-  releases up to 22.3 silently leave a loop once the loops of an invocation have run 65,535 times in all, nested or not.
+  for (k = 0; k < K; k++). If that takes more iterations than lavapipe allows, each iteration does 16 steps: Mesa
+  releases up to 22.3 silently leave a loop once the loops of an invocation, nested or not, have run 65,535 times in
+  total.
 #}
 {% macro k_loop() %}
 {% if s.long_k %}
-    for (var k0 = 0u; k0 < params.k; k0 += 16u) { // by 16: some drivers leave a loop after 65,535 iterations
+    for (var k0 = 0u; k0 < params.k; k0 += 16u) { // by 16, since some drivers leave a loop after 65,535 iterations
 {% for i in range(16) %}
         if (k0 + {{ i }}u < params.k) {
         let k = k0 + {{ i }}u;
@@ -240,7 +242,7 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
 {% endif %}
 {% endmacro %}
 
-{# The tile of C that workgroup number `index` owns; surplus workgroups of a folded grid leave at once. #}
+{# The origin of this workgroup's bm × bn tile of C; surplus workgroups of a folded grid return. #}
 {% macro tile_origin(bm, bn) %}
     let tile = workgroup.x + workgroup.y * grid.x;
     let tiles_n = (params.n + {{ bn }} - 1u) / {{ bn }};

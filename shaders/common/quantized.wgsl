@@ -1,22 +1,22 @@
 {#
-  From the 32-bit sums of a product of 8-bit integers to the elements of C: bias, requantisation or dequantisation, and
-  the store. webmm/quantization.py says what is computed; this says it once more without 64-bit integers.
+  32-bit sums of products of 8-bit integers → elements of C: bias, requantisation or dequantisation, and the store.
+  webmm/quantization.py defines the result; here it is computed without 64-bit integers.
 #}
 
 {#
-  What differs by column, for four neighbours: an invocation that stores several rows of them looks it up once. With
-  `sums`, those of B's columns, too, which zero points of A need.
+  The per-column values of four consecutive columns, loaded once by an invocation that stores several rows. With `sums`,
+  they include the sums of B's columns, which zero points of A need.
 #}
 {% set terms = (["x"] if s.zero_b == "each" else []) + (["y"] if s.scaled_columns else [])
     + (["z"] if s.scaled_columns and s.requantised else []) + (["w"] if s.bias else []) %}
-{% macro columns(sums) %}
+{% macro column_terms(sums) %}
 struct Columns {
     first: u32,
 {% for term in terms %}
-    {{ term }}: vec4i, // of each one's terms
+    {{ term }}: vec4i, // of each column's terms
 {% endfor %}
 {% if sums and s.zero_a %}
-    sum: vec4i, // of its bytes in B
+    sum: vec4i, // of each column's bytes in B
 {% endif %}
 }
 
@@ -43,7 +43,7 @@ fn columns_from(col: u32{{ ", tile_col: u32" if sums and s.zero_a }}) -> Columns
 }
 {% endmacro %}
 
-{# The zero points, moved along with u8 that is taken as i8. #}
+{# The zero points; `flip` if u8 elements are converted to i8 by subtracting 128. #}
 {% macro zero_of_a(flip=false) -%}
 {{ "row_terms[row].x" if s.zero_a == "each" else "params.zero_a" }}{{ " - 128" if flip }}
 {%- endmacro %}
@@ -52,7 +52,8 @@ fn columns_from(col: u32{{ ", tile_col: u32" if sums and s.zero_a }}) -> Columns
 {{ "columns.x" if s.zero_b == "each" else "vec4i(params.zero_b)" }}{{ " - 128" if flip }}
 {%- endmacro %}
 
-{% macro leave_outside(col) %}
+{# Return if (row, col) is outside C. #}
+{% macro return_outside(col) %}
 {% set outside = (["row >= params.m"] if s.edge_m else []) + ([col ~ " >= params.n"] if s.edge_n else []) %}
 {% if outside %}
     if ({{ outside | join(" || ") }}) {
@@ -66,7 +67,7 @@ fn columns_from(col: u32{{ ", tile_col: u32" if sums and s.zero_a }}) -> Columns
 {{ fixed_point() }}
 {% endif %}
 {% if s.requantised and not s.vec_c %}
-// C[row, col] ← value; its word is shared with neighbours, which other invocations may be writing.
+// C[row, col] ← value, by atomics, since other invocations may write to the same word
 fn store_byte(row: u32, col: u32, value: i32) {
     let i = row * params.n + col;
     let shift = i % 4u * 8u;
@@ -116,16 +117,14 @@ fn store_c4(row: u32, columns: Columns, sums: vec4i) {
 }
 {% endmacro %}
 
-{#
-  The same of products as they are, before zero points: of a row of the tile, with what `a_sums` and `b_sums` hold.
-#}
+{# The same for sums of products of bytes without zero points, which are applied with `a_sums` and `b_sums`. #}
 {% macro store_tile4() %}
-{{ columns(sums=true) }}
+{{ column_terms(sums=true) }}
 {{ store_c4() }}
 // C[row0 + row, columns] ← dots
 fn store_tile4(row0: u32, tile_row: u32, columns: Columns, dots: vec4i) {
     let row = row0 + tile_row;
-{{ leave_outside("columns.first") }}
+{{ return_outside("columns.first") }}
     var sums = dots;
 {% if s.zero_a %}
     let zero_a = {{ zero_of_a(s.flip_a) }};
@@ -139,7 +138,7 @@ fn store_tile4(row0: u32, tile_row: u32, columns: Columns, dots: vec4i) {
 }
 {% endmacro %}
 
-{# Four columns, from `col` of the tile on. #}
+{# The per-column values of the four columns from `col` of the tile on. #}
 {% macro columns_of_tile(col) -%}
 columns_from(col0 + {{ col }}{{ ", " ~ col if s.zero_a }})
 {%- endmacro %}
@@ -168,11 +167,11 @@ columns_from(col0 + {{ col }}{{ ", " ~ col if s.zero_a }})
 {% else %}
     let multiplier = Fixed(vec4u(u32(params.multiplier.x)), vec4i(params.multiplier.y));
 {% endif %}
-    // Saturated before zero_c is added, so that nothing overflows.
+    // Saturate before adding zero_c, so that nothing overflows.
     let bottom = vec4i({{ s.limits[0] }} - params.zero_c);
     let top = vec4i({{ s.limits[1] }} - params.zero_c);
-    // Floats are off by less than 2^-13 here: 3·2^-23 of at most 257, by conversions and products, and 2^-16 by the
-    // sum. What is that near to an integer is worked out again, exactly.
+    // The error of floats is below 2^-13 here: 3·2^-23 of at most 257 from conversions and products, and 2^-16 from the
+    // sum. Results that are that close to a rounding boundary are computed again, exactly.
     let factor = vec4f(multiplier.mantissa) * bitcast<vec4f>((127 - multiplier.shift) << vec4u(23u));
     let near = clamp(vec4f(total) * factor + 0.5, vec4f(bottom) - 0.5, vec4f(top) + 1.5);
     let whole = floor(near);
@@ -209,15 +208,15 @@ fn product(x: vec4u, y: vec4u) -> Wide {
 // floor(x·y + 1/2), saturated to 32 bits
 fn scaled(x: vec4i, y: Fixed) -> vec4i {
     let wide = product(bitcast<vec4u>(x), y.mantissa);
-    // As an unsigned factor a negative x is 2³² too large.
+    // A negative x, taken as unsigned, is 2³² too large.
     var high = wide.high - select(vec4u(), y.mantissa, x < vec4i());
     let places = bitcast<vec4u>(y.shift);
-    let beyond = places > vec4u(32u); // half of the last place lies in the high word
+    let beyond = places > vec4u(32u); // half of the last place is in the high word
     let half = vec4u(1u) << ((places - 1u) & vec4u(31u));
     let low = wide.low + select(half, vec4u(), beyond);
     high += select(select(vec4u(), vec4u(1u), low < wide.low), half, beyond);
     let top = bitcast<vec4i>(high);
-    // By 32 places and more, nothing but the high word is left; a shift by 32 would be one by 0.
+    // Shifts are modulo 32: `far` is for 32 places or more, which leave only bits of the high word.
     let far = top >> ((places - 32u) & vec4u(31u));
     let near = bitcast<vec4i>((high << ((32u - places) & vec4u(31u))) | (low >> (places & vec4u(31u))));
     let sign = top >> vec4u(31u);
@@ -233,15 +232,16 @@ fn fixed_product(row: vec2i, mantissas: vec4i, shifts: vec4i) -> Fixed {
     let low = wide.low + select(vec4u(0x20000000u), vec4u(0x40000000u), large);
     let high = wide.high + select(vec4u(), vec4u(1u), low < wide.low);
     let rounded = select((high << vec4u(2u)) | (low >> vec4u(30u)), (high << vec4u(1u)) | (low >> vec4u(31u)), large);
-    // 2^31, if it is rounded up to that, serves as well as 2^30 and a shift less.
+    // A mantissa rounded up to 2^31 is as good as 2^30 with a shift less by one.
     let shift = row.y + shifts - select(vec4i(30), vec4i(31), large);
-    // What is smaller than 2^-32 makes any sum 0; what exceeds 2^30 makes any but 0 overflow, and may as well be 2^29.
+    // A multiplier below 2^-32 makes any sum 0; one above 2^30 makes any but 0 overflow, as 2^29 does.
     return Fixed(select(rounded, vec4u(), shift > vec4i(62)), clamp(shift, vec4i(1), vec4i(62)));
 }
 {% endif %}
 {% endmacro %}
 
-{% macro dots() %}
+{# The functions dot4 and dots, of words of four bytes. #}
+{% macro dot_functions() %}
 {% if kernel.dot == "builtin" %}
 // Needs the language feature packed_4x8_integer_dot_product; dot=emulated does not.
 fn dot4(x: u32, y: u32) -> i32 {

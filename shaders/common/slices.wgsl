@@ -1,15 +1,15 @@
-{# Sums of products of slices: what the stages that multiply them share. #}
-{% macro sums() %}
-const CHUNK: u32 = {{ kernel.most }}u; // words: 4 · CHUNK · 127² < 2³¹
-const KEPT: u32 = {{ s.kept }}u;
+{# Sums of products of slices, for `slices` and `slices_unit`, whose headers describe the method. #}
+{% macro sum_functions() %}
+const CHUNK: u32 = {{ kernel.most }}u; // words whose products i32 can add: 4 · CHUNK · 127² < 2³¹
+const KEPT: u32 = {{ s.kept }}u; // slices per element
 
-// Bytes without their signs; none is -128.
+// The absolute values of four signed bytes, none of which is -128
 fn magnitudes(x: vec4u) -> vec4u {
     let negative = (x >> vec4u(7u)) & vec4u(0x01010101u);
     return (x ^ (negative * 255u)) + negative;
 }
 
-// sum + x·2^shift, of 96 bits
+// sum + x·2^shift, in 96 bits
 fn added(sum: vec3u, x: i32, shift: u32) -> vec3u {
     let fill = u32(x >> 31u);
     var v = vec3u(u32(x), fill, fill);
@@ -27,6 +27,7 @@ fn added(sum: vec3u, x: i32, shift: u32) -> vec3u {
     return s;
 }
 
+// Adds a sum in i32 of products of the given weight to wide[z, row, col], which is 0 before if `fresh`.
 fn keep(z: u32, row: u32, col: u32, value: i32, weight: u32, fresh: bool) {
     if (row >= params.m || col >= params.n) {
         return;
@@ -45,13 +46,16 @@ fn keep(z: u32, row: u32, col: u32, value: i32, weight: u32, fresh: bool) {
 }
 {% endmacro %}
 
-{# The loop over weights, and over as much of a weight's product as i32 can add up: `first` is where it starts in B. #}
-{% macro weights() %}
-    // Weight 0 stands for the magnitudes of the first slices; then come s + t = KEPT + 1 down to 2.
+{#
+  The loop over weights, and over chunks of a weight's product whose sums i32 can hold: the caller's statements multiply
+  words chunk..end of A by those from `first` on in B.
+#}
+{% macro for_each_chunk() %}
+    // Weight 0 is the product of the first slices' magnitudes; the others are s + t, from KEPT + 1 down to 2.
     for (var step = 0u; step <= KEPT; step++) {
         let weight = select(KEPT + 2u - step, 0u, step == 0u);
         let pairs = select(weight - 1u, 1u, step == 0u);
-        let first = (KEPT - pairs) * words; // of B: its slices lie in the other order, and so beside their partners
+        let first = (KEPT - pairs) * words; // in B, whose slices are stored in reverse order
         for (var chunk = 0u; chunk < pairs * words; chunk += CHUNK) {
             let end = min(pairs * words, chunk + CHUNK);
             let fresh = step == 0u && chunk == 0u;

@@ -1,9 +1,9 @@
-{# Results into y, in the type that it is stored in. #}
+{# Stores to the result y, converted to its element type. #}
 {% import "common/stored.wgsl" as stored %}
 
 {#
-  y[place] ← an f32, or an i32 where that is y's type. What is packed shares a word, which other invocations may write,
-  too.
+  y[place] ← an f32, or an i32 if that is y's type. Packed elements are written by atomics, since other invocations may
+  write to the same word.
 #}
 {% macro store(place, value) -%}
 {% if s.out_dtype.packed -%}
@@ -16,7 +16,7 @@
 {%- endif %}
 {%- endmacro %}
 
-{# Four neighbours, as y is bound where that is by fours. #}
+{# Four consecutive results as one element of y's binding, if y is bound by vec4. #}
 {% macro as_out4(value) -%}
 {{ stored.store4(s.out_dtype, value) }}
 {%- endmacro %}

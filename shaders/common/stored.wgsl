@@ -1,11 +1,11 @@
 {#
-  From what is stored to f32, and back, for each element type: as WGSL has it, or packed in words, whose functions are
-  those of a file of the type's name, NAME.wgsl beside this one:
+  Conversions between each element type as stored and f32. WGSL has some types itself; the others are packed in words,
+  and the file NAME.wgsl in this folder defines for the type NAME:
 
-      NAME_at(word, index)    element `index` of its buffer, out of the word that holds it
-      NAME_vec4(words)        four neighbours
-      NAME_bits(value)        the lowest bits of a word that stand for `value`
-      NAME_words(values)      four neighbours
+      NAME_at(word, index)    element `index` of a buffer, from the word that holds it
+      NAME_vec4(words)        four consecutive elements
+      NAME_bits(value)        `value` as the lowest bits of a word
+      NAME_words(values)      four consecutive elements, packed
 #}
 
 {# x[index] as f32. #}
@@ -18,7 +18,7 @@
 {%- endif %}
 {%- endmacro %}
 
-{# The same where other invocations write to the word. #}
+{# The same if other invocations may write to the word. #}
 {% macro load_shared(type, x, index) -%}
 {% if type.packed -%}
 {{ type.wgsl }}_at(atomicLoad(&{{ x }}[({{ index }}) / {{ type.per_word }}u]), {{ index }})
@@ -27,7 +27,7 @@ f32({{ x }}[{{ index }}])
 {%- endif %}
 {%- endmacro %}
 
-{# Four neighbours, as they are bound where that is by fours, as vec4f. #}
+{# Four consecutive elements → vec4f; `element` is an element of a binding by vec4. #}
 {% macro load4(type, element) -%}
 {% if type.packed -%}
 {{ type.wgsl }}_vec4({{ element }})
@@ -36,7 +36,7 @@ f32({{ x }}[{{ index }}])
 {%- endif %}
 {%- endmacro %}
 
-{# What becomes of a vec4f where it is bound by fours. #}
+{# vec4f → an element of a binding by vec4. #}
 {% macro store4(type, value) -%}
 {% if type.packed -%}
 {{ type.wgsl }}_words({{ value }})
@@ -45,17 +45,17 @@ f32({{ x }}[{{ index }}])
 {%- endif %}
 {%- endmacro %}
 
-{# x[place] ← an f32, or an i32 where that is x's type; of what is not packed. #}
+{# x[place] ← an f32, or an i32 if that is x's type; for types that are not packed. #}
 {% macro store(type, x, place, value) -%}
 {{ x }}[{{ place }}] = {{ type.wgsl ~ "(" ~ value ~ ")" if type.converted else value }};
 {%- endmacro %}
 
-{# Of what is packed: where in its word element `place` begins, … #}
+{# For packed types: the first bit of element `place` in its word, … #}
 {% macro shift(type) -%}
 place % {{ type.per_word }}u * {{ 8 * type.itemsize }}u
 {%- endmacro %}
 
-{# … and x[place] ← an f32, atomically, as its neighbours in the word may be written by others. #}
+{# … and x[place] ← an f32 by atomics, since other invocations may write to the same word. #}
 {% macro put(type, x, value, shift) -%}
 {% set word %}&{{ x }}[place / {{ type.per_word }}u]{% endset %}
 atomicAnd({{ word }}, {{ "0xffff0000u >> " ~ shift if type.itemsize == 2 else "~(0xffu << " ~ shift ~ ")" }});

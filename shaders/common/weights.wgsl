@@ -1,15 +1,15 @@
 {#
-  Quantised weights, stored by columns of B, PER_WORD neighbours along k to a word, each column padded to whole blocks,
-  so that weight i of all lies in word i / PER_WORD and in block i / BLOCK. It stands for scale·(q - zero).
+  Quantised weights, stored column by column of B, PER_WORD consecutive weights along k to a word. Each column is padded
+  to whole blocks, so weight number i is in word i / PER_WORD and in block i / BLOCK. Its value is scale·(q - zero).
 #}
 {% macro constants() %}
 const BITS: u32 = {{ s.bits }}u; // of a weight
-const BLOCK: u32 = {{ s.block }}u; // neighbours along k that share a scale and a zero point
+const BLOCK: u32 = {{ s.block }}u; // consecutive weights along k that share a scale and a zero point
 const PER_WORD: u32 = 32u / BITS; // weights in a word
 {% endmacro %}
 
-{% macro parts() %}
-// The four lowest integers of a word
+{% macro unpack_functions() %}
+// The four lowest weights of a word, as integers
 fn integers4(word: u32) -> vec4f {
     return vec4f((vec4u(word) >> vec4u(0u, BITS, 2u * BITS, 3u * BITS)) & vec4u((1u << BITS) - 1u));
 }

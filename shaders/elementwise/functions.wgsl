@@ -1,4 +1,4 @@
-// Functions that keep NaN, which drivers lose in max() and exp(), and are right where WGSL leaves them open.
+// Functions with NumPy's results where WGSL leaves them undefined, and for NaN, which drivers lose in max() and exp().
 fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
@@ -19,7 +19,7 @@ fn sqrt_f32(x: f32) -> f32 {
     return select(sqrt(x), nan_of(x), is_nan(x) || x < 0.0);
 }
 
-// Beyond 10 it is 1 in f32, while its exponentials overflow; near 0 their difference would lose its digits.
+// Above 10, tanh is 1 in f32 although its exponentials overflow; near 0 their difference would cancel, hence a series.
 fn tanh_f32(x: f32) -> f32 {
     let square = x * x;
     let small = x * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 - square * 17.0 / 315.0)));

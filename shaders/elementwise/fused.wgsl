@@ -1,7 +1,7 @@
-// fused: y[i] = {{ s.wgsl }}, of elements of arrays that broadcast.
+// fused: y[i] = {{ s.wgsl }}, for the elements of arrays that broadcast.
 //
-// Storage: any strides that are not negative, over four axes; dense arrays, whose lengths and first elements are
-// multiples of 4, and single elements beside them, by vec4.
+// Storage: four axes with any non-negative strides; bound as array<vec4> if all arrays are dense or single elements,
+// with lengths and first elements that are multiples of 4.
 // Shapes: any. Workgroup memory: none.
 {% import "common/stored.wgsl" as stored %}
 {% import "common/store.wgsl" as out with context %}
@@ -29,11 +29,11 @@ fn place(at: vec4u, strides: vec4u, offset: u32) -> u32 {
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
     let first = (workgroup.x + workgroup.y * grid.x) * SIZE * 4u;
 {% if s.vec %}
-    let i = first + lane * 4u;
+    let i = first + local_index * 4u;
     if (i < params.size) {
 {% for type in s.operands %}
 {% set x = "x" ~ loop.index0 %}
@@ -48,13 +48,13 @@ fn main(
         y[(params.y_offset + i) / 4u] = {{ out.as_out4("v") }};
     }
 {% else %}
-    for (var i = first + lane; i < min(first + SIZE * 4u, params.size); i += SIZE) {
+    for (var i = first + local_index; i < min(first + SIZE * 4u, params.size); i += SIZE) {
         let plane = i / params.lengths.w;
         let block = plane / params.lengths.z;
         let at =
             vec4u(block / params.lengths.y, block % params.lengths.y, plane % params.lengths.z, i % params.lengths.w);
 {% if s.taken %}
-        // x1 says which elements of x0 are taken along an axis.
+        // x1 holds the indices of the elements of x0 to take along an axis.
         let taken = {{ stored.load(s.operands[1], "x1", "place(at, params.x1_strides, params.x1_offset)") }};
         let moved = min(u32(max(taken, 0i)), params.taken_length - 1u) * params.taken_stride;
 {% endif %}

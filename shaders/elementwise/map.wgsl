@@ -1,6 +1,6 @@
 // map: y[i] = {{ s.activation }}(x[i]), UNROLL vec4 per invocation.
 //
-// Storage: x and y dense; bound as array<vec4> where their length and first elements are multiples of 4.
+// Storage: x and y dense; bound as array<vec4> if their length and first elements are multiples of 4.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/store.wgsl" as out with context %}
@@ -12,12 +12,12 @@
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
     let first = (workgroup.x + workgroup.y * grid.x) * SIZE * UNROLL * 4u;
 {% if s.vec %}
 {% for u in range(kernel.unroll) %}
-    let i{{ u }} = first + {{ (4 * kernel.size * u) ~ "u + " if u }}lane * 4u;
+    let i{{ u }} = first + {{ (4 * kernel.size * u) ~ "u + " if u }}local_index * 4u;
     let x{{ u }} = {{ matrix.as_vec4f("x[(params.x_offset + min(i" ~ u ~ ", params.size - 4u)) / 4u]") }};
 {% endfor %}
 {% for u in range(kernel.unroll) %}
@@ -29,7 +29,7 @@ fn main(
     }
 {% endfor %}
 {% else %}
-    for (var i = first + lane; i < min(first + SIZE * UNROLL * 4u, params.size); i += SIZE) {
+    for (var i = first + local_index; i < min(first + SIZE * UNROLL * 4u, params.size); i += SIZE) {
         let v = activate(vec4f({{ matrix.element("x", "params.x_offset + i") }})).x;
         dbg(LOADED, i, 0u, 0u, {{ matrix.element("x", "params.x_offset + i") }});
         dbg(RESULT, i, 0u, 0u, v);

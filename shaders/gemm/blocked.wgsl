@@ -1,10 +1,11 @@
-// blocked: C = A·B, TM × TN elements of C per invocation out of a BM × BN tile per workgroup.
+// blocked: C = A·B, a TM × TN register tile of C per invocation, a BM × BN tile per workgroup.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the
 // contiguous length is a multiple of 4; accumulation in f32.
-// Changed from vectorized: each vec4 of A and B from workgroup memory serves a whole row or column of a TM × TN tile in
-// registers: (TM + TN)/4 loads for TM·TN FMAs. A is transposed on its way in, so that both fragments are vec4.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN + 8)·BK·4 bytes.
+// Changed from vectorized: an invocation keeps TM × TN sums in registers and uses each element from workgroup memory
+// for a whole row or column of them: (TM + TN)/4 loads for TM·TN FMAs. Both tiles are stored k-major, so loads are
+// vec4.
+// Shapes: any; partial tiles are padded with zeros. Workgroup memory: (BM + BN + 8)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -14,20 +15,20 @@
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-{{ tiles.own_tile() }}
+{{ tiles.assign_tile() }}
 {{ matrix.bases() }}
-{{ tiles.lane_position() }}
+{{ tiles.invocation_position() }}
 {{ tiles.plan_loads() }}
 {{ tiles.declare_sums() }}
 {{ tiles.declare_registers() }}
     for (var k0 = 0u; k0 < params.k; k0 += BK) {
-{{ tiles.fetch("k0") }}
-{{ tiles.put() }}
+{{ tiles.load_next("k0") }}
+{{ tiles.write_tiles() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
-{{ tiles.multiply() }}
+{{ tiles.multiply_tiles() }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
     }
-{{ tiles.store(tiles.staged) }}
+{{ tiles.store_sums(tiles.staged) }}
 }

@@ -1,10 +1,11 @@
-// from_slices: C from sums of slices: rounded once, and finished.
+// from_slices: C = the sums of slices, rounded to float64 once, then the epilogue.
 //
-// Storage: wide (batch, row, column) as slices.wgsl leaves it; a_lines and b_lines as slice.wgsl does; A, B and C of
-// doubles. A sum is taken where it is exact, or where Σ|a||b| of the first slices is ENOUGH: with e and f the powers of
-// two of its row and its column, what was left out is less than k·(KEPT + 1.1)·2^(e + f - 7·KEPT), and then below what
-// the bound k·2⁻⁵²·(|A|·|B|) allows, less the rounding of the result. All others, NaN and infinities among them, are
-// computed anew, term by term.
+// Storage: wide (batch, row, column) as slices.wgsl stores it; a_lines and b_lines as slice.wgsl stores them; A, B and
+// C of doubles.
+// Last dispatch of slices. A sum is used if it is exact, or if Σ|a||b| of the first slices is at least ENOUGH: with e
+// and f the exponents of the powers of two of its row and its column, the omitted products are less than
+// k·(KEPT + 1.1)·2^(e + f - 7·KEPT), which is then below the bound k·2⁻⁵²·(|A|·|B|) minus the rounding of the result.
+// All other elements, including those with NaN and infinities, are computed again, term by term.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/double.wgsl" as double with context %}

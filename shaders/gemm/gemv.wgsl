@@ -1,75 +1,78 @@
 {% set wide, short = ("a", "b") if s.wide == "a" else ("b", "a") %}
 {% set i_size, j_size = ("m", "n") if s.wide == "a" else ("n", "m") %}
-{# Whether neighbouring lanes take neighbouring k: the four elements that one of them takes then lie LANES apart. #}
+{# Whether lanes load consecutive k; the four elements that a lane loads per step are then LANES apart. #}
 {% set interleaved = s.along_k and not s.short_along_k %}
 {% set parts = kernel.lanes if s.along_k else kernel.groups %}
 {% set many_parts = parts > 32 %}
-// gemv: C = A·B where C has few rows or few columns, so that the limit is memory, not arithmetic.
+// gemv: C = A·B for a C of few rows or few columns, which is bound by memory bandwidth, not by arithmetic.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the contiguous length
 // is a multiple of 4; accumulation in f32.
 //
 // The wide operand, {{ wide | upper }}, is the large matrix; the short operand, {{ short | upper }}, has few rows or
-// columns. i runs along the axis of C that comes from the wide operand, up to params.{{ i_size }}; j runs along the
-// other axis, up to params.{{ j_size }}. A workgroup computes TJ of j at a time.
+// columns. i is the index along the axis of C that comes from the wide operand, up to params.{{ i_size }}; j is the
+// index along the other axis, up to params.{{ j_size }}. A workgroup computes TJ values of j.
 {% if s.along_k %}
-// The wide operand is contiguous along k: LANES invocations read it side by side, each for TI of i.
+// The wide operand is contiguous along k: LANES invocations (lanes) read consecutive vec4 of it, for TI values of i;
+// each of GROUPS groups of them computes other values of i.
 {% if interleaved %}
-// The short operand is not: its vec4 hold four j at one k. Neighbouring lanes take neighbouring k, one at a time, so
-// that they read neighbours of it, too. With four k in a row per lane, 8 columns took 78 µs instead of 32
+// The short operand is not: each vec4 of it holds four j at one k. Neighbouring invocations load consecutive k, so that
+// they read consecutive vec4 of it, too. With four consecutive k per invocation, 8 columns took 78 µs instead of 32
 // (4096×8×4096 on an H200).
 {% endif %}
 {% else %}
-// The wide operand is contiguous along i: LANES invocations read it side by side; GROUPS of them take turns along k.
+// The wide operand is contiguous along i: LANES invocations (lanes) read consecutive vec4 of it, and each of GROUPS
+// groups of them computes every GROUPS-th step along k.
 {% endif %}
-// Each invocation (1) loads UNROLL steps of both operands, all of them in flight, (2) multiplies them and adds to its
-// own sums, (3) leaves these in workgroup memory at the end of k. Then (4) invocations add up the sums and store C.
+// Each invocation (1) issues the loads of UNROLL steps of both operands, (2) multiplies them and adds to its sums, and
+// (3) writes its sums to workgroup memory after the last step. Then (4) the workgroup adds up the sums and stores C.
 //
-// Changed from split_k: no element of the wide operand is used twice, so none is kept in workgroup memory.
-// On an H200, which copies at 4.27 TB/s: 4.4 TB/s for one vector and a matrix of 16384², either way round; 2.8 TB/s at
-// 4096², where 64 MiB take 23 µs and the start and end of a dispatch show; cuBLAS reads 2.7 and 3.2 there.
+// Changed from split_k: each element of the wide operand is used once, so no tile is kept in workgroup memory.
+// On an H200, which copies at 4.27 TB/s: 4.4 TB/s for one vector and a matrix of 16384², in both layouts; 2.8 TB/s at
+// 4096², where 64 MiB take 23 µs and the overhead of a dispatch shows; cuBLAS reaches 2.7 and 3.2 there.
 {% if many_parts %}
-// With so many sums for each element of C, step (4) is done in two: in one, it would take longer than a short k.
+// With this many sums for each element of C, (4) has two passes: a single one would take longer than a short k.
 {% endif %}
-// Shapes: any; for more than TJ of j the wide operand is read again. Workgroup memory: TI·TJ·16 bytes per invocation.
+// Shapes: any; the wide operand is read again for every TJ values of j. Workgroup memory: at most TI·TJ·16 bytes per
+// invocation.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
-const WORKGROUP = LANES * GROUPS;
+const WORKGROUP = LANES * GROUPS; // invocations
 {% if s.along_k %}
-const TILE_I = GROUPS * TI; // of i per workgroup
-const OUTPUTS = GROUPS * TI * TJ; // elements of C per workgroup, each the sum of PARTS
-const PARTS = LANES;
-var<workgroup> sums: array<array<f32, OUTPUTS>, PARTS>;
+const TILE_I = GROUPS * TI; // values of i per workgroup
+const OUTPUTS = GROUPS * TI * TJ; // elements of C per workgroup
+const PARTS = LANES; // partial sums of each element
+var<workgroup> sums: array<array<f32, OUTPUTS>, PARTS>; // [part][output]
 {% else %}
-const TILE_I = LANES * TI * 4u; // of i per workgroup
-const OUTPUTS = LANES * TI * TJ; // vec4 of C per workgroup, each the sum of PARTS
-const PARTS = GROUPS;
-var<workgroup> sums: array<array<vec4f, OUTPUTS>, PARTS>;
+const TILE_I = LANES * TI * 4u; // values of i per workgroup
+const OUTPUTS = LANES * TI * TJ; // four elements of C each
+const PARTS = GROUPS; // partial sums of each element
+var<workgroup> sums: array<array<vec4f, OUTPUTS>, PARTS>; // [part][output]
 {% endif %}
 {% if many_parts %}
-const SHARES = 8u; // PARTS are divided into; one invocation adds up a share
+const SHARES = 8u; // partial sums of each element after the first pass of adding
 {% endif %}
 
 {#
-  A function called `name` that loads four elements of the operand `x`, along k or along i; zero beyond the end of k.
-  What is read beyond the last i or j goes into sums that are never stored, and the engine keeps such reads within the
-  binding.
+  The function `name`, which loads four elements of the operand `x`, along k or along its other axis (here `i` for both
+  operands); zero beyond the end of k. Elements loaded from beyond the last i or j only reach sums that are never
+  stored, and the engine keeps such loads within the binding.
 
-  The function has no branch, so that all loads are in flight together: a row times 4097 × 4095 takes 31 µs on an H200,
-  and 37 where each load is guarded.
+  The function has no branch, so that all loads are in flight at once: a row times 4097 × 4095 takes 31 µs on an H200,
+  37 if each load is guarded.
 #}
-{% macro load_four(x, name, along_k) %}
-{% set bound_by_four = s.vec_a if x == "a" else s.vec_b %}
+{% macro load_function(x, name, along_k) %}
+{% set is_vec4 = s.vec_a if x == "a" else s.vec_b %}
 {% set contiguous_along_k = not s.trans_a if x == "a" else s.trans_b %}
 {% set is_interleaved = interleaved and along_k %}
 {% set distance = " * LANES" if is_interleaved else "" %}
 {% set index = "base + i * params.ld" ~ x ~ " + k" if contiguous_along_k else "base + k * params.ld" ~ x ~ " + i" %}
-// {{ x | upper }}: four elements along {{ "k" if along_k else "i" }} from (i, k) on
+// {{ x | upper }}: four elements along {{ "k" if along_k else "i" }}, the first at (i, k)
 {%- if is_interleaved %}, LANES apart{% endif %}{% if s.edge_k %}, zero beyond the end of k{% endif %}
 
 fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
-{% if bound_by_four %}
+{% if is_vec4 %}
     let value = {{ matrix.as_vec4f(x ~ "[(" ~ index ~ ") / 4u]") }};
 {% else %}
 {% set stride = distance if along_k == contiguous_along_k else distance ~ " * params.ld" ~ x %}
@@ -81,7 +84,7 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% endif %}
 {% if not s.edge_k %}
     return value;
-{% elif along_k and not bound_by_four %}
+{% elif along_k and not is_vec4 %}
     return select(vec4f(), value, vec4u(k
 {%- for e in (1, 2, 3) %}, k + {{ e }}u{{ distance }}{% endfor %}) < vec4u(params.k));
 {% else %}
@@ -89,26 +92,26 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% endif %}
 }
 {% endmacro %}
-{{ load_four(wide, "load_wide4", s.along_k) }}
-{{ load_four(short, "load_short4", s.short_along_k) }}
+{{ load_function(wide, "load_wide4", s.along_k) }}
+{{ load_function(short, "load_short4", s.short_along_k) }}
 {% set edge_row, edge_col = (s.edge_i, s.edge_j) if wide == "a" else (s.edge_j, s.edge_i) %}
 {{ matrix.store_c(row=edge_row, col=edge_col) }}
-{# The row and column of C at i and j. #}
+{# i and j as the row and column of C. #}
 {% macro row_and_col(i, j) %}{{ i ~ ", " ~ j if wide == "a" else j ~ ", " ~ i }}{% endmacro %}
 
-{# A place along an axis, but the last one of `size` where tiles may hang over the end: no read goes further. #}
-{% macro within(place, size, edge) -%}
+{# A position along an axis, limited to the last one if the tile may be partial (`edge`). #}
+{% macro clamped(place, size, edge) -%}
 {{ "min(" ~ place ~ ", params." ~ size ~ " - 1u)" if edge else place }}
 {%- endmacro %}
 
-{# Along k, the invocations of a workgroup form `part_count` parts; this one is in number `part`. #}
+{# The workgroup divides k into `part_count` parts; this invocation computes number `part`. #}
 {% set part, part_count = ("lane", "LANES") if s.along_k else ("group", "GROUPS") %}
 
-{# The first k of the step `u` of UNROLL, and the k of element `e` in that step. #}
+{# The first k of step `u` of the UNROLL steps of an iteration; the k of element `e` of that step. #}
 {% macro k_of_step(u) %}k{% if u %} + {{ 4 * u }}u * {{ part_count }}{% endif %}{% endmacro %}
 {% macro k_of(u, e) %}{{ k_of_step(u) }} + {{ e }}u{{ " * LANES" if interleaved }}{% endmacro %}
 
-{# (1) What a step loads of the wide operand, … #}
+{# (1) Load step `u` of the wide operand: w_U_T along k, or w_U_T_E along i for each k. #}
 {% macro load_wide(u) %}
 {% for t in range(kernel.ti) %}
 {% if s.along_k %}
@@ -121,7 +124,7 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% endfor %}
 {% endmacro %}
 
-{# … what it loads of the short one, where vec4 of that hold four j … #}
+{# (1) Load step `u` of the short operand, if a vec4 holds four j: v_U_E_J. #}
 {% macro load_short_across_k(u) %}
 {% for e in range(4) %}
 {% for j in range(0, kernel.tj, 4) %}
@@ -131,20 +134,18 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% endfor %}
 {% endmacro %}
 
-{# … and where they hold four k. #}
+{# (1) Load step `u` of the short operand for one j, if a vec4 holds four k: v_U_J. #}
 {% macro load_short_along_k(u, j) %}
         let v_{{ u }}_{{ j }} = load_short4({{ short }}_base, j_{{ j }}, {{ k_of_step(u) }});
 {% endmacro %}
 
-{#
-  What was loaded for element `e` of a step: of the wide operand an element or a vec4 along i, of the short an element.
-#}
+{# Element `e` of a step: of the wide operand an element, or a vec4 along i; of the short operand an element. #}
 {% macro wide_value(u, t, e) %}w_{{ u }}_{{ t }}{{ "." ~ "xyzw"[e] if s.along_k else "_" ~ e }}{% endmacro %}
 {% macro short_value(u, j, e) -%}
 v_{{ u }}_{{ j ~ "." ~ "xyzw"[e] if s.short_along_k else e ~ "_" ~ j // 4 * 4 ~ "." ~ "xyzw"[j % 4] }}
 {%- endmacro %}
 
-{# (2) One multiply-add, at element `e` of a step, and what a debug shader records of it. #}
+{# (2) One multiply-add for element `e` of a step, and the debug records of it. #}
 {% macro multiply_add(u, t, j, e) %}
 {% set w, v = wide_value(u, t, e), short_value(u, j, e) %}
         acc_{{ t }}_{{ j }} = fma({{ w }}, {{ v if s.along_k else "vec4f(" ~ v ~ ")" }}, acc_{{ t }}_{{ j }});
@@ -161,7 +162,7 @@ v_{{ u }}_{{ j ~ "." ~ "xyzw"[e] if s.short_along_k else e ~ "_" ~ j // 4 * 4 ~ 
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) index: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
     let tile = workgroup.x + workgroup.y * grid.x;
     let tiles_i = (params.{{ i_size }} + TILE_I - 1u) / TILE_I;
@@ -170,15 +171,15 @@ fn main(
     if (j0 >= params.{{ j_size }}) {
         return;
     }
-    let lane = index % LANES;
-    let group = index / LANES;
+    let lane = local_index % LANES; // position along the contiguous axis of the wide operand
+    let group = local_index / LANES;
 {{ matrix.bases() }}
 {% for j in range(0, kernel.tj, 1 if s.short_along_k else 4) %}
-    let j_{{ j }} = {{ within("j0 + " ~ j ~ "u", j_size, s.edge_j and s.short_along_k) }};
+    let j_{{ j }} = {{ clamped("j0 + " ~ j ~ "u", j_size, s.edge_j and s.short_along_k) }};
 {% endfor %}
 {% for t in range(kernel.ti) %}
 {% if s.along_k %}
-    let i_{{ t }} = {{ within("i0 + group * TI + " ~ t ~ "u", i_size, s.edge_i) }};
+    let i_{{ t }} = {{ clamped("i0 + group * TI + " ~ t ~ "u", i_size, s.edge_i) }};
 {% else %}
     let i_{{ t }} = i0 + ({{ t }}u * LANES + lane) * 4u;
 {% endif %}
@@ -202,7 +203,7 @@ fn main(
 {% endfor %}
 {% endfor %}
     }
-    // What this invocation added up, to where the others find it
+    // (3) The sums of this invocation → workgroup memory
 {% for t in range(kernel.ti) %}
 {% for j in range(kernel.tj) %}
 {% if s.along_k %}
@@ -212,20 +213,21 @@ fn main(
 {% endif %}
 {% endfor %}
 {% endfor %}
-    workgroupBarrier(); // every invocation's sums are there before they are added up
+    workgroupBarrier(); // all sums are complete before they are added
 {% if many_parts %}
-    for (var place = index; place < OUTPUTS * SHARES; place += WORKGROUP) {
-        let o = place % OUTPUTS;
-        let share = place / OUTPUTS;
+    for (var index = local_index; index < OUTPUTS * SHARES; index += WORKGROUP) {
+        let o = index % OUTPUTS;
+        let share = index / OUTPUTS;
         var sum = sums[share][o];
         for (var part = share + SHARES; part < PARTS; part += SHARES) {
             sum += sums[part][o];
         }
         sums[share][o] = sum;
     }
-    workgroupBarrier(); // each share is added up before all of them are
+    workgroupBarrier(); // the sums of the first pass are complete before they are added
 {% endif %}
-    for (var o = index; o < OUTPUTS; o += WORKGROUP) {
+    // (4) The sums of all parts → C
+    for (var o = local_index; o < OUTPUTS; o += WORKGROUP) {
         var sum = sums[0][o];
         for (var part = 1u; part < {{ "SHARES" if many_parts else "PARTS" }}; part++) {
             sum += sums[part][o];

@@ -1,56 +1,55 @@
-// matrix_unit_high: C = A·B in float32 by matrix units that multiply float16: three products in place of one.
+// matrix_unit_high: C = A·B in float32 by three products of float16 on the GPU's matrix units.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; float32 A and B, bound as array<vec4f> where the
-// contiguous length is a multiple of 4; C in float32 or float16. A line is a row of A or a column of B; for each,
-// `lines` has two numbers from the dispatch before (line_scales): a power of two that scales its elements, and a
-// magnitude: elements of C below the sum of those of their two lines are in doubt.
-// Changed from matrix_unit: an element, scaled so that the largest of its line is 2¹⁴ and above, becomes high + low on
-// its way into workgroup memory: the nearest float16, and the one nearest to the rest. A·B is then high·high + high·low
-// + low·high, within 2⁻²² of |a|·|b|; low·low would be less than that.
+// Storage: A (m, k), B (k, n), C (m, n), each with its member row stride; float32 A and B, bound as array<vec4f> if the
+// contiguous length is a multiple of 4; C in float32 or float16. A line is a row of A or a column of B; for each line,
+// the previous dispatch (line_scales) stores in `lines` a power of two that scales its elements, and a magnitude: an
+// element of C smaller than the sum of its two lines' magnitudes is in doubt.
+// Changed from matrix_unit: each element is scaled so that the largest of its line is at least 2¹⁴, and split into high
+// + low when it is written to workgroup memory: the nearest float16, and the float16 nearest to the remainder. A·B is
+// then high·high + high·low + low·high, within 2⁻²² of |a|·|b|; low·low is smaller than that.
 {% if kernel.runs > 1 %}
-// Matrix units truncate: what they add to a large sum loses its last bits, always towards zero. Therefore k is divided
-// into RUNS parts, each with sums of its own in fragments. Those of all parts but the last wait in storage (`sums`),
-// and are added up at the end, with rounding. Each part has a loop to itself: with one loop within another 84 TFLOP/s
-// are read, where one without parts reads 97.
+// Matrix units truncate: a term added to a large sum loses its last bits, always towards zero. Therefore k is divided
+// into RUNS parts, each summed in fragments separately. The sums of all parts but the last are stored in `sums`, and
+// added at the end, with rounding. Each part has its member loop: 97 TFLOP/s without parts, 84 with a loop in a loop.
 {% endif %}
-// Elements below 2⁻¹⁵ of their line's largest lose bits in float16. Where they might count, since the sum is too small
-// to have large terms, the element of C is not stored: its bit in `doubts` is set, and the next dispatch (mend)
-// computes it.
-// Shapes: any. What lies beyond the end of k is zero. What lies beyond the other edges is read wherever the engine's
-// bounds checks let it be: nothing that comes of it is stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: 4·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes where A runs along k and B along n; C takes A's
-// place.
+// Elements below 2⁻¹⁵ of their line's largest lose bits in float16. If they may matter, since the sum is too small to
+// have large terms, the element of C is not stored: its bit in `doubts` is set, and the next dispatch (mend) computes
+// it in float32.
+// Shapes: any. Elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
+// engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
+// Workgroup memory: 4·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes if A is contiguous along k and B along n; C reuses
+// A's panels.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
-{# "vec" is false, so that places in storage are those of single elements: a vec4 may start within a chunk of eight. #}
+{# "vec" is false, so that indices in storage count elements: load_a8() and load_b8() divide them by 4 for vec4. #}
 {% set operands = [
-  {"x": "a", "axis": "row", "tile": kernel.bm, "part": kernel.sm, "fragment": kernel.fm, "kind": "Left",
+  {"x": "a", "axis": "row", "tile": kernel.bm, "subtile": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "a_base", "vec": false, "next": "a_high"},
-  {"x": "b", "axis": "col", "tile": kernel.bn, "part": kernel.sn, "fragment": kernel.fn, "kind": "Right",
+  {"x": "b", "axis": "col", "tile": kernel.bn, "subtile": kernel.sn, "fragment": kernel.fn, "kind": "Right",
    "along_k": s.trans_b, "loads": kernel.b_loads, "base": "b_base", "vec": false, "next": "b_high"},
 ] %}
 {% set a, b = operands %}
-{# What multiplies high parts is called a and b; low parts have panels of their own, with the same places in them. #}
-{% set a_low = dict(a, x="a_low", next="a_low", places="a") %}
-{% set b_low = dict(b, x="b_low", next="b_low", places="b") %}
+{# The panels called a and b hold the high parts; the low parts have separate panels, with the same positions. #}
+{% set a_low = dict(a, x="a_low", next="a_low", positions="a") %}
+{% set b_low = dict(b, x="b_low", next="b_low", positions="b") %}
 {% set rows, columns = kernel.sm // kernel.fm, kernel.sn // kernel.fn %}
 {% set fragment_fours = kernel.fm * kernel.fn // 4 %}
-{# What a lane finishes of C at once: four neighbours, or one element; its types, and constants of these. #}
+{# The types of what an invocation stores at once, a vec4 of C or one element, and constants of these types. #}
 {% set real, bits, integer = ("vec4f", "vec4<u32>", "vec4i") if s.vec_c else ("f32", "u32", "i32") %}
 {% set bias, mantissa_bits = ("vec4i(127)", "vec4u(23u)") if s.vec_c else ("127", "23u") %}
 
 {% include "common/header.wgsl" %}
 
 {{ fragments.declare_types() }}
-{{ fragments.declare_panels([a, b, a_low, b_low], "is what lies contiguously in storage") }}
-struct Eight { // neighbours in storage
+{{ fragments.declare_panels([a, b, a_low, b_low], "is contiguous in storage") }}
+struct Eight { // consecutive elements of storage
     first: vec4f,
     last: vec4f,
 }
 
 {% for x, vec in (("a", s.vec_a), ("b", s.vec_b)) %}
-// Eight neighbours of {{ x | upper }} from element `index` on
+// Eight elements of {{ x | upper }}, contiguous in storage, from `index` on
 fn load_{{ x }}8(index: u32) -> Eight {
 {% if vec %}
     let at = index / 4u;
@@ -70,7 +69,7 @@ fn scaled(x: Eight, scale: Eight) -> Eight {
 }
 
 {% if s.edge_k %}
-// What lies before the end of k, and zero from there on, of eight that lie at ks
+// `x` with zeros beyond the end of k; `first` and `last` are the k of its elements
 fn before_end(x: Eight, first: vec4u, last: vec4u) -> Eight {
     return Eight(
         select(vec4f(), x.first, first < vec4u(params.k)),
@@ -79,8 +78,8 @@ fn before_end(x: Eight, first: vec4u, last: vec4u) -> Eight {
 }
 
 {% endif %}
-// Rounded to the eleven bits of a float16. By integers, since a driver may take what is packed and unpacked for the
-// same.
+// Rounded to the eleven bits of a float16's significand, with integers, since a driver may optimise away packing and
+// unpacking.
 fn rounded(x: vec4f) -> vec4f {
     return bitcast<vec4f>((bitcast<vec4u>(x) + vec4u(0x1000u)) & vec4u(0xffffe000u));
 }
@@ -96,7 +95,7 @@ fn power_of_two(exponent: {{ integer }}) -> {{ real }} {
 }
 
 {{ matrix.store_c4() if s.vec_c else matrix.store_c() }}
-// C[row, col{{ "..col+3" if s.vec_c }}] ← `value` without its scales; or, where it is in doubt, its bit
+// C[row, col{{ "..col+3" if s.vec_c }}] ← `value` without its scales, or if it is in doubt, sets its bit in `doubts`
 fn finish(base: u32, batch: u32, row: u32, col: u32, value: {{ real }}) {
 {% set outside = matrix.guards([(s.edge_m, "row", "m"), (s.edge_n, "col", "n")]) %}
 {% if outside %}
@@ -123,19 +122,19 @@ fn finish(base: u32, batch: u32, row: u32, col: u32, value: {{ real }}) {
         atomicOr(&{{ word }}, {{ "15u" if s.vec_c else "1u" }} << (col % 32u));
         return;
     }
-    // The scales of row and column are undone by two factors, since one of 2ᵉ may be beyond float32.
+    // Two factors undo the scales of row and column, since a single 2ᵉ may exceed float32's range.
 {% set row_exponent %}{{ integer }}(254 - i32(bitcast<u32>(line.x) >> 23u)){% endset %}
     let e = {{ row_exponent }} - {{ integer }}(bitcast<{{ bits }}>(scale) >> {{ mantissa_bits }});
     store_c{{ "4" if s.vec_c }}(base, row, col, value * power_of_two(e / 2) * power_of_two(e - e / 2));
 }
 
-{# Vec4 `i` of the fragment of C that subgroup `own` of a slice left in workgroup memory, where A was. #}
-{% macro read_four(slice) -%}
-{% set panel %}{% if slice %}{{ slice * kernel.bm // kernel.sm }}u + {% endif %}own / (BN / SN){% endset %}
-bitcast<vec4f>(a_tile[{{ panel }}][own % (BN / SN) * {{ fragment_fours }}u + i])
+{# Vec4 `i` of the fragment of C of subgroup `member` of a slice, which is in A's panels. #}
+{% macro read_vec4(slice) -%}
+{% set panel %}{% if slice %}{{ slice * kernel.bm // kernel.sm }}u + {% endif %}member / (BN / SN){% endset %}
+bitcast<vec4f>(a_tile[{{ panel }}][member % (BN / SN) * {{ fragment_fours }}u + i])
 {%- endmacro %}
 
-{# Vec4 `i` of what a slice of that subgroup summed up in a part of k before the last, and left in storage. #}
+{# Vec4 `i` of the same fragment's sums over an earlier part of k, from `sums`. #}
 {% macro read_part(part, slice) -%}
 {% set after_parts %}{% if part %} + {{ part }}u * between{% endif %}{% endset %}
 {% set slice_fours = fragments.slice_subgroups * kernel.fragments * fragment_fours %}
@@ -144,21 +143,21 @@ bitcast<vec4f>(sums[place + i{{ after_parts }}{% if slice %} + {{ slice * slice_
 
 {% set of_parts = ", place: u32, between: u32" if kernel.runs > 1 else "" %}
 // A fragment in workgroup memory → C, from (row, col) on
-{%- if kernel.slices > 1 %}, added up from those of all slices{% endif %}
-{%- if kernel.runs > 1 %}, with those of other parts of k{% endif %}
+{%- if kernel.slices > 1 %}, added to those of the other slices{% endif %}
+{%- if kernel.runs > 1 %} and to those of other parts of k{% endif %}
 {%- if not s.vec_c %}.
-// Neighbouring lanes store single elements.{% endif %}
+// Neighbouring invocations store single elements.{% endif %}
 
-fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32{{ of_parts }}) {
+fn store_fragment(base: u32, batch: u32, row: u32, col: u32, member: u32, sharer: u32{{ of_parts }}) {
 {% if s.vec_c %}
-    for (var i = lane; i < {{ fragment_fours }}u; i += SLICES * LANES) {
+    for (var i = sharer; i < {{ fragment_fours }}u; i += SLICES * LANES) {
 {% else %}
-    for (var element = lane; element < FM * FN; element += SLICES * LANES) {
+    for (var element = sharer; element < FM * FN; element += SLICES * LANES) {
         let i = element / 4u;
 {% endif %}
-        {{ "var" if kernel.slices > 1 or kernel.runs > 1 else "let" }} value = {{ read_four(0) }};
+        {{ "var" if kernel.slices > 1 or kernel.runs > 1 else "let" }} value = {{ read_vec4(0) }};
 {% for slice in range(1, kernel.slices) %}
-        value += {{ read_four(slice) }};
+        value += {{ read_vec4(slice) }};
 {% endfor %}
 {% for part in range(kernel.runs - 1) %}
 {% for slice in range(kernel.slices) %}
@@ -173,7 +172,7 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
     }
 }
 
-{# The scales of the lines that a lane moves, the same in every step. #}
+{# The scales of the lines that an invocation loads, the same in every step. #}
 {% macro load_scales() %}
 {% for o in operands %}
     let {{ o.x }}_lines = workgroup.z * (params.m + params.n){{ " + params.m" if o.x == "b" }};
@@ -194,10 +193,10 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 {% endfor %}
 {% endmacro %}
 
-{# Registers → workgroup memory, as high and low parts. #}
-{% macro put(k0) %}
+{# registers → workgroup memory, split into high and low parts #}
+{% macro write_tiles(k0) %}
 {% if s.edge_k %}
-        if ({{ k0 }} + BK > params.k) { // what lies beyond the end of k must come to nothing
+        if ({{ k0 }} + BK > params.k) { // elements beyond the end of k must be zero
 {% for o in operands %}
 {% for i in range(o.loads) %}
 {% set k %}vec4u({{ k0 }} + {{ o.x }}_k{{ i }}){% endset %}
@@ -221,11 +220,11 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
         let {{ o.x }}_low{{ i }} = packed({{ rest }});
 {% endfor %}
 {% endfor %}
-{{ fragments.put([a, b, a_low, b_low]) }}
+{{ fragments.write_tiles([a, b, a_low, b_low]) }}
 {% endmacro %}
 
-{# sums += A tile · B tile. Two products into the same fragment have others between them, which need not wait for it. #}
-{% macro multiply() %}
+{# sums += tile of A · tile of B. Consecutive instructions add to different fragments, to not wait for each other. #}
+{% macro multiply_tiles() %}
 {% for kk in range(kernel.share // kernel.fk) %}
         { // kk = {{ kk * kernel.fk }}
 {% for r in range(rows) %}
@@ -246,13 +245,13 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 {% endfor %}
 {% endmacro %}
 
-{# Steps of k up to `end`: one is multiplied while the next is fetched. #}
+{# Steps of k up to `end`: loading the next tiles overlaps multiplying the current ones. #}
 {% macro multiply_up_to(end) %}
     for (; k0 < {{ end }}; k0 += BK) {
-{{ fragments.fetch(operands, "k0") }}
-{{ multiply() }}
+{{ fragments.load_next(operands, "k0") }}
+{{ multiply_tiles() }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
-{{ put("k0") }}
+{{ write_tiles("k0") }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
 {% endmacro %}
@@ -261,9 +260,9 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, own: u32, lane: u32
 fn main(
 {{ fragments.builtins() }}
 ) {
-{{ tiles.own_tile() }}
+{{ tiles.assign_tile() }}
 {{ matrix.bases() }}
-{{ fragments.plan_moves(operands) }}
+{{ fragments.plan_loads(operands) }}
 {{ load_scales() }}
 {{ fragments.declare_sums() }}
 {%- for o in operands %}
@@ -271,18 +270,19 @@ fn main(
     var {{ o.x }}_next{{ i }}: Eight;
 {% endfor %}
 {% endfor %}
-{{ fragments.fetch(operands, "0u") }}
+{{ fragments.load_next(operands, "0u") }}
     {
-{{ put("0u") }}
+{{ write_tiles("0u") }}
     }
     workgroupBarrier(); // the first tiles are complete before anyone reads them
     var k0 = BK;
 {% if kernel.runs > 1 %}
-    // In vec4: where the sums of this subgroup's fragments wait, a place for each part of k but the last
-{% set own_fours = kernel.fragments * fragment_fours %}
-    let between = grid.z * tiles_m * tiles_n * {{ kernel.subgroups * own_fours }}u;
-    let place = ((workgroup.z * tiles_m * tiles_n + tile) * {{ kernel.subgroups }}u + subgroup) * {{ own_fours }}u;
-    let run = (params.k + RUNS * BK - 1u) / (RUNS * BK) * BK; // inner elements of a part
+    // Index in `sums`, in vec4, of this subgroup's fragments for the first part of k; `between` is the distance to the
+    // next
+{% set subgroup_fours = kernel.fragments * fragment_fours %}
+    let between = grid.z * tiles_m * tiles_n * {{ kernel.subgroups * subgroup_fours }}u;
+    let place = ((workgroup.z * tiles_m * tiles_n + tile) * {{ kernel.subgroups }}u + subgroup) * {{ subgroup_fours }}u;
+    let run = (params.k + RUNS * BK - 1u) / (RUNS * BK) * BK; // inner elements per part
 {% for part in range(1, kernel.runs) %}
 {{ multiply_up_to("min(" ~ part ~ "u * run, params.k)") }}
 {% for r in range(rows) %}
@@ -296,30 +296,31 @@ fn main(
 {% endfor %}
 {% endif %}
 {{ multiply_up_to("params.k") }}
-{{ multiply() }}
+{{ multiply_tiles() }}
     let row = row0 + subgroup_row * SM;
     let col = col0 + subgroup_col * SN;
 {% if kernel.slices > 1 %}
-    let own = subgroup % {{ fragments.slice_subgroups }}u;
-    let own_lane = slice * LANES + subgroup_lane;
+    let member = subgroup % {{ fragments.slice_subgroups }}u; // this subgroup within its slice
+    let sharer = slice * LANES + subgroup_lane;
 {% if kernel.runs > 1 %}
-    let own_place = place - slice * {{ fragments.slice_subgroups * own_fours }}u;
+    let first_place = place - slice * {{ fragments.slice_subgroups * subgroup_fours }}u;
 {% endif %}
 {% endif %}
 {% if kernel.runs > 1 %}
-    storageBarrier(); // the sums are stored before other lanes read them
+    storageBarrier(); // the sums are stored before other invocations read them
 {% endif %}
-    workgroupBarrier(); // everyone is done with the tiles before C takes the place of A's
-{% set panel = "a_tile[" ~ fragments.own_panel(a) ~ "]" %}
-{% set own, own_place = ("own, own_lane", "own_place") if kernel.slices > 1 else ("subgroup, subgroup_lane", "place") %}
+    workgroupBarrier(); // everyone is done with the tiles before C overwrites A's
+{% set panel = "a_tile[" ~ fragments.subgroup_panel(a) ~ "]" %}
+{% set sharer = "member, sharer" if kernel.slices > 1 else "subgroup, subgroup_lane" %}
+{% set first_place = "first_place" if kernel.slices > 1 else "place" %}
 {% for r in range(rows) %}
 {% for q in range(columns) %}
 {{ fragments.store_fragment("acc_" ~ r ~ "_" ~ q, panel, "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
-    workgroupBarrier(); // the fragment is complete before lanes read it
+    workgroupBarrier(); // the fragment is complete before invocations read it
 {% set place %}row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u{% endset %}
-{% set own_place_at = own_place ~ " + " ~ (r * columns + q) * fragment_fours ~ "u" %}
-{% set parts = ", " ~ own_place_at ~ ", between" if kernel.runs > 1 else "" %}
-    store_fragment(c_base, workgroup.z, {{ place }}, {{ own }}{{ parts }});
+{% set fragment_place = first_place ~ " + " ~ (r * columns + q) * fragment_fours ~ "u" %}
+{% set parts = ", " ~ fragment_place ~ ", between" if kernel.runs > 1 else "" %}
+    store_fragment(c_base, workgroup.z, {{ place }}, {{ sharer }}{{ parts }});
 {% if not (r == rows - 1 and loop.last) %}
     workgroupBarrier(); // it was read before the next one overwrites it
 {% endif %}

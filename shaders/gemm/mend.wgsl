@@ -1,19 +1,21 @@
-// mend: the elements of C that matrix units could not compute within the bound, in float32.
+// mend: in float32, the elements of C that matrix_unit_high could not compute within the bound.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; doubts (batch, m, n), a bit each, rows of whole
-// words. A workgroup looks at {{ kernel.invocations }} words, and ends at once where none has a bit. For one that has,
-// its invocations share the inner dimension of 32 columns at a time, or of one where few are wanted.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; doubts (batch, m, n), one bit per element, rows
+// padded to whole words.
+// Last dispatch of matrix_unit_high. A workgroup reads {{ kernel.invocations }} words of doubts, and returns if no bit
+// is set. For each word with bits, the invocations share the inner dimension of its 32 columns, or of one column at a
+// time if few bits are set.
 // Shapes: any. Workgroup memory: {{ kernel.workgroup_bytes }} bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
-const LANES: u32 = {{ kernel.invocations }}u;
-const WORDS: u32 = LANES; // of doubts, for a workgroup
-const FEW: u32 = 2u; // columns of a word
+const INVOCATIONS: u32 = {{ kernel.invocations }}u;
+const WORDS: u32 = INVOCATIONS; // words of doubts per workgroup
+const FEW: u32 = 2u; // bits of a word up to which columns are computed one at a time
 
-var<workgroup> together: atomic<u32>; // all bits of all words
+var<workgroup> any_doubts: atomic<u32>; // bitwise or of the workgroup's words
 var<workgroup> doubt: u32;
-var<workgroup> sums: array<f32, LANES>;
+var<workgroup> sums: array<f32, INVOCATIONS>;
 
 {{ matrix.load_a() }}
 {{ matrix.load_b() }}
@@ -22,22 +24,22 @@ var<workgroup> sums: array<f32, LANES>;
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
     let per_row = (params.n + 31u) / 32u; // words
     let words = params.m * per_row;
     let first = (workgroup.x + workgroup.y * grid.x) * WORDS;
     let base = workgroup.z * words;
-    if (lane == 0u) {
-        atomicStore(&together, 0u); // Mesa 22.3 does not clear what atomics work on
+    if (local_index == 0u) {
+        atomicStore(&any_doubts, 0u); // Mesa 22.3 does not clear atomics
     }
-    workgroupBarrier(); // it is zero before anyone adds to it
-    if (first + lane < words) {
-        atomicOr(&together, doubts[base + first + lane]);
+    workgroupBarrier(); // it is zero before anyone sets bits
+    if (first + local_index < words) {
+        atomicOr(&any_doubts, doubts[base + first + local_index]);
     }
-    workgroupBarrier(); // all words are in it before anyone looks
-    if (lane == 0u) {
-        doubt = atomicLoad(&together);
+    workgroupBarrier(); // all words are combined before anyone reads the result
+    if (local_index == 0u) {
+        doubt = atomicLoad(&any_doubts);
     }
     if (workgroupUniformLoad(&doubt) == 0u) {
         return;
@@ -49,26 +51,26 @@ fn main(
         let few = countOneBits(bits) <= FEW;
         let columns = select(32u, 1u, few);
         while (bits != 0u) {
-            let within = select(lane % 32u, firstTrailingBit(bits), few);
+            let within = select(local_index % 32u, firstTrailingBit(bits), few);
             let col = word % per_row * 32u + within;
             let wanted = ((bits >> within) & 1u) == 1u; // an H200's driver (580.159.04) gets extractBits() wrong here
             var sum = 0.0;
             if (wanted) {
-                for (var k = lane / columns; k < params.k; k += LANES / columns) {
+                for (var k = local_index / columns; k < params.k; k += INVOCATIONS / columns) {
                     sum = fma(load_a(a_base, row, k), load_b(b_base, k, col), sum);
                 }
             }
-            sums[lane] = sum;
-            for (var half = LANES / 2u; half >= columns; half /= 2u) {
-                workgroupBarrier(); // the parts are there before they are added up
-                if (lane < half) {
-                    sums[lane] += sums[lane + half];
+            sums[local_index] = sum;
+            for (var half = INVOCATIONS / 2u; half >= columns; half /= 2u) {
+                workgroupBarrier(); // the partial sums are complete before they are added
+                if (local_index < half) {
+                    sums[local_index] += sums[local_index + half];
                 }
             }
-            if (wanted && lane < columns) {
-                store_c(c_base, row, col, sums[lane]); // no other lane has changed it since
+            if (wanted && local_index < columns) {
+                store_c(c_base, row, col, sums[local_index]); // no other invocation has changed it since
             }
-            workgroupBarrier(); // all are done before the next ones overwrite them
+            workgroupBarrier(); // everyone is done with the sums before they are overwritten
             bits = select(0u, bits & (bits - 1u), few);
         }
     }

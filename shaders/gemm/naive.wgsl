@@ -1,8 +1,8 @@
 // naive: C = A·B, one invocation per element of C.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
-// First stage: everything else is measured against it. A workgroup of one invocation leaves all other lanes of the
-// hardware's vector idle, and nothing that is loaded is used twice.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// The first stage, which the others are compared with. A workgroup of one invocation leaves all other lanes of the
+// hardware's vector unit idle, and each loaded value is used only once.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

@@ -1,6 +1,6 @@
 // pack_b: B into a texture, which CPUs read a vector register at a time.
 //
-// Storage: B (k, n) with its own row length. Texel (x, y) is B[y, 4x..4x+3] in f32, zero below the last row, so that
+// Storage: B (k, n) with its own row stride. Texel (x, y) is B[y, 4x..4x+3] in f32, zero below the last row, so that
 // the product needs no guard along k. Every DEPTH rows another layer begins; a matrix of the batch begins at a layer,
 // too. A texel per invocation, found without a division: those are scalar on a CPU.
 // Shapes: any. Workgroup memory: none.

@@ -1,17 +1,17 @@
-// pipelined: C = A·B, TM × TN elements of C per invocation, with the next tile on its way during the FMAs.
+// pipelined: C = A·B, as blocked, with software pipelining: loading the next tiles overlaps multiplying these.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the
 // contiguous length is a multiple of 4; accumulation in f32.
-// Changed from blocked: the loads of the next tile are issued before this tile is multiplied, so that their latency
-// hides behind the FMAs.
+// Changed from blocked: the loads of the next tiles are issued before the current tiles are multiplied, so that
+// the FMAs hide their latency.
 {% if kernel.prefetch == "registers" %}
-// The next tile waits in registers; one buffer, two barriers per step.
+// The next tiles are held in registers: one buffer in workgroup memory, two barriers per step.
 {% else %}
-// The next tile goes to a second buffer; one barrier per step, twice the workgroup memory. The two buffers are two
-// variables and the loop takes two steps at once: a buffer chosen by an index would cost a bounds check per access.
+// The next tiles go to a second buffer: one barrier per step, twice the workgroup memory. The two buffers are separate
+// variables and each iteration does two steps, since indexing a buffer would cost a bounds check per access.
 {% endif %}
-// Shapes: any; tiles that hang over an edge are filled with zeros.
-// Workgroup memory: (BM + BN + 8)·BK·4 bytes per buffer, 8·BK·4 less where vec4 fit.
+// Shapes: any; partial tiles are padded with zeros.
+// Workgroup memory: at most (BM + BN + 8)·BK·4 bytes per buffer; tiles written as vec4 need no padding.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -21,47 +21,47 @@
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-{{ tiles.own_tile() }}
+{{ tiles.assign_tile() }}
 {{ matrix.bases() }}
-{{ tiles.lane_position() }}
+{{ tiles.invocation_position() }}
 {{ tiles.plan_loads() }}
 {{ tiles.declare_sums() }}
 {{ tiles.declare_registers() }}
-{{ tiles.fetch("0u") }}
-{{ tiles.put() }}
+{{ tiles.load_next("0u") }}
+{{ tiles.write_tiles() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
 {% if kernel.prefetch == "registers" %}
     for (var k0 = BK; k0 < params.k; k0 += BK) {
-{{ tiles.fetch("k0") }}
-{{ tiles.multiply(k0="k0 - BK") }}
+{{ tiles.load_next("k0") }}
+{{ tiles.multiply_tiles(k0="k0 - BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
-{{ tiles.put() }}
+{{ tiles.write_tiles() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
-    // The last tiles stand outside the loop: a condition in it costs 6 % (H200, 4096³).
-{{ tiles.multiply(k0="(params.k - 1u) / BK * BK") }}
+    // The last tiles are multiplied outside the loop: a condition inside it costs 6 % (H200, 4096³).
+{{ tiles.multiply_tiles(k0="(params.k - 1u) / BK * BK") }}
 {% else %}
     for (var k0 = 0u; k0 < params.k; k0 += 2u * BK) {
 {% for buffer in range(2) %}
         let more_{{ buffer }} = k0 + {{ buffer + 1 }}u * BK < params.k;
         if (more_{{ buffer }}) {
-{{ tiles.fetch("(k0 + " ~ (buffer + 1) ~ "u * BK)") }}
+{{ tiles.load_next("(k0 + " ~ (buffer + 1) ~ "u * BK)") }}
         }
 {% if buffer %}
         if (more_0) {
-{{ tiles.multiply(buffer, "k0 + " ~ buffer ~ "u * BK") }}
+{{ tiles.multiply_tiles(buffer, "k0 + " ~ buffer ~ "u * BK") }}
         }
 {% else %}
-{{ tiles.multiply(buffer, "k0 + " ~ buffer ~ "u * BK") }}
+{{ tiles.multiply_tiles(buffer, "k0 + " ~ buffer ~ "u * BK") }}
 {% endif %}
         if (more_{{ buffer }}) {
-{{ tiles.put(1 - buffer) }}
+{{ tiles.write_tiles(1 - buffer) }}
         }
         workgroupBarrier(); // the next tiles are complete, and everyone is done with these
 {% endfor %}
     }
 {% endif %}
-{{ tiles.store(tiles.staged) }}
+{{ tiles.store_sums(tiles.staged) }}
 }

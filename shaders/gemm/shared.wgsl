@@ -1,13 +1,13 @@
-// shared: C = A·B, one element of C per invocation; A and B pass through workgroup memory.
+// shared: C = A·B, one element of C per invocation, from tiles of A and B in workgroup memory.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
-// Changed from workgroup_2d: a workgroup loads each element of its tiles from storage once and reads it TILE times
-// from workgroup memory, which all its invocations share.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: 2·TILE·TILE·4 bytes.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Changed from workgroup_2d: a workgroup loads each element of its tiles from storage once, and its invocations read it
+// TILE times from workgroup memory.
+// Shapes: any; partial tiles are padded with zeros. Workgroup memory: 2·TILE·TILE·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
-// Nested, so that the bounds checks that engines add are hoisted out of the loop over kk.
+// Nested arrays let the compiler hoist the engine's bounds checks out of the loop over kk.
 var<workgroup> a_tile: array<array<f32, TILE>, TILE>; // [row][kk]
 var<workgroup> b_tile: array<array<f32, TILE>, TILE>; // [kk][col]
 

@@ -1,7 +1,7 @@
 // software: C = A·B in float64 by integer arithmetic, one element of C per invocation.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; a double is two words, the low one first.
-// For engines without f64, and any operands: products and sums are those of IEEE 754, each rounded to nearest even.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; a double is two words, the low word first.
+// For engines without f64, and for any operands: each product and each sum is rounded to nearest even, as in IEEE 754.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/double.wgsl" as double with context %}

@@ -1,17 +1,17 @@
-// split_k: C = A·B, as pipelined, with k divided among groups of invocations and among workgroups.
+// split_k: C = A·B, as pipelined, with k split among groups of invocations and among workgroups.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the
 // contiguous length is a multiple of 4; accumulation in f32.
-// Changed from pipelined: a C of few tiles leaves most of a machine idle, however long k is. SLICES groups of
-// invocations take every SLICES-th step of k for the same tile, and add their sums up in workgroup memory.
+// Changed from pipelined: if C has few tiles, one workgroup per tile leaves most of a GPU idle. Here SLICES groups of
+// invocations each compute every SLICES-th step of k for the same tile, and add their sums in workgroup memory.
 {% if kernel.splits > 1 %}
-// SPLITS workgroups take a part of k each, and leave partial sums (batch, split, row, column), rows of whole vec4,
-// which the next dispatch (sum_splits) adds up and finishes: the epilogue is not for parts.
+// SPLITS workgroups each compute a part of k, and store partial sums (batch, split, row, column), rows padded to whole
+// vec4. The next dispatch (sum_splits) adds these and applies the epilogue.
 {% endif %}
-// On an H200: 4.3 TFLOP/s at 256³ where pipelined reads 2.8, 17.7 against 15.0 at 512³ (8 slices both), 37 against 34
-// at 1024³, 40.7 against 35.0 at 1536³ (3 splits both); 40.9 at 256×256×65536 (32 splits). From 2048³ on there is
-// nothing to gain. A second dispatch costs some 2 µs and the traffic of the partial sums; slices cost workgroup memory.
-// Shapes: any whose k has a step for each part; tiles that hang over an edge are filled with zeros.
+// On an H200, against pipelined: 4.3 and 2.8 TFLOP/s at 256³, 17.7 and 15.0 at 512³ (8 slices both), 37 and 34 at
+// 1024³, 40.7 and 35.0 at 1536³ (3 splits both); 40.9 at 256×256×65536 (32 splits). From 2048³ on there is nothing to
+// gain. The second dispatch costs about 2 µs and the traffic of the partial sums; slices cost workgroup memory.
+// Shapes: any with at least one step of k per split; partial tiles are padded with zeros.
 // Workgroup memory: SLICES·(BM + BN + 8)·BK·4 bytes for tiles, (SLICES - 1)·BM·BN/TM·4 for sums.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
@@ -19,9 +19,9 @@
 
 {% set staged = tiles.staged and kernel.splits == 1 %}
 {% set slice = "[slice]" if kernel.slices > 1 else "" %}
-const SHARERS = BM / TM * (BN / TN); // invocations that share a tile
+const SHARERS = BM / TM * (BN / TN); // invocations of a slice
 {% if kernel.slices > 1 %}
-var<workgroup> sums: array<array<array<vec4f, SHARERS>, TN / 4u>, SLICES - 1u>; // [slice - 1][column/4][lane]
+var<workgroup> sums: array<array<array<vec4f, SHARERS>, TN / 4u>, SLICES - 1u>; // [slice - 1][column/4][sharer]
 {% endif %}
 
 {% if kernel.splits > 1 %}
@@ -45,22 +45,22 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) index: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-{{ tiles.own_tile() }}
-    let lane = index % SHARERS;
-    let slice = index / SHARERS;
+{{ tiles.assign_tile() }}
+    let sharer = local_index % SHARERS;
+    let slice = local_index / SHARERS;
 {% if kernel.splits > 1 %}
     let batch = workgroup.z / SPLITS;
     let split = workgroup.z % SPLITS;
 {{ matrix.bases("batch", c=false) }}
-    let c_base = workgroup.z * params.m * ((params.n + 3u) / 4u); // of this part's sums, in vec4
+    let c_base = workgroup.z * params.m * ((params.n + 3u) / 4u); // of this split's partial sums, in vec4
 {% else %}
     let split = 0u;
 {{ matrix.bases() }}
 {% endif %}
-{{ tiles.lane_position() }}
-{{ tiles.plan_loads() }}
+{{ tiles.invocation_position("sharer") }}
+{{ tiles.plan_loads("sharer") }}
     let steps = (params.k + SLICES * BK - 1u) / (SLICES * BK);
     let share = (steps + SPLITS - 1u) / SPLITS;
     let first_step = split * share;
@@ -68,33 +68,33 @@ fn main(
 {{ tiles.declare_sums() }}
 {{ tiles.declare_registers() }}
     var k0 = (first_step * SLICES + slice) * BK;
-{{ tiles.fetch("k0") }}
-{{ tiles.put(slice) }}
+{{ tiles.load_next("k0") }}
+{{ tiles.write_tiles(slice) }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
     for (var step = first_step + 1u; step < last_step; step++) {
         k0 += SLICES * BK;
-{{ tiles.fetch("k0") }}
-{{ tiles.multiply(slice, "k0 - SLICES * BK") }}
+{{ tiles.load_next("k0") }}
+{{ tiles.multiply_tiles(slice, "k0 - SLICES * BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
-{{ tiles.put(slice) }}
+{{ tiles.write_tiles(slice) }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
-{{ tiles.multiply(slice) }}
+{{ tiles.multiply_tiles(slice) }}
 {% if kernel.slices > 1 %}
 {% for r in range(kernel.tm) %}
     if (slice > 0u) {
 {% for j in range(kernel.tn // 4) %}
-        sums[slice - 1u][{{ j }}][lane] = acc_{{ r }}_{{ j }};
+        sums[slice - 1u][{{ j }}][sharer] = acc_{{ r }}_{{ j }};
 {% endfor %}
     }
-    workgroupBarrier(); // the other slices' sums are complete before the first adds them up
+    workgroupBarrier(); // the other slices' sums are complete before the first slice adds them
     if (slice == 0u) {
 {% for j in range(kernel.tn // 4) %}
 {% for other in range(kernel.slices - 1) %}
-        acc_{{ r }}_{{ j }} += sums[{{ other }}][{{ j }}][lane];
+        acc_{{ r }}_{{ j }} += sums[{{ other }}][{{ j }}][sharer];
 {% endfor %}
 {% if not staged %}
-        {{ tiles.store_four(r, j) }}
+        {{ tiles.store_vec4(r, j) }}
 {% endif %}
 {% endfor %}
 {% if staged %}
@@ -102,13 +102,13 @@ fn main(
 {% endif %}
     }
 {% if staged %}
-    workgroupBarrier(); // the sums are read, and these rows complete, before anyone stores them
-{{ tiles.store_staged_rows(r, "index", "[0]") }}
+    workgroupBarrier(); // the sums are read, and these rows are complete, before anyone stores them
+{{ tiles.store_staged_rows(r, "[0]") }}
 {% elif not loop.last %}
-    workgroupBarrier(); // the first has read them before they are overwritten
+    workgroupBarrier(); // the first slice has read the sums before they are overwritten
 {% endif %}
 {% endfor %}
 {% else %}
-{{ tiles.store() }}
+{{ tiles.store_sums() }}
 {% endif %}
 }

@@ -1,13 +1,13 @@
-// subgroup: C = A·B, TM × TN elements of C per lane, fragments of A and B shared by the lanes of a subgroup.
+// subgroup: C = A·B, TM × TN elements of C per lane; the lanes of a subgroup exchange elements of A and B by shuffles.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the contiguous length
 // is a multiple of 4 and runs along k in A, along n in B; accumulation in f32.
-// Changed from blocked: no workgroup memory and no barrier. A workgroup is one subgroup, LY × LX lanes; each fetches
-// its share of the tiles of A and B into registers, and the others get it by shuffle.
-// It loses to blocked where there is workgroup memory: on an H200 with 32 lanes as 4 × 8, 28.2 against 40.3 TFLOP/s at
-// 4096³ and 15.6 against 26.5 at 1024³ (through wgpu). 2 × 16 lanes read 25.5, 8 × 4 24.9, 4 × 16 per lane 23.1, 4 × 8
-// per lane 21.2 at 4096³.
-// Shapes: any; tiles that hang over an edge read zeros. Workgroup memory: none. Needs subgroups of LANES lanes or more.
+// Changed from blocked: no workgroup memory and no barriers. A workgroup is one subgroup of LY × LX lanes; each loads
+// its share of the tiles of A and B into registers, and the other lanes read it by shuffles.
+// It is slower than blocked on GPUs with fast workgroup memory: on an H200 with 32 lanes as 4 × 8, 28.2 against 40.3
+// TFLOP/s at 4096³ and 15.6 against 26.5 at 1024³ (through wgpu). At 4096³, 2 × 16 lanes reach 25.5, 8 × 4 lanes 24.9,
+// 4 × 16 elements per lane 23.1, 4 × 8 elements per lane 21.2.
+// Shapes: any; partial tiles read zeros. Workgroup memory: none. Needs subgroups of LANES lanes or more.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% include "common/header.wgsl" %}
@@ -20,9 +20,8 @@ const BN = LX * TN; // columns of C per workgroup
 {{ matrix.load_b4(k=s.edge_k, col=s.edge_n) }}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 {#
-  Row i of a lane's fragment is ly + i·LY, its j-th vec4 of columns lx + j·LX, so that a whole fragment of neighbouring
-  lanes lies in one register of as many others: which register is then known here, and only the lane depends on the
-  lane.
+  A lane computes rows ly + i·LY and vec4 columns lx + j·LX of the tile. For given i and j, all lanes then shuffle from
+  the same register, which the template knows; only the source lane varies.
 #}
 @compute @workgroup_size(LANES)
 fn main(
@@ -30,13 +29,13 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-{{ tiles.own_tile() }}
+{{ tiles.assign_tile() }}
 {{ matrix.bases() }}
     let lx = lane % LX;
     let ly = lane / LX;
 {{ tiles.declare_sums() }}
     for (var k = 0u; k < params.k; k += 4u) {
-        // Row r of A's tile is fetched by lane r % LANES, vec4 v of four rows of B's by lane v % LANES.
+        // Lane r % LANES loads row r of A's tile; lane v % LANES loads vec4 v of B's tile, counted over its four rows.
 {% for i in range(kernel.a_loads) %}
         let a_reg{{ i }} = load_a4(a_base, row0 + lane % BM + {{ i }}u * LANES, k);
         dbg_k(LOADED_A, row0 + lane % BM + {{ i }}u * LANES, dbg_col(col0, BN), k, a_reg{{ i }});

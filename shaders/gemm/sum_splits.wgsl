@@ -1,17 +1,18 @@
-// sum_splits: C from partial sums, SPLITS of them per element.
+// sum_splits: C = the sum of SPLITS partial sums per element, then the epilogue.
 //
-// Storage: partial (batch, split, row, column) in f32, rows of whole vec4; C (m, n) with its own row length, bound as
-// array<vec4> where that is a multiple of 4. Four columns per group of invocations; where there are many parts, those
-// of a group take turns, and their sums are added up in workgroup memory: a small C has too few elements to fill a
-// machine.
-// Shapes: any. Workgroup memory: 16 bytes per invocation, none where groups are of one.
+// Storage: partial (batch, split, row, column) in f32, rows padded to whole vec4; C (m, n) with its own row stride,
+// bound as array<vec4> if that is a multiple of 4.
+// Second dispatch of split_k. One vec4 of C per group of {{ kernel.adders }} invocations: with many splits, each
+// invocation of a group adds some of them, and their sums are added in workgroup memory, since a small C has too few
+// elements to occupy a GPU.
+// Shapes: any. Workgroup memory: 16 bytes per invocation, none if a group is one invocation.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
-{% set takers = kernel.takers %}
-const PLACES = {{ kernel.invocations // takers }}u; // vec4 of C per workgroup
-{% if takers > 1 %}
-var<workgroup> sums: array<array<vec4f, PLACES>, {{ takers }}u>; // [taker][place]
+{% set adders = kernel.adders %}
+const VECTORS = {{ kernel.invocations // adders }}u; // vec4 of C per workgroup
+{% if adders > 1 %}
+var<workgroup> sums: array<array<vec4f, VECTORS>, {{ adders }}u>; // [adder][vector]
 {% endif %}
 
 {{ matrix.store_c4(col=s.vec_c == false) }}
@@ -19,32 +20,32 @@ var<workgroup> sums: array<array<vec4f, PLACES>, {{ takers }}u>; // [taker][plac
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
     let row_length = (params.n + 3u) / 4u; // in vec4
     let matrix_length = params.m * row_length;
-    let place = (workgroup.x + workgroup.y * grid.x) * PLACES + lane % PLACES;
-    let first = workgroup.z * SPLITS * matrix_length + place;
-{% if takers > 1 %}
-    let taker = lane / PLACES;
-    var value = partial[first + taker * matrix_length];
-{% for split in range(takers, kernel.splits, takers) %}
-{% if split + takers <= kernel.splits %}
-    value += partial[first + (taker + {{ split }}u) * matrix_length];
+    let vector = (workgroup.x + workgroup.y * grid.x) * VECTORS + local_index % VECTORS;
+    let first = workgroup.z * SPLITS * matrix_length + vector;
+{% if adders > 1 %}
+    let adder = local_index / VECTORS;
+    var value = partial[first + adder * matrix_length];
+{% for split in range(adders, kernel.splits, adders) %}
+{% if split + adders <= kernel.splits %}
+    value += partial[first + (adder + {{ split }}u) * matrix_length];
 {% else %}
-    value += select(vec4f(), partial[first + (taker + {{ split }}u) * matrix_length], taker + {{ split }}u < SPLITS);
+    value += select(vec4f(), partial[first + (adder + {{ split }}u) * matrix_length], adder + {{ split }}u < SPLITS);
 {% endif %}
 {% endfor %}
-    sums[taker][lane % PLACES] = value;
-    workgroupBarrier(); // all sums are there before they are added up
-    if (taker > 0u || place >= matrix_length) {
+    sums[adder][local_index % VECTORS] = value;
+    workgroupBarrier(); // all sums are complete before they are added
+    if (adder > 0u || vector >= matrix_length) {
         return;
     }
-{% for other in range(1, takers) %}
-    value += sums[{{ other }}][lane];
+{% for other in range(1, adders) %}
+    value += sums[{{ other }}][local_index];
 {% endfor %}
 {% else %}
-    if (place >= matrix_length) {
+    if (vector >= matrix_length) {
         return;
     }
     var value = partial[first];
@@ -53,5 +54,5 @@ fn main(
 {% endfor %}
 {% endif %}
     let c_base = params.c_offset + workgroup.z * params.c_batch_stride;
-    store_c4(c_base, place / row_length, place % row_length * 4u, value);
+    store_c4(c_base, vector / row_length, vector % row_length * 4u, value);
 }

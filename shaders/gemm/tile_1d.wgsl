@@ -1,7 +1,7 @@
-// tile_1d: C = A·B, four neighbouring columns of a row of C per invocation.
+// tile_1d: C = A·B, four consecutive elements of a row of C per invocation.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
-// Changed from workgroup_2d: an element of A is loaded once and used four times, 5 loads for 4 FMAs in place of 8.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Changed from workgroup_2d: each element of A is loaded once and used four times: 5 loads for 4 FMAs instead of 8.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

@@ -1,8 +1,8 @@
-// tile_2d: C = A·B, TM rows by four columns of C per invocation.
+// tile_2d: C = A·B, a TM × 4 tile of C per invocation.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
-// Changed from tile_1d: an element of B serves TM rows too: TM + 4 loads for 4·TM FMAs. The rows are separate
-// variables, written out by the template: an array indexed by a loop would live in memory.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Changed from tile_1d: each element of B is used for TM rows, too: TM + 4 loads for 4·TM FMAs. The template writes out
+// one variable per row, since drivers may keep an array that a loop indexes in memory.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

@@ -1,16 +1,16 @@
-// vectorized: C = A·B, four columns of C per invocation; storage and workgroup memory are read as vec4.
+// vectorized: C = A·B, four consecutive elements of a row of C per invocation, loaded as vec4.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the contiguous length
 // is a multiple of 4; accumulation in f32.
-// Changed from shared: one load instruction moves 16 bytes, and a vec4 of A from workgroup memory serves 16 FMAs.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
+// Changed from shared: a load moves 16 bytes, and a vec4 of A from workgroup memory is used for 16 FMAs.
+// Shapes: any; partial tiles are padded with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
-const LANES = BM * BN / 4u; // invocations per workgroup
+const INVOCATIONS = BM * BN / 4u; // per workgroup
 
-var<workgroup> a_tile: array<array<vec4f, BK / 4u>, BM>; // [row][kk/4], four neighbours along k
-var<workgroup> b_tile: array<array<vec4f, BN / 4u>, BK>; // [kk][col/4], four neighbours along n
+var<workgroup> a_tile: array<array<vec4f, BK / 4u>, BM>; // [row][kk/4], four elements along k
+var<workgroup> b_tile: array<array<vec4f, BN / 4u>, BK>; // [kk][col/4], four elements along n
 
 {{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
 {{ matrix.load_b4(k=s.edge_k, col=s.edge_n) }}
@@ -20,20 +20,20 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_id) local: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
 {{ matrix.tile_origin("BM", "BN") }}
 {{ matrix.bases() }}
     var acc = vec4f();
     for (var k0 = 0u; k0 < params.k; k0 += BK) {
-        // Neighbouring lanes read neighbouring elements of storage, whichever way a matrix is stored.
-        for (var i = lane; i < BM * BK / 4u; i += LANES) {
+        // Consecutive invocations read consecutive elements of storage, whichever layout a matrix has.
+        for (var i = local_index; i < BM * BK / 4u; i += INVOCATIONS) {
             let row = {{ "i % BM" if s.trans_a else "i / (BK / 4u)" }};
             let kk = {{ "i / BM" if s.trans_a else "i % (BK / 4u)" }};
             a_tile[row][kk] = load_a4(a_base, row0 + row, k0 + kk * 4u);
             dbg_k(LOADED_A, row0 + row, dbg_col(col0, BN), k0 + kk * 4u, a_tile[row][kk]);
         }
-        for (var i = lane; i < BK * BN / 4u; i += LANES) {
+        for (var i = local_index; i < BK * BN / 4u; i += INVOCATIONS) {
             let kk = {{ "i % BK" if s.trans_b else "i / (BN / 4u)" }};
             let col = {{ "i / BK" if s.trans_b else "i % (BN / 4u)" }};
             b_tile[kk][col] = load_b4(b_base, k0 + kk, col0 + col * 4u);

@@ -1,8 +1,8 @@
 // workgroup_1d: C = A·B, one invocation per element of C, workgroups of SIZE in a line.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
-// Changed from naive: workgroups are whole, so that every lane works. Consecutive lanes own consecutive elements of a
-// row of C: they read the same element of A and neighbouring elements of B.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Changed from naive: workgroups are large enough to occupy every lane. Consecutive invocations compute consecutive
+// elements of a row of C: they read the same element of A and consecutive elements of B.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
@@ -14,9 +14,9 @@
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-    let index = (workgroup.x + workgroup.y * grid.x) * SIZE + lane;
+    let index = (workgroup.x + workgroup.y * grid.x) * SIZE + local_index;
     let row = index / params.n;
     let col = index % params.n;
     if (row >= params.m) {

@@ -1,8 +1,8 @@
-// workgroup_2d: C = A·B, one invocation per element of C, workgroups of BM × BN with lanes along N.
+// workgroup_2d: C = A·B, one invocation per element of C, workgroups of BM × BN invocations.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; accumulation in f32.
-// Changed from workgroup_1d: a workgroup owns a square of C, so that it touches BM rows of A and BN columns of B, whose
-// cache lines its lanes share, in place of one row of A and SIZE columns of B.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Changed from workgroup_1d: a workgroup computes a BM × BN tile of C, so it reads BM rows of A and BN columns of B
+// instead of one row of A and SIZE columns of B, and its invocations share their cache lines.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

@@ -1,7 +1,7 @@
 {% set line = shape.k * size // 16 %}
-// matrix_unit: does the engine read fragments as `spelling = {{ spelling }}` writes them? Compiled, never run.
+// matrix_unit: does the engine accept loads of fragments with spelling={{ spelling }}? Compiled, never run.
 //
-// In the current spelling they come from arrays of any type; in the deprecated one, of the fragment's own.
+// The current spelling loads from arrays of any type; the deprecated one from arrays of the fragment's element type.
 
 {% if shape.operands == "f16" %}
 enable f16;

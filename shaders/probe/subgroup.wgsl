@@ -1,12 +1,12 @@
-// subgroup: how many lanes share a broadcast, told by running one.
+// subgroup: finds how many lanes share a broadcast, by running one.
 //
-// Each invocation writes the subgroup's size, its own lane, and what it hears from the subgroup's first two lanes.
+// Each invocation writes the subgroup's size, its lane, and the indices that it receives from the first two lanes.
 
 {% if dialect == "tint" %}
 enable subgroups;
 
 {% endif %}
-const INVOCATIONS: u32 = {{ invocations }}u; // of the one workgroup
+const INVOCATIONS: u32 = {{ invocations }}u; // in the only workgroup
 
 struct Heard {
     size: u32,
@@ -19,9 +19,9 @@ struct Heard {
 
 @compute @workgroup_size(INVOCATIONS)
 fn main(
-    @builtin(local_invocation_index) index: u32,
+    @builtin(local_invocation_index) local_index: u32,
     @builtin(subgroup_size) size: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    heard[index] = Heard(size, lane, subgroupBroadcast(index, 0u), subgroupBroadcast(index, 1u));
+    heard[local_index] = Heard(size, lane, subgroupBroadcast(local_index, 0u), subgroupBroadcast(local_index, 1u));
 }

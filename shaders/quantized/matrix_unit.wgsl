@@ -2,76 +2,76 @@
 {% import "common/byte_tiles.wgsl" as bytes with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
 {% import "common/quantized.wgsl" as quantized with context %}
-{# Where there is too little of A and B for every lane to move some of both, half of the subgroups move A, half B. #}
-{% set movers_divided = kernel.apart(s) %}
-{% set lane, lanes = ("sharer", kernel.invocations // 2) if movers_divided else ("lane", kernel.invocations) %}
-{% set shares = 2 if movers_divided else 1 %}
+{# If the tiles of A and B are too small for all invocations to load from both, half of the subgroups load A, half B. #}
+{% set loads_divided = kernel.divides_loads(s) %}
+{% set index, loaders = ("loader", kernel.invocations // 2) if loads_divided else ("local_index", kernel.invocations) %}
+{% set shares = 2 if loads_divided else 1 %}
 {% set a_loads, b_loads = shares * kernel.a_loads, shares * kernel.b_loads %}
 {#
-  What byte_tiles.wgsl and fragments.wgsl want to know of the operands; `summed` counts the sums that a lane has of an
-  operand where zero points need them. Of an operand whose storage runs across k (`across`) a lane moves units of 4
-  chunks.
+  A and B as byte_tiles.wgsl and fragments.wgsl describe operands; `summed` is the number of sums that an invocation has
+  of an operand if zero points need them. If storage is contiguous across k (`across_k`), an invocation loads 4 chunks
+  at a time.
 #}
 {% set operands = [
-  dict(bytes.operands[0], tile=kernel.bm, part=kernel.sm, fragment=kernel.fm, kind="Left", along_k=true, line="a_line",
-       loads=a_loads, summed=a_loads // 4 if s.trans_a else a_loads, base="params.a_offset", vec=false,
-       next="next" if movers_divided else "a_next"),
-  dict(bytes.operands[1], tile=kernel.bn, part=kernel.sn, fragment=kernel.fn, kind="Right", along_k=true, line="b_line",
-       loads=b_loads, summed=b_loads if s.trans_b else b_loads // 4, base="params.b_offset", vec=false,
-       next="next" if movers_divided else "b_next"),
+  dict(bytes.operands[0], tile=kernel.bm, subtile=kernel.sm, fragment=kernel.fm, kind="Left", along_k=true,
+       line="a_line", loads=a_loads, summed=a_loads // 4 if s.trans_a else a_loads, base="params.a_offset", vec=false,
+       next="next" if loads_divided else "a_next"),
+  dict(bytes.operands[1], tile=kernel.bn, subtile=kernel.sn, fragment=kernel.fn, kind="Right", along_k=true,
+       line="b_line", loads=b_loads, summed=b_loads if s.trans_b else b_loads // 4, base="params.b_offset", vec=false,
+       next="next" if loads_divided else "b_next"),
 ] %}
-{# Where movers are divided, a lane needs registers for one of the operands only: those of A are declared for either. #}
+{# If loads are divided, an invocation needs registers for one of the operands only, which are declared with A. #}
 {% set with_registers = [dict(operands[0], loads=[a_loads, b_loads] | max), dict(operands[1], loads=0)] %}
 {% set chunks = kernel.bk // kernel.chunk %}
 {% set c_wide = kernel.c_wide %}
-// matrix_unit: C = a product of 8-bit integers by the GPU's matrix units, SM × SN of C per subgroup out of a BM × BN
-// tile per workgroup.
+// matrix_unit: C = a product of 8-bit integers on the GPU's matrix units, SM × SN of C per subgroup in a BM × BN tile
+// per workgroup.
 //
-// Storage: A (m, k), B (k, n), bytes, four to a u32, each with its own row length; C (m, n), dense.
-// Sums in {{ kernel.matrix_shape.result }}.
-// Changed from packed: a subgroup multiplies fragments of FM × FK and FK × FN bytes by one instruction, as
-// gemm/matrix_unit does. Zero points count at the end, as in packed: a term for each row and column of C.
+// Storage: A (m, k), B (k, n), four bytes per u32, each with its own row stride; C (m, n), dense.
+// Accumulation in {{ kernel.matrix_shape.result }}.
+// Changed from packed: one instruction of a subgroup multiplies fragments of FM × FK and FK × FN bytes, as in
+// gemm/matrix_unit. Zero points are applied at the end, as in packed: a term for each row and each column of C.
 {% for x in (["A"] if s.flip_a else []) + (["B"] if s.flip_b else []) %}
-// {{ x }} is u8: its bytes and zero points are both reduced by 128, to i8, which leaves every difference as it is.
+// {{ x }} is u8: 128 is subtracted from its bytes and zero points, to make them i8 and leave each difference as it is.
 {% endfor %}
-// Lines of both tiles run along k, whichever way storage does: matrix units take four neighbours along k at once, and
-// would have to gather them byte by byte. Where storage runs across k, a lane moves 16 × 4 bytes (16 of k, 4 rows of A
-// or columns of B) and transposes them in registers.
-// In each step along k, lanes fetch the next tiles into registers while subgroups multiply the fragments of those in
-// workgroup memory. At the end, C goes from fragments to workgroup memory, and from there, by fours, to storage.
-// Shapes: any; bytes beyond the end of k are zero. What lies beyond the other edges is read wherever the engine's
-// bounds checks let it be, and nothing that comes of it is stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: (BM + BN)·(BK + 20) bytes; fragments of C go where the tiles were.
+// Lines of both tiles run along k in any layout, since matrix units load four consecutive bytes along k at once. If
+// storage is contiguous across k, an invocation loads 16 × 4 bytes (16 along k, 4 rows of A or columns of B) and
+// transposes them in registers.
+// In each step along k, loading the next tiles into registers overlaps multiplying the current tiles. At the end,
+// fragments of C are written to workgroup memory, from which invocations read vec4 to store C.
+// Shapes: any; bytes beyond the end of k are replaced by zero. Bytes beyond the other edges may be any that the
+// engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
+// Workgroup memory: (BM + BN)·(BK + 20) bytes; fragments of C overwrite the tiles.
 {% include "common/header.wgsl" %}
 
 {{ fragments.declare_types() }}
 {{ fragments.declare_panels(operands, "runs along k") }}
 {% if s.zero_a or s.zero_b %}
-{{ quantized.dots() }}
+{{ quantized.dot_functions() }}
 {% endif %}
-{{ bytes.loads(operands) }}
+{{ bytes.load_functions(operands) }}
 {{ quantized.store_tile4() }}
-const C_WIDE: u32 = {{ c_wide }}u; // fragments of C that a subgroup stores side by side
-const C_FOURS: u32 = C_WIDE * FN / 4u; // fours of columns in them
-const C_LINE: u32 = C_FOURS + 1u; // from row to row of them, in vec4<u32>: neighbours lie in different banks
+const C_WIDE: u32 = {{ c_wide }}u; // adjacent fragments of C that a subgroup stores at once
+const C_FOURS: u32 = C_WIDE * FN / 4u; // vec4 in a row of these
+const C_LINE: u32 = C_FOURS + 1u; // row stride of these, in vec4<u32>, padded against bank conflicts
 
-{# For an operand whose storage runs across k: which units of 16 × 4 bytes this lane moves, from where and to where. #}
-{% macro plan_transposed_moves(o) %}
+{# The blocks of 16 × 4 bytes that this invocation loads of an operand that is contiguous across k. #}
+{% macro plan_transposed_loads(o) %}
 {% for i in range(o.summed) %}
 {% set block, line, k = o.x ~ "_block" ~ i, o.x ~ "_line" ~ i, o.x ~ "_k" ~ i %}
-    let {{ block }} = {{ lane }} + {{ i * lanes }}u;
+    let {{ block }} = {{ index }} + {{ i * loaders }}u;
     let {{ line }} = {{ block }} / {{ chunks }}u * 4u;
     let {{ k }} = {{ block }} % {{ chunks }}u * 16u;
-    let {{ o.x }}_panel{{ i }} = {{ line }} / {{ o.part }}u;
-    let {{ o.x }}_put{{ i }} = {{ line }} % {{ o.part }}u * {{ o.x | upper }}_LINE + {{ k }} / 16u;
+    let {{ o.x }}_panel{{ i }} = {{ line }} / {{ o.subtile }}u;
+    let {{ o.x }}_index{{ i }} = {{ line }} % {{ o.subtile }}u * {{ o.x | upper }}_LINE + {{ k }} / 16u;
     let {{ o.x }}_start{{ i }} = {{ o.base }} + {{ k }} * params.ld{{ o.x }} + {{ o.axis }}0 + {{ line }};
 {% endfor %}
 {% endmacro %}
 
-{# The caller's statements, for those lanes that move the operand: all, or those of half of the subgroups. #}
-{% macro by_movers(o) %}
-{% if movers_divided %}
-        if (lane {{ "<" if o.x == "a" else ">=" }} {{ lanes }}u) { // half of the subgroups move {{ o.x | upper }}
+{# The caller's statements, for the invocations that load the operand: all, or those of half of the subgroups. #}
+{% macro by_loaders(o) %}
+{% if loads_divided %}
+        if (local_index {{ "<" if o.x == "a" else ">=" }} {{ loaders }}u) { // loads of {{ o.x | upper }}
 {{ caller() }}
         }
 {% else %}
@@ -79,12 +79,12 @@ const C_LINE: u32 = C_FOURS + 1u; // from row to row of them, in vec4<u32>: neig
 {%- endif %}
 {% endmacro %}
 
-{# storage → registers, as it is stored #}
-{% macro fetch(k0) %}
+{# storage → registers, not yet converted #}
+{% macro load_next(k0) %}
 {% for o in operands %}
-{% call by_movers(o) %}
+{% call by_loaders(o) %}
 {% for i in range(o.loads) %}
-{% if o.across %}
+{% if o.across_k %}
 {% set k = "(" ~ k0 ~ " + " ~ i % 4 * 4 ~ "u)" if i % 4 else k0 %}
         {{ o.next }}{{ i }} = load_{{ o.x }}4({{ o.x }}_start{{ i // 4 }} + {{ k }} * params.ld{{ o.x }});
 {% else %}
@@ -95,35 +95,35 @@ const C_LINE: u32 = C_FOURS + 1u; // from row to row of them, in vec4<u32>: neig
 {% endfor %}
 {% endmacro %}
 
-{# Registers → workgroup memory, as it is multiplied, and what zero points need summed on the way. #}
-{% macro put(k0) %}
+{# registers → workgroup memory: converted, and added to the sums that zero points need #}
+{% macro write_tiles(k0) %}
 {% for o in operands %}
-{% call by_movers(o) %}
+{% call by_loaders(o) %}
 {% for i in range(o.loads) %}
-{% set next, unit = o.next ~ i, i // 4 if o.across else i %}
-{% set k %}{{ k0 }} + {{ o.x }}_k{{ unit }}{% if o.across and i % 4 %} + {{ i % 4 * 4 }}u{% endif %}{% endset %}
-{% if bytes.changed(o) %}
-        {{ next }} = {{ bytes.ready(o, next, k) }};
+{% set next, unit = o.next ~ i, i // 4 if o.across_k else i %}
+{% set k %}{{ k0 }} + {{ o.x }}_k{{ unit }}{% if o.across_k and i % 4 %} + {{ i % 4 * 4 }}u{% endif %}{% endset %}
+{% if bytes.converted(o) %}
+        {{ next }} = {{ bytes.convert(o, next, k) }};
 {% endif %}
 {% if o.sums %}
-        {{ o.x }}_sum{{ unit }} += {{ bytes.sum_of(o, next) }};
+        {{ o.x }}_sum{{ unit }} += {{ bytes.sum_of_bytes(o, next) }};
 {% endif %}
 {% endfor %}
-{% if o.across %}
+{% if o.across_k %}
 {% for i in range(o.summed) %}
-{{ put_transposed(o, i) }}
+{{ write_transposed(o, i) }}
 {%- endfor %}
 {% else %}
-{{ fragments.put([o]) }}
+{{ fragments.write_tiles([o]) }}
 {%- endif %}
 {% endcall %}
 {% endfor %}
 {% endmacro %}
 
-{# A unit of 16 × 4 bytes, already transposed four by four, to four lines of a panel. #}
-{% macro put_transposed(o, i) %}
+{# A block of 16 × 4 bytes, transposed in blocks of 4 × 4, to four lines of a panel. #}
+{% macro write_transposed(o, i) %}
 {% for j in range(4) %}
-{% set place %}{{ o.x }}_put{{ i }}{% if j %} + {{ j }}u * {{ o.x | upper }}_LINE{% endif %}{% endset %}
+{% set place %}{{ o.x }}_index{{ i }}{% if j %} + {{ j }}u * {{ o.x | upper }}_LINE{% endif %}{% endset %}
         {{ o.x }}_tile[{{ o.x }}_panel{{ i }}][{{ place }}] = vec4u(
 {%- for q in range(4) %}{{ o.next }}{{ 4 * i + q }}.{{ "xyzw"[j] }}{{ ", " if q < 3 }}{% endfor %});
 {% endfor %}
@@ -133,40 +133,40 @@ const C_LINE: u32 = C_FOURS + 1u; // from row to row of them, in vec4<u32>: neig
 fn main(
 {{ fragments.builtins() }}
 ) {
-{{ tiles.own_tile() }}
-{% if movers_divided %}
-    let sharer = lane % {{ lanes }}u; // among those that move the same operand
+{{ tiles.assign_tile() }}
+{% if loads_divided %}
+    let loader = local_index % {{ loaders }}u; // among those that load the same operand
 {% endif %}
-{{ fragments.plan_moves(operands | rejectattr("across") | list, lane, lanes) }}
-{% for o in operands if o.across %}
-{{ plan_transposed_moves(o) }}
+{{ fragments.plan_loads(operands | rejectattr("across_k") | list, index, loaders) }}
+{% for o in operands if o.across_k %}
+{{ plan_transposed_loads(o) }}
 {%- endfor %}
-{{ bytes.no_sums(operands) }}
-{{ fragments.multiply_along_k(with_registers if movers_divided else operands, fetch, put) }}
+{{ bytes.declare_line_sums(operands) }}
+{{ fragments.multiply_along_k(with_registers if loads_divided else operands, load_next, write_tiles) }}
 {% if s.zero_a or s.zero_b %}
-{{ bytes.share_sums(operands) }}
+{{ bytes.add_line_sums(operands) }}
 {%- else %}
-    workgroupBarrier(); // everyone is done with the tiles before C takes their place
+    workgroupBarrier(); // everyone is done with the tiles before C overwrites them
 {% endif %}
 {% for sharers in kernel.c_sharers(c_wide) %}
     let {{ "ab"[loop.index0] }}_panel = subgroup / {{ sharers }}u;
     let {{ "ab"[loop.index0] }}_place = subgroup % {{ sharers }}u * FM * C_LINE;
 {% endfor %}
     let row = subgroup_row * SM;
-    let four = subgroup_lane % C_FOURS; // of the columns, which this lane stores of every LANES / C_FOURS-th row
+    let four = subgroup_lane % C_FOURS; // this lane stores the vec4 `four` of every (LANES / C_FOURS)-th row
     let col = subgroup_col * SN + four * 4u;
 {% set rows = kernel.sm // kernel.fm %}
 {% for q in range(0, kernel.sn // kernel.fn, c_wide) %}
     let columns{{ q }} = {{ quantized.columns_of_tile("col + " ~ q * kernel.fn ~ "u") }};
 {% for r in range(rows) %}
-{# Turn and turn about, so that one barrier is enough: while some lanes still read one panel, others fill the other. #}
+{# Fragments alternate between panels of A and B, so that one barrier per fragment is enough. #}
 {% set x = "ab"[(q // c_wide * rows + r) % 2] %}
 {% set to, place = x ~ "_tile[" ~ x ~ "_panel]", x ~ "_place" %}
 {% for j in range(c_wide) %}
 {% set fragment = "acc_" ~ r ~ "_" ~ (q + j) %}
 {{ fragments.store_fragment(fragment, to, place ~ " + " ~ j * kernel.fn // 4 ~ "u", "C_LINE") }}
 {%- endfor %}
-    workgroupBarrier(); // the fragments are complete before lanes read them; those before were read, elsewhere
+    workgroupBarrier(); // the fragments are complete before lanes read them; others read the other panel
     for (var i = subgroup_lane / C_FOURS; i < FM; i += LANES / C_FOURS) {
 {% set value %}bitcast<vec4i>({{ to }}[{{ place }} + i * C_LINE + four]){% endset %}
         store_tile4(row0, row + {{ r * kernel.fm }}u + i, columns{{ q }}, {{ value }});

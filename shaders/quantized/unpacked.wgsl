@@ -1,7 +1,7 @@
-// unpacked: C = a product of 8-bit integers, four neighbours of C per invocation, byte by byte.
+// unpacked: C = a product of 8-bit integers, four consecutive elements of C per invocation, byte by byte.
 //
-// Storage: A (m, k), B (k, n), bytes, four to a u32, each with its own row length; C (m, n), dense. Sums in i32.
-// The plain statement of what is computed: Σ (A - zero_a)·(B - zero_b), then bias and requantisation.
+// Storage: A (m, k), B (k, n), four bytes per u32, each with its own row stride; C (m, n), dense. Accumulation in i32.
+// The first stage, and the definition of the result: Σ (A - zero_a)·(B - zero_b), then bias and requantisation.
 // Shapes: any. Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/quantized.wgsl" as quantized with context %}
@@ -11,14 +11,14 @@
 fn byte_of_{{ x }}(i: u32) -> i32 {
     let shift = i % 4u * 8u;
 {% if signed %}
-    return bitcast<i32>({{ x }}[i / 4u] << (24u - shift)) >> 24u; // which brings its sign along
+    return bitcast<i32>({{ x }}[i / 4u] << (24u - shift)) >> 24u; // arithmetic shift, which extends the sign
 {% else %}
     return i32(({{ x }}[i / 4u] >> shift) & 0xffu);
 {% endif %}
 }
 
 {% endfor %}
-{{ quantized.columns(sums=false) }}
+{{ quantized.column_terms(sums=false) }}
 {{ quantized.store_c4() }}
 @compute @workgroup_size(WX, WY)
 fn main(
@@ -29,7 +29,7 @@ fn main(
 {{ matrix.tile_origin("WY", "(4u * WX)") }}
     let row = row0 + local.y;
     let col = col0 + local.x * 4u;
-{{ quantized.leave_outside("col") }}
+{{ quantized.return_outside("col") }}
     let columns = columns_from(col);
     let zero_a = {{ quantized.zero_of_a() }};
     let zeros_b = {{ quantized.zeros_of_b() }};

@@ -1,8 +1,8 @@
-// fma: this device's rate of f32 multiply-adds: {{ chains }} independent chains of vec4 per invocation, nothing from
-// memory.
+// fma: measures the rate of f32 multiply-adds, with {{ chains }} independent chains of vec4 per invocation and no loads
+// in the loop.
 //
-// The operands come from a buffer, so that no compiler can know them, and every result is used, so that none can be
-// left out. {{ unroll }} steps are written out per iteration: engines guard loops.
+// The operands are read from a buffer, so that the compiler cannot fold them, and every result is stored, so that it
+// cannot remove any. Each iteration has {{ unroll }} steps, since engines add a guard to each loop.
 @group(0) @binding(0) var<storage, read> source: array<vec4f>;
 @group(0) @binding(1) var<storage, read_write> result: array<vec4f>;
 

@@ -1,10 +1,11 @@
-// column_factors: for each column of weights the power of two that brings the largest of its scales to 2⁶ and above, so
-// that scale·(q - zero), of which the latter is below 2⁸, is neither too large for float16 nor, mostly, too small.
+// column_factors: for each column of weights, the power of two that scales the largest of its scales to at least 2⁶, so
+// that scale·(q - zero), whose second factor is below 2⁸, is not too large for float16 and mostly not too small.
 //
-// Storage: scales (n, blocks); factors (n). 32 invocations to a column. Shapes: any. Workgroup memory: 1 KiB.
+// Storage: scales (n, blocks); factors (n).
+// First dispatch of weights/matrix_unit. 32 invocations per column. Shapes: any. Workgroup memory: 1 KiB.
 {% include "common/header.wgsl" %}
 
-const BLOCK: u32 = {{ s.block }}u; // neighbours along k that share a scale
+const BLOCK: u32 = {{ s.block }}u; // consecutive weights along k that share a scale
 
 var<workgroup> largest: array<array<u32, 32>, 8>; // bits of |scale|
 
@@ -12,24 +13,24 @@ var<workgroup> largest: array<array<u32, 32>, 8>; // bits of |scale|
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-    let col = (workgroup.x + workgroup.y * grid.x) * 8u + lane / 32u;
+    let col = (workgroup.x + workgroup.y * grid.x) * 8u + local_index / 32u;
     let blocks = params.ldb / BLOCK;
     var most = 0u;
     if (col < params.n) {
-        for (var block = lane % 32u; block < blocks; block += 32u) {
+        for (var block = local_index % 32u; block < blocks; block += 32u) {
             most = max(most, bitcast<u32>(scales[col * blocks + block]) & 0x7fffffffu);
         }
     }
-    largest[lane / 32u][lane % 32u] = most;
-    workgroupBarrier(); // all are there before the largest is looked for
-    if (lane % 32u > 0u || col >= params.n) {
+    largest[local_index / 32u][local_index % 32u] = most;
+    workgroupBarrier(); // all are complete before anyone reads them
+    if (local_index % 32u > 0u || col >= params.n) {
         return;
     }
     for (var i = 1u; i < 32u; i++) {
-        most = max(most, largest[lane / 32u][i]);
+        most = max(most, largest[local_index / 32u][i]);
     }
-    // Its exponent is most >> 23, biased by 127; that of the factor, and of one by it, must be one that f32 has.
+    // Its biased exponent is most >> 23; the factor and its inverse must both be normal f32.
     factors[col] = bitcast<f32>(clamp(260u - (most >> 23u), 1u, 253u) << 23u);
 }

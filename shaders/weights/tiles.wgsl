@@ -1,17 +1,18 @@
-// tiles: C = A·W for many rows of A, W of quantised weights: TM × TN elements of C per invocation.
+// tiles: C = A·W for many rows of A, W quantised weights; a TM × TN register tile of C per invocation.
 //
-// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
-// bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
-// This is gemm/pipelined; only that four elements of B are unpacked from a word where they are fetched.
-// Shapes: any; tiles that hang over an edge are filled with zeros. Workgroup memory: (BM + 4 + BN)·BK·4 bytes.
+// Storage: A (m, k) with its own row stride, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
+// bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Accumulation in f32.
+// This is gemm/pipelined, except that a load of B unpacks four weights from a word.
+// Changed from vector: A and W pass through workgroup memory, so that a weight is loaded and unpacked once for BM rows.
+// Shapes: any; partial tiles are padded with zeros. Workgroup memory: (BM + 4 + BN)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/weights.wgsl" as weights with context %}
 {% include "common/header.wgsl" %}
 
 {{ weights.constants() }}
 {% macro load_b4() %}
-{{ weights.parts() }}
-// W[k..k+3, col], which lie at `index`{% if s.edge_n %}; zero outside the matrix{% endif %}
+{{ weights.unpack_functions() }}
+// W[k..k+3, col], stored from weight `index` on{% if s.edge_n %}; zero outside the matrix{% endif %}
 
 fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
 {% if s.edge_n %}
@@ -28,26 +29,26 @@ fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-{{ tiles.own_tile() }}
+{{ tiles.assign_tile() }}
     let a_base = params.a_offset;
     let b_base = 0u;
     let c_base = 0u;
-{{ tiles.lane_position() }}
+{{ tiles.invocation_position() }}
 {{ tiles.plan_loads() }}
 {{ tiles.declare_sums() }}
 {{ tiles.declare_registers() }}
-{{ tiles.fetch("0u") }}
-{{ tiles.put() }}
+{{ tiles.load_next("0u") }}
+{{ tiles.write_tiles() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
     for (var k0 = BK; k0 < params.k; k0 += BK) {
-{{ tiles.fetch("k0") }}
-{{ tiles.multiply(k0="k0 - BK") }}
+{{ tiles.load_next("k0") }}
+{{ tiles.multiply_tiles(k0="k0 - BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
-{{ tiles.put() }}
+{{ tiles.write_tiles() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
-{{ tiles.multiply(k0="(params.k - 1u) / BK * BK") }}
-{{ tiles.store(tiles.staged) }}
+{{ tiles.multiply_tiles(k0="(params.k - 1u) / BK * BK") }}
+{{ tiles.store_sums(tiles.staged) }}
 }

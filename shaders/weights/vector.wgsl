@@ -1,11 +1,11 @@
-// vector: C = A·W for few rows of A, W of quantised weights: TM rows and TN columns of C per workgroup.
+// vector: C = A·W for few rows of A, W quantised weights; a TM × TN tile of C per workgroup.
 //
-// Storage: A (m, k) with its own row length, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
-// bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Sums in f32.
-// So few rows use each weight but a few times: the time is that of reading W. LANES invocations share the inner
-// dimension, neighbours reading neighbouring words, and every word serves TM rows; at the end they add up their sums,
-// by halves.
-// Shapes: any; A is zero beyond the end of k. Workgroup memory: LANES·TM·TN·4 bytes.
+// Storage: A (m, k) with its own row stride, f32 or f16; W (k, n) by columns, {{ s.per_word }} weights of {{ s.bits }}
+// bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Accumulation in f32.
+// The first stage. With few rows, each weight is used only a few times, and reading W takes most of the time. LANES
+// invocations share the inner dimension and read consecutive words, each of which is used for TM rows; at the end their
+// sums are added by a tree reduction.
+// Shapes: any; A is read as zero beyond the end of k. Workgroup memory: LANES·TM·TN·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/weights.wgsl" as weights with context %}
 {% include "common/header.wgsl" %}
@@ -13,16 +13,16 @@
 {{ weights.constants() }}
 {% set fours = range(kernel.tn // 4) %}
 
-var<workgroup> sums: array<array<vec4f, LANES>, TM * TN / 4u>; // [row, col/4][lane]
+var<workgroup> sums: array<array<vec4f, LANES>, TM * TN / 4u>; // [row, col/4][local_index]
 
 {{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
-{{ weights.parts() }}
+{{ weights.unpack_functions() }}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 @compute @workgroup_size(LANES)
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
     @builtin(num_workgroups) grid: vec3u,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
 {{ matrix.tile_origin("TM", "TN") }}
 {% for r in range(kernel.tm) %}
@@ -30,7 +30,7 @@ fn main(
     var acc_{{ r }}_{{ c }} = 0.0;
 {% endfor %}
 {% endfor %}
-    for (var k0 = lane * PER_WORD; k0 < params.k; k0 += UNROLL * LANES * PER_WORD) {
+    for (var k0 = local_index * PER_WORD; k0 < params.k; k0 += UNROLL * LANES * PER_WORD) {
 {% for u in range(kernel.unroll) %}
         let k_{{ u }} = k0{% if u %} + {{ u }}u * LANES * PER_WORD{% endif %};
 {% for c in range(kernel.tn) %}
@@ -39,7 +39,7 @@ fn main(
         let i_{{ at }} = {{ col }} * params.ldb + k_{{ u }};
         let word_{{ at }} = b[i_{{ at }} / PER_WORD];
 {% if u %}
-        // Beyond the end of k A is zero, but 0·NaN is not.
+        // A is zero beyond the end of k, but the scale there may be NaN.
         let scale_{{ at }} = select(0.0, scales[i_{{ at }} / BLOCK], k_{{ u }} < params.k);
 {% else %}
         let scale_{{ at }} = scales[i_{{ at }} / BLOCK];
@@ -70,20 +70,20 @@ fn main(
     }
 {% for r in range(kernel.tm) %}
 {% for j in fours %}
-    sums[{{ r * (kernel.tn // 4) + j }}][lane] = vec4f(
+    sums[{{ r * (kernel.tn // 4) + j }}][local_index] = vec4f(
 {%- for c in range(4) %}acc_{{ r }}_{{ 4 * j + c }}{{ ", " if c < 3 }}{% endfor %});
 {% endfor %}
 {% endfor %}
     for (var half = LANES / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier(); // the sums are there before they are added up
-        if (lane < half) {
+        workgroupBarrier(); // the sums are complete before they are added
+        if (local_index < half) {
             for (var i = 0u; i < TM * TN / 4u; i++) {
-                sums[i][lane] += sums[i][lane + half];
+                sums[i][local_index] += sums[i][local_index + half];
             }
         }
     }
     workgroupBarrier(); // the halves are merged before anyone reads them
-    if (lane < TM * TN / 4u) {
-        store_c4(0u, row0 + lane / (TN / 4u), col0 + lane % (TN / 4u) * 4u, sums[lane][0]);
+    if (local_index < TM * TN / 4u) {
+        store_c4(0u, row0 + local_index / (TN / 4u), col0 + local_index % (TN / 4u) * 4u, sums[local_index][0]);
     }
 }

@@ -24,9 +24,9 @@ TEXTS = {
     f"fifo {HOW}": "it is a pipe or a device",
     f"a.npy {HOW}": "cannot read a.npy",
     TEXT: "binding 0",
-    f"{TEXT} --uniform x": "names m, n and k",
+    f"{TEXT} --uniform x": "must name m, n or k",
     f"{TEXT} --uniform m,n,k --constants M": "has no constant M",
-    f"{TEXT} --uniform m,n,k --bindings a,b": "names a, b and c",
+    f"{TEXT} --uniform m,n,k --bindings a,b": "must name a, b and c",
     f"{TEXT} --uniform m,n,k --entry nope": "no compute entry point nope()",
     "tiles.wgsl --workgroup ² --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
     f"tiles.wgsl --workgroup 16,{LONG} --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
@@ -134,7 +134,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
         "naive 3 3 3 --at ²,1": "ROW,COL",
         f"naive 3 3 3 --at {LONG},1": "ROW,COL",
-        "naive 3 3 3 --steps 2:9": "no steps 2:9 within 0:3",
+        "naive 3 3 3 --steps 2:9": "no steps 2:9: the kernel takes the steps 0:3",
         "naive 3 3 3 --steps two": "A:B",
         "naive 3 3 3 --steps ²:3": "A:B",
         "naive 3 3 3 --set x=1": "tunable",
@@ -191,7 +191,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy /dev/zero -o c.npy": "it is a pipe or a device",
         "large.npy large.npy -o c.npy": "not enough memory",
     },
-    "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "holds other files"},
+    "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "has other files"},
     "leaderboard": {
         **dict.fromkeys(("missing", ".", "fifo", "/dev/zero"), "cannot read"),
         "a.npy": "cannot read",
@@ -225,7 +225,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "fifo": "it is a pipe or a device",
         "/dev/zero": "it is a pipe or a device",
         "a.npy": "cannot read a.npy",
-        "large.npy": "of which texts have at most",
+        "large.npy": "is too large",
     },
     "plan": {
         "0 1 1": "a size is three whole numbers",
@@ -245,8 +245,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "explain": {
         **{f"8 8 8 {each}": words for each, words in PLUGINS.items()},
         f"{LONG} 1 1": "with numbers of at least 1",
-        "1000000000000 1000000000000 1000000000000": "only a smaller one is explained",
-        "1000000000000 1 1": "only a smaller one is explained",
+        "1000000000000 1000000000000 1000000000000": "explain handles at most",
+        "1000000000000 1 1": "explain handles at most",
         "8 8 8 --dtype ,": "is not a dtype",
         "8 8 8 --adapter ²": "there is 0:",
         "8 8 8 --op nope": "choose from gemm",
@@ -322,15 +322,15 @@ HEADERS: dict[str, str] = {
 
 # Documents imported as records, or in the cache as tuned records → part of the message. Fields: `test_records.py`.
 RECORDS: dict[str, str] = {
-    "": "no JSON",
-    NESTED: "no JSON",
-    '{"schema":' * 100_000: "no JSON",
-    LONG: "no JSON",
-    "\ufeff{}": "no JSON",
-    "[]": "no webmm.records/1 document",
-    json.dumps({"schema": RED * 1000}): r"of schema '\x1b[31m",
+    "": "it is not JSON",
+    NESTED: "it is not JSON",
+    '{"schema":' * 100_000: "it is not JSON",
+    LONG: "it is not JSON",
+    "\ufeff{}": "it is not JSON",
+    "[]": "not a webmm.records/1 document",
+    json.dumps({"schema": RED * 1000}): r"its schema is '\x1b[31m",
     SCHEMA + "{}}": "no list of records",
-    SCHEMA + "[1]}": "record 1 is no object",
+    SCHEMA + "[1]}": "record 1 is not an object",
     SCHEMA + '[{"op": 1}]}': "record 1 has no valid op",
 }
 # Contents of the cache's file of self-test verdicts: ignored without an error, and never used or printed.

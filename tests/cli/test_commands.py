@@ -288,7 +288,7 @@ def test_explain_supports_every_op(webmm: Cli, op: str) -> None:
     if op == "reduce:max":
         assert webmm("explain", "512", "--op", "reduce:median").returncode == 2
     if op == "gemm":
-        assert "matrix_unit cannot: multiplies float16, not float32" in done.stdout
+        assert "matrix_unit cannot run: multiplies float16, not float32" in done.stdout
         assert webmm("explain", "1", "0", "1").returncode == webmm("explain", "1", "1").returncode == 2
 
 

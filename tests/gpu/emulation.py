@@ -71,8 +71,8 @@ def emulated(wgsl):
     text = re.sub(r"alias (Left|Right|Result) = .*\n", "", wgsl)
     text = re.sub(r"enable (?!f16).*\n|diagnostic.*\n", "", text)
     text = re.sub(LOADS[dialect], lambda m: f"vec3u({m['panel']}, {m['place']}, {int('_low' in m['x'])}u)", text)
-    text = re.sub(r"(coop|subgroupMatrix)Multiply\w+\(([^)]*)\)", r"multiply_add(\2, lane % LANES)", text)
-    lanes = "for (var own = 0u; own < OWN; own += 4u) {{ let e = lane % LANES * OWN + own; {} }}"
+    text = re.sub(r"(coop|subgroupMatrix)Multiply\w+\(([^)]*)\)", r"multiply_add(\2, local_index % LANES)", text)
+    lanes = "for (var own = 0u; own < OWN; own += 4u) {{ let e = local_index % LANES * OWN + own; {} }}"
     text = re.sub(STORES[dialect], lambda m: lanes.format(FOUR[dialect].format(**m.groupdict())), text)
     assert not re.search("coop|subgroupMatrix|subgroup_matrix", text)
     return text + EMULATION.format(**elements)

@@ -54,9 +54,11 @@ def emulated(wgsl):
     text = "\n".join(line for line in wgsl.splitlines() if not line.startswith((*TINT_ONLY, "alias ")))
     text = LOAD.sub(r"vec2u(\3, \4)", text)
     text = re.sub(
-        r"acc_\w+ = subgroupMatrixMultiplyAccumulate\((\w+, \w+, )(\w+)\)", r"multiply_add(\1&\2, lane % LANES)", text
+        r"acc_\w+ = subgroupMatrixMultiplyAccumulate\((\w+, \w+, )(\w+)\)",
+        r"multiply_add(\1&\2, local_index % LANES)",
+        text,
     )
-    own = "for (var own = 0u; own < OWN * min(params.k, 1u); own++) {{ let e = lane % LANES * OWN + own; {} }}"
+    own = "for (var own = 0u; own < OWN * min(params.k, 1u); own++) {{ let e = local_index % LANES * OWN + own; {} }}"
     place = "{}[{} + e / FN * C_LINE + e % FN / 4u][e % 4u] = bitcast<u32>({}[own]);"
     text = STORE.sub(lambda m: own.format(place.format(*m.groups())), text)
     assert "subgroupMatrix" not in text

@@ -33,7 +33,7 @@ from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.gemm import gemm
 from webmm.render import render, tags_of
-from webmm.report.debug import one_by_one
+from webmm.report.debug import pages
 
 SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}
 FACTORS, SHARED = {"LOADED_A", "LOADED_B", "ACC"}, {"SHARED_A", "SHARED_B"}
@@ -172,7 +172,7 @@ def test_debug_shaders_are_valid_for_tint(op, kernel, size, tags, elements):
 def test_stepping_follows_the_users_answers(device, answers, starts):
     found = inspect(device, Naive(), gemm(2, 2, 40), 0, 0)
     typed = iter([*answers, "q"])
-    assert [steps.start for steps in one_by_one(found, lambda: next(typed))] == starts
+    assert [steps.start for steps in pages(found, lambda: next(typed))] == starts
 
 
 def test_stepping_in_a_terminal():
@@ -194,5 +194,5 @@ def test_stepping_in_a_terminal():
 
 
 def test_float64_is_refused(device):
-    with pytest.raises(ConfigError, match="what a debug shader records is float32"):
+    with pytest.raises(ConfigError, match="debug shaders record float32"):
         inspect(device, Naive(), gemm(3, 4, 5, dtype="float64"), 0, 0)

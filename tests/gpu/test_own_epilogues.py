@@ -97,7 +97,7 @@ def test_the_self_test_allows_rounding_errors(device, name):
 def test_wgsl_that_differs_from_numpy_is_refused(device):
     wrong = Epilogue(wgsl="x * 1.01", numpy=lambda x: x)
     x = np.ones((2, 2), np.float32)
-    words = r"epilogue 'x \* 1\.01' and its NumPy function differ: it computes wrongly"
+    words = r"epilogue 'x \* 1\.01' and its NumPy function differ: it computes wrong results"
     with pytest.raises(ShaderError, match=words):
         webmm.map(x, wrong, device=device)
     with pytest.raises(ShaderError, match=words):

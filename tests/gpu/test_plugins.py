@@ -68,7 +68,7 @@ def test_a_wrong_plugin_is_not_used(device, examples, load_plugin, example, op, 
     stage.write_text(stage.read_text().replace(*edit))
     load_plugin(examples / f"{'columns' if op == 'gemm' else op}.py")
     verdict = selftest.failing(configure(kernel, {}, op), op_of(op).problem(problem, "float32"), device)
-    assert verdict.startswith("it computes wrongly there: ")
+    assert verdict.startswith("it computes wrong results: ")
 
 
 def test_a_plugin_that_does_not_compile_is_not_used(device, examples, load_plugin):

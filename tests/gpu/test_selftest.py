@@ -61,7 +61,7 @@ def test_a_wrong_shader_is_reported_and_not_used(folder, monkeypatch, caplog):
         assert np.array_equal(webmm.matmul(A.T, A, device=gpu), A.T @ A)
         assert {kernel.name for kernel in gpu.choices.values()} == {"workgroup_2d"}
         (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
-        assert line.startswith(f"{Tile2D()} is not used on {gpu.info}: it computes wrongly there: ")
+        assert line.startswith(f"{Tile2D()} is not used on {gpu.info}: it computes wrong results: ")
         known = verdicts.verdicts(selftest.driver(gpu))
         assert sorted(bool(verdict) for verdict in known.values()) == [False, True]
     monkeypatch.setattr(selftest, "prove", lambda *_: pytest.fail("the self-test ran again"))
@@ -107,7 +107,7 @@ def test_another_kernel_replaces_a_refused_shader(templates, two_candidates, fol
 
 def test_wrong_shaders_give_an_error_and_no_result(wrong, monkeypatch):
     monkeypatch.setattr(choose, "candidates", lambda *_: {Tile2D(): ""})
-    with Device() as gpu, pytest.raises(UnsupportedError, match="tile_2d it computes wrongly there: "):
+    with Device() as gpu, pytest.raises(UnsupportedError, match="tile_2d it computes wrong results: "):
         webmm.matmul(A.T, A, device=gpu)
 
 
@@ -220,7 +220,7 @@ def test_the_command_reports_each_shader(wrong, two_candidates, monkeypatch):
     done = CliRunner().invoke(main, ["selftest"])
     assert done.exit_code == 2
     lines = done.stdout.splitlines()
-    assert lines[1].startswith(f"  65x67x63 nn float32: {Tile2D()}: it computes wrongly there: ")
+    assert lines[1].startswith(f"  65x67x63 nn float32: {Tile2D()}: it computes wrong results: ")
     assert lines[2] == f"  65x67x63 nn float32: {Workgroup2D()}: right"
     assert "shaders are wrong on" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

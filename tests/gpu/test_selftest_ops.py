@@ -70,7 +70,7 @@ FAULTS = {
         (integers(BYTES) - 3) @ (integers(BYTES.T) - 5),
     ),
     "weights": (
-        *("weights/vector.wgsl", "sums[lane][0]);", "2.0 * sums[lane][0]);"),
+        *("weights/vector.wgsl", "sums[local_index][0]);", "2.0 * sums[local_index][0]);"),
         *(Vector(8, 1), SMALL_TILES),
         *(lambda gpu: webmm.qmatmul_weights(A.T, WEIGHTS, device=gpu), A.T @ WEIGHTS.dequantize()),
     ),
@@ -105,7 +105,7 @@ def test_another_kernel_takes_over(
         np.testing.assert_allclose(call(gpu), expected, rtol=1e-5, atol=1e-5)
         assert set(gpu.choices.values()) == {second}
         (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
-        assert line.startswith(f"{first} is not used on {gpu.info}: it computes wrongly there: ")
+        assert line.startswith(f"{first} is not used on {gpu.info}: it computes wrong results: ")
         assert sorted(map(bool, verdicts.verdicts(selftest.driver(gpu)).values())) == [False, True]
 
 
@@ -113,13 +113,13 @@ def test_wrong_shaders_give_an_error_and_no_result(templates):
     plant(
         templates,
         "common/stored.wgsl",
-        "if type.features else value }};",
-        'if type.features else "2.0 * (%s)" % value }};',
+        "if type.converted else value }};",
+        'if type.converted else "2.0 * (%s)" % value }};',
     )
     x = np.ones((3, 65), np.float32)
     with Device() as gpu:
         for call in (lambda: webmm.gelu(x, device=gpu), lambda: webmm.reduce(x, "sum", 1, device=gpu)):
-            with pytest.raises(UnsupportedError, match="it computes wrongly there"):
+            with pytest.raises(UnsupportedError, match="it computes wrong results"):
                 call()
 
 
@@ -208,7 +208,7 @@ def test_right_shaders_pass_and_small_errors_do_not(device, op):
         for at in (0, -1):
             got = trial.expected.astype(np.float64)
             got.reshape(-1)[at] = off.reshape(-1)[at]
-            assert "it computes wrongly there: 1 of" in selftest._complaint(small, got, trial)
+            assert "it computes wrong results: 1 of" in selftest._complaint(small, got, trial)
 
 
 def test_a_missing_element_is_detected():

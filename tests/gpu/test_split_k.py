@@ -8,10 +8,10 @@ from webmm.kernels.gemm.split_k import SplitK, SumSplits
 from webmm.problems.gemm import gemm
 
 
-@pytest.mark.parametrize(("splits", "takers"), [(2, 1), (8, 1), (13, 4), (37, 16)])
+@pytest.mark.parametrize(("splits", "adders"), [(2, 1), (8, 1), (13, 4), (37, 16)])
 @pytest.mark.parametrize("n", [5, 24])
-def test_partial_sums_are_summed(device: Device, splits: int, takers: int, n: int) -> None:
-    assert SumSplits(splits).takers == takers
+def test_partial_sums_are_summed(device: Device, splits: int, adders: int, n: int) -> None:
+    assert SumSplits(splits).adders == adders
     problem = gemm(19, n, 8 * 37 - 3, batch=2)
     rng = np.random.default_rng(splits)
     a, b = (rng.integers(-8, 8, (2, *size)).astype(np.float32) for size in ((19, problem.k), (problem.k, n)))

@@ -85,7 +85,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_bad_candidates_do_not_end_the_search(device, monkeypatch):
     monkeypatch.setattr(tuner, "drawn", lambda device, problem: iter(()))
-    monkeypatch.setattr(tuner, "CASE_TIMEOUT", 8.0)
+    monkeypatch.setattr(tuner, "MAX_TIMEOUT", 8.0)
     with tuner.Worker(str(device.info.index), [sys.executable, "-c", BAD_DRIVER]) as worker:
         records = tuner.tune(device, gemm(40, 40, 40), 120, worker=worker, first=[kernel() for kernel in OUTCOMES])
     first = {record.kernel: record for record in reversed(records)}
@@ -102,7 +102,7 @@ def test_an_invalid_answer_is_an_outcome(answer):
     with tuner.Worker("", [sys.executable, "-c", script]) as worker:
         status, reason = worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0), 10)
     assert status == "runtime"
-    assert f"answered with no record, but '{answer}" in reason
+    assert f"did not answer with a record, but '{answer}" in reason
 
 
 def test_a_worker_that_cannot_start_is_an_outcome(device):
@@ -234,7 +234,9 @@ def test_quick_tuning_times_the_likeliest_kernels_once(folder, monkeypatch, op):
     monkeypatch.setattr(tuner, "tune", None)
     with Device() as gpu:
         problem = small_problem(op)
-        likely = [k for k in choose.candidates(problem, gpu) if choose.refused(k, problem, gpu) is None][: learn.MOST]
+        likely = [k for k in choose.candidates(problem, gpu) if choose.refused(k, problem, gpu) is None][
+            : learn.MAX_KERNELS
+        ]
         before = gpu.memory_stats().array_bytes
         chosen = choose.choose(problem, gpu, "quick")
         assert min(2, len(likely)) <= len(tried) <= len(likely)
@@ -320,8 +322,8 @@ def test_slow_stages_are_dropped_from_the_search(device, monkeypatch):
     records = tuner.tune(device, gemm(64, 64, 64), 60, worker=None)
     first = [record.config.get("tm", record.kernel) for record in records[:5]]
     assert first == [4, "naive", "workgroup_1d", 2, 8]
-    assert timeouts[0] == tuner.CASE_TIMEOUT
-    assert set(timeouts[1:]) == {tuner.LEAST_TIMEOUT}
+    assert timeouts[0] == tuner.MAX_TIMEOUT
+    assert set(timeouts[1:]) == {tuner.MIN_TIMEOUT}
 
 
 @pytest.mark.parametrize("error", [ConfigError("full"), OSError("no process"), ZeroDivisionError()])
@@ -348,7 +350,7 @@ def test_a_search_without_results_is_reported_once(folder, monkeypatch, caplog):
     with Device() as gpu:
         for _ in range(2):
             assert np.array_equal(webmm.matmul(A, A.T, device=gpu, tune="auto"), A @ A.T)
-    assert caplog.text.count("nothing ran: the process ended with code 3") == 1
+    assert caplog.text.count("no candidate ran: the process ended with code 3") == 1
     assert tuned.load() == []
 
 

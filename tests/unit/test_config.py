@@ -199,7 +199,7 @@ def test_messages_go_to_existing_handlers_or_stderr(monkeypatch):
 
 def test_every_setting_is_documented():
     page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
-    table = page.split("| setting | default | is |")[1].split("\n\n")[0]
+    table = page.split("| setting | default | values |")[1].split("\n\n")[0]
     assert [line.split("`")[1] for line in table.splitlines()[2:]] == list(config.effective())
 
 

@@ -44,7 +44,7 @@ def test_integer_stages_use_no_floats(kernel):
 
 
 def test_a_debug_shader_records_float32():
-    with pytest.raises(ConfigError, match="what a debug shader records is float32"):
+    with pytest.raises(ConfigError, match="debug shaders record float32"):
         render(LADDER[0](), PROBLEM, debug=True)
 
 

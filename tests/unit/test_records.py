@@ -58,7 +58,7 @@ def test_an_invalid_record_is_reported_and_left_out(change, name):
     assert complaint.startswith("record 2 ")
     assert name in complaint
     assert complaint.isprintable()
-    with pytest.raises(ProblemError, match=f"no sound record: record 1 .*{name}"):
+    with pytest.raises(ProblemError, match=f"no valid record: record 1 .*{name}"):
         from_json(document(sound | change))
 
 

@@ -92,17 +92,17 @@ def test_registering_a_class_again_replaces_it(mine, tmp_path, load_plugin):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("@webmm.register", ""), "registers nothing: webmm.register"),
+        (("@webmm.register", ""), "registers nothing; call webmm.register"),
         (('"naive"', '"nope"'), "mine of gemm follows 'nope', which is no stage"),
         (('"naive"', '""'), "mine must follow a stage of gemm: naive, "),
-        (('"mine"', '"naive"'), "naive of gemm is a kernel of webmm's; take another name"),
-        (('"mine"', '"pack_b"'), "pack_b of gemm is a kernel of webmm's"),
+        (('"mine"', '"naive"'), "webmm has a kernel naive of gemm; choose another name"),
+        (('"mine"', '"pack_b"'), "webmm has a kernel pack_b of gemm"),
         (("@dataclass(frozen=True)", 'WRONG = "'), "line 8: unterminated string"),
         (("import webmm\n", "import webmm, nonesuch\n"), "line 3: No module named 'nonesuch'"),
         (('"what naive does"', '""\n    tm: int = 3'), r"mine.tm must be a tunable\(\)"),
         (
             ('"what naive does"', '""\n    tm: int = tunable(3, (1, 3), "x")\n    op = "nope"'),
-            "must say its name, an op of",
+            r"must define name, op \(one of",
         ),
     ],
 )
@@ -115,7 +115,7 @@ def test_an_invalid_stage_is_refused_and_not_registered(mine, change, words):
 
 
 def test_a_missing_or_invalid_template_is_named(mine, tmp_path):
-    with pytest.raises(ConfigError, match=r"there is no template of mine: .*mine\.wgsl"):
+    with pytest.raises(ConfigError, match=r"mine has no template: .*mine\.wgsl does not exist"):
         mine(template="")
     cls = mine(template="// {{ nothing }}\n")
     with pytest.raises(ShaderError, match=r"mine\.wgsl: 'nothing' is undefined"):

@@ -171,7 +171,7 @@ def show() -> None:
     records = tuned.load()
     click.echo(f"{tuned.path()}: {len(records)} tuned records")
     for record in records:
-        click.echo(f"  {record.adapter}: {choice.what(record)}")
+        click.echo(f"  {record.adapter}: {choice.summary(record)}")
 
 
 @cache.command()

@@ -265,6 +265,6 @@ def _logged(device: Device, kernel: Kernel[Any], problem: Problem) -> Iterator[N
     yield
     queued = time.perf_counter() - start
     device.synchronize()
-    taken = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     text = "%s %s by %s: queued in %.3f ms, done after %.3f ms, %.1f G operations/s"
-    log.profile.debug(text, problem.op, problem, kernel, 1e3 * queued, 1e3 * taken, problem.flops / taken / 1e9)
+    log.profile.debug(text, problem.op, problem, kernel, 1e3 * queued, 1e3 * elapsed, problem.flops / elapsed / 1e9)

@@ -61,8 +61,8 @@ class Pipelines:
                 self.compile(shader.wgsl, shader.label, shader.bindings),
                 BYTES + BYTES_PER_CHARACTER * len(shader.wgsl),
             )
-            taken = time.perf_counter() - start
-            log.compilation.info("%s: %.1f ms, %d characters", shader.label, 1e3 * taken, len(shader.wgsl))
+            elapsed = time.perf_counter() - start
+            log.compilation.info("%s: %.1f ms, %d characters", shader.label, 1e3 * elapsed, len(shader.wgsl))
             log.compilation.log(log.LEVELS["trace"], "%s\n%s", shader.label, shader.wgsl)
             self._kept[shader.wgsl] = made
             self.nbytes += made.nbytes

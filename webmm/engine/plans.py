@@ -73,17 +73,19 @@ class Plan:
 
     def __init__(self, device: Device, recording: Recording, arrays: Sequence[Array], result: Array) -> None:
         self._device, self._steps = device, recording.steps
-        self._firsts = [next(i for i, x in enumerate(arrays) if x._storage is s) for s in recording.operands]
+        # The first argument with each operand storage, by index.
+        self._operands = [next(i for i, x in enumerate(arrays) if x._storage is s) for s in recording.operands]
         others = [
             (storage, 0) if storage in recording.constants else (None, storage.nbytes)
-            for storage in list(recording.storages)[len(self._firsts) :]
+            for storage in list(recording.storages)[len(self._operands) :]
         ]
+        # The other storages: a constant, or None with the bytes and the buffer size of a new one.
         self._others = [(constant, nbytes, device.pool.size(nbytes)) for constant, nbytes in others]
         self._result = recording.storages[result._storage]
-        made = [n for n, (constant, _) in enumerate(others, len(self._firsts)) if constant is None]
+        made = [n for n, (constant, _) in enumerate(others, len(self._operands)) if constant is None]
         self._temporary = [n for n in made if n != self._result]
-        self._same = next((i for i, x in enumerate(arrays) if x is result), None)
-        self._like = result.shape, result.element, result.strides, result.offset
+        self._returned_argument = next((i for i, x in enumerate(arrays) if x is result), None)
+        self._layout = result.shape, result.element, result.strides, result.offset
         self._signature = result.signature
 
     def run(self, arrays: Sequence[Array]) -> Array | None:
@@ -94,7 +96,7 @@ class Plan:
             return None
         blocks: list[Block | None] = []
         with guard.lock:
-            for i in self._firsts:
+            for i in self._operands:
                 storage = arrays[i]._storage
                 block = storage.block
                 if block is None or block.refused is not None or storage.device is not device:
@@ -137,7 +139,7 @@ class Plan:
 
         This is slower, because the engine may only be called within a use of the device.
         """
-        device, first = self._device, len(self._firsts)
+        device, first = self._device, len(self._operands)
         try:
             with device.guard.using("repeating a call"), device.guard.lock:
                 for n, (_, nbytes, _) in enumerate(self._others, first):
@@ -155,14 +157,14 @@ class Plan:
             return None
 
     def _returned(self, arrays: Sequence[Array], block: Block | None) -> Array:
-        if self._same is not None:
-            return arrays[self._same]
-        if self._result < len(self._firsts):
-            storage = arrays[self._firsts[self._result]]._storage
+        if self._returned_argument is not None:
+            return arrays[self._returned_argument]
+        if self._result < len(self._operands):
+            storage = arrays[self._operands[self._result]]._storage
         else:
             assert block is not None, "the result's buffer was allocated"
-            storage = Storage(self._device, block, self._others[self._result - len(self._firsts)][1])
-        result = Array(storage, *self._like)
+            storage = Storage(self._device, block, self._others[self._result - len(self._operands)][1])
+        result = Array(storage, *self._layout)
         result.signature = self._signature
         return result
 

@@ -116,9 +116,9 @@ def time_calls(call: Callable[[], object], wait: Callable[[], object], seconds: 
 
     count, spent = 1, 0.0
     batch()  # creates what later calls find in caches
-    while (taken := batch()) + spent < QUEUED_WARM_UP * seconds:
-        count, spent = 2 * count, spent + taken
-    count = max(1, round((1 - QUEUED_WARM_UP) * seconds / QUEUED_ROUNDS * count / taken))
+    while (elapsed := batch()) + spent < QUEUED_WARM_UP * seconds:
+        count, spent = 2 * count, spent + elapsed
+    count = max(1, round((1 - QUEUED_WARM_UP) * seconds / QUEUED_ROUNDS * count / elapsed))
     return Timing.of([batch() / count for _ in range(QUEUED_ROUNDS)], "wall")
 
 

@@ -38,7 +38,7 @@ def check(
     Raises as `Foreign.launch()` does, and ProblemError for several sizes if the text has a fixed size.
     """
     if not foreign.sized and len(sizes) > 1:
-        raise ProblemError(f"{foreign.name} has a fixed size: give it with --size")
+        raise ProblemError(f"{foreign.name} has a fixed size: give it with --sizes")
     reverse = None if order_unknown(foreign, cpu) else foreign.reversed()
     for size in sizes:
         trial = Trial(size, dtype)

@@ -42,8 +42,8 @@ def in_reverse(text: str, workgroup: tuple[int, int, int], entry: str = "main") 
     end = _closed(text, found.end()) if found else 0
     if not found or not end:
         raise ConfigError(f"the text has no compute entry point {entry}()")
-    taken, body = text[found.end() : end], text.index("{", end) + 1
-    names = _BUILTIN.findall(taken)
+    parameters, body = text[found.end() : end], text.index("{", end) + 1
+    names = _BUILTIN.findall(parameters)
     if not names:
         raise ConfigError(
             f"the order of invocations cannot be reversed: {entry}() has no @builtin index as a parameter"
@@ -56,7 +56,7 @@ def in_reverse(text: str, workgroup: tuple[int, int, int], entry: str = "main") 
         "global_invocation_id": f"{{0}} / {size} * {size} + ({size} - 1u - {{0}} % {size})",
     }
     lines = [f"\n    let {name} = {reversed_index[builtin].format(f'{name}_in_order')};" for builtin, name in names]
-    renamed = _BUILTIN.sub(r"@builtin(\1) \2_in_order:", taken)
+    renamed = _BUILTIN.sub(r"@builtin(\1) \2_in_order:", parameters)
     return text[: found.end()] + renamed + text[end:body] + "".join(lines) + text[body:]
 
 

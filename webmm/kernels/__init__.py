@@ -1,6 +1,6 @@
-"""The kernels: frozen dataclasses of tile sizes, each beside a WGSL template of the same name.
+"""The kernels: frozen dataclasses of tile sizes, each with a WGSL template of the same name.
 
-A stage registers itself: whatever class in a module of `kernels/OP/` says which stage it follows is one.
+Stages register themselves: every class in a module of `kernels/OP/` that defines `follows` is one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from webmm.records import Record
 
 
 def ladder(stages: Mapping[str, type[Kernel[Any]]]) -> Iterator[type[Kernel[Any]]]:
-    """Yield stages in order: each after the one that it follows; of several that follow the same one, by name.
+    """Yield stages in order: each after the one that it follows; stages that follow the same one are sorted by name.
 
-    What needs hardware that few devices offer to shaders, matrix units, comes last. Raises ConfigError where a stage
-    follows one that there is not.
+    Stages on matrix units, which few devices offer to shaders, come last. Raises ConfigError if a stage follows one
+    that does not exist.
     """
 
     def after(name: str) -> Iterator[type[Kernel[Any]]]:
@@ -32,7 +32,7 @@ def ladder(stages: Mapping[str, type[Kernel[Any]]]) -> Iterator[type[Kernel[Any]
     order = list(after(""))
     if lost := [cls for cls in stages.values() if cls not in order]:
         raise ConfigError(
-            f"{lost[0].name} of {lost[0].op} follows {lost[0].follows!r}, which is no stage of the ladder"
+            f"{lost[0].name} of {lost[0].op} follows {lost[0].follows!r}, which is not a stage of the ladder"
         )
     yield from sorted(order, key=_beyond)
 
@@ -51,13 +51,13 @@ def _found(op: str) -> Iterator[type[Kernel[Any]]]:
                 yield value
 
 
-STAGES: dict[str, dict[str, type[Any]]] = {  # of every op, by name, in the order of the ladder
+STAGES: dict[str, dict[str, type[Any]]] = {  # by op and name, in the order of the ladder
     op: {stage.name: stage for stage in ladder({stage.name: stage for stage in _found(op)})} for op in OPS
 }
 KERNELS = STAGES["gemm"]
 LADDER = tuple(stage for stage in KERNELS.values() if not _beyond(stage))
 BEYOND = tuple(stage for stage in KERNELS.values() if _beyond(stage))
-REGISTERED: list[type[Kernel[Any]]] = []  # the stages from outside the package: webmm.plugins keeps them
+REGISTERED: list[type[Kernel[Any]]] = []  # the stages from outside the package; webmm.plugins adds them
 
 
 def kernel_class(name: str, op: str = "gemm") -> type[Any]:
@@ -70,7 +70,7 @@ def kernel_class(name: str, op: str = "gemm") -> type[Any]:
 
 
 def label_of(record: Record) -> str:
-    """Return the kernel of a record and whatever is set in its config besides the defaults."""
+    """Return the kernel of a record, and the settings in which it differs from the defaults."""
     if record.kernel not in STAGES.get(record.op, ()):
         return record.kernel
     default = STAGES[record.op][record.kernel]().config
@@ -81,7 +81,7 @@ def label_of(record: Record) -> str:
 def configure(name: str, settings: Mapping[str, str], op: str = "gemm") -> Any:
     """Return the op's kernel called `name` with tunables set from text, such as {"bm": "64"}.
 
-    Raises ConfigError for an unknown op, kernel or tunable, and for a value that is not one of the field's type.
+    Raises ConfigError for an unknown op, kernel or tunable, and for a value that is not of the field's type.
     """
     cls = kernel_class(name, op)
     fields = {field.name: field for field in dataclasses.fields(cls)}

@@ -1,4 +1,4 @@
-"""What all kernels share: tunable fields, and everything that is derived from them."""
+"""The base class of all kernels: tunable fields, and everything that is derived from them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from webmm.dtypes import F32, F64, DType
 from webmm.errors import ConfigError
 from webmm.problems.base import Problem
 
-# Mesa's lavapipe (seen in 22.3.6) silently leaves a loop once the loops of an invocation have run this often in all.
+# Mesa's lavapipe (22.3.6) silently leaves a loop once the loops of an invocation have run this often in total.
 LOOP_LIMIT = 65_535
 INDEX_LIMIT = 2**32  # shaders index storage with u32
-MAX_WORKGROUPS = 65_535  # per dimension: WebGPU's guaranteed limit, and what every engine offers
+MAX_WORKGROUPS = 65_535  # per dimension: WebGPU's default limit, and the limit of every engine
 
 P = TypeVar("P", bound=Problem)
 K = TypeVar("K", bound="Kernel[Any]")
@@ -34,7 +34,7 @@ def fold(count: int, z: int = 1) -> tuple[int, int, int]:
 
 
 def tunable(default: Any, candidates: tuple[Any, ...], doc: str) -> Any:
-    """Declare a kernel parameter: its default, what a tuner may try, and the comment it carries into WGSL."""
+    """Declare a tunable: its default, the values that a tuner may try, and its comment in WGSL."""
     if default not in candidates:
         raise ConfigError(f"the default {default!r} is not among the candidates {candidates}")
     return dataclasses.field(default=default, metadata={"candidates": candidates, "doc": doc})
@@ -42,7 +42,7 @@ def tunable(default: Any, candidates: tuple[Any, ...], doc: str) -> Any:
 
 @dataclass(frozen=True, order=True)
 class MatrixShape:
-    """Fragments that matrix units multiply: (m, k) times (k, n), and the element types of operands and result."""
+    """A shape of fragments that matrix units multiply: (m, k) by (k, n), and the types of operands and result."""
 
     operands: str
     result: str
@@ -56,24 +56,24 @@ class MatrixShape:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an engine offers, as far as kernels need to know."""
+    """The properties of a device that kernels depend on."""
 
     name: str
     limits: Mapping[str, int]
     features: frozenset[str]
 
-    loop_limit: int = 0  # iterations after which the driver leaves a loop, if it does
-    subgroup_size: int = 0  # lanes that share a broadcast, as the opened device showed; 0 where there are no subgroups
-    matrix_shapes: frozenset[MatrixShape] = frozenset()  # what its matrix units multiply, where shaders can reach them
-    no_matrix: str = ""  # why they cannot, in words
-    workgroups: int = 0  # that run at once before they slow each other down, as a probe showed; 0 before there was one
+    loop_limit: int = 0  # iterations after which the driver leaves a loop; 0 if it never does
+    subgroup_size: int = 0  # lanes that share a broadcast, as measured on the device; 0 if it has no subgroups
+    matrix_shapes: frozenset[MatrixShape] = frozenset()  # what its matrix units multiply, if shaders can use them
+    no_matrix: str = ""  # why shaders cannot, in words
+    workgroups: int = 0  # workgroups that run at once at full speed, as a probe measured; 0 if not measured
 
     def limit(self, name: str) -> int:
         """Return a limit by its WebGPU name in kebab case."""
         return self.limits[name]
 
     def lacks(self, shape: MatrixShape) -> str | None:
-        """Return why shaders cannot have matrix units multiply `shape`, or None if they can."""
+        """Return why shaders cannot multiply `shape` on matrix units, or None if they can."""
         if not self.matrix_shapes:
             return f"needs matrix units, {self.name} has none for shaders" + f" ({self.no_matrix})" * bool(
                 self.no_matrix
@@ -96,19 +96,19 @@ class Binding:
 
 @dataclass(frozen=True)
 class Stored:
-    """What the choices of a template start with: the element types of what is read and of what is written."""
+    """The first choices of a template: the element types that are read and written."""
 
     dtype: DType
     out_dtype: DType
 
     @property
     def types(self) -> tuple[DType, ...]:
-        """Both, or the one that they are."""
+        """The distinct types among both."""
         return tuple(dict.fromkeys((self.dtype, self.out_dtype)))
 
 
 class Params(Protocol):
-    """A dataclass of 32-bit members: the uniform of a kernel, made from its problem."""
+    """A dataclass of 32-bit members: the uniform of a kernel, computed from its problem."""
 
     @classmethod
     def of(cls, problem: Any) -> Any:
@@ -117,7 +117,7 @@ class Params(Protocol):
 
 @dataclass(frozen=True)
 class Texture:
-    """A 2D array of rgba32float texels that a kernel leaves for the next; devices reuse equal ones."""
+    """A 2D array of rgba32float texels that one dispatch writes and a later one reads; devices reuse equal ones."""
 
     name: str
     width: int
@@ -133,7 +133,7 @@ class Texture:
 
 @dataclass(frozen=True)
 class Scratch:
-    """A buffer that a kernel leaves for the next; devices reuse equal ones."""
+    """A buffer that one dispatch writes and a later one reads; devices reuse equal ones."""
 
     name: str
     nbytes: int
@@ -146,18 +146,16 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Kernel(ABC, Generic[P]):
-    """A way to compute problems of class P: tunable fields beside a WGSL template of the same name."""
+    """A way to compute problems of class P: tunable fields and a WGSL template of the same name."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     op: ClassVar[str]
-    follows: ClassVar[
-        str
-    ]  # a stage says after which one of its op it comes, "" for the first; mere parts of one do not
+    follows: ClassVar[str]  # the previous stage of the op's ladder, "" for the first; not set for dispatches of a stage
     params: ClassVar[type[Params]]
-    integer: ClassVar[bool] = False  # whether it takes float64 for pairs of u32, which every device has
-    not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, and why
-    features: ClassVar[frozenset[str]] = frozenset()  # WebGPU features besides those of what a problem stores
+    integer: ClassVar[bool] = False  # whether it handles float64 as pairs of u32, which every device has
+    not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, with the reason
+    features: ClassVar[frozenset[str]] = frozenset()  # WebGPU features in addition to those of the problem's types
 
     @property
     def template(self) -> str:
@@ -177,7 +175,7 @@ class Kernel(ABC, Generic[P]):
 
     @property
     def workgroup_bytes(self) -> int:
-        """Workgroup memory in bytes, of sums in f32."""
+        """Bytes of workgroup memory, for sums in f32."""
         return 0
 
     def workgroup_bytes_for(self, problem: P) -> int:
@@ -191,17 +189,17 @@ class Kernel(ABC, Generic[P]):
 
     @property
     def matrix_shape(self) -> MatrixShape | None:
-        """What matrix units must multiply; None for a kernel that uses none."""
+        """The fragments that matrix units must multiply; None for a kernel that uses none."""
         return None
 
     @property
     def before(self) -> tuple[Kernel[P], ...]:
-        """Kernels that run first, each in a dispatch of its own, and leave this one what it reads."""
+        """Kernels that run first, each in its own dispatch, and write what this one reads."""
         return ()
 
     @property
     def after(self) -> tuple[Kernel[P], ...]:
-        """Kernels that run next, each in a dispatch of its own, and finish what this one leaves them."""
+        """Kernels that run next, each in its own dispatch, and finish the result."""
         return ()
 
     @property
@@ -210,32 +208,32 @@ class Kernel(ABC, Generic[P]):
         return (*self.before, self, *self.after)
 
     def scratch(self, problem: P) -> tuple[Texture | Scratch, ...]:
-        """Return what its dispatches leave each other."""
+        """Return the buffers and textures that its dispatches pass to each other."""
         del problem
         return ()
 
     @abstractmethod
     def bindings(self, spec: Any) -> Iterator[Binding]:
-        """Yield what the shader binds for the specialisation `spec`; its uniform is binding 0, these follow."""
+        """Yield the bindings from number 1 on for the specialisation `spec`; binding 0 is the uniform."""
 
     @abstractmethod
     def dispatch(self, problem: P) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
 
     def grid_rule(self) -> dict[str, Any] | None:
-        """Return how `dispatch` counts, as data and in words for hosts in other languages, if at all."""
+        """Return the rule of `dispatch`, as data and in words for hosts in other languages, or None."""
         return None
 
     def iterations(self, problem: P) -> int:
-        """Return how often the loops of an invocation run, loops over constants aside: drivers unroll those.
+        """Return how many iterations the loops of an invocation run, except loops over constants, which drivers unroll.
 
-        A loop within a loop counts once more than it runs: the pass that finds it finished counts, too.
+        A nested loop counts one more iteration each time: the check that ends it counts, too.
         """
         del problem
         return 0
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Yield (holds, reason) for what the tile sizes must satisfy on any device."""
+        """Yield (holds, reason) for each condition that the tunables must satisfy on any device."""
         yield from ()
 
     @property
@@ -250,7 +248,7 @@ class Kernel(ABC, Generic[P]):
 
     @classmethod
     def on(cls: type[K], device: Capabilities) -> K:
-        """Return the stage with its defaults, or with what the device has where it is made for exactly that."""
+        """Return the stage with its defaults, adapted to the device if its tunables must match the hardware."""
         del device
         return cls()
 
@@ -264,7 +262,7 @@ class Kernel(ABC, Generic[P]):
                 yield kernel
 
     def invalid(self) -> str | None:
-        """Return why these tile sizes cannot work anywhere, or None."""
+        """Return why these tunables cannot work on any device, or None."""
         for name, value, _ in self.constants:
             if isinstance(value, int) and value < 1:
                 return f"{name} must be at least 1, not {value}"
@@ -275,7 +273,7 @@ class Kernel(ABC, Generic[P]):
         return next((reason for holds, reason in self.constraints() if not holds), None)
 
     def unsuited(self, problem: P) -> str | None:
-        """Return why this kernel computes `problem` on no device, or None: it is made for another element type."""
+        """Return why this kernel cannot compute `problem` on any device, such as its element type, or None."""
         del problem
         return None
 
@@ -326,5 +324,5 @@ class Kernel(ABC, Generic[P]):
 
 
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:
-    """Return the WebGPU features that `kernel` needs for `problem`: those of the element types, and its own."""
+    """Return the WebGPU features that `kernel` needs for `problem`: those of the element types and of the kernel."""
     return kernel.features | (problem.features - F64.features if kernel.integer else problem.features)

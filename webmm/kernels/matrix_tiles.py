@@ -1,4 +1,4 @@
-"""Fragments on matrix units, whatever is multiplied: the sizes for `shaders/common/fragments.wgsl`."""
+"""Fragments on matrix units, for any op: the tunables of `shaders/common/fragments.wgsl`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from webmm.dtypes import F16
 from webmm.kernels.base import Capabilities, MatrixShape, P, tunable
 from webmm.kernels.product import Tiled
 
-CHUNK_BYTES = 16  # that a lane moves at once
+CHUNK_BYTES = 16  # loaded by an invocation at once
 
 H = TypeVar("H", bound="HalfTiles[Any]")
 
 
 @dataclass(frozen=True)
 class MatrixTiles(Tiled[P]):
-    """(sm, sn) of C per subgroup, in fragments that a matrix unit multiplies, out of a (bm, bn) tile per workgroup."""
+    """A (sm, sn) tile of C per subgroup, in fragments of a matrix unit, in a (bm, bn) tile per workgroup."""
 
     chunk: ClassVar[int]  # elements of A or B in CHUNK_BYTES
 
@@ -31,13 +31,13 @@ class MatrixTiles(Tiled[P]):
     fn: int = tunable(16, (8, 16), "columns of a fragment of B and C, likewise")
     fk: int = tunable(16, (8, 16), "inner elements of a fragment, likewise")
     lanes: int = tunable(32, (8, 16, 32, 64), "invocations of a subgroup, as the adapter reports")
-    slices: int = tunable(1, (1, 2, 4, 8), "groups of subgroups, each with a share of every step of k")
-    group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
+    slices: int = tunable(1, (1, 2, 4, 8), "groups of subgroups, each with a part of every step of k")
+    group: int = tunable(8, (1, 8), "rows of tiles in a group; workgroups of a group share tiles of B in cache")
 
     @property
     @abstractmethod
     def matrix_shape(self) -> MatrixShape:
-        """What the matrix units must multiply."""
+        """The fragments that the matrix units must multiply."""
 
     @property
     def subgroup(self) -> int:
@@ -60,27 +60,27 @@ class MatrixTiles(Tiled[P]):
         return (self.subgroups * self.lanes, 1, 1)
 
     def tile_bytes(self, a_along_k: bool, b_along_k: bool) -> int:
-        """Bytes of all panels: one of A per row of subgroups and one of B per column, for each slice."""
+        """Return the bytes of all panels: one of A per row of subgroups and one of B per column, for each slice."""
         a, b = self.panel_bytes(self.sm, a_along_k), self.panel_bytes(self.sn, b_along_k)
         return self.slices * (self.bm // self.sm * a + self.bn // self.sn * b)
 
-    def panel_bytes(self, part: int, along_k: bool) -> int:
-        """Bytes of a panel, `part` rows or columns of a slice's share of k; its lines are padded by a chunk."""
-        lines, length = (part, self.share) if along_k else (self.share, part)
+    def panel_bytes(self, subtile: int, along_k: bool) -> int:
+        """Return the bytes of a panel: `subtile` rows or columns of a slice's part of k, lines padded by a chunk."""
+        lines, length = (subtile, self.share) if along_k else (self.share, subtile)
         return lines * (length + self.chunk) * CHUNK_BYTES // self.chunk
 
     @property
     def a_loads(self) -> int:
-        """Chunks of A that each invocation fetches per step."""
+        """Chunks of A that each invocation loads per step."""
         return self.bm * self.bk // self.chunk // self.invocations
 
     @property
     def b_loads(self) -> int:
-        """Chunks of B that each invocation fetches per step."""
+        """Chunks of B that each invocation loads per step."""
         return self.bn * self.bk // self.chunk // self.invocations
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Whole fragments everywhere, and the same number of loads for every invocation."""
+        """Require whole fragments, and the same number of loads for every invocation."""
         for whole, piece in (("bm", "sm"), ("bn", "sn"), ("sm", "fm"), ("sn", "fn"), ("bk", "slices")):
             a, b = getattr(self, whole), getattr(self, piece)
             yield a % b == 0, f"{whole} = {a} must be a multiple of {piece} = {b}"
@@ -102,31 +102,31 @@ class MatrixTiles(Tiled[P]):
 
 
 class HalfTiles(MatrixTiles[P]):
-    """Fragments of float16, summed in float32; C takes A's place in workgroup memory on its way out."""
+    """Fragments of float16, summed in float32; C reuses A's panels in workgroup memory."""
 
     chunk = CHUNK_BYTES // F16.itemsize
     features = F16.features
 
     @classmethod
     def on(cls: type[H], device: Capabilities) -> H:
-        """Return the stage with the largest fragments that the device multiplies, and its subgroups."""
+        """Return the stage with the largest fragments that the device multiplies, and its subgroup size."""
         able = [shape for shape in device.matrix_shapes if (shape.operands, shape.result) == ("f16", "f32")]
         shape = max(able, key=lambda s: s.m * s.n * s.k, default=cls().matrix_shape)
         return cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=device.subgroup_size or cls().lanes)
 
     @property
     def matrix_shape(self) -> MatrixShape:
-        """What the matrix units must multiply."""
+        """The fragments that the matrix units must multiply."""
         return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Fragments of whole chunks, whichever way a line of a tile runs, and room for those of C where A was."""
+        """Require fragments of whole chunks in both directions, and room for fragments of C in A's panels."""
         yield from super().constraints()
         for name in ("fm", "fn", "fk"):
             value = getattr(self, name)
-            yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, which lanes move"
+            yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, a chunk"
         across, panel = self.bn // self.sn, min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
         yield (
             panel >= 4 * across * self.fm * self.fn,
-            f"{across} fragments of C do not fit where {self.sm} rows of A were, {panel} bytes",
+            f"{across} fragments of C do not fit the panel of {self.sm} rows of A, {panel} bytes",
         )

@@ -1,4 +1,4 @@
-"""What kernels of products of all kinds share: workgroups over tiles of C, and a loop over k."""
+"""Base classes of all product kernels: workgroups over tiles of C, and a loop over k."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, P, ceil_div, 
 from webmm.kernels.traffic import Traffic
 from webmm.problems.product import Product
 
-LONG_K_STEP = 16  # steps that a template writes out per iteration where single steps would reach LOOP_LIMIT
+LONG_K_STEP = 16  # steps per iteration if a loop over single k would exceed LOOP_LIMIT
 
 M = TypeVar("M", bound=Product)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How many workgroups cover C: tiles of (tile_m, tile_n), or runs of `elements` of the flattened C.
+    """The workgroups that cover C, in tiles of (tile_m, tile_n), or in runs of `elements` of the flattened C.
 
-    Workgroups are numbered along x, then y; z is the batch. With `at_most` they are no more than that, and each
-    walks over several tiles.
+    Workgroups are numbered along x, then y; z is the batch. With `at_most`, there are at most that many, and each
+    computes several tiles.
     """
 
     tile_m: int = 1
@@ -54,7 +54,7 @@ class Grid:
 
 
 class Tiled(Kernel[P]):
-    """A kernel whose workgroups own a (bm, bn) tile of C each, bk of the inner dimension at a time: tunables."""
+    """A kernel with the tunables bm, bn and bk: a (bm, bn) tile of C per workgroup, bk inner elements per step."""
 
     bm: int
     bn: int
@@ -73,15 +73,15 @@ class Tiled(Kernel[P]):
 
 @dataclass(frozen=True)
 class ProductKernel(Kernel[M]):
-    """A kernel whose workgroups own tiles of C. Subclasses say how large these are."""
+    """A kernel whose workgroups compute tiles of C; subclasses define their size."""
 
     @property
     def grid(self) -> Grid:
-        """How workgroups cover C."""
+        """The grid of workgroups over C."""
         return Grid()
 
     def grid_rule(self) -> dict[str, Any] | None:
-        """Return how `dispatch` counts, as data and in words for hosts in other languages."""
+        """Return the rule of `dispatch`, as data and in words for hosts in other languages."""
         return self.grid.rule()
 
     def dispatch(self, problem: M) -> tuple[int, int, int]:
@@ -89,16 +89,16 @@ class ProductKernel(Kernel[M]):
         return self.grid.dispatch(problem)
 
     def traffic(self, problem: M) -> Traffic | None:
-        """Return what its own dispatch does to a machine, None for a stage of which nobody predicts the time."""
+        """Return the traffic of its main dispatch, or None if its time is not modelled."""
         del problem
         return None
 
     @property
     def inner_step(self) -> int:
-        """How far the loop over k advances in one step."""
+        """Inner elements per step of the loop over k."""
         return 1
 
     def iterations(self, problem: M) -> int:
-        """Return how often the loop over k runs."""
+        """Return how many iterations the loop over k runs."""
         step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
         return ceil_div(problem.k, step)

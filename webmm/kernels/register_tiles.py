@@ -1,4 +1,4 @@
-"""Register tiles over workgroup tiles, whatever is multiplied: the sizes for `shaders/common/register_tiles.wgsl`."""
+"""Register tiles over workgroup tiles, for any op: the tunables of `shaders/common/register_tiles.wgsl`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webmm.kernels.product import Tiled
 
 @dataclass(frozen=True)
 class RegisterTiles(Tiled[P]):
-    """(tm, tn) of C per invocation out of a (bm, bn) tile per workgroup, bk of the inner dimension at a time."""
+    """A (tm, tn) tile of C per invocation in a (bm, bn) tile per workgroup, with bk inner elements per step."""
 
     bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
     bn: int = tunable(128, (32, 64, 128), "columns of C per workgroup")
@@ -20,7 +20,7 @@ class RegisterTiles(Tiled[P]):
     tm: int = tunable(8, (4, 8), "rows of C per invocation")
     tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
     unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
-    group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
+    group: int = tunable(8, (1, 8), "rows of tiles in a group; workgroups of a group share tiles of B in cache")
 
     @cached_property
     def wx(self) -> int:
@@ -39,26 +39,26 @@ class RegisterTiles(Tiled[P]):
 
     @cached_property
     def sharers(self) -> int:
-        """Invocations that fill and multiply a tile together."""
+        """Invocations that share a tile."""
         return self.wx * self.wy
 
     @cached_property
     def a_loads(self) -> int:
-        """vec4 of A that each invocation fetches per step."""
+        """vec4 of A that each invocation loads per step."""
         return self.bm * self.bk // 4 // self.sharers
 
     @cached_property
     def b_loads(self) -> int:
-        """vec4 of B that each invocation fetches per step."""
+        """vec4 of B that each invocation loads per step."""
         return self.bn * self.bk // 4 // self.sharers
 
     def iterations(self, problem: P) -> int:
-        """Return how often the loops of an invocation run: over k, and over the tile where that is not written out."""
+        """Return how many iterations an invocation's loops run: over k, and over the tile if that is not unrolled."""
         inner = 0 if self.unroll == self.bk else self.bk // self.unroll + 1
         return super().iterations(problem) * (1 + inner)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Whole vec4 everywhere, and the same number of loads for every invocation."""
+        """Require whole vec4, and the same number of loads for every invocation."""
         for name in ("tm", "tn", "bk"):
             value = getattr(self, name)
             yield value % 4 == 0, f"{name} = {value} must be a multiple of 4: fragments are vec4"

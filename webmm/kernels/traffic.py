@@ -1,4 +1,4 @@
-"""What a kernel does to a machine, counted from tile sizes and the problem's: what a model of time starts from."""
+"""The work of a dispatch, counted from the tunables and the problem's sizes: the input of the time model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 
 class Traffic(NamedTuple):
-    """One dispatch: workgroups that each take `steps` steps of a loop over the inner dimension.
+    """One dispatch, whose workgroups each run `steps` steps of a loop over the inner dimension.
 
-    Counts without another word are instructions per invocation and step; what is written is counted once, at the end.
+    Counts without a comment on their unit are instructions per invocation and step; stores are per invocation, at the
+    end.
     """
 
     workgroups: int
@@ -18,19 +19,19 @@ class Traffic(NamedTuple):
     vector_loads: float  # of vec4 from storage
     scalar_loads: float  # of single elements from storage
     workgroup_loads: float = 0  # of vec4 from workgroup memory
-    workgroup_stores: float = 0  # to workgroup memory, in times that its banks are busy
+    workgroup_stores: float = 0  # to workgroup memory, weighted by bank conflicts
     barriers: float = 0
     registers: int = 32
     workgroup_bytes: int = 0
-    loaded: float = 0  # bytes per workgroup and step that come from storage or a cache
-    read: int = 0  # bytes in all that come from storage at least
-    written: int = 0  # bytes in all that go there
-    waste: float = 1  # elements of the result that tiles cover, for each that there is
-    scalar_stores: float = 0  # single elements that an invocation writes in the end
-    vector_stores: float = 0  # vec4
-    meetings: float = 0  # vec4 per invocation that go through workgroup memory in the end
+    loaded: float = 0  # bytes per workgroup and step from storage or a cache
+    read: int = 0  # bytes read from storage in total, each element once
+    written: int = 0  # bytes written to storage in total
+    waste: float = 1  # elements covered by tiles, divided by elements of the result
+    scalar_stores: float = 0  # stores of single elements
+    vector_stores: float = 0  # stores of vec4
+    exchanged: float = 0  # vec4 of sums per invocation that are added through workgroup memory at the end
 
     @property
     def loads_per_fma(self) -> float:
-        """Loads from storage and workgroup memory for each FMA of four elements."""
+        """Loads from storage and workgroup memory per vec4 FMA."""
         return 4 * (self.vector_loads + self.scalar_loads + self.workgroup_loads) / self.fmas

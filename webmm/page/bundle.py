@@ -1,9 +1,9 @@
-"""The web page's folder: the page itself, what Python knows of kernels, and products to check them with.
+"""The web page's folder: the page's files, the translated kernels, and products to check them with.
 
-`bundle/core.js` and `bundle/templates/` are this package's own kernels, choice and templates in JavaScript
-(`webmm.page.core`), so that a page renders the very texts that `webmm shader` prints. `bundle/index.json` has what was
-measured or decided elsewhere (`webmm.page.index`), and `bundle/ladders.js` problems of other ops with the fingerprints
-of their results (`webmm.page.ladders`), which a page fetches when they are asked for, like templates.
+`bundle/core.js` and `bundle/templates/` are this package's kernels, choice and templates in JavaScript
+(`webmm.page.core`), so that the page renders exactly the shaders that `webmm shader` prints. `bundle/index.json` has
+measurements and settings of Python (`webmm.page.index`), and `bundle/ladders.js` problems of other ops with the
+fingerprints of their results (`webmm.page.ladders`); the page loads it on demand, like the templates.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from webmm.page import core, index, ladders, leaderboard, translated
 from webmm.page.script.compact import compact
 from webmm.page.script.program import Program
 
-# Fetched when they are asked for.
+# Loaded on demand.
 LAZY = (
     *("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/"),
     *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic")),
     *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "leaderboard.html"),
 )
-# What the page starts with: with all that it imports, it is asked for at once, not module after module.
+# Modules that the page needs at the start: they and all their imports are preloaded in parallel.
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")
-STARTS = '<link rel="modulepreload" href="main.js">\n'  # the place in index.html
+PRELOAD = '<link rel="modulepreload" href="main.js">\n'  # as in index.html, where the other links are inserted
 IMPORT = re.compile(r'(?:^|;)(?:(?:import|export)\b[^;"()]*?from|import) ?"(\.[^"]+)"', re.MULTILINE)
-MARKER = "bundle/index.json"  # a folder that holds it is one of ours, and may be replaced
+MARKER = "bundle/index.json"  # a folder with this file was written by `build()`, and may be overwritten
 
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
 
 
 def web_folder() -> Path:
-    """Return the folder of the page's own files: inside the installed package, or beside it in a checkout."""
+    """Return the folder of the page's source files: inside the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "web"
     return installed if installed.is_dir() else package.parent / "web"
@@ -52,20 +52,20 @@ def web_folder() -> Path:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `build` wrote."""
+    """Summary of what `build()` wrote."""
 
     folder: Path
     templates: int
     files: int
     nbytes: int
-    first_load: int  # bytes that a visitor fetches before the first click
+    first_load: int  # bytes that a visitor loads before the first click
 
 
 def build(out: Path, *, force: bool = False) -> Summary:
     """Write the page and its bundle to the folder `out`, ready for any static host.
 
-    Raises ConfigError where `out` is a file, or holds something that is no bundle and `force` is not given, or cannot
-    be written to; `out` is then as it was before.
+    Raises ConfigError, and leaves `out` unchanged, if `out` is a file, cannot be written to, or has files that are not
+    a bundle and `force` is not set.
     """
     with written(out, force) as page:
         shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published, copy_function=_copy)
@@ -81,15 +81,15 @@ def build(out: Path, *, force: bool = False) -> Summary:
 
 @contextmanager
 def written(out: Path, force: bool) -> Iterator[Path]:
-    """Yield an empty folder, whose files then become those of `out`; raises as `build()` does."""
+    """Yield an empty folder, whose files are moved to `out` at the end; raises as `build()` does."""
     _check(out, force)
     made = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".page-", dir=out) as beside:  # within `out`, so on its disk
-            yield Path(beside)
+        with tempfile.TemporaryDirectory(prefix=".page-", dir=out) as temporary:  # in `out`, so on the same disk
+            yield Path(temporary)
             shutil.rmtree(out / "bundle", ignore_errors=True)
-            _move(Path(beside), out)
+            _move(Path(temporary), out)
     except OSError as error:
         why = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or error
         raise ConfigError(f"cannot write the page to {out}: {why}") from error
@@ -99,7 +99,7 @@ def written(out: Path, force: bool) -> Iterator[Path]:
 
 
 def write_kernels(bundle: Path) -> Program:
-    """Write what Python knows of kernels to the folder `bundle`; return the translation."""
+    """Write the translated kernels, templates and time models to the folder `bundle`; return the translation."""
     bundle.mkdir(exist_ok=True)
     program = core.program()
     (bundle / "core.js").write_text(program.text(), encoding="utf-8")
@@ -109,12 +109,12 @@ def write_kernels(bundle: Path) -> Program:
 
 
 def write_index(path: Path, document: dict[str, Any]) -> None:
-    """Write what was measured or decided elsewhere."""
+    """Write the index, a JSON document."""
     path.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 def imported(folder: Path, *names: str) -> list[str]:
-    """Return these modules of `folder` and all that they import, without what they load when it is asked for."""
+    """Return these modules of `folder` and all their static imports, direct and indirect."""
     folder = folder.resolve()
     found, waiting = set(), [folder / name for name in names]
     while waiting:
@@ -126,15 +126,15 @@ def imported(folder: Path, *names: str) -> list[str]:
 
 
 def _preload(page: Path) -> None:
-    """Have the page ask for all the modules that it starts with at once."""
+    """Add preload links for all modules that the page needs at the start."""
     text = page.read_text(encoding="utf-8")
     modules = imported(page.parent, *STARTED)
-    links = "".join(STARTS.replace("main.js", name) for name in modules)
-    page.write_text(text.replace(STARTS, links), encoding="utf-8")
+    links = "".join(PRELOAD.replace("main.js", name) for name in modules)
+    page.write_text(text.replace(PRELOAD, links), encoding="utf-8")
 
 
 def _copy(source: str, target: str) -> None:
-    """Copy a file of the page, a script compact; but the service worker's, which nothing waits for."""
+    """Copy a file of the page, and minify scripts, except for the service worker, whose size does not matter."""
     if source.endswith(".js") and not source.endswith("sw.js"):
         Path(target).write_text(compact(Path(source).read_text(encoding="utf-8")), encoding="utf-8")
     else:
@@ -142,7 +142,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _move(page: Path, out: Path) -> None:
-    """Move every file of `page` to `out`, over those of the same names."""
+    """Move every file of `page` to `out`, replacing files of the same names."""
     for path in sorted(page.rglob("*")):
         there = out / path.relative_to(page)
         if path.is_dir():
@@ -153,13 +153,13 @@ def _move(page: Path, out: Path) -> None:
 
 def _check(out: Path, force: bool) -> None:
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file; name a folder for the page")
+        raise ConfigError(f"{out} is a file; give a folder for the page")
     if out.is_dir() and any(out.iterdir()) and not (force or (out / MARKER).is_file()):
-        raise ConfigError(f"{out} holds other files; name an empty folder, or use --force to write among them")
+        raise ConfigError(f"{out} has other files; give an empty folder, or add the page's files to them with --force")
 
 
 def _not_published(folder: str, names: list[str]) -> list[str]:
-    """Return what lies beside the page but serves its development, or the npm package, only."""
+    """Return the files of `web/` that only its development or the npm package needs."""
     del folder
     tools = {
         "node_modules",
@@ -188,7 +188,7 @@ def _summary(out: Path) -> Summary:
 
 
 def _cases(folder: Path) -> list[dict[str, Any]]:
-    """Write A, B (float16, so that any dtype holds them exactly) and NumPy's A·B (float64) of each case."""
+    """Write A and B (float16, so that they are exact in any dtype) and NumPy's A·B (float64) for each case."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(2024)
     rows = []

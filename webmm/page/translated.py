@@ -56,8 +56,8 @@ def document(kernel: Kernel[Any]) -> dict[str, Any] | None:
     except (ProblemError, UnsupportedError, ConfigError):
         return None
     written = [{"name": name, **{t: each[t].decode() for t in TARGETS if t in each}} for name, each in texts]
-    words = f"{str(problem).removesuffix(f' {problem.dtype.name}')} {problem.dtype.name}"
-    return {"problem": words, "naga": naga.VERSION, "dispatches": written}
+    text = f"{str(problem).removesuffix(f' {problem.dtype.name}')} {problem.dtype.name}"
+    return {"problem": text, "naga": naga.VERSION, "dispatches": written}
 
 
 def example(kernel: Kernel[Any]) -> Problem | None:

@@ -1,4 +1,4 @@
-"""What the command line shows: the system, the settings, a look inside a kernel, and the product of two files."""
+"""Output of the command line: adapters and features, settings, profiles, and products of two files."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from webmm.kernels.base import Kernel
 from webmm.problems.gemm import Gemm, gemm
 from webmm.records import Record
 
-Open = Callable[[], Device]  # opens the device that a command is to use
-TABLE_WIDTH = 124  # columns that a ladder table takes; narrower terminals wrap it
+Open = Callable[[], Device]  # opens the device that a command uses
+TABLE_WIDTH = 124  # characters; narrower terminals wrap a table's lines
 INDENT = 6 * " "
 SHOWN_LIMITS = (
     "max-buffer-size",
@@ -41,16 +41,16 @@ SHOWN_LIMITS = (
 
 
 def plain() -> Console:
-    """Return a console for tables, in which text is what it says: reasons may hold what rich takes for markup."""
+    """Return a console for tables without markup: error messages may contain brackets that rich would interpret."""
     return Console(width=max(Console().width, TABLE_WIDTH), markup=False, highlight=False)
 
 
 def system(open_device: Open) -> dict[str, Any]:
-    """Return every engine's adapters, and of the chosen one limits, features and which stages run, as JSON types."""
+    """Return every engine's adapters, and the chosen one's limits, features and usable stages, as JSON types."""
     with open_device() as device:
         chosen, offered, engine = device.info, device.capabilities, device.engine.name
         adapter_features = device.wgpu_device.adapter.features
-        hint = elsewhere(device)
+        hint = engine_hint(device)
     stages = [
         {
             "kernel": stage.name,
@@ -80,8 +80,8 @@ def system(open_device: Open) -> dict[str, Any]:
     }
 
 
-def elsewhere(device: Device) -> str:
-    """Say what another engine could do that this one cannot, and how to use it; empty where there is nothing."""
+def engine_hint(device: Device) -> str:
+    """Return how to reach matrix units through Dawn if this engine cannot use them; empty if it can or Dawn cannot."""
     adapter = device.wgpu_device.adapter
     if device.capabilities.matrix_shapes or device.engine is not WGPU or WGPU.matrix_units not in adapter.features:
         return ""
@@ -92,7 +92,7 @@ def elsewhere(device: Device) -> str:
 
 
 def describe(open_device: Open) -> str:
-    """Return the same in words."""
+    """Return the contents of `system()` as text."""
     data = system(open_device)
     lines = []
     for engine, version in data["engines"].items():
@@ -104,7 +104,7 @@ def describe(open_device: Open) -> str:
             lines.append(f" {arrow} {info.index}: {info}")
             lines += wrap(", ".join(adapter["features"]), TABLE_WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
         if not listed:
-            lines.append(f"   none is accepted: {engine_of(engine).rejects}")
+            lines.append(f"   none accepted: {engine_of(engine).rejects}")
     lines.append("Limits")
     lines += [f"   {name:<40} {data['limits'][name]:>15,}" for name in SHOWN_LIMITS]
     lines.append(f"Features used: {', '.join(data['features']) or 'none'}")
@@ -119,7 +119,7 @@ def describe(open_device: Open) -> str:
 
 
 def settings() -> list[dict[str, Any]]:
-    """Return every setting: its name, value, where that comes from, variable, and what it is for, as JSON types."""
+    """Return every setting as JSON types: its name, value, source, environment variable and description."""
     return [
         {
             "name": field.name,
@@ -133,7 +133,7 @@ def settings() -> list[dict[str, Any]]:
 
 
 def describe_settings() -> str:
-    """Return the same in words, and which variables of the environment are no settings though they look like it."""
+    """Return the settings as text, with a line for each WEBMM_ environment variable that is not a setting."""
     rows = [(row["name"], json.dumps(row["value"], ensure_ascii=False), row["source"]) for row in settings()]
     name, value, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = [f"{row[0]:<{name}}  {row[1]:<{value}}  {row[2]}" for row in rows]
@@ -142,14 +142,14 @@ def describe_settings() -> str:
 
 
 def show_profile(found: Profile, trace: str | None) -> None:
-    """Print a profile as a table, and write its trace to the file of that name, if any."""
+    """Print a profile as a table; write its trace to the file `trace` unless that is empty or None."""
     plain().print(found.table())
     if trace:
         found.save(trace)
 
 
 def first_line(record: Record) -> str:
-    """Return why a record has no time."""
+    """Return the first line of the reason why a record has no time."""
     return (record.reason or "").splitlines()[0]
 
 
@@ -161,11 +161,11 @@ def multiply_files(
     open_device: Open,
     trace: str | None = None,
 ) -> str:
-    """Write A·B of two .npy files to `output` and return a line about it.
+    """Write A·B of two .npy files to `output` and return a line that describes it.
 
-    They may be of any size that `matmul()` takes; `kernel`, where it is given, computes each part. With `trace`, print
-    where the time went, and write it to the file of that name unless it is empty. Raises ProblemError for files that
-    are no such matrices or do not fit together, ConfigError where `output` cannot be written.
+    The matrices may have any size that `matmul()` accepts; `kernel`, if given, computes every piece. Unless `trace` is
+    None, print a profile, and write its trace to that file unless the name is empty. Raises ProblemError for files that
+    hold no such matrices and for shapes or dtypes that do not match, ConfigError if `output` cannot be written.
     """
     a, b = load_matrix(a_path), load_matrix(b_path)
     if a.dtype != b.dtype:

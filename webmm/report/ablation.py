@@ -1,4 +1,4 @@
-"""What each idea of a stage is worth on a device: its tunables changed one at a time, then in pairs."""
+"""Ablation of a kernel on a device: the effect of changing its tunables, one at a time and in pairs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from webmm.records import Record
 from webmm.report import Open, first_line, plain
 from webmm.report.ladder import Wanted, announce, duration, measured
 
-PAIRED = 4  # tunables that matter most, of which pairs are tried
+PAIRED = 4  # number of tunables with the largest effect, whose pairs are measured
 
 Change = dict[str, Any]  # tunables by name
 
 
 def ablate(open_device: Open, kernel: Kernel[Any], wanted: Wanted) -> list[Record]:
-    """Measure `kernel` with each other value of each tunable, then pairs of those that matter most; print a table.
+    """Measure `kernel` with every other value of each tunable, then pairs of the most important ones; print a table.
 
-    Half of the budget is for each of the two. Of a pair the table says, too, what it would be if both changes were
-    worth what each is alone. Returns all records. Raises UnsupportedError where `kernel` itself has no time.
+    Single changes and pairs each take half of the budget. For a pair, the table also shows the speedup expected if the
+    two effects were independent. Returns all records. Raises UnsupportedError if `kernel` itself cannot be timed.
     """
     results: list[Record] = []
     with open_device() as device:
@@ -42,11 +42,11 @@ def ablate(open_device: Open, kernel: Kernel[Any], wanted: Wanted) -> list[Recor
 
 
 def _at(bench: Bench, kernel: Kernel[Any], size: Size) -> list[Record]:
-    alone = [{name: value} for name, value in _others(kernel)]
-    first = _timed(bench, kernel, alone)
+    single_changes = [{name: value} for name, value in _other_values(kernel)]
+    first = _timed(bench, kernel, single_changes)
     (base,) = (r for r in first if r.config == kernel.config)
     if not base.median_us:
-        raise UnsupportedError(f"{kernel} has no time to compare with: {base.status}: {first_line(base)}")
+        raise UnsupportedError(f"{kernel} could not be timed: {base.status}: {first_line(base)}")
     single = {(name, value): relative(r, base) for r in first for name, value in _changed(kernel, r)}
     best = _strongest(single)
     pairs = [{x: best[x], y: best[y]} for x, y in itertools.combinations(best, 2)]
@@ -55,8 +55,8 @@ def _at(bench: Bench, kernel: Kernel[Any], size: Size) -> list[Record]:
     return [*first, *second]
 
 
-def _others(kernel: Kernel[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each other value of each tunable with which the kernel is valid."""
+def _other_values(kernel: Kernel[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield every other value of each tunable for which the kernel remains valid."""
     for field in dataclasses.fields(kernel):
         for value in field.metadata["candidates"]:
             if value != getattr(kernel, field.name) and _with(kernel, {field.name: value}).invalid() is None:
@@ -69,18 +69,21 @@ def _with(kernel: Kernel[Any], change: Change) -> Kernel[Any]:
 
 
 def _timed(bench: Bench, kernel: Kernel[Any], changes: list[Change]) -> list[Record]:
-    """Return the records of `kernel` and of what each of the changes makes of it."""
+    """Return the records of `kernel` and of its valid variants, one per change."""
     kernels = [kernel, *(k for change in changes if (k := _with(kernel, change)).invalid() is None)]
     return [r for r in measured(dataclasses.replace(bench, kernels=kernels)) if r.kernel == kernel.name]
 
 
 def _changed(kernel: Kernel[Any], record: Record) -> Iterator[tuple[str, Any]]:
-    """Yield the tunables of `record` that are not the kernel's."""
+    """Yield the tunables whose values in `record` differ from the kernel's."""
     return ((name, value) for name, value in record.config.items() if value != kernel.config[name])
 
 
 def _strongest(single: dict[tuple[str, Any], float]) -> Change:
-    """Return the tunables that matter most, each with the value that costs least: off, not broken."""
+    """Return the tunables with the largest effect, each at the changed value that affects the time least.
+
+    The mildest change turns an idea off without crippling the kernel in other ways.
+    """
     mildest: dict[str, tuple[float, Any]] = {}
     for (name, value), ratio in single.items():
         if math.isnan(ratio):
@@ -102,7 +105,7 @@ def _table(
 ) -> Table:
     table = Table(title=f"{problem}: {kernel}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("changed", no_wrap=True)
-    for name in ("median", "× as fast", "if each were worth the same alone"):
+    for name in ("median", "speedup", "expected if independent"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row("nothing", duration(base.median_us), "1", "")
     for records in (first, second):
@@ -112,8 +115,8 @@ def _table(
             words = ", ".join(f"{name}={value}" for name, value in changes)
             expected = math.prod(single.get(change, math.nan) for change in changes)
             if r.median_us:
-                alone = f"{expected:.3f}" if len(changes) > 1 else ""
-                table.add_row(words, duration(r.median_us), f"{relative(r, base):.3f}", alone)
+                independent = f"{expected:.3f}" if len(changes) > 1 else ""
+                table.add_row(words, duration(r.median_us), f"{relative(r, base):.3f}", independent)
             else:
                 table.add_row(words, r.status, "–", "")
     return table

@@ -1,4 +1,4 @@
-"""What the command line shows of choices: which kernel and why, what a search found, whether shaders are right."""
+"""Output of `webmm explain`, `webmm tune` and `webmm selftest`."""
 
 from __future__ import annotations
 
@@ -28,72 +28,76 @@ from webmm.records import Record
 from webmm.report import Open, first_line, plain
 from webmm.selftest import run as run_selftest
 
-MOST_DISPATCHES = 10_000  # of a product that is explained: to cut it takes a second
+MAX_DISPATCHES = 10_000  # for explain: cutting a product into this many pieces takes about a second
 
 
 def title(problem: Problem) -> str:
-    """Return what is computed in words, such as "64x64x64 nn float32"; other ops than products of floats are named."""
+    """Return a short description of a problem, such as "64x64x64 nn float32"; ops other than gemm are named."""
     op = "" if problem.op == "gemm" else f"{problem.op}:{problem.variant}".rstrip(":")
     size = str(problem) if problem.op == "gemm" else "×".join(map(str, problem.sizes[:3]))
     return " ".join(filter(None, (op, size, problem.layout, problem.dtype.name)))
 
 
-def what(record: Record) -> str:
-    """Return the same of a record, with its kernel and speed."""
+def summary(record: Record) -> str:
+    """Return a short description of a record: its problem, kernel and speed."""
     op = "" if record.op == "gemm" else f"{record.op}:{record.variant}".rstrip(":")
     words = " ".join(filter(None, (op, record.size, record.layout, record.dtype)))
     if record.op not in OPS:
-        return f"{words}: {label_of(record)}, of an op that is not registered"
+        return f"{words}: {label_of(record)} (op not registered)"
     known = type(OPS[record.op])(record.variant)
     return f"{words}: {label_of(record)}, {known.rate(record):,.1f} {known.unit}"
 
 
 def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open) -> str:
-    """Return the choice for a problem, its runners-up, and the stages that cannot compute it with their reasons."""
+    """Return the candidates for a problem in order of preference, the choice, and why other stages cannot run."""
     problem = op.problem(size, dtype, layout)
     with open_device() as device:
         lines = [f"{title(problem)} on {device.info}"]
         if problem.dtype == F64 and device.info.kind == "cpu":
-            lines.append("float64 is faster by NumPy where the device is the CPU: compute it there")
-        cut = _cut(problem, device) if isinstance(problem, Gemm) else ()
-        if len(cut) > 1:
-            problem = cut[0].problem
-            lines.append(f"too large for one dispatch: cut into {len(cut):,}, the first of them {title(problem)}")
+            lines.append("this device is a CPU, on which NumPy is faster for float64")
+        pieces = _pieces(problem, device) if isinstance(problem, Gemm) else ()
+        if len(pieces) > 1:
+            problem = pieces[0].problem
+            lines.append(f"too large for one dispatch: cut into {len(pieces):,} pieces, the first is {title(problem)}")
         ranked = candidates(problem, device, device.settings.tune)
         for place, (kernel, why) in enumerate(ranked.items()):
             reason = refused(kernel, problem, device)
             workgroups = sum(math.prod(step.dispatch(problem)) for step in kernel.dispatches)
-            told = f"cannot: {reason}" if reason else f"{why}, {workgroups:,} workgroups{_loads(kernel, problem)}"
-            lines.append(f" {place + 1}. {kernel}: {told}")
+            verdict = (
+                f"cannot run: {reason}" if reason else f"{why}, {workgroups:,} workgroups{_loads(kernel, problem)}"
+            )
+            lines.append(f" {place + 1}. {kernel}: {verdict}")
         lines.append(f"→  {choose(problem, device)}")
         for stage in op.stages:
             reason = stage.on(device.capabilities).check(problem, device.capabilities)
             if reason and stage not in map(type, ranked):
-                lines.append(f"    {stage.name} cannot: {reason}")
+                lines.append(f"    {stage.name} cannot run: {reason}")
     return "\n".join(lines)
 
 
 def _loads(kernel: Kernel[Any], problem: Problem) -> str:
-    """Return how many loads a kernel issues for its arithmetic, where that is counted."""
+    """Return the loads that a kernel issues per vec4 FMA, as text; empty if they are not known."""
     traffic = kernel.traffic(problem) if isinstance(kernel, ProductKernel) else None
-    return f", {traffic.loads_per_fma:.2g} loads per FMA of four" if traffic else ""
+    return f", {traffic.loads_per_fma:.2g} loads per vec4 FMA" if traffic else ""
 
 
-def _cut(problem: Gemm, device: Device) -> tuple[Part, ...]:
-    """Return the dispatches of a product; raises ProblemError where they are too many to be listed."""
+def _pieces(problem: Gemm, device: Device) -> tuple[Part, ...]:
+    """Return the pieces that a product is cut into; raises ProblemError if there are more than MAX_DISPATCHES."""
     most = limits(device, problem.dtype)
     dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
-    if dispatches > MOST_DISPATCHES:
-        raise ProblemError(f"{problem} takes at least {dispatches:,.0f} dispatches; only a smaller one is explained")
+    if dispatches > MAX_DISPATCHES:
+        raise ProblemError(
+            f"{problem} takes at least {dispatches:,.0f} dispatches; explain handles at most {MAX_DISPATCHES:,}"
+        )
     return parts(attainable(problem, device), most)
 
 
 def tune(
     open_device: Open, op: Op[Any], sizes: list[Size] | None, layout: str, dtype: str, budget: float
 ) -> list[Record]:
-    """Tune each size, those of a bench by default, within its share of `budget` seconds.
+    """Tune each size, each with an equal share of `budget` seconds; default sizes are those of `webmm bench`.
 
-    Prints what was found, corrects the model of time by it, and returns all outcomes.
+    Prints the winners, corrects the time model with the measurements, and returns the records of all candidates.
     """
     console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []
@@ -113,7 +117,7 @@ def tune(
             for size in sizes:
                 problem = op.problem(size, dtype, layout)
                 if op.variant != problem.variant:
-                    raise ConfigError(f"{op.variant} is no matter of tuning: what is fastest for {op.name} is, with it")
+                    raise ConfigError(f"{op.name}:{op.variant} uses the tuned records of {op.name}: tune {op.name}")
                 default = choose(problem, device)
                 share = budget / len(sizes)
                 found = tuner.tune(device, problem, share, worker=worker, first=[default], on_step=show)
@@ -126,18 +130,18 @@ def tune(
 def _verdict(found: list[Record], default: Kernel[Any]) -> str:
     best = tuned.fastest(found)
     if not best:
-        return "nothing ran: " + "; ".join(sorted({first_line(record) for record in found}))
+        return "no candidate ran: " + "; ".join(sorted({first_line(record) for record in found}))
     winner = best[0]
     before = min(r.median_us or math.inf for r in found if r.kernel == default.name and r.config == default.config)
     failed = sum(record.status != "ok" for record in found)
     ratio = before / (winner.median_us or 1)
     gain = f"{ratio:.2f} × the default" if math.isfinite(ratio) else "the default did not run"
     tried = f"{len({(r.kernel, str(r.config)) for r in found})} candidates, {failed} failed"
-    return f"{what(winner)}, {gain} ({tried})"
+    return f"{summary(winner)}, {gain} ({tried})"
 
 
 def selftest(open_device: Open) -> Iterator[str]:
-    """Yield a line per shader that is tried, and one in the end; raises WebmmError where any computes wrongly."""
+    """Yield a line per tested shader and a final summary; raises WebmmError if any shader computes wrong results."""
     with open_device() as device:
         yield f"{device.info}"
         wrong, tried = 0, 0
@@ -145,5 +149,5 @@ def selftest(open_device: Open) -> Iterator[str]:
             wrong, tried = wrong + bool(complaint), tried + 1
             yield f"  {title(problem)}: {kernel}: {complaint or 'right'}"
         if wrong:
-            raise WebmmError(f"{wrong} of {tried} shaders are wrong on {device.info}; they are not used there")
+            raise WebmmError(f"{wrong} of {tried} shaders are wrong on {device.info}; webmm does not use them there")
         yield f"{tried} shaders are right"

@@ -1,4 +1,4 @@
-"""What the command line shows of the inside of a kernel."""
+"""Output of `webmm debug`: the steps of a kernel for some elements of its result."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def run(
     shown: slice | None,
     as_json: bool,
 ) -> bool:
-    """Look inside `kernel` at these elements, print what it held at the steps `shown`, and return whether all is right.
+    """Inspect `kernel` at these elements, print its values at the steps `shown`, and return whether all are right.
 
-    Of all steps, a terminal shows some at a time, and goes on where the user says so. Raises as
-    `webmm.debug.inspect()` does, and ConfigError where there are no such steps.
+    If all steps are shown on a terminal, they are shown a page at a time, with a prompt after each. Raises as
+    `webmm.debug.inspect()` does, and ConfigError if the steps do not exist.
     """
     console, right = plain(), True
     with open_device() as device:
@@ -36,7 +36,7 @@ def run(
     for inspection in found:
         count = len(inspection.steps)
         if shown is not None and (not inspection.steps[shown] or (shown.stop or 0) > count):
-            raise ConfigError(f"there are no steps {shown.start}:{shown.stop} within 0:{count}")
+            raise ConfigError(f"no steps {shown.start}:{shown.stop}: the kernel takes the steps 0:{count}")
         right = right and inspection.right
     if as_json:
         data = [inspection.to_json() for inspection in found]
@@ -45,7 +45,7 @@ def run(
     for inspection in found:
         console.print(f"{kernel} for {inspection.reference.element} of {problem} on {device.info.name}")
         if shown == ALL and sys.stdin.isatty() and sys.stdout.isatty():
-            for steps in one_by_one(inspection, lambda: click.prompt("", "", show_default=False, prompt_suffix="… ")):
+            for steps in pages(inspection, lambda: click.prompt("", "", show_default=False, prompt_suffix="… ")):
                 console.print(inspection.table(steps))
         else:
             console.print(inspection.table(shown))
@@ -54,8 +54,11 @@ def run(
     return right
 
 
-def one_by_one(inspection: Inspection, ask: Callable[[], str]) -> Iterator[slice]:
-    """Yield the first steps, then as many for each empty line of `ask()`; a number goes there, all else ends it."""
+def pages(inspection: Inspection, ask: Callable[[], str]) -> Iterator[slice]:
+    """Yield pages of SHOWN steps: the first, then one per answer of `ask()`.
+
+    An empty answer continues, a number goes to that step, and anything else ends the iteration.
+    """
     at, count = 0, len(inspection.steps)
     while at < count:
         yield slice(at, min(at + SHOWN, count))

@@ -1,4 +1,4 @@
-"""What the command line shows of texts that somebody wrote elsewhere."""
+"""Output of `webmm kernel`: checks and timings of a WGSL file that the user wrote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webmm.report.ladder import ladder_table
 
 
 def run_check(open_device: Open, foreign: Foreign, sizes: Sequence[Size] | None, dtype: str) -> bool:
-    """Check `foreign` on `sizes`, by default several; print what was found, and return whether it is right."""
+    """Check `foreign` at `sizes` (default: SIZES), print the findings, and return whether it is right."""
     console, right = plain(), True
     with open_device() as device:
         cpu = device if device.info.kind == "cpu" else _cpu()
@@ -30,7 +30,7 @@ def run_check(open_device: Open, foreign: Foreign, sizes: Sequence[Size] | None,
             console.print(f"  {'x'.join(map(str, found.size))}: {found.words or 'right'}", soft_wrap=True)
             right = right and not found.words
         if why := order_unknown(foreign, cpu):
-            console.print(f"  lanes were run in one order only: {why}", soft_wrap=True)
+            console.print(f"  invocations ran in one order only: {why}", soft_wrap=True)
         if cpu and cpu is not device:
             cpu.close()
     return right
@@ -51,18 +51,18 @@ def run_bench(
     dtype: str,
     budget: float,
 ) -> list[Record]:
-    """Time `foreign` beside `kernels`, by default the whole ladder; print a table per size, and return the records."""
+    """Time `foreign` and `kernels` (default: the whole ladder); print a table per size, and return the records."""
     console, op = plain(), op_of("gemm")
     with open_device() as device:
         console.print(f"{device.info}")
         ceiling = roofline.measure(device)
-        beside = kernels or [stage.on(device.capabilities) for stage in op.stages]
+        compared = kernels or [stage.on(device.capabilities) for stage in op.stages]
         found = list(measured(foreign, device, sizes, dtype, ceiling))
-        found += Bench(device, beside, list(sizes), dtype, budget, ceiling, op=op).run()
+        found += Bench(device, compared, list(sizes), dtype, budget, ceiling, op=op).run()
     for size in dict.fromkeys(record.size for record in found):
-        rows = [record for record in found if record.size == size]
-        console.print(ladder_table(rows, op))
-        for record in rows:
+        same_size = [record for record in found if record.size == size]
+        console.print(ladder_table(same_size, op))
+        for record in same_size:
             if record.status != "ok":
                 console.print(f"  {record.kernel}: {record.status}: {first_line(record)}")
     return found

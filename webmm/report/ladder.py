@@ -1,4 +1,4 @@
-"""What `webmm bench` shows: the ladder at each size, a call by the wall clock, and a run beside an earlier one."""
+"""Output of `webmm bench`: the ladder at each size, the wall clock of a call, and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from webmm.report import Open, first_line, plain, show_profile
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a bench is asked for; what is None or empty is chosen to the device."""
+    """The options of a bench; for those that are None or empty, defaults that suit the device are chosen."""
 
     op: Op[Any]
     dtype: str
@@ -43,13 +43,13 @@ class Wanted:
     layout: str = "nn"
     clock: str = ""
     budget: float = 60.0
-    trace: str | None = None  # where to write the time of a call of each size's fastest; empty: nowhere, but shown
+    trace: str | None = None  # trace file of a profiled call of each size's fastest kernel; empty: print it only
 
 
 def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline.Roofline]:
-    """Run the kernels that are wanted, else all stages made for the dtype, with live progress; print a table per size.
+    """Run the wanted kernels (default: all stages that suit the dtype), with live progress; print a table per size.
 
-    Returns the records and the device's ceilings. Raises UnsupportedError where none of them can run.
+    Returns the records and the device's roofline. Raises UnsupportedError if none of the kernels can run.
     """
     console, op = plain(), wanted.op
     dtype = dtype_of(wanted.dtype).name
@@ -57,8 +57,8 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
         ceiling = announce(device)
         sizes = wanted.sizes or op.default_sizes(ceiling, wanted.budget)
         any_problem = op.problem(sizes[0], dtype, wanted.layout)
-        made_for_it = (stage for stage in op.stages if stage().unsuited(any_problem) is None)
-        kernels = wanted.kernels or [stage.on(device.capabilities) for stage in made_for_it]
+        suited = (stage for stage in op.stages if stage().unsuited(any_problem) is None)
+        kernels = wanted.kernels or [stage.on(device.capabilities) for stage in suited]
         bench = Bench(device, kernels, sizes, dtype, wanted.budget, ceiling, op=op, layout=wanted.layout)
         results = measured(replace(bench, clock=wanted.clock))
         if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
@@ -78,7 +78,7 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
 
 
 def announce(device: Device) -> roofline.Roofline:
-    """Measure the device's ceilings, and print them with its name; what else a model of time asks is kept."""
+    """Measure the device's roofline and print it with the device's name; save the rates for the time model."""
     ceiling = roofline.measure(device)
     roofline.probe_and_keep(device, ceiling)
     plain().print(f"{device.info}")
@@ -100,28 +100,28 @@ def measured(bench: Bench) -> list[Record]:
 
 
 def problem_of(record: Record) -> Problem:
-    """Return the dense problem that a record is of."""
+    """Return the problem, with dense operands, that a record measured."""
     sizes = record.m, record.n, record.k, record.batch
     problem: Problem = op_of(record.op, record.variant).dense(sizes, record.dtype, record.layout)
     return problem
 
 
 def _calls(device: Device, results: list[Record]) -> dict[str, str]:
-    """Return for each size what a user's call takes by the wall clock, in words; of products of floats only."""
+    """Return, for each size of a gemm, a line with the wall clock of a public call."""
     timed = {r.size: problem_of(r) for r in results if r.median_us and r.kernel != CPU_STAGE}
     words = {}
     for size, problem in timed.items():
         if not isinstance(problem, Gemm):
             continue
-        with suppress(WebmmError):  # the ladder says what there is no room for
+        with suppress(WebmmError):  # if memory is short, the ladder has reported it
             took, kernel = time_product(device, problem)
             rate = problem.flops / took.median_us / 1e3
-            words[size] = f"A @ B, as a user calls it: {duration(took.median_us)}, {rate:,.1f} GFLOP/s, by {kernel}"
+            words[size] = f"A @ B, wall clock of a call: {duration(took.median_us)}, {rate:,.1f} GFLOP/s, by {kernel}"
     return words
 
 
 def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: list[Record]) -> Profile:
-    """Profile a call of each size's fastest kernel: operands go up, the result comes back."""
+    """Profile one call of each size's fastest kernel, with upload of the operands and readback of the result."""
     with_time = [r for r in results if r.median_us and r.kernel != CPU_STAGE]
     fastest = {r.size: r for r in sorted(with_time, key=lambda r: -(r.median_us or 0))}
     calls = []
@@ -168,14 +168,14 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
 
 
 def _loads(record: Record) -> str:
-    """Return how many loads a kernel issues for four FMAs, where that is counted."""
+    """Return the loads that a kernel issues per vec4 FMA, as text; "–" if they are not known."""
     kernel: Kernel[Any] | None = kernel_of(record)
     traffic = kernel.traffic(problem_of(record)) if isinstance(kernel, ProductKernel) else None
     return f"{traffic.loads_per_fma:.2g}" if traffic else "–"
 
 
 def duration(us: float | None) -> str:
-    """Return µs in a unit that fits."""
+    """Return a time in µs as text, in a suitable unit."""
     if us is None:
         return "–"
     for factor, unit in ((1e6, "s"), (1e3, "ms")):
@@ -190,37 +190,37 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.1f}"
 
 
-# Beside an earlier run
+# Comparison with an earlier run
 
 
 def compare(old: Iterable[Record], new: Iterable[Record], show: Callable[[str], object]) -> None:
-    """Show how many times as fast each kernel of `new` was in `old`, and flag what is beyond the spread of both.
+    """Show the speedup of each kernel of `new` over `old`, and whether it exceeds the spread of both.
 
-    Times of other adapters, drivers and engines are compared, too, and that is said.
+    Records of different adapters, drivers and engines are compared, too, after a line that names the machines.
     """
     before = {_same(r): r for r in old if r.median_us}
     pairs = [(before[_same(r)], r) for r in new if r.median_us and r.kernel != CPU_STAGE and _same(r) in before]
     if not pairs:
-        show("nothing of it was measured before")
+        show("the earlier records have none of these kernels and problems")
         return
     machines = {(r.adapter, r.driver, r.engine) for pair in pairs for r in pair}
     if len(machines) > 1:
-        show(f"not the same machine: {' | '.join(', '.join(filter(None, each)) for each in sorted(machines))}")
+        show(f"different machines: {' | '.join(', '.join(filter(None, each)) for each in sorted(machines))}")
     for was, now in pairs:
         ratio = relative(now, was)
-        apart = abs((now.median_us or 0) - (was.median_us or 0)) > _spread(was) + _spread(now)
-        flag = ("faster" if ratio > 1 else "SLOWER") if apart else "within the spread"
+        significant = abs((now.median_us or 0) - (was.median_us or 0)) > _spread(was) + _spread(now)
+        flag = ("faster" if ratio > 1 else "SLOWER") if significant else "within the spread"
         times = f"{duration(was.median_us)} → {duration(now.median_us)}"
         show(f"  {now.size} {now.layout} {now.dtype} {label_of(now)}: {times}, {ratio:.2f} ×, {flag}")
     mean = math.exp(sum(math.log(relative(now, was)) for was, now in pairs) / len(pairs))
-    show(f"{mean:.3f} × as fast as before, the geometric mean of {len(pairs)}")
+    show(f"speedup over the earlier run: {mean:.3f} ×, geometric mean of {len(pairs)}")
 
 
 def _same(r: Record) -> tuple[Any, ...]:
-    """Return what two records must share to be of the same."""
+    """Return the key by which records of two runs are compared."""
     return r.op, r.variant, r.kernel, tuple(sorted(r.config.items())), r.dtype, r.layout, r.size
 
 
 def _spread(record: Record) -> float:
-    """Return how far a median may lie from another of the same, in µs; records of old documents do not say."""
+    """Return the spread of a record's median in µs; 2 % of the median if the record, of an older version, lacks it."""
     return record.spread_us if record.spread_us is not None else 0.02 * (record.median_us or 0)

@@ -1,4 +1,4 @@
-"""What a product on many devices would take, in words and as JSON."""
+"""Output of `webmm plan`: the division of a product among devices, its transfers and its predicted time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from webmm.text import amount, whole
 def describe(
     size: tuple[str, str, str], devices: int, dtype: str, amounts: Mapping[str, str | None], as_json: bool
 ) -> str:
-    """Return the plan for an M×N×K product on so many equal devices; raises ConfigError for what is no number.
+    """Return the plan for an M×N×K product on `devices` equal devices.
 
-    `amounts` has their `rate`, `memory` and `bandwidth`, and that of the `host` or None, as texts such as "80GB".
+    `amounts` holds each device's `rate`, `memory` and `bandwidth`, and the `host`'s bandwidth or None, as texts such as
+    "80GB". Raises ProblemError for an invalid size or dtype, ConfigError for an invalid amount.
     """
     m, n, k = (_length(text) for text in size)
     given = {name: _amount(name, text) for name, text in amounts.items() if text is not None}
@@ -33,7 +34,7 @@ def describe(
 def _length(text: str) -> int:
     length = whole(text)
     if not length:
-        raise ProblemError(f"a size is three whole numbers from 1 on, M N K, not {text!r}")
+        raise ProblemError(f"a size is three whole numbers of at least 1, M N K, not {text!r}")
     return length
 
 
@@ -66,10 +67,10 @@ def _words(sizes: tuple[int, int, int], dtype: DType, worker: Worker, devices: i
         f"{m}×{n}×{k} {dtype.name} on {devices} × {each}",
         f"devices     {used} of {devices}" + ("" if used == devices else ": more would not be faster"),
         f"each        up to {rows}×{columns} of C over {inner} of k"
-        + (f", {found.splits} parts of k added up" if found.splits > 1 else ""),
-        f"moved       {_bytes(found.moved)}, {found.moved / operands:.2f} × the matrices",
+        + (f", with k split into {found.splits} parts" if found.splits > 1 else ""),
+        f"transfers   {_bytes(found.moved)}, {found.moved / operands:.2f} × the matrices' size",
         f"time        {_seconds(found.seconds)}",
-        f"efficiency  {found.efficiency:.1%} of what {devices} would do if nothing had to be moved",
+        f"efficiency  {found.efficiency:.1%} of the devices' combined rate",
     ]
     return "\n".join(lines)
 

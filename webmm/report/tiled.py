@@ -1,4 +1,4 @@
-"""Products from files to files by tiles, with a bar that shows how far they are."""
+"""Output of `webmm run` for products computed tile by tile: a progress bar and a line that describes the result."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def multiply(
     force: bool,
     open_device: Open,
 ) -> str:
-    """Write A·B to `output` and return a line about it; raises as `webmm.dask.multiply_files()` does.
+    """Write A·B to `output` and return a line that describes it; raises as `webmm.dask.multiply_files()` does.
 
-    `adapters` are those of the workers, `open_device` opens that of this process where there are none. `memory` is an
-    amount such as 8GB.
+    `adapters` names an adapter per worker; without workers, `open_device` opens the device of this process. `memory` is
+    an amount such as "8GB".
     """
     room = None if memory is None else amount(memory)
     if memory is not None and (room is None or room < 1):

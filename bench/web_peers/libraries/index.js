@@ -1,16 +1,16 @@
 /**
- * The libraries, each behind the same few calls:
+ * The libraries, each wrapped in the same interface:
  *
- *     const library = await open(host);                    // on a WebGPU device of its own
- *     const work = await library.prepare(task, inputs);    // inputs made resident; may compile. null: it has no such op
+ *     const library = await open(host);                    // opens the library's WebGPU device
+ *     const work = await library.prepare(task, inputs);    // makes inputs resident, may compile; null if the op is missing
  *     await work.run(count);                               // queue the task `count` times, as its users would
- *     await library.done();                                // until the device has finished all of it
+ *     await library.done();                                // wait until the device has finished all queued work
  *     const c = await work.read();                         // a Float32Array
  *     work.free();
  *
- * `done()` is `onSubmittedWorkDone()` of the library's own queue for all of them, after whatever the library still holds
- * back was submitted. Every call allocates its own result and gives it back, from the library's pool if it has one; ONNX
- * Runtime is given one to write to, which is what its documentation recommends.
+ * `done()` submits what the library has not submitted yet, then waits for `onSubmittedWorkDone()` of the library's queue.
+ * Every call allocates its result and frees it, through the library's pool if it has one; ONNX Runtime writes into a
+ * preallocated result, as its documentation recommends.
  */
 
 import { jax } from "./jax.js";

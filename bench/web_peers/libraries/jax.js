@@ -1,4 +1,4 @@
-/** jax-js is lazy: asking for a result's buffer submits the work. `jit` spares it planning the kernel in each call. */
+/** jax-js is lazy: requesting a result's buffer submits the work. With `jit`, it does not plan the kernel in each call. */
 
 import { versionOf } from "./version.js";
 

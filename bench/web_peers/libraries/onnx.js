@@ -1,4 +1,4 @@
-/** The smallest ONNX models of the tasks: inputs by the names that the operator gives them, and Y. */
+/** Minimal ONNX models of the tasks; inputs are named as in the operator's specification, the result is Y. */
 
 const IR_VERSION = 8;
 const OPSETS = { "": 17, "com.microsoft": 1 };
@@ -24,7 +24,7 @@ export function modelOf(task) {
   return { model: modelWith(names, nodes, [2, 3, 2], { types: [FLOAT, UINT8, FLOAT] }), shape: [m, n] };
 }
 
-/** A product, transposed as exporters write it: by Gemm's flags, or where there is a batch by a node. */
+/** A product, with transposition as exporters write it: by Gemm's flags, or by a Transpose node if there is a batch. */
 function product({ layout = "nn", batch = 1 }) {
   const transposed = [...layout].map((letter) => letter === "t");
   if (batch === 1) {
@@ -71,7 +71,7 @@ function value(name, type, rank) {
   return [...message(1, utf8(name)), ...message(2, message(1, tensor))];
 }
 
-// Protocol buffers: a field is its number and kind, then its value
+// Protocol buffers: a field consists of its number and wire type, then its value
 
 const number = (field, x) => [...varint(field << 3), ...varint(x)];
 const message = (field, bytes) => [(field << 3) | 2, ...varint(bytes.length), ...bytes];
@@ -80,7 +80,7 @@ const int64 = (x) => [...new Uint8Array(new BigInt64Array([BigInt(x)]).buffer)];
 
 function varint(x) {
   const bytes = [];
-  let rest = BigInt.asUintN(64, BigInt(x)); // negative ones as 64 bits
+  let rest = BigInt.asUintN(64, BigInt(x)); // negative numbers take 64 bits
   for (; rest > 127n; rest >>= 7n) bytes.push(Number(rest & 127n) | 128);
   return [...bytes, Number(rest)];
 }

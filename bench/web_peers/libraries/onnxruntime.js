@@ -1,4 +1,4 @@
-/** ONNX Runtime Web submits at the end of each run; runs are awaited one by one, as it demands. */
+/** ONNX Runtime Web submits at the end of each run; runs must be awaited one by one. */
 
 import { nibblesOf } from "../tasks.js";
 import { modelOf } from "./onnx.js";
@@ -12,7 +12,7 @@ export async function onnxruntime(host) {
   ort.env.wasm.wasmBinary = await host.bytes(`${wasm}.wasm`);
   ort.env.webgpu.powerPreference = "high-performance";
   const options = { executionProviders: ["webgpu"], preferredOutputLocation: "gpu-buffer" };
-  const held = await ort.InferenceSession.create(modelOf({ op: "softmax", m: 1, n: 1 }).model, options); // the device goes with its last session
+  const held = await ort.InferenceSession.create(modelOf({ op: "softmax", m: 1, n: 1 }).model, options); // the device is destroyed with its last session
   const device = await ort.env.webgpu.device;
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
   const buffer = (bytes) => device.createBuffer({ size: Math.ceil(bytes / 16) * 16, usage });

@@ -1,4 +1,4 @@
-/** TensorFlow.js collects passes and submits every 15th; `submitQueue` sends the rest. */
+/** TensorFlow.js submits after every 15 passes; `submitQueue` submits the rest. */
 
 import { versionOf } from "./version.js";
 
@@ -11,7 +11,7 @@ export async function tensorflow(host) {
   if (tf.getBackend() !== "webgpu") throw new Error(`TensorFlow.js fell back to ${tf.getBackend()}`);
   const backend = tf.backend();
 
-  /** Without a kernel of its own: as the layer of TensorFlow.js computes it, from moments. */
+  /** TensorFlow.js has no kernel for it: computed from moments, as in its layer. */
   const layerNorm = (x, weight, bias) =>
     tf.tidy(() => {
       const { mean, variance } = tf.moments(x, -1, true);

@@ -1,4 +1,4 @@
-/** webmm.js, by its public calls on resident arrays; which kernel runs is its own choice. */
+/** webmm.js, through its public calls on resident arrays; webmm.js chooses the kernel. */
 
 import { nibblesOf } from "../tasks.js";
 
@@ -8,8 +8,8 @@ export async function webmm(host) {
   const device = await Device.open();
   const { core } = device.bundle;
 
-  /** What of `inputs` the call takes, resident; the call; and, of a product, Python's problem, to name the kernel by. */
-  async function madeOf(task, inputs) {
+  /** Return resident arrays, a call on them, and for products the translated problem, which identifies the kernel. */
+  async function callOf(task, inputs) {
     const [x, y, z] = await Promise.all(Object.values(inputs).map(({ data, shape }) => device.array(data, { shape })));
     const { op, m, n, k, batch = 1, layout = "nn", axis, bits, block } = task;
     if (op === "gemm") {
@@ -35,7 +35,7 @@ export async function webmm(host) {
       return device.wgpu.queue.onSubmittedWorkDone();
     },
     async prepare(task, inputs) {
-      const { arrays, call, problem } = await madeOf(task, inputs);
+      const { arrays, call, problem } = await callOf(task, inputs);
       return {
         kernel: problem && device.choose(problem),
         async run(count) {
@@ -47,7 +47,7 @@ export async function webmm(host) {
           c.free();
           return data;
         },
-        /** What the device alone takes, by webmm's own rule; of products. */
+        /** The time of the kernel on the device, by webmm's timing rule; for products only. */
         time: problem && (async () => {
           const c = await device.empty([task.batch ?? 1, task.m, task.n]);
           const timing = await device.time(await device.launch(device.choose(problem), problem, ...arrays, c));

@@ -1,1 +1,1 @@
-"""Functions of single elements."""
+"""Kernels of elementwise functions."""

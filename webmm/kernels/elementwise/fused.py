@@ -1,4 +1,4 @@
-"""An expression of elements, in one pass."""
+"""An expression of array elements, computed in one pass."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from webmm.kernels.base import Binding, Kernel, Params, ceil_div, fold, tunable
 from webmm.params import U32, Vec4U, member
 from webmm.problems.expression import MAX_OPERANDS, Expression, Strided
 
-OWN_FUNCTIONS = "_f32("  # how the functions of shaders/elementwise/functions.wgsl end, and are called
+OWN_FUNCTIONS = "_f32("  # suffix, with the bracket of a call, of the functions of shaders/elementwise/functions.wgsl
 
 
 @dataclass(frozen=True)
 class FusedParams:
-    """The uniform: lengths and strides are those of four axes, the last one innermost."""
+    """The uniform: lengths and strides along four axes, the last one innermost."""
 
     lengths: Vec4U = member("of y")
-    y_strides: Vec4U = member("elements between neighbours of y along each axis")
-    x0_strides: Vec4U = member("of x0, 0 where it is repeated")
+    y_strides: Vec4U = member("strides of y along each axis, in elements")
+    x0_strides: Vec4U = member("strides of x0, 0 along broadcast axes")
     x1_strides: Vec4U = member("of x1")
     x2_strides: Vec4U = member("of x2")
     x3_strides: Vec4U = member("of x3")
@@ -31,8 +31,8 @@ class FusedParams:
     x1_offset: U32 = member("of x1")
     x2_offset: U32 = member("of x2")
     x3_offset: U32 = member("of x3")
-    taken_stride: U32 = member("elements between those that x1 chooses from")
-    taken_length: U32 = member("of which there are so many")
+    taken_stride: U32 = member("stride of the axis of x0 along which x1 selects")
+    taken_length: U32 = member("length of that axis")
 
     @classmethod
     def of(cls, p: Expression) -> FusedParams:
@@ -54,19 +54,19 @@ class FusedSpecialisation:
     kind: str
     operands: tuple[DType, ...]
     out_dtype: DType
-    numbers: tuple[str, ...]  # the kind of each
+    numbers: tuple[str, ...]  # the kind of each number
     vec: bool
     single: tuple[int, ...]  # operands of one element
     taken: bool
 
     @property
     def types(self) -> tuple[DType, ...]:
-        """All that are stored, each once."""
+        """All element types that are stored, each once."""
         return tuple(dict.fromkeys((*self.operands, self.out_dtype)))
 
     @property
     def functions(self) -> bool:
-        """Whether it calls functions of webmm's own."""
+        """Whether it calls functions of functions.wgsl."""
         return OWN_FUNCTIONS in self.wgsl
 
     @property
@@ -75,14 +75,14 @@ class FusedSpecialisation:
         kinds = {"int32": "i32", "bool": "bool"}
         return ", ".join(f"x{i}: {kinds.get(dtype.name, 'f32')}" for i, dtype in enumerate(self.operands))
 
-    def passed(self, lane: str) -> str:
-        """Return what is passed for them."""
-        return ", ".join(f"v{i}{lane}" for i, _ in enumerate(self.operands))
+    def passed(self, component: str) -> str:
+        """Return the arguments passed for them, such as one component of a vec4."""
+        return ", ".join(f"v{i}{component}" for i, _ in enumerate(self.operands))
 
 
 @dataclass(frozen=True)
 class Fused(Kernel[Expression]):
-    """A vec4 per invocation where the arrays allow it, else four elements one by one."""
+    """A vec4 per invocation if the arrays allow it, otherwise four single elements."""
 
     name = "fused"
     summary = "an expression of elements"
@@ -93,7 +93,7 @@ class Fused(Kernel[Expression]):
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """Along x."""
+        """A line of invocations."""
         return (self.size, 1, 1)
 
     def bindings(self, spec: FusedSpecialisation) -> Iterator[Binding]:
@@ -107,11 +107,11 @@ class Fused(Kernel[Expression]):
         return fold(ceil_div(problem.size, 4 * self.size))
 
     def iterations(self, problem: Expression) -> int:
-        """Return how often the loop over an invocation's elements runs."""
+        """Return how many iterations the loop over an invocation's elements runs."""
         return 4
 
     def specialise(self, problem: Expression) -> FusedSpecialisation:
-        """Return the template choices that fit `problem`."""
+        """Return the template choices for `problem`."""
         p = problem
         single = tuple(i for i, x in enumerate(p.operands) if not any(x.strides))
         dense = [x for i, x in enumerate((*p.operands, p.y)) if i not in single]

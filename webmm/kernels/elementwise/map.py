@@ -35,7 +35,7 @@ class MapSpecialisation(Stored):
 
 @dataclass(frozen=True)
 class Map(Kernel[Elementwise]):
-    """A few vec4 per invocation."""
+    """UNROLL vec4 per invocation."""
 
     name = "map"
     follows = ""
@@ -44,11 +44,11 @@ class Map(Kernel[Elementwise]):
     params: ClassVar[type[Params]] = MapParams
 
     size: int = tunable(256, (8, 32, 64, 128, 256), "invocations per workgroup")
-    unroll: int = tunable(1, (1, 2, 4), "vec4 that an invocation loads before it takes the first")
+    unroll: int = tunable(1, (1, 2, 4), "vec4 that an invocation loads at once")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """Along x."""
+        """A line of invocations."""
         return (self.size, 1, 1)
 
     def bindings(self, spec: MapSpecialisation) -> Iterator[Binding]:
@@ -61,7 +61,7 @@ class Map(Kernel[Elementwise]):
         return fold(ceil_div(problem.size, 4 * self.unroll * self.size))
 
     def specialise(self, problem: Elementwise) -> MapSpecialisation:
-        """Return the template choices that fit `problem`."""
+        """Return the template choices for `problem`."""
         p = problem
         vec = not any(n % 4 for n in (p.size, p.x_offset, p.y_offset))
         return MapSpecialisation(p.dtype, p.dtype, p.activation, vec)

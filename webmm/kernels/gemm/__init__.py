@@ -1,1 +1,1 @@
-"""Matrix products: the stages of the ladder."""
+"""Kernels of float matrix products."""

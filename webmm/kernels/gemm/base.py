@@ -1,4 +1,4 @@
-"""What the stages of the GEMM ladder share: the uniform, the grid over C, and the choices of their templates."""
+"""Base classes of the GEMM stages: the uniform, the grid over C, and the choices of their templates."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from webmm.problems.gemm import Gemm
 
 @dataclass(frozen=True)
 class GemmLengths:
-    """What the uniform of every GEMM kernel says of sizes and places, in elements."""
+    """Sizes, strides and offsets in the uniform of every GEMM kernel, in elements."""
 
     m: U32 = member("rows of A and C")
     n: U32 = member("columns of B and C")
     k: U32 = member("columns of A, rows of B")
-    lda: U32 = member("distance between stored rows of A")
-    ldb: U32 = member("distance between stored rows of B")
-    ldc: U32 = member("distance between stored rows of C")
+    lda: U32 = member("row stride of A as stored")
+    ldb: U32 = member("row stride of B as stored")
+    ldc: U32 = member("row stride of C")
     a_offset: U32 = member("first element of A in its buffer")
     b_offset: U32 = member("first element of B")
     c_offset: U32 = member("first element of C")
-    a_batch_stride: U32 = member("distance between matrices of the batch")
+    a_batch_stride: U32 = member("stride between matrices of the batch")
     b_batch_stride: U32 = member("")
     c_batch_stride: U32 = member("")
     bias_offset: U32 = member("first element of the bias")
@@ -36,7 +36,7 @@ class GemmLengths:
 
 @dataclass(frozen=True)
 class GemmParams(EpilogueParams, GemmLengths):
-    """The uniform of every GEMM kernel: lengths, then the numbers of the epilogue."""
+    """The uniform of every GEMM kernel: sizes, then the numbers of the epilogue."""
 
     @classmethod
     def of(cls, p: Gemm) -> GemmParams:
@@ -54,14 +54,14 @@ class GemmParams(EpilogueParams, GemmLengths):
 
 @dataclass(frozen=True)
 class Specialisation(EpilogueSpecialisation, Stored):
-    """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
+    """The choices of a template besides the tile sizes; problems with equal choices share a shader."""
 
     trans_a: bool
     trans_b: bool
-    vec_a: bool  # A, B, C are bound as vec4: their contiguous lengths are multiples of 4
+    vec_a: bool  # A, B, C are bound as vec4, if their contiguous lengths are multiples of 4
     vec_b: bool
     vec_c: bool
-    edge_m: bool  # the last tile hangs over the end of C's rows, its columns, or the inner dimension
+    edge_m: bool  # the last tile is partial along the rows of C, its columns, or k
     edge_n: bool
     edge_k: bool
     long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
@@ -69,35 +69,35 @@ class Specialisation(EpilogueSpecialisation, Stored):
 
 @dataclass(frozen=True)
 class GemmKernel(ProductKernel[Gemm]):
-    """A stage of the ladder. Subclasses add tunable fields and say how large workgroups and tiles are."""
+    """A stage of the ladder; subclasses add tunables and define the sizes of workgroups and tiles."""
 
     op = "gemm"
     params: ClassVar[type[Params]] = GemmParams
-    a_vector_axis: ClassVar[str] = ""  # along which axis the kernel can read A as vec4: "m", "k" or "any"
-    b_vector_axis: ClassVar[str] = ""  # likewise B: "k", "n" or "any"; such a kernel writes C as vec4, too
-    vector: ClassVar[int] = 4  # neighbours that it reads at once
+    a_vector_axis: ClassVar[str] = ""  # the axis along which the kernel reads A as vec4, if any: "m", "k" or "any"
+    b_vector_axis: ClassVar[str] = ""  # likewise for B: "k", "n" or "any"; such a kernel also writes C as vec4
+    vector: ClassVar[int] = 4  # elements that it reads at once
     binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; a bias only if there is one
     writes: ClassVar[str] = "c"
-    doubles: ClassVar[bool] = True  # whether it computes in float64, too, where the device does
+    doubles: ClassVar[bool] = True  # whether it also computes in float64, on devices that do
 
     def unsuited(self, problem: Gemm) -> str | None:
-        """Return why this kernel computes `problem` on no device, or None."""
-        return "computes no float64" if problem.dtype == F64 and not self.doubles else None
+        """Return why this kernel cannot compute `problem` on any device, or None."""
+        return "does not compute float64" if problem.dtype == F64 and not self.doubles else None
 
     @property
-    def owned(self) -> tuple[int, int] | None:
-        """Rows and columns of C whose sums an invocation keeps, where it loads each term from storage by itself."""
+    def register_tile(self) -> tuple[int, int] | None:
+        """Rows and columns of C per invocation, for stages that load single elements from storage, one k at a time."""
         return None
 
     def traffic(self, problem: Gemm) -> Traffic | None:
-        """Count the loop of stages that stage nothing: an inner element at a time, each load that of one element."""
-        if self.owned is None:
+        """Count the loop of stages with a `register_tile`: per k, one load for each of its rows and columns."""
+        if self.register_tile is None:
             return None
-        rows, columns = self.owned
+        rows, columns = self.register_tile
         return self._traffic(problem, fmas=rows * columns, vector_loads=0, scalar_loads=rows + columns)
 
     def _traffic(self, problem: Gemm, *, fmas: float, vector_loads: float, scalar_loads: float) -> Traffic:
-        """Return the traffic of so many FMAs and loads per invocation and step, results written one by one."""
+        """Return the traffic for these FMAs and loads per invocation and step, with stores of single elements."""
         p, tiles, step = problem, self.grid.tiles(problem), self.inner_step
         sums = fmas // step  # per invocation
         return Traffic(
@@ -116,12 +116,12 @@ class GemmKernel(ProductKernel[Gemm]):
         )
 
     def part(self, problem: Gemm, k: int) -> int:
-        """Return which of the partial sums of an element of C takes inner step `k`, where there are several."""
+        """Return the number of the partial sum to which inner element `k` belongs, 0 if there is only one."""
         del problem, k
         return 0
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield `binds` in that order."""
+        """Yield the bindings named in `binds`, in that order."""
         types = {
             "a": spec.dtype.array(spec.vec_a),
             "b": spec.dtype.array(spec.vec_b),
@@ -138,7 +138,7 @@ class GemmKernel(ProductKernel[Gemm]):
                 yield Binding(number, name, f"{access}-only", f"texture_storage_2d_array<rgba32float, {access}>")
 
     def specialise(self, problem: Gemm) -> Specialisation:
-        """Return the template choices that fit `problem`."""
+        """Return the template choices for `problem`."""
         grid, p = self.grid, problem
         contiguous_a, contiguous_b = "m" if p.a.transposed else "k", "k" if p.b.transposed else "n"
         ragged = bool(grid.elements) and bool(p.m * p.n % grid.elements)

@@ -1,4 +1,4 @@
-"""Stage 8: register tiles over workgroup tiles."""
+"""Register tiles over workgroup tiles."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from webmm.problems.gemm import Gemm
 
 @dataclass(frozen=True)
 class RegisterTiled(RegisterTiles[Gemm], GemmKernel):
-    """What the register-tiled stages of the ladder share."""
+    """Base class of the register-tiled stages of the ladder."""
 
     a_vector_axis = "any"
     b_vector_axis = "any"
 
-    order: str = tunable("serpentine", ("serpentine", "rows"), "in which order the FMAs of one inner element stand")
+    order: str = tunable("serpentine", ("serpentine", "rows"), "order of the FMAs of one inner element")
 
     @property
     def sharing(self) -> tuple[int, int]:
-        """Groups of invocations in a workgroup, and workgroups, that share the k of a tile."""
+        """Groups of invocations per workgroup, and workgroups, that divide k for the same tile."""
         return 1, 1
 
     @property
     def buffers(self) -> int:
-        """Tiles in flight in workgroup memory."""
+        """Copies of the tiles in workgroup memory."""
         return 1
 
     @property
     def workgroup_bytes(self) -> int:
-        """A (bk, bm) tile of A and a (bk, bn) tile of B per buffer, in f32; rows that no vec4 fits are one longer."""
+        """A (bk, bm) tile of A and a (bk, bn) tile of B per buffer, in f32, with rows padded by a vec4."""
         return self.buffers * (self.bm + 4 + self.bn + 4) * self.bk * 4
 
     def traffic(self, problem: Gemm) -> Traffic:
         """Count the loop: tiles from storage to registers to workgroup memory, and fragments from there.
 
-        Slices meet in the end; parts of k leave partial sums, which are all whole vec4.
+        The sums of slices are added through workgroup memory; splits write partial sums as whole vec4.
         """
         p, fragments = problem, self.tm * self.tn // 4
         vec_a, vec_b, vec_c = p.by_fours
@@ -47,7 +47,7 @@ class RegisterTiled(RegisterTiles[Gemm], GemmKernel):
         slices, splits = self.sharing
         tiles_m, tiles_n, step = ceil_div(p.m, self.bm), ceil_div(p.n, self.bn), self.bk * slices
         vec_c = vec_c or splits > 1
-        staged = self.wy <= self.bk  # what is stored one by one is stored line by line then
+        staged = self.wy <= self.bk  # then single elements are stored line by line
         width, itemsize = (4 * ceil_div(p.n, 4) * splits, 4) if splits > 1 else (p.n, p.out_dtype.itemsize)
         a_cost = self._store_cost(vec_a, p.a.transposed, self.a_loads)
         return Traffic(
@@ -68,13 +68,13 @@ class RegisterTiled(RegisterTiles[Gemm], GemmKernel):
             waste=tiles_m * self.bm / p.m * tiles_n * self.bn / p.n,
             vector_stores=fragments if vec_c else 0,
             scalar_stores=0 if vec_c else fragments if staged else 4 * fragments,
-            meetings=self.tm * self.tn / 4 * (1 - 1 / slices),
+            exchanged=self.tm * self.tn / 4 * (1 - 1 / slices),
         )
 
     def _store_cost(self, vec: bool, direct: bool, loads: int) -> float:
-        """Return for how long the banks of workgroup memory are busy with what an invocation stores per step.
+        """Return the cost of an invocation's stores to workgroup memory per step, in bank cycles.
 
-        A vec4 takes them four times; four elements that lie a row apart as often as lanes meet in a bank.
+        A vec4 takes four; four elements that are a row apart take one per conflicting invocation.
         """
         if not vec:
             return 4 * loads * (1 if direct else 2)
@@ -83,7 +83,7 @@ class RegisterTiled(RegisterTiles[Gemm], GemmKernel):
 
 @dataclass(frozen=True)
 class Blocked(RegisterTiled):
-    """Fetch a tile, wait, multiply it, wait."""
+    """In each step: load a tile, wait, multiply it, wait."""
 
     name = "blocked"
     follows = "vectorized"

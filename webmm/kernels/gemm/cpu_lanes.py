@@ -1,4 +1,4 @@
-"""Stage 14: made for CPUs, which run the lanes of a subgroup as the elements of a vector register."""
+"""For CPU adapters, which run the lanes of a subgroup as the elements of a vector register."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage 15: as stage 14, with B in a texture, which CPUs read a vector register at a time."""
+"""As `cpu_lanes`, with B in a texture, which CPU adapters read a vector register at a time."""
 
 from __future__ import annotations
 

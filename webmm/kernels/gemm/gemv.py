@@ -1,4 +1,4 @@
-"""Stage 12: matrix times vector, or a few of them: every element of the matrix is read once."""
+"""A matrix times one or a few vectors: each element of the matrix is read once."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from webmm.problems.gemm import Gemm
 
 @dataclass(frozen=True)
 class GemvSpecialisation(Specialisation):
-    """As for every stage, and which operand is the wide one; its rows are counted by i, those of the other by j."""
+    """As for every stage, and the wide operand: C's axis of the wide operand is i, that of the other one is j."""
 
     wide: str = "b"  # "a": C has more rows than columns
-    along_k: bool = False  # the wide operand's contiguous axis is k, else i
-    short_along_k: bool = True  # the other one is read four k at a time, else four j
+    along_k: bool = False  # the wide operand is contiguous along k, not along i
+    short_along_k: bool = True  # the other operand is read as vec4 along k, not along j
     edge_i: bool = False
     edge_j: bool = False
 
 
 @dataclass(frozen=True)
 class Gemv(GemmKernel):
-    """Lanes read along the wide operand's contiguous axis, groups of lanes along the other; the sums are added up."""
+    """LANES invocations read along the wide operand's contiguous axis, GROUPS of them along its other axis."""
 
     name = "gemv"
     follows = "split_k"
     summary = "matrix times a few vectors: bound by memory"
 
     lanes: int = tunable(
-        32, (4, 8, 16, 32, 64, 128), "invocations side by side along the contiguous axis of the wide operand"
+        32, (4, 8, 16, 32, 64, 128), "adjacent invocations along the contiguous axis of the wide operand"
     )
-    groups: int = tunable(8, (1, 2, 4, 8, 16, 32, 64, 128), "groups of them along the other axis")
-    ti: int = tunable(1, (1, 2, 4), "rows of the wide operand per invocation, or vec4 of them along its rows")
-    tj: int = tunable(1, (1, 2, 4, 8), "vectors at a time")
-    unroll: int = tunable(2, (1, 2, 4), "steps along k whose loads are issued together")
+    groups: int = tunable(8, (1, 2, 4, 8, 16, 32, 64, 128), "groups of LANES invocations along the other axis")
+    ti: int = tunable(1, (1, 2, 4), "values of i per invocation, or vec4 of them if the wide operand runs along i")
+    tj: int = tunable(1, (1, 2, 4, 8), "values of j per workgroup")
+    unroll: int = tunable(2, (1, 2, 4), "steps along k whose loads are issued at once")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -48,15 +48,15 @@ class Gemv(GemmKernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """Each invocation's sums: as f32, or as vec4."""
+        """The sums of each invocation, which may be vec4."""
         return self.invocations * self.ti * self.tj * 16
 
     def tile_i(self, along_k: bool) -> int:
-        """Return the rows of the wide operand per workgroup."""
+        """Return the values of i per workgroup."""
         return (self.groups if along_k else 4 * self.lanes) * self.ti
 
     def step_k(self, along_k: bool) -> int:
-        """Return how far the loop over k advances in one step."""
+        """Return the inner elements per iteration of the loop over k."""
         return 4 * self.unroll * (self.lanes if along_k else self.groups)
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
@@ -67,7 +67,7 @@ class Gemv(GemmKernel):
         return fold(count, problem.batch)
 
     def grid_rule(self) -> dict[str, Any]:
-        """Return how `dispatch` counts, in words: which operand is the wide one decides."""
+        """Return the rule of `dispatch` in words, which depends on the wide operand."""
         tile = (
             f"{self.tile_i(along_k=True)} if the wide operand is contiguous along k, else {self.tile_i(along_k=False)}"
         )
@@ -77,11 +77,11 @@ class Gemv(GemmKernel):
         return {"rule": f"{words}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"}
 
     def iterations(self, problem: Gemm) -> int:
-        """Return how often the loop over k runs."""
+        """Return how many iterations the loop over k runs."""
         return ceil_div(problem.k, self.step_k(_wide(problem)[1]))
 
     def traffic(self, problem: Gemm) -> Traffic:
-        """Count a step: UNROLL vec4 along k, or four rows of them, of TI rows of the wide operand, and TJ vectors."""
+        """Count an iteration: UNROLL steps of four k, each for TI of the wide operand and TJ of the short one."""
         p, s = problem, self.specialise(problem)
         vec_w, vec_v = (s.vec_a, s.vec_b) if s.wide == "a" else (s.vec_b, s.vec_a)
         wide = self.unroll * self.ti * (1 if s.along_k else 4)
@@ -101,11 +101,11 @@ class Gemv(GemmKernel):
             read=(p.m * p.k + p.k * p.n) * p.batch * p.dtype.itemsize,
             written=p.m * p.n * p.batch * p.out_dtype.itemsize,
             scalar_stores=sums / (self.lanes if s.along_k else self.groups),
-            meetings=sums / 4,
+            exchanged=sums / 4,
         )
 
     def part(self, problem: Gemm, k: int) -> int:
-        """Return which lane, or group of lanes, of those that share an element of C takes inner step k."""
+        """Return the lane or group, among those that share an element of C, that computes inner element k."""
         s = self.specialise(problem)
         step = k if s.along_k and not s.short_along_k else k // 4
         return step % (self.lanes if s.along_k else self.groups)
@@ -117,10 +117,10 @@ class Gemv(GemmKernel):
         fits_a, fits_b = problem.a.vectorizable(problem.m, problem.k), problem.b.vectorizable(problem.k, problem.n)
         common = super().specialise(problem)
         short_along_k = self.tj % 4 != 0 or (problem.b.transposed if wide == "a" else not problem.a.transposed)
-        apart = along_k and not short_along_k  # see the template
+        interleaved = along_k and not short_along_k  # see the template
         changes = {
-            "vec_a": fits_a and (not apart if wide == "a" else short_along_k != problem.a.transposed),
-            "vec_b": fits_b and (not apart if wide == "b" else short_along_k == problem.b.transposed),
+            "vec_a": fits_a and (not interleaved if wide == "a" else short_along_k != problem.a.transposed),
+            "vec_b": fits_b and (not interleaved if wide == "b" else short_along_k == problem.b.transposed),
             "edge_k": problem.k % self.step_k(along_k) != 0,
         }
         fields = {field.name: getattr(common, field.name) for field in dataclasses.fields(common)}
@@ -130,7 +130,7 @@ class Gemv(GemmKernel):
         )
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """The sums of a workgroup are added up by its own invocations, evenly or not: nothing to satisfy."""
+        """Require nothing: the number of sums need not be a multiple of the invocations that add them."""
         yield from ()
 
 

@@ -1,4 +1,4 @@
-"""Beyond the ladder: products of whole fragments, on the matrix units of a GPU."""
+"""Float16 products on the matrix units of a GPU."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from webmm.problems.gemm import Gemm
 
 @dataclass(frozen=True)
 class MatrixUnit(HalfTiles[Gemm], GemmKernel):
-    """As `pipelined`, with fragments of float16 in place of registers."""
+    """As `pipelined`, with fragments of float16 in place of register tiles."""
 
     name = "matrix_unit"
     follows = "pipelined"
-    summary = "float16 fragments on matrix units, tiles staged in workgroup memory"
+    summary = "float16 fragments on matrix units, tiles in workgroup memory"
     a_vector_axis = "any"
     b_vector_axis = "any"
     vector = HalfTiles.chunk
 
-    spelling: str = tunable("current", ("current", "deprecated"), "how Tint writes loads and stores of fragments")
+    spelling: str = tunable("current", ("current", "deprecated"), "Tint's syntax for loads and stores of fragments")
 
     @property
     def workgroup_bytes(self) -> int:
-        """Panels of the layout that needs the most, and a fragment of C per subgroup, for which Tint needs no room."""
+        """Panels in the layout that needs the most, and a fragment of C per subgroup, for which Tint reuses panels."""
         return self.c_bytes + max(self.tile_bytes(a, b) for a in (False, True) for b in (False, True))
 
     @property
     def c_bytes(self) -> int:
-        """Bytes of a fragment of C per subgroup."""
+        """Bytes of one fragment of C for each subgroup."""
         return 4 * self.subgroups * self.fm * self.fn
 
     def unsuited(self, problem: Gemm) -> str | None:
-        """Return why no device computes `problem` so: matrix units take float16, lanes write no packed words."""
+        """Return why no device can compute `problem`: operands must be float16, and C not packed."""
         if problem.dtype != F16:
             return f"multiplies {F16.name}, not {problem.dtype.name}"
-        return f"writes no {problem.out_dtype.name}" if problem.out_dtype.packed else None
+        return f"cannot write {problem.out_dtype.name}" if problem.out_dtype.packed else None
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield as other stages do; a chunk of A or B is a vec4<u32>, elsewhere they are bound by words."""
+        """Yield the bindings of all stages; A and B are bound by chunks, vec4<u32>, or else by words."""
         for binding in super().bindings(spec):
             if binding.name in ("a", "b"):
                 aligned = spec.vec_a if binding.name == "a" else spec.vec_b

@@ -1,4 +1,4 @@
-"""Beyond the ladder: products of float32 on matrix units, each operand as two of float16."""
+"""Float32 products on the matrix units of a GPU, with each operand split into two of float16."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
-LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # what the dispatches leave each other, and the product itself
-RUNS = (1, 2, 4, 6, 8)  # with 3, an H200 read 81 TFLOP/s at 4096³ in place of 96 and 93 with 2 and 4
+LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # buffers that the dispatches pass to each other
+RUNS = (1, 2, 4, 6, 8)  # with 3, an H200 reached 81 TFLOP/s at 4096³, with 2 and 4 it reached 96 and 93
 LINES_PER_WORKGROUP, WORDS_PER_WORKGROUP = 8, 256
 
 
 @dataclass(frozen=True)
 class HighSpecialisation(Specialisation):
-    """As of any stage, with the type that is multiplied beside those that are stored."""
+    """As of any stage; its types include float16, which is multiplied."""
 
     @property
     def types(self) -> tuple[DType, ...]:
-        """What is stored, and what is multiplied."""
+        """The types that are stored, and the one that is multiplied."""
         return tuple(dict.fromkeys((*super().types, F16)))
 
 
 def lines(problem: Gemm) -> Scratch:
-    """Return the buffer of what is known of each row of A and column of B: (batch, m + n), two f32 each."""
+    """Return the buffer of the scale and least magnitude of each row of A and column of B: (batch, m + n), vec2f."""
     return Scratch(LINES, 8 * (problem.m + problem.n) * problem.batch)
 
 
 def doubts(problem: Gemm) -> Scratch:
-    """Return the buffer of a bit for each element of C, (batch, m, n), rows of whole words."""
+    """Return the buffer of a bit per element of C, (batch, m, n), with rows padded to whole words."""
     return Scratch(DOUBTS, 4 * problem.batch * problem.m * ceil_div(problem.n, 32))
 
 
 def numbered(known: Iterator[Binding], names: Mapping[str, tuple[str, str]]) -> Iterator[Binding]:
-    """Yield the bindings that every stage has, then those of `names`: WebGPU type and WGSL type of each."""
+    """Yield the bindings `known`, then those of `names` (WebGPU type, WGSL type), numbered from 1."""
     every = [*known, *(Binding(0, name, *types) for name, types in names.items())]
     yield from (Binding(number, x.name, x.type, x.wgsl_type) for number, x in enumerate(every, 1))
 
 
 @dataclass(frozen=True)
 class LineScales(GemmKernel):
-    """Find the power of two by which each row of A and column of B is scaled, and how small its elements are."""
+    """Compute the scale of each row of A and column of B, and the least magnitude of C for which it is accurate."""
 
     name = "line_scales"
     summary = "scales of rows of A and columns of B"
@@ -63,29 +63,29 @@ class LineScales(GemmKernel):
 
     @property
     def lines(self) -> int:
-        """Rows or columns of a workgroup."""
+        """Rows or columns per workgroup."""
         return LINES_PER_WORKGROUP
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """Invocations share the lines."""
+        """A line of invocations, which share the rows or columns."""
         return (256, 1, 1)
 
     @property
     def workgroup_bytes(self) -> int:
-        """Of each line the largest element, what is special, and how many are small, as found by each invocation."""
+        """Two words per line, and a sum for each invocation that shares it."""
         return (8 + 4 * 128) * self.lines
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """Workgroups for the rows of A, then for the columns of B."""
+        """Return workgroup counts: workgroups for the rows of A, then for the columns of B."""
         return fold(ceil_div(problem.m, self.lines) + ceil_div(problem.n, self.lines), problem.batch)
 
     def iterations(self, problem: Gemm) -> int:
-        """Return how often its loops run: over the inner dimension, the doubts, and what was found."""
+        """Return how many iterations its loops run: over k, the doubts, and the invocations' sums."""
         return ceil_div(problem.k, 32) + ceil_div(problem.n, 8 * self.invocations) + 1 + 128
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield A and B, and what is found."""
+        """Yield A, B, lines and doubts."""
         found = {LINES: ("storage", "array<vec2f>"), DOUBTS: ("storage", "array<u32>")}
         yield from numbered(super().bindings(spec), found)
 
@@ -95,24 +95,24 @@ class Mend(GemmKernel):
     """Compute the elements of C that are in doubt, in float32."""
 
     name = "mend"
-    summary = "elements of C that float16 could not hold, in float32"
+    summary = "elements of C in doubt, computed in float32"
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """Invocations look at a word of doubts each, then share the columns and the inner dimension of one."""
+        """A line of invocations: each reads a word of doubts, then all share the columns and k of one word."""
         return (256, 1, 1)
 
     @property
     def workgroup_bytes(self) -> int:
-        """Whether there is any doubt, and partial sums."""
+        """Two words for whether there is any doubt, and a partial sum per invocation."""
         return 8 + 4 * self.invocations
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """As many workgroups as there are words for."""
+        """Return workgroup counts: a workgroup per WORDS_PER_WORKGROUP words of doubts."""
         return fold(ceil_div(problem.m * ceil_div(problem.n, 32), WORDS_PER_WORKGROUP), problem.batch)
 
     def iterations(self, problem: Gemm) -> int:
-        """Return how often its loops run where words have all elements in doubt, or two, whichever is more."""
+        """Return how many iterations its loops run, at most: if all elements of each word are in doubt, or two."""
         lanes = self.invocations
         many, few = (
             n * (ceil_div(problem.k * columns, lanes) + (lanes // columns).bit_length())
@@ -121,65 +121,65 @@ class Mend(GemmKernel):
         return WORDS_PER_WORKGROUP * (1 + max(many, few))
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield what every stage has, and the doubts."""
+        """Yield the bindings of all stages, and the doubts."""
         yield from numbered(super().bindings(spec), {DOUBTS: ("read-only-storage", "array<u32>")})
 
 
 @dataclass(frozen=True)
 class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
-    """As `matrix_unit`; float32 operands become two of float16 on their way into workgroup memory."""
+    """As `matrix_unit`; float32 operands are split into two of float16 when written to workgroup memory."""
 
     name = "matrix_unit_high"
     follows = "matrix_unit"
-    summary = "float32 as two float16 each, three products on matrix units"
+    summary = "float32 split into two float16, three products on matrix units"
     a_vector_axis = "any"
     b_vector_axis = "any"
     not_in: ClassVar[Mapping[str, str]] = {"naga": "its fragments take no numbers"}
     spelling: ClassVar[str] = "current"
 
     bk: int = tunable(16, (16, 32, 64), "inner elements per step")
-    runs: int = tunable(1, RUNS, "parts of k: fragments sum up no further, as matrix units truncate sums")
+    runs: int = tunable(1, RUNS, "parts of k with separate sums, since matrix units truncate long sums")
 
     @property
     def workgroup_bytes(self) -> int:
-        """Panels of both halves, in the layout that needs the most."""
+        """Panels of high and low parts, in the layout that needs the most."""
         return 2 * max(self.tile_bytes(a, b) for a in (False, True) for b in (False, True))
 
     @property
     def fragments(self) -> int:
-        """Fragments of C of a subgroup."""
+        """Fragments of C per subgroup."""
         return self.sm // self.fm * (self.sn // self.fn)
 
     @property
     def before(self) -> tuple[Kernel[Gemm], ...]:
-        """The scales are found."""
+        """The dispatch that computes the scales."""
         return (LineScales(),)
 
     @property
     def after(self) -> tuple[Kernel[Gemm], ...]:
-        """What is in doubt is mended."""
+        """The dispatch that computes elements in doubt."""
         return (Mend(),)
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """Return what is known of rows and columns, the doubts, and the sums of all parts of k but the last."""
+        """Return the buffers of lines, doubts, and sums of all parts of k but the last."""
         elements = self.grid.tiles(problem) * problem.batch * self.subgroups * self.sm * self.sn
         sums = [Scratch(SUMS, 4 * (self.runs - 1) * elements)] if self.runs > 1 else []
         return (lines(problem), doubts(problem), *sums)
 
     def unsuited(self, problem: Gemm) -> str | None:
-        """Return why no device computes `problem` so: it splits float32, where that was asked for."""
+        """Return why no device can compute `problem`: it must be float32 with precision=high."""
         if problem.dtype != F32:
             return f"splits {F32.name}, not {problem.dtype.name}"
         if problem.precision != "high":
             return "is for precision=high"
-        return f"writes no {problem.out_dtype.name}" if problem.out_dtype.packed else None
+        return f"cannot write {problem.out_dtype.name}" if problem.out_dtype.packed else None
 
     def specialise(self, problem: Gemm) -> HighSpecialisation:
         """Return the template choices that fit `problem`."""
         return HighSpecialisation(**vars(super().specialise(problem)))
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield what every stage has, and what the dispatches leave each other."""
+        """Yield the bindings of all stages, and those that the dispatches share."""
         more = {LINES: ("read-only-storage", "array<vec2f>"), DOUBTS: ("storage", "array<atomic<u32>>")}
         if self.runs > 1:
             more[SUMS] = ("storage", "array<vec4<u32>>")

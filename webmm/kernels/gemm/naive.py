@@ -1,4 +1,4 @@
-"""Stage 1: one invocation per element of C."""
+"""One invocation per element of C, in workgroups of one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class Naive(GemmKernel):
     summary = "one invocation per element, workgroups of 1"
 
     @property
-    def owned(self) -> tuple[int, int]:
+    def register_tile(self) -> tuple[int, int]:
         """One element."""
         return 1, 1

@@ -1,4 +1,4 @@
-"""Stage 9: fetching overlaps multiplying."""
+"""Software pipelining: loading the next tiles overlaps multiplying the current ones."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from webmm.kernels.gemm.blocked import RegisterTiled
 
 @dataclass(frozen=True)
 class Pipelined(RegisterTiled):
-    """As `blocked`, with the next tile on its way while this one is multiplied."""
+    """As `blocked`; loading the next tiles overlaps multiplying the current ones."""
 
     name = "pipelined"
     follows = "blocked"
-    summary = "the next tile is fetched while this one is multiplied"
+    summary = "the next tile is loaded while this one is multiplied"
 
     prefetch: str = tunable(
-        "registers", ("registers", "workgroup"), "where the next tile waits: registers, or a second workgroup buffer"
+        "registers", ("registers", "workgroup"), "where the next tile is held: registers, or a second workgroup buffer"
     )
 
     @property
     def buffers(self) -> int:
-        """Tiles in flight in workgroup memory."""
+        """Copies of the tiles in workgroup memory."""
         return 2 if self.prefetch == "workgroup" else 1

@@ -1,4 +1,4 @@
-"""Stage 6: tiles in workgroup memory."""
+"""Tiles of A and B in workgroup memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webmm.problems.gemm import Gemm
 
 @dataclass(frozen=True)
 class Shared(GemmKernel):
-    """A square tile of C per workgroup, one element per invocation; A and B pass through workgroup memory."""
+    """A square tile of C per workgroup, one element per invocation, from tiles of A and B in workgroup memory."""
 
     name = "shared"
     follows = "tile_2d"
@@ -42,6 +42,6 @@ class Shared(GemmKernel):
         return self.tile
 
     def traffic(self, problem: Gemm) -> Traffic:
-        """Count a tile: an element of A and one of B from storage, and a row and a column from workgroup memory."""
+        """Count a step: an element of A and one of B from storage, and a row and a column from workgroup memory."""
         loads = self._traffic(problem, fmas=self.tile, vector_loads=0, scalar_loads=2)
         return loads._replace(workgroup_loads=2 * self.tile, workgroup_stores=2, barriers=2)

@@ -1,4 +1,4 @@
-"""float64 without f64 on matrix units: exact products of slices, fragment by fragment."""
+"""float64 on devices without f64: exact products of slices on matrix units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webmm.problems.gemm import Gemm
 
 @dataclass(frozen=True)
 class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
-    """As `slices`, on matrix units: tiles of slices staged in workgroup memory as those of 8-bit integers are."""
+    """As `slices`, on matrix units, with tiles in workgroup memory as for products of 8-bit integers."""
 
     name = "slices_unit"
     summary = "float64 by exact products of slices on matrix units"
@@ -27,11 +27,11 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
 
     bk: int = tunable(64, (32, 64), "inner elements per step")
     fk: int = tunable(32, (16, 32), "inner elements of a fragment, likewise")
-    spelling: str = tunable("current", ("current",), "how Tint writes loads and stores of fragments")
+    spelling: str = tunable("current", ("current",), "Tint's syntax for loads and stores of fragments")
 
     @classmethod
     def on(cls, device: Capabilities) -> SlicesUnit:
-        """Return the stage with the largest fragments of i8 that the device multiplies, and its subgroups."""
+        """Return the stage with the largest fragments of i8 that the device multiplies, and its subgroup size."""
         lanes = device.subgroup_size or cls().lanes
         able = [s for s in device.matrix_shapes if (s.operands, s.result) == ("i8", "i32")]
         for s in sorted(able, key=lambda s: -s.m * s.n * s.k)[:1]:
@@ -40,7 +40,7 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
 
     @property
     def matrix_shape(self) -> MatrixShape:
-        """What the matrix units must multiply."""
+        """The fragments that the matrix units must multiply."""
         return MatrixShape("i8", "i32", self.fm, self.fn, self.fk)
 
     @property
@@ -54,14 +54,14 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
         return self.tile_bytes(True, True)
 
     def c_sharers(self, wide: int) -> tuple[int, int]:
-        """Return how many subgroups find room for `wide` fragments of sums, row by row, in a panel of A, and of B."""
+        """Return how many subgroups can store `wide` adjacent fragments of sums in a panel of A, and in one of B."""
         row = 4 * wide * self.fn + self.chunk
         a, b = (self.panel_bytes(part, along_k=True) // (self.fm * row) for part in (self.sm, self.sn))
         return a, b
 
     @property
     def c_wide(self) -> int:
-        """Fragments of sums that a subgroup stores side by side: as many as fit where A was, and where B was."""
+        """Adjacent fragments of sums that a subgroup stores at once: as many as fit both A's and B's panels."""
         able = [w for w in (1, 2, 4, 8) if self.sn // self.fn % w == 0 and w * self.fn <= 4 * self.lanes]
         panels = self.bm // self.sm, self.bn // self.sn
         room = [min(x * count for x, count in zip(self.c_sharers(w), panels, strict=True)) for w in able]
@@ -69,21 +69,21 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
 
     @property
     def before(self) -> tuple[Kernel[Gemm], ...]:
-        """Both operands are cut into slices."""
+        """The dispatches that cut both operands into slices."""
         return Slice("a", self.bk // 4), Slice("b", self.bk // 4)
 
     @property
     def after(self) -> tuple[Kernel[Gemm], ...]:
-        """The sums are rounded."""
+        """The dispatch that rounds the sums."""
         return (FromSlices(),)
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """The slices, and four words per element of C."""
+        """Return the buffers of the slices, and of four words per element of C."""
         return Slices(bk=self.bk // 4).scratch(problem)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Whole chunks along k, and room for sums."""
+        """Require whole chunks along k, and room for sums."""
         yield from super().constraints()
-        yield self.fk % self.chunk == 0, f"fk = {self.fk} must be a multiple of {self.chunk}, which lanes move"
-        yield self.slices == 1, f"slices = {self.slices}, whose sums nobody adds up here, must be 1"
+        yield self.fk % self.chunk == 0, f"fk = {self.fk} must be a multiple of {self.chunk}, a chunk"
+        yield self.slices == 1, f"slices must be 1, not {self.slices}: this stage does not add sums of slices"
         yield self.c_wide > 0, f"tiles of {self.bk} along k have no room for a fragment of sums per subgroup"

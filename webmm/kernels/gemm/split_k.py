@@ -1,4 +1,4 @@
-"""Stage 11: the inner dimension is divided, so that products with few tiles fill the machine."""
+"""Split k: the inner dimension is divided, so that products with few tiles of C occupy the whole GPU."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
 PARTIAL = "partial"
-SHARED = (2**20, 2**26)  # bytes of the least and of the largest buffer that is as long as a power of two
+SHARED = (2**20, 2**26)  # bytes of the smallest and of the largest buffer whose size is a power of two
 SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
-SPLITS_DOC = "workgroups that share a tile of C, each with a part of k"
+SPLITS_DOC = "workgroups per tile of C, each with a part of k"
 
 
 def partial_sums(problem: Gemm, splits: int) -> Scratch:
     """Return the buffer of the partial sums: (batch, splits, m, n), with rows of whole vec4.
 
-    Up to SHARED bytes it is as long as a power of two: products of many shapes share few of them.
+    Sizes up to SHARED[1] are rounded up to a power of two, so that products of many shapes share few buffers.
     """
     nbytes = partial_bytes(problem, splits)
     return Scratch(PARTIAL, nbytes if nbytes > SHARED[1] else max(SHARED[0], 1 << (nbytes - 1).bit_length()))
@@ -36,55 +36,55 @@ def partial_bytes(problem: Gemm, splits: int) -> int:
 
 @dataclass(frozen=True)
 class SumSplits(GemmKernel):
-    """Add up the partial sums of each element of C, and finish it."""
+    """Add the partial sums of each element of C, and apply the epilogue."""
 
     name = "sum_splits"
-    summary = "the sum of partial sums"
+    summary = "sums of partial sums"
     b_vector_axis = "n"
 
     splits: int = tunable(2, SPLITS, SPLITS_DOC)
 
     @cached_property
-    def takers(self) -> int:
-        """Invocations that take turns at the parts of the same four columns."""
-        return next(takers for most, takers in ((8, 1), (32, 4), (self.splits, 16)) if self.splits <= most)
+    def adders(self) -> int:
+        """Invocations that share the partial sums of the same four columns."""
+        return next(adders for most, adders in ((8, 1), (32, 4), (self.splits, 16)) if self.splits <= most)
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """A line of invocations; the template lays them out as (takers, places of four columns)."""
-        return (64 if self.takers == 1 else 128, 1, 1)
+        """A line of invocations; the template lays them out as (adders, vec4 of C)."""
+        return (64 if self.adders == 1 else 128, 1, 1)
 
     @property
     def workgroup_bytes(self) -> int:
-        """A vec4 of each invocation where several share an element."""
-        return 16 * self.invocations if self.takers > 1 else 0
+        """A vec4 per invocation, if several share an element."""
+        return 16 * self.invocations if self.adders > 1 else 0
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """Workgroups over the vec4 of C, folded so that none exceeds 65,535; z is the batch."""
-        count = ceil_div(problem.m * ceil_div(problem.n, 4), self.invocations // self.takers)
+        count = ceil_div(problem.m * ceil_div(problem.n, 4), self.invocations // self.adders)
         return fold(count, problem.batch)
 
     def traffic(self, problem: Gemm) -> Traffic:
-        """Count what a place takes: its parts, one after another."""
+        """Count the loads and additions of a vec4 of C."""
         p, vec_c = problem, problem.by_fours[2]
         return Traffic(
             workgroups=math.prod(self.dispatch(p)),
             invocations=self.invocations,
             steps=1,
-            fmas=4 * self.splits / self.takers,
-            vector_loads=self.splits / self.takers,
+            fmas=4 * self.splits / self.adders,
+            vector_loads=self.splits / self.adders,
             scalar_loads=0,
             workgroup_bytes=self.workgroup_bytes,
-            loaded=16 * self.splits * self.invocations / self.takers,
+            loaded=16 * self.splits * self.invocations / self.adders,
             read=partial_bytes(p, self.splits),
             written=p.m * p.n * p.batch * p.out_dtype.itemsize,
             vector_stores=vec_c,
             scalar_stores=4 * (not vec_c),
-            meetings=1 - 1 / self.takers,
+            exchanged=1 - 1 / self.adders,
         )
 
     def iterations(self, problem: Gemm) -> int:
-        """Nothing runs in a loop."""
+        """Return 0: it has no loop."""
         del problem
         return 0
 
@@ -101,18 +101,18 @@ class SumSplits(GemmKernel):
 
 @dataclass(frozen=True)
 class SplitK(RegisterTiled):
-    """As `pipelined`; groups of invocations, and workgroups, each take a share of k for the same tile of C."""
+    """As `pipelined`; groups of invocations, and workgroups, each compute a part of k for the same tile of C."""
 
     name = "split_k"
     follows = "persistent"
-    summary = "k is divided among invocations and workgroups"
+    summary = "k is split among invocations and workgroups"
 
-    slices: int = tunable(2, (1, 2, 4, 8), "groups of invocations in a workgroup, each with every SLICES-th step of k")
+    slices: int = tunable(2, (1, 2, 4, 8), "groups of invocations per workgroup, each with every SLICES-th step of k")
     splits: int = tunable(1, SPLITS, SPLITS_DOC)
 
     @property
     def sharing(self) -> tuple[int, int]:
-        """Groups of invocations in a workgroup, and workgroups, that share the k of a tile."""
+        """Groups of invocations per workgroup, and workgroups, that divide k for the same tile."""
         return self.slices, self.splits
 
     @property
@@ -122,7 +122,7 @@ class SplitK(RegisterTiled):
 
     @property
     def workgroup_bytes(self) -> int:
-        """Tiles for each slice, and a row of accumulators of all invocations but the first slice's."""
+        """Tiles for each slice, and one row of the sums of every slice but the first."""
         return self.slices * super().workgroup_bytes + (self.slices - 1) * self.sharers * self.tn * 4
 
     @property
@@ -131,13 +131,13 @@ class SplitK(RegisterTiled):
         return self.bk * self.slices
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """Return the workgroup counts: z is the batch times the splits."""
+        """Return the workgroup counts (x, y, z); z is the batch times the splits."""
         x, y, batch = self.grid.dispatch(problem)
         return x, y, batch * self.splits
 
     @cached_property
     def after(self) -> tuple[Kernel[Gemm], ...]:
-        """The partial sums are added up."""
+        """The dispatch that adds the partial sums."""
         return (SumSplits(self.splits),) if self.splits > 1 else ()
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
@@ -153,19 +153,19 @@ class SplitK(RegisterTiled):
         yield Binding(3, PARTIAL, "storage", "array<vec4f>")
 
     def part(self, problem: Gemm, k: int) -> int:
-        """Return which slice of which split takes inner step k."""
+        """Return the number of the slice, counted over all splits, that computes inner element k."""
         step, slice_ = divmod(k // self.bk, self.slices)
         share = ceil_div(ceil_div(problem.k, self.inner_step), self.splits)
         return step // share * self.slices + slice_
 
     def check(self, problem: Gemm, device: Capabilities) -> str | None:
-        """Return why this kernel cannot compute `problem` on `device`; a workgroup without any k is one reason."""
+        """Return why this kernel cannot compute `problem` on `device`; every split needs a step of k."""
         steps = ceil_div(problem.k, self.inner_step)
         if (self.splits - 1) * ceil_div(steps, self.splits) >= steps:
-            return f"needs {self.splits} parts of k, of {self.inner_step} each; k = {problem.k} has not as many"
+            return f"needs {self.splits} parts of k, at least {self.inner_step} each; k = {problem.k} is too small"
         return super().check(problem, device)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """As all register-tiled stages; and k is divided, or else `pipelined` is the same."""
+        """Require what all register-tiled stages do, and that k is divided: otherwise this is `pipelined`."""
         yield from super().constraints()
-        yield self.slices * self.splits > 1, "slices or splits must be above 1, or k is not divided"
+        yield self.slices * self.splits > 1, "slices or splits must be above 1, so that k is divided"

@@ -1,4 +1,4 @@
-"""Stage 13: register tiles whose fragments come from other lanes of the subgroup, not from workgroup memory."""
+"""Register tiles that lanes fill by shuffles within a subgroup, not from workgroup memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ INNER = 4  # inner elements per step: a vec4 of A
 
 @dataclass(frozen=True)
 class Subgroup(GemmKernel):
-    """(tm, tn) of C per lane, lanes in `ly` rows, in a workgroup of one subgroup."""
+    """A (tm, tn) tile of C per lane, with the lanes in `ly` rows; a workgroup is one subgroup."""
 
     name = "subgroup"
     follows = "gemv"
-    summary = "fragments shared by shuffles within a subgroup, not in workgroup memory"
+    summary = "register tiles filled by shuffles within a subgroup, not from workgroup memory"
     a_vector_axis = "k"
     b_vector_axis = "n"
 
-    lanes: int = tunable(8, (4, 8, 16, 32, 64, 128), "invocations per workgroup, all of one subgroup")
+    lanes: int = tunable(8, (4, 8, 16, 32, 64, 128), "lanes of a workgroup, which is one subgroup")
     ly: int = tunable(2, (1, 2, 4, 8), "rows of lanes")
     tm: int = tunable(8, (4, 8), "rows of C per lane")
     tn: int = tunable(8, (4, 8, 16), "columns of C per lane")
-    group: int = tunable(8, (1, 8), "tile rows walked together, so that neighbours share tiles of B in cache")
+    group: int = tunable(8, (1, 8), "rows of tiles in a group; workgroups of a group share tiles of B in cache")
 
     @classmethod
     def on(cls, device: Capabilities) -> Subgroup:
@@ -46,7 +46,7 @@ class Subgroup(GemmKernel):
 
     @property
     def subgroup(self) -> int:
-        """Lanes that a subgroup must have."""
+        """Lanes that a subgroup must have at least."""
         return self.lanes
 
     @property
@@ -61,20 +61,20 @@ class Subgroup(GemmKernel):
 
     @property
     def a_loads(self) -> int:
-        """vec4 of A, a row each, that a lane fetches per step."""
+        """vec4 of A, one row each, that a lane loads per step."""
         return -(-self.grid.tile_m // self.lanes)
 
     @property
     def b_loads(self) -> int:
-        """vec4 of B that a lane fetches per step: as many as the tile has columns, since a step has four rows of it."""
+        """vec4 of B that a lane loads per step, which has four rows of B."""
         return -(-self.grid.tile_n // self.lanes)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Whole vec4 of C, and rows of A and vec4 of B that lanes can share."""
+        """Require whole vec4 of C, and rows of A and vec4 of B that the lanes can share evenly."""
         yield self.tn % 4 == 0, f"tn = {self.tn} must be a multiple of 4: fragments are vec4"
         yield self.lanes % self.ly == 0, f"{self.lanes} lanes do not make {self.ly} rows"
         for what, count in (("rows of A", self.grid.tile_m), ("vec4 of B", self.grid.tile_n)):
             yield (
                 count % self.lanes == 0 or self.lanes % count == 0,
-                f"{count} {what} cannot be fetched evenly by {self.lanes} lanes",
+                f"{count} {what} cannot be loaded evenly by {self.lanes} lanes",
             )

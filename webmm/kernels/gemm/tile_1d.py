@@ -1,4 +1,4 @@
-"""Stage 4: several columns per invocation."""
+"""Several columns of C per invocation."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ class Tile1D(GemmKernel):
         return Grid(self.wy, 4 * self.wx)
 
     @property
-    def owned(self) -> tuple[int, int]:
-        """A row of four."""
+    def register_tile(self) -> tuple[int, int]:
+        """One row of four columns."""
         return 1, 4

@@ -1,4 +1,4 @@
-"""Stage 5: several rows and columns per invocation."""
+"""Several rows and columns of C per invocation."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ class Tile2D(GemmKernel):
         return Grid(self.tm * self.wy, 4 * self.wx)
 
     @property
-    def owned(self) -> tuple[int, int]:
-        """TM rows of four."""
+    def register_tile(self) -> tuple[int, int]:
+        """TM rows of four columns."""
         return self.tm, 4

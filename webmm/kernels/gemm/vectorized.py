@@ -1,4 +1,4 @@
-"""Stage 7: four elements at a time."""
+"""Loads and stores of four elements at once."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Vectorized(Tiled[Gemm], GemmKernel):
         return (self.bm + self.bn) * self.bk * 4
 
     def iterations(self, problem: Gemm) -> int:
-        """Return how often the loops of an invocation run: over k, and in each step over its loads of A and of B."""
+        """Return how many iterations an invocation's loops run: over k, and per step over loads of A and of B."""
         loads = sum(-(-size * self.bk // 4 // self.invocations) + 1 for size in (self.bm, self.bn))
         return super().iterations(problem) * (1 + loads)
 
     def traffic(self, problem: Gemm) -> Traffic:
-        """Count a tile: its share of A and B from storage, and a vec4 of A for four of B from workgroup memory."""
+        """Count a step: a share of A and B from storage, and a vec4 of A for four vec4 of B from workgroup memory."""
         spec = self.specialise(problem)
         a, b = (size * self.bk / 4 / self.invocations for size in (self.bm, self.bn))
         vectors = a * spec.vec_a + b * spec.vec_b
@@ -56,7 +56,7 @@ class Vectorized(Tiled[Gemm], GemmKernel):
         )
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Whole vec4 along every tiled axis."""
+        """Require whole vec4 along every axis of the tiles."""
         for name in ("bm", "bn", "bk"):
             value = getattr(self, name)
             yield value % 4 == 0, f"{name} = {value} must be a multiple of 4: tiles hold vec4"

@@ -1,4 +1,4 @@
-"""Stage 2: full workgroups."""
+"""Full workgroups, in a line along the rows of C."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ class Workgroup1D(GemmKernel):
         return Grid(elements=self.size)
 
     @property
-    def owned(self) -> tuple[int, int]:
+    def register_tile(self) -> tuple[int, int]:
         """One element."""
         return 1, 1

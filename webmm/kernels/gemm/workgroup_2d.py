@@ -1,4 +1,4 @@
-"""Stage 3: square workgroups."""
+"""Square workgroups."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from webmm.kernels.product import Grid
 
 @dataclass(frozen=True)
 class Workgroup2D(GemmKernel):
-    """A (bm, bn) tile of C per workgroup, one element per invocation, lanes along N."""
+    """A (bm, bn) tile of C per workgroup, one element per invocation."""
 
     name = "workgroup_2d"
     follows = "workgroup_1d"
-    summary = "workgroups of 16×16, lanes along N"
+    summary = "workgroups of 16×16"
 
     bm: int = tunable(16, (4, 8, 16), "rows of C per workgroup")
     bn: int = tunable(16, (8, 16, 32), "columns of C per workgroup")
@@ -31,6 +31,6 @@ class Workgroup2D(GemmKernel):
         return Grid(self.bm, self.bn)
 
     @property
-    def owned(self) -> tuple[int, int]:
+    def register_tile(self) -> tuple[int, int]:
         """One element."""
         return 1, 1

@@ -1,4 +1,4 @@
-"""What the kernels of quantised products share: the uniform, and the choices of their templates."""
+"""Base classes of the kernels of quantised products: the uniform, and the choices of their templates."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
 
 PACKED = 4  # bytes in a word
-WIDE = 16  # and in a vec4 of words
-MIDDLE = 128  # what u8 is moved by where it is multiplied as i8
+WIDE = 16  # bytes in a vec4 of words
+MIDDLE = 128  # subtracted from u8 to multiply it as i8
 
 
 @dataclass(frozen=True)
 class QuantizedParams:
-    """The uniform of products of 8-bit integers; lengths are in elements, that is in bytes."""
+    """The uniform of products of 8-bit integers; sizes are in elements, which are bytes."""
 
     m: U32 = member("rows of A and C")
     n: U32 = member("columns of B and C")
     k: U32 = member("columns of A, rows of B")
-    lda: U32 = member("distance between stored rows of A")
-    ldb: U32 = member("distance between stored rows of B")
+    lda: U32 = member("row stride of A as stored")
+    ldb: U32 = member("row stride of B as stored")
     a_offset: U32 = member("first element of A in its buffer")
     b_offset: U32 = member("first element of B")
-    zero_a: params.I32 = member("zero point of A, where it has one for all")
-    zero_b: params.I32 = member("zero point of B, likewise")
+    zero_a: params.I32 = member("zero point of A, if it is the same for all rows")
+    zero_b: params.I32 = member("zero point of B, if it is the same for all columns")
     zero_c: params.I32 = member("zero point of C")
-    multiplier: Vec2I = member("mantissa and shift, where they are the same for all")
+    multiplier: Vec2I = member("mantissa and shift, if they are the same for all elements")
 
     @classmethod
     def of(cls, p: Quantized) -> QuantizedParams:
@@ -44,25 +44,25 @@ class QuantizedParams:
 
 @dataclass(frozen=True)
 class Specialisation:
-    """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
+    """The choices of a template besides the tile sizes; problems with equal choices share a shader."""
 
     signed_a: bool
     signed_b: bool
     signed: bool  # bytes are multiplied as i8, not as u8
-    flip_a: bool  # A is u8 and taken as i8: it and its zero points are moved by 128
-    flip_b: bool  # likewise
+    flip_a: bool  # A is u8 and multiplied as i8: 128 is subtracted from it and its zero points
+    flip_b: bool  # likewise for B
     trans_a: bool
     trans_b: bool
-    align_a: int  # 16, 4 or 1: what the stored rows of A are multiples of, in bytes
+    align_a: int  # 16, 4 or 1: the bytes of which A's offset and row stride are multiples
     align_b: int
-    edge_m: bool  # the last tile hangs over the end of C's rows, its columns, or the inner dimension
+    edge_m: bool  # the last tile is partial along the rows of C, its columns, or k
     edge_n: bool
     edge_k: bool
     long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
     zero_a: str  # "" for none, "all" for one in the uniform, "each" for one per row
     zero_b: str
     out_dtype: DType
-    vec_c: bool  # four neighbours of C are stored at once
+    vec_c: bool  # four consecutive elements of C are stored at once
     scaled_rows: bool
     scaled_columns: bool
     by_row: bool
@@ -71,7 +71,7 @@ class Specialisation:
 
     @property
     def types(self) -> tuple[DType, ...]:
-        """None that needs an extension, or functions that unpack it: bytes are taken apart by the templates."""
+        """No types that need an extension or functions for unpacking: the templates unpack bytes themselves."""
         return ()
 
     @property
@@ -81,20 +81,20 @@ class Specialisation:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The least and the greatest integer of C."""
+        """The smallest and the largest integer of C."""
         return (-128, 127) if self.out_dtype == I8 else (0, 255)
 
 
 @dataclass(frozen=True)
 class QuantizedKernel(ProductKernel[Quantized]):
-    """A way to multiply 8-bit integers. Subclasses add tunable fields and say how large workgroups and tiles are."""
+    """A way to multiply 8-bit integers; subclasses add tunables and define the sizes of workgroups and tiles."""
 
     op = "quantized"
     params: ClassVar[type[Params]] = QuantizedParams
-    packs: ClassVar[bool] = False  # whether bytes are multiplied by words, and so all as i8 or all as u8
+    packs: ClassVar[bool] = False  # whether words of four bytes are multiplied, and therefore all as i8 or all as u8
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield A, B, C, and what differs by row and by column."""
+        """Yield A, B, C, and the terms by row and by column."""
         c = spec.out_dtype.wgsl
         if spec.requantised and not spec.vec_c:
             c = f"atomic<{c}>"
@@ -111,15 +111,15 @@ class QuantizedKernel(ProductKernel[Quantized]):
             yield Binding(number, name, "storage" if name == "c" else "read-only-storage", f"array<{element}>")
 
     def signed(self, problem: Quantized) -> bool:
-        """Tell whether products are those of i8: an operand of u8 then becomes one of i8."""
+        """Tell whether elements are multiplied as i8; an operand of u8 is then converted."""
         return I8 in (problem.a_dtype, problem.b_dtype)
 
     def specialise(self, problem: Quantized) -> Specialisation:
-        """Return the template choices that fit `problem`."""
+        """Return the template choices for `problem`."""
         p, grid = problem, self.grid
         signed_a, signed_b = p.a_dtype == I8, p.b_dtype == I8
         signed = self.signed(p)
-        flip_a, flip_b = (self.packs and signed and not alone for alone in (signed_a, signed_b))
+        flip_a, flip_b = (self.packs and signed and not is_i8 for is_i8 in (signed_a, signed_b))
         return Specialisation(
             signed_a=signed_a,
             signed_b=signed_b,
@@ -146,12 +146,13 @@ class QuantizedKernel(ProductKernel[Quantized]):
         )
 
     def _alignment(self, operand: Operand, rows: int, columns: int, along_k: bool) -> int:
-        """Return the bytes that are read at once: 16 or 4 where all of them belong together, else 1."""
+        """Return the bytes that a load reads: 16 or 4 if the operand is aligned to that, otherwise 1."""
         if not self.packs:
             return 1
-        sizes = (WIDE, PACKED) if along_k else (PACKED,)  # what runs across k is transposed by 4 × 4
+        sizes = (WIDE, PACKED) if along_k else (PACKED,)  # across k, blocks of 4 × 4 are transposed
         return next((size for size in sizes if operand.aligned(rows, columns, size)), 1)
 
 
 def _zero(zero: int | None, none: int) -> str:
+    """Return "each" for a zero point per row or column, "" if it is `none`, otherwise "all"."""
     return "each" if zero is None else "" if zero == none else "all"

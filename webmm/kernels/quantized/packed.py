@@ -1,4 +1,4 @@
-"""Four products per instruction, register tiles over workgroup tiles."""
+"""Four products per instruction, with register tiles over workgroup tiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Packed(RegisterTiles[Quantized], QuantizedKernel):
     tm: int = tunable(4, (4, 8), "rows of C per invocation")
     bk: int = tunable(16, (8, 16, 32), "words of four inner elements per step")
     unroll: int = tunable(16, (1, 4, 8, 16), "words multiplied per iteration of the inner loop, at most BK")
-    dot: str = tunable("builtin", ("builtin", "emulated"), "who multiplies four bytes by four: the engine, or WGSL")
+    dot: str = tunable("builtin", ("builtin", "emulated"), "dot products of bytes: builtin, or emulated in WGSL")
 
     @property
     def workgroup_bytes(self) -> int:
@@ -35,5 +35,5 @@ class Packed(RegisterTiles[Quantized], QuantizedKernel):
         return self.bk * PACKED
 
     def iterations(self, problem: Quantized) -> int:
-        """Return how often the loops of an invocation run: over k, over the tile, and to clear the sums."""
+        """Return how many iterations an invocation's loops run: over k, over the tile, and to clear the sums."""
         return super().iterations(problem) + ceil_div(self.bm, self.sharers) + ceil_div(self.bn, self.sharers)

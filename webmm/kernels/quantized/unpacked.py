@@ -1,4 +1,4 @@
-"""Byte by byte: the plain statement of what a product of 8-bit integers is."""
+"""Byte by byte: the definition of a product of 8-bit integers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from webmm.kernels.quantized.base import QuantizedKernel
 
 @dataclass(frozen=True)
 class Unpacked(QuantizedKernel):
-    """Four neighbours of C per invocation: their bytes share a word."""
+    """Four consecutive elements of C per invocation: as bytes they share a word."""
 
     name = "unpacked"
     follows = ""
     summary = "byte by byte"
 
     wy: int = tunable(8, (1, 4, 8, 16), "rows of C per workgroup")
-    wx: int = tunable(8, (4, 8, 16, 32), "fours of columns of C per workgroup")
+    wx: int = tunable(8, (4, 8, 16, 32), "columns of C per workgroup, in fours")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """Fours of columns, rows."""
+        """Invocations along x (four columns each), y (rows) and z."""
         return (self.wx, self.wy, 1)
 
     @property

@@ -1,4 +1,4 @@
-"""What the kernels that multiply by quantised weights share: the uniform, and the choices of their templates."""
+"""Base classes of the kernels of products with quantised weights: the uniform, and the template choices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from webmm.problems.weights import WeightOnly
 
 @dataclass(frozen=True)
 class WeightParams:
-    """The uniform of products with quantised weights; lengths are in elements."""
+    """The uniform of products with quantised weights; sizes are in elements."""
 
     m: U32 = member("rows of A and C")
     n: U32 = member("columns of B and C")
     k: U32 = member("columns of A, rows of B")
-    lda: U32 = member("distance between stored rows of A")
-    ldb: U32 = member("weights stored for a column of B: whole blocks")
-    ldc: U32 = member("distance between rows of C")
+    lda: U32 = member("row stride of A as stored")
+    ldb: U32 = member("weights stored per column of B, in whole blocks")
+    ldc: U32 = member("row stride of C")
     a_offset: U32 = member("first element of A in its buffer")
 
     @classmethod
@@ -33,7 +33,7 @@ class WeightParams:
 
 @dataclass(frozen=True)
 class WeightSpecialisation(Specialisation):
-    """The choices of a product of floats, and how the weights are packed."""
+    """The choices of a product of floats, and the packing of the weights."""
 
     bits: int = 8
     block: int = 32
@@ -46,12 +46,12 @@ class WeightSpecialisation(Specialisation):
 
 @dataclass(frozen=True)
 class WeightKernel(ProductKernel[WeightOnly]):
-    """A way to multiply by quantised weights. Subclasses add tunable fields and say how large tiles are."""
+    """A way to multiply by quantised weights; subclasses add tunables and define the sizes of tiles."""
 
     op = "weights"
     params: ClassVar[type[Params]] = WeightParams
-    a_vector_axis: ClassVar[str] = "k"  # along which axis the kernel can read A as vec4: "k" or "any"
-    b_vector_axis: ClassVar[str] = ""  # B is words, whatever the kernel
+    a_vector_axis: ClassVar[str] = "k"  # the axis along which the kernel can read A as vec4: "k" or "any"
+    b_vector_axis: ClassVar[str] = ""  # B is bound by words in every kernel
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
         """Yield A, the words of B, their scales and zero points, and C."""
@@ -66,7 +66,7 @@ class WeightKernel(ProductKernel[WeightOnly]):
             yield Binding(number, name, "storage" if name == "c" else "read-only-storage", wgsl)
 
     def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
-        """Return the template choices that fit `problem`."""
+        """Return the template choices for `problem`."""
         p, grid = problem, self.grid
         return WeightSpecialisation(
             dtype=p.dtype,

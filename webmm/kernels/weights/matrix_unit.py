@@ -1,4 +1,4 @@
-"""Many rows of float16, on the matrix units of a GPU."""
+"""Products of float16 with quantised weights on the matrix units of a GPU, for many rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FACTORS = "factors"
 
 @dataclass(frozen=True)
 class ColumnFactors(WeightKernel):
-    """Find the power of two that brings the weights of a column into the range of float16."""
+    """Compute the power of two that scales the weights of each column to the range of float16."""
 
     name = "column_factors"
     summary = "a power of two for each column of weights"
@@ -30,15 +30,15 @@ class ColumnFactors(WeightKernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """A number for each invocation."""
+        """A word per invocation."""
         return 4 * self.invocations
 
     def dispatch(self, problem: WeightOnly) -> tuple[int, int, int]:
-        """Eight columns per workgroup."""
+        """Return workgroup counts: eight columns per workgroup."""
         return fold(ceil_div(problem.n, 8))
 
     def iterations(self, problem: WeightOnly) -> int:
-        """Return how often the loops over blocks, and over what was found, run."""
+        """Return how many iterations the loops run: over blocks, and over the invocations' results."""
         return ceil_div(problem.blocks, 32) + 32
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
@@ -49,42 +49,42 @@ class ColumnFactors(WeightKernel):
 
 @dataclass(frozen=True)
 class MatrixUnit(HalfTiles[WeightOnly], WeightKernel):
-    """As gemm's stage of that name; weights become float16 on their way into workgroup memory."""
+    """As gemm's `matrix_unit`; weights are unpacked to float16 when they are written to workgroup memory."""
 
     name = "matrix_unit"
     follows = "tiles"
-    summary = "many rows of float16: weights become fragments for matrix units"
+    summary = "many rows of float16: weights are unpacked into fragments on matrix units"
     a_vector_axis = "any"
-    not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu enables no matrix units"}
+    not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu does not enable matrix units"}
     spelling: ClassVar[str] = "current"
 
     @property
     def workgroup_bytes(self) -> int:
-        """Panels of the layout that needs the most; C takes A's place."""
+        """Panels in the layout that needs the most; C reuses A's panels."""
         return max(self.tile_bytes(along_k, True) for along_k in (False, True))
 
     @property
     def before(self) -> tuple[Kernel[WeightOnly], ...]:
-        """The columns' factors are found."""
+        """The dispatch that computes the columns' factors."""
         return (ColumnFactors(),)
 
     def scratch(self, problem: WeightOnly) -> tuple[Texture | Scratch, ...]:
-        """Return the columns' factors."""
+        """Return the buffer of the columns' factors."""
         return (Scratch(FACTORS, 4 * problem.n),)
 
     def unsuited(self, problem: WeightOnly) -> str | None:
-        """Return why no device computes `problem` so: weights are rounded as float16 is."""
+        """Return why no device can compute `problem`: A and C must be float16, to which weights are rounded."""
         if (problem.dtype, problem.out_dtype) != (F16, F16):
             return f"reads and writes {F16.name}, not {problem.dtype.name} and {problem.out_dtype.name}"
         return None
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
-        """Yield as other stages do, and the factors; a chunk of A is a vec4<u32>, elsewhere it is bound by words."""
+        """Yield the bindings of all stages, and the factors; A is bound by chunks, vec4<u32>, or else by words."""
         bound = list(super().bindings(spec))
         chunks = dataclasses.replace(bound[0], wgsl_type="array<vec4<u32>>" if spec.vec_a else "array<u32>")
         yield from (chunks, *bound[1:], Binding(len(bound) + 1, FACTORS, "read-only-storage", "array<f32>"))
 
     def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
-        """Return the template choices that fit `problem`."""
+        """Return the template choices for `problem`."""
         aligned = problem.a.aligned(problem.m, problem.k, self.chunk)
         return dataclasses.replace(super().specialise(problem), vec_a=aligned)

@@ -1,4 +1,4 @@
-"""Many rows: weights become floats on their way into workgroup memory."""
+"""Many rows: weights are unpacked to floats when they are written to workgroup memory."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Tiles(RegisterTiles[WeightOnly], WeightKernel):
 
     name = "tiles"
     follows = "vector"
-    summary = "many rows: weights become floats on their way into workgroup memory"
+    summary = "many rows: weights are unpacked into tiles in workgroup memory"
     a_vector_axis = "any"
 
-    order: str = tunable("serpentine", ("serpentine", "rows"), "in which order the FMAs of one inner element stand")
+    order: str = tunable("serpentine", ("serpentine", "rows"), "order of the FMAs of one inner element")
 
     @property
     def workgroup_bytes(self) -> int:
-        """A (bk, bm) tile of A, whose rows are a vec4 longer where none fits A, and a (bk, bn) tile of B, in f32."""
+        """A (bk, bm) tile of A, with rows padded by a vec4, and a (bk, bn) tile of B, in f32."""
         return (self.bm + 4 + self.bn) * self.bk * 4
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """As of all register tiles, and no tile beyond the last block."""
+        """Require what all register tiles do, and that no tile extends beyond the last block."""
         yield from super().constraints()
         yield self.bk <= 32, f"bk = {self.bk} must be at most 32, the smallest block"

@@ -1,4 +1,4 @@
-"""Few rows: what counts is how fast the weights are read."""
+"""Few rows: bound by the bandwidth of reading weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webmm.problems.weights import WeightOnly
 
 @dataclass(frozen=True)
 class Vector(WeightKernel):
-    """A workgroup takes all of k for a few columns, and adds up what its invocations found."""
+    """A workgroup computes a few columns over all of k, and adds the sums of its invocations."""
 
     name = "vector"
     follows = ""
@@ -23,11 +23,11 @@ class Vector(WeightKernel):
     tm: int = tunable(4, (1, 2, 4, 8), "rows of C per workgroup")
     tn: int = tunable(4, (4, 8), "columns of C per workgroup")
 
-    unroll: int = tunable(1, (1, 2, 4), "words of a column that an invocation has on their way at once")
+    unroll: int = tunable(1, (1, 2, 4), "words of a column that an invocation loads at once")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """Along k."""
+        """A line of invocations along k."""
         return (self.lanes, 1, 1)
 
     @property
@@ -42,20 +42,20 @@ class Vector(WeightKernel):
 
     @property
     def inner_step(self) -> int:
-        """Words of 8-bit weights for each invocation, of what may be more."""
+        """Inner elements per iteration with 8-bit weights; 4-bit weights have twice as many."""
         return 4 * self.lanes * self.unroll
 
     def iterations(self, problem: WeightOnly) -> int:
-        """Return how often the loops of an invocation run, over k and over the halves of the workgroup."""
+        """Return how many iterations an invocation's loops run: over k, and over the levels of the final sum."""
         return super().iterations(problem) + self.lanes.bit_length()
 
     def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
-        """Return the template choices that fit `problem`; no invocation starts beyond the end of k."""
+        """Return the template choices for `problem`; no invocation starts beyond the end of k."""
         whole = 32 // problem.bits * (1 if self.unroll == 1 else self.unroll * self.lanes)
         return replace(super().specialise(problem), edge_k=problem.k % whole != 0)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Whole vec4, and halves."""
+        """Require whole vec4, and a power of two of invocations."""
         yield self.tn % 4 == 0, f"tn = {self.tn} must be a multiple of 4: fragments are vec4"
-        yield self.lanes & (self.lanes - 1) == 0, f"lanes = {self.lanes} must be a power of 2: they are halved"
-        yield self.tm * self.tn // 4 <= self.lanes, f"lanes = {self.lanes} are too few to store {self.tm}×{self.tn}"
+        yield self.lanes & (self.lanes - 1) == 0, f"lanes = {self.lanes} must be a power of 2, to add sums by halves"
+        yield self.tm * self.tn // 4 <= self.lanes, f"lanes = {self.lanes} is too small to store {self.tm}×{self.tn}"

@@ -38,12 +38,12 @@ def abbreviated(text: str) -> str:
     tokens = list(_tokens(head + tail.removeprefix(";")))
     places = [i for i in range(len(tokens) - 2) if tokens[i : i + 2] == ["$", "."]]
     names = dict(
-        zip((word for word, _ in Counter(tokens[i + 2] for i in places).most_common()), _names(), strict=False)
+        zip((used for used, _ in Counter(tokens[i + 2] for i in places).most_common()), _names(), strict=False)
     )
     for i in places:
         tokens[i : i + 3] = [names[tokens[i + 2]], "", ""]
-    words = ",".join(f"{word} as {name}" for word, name in names.items())
-    return f'import{{{words}}}from"{module}";\n{_joined([token for token in tokens if token])}'
+    imports = ",".join(f"{used} as {name}" for used, name in names.items())
+    return f'import{{{imports}}}from"{module}";\n{_joined([token for token in tokens if token])}'
 
 
 def shortened(function: str, variables: Set[str]) -> str:

@@ -110,16 +110,16 @@ def resolve(module: str, name: str) -> Name | str:
     """
     scope = vars(importlib.import_module(module))
     if name not in scope:
-        if word := runtime.builtin(name):
-            return word
+        if expression := runtime.builtin(name):
+            return expression
         raise HostError(name)
     value = scope[name]
     if isinstance(value, ModuleType):
         if not (is_ours(value.__name__) or value in runtime.MODULES):
             raise HostError(name)
         return Name(module, name)
-    if word := runtime.spelled(value):
-        return word
+    if expression := runtime.spelled(value):
+        return expression
     found = home_of(value) or home(module, name)
     if not is_ours(found.module):
         raise HostError(name)

@@ -228,8 +228,8 @@ def refer(module: str, id: str) -> Name | str:
         return ""
     if is_ours(value.__name__):
         return resolve(value.__name__, member)
-    if word := runtime.spelled(getattr(value, member, None)):
-        return word
+    if expression := runtime.spelled(getattr(value, member, None)):
+        return expression
     if value in runtime.MODULES and member in runtime.MODULES[value]:
         return f"$.{value.__name__}.{member}"
     raise HostError(id)

@@ -48,14 +48,14 @@ def _flags(pattern: re.Pattern[str]) -> str:
 
 
 def _named(x: Any, use: Use, where: str) -> str:
-    if word := runtime.spelled(x):
-        return word
+    if expression := runtime.spelled(x):
+        return expression
     if home := home_of(x):
         return use(home)
     if isinstance(x, FunctionType):  # a lambda, or a function of another library
         return f"$.host({json.dumps(where)})"
-    if isinstance(x, type) and (word := runtime.builtin(x.__name__)):
-        return word
+    if isinstance(x, type) and (expression := runtime.builtin(x.__name__)):
+        return expression
     raise HostError(f"{x!r}")
 
 
