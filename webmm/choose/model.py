@@ -200,7 +200,8 @@ def parts(rows: Numbers, c: Mapping[str, Any], machine: Machine) -> tuple[Number
     throughput = queue * t["steps"] * (_norm(c["sharp_step"], arithmetic, loads) + c["step"] * (1 + t["barriers"]))
     instructions = t["fmas"] + sum(t[name + "s"] for name in names)
     latency = waves * t["steps"] * (c["latency"] + c["issue"] * np.ceil(subgroups / 4) * instructions)
-    end = queue * subgroups * sum(c[name] * t[name + "s"] for name in ("vector_store", "scalar_store", "meeting"))
+    stores = sum(c[name] * t[name + "s"] for name in ("vector_store", "scalar_store"))
+    end = queue * subgroups * (stores + c["meeting"] * t["exchanged"])
     loop = (_norm(c["sharp_loop"], throughput, latency) + end) / machine.clock
 
     moved = t["read"] + t["written"]
