@@ -22,7 +22,8 @@ from webmm.problems.reduce import Reduction
 # - a second pass costs a dispatch: 128×32768 in one pass 0.50, in two 0.39; one row of 2^28 in two 1.04;
 # - columns: 64×256×1024 over the second axis by `columns` 0.73, in two passes 0.24; 32768×8192 over the first, which is
 #   128 strips, 0.73 and 0.995;
-# - logsumexp of 29,055×68 by `row_tiles` 6.5 µs, by a workgroup per row 31; argmax of 5,239,256×8 66 µs, by `vectorized` 102;
+# - logsumexp of 29,055×68 by `row_tiles` 6.5 µs, by a workgroup per row 31; argmax of 5,239,256×8 by
+#   `row_tiles` 66 µs, by `vectorized` 102;
 # - maxima of 52,860×21×65 over the second axis: workgroups of 32×1 112 µs, of 16×16 236.
 SHORT = 384  # elements of a row up to which a workgroup reduces a tile of several rows
 TILES = tuple((per_row, unroll) for per_row in (1, 2, 4, 8, 16, 32) for unroll in (2, 3))  # in order of capacity
