@@ -269,4 +269,4 @@ def test_headers_identify_the_inputs(inputs):
 def test_a_device_serves_one_task_at_a_time(device):
     with products.own_device() as mine:
         assert isinstance(mine, Device)
-        assert not products._turn.acquire(blocking=False)
+        assert not products._task_lock.acquire(blocking=False)
