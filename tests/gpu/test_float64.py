@@ -359,7 +359,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(either, name):
+def test_unsupported_calls_are_refused(either, name):
     call, words = REFUSED[name]
     with pytest.raises((ProblemError, UnsupportedError)) as caught:
         call(np.ones((4, 4)), either)
