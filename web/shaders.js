@@ -19,6 +19,10 @@ import { Dict, call, make } from "./python.js";
  * reductions and normalisations work on the rows of a (rows, columns) matrix. Dtypes are float32 by default.
  * @typedef {{op: "gemm", m: number, n: number, k: number, batch?: number, dtype?: "float32" | "float16", outDtype?: "float32" | "float16",
  *   transposeA?: boolean, transposeB?: boolean, bias?: "" | "row" | "column", activation?: string, alpha?: number, beta?: number}} Product
+ * @typedef {{op: "quantized", m: number, n: number, k: number, dtype?: "int8" | "uint8", bDtype?: "int8" | "uint8",
+ *   outDtype?: "int8" | "uint8" | "int32" | "float32", transposeA?: boolean, transposeB?: boolean, zeroA?: number | null,
+ *   zeroB?: number | null, zeroC?: number, multiplier?: [number, number], scaledRows?: boolean, scaledColumns?: boolean,
+ *   bias?: boolean}} ByteProduct fields as those of Python's `Quantized`
  * @typedef {{op: "weights", m: number, n: number, k: number, bits: 4 | 8, block: 32 | 128, dtype?: string}} WeightProduct
  * @typedef {{op: "reduce", operation: string, rows: number, columns: number, dtype?: string}} RowReduction
  * @typedef {{op: "normalise", function: "softmax" | "layer_norm" | "rms_norm", rows: number, columns: number, dtype?: string,
@@ -56,6 +60,10 @@ const FIELDS = {
     "alpha",
     "beta",
   ],
+  quantized: [
+    ...["m", "n", "k", "dtype", "bDtype", "outDtype", "transposeA", "transposeB"],
+    ...["zeroA", "zeroB", "zeroC", "multiplier", "scaledRows", "scaledColumns", "bias"],
+  ],
   weights: ["m", "n", "k", "bits", "block", "dtype"],
   reduce: ["operation", "rows", "columns", "dtype"],
   normalise: ["function", "rows", "columns", "dtype", "weight", "bias", "eps"],
@@ -71,7 +79,7 @@ export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
 
 /**
  * Render a stage for a problem.
- * @param {string} stage one of `stages()` @param {Product | WeightProduct | RowReduction | RowNormalisation | Mapped} problem
+ * @param {string} stage one of `stages()` @param {Product | ByteProduct | WeightProduct | RowReduction | RowNormalisation | Mapped} problem
  * @param {{config?: Record<string, number | string>, bundle?: Bundle | Promise<Bundle>}} [options] `config` sets tunables that
  *   differ from the defaults
  * @returns {Promise<{dispatches: Dispatch[], buffers: Buffer[], scratch: Scratch[]}>} `dispatches` run one after another;
@@ -106,7 +114,7 @@ function problemOf(core, op, { op: _, ...given }) {
     k,
     rows,
     columns,
-    dtype = "float32",
+    dtype = op === "quantized" ? "uint8" : "float32",
     batch = 1,
     transposeA = false,
     transposeB = false,
@@ -127,13 +135,20 @@ function problemOf(core, op, { op: _, ...given }) {
     };
     return make(core.Normalisation, [operation, rows, columns, 1, type, type, core.Span.dense(columns, 1)], terms);
   }
-  const { outDtype = dtype, bias = "", activation = "", alpha = 1, beta = 0 } = others;
   const operands = [
     [transposeA ? m : k, m * k, transposeA],
     [transposeB ? k : n, k * n, transposeB],
     [n, m * n, false],
   ];
   const [a, b, c] = operands.map(([row, matrix, transposed]) => make(core.Operand, [row, matrix], { transposed }));
+  if (op === "quantized") {
+    const { bDtype = dtype, outDtype = "int32", zeroA = 0, zeroB = 0, zeroC = 0, multiplier = [0, 0] } = others;
+    const { scaledRows = false, scaledColumns = false, bias = false } = others;
+    const terms = { scaled_rows: scaledRows, scaled_columns: scaledColumns, bias };
+    const scheme = { zero_a: zeroA, zero_b: zeroB, zero_c: zeroC, multiplier, ...terms };
+    return make(core.Quantized, [m, n, k, type, core.dtype_of(bDtype), core.dtype_of(outDtype), a, b], scheme);
+  }
+  const { outDtype = dtype, bias = "", activation = "", alpha = 1, beta = 0 } = others;
   return make(core.Gemm, [m, n, k, batch, type, core.dtype_of(outDtype), a, b, c], { bias, activation, alpha, beta });
 }
 

@@ -1,6 +1,7 @@
 {#
   Access to A, B and C. Each load or store macro writes one WGSL function; a guarded function reads zero outside the
   matrix, and writes nothing there. `base` is the index of the first element of this batch entry's matrix.
+  With `select_k`, a load beyond k selects zero rather than branch.
 #}
 {% import "common/stored.wgsl" as stored %}
 
@@ -31,9 +32,14 @@
 {{ conditions | join(" || ") }}
 {%- endmacro %}
 
-{% macro load_a(row=false, k=false) %}
+{# `value`, or `zero` beyond k if `select_k`. #}
+{% macro below_k(value, zero, select_k) -%}
+{{ "select(" ~ value ~ ", " ~ zero ~ ", k >= params.k)" if select_k else value }}
+{%- endmacro %}
+
+{% macro load_a(row=false, k=false, select_k=false) %}
 {% set outside = guards([(row, "row", "m"), (k, "k", "k")]) %}
-// A[row, k]{% if outside %}, zero outside the matrix{% endif %}
+// A[row, k]{% if outside %}, zero outside the matrix{% elif select_k %}, zero beyond k{% endif %}
 
 fn load_a(base: u32, row: u32, k: u32) -> f32 {
 {% if outside %}
@@ -41,13 +47,14 @@ fn load_a(base: u32, row: u32, k: u32) -> f32 {
         return 0.0;
     }
 {% endif %}
-    return {{ element("a", "base + k * params.lda + row" if s.trans_a else "base + row * params.lda + k") }};
+{% set index = "base + k * params.lda + row" if s.trans_a else "base + row * params.lda + k" %}
+    return {{ below_k(element("a", index), "0.0", select_k) }};
 }
 {% endmacro %}
 
-{% macro load_b(k=false, col=false) %}
+{% macro load_b(k=false, col=false, select_k=false) %}
 {% set outside = guards([(k, "k", "k"), (col, "col", "n")]) %}
-// B[k, col]{% if outside %}, zero outside the matrix{% endif %}
+// B[k, col]{% if outside %}, zero outside the matrix{% elif select_k %}, zero beyond k{% endif %}
 
 fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% if outside %}
@@ -55,7 +62,8 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
         return 0.0;
     }
 {% endif %}
-    return {{ element("b", "base + col * params.ldb + k" if s.trans_b else "base + k * params.ldb + col") }};
+{% set index = "base + col * params.ldb + k" if s.trans_b else "base + k * params.ldb + col" %}
+    return {{ below_k(element("b", index), "0.0", select_k) }};
 }
 {% endmacro %}
 
@@ -137,12 +145,12 @@ fn store_c(base: u32, row: u32, col: u32, value: f32) {
 }
 {% endmacro %}
 
-{% macro load_a4(row=false, k=false) %}
+{% macro load_a4(row=false, k=false, select_k=false) %}
 {% set outside = guards([(row, "row", "m"), (k, "k", "k")]) %}
 {% set along_m = kernel.a_vector_axis == "m" %}
 {% set elements = "A[row..row+3, k]" if along_m else "A[row, k..k+3]" %}
 {% if s.vec_a %}
-// {{ elements }}{% if outside %}, zero outside the matrix{% endif %}
+// {{ elements }}{% if outside %}, zero outside the matrix{% elif select_k %}, zero beyond k{% endif %}
 
 fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
 {% if outside %}
@@ -151,10 +159,10 @@ fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
     }
 {% endif %}
 {% set index = "base + k * params.lda + row" if along_m else "base + row * params.lda + k" %}
-    return {{ as_vec4f("a[(" ~ index ~ ") / 4u]") }};
+    return {{ below_k(as_vec4f("a[(" ~ index ~ ") / 4u]"), "vec4f()", select_k) }};
 }
 {% else %}
-{{ load_a(row, k) }}
+{{ load_a(row, k, select_k) }}
 // {{ elements }}, loaded one by one: not contiguous in storage, or not aligned
 fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
     return vec4f(
@@ -166,10 +174,10 @@ fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
 {% endif %}
 {% endmacro %}
 
-{% macro load_b4(k=false, col=false) %}
+{% macro load_b4(k=false, col=false, select_k=false) %}
 {% set outside = guards([(k, "k", "k"), (col, "col", "n")]) %}
 {% if s.vec_b %}
-// B[k, col..col+3]{% if outside %}, zero outside the matrix{% endif %}
+// B[k, col..col+3]{% if outside %}, zero outside the matrix{% elif select_k %}, zero beyond k{% endif %}
 
 fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
 {% if outside %}
@@ -177,10 +185,10 @@ fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
         return vec4f();
     }
 {% endif %}
-    return {{ as_vec4f("b[(base + k * params.ldb + col) / 4u]") }};
+    return {{ below_k(as_vec4f("b[(base + k * params.ldb + col) / 4u]"), "vec4f()", select_k) }};
 }
 {% else %}
-{{ load_b(k, col) }}
+{{ load_b(k, col, select_k) }}
 // B[k, col..col+3], loaded one by one: not contiguous in storage, or not aligned
 fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
     return vec4f(

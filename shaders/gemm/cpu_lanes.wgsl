@@ -5,14 +5,14 @@
 // Changed from tile_2d: an element of A is loaded once per subgroup, by the lane whose turn it is, and broadcast. A CPU
 // loads from a buffer element by element, lane by lane, and checks each; FMAs and shuffles cover all lanes at once.
 // Workgroup memory, the GPU's way to share, is the slowest way there: a barrier suspends every lane.
-// Shapes: any; tiles that hang over an edge read zeros. Workgroup memory: none. Needs subgroups of LANES lanes or more.
+// Shapes: any (common/lanes.wgsl: edges). Workgroup memory: none. Needs subgroups of LANES lanes or more.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/lanes.wgsl" as lanes with context %}
 {% include "common/header.wgsl" %}
 
-{{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
-{{ matrix.load_b4(k=s.edge_k, col=s.edge_n) }}
-{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
+{{ matrix.load_a4(select_k=s.edge_k) }}
+{{ matrix.load_b4(select_k=s.edge_k) }}
+{{ matrix.store_c4(col=s.edge_n) }}
 @compute @workgroup_size(LANES)
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,

@@ -13,8 +13,8 @@
 
 const DEPTH: u32 = {{ kernel.depth }}u; // rows of B per layer
 
-{{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
-{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
+{{ matrix.load_a4(select_k=s.edge_k) }}
+{{ matrix.store_c4(col=s.edge_n) }}
 @compute @workgroup_size(LANES)
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,

@@ -10,6 +10,8 @@ from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, LADDER
 from webmm.kernels.gemm.base import GemmParams
 from webmm.kernels.gemm.blocked import Blocked
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
@@ -104,6 +106,18 @@ def test_a_ragged_edge_is_guarded(cls, axis):
     always = cls.name in ("naive", "workgroup_1d") or (axis == "k" and cls().inner_step == 1)
     guards = [len(re.findall(rf"(?:>=|<) params\.{axis}\b", text)) for text in (ragged, aligned)]
     assert (guards[0] > guards[1]) is not always
+
+
+@pytest.mark.parametrize("cls", [CpuLanes, CpuTexture], ids=lambda cls: cls.name)
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_loads_of_cpu_stages_do_not_branch(cls, layout):
+    # SwiftShader takes minutes to compile a branch per load.
+    transposed = {"transpose_a": layout == "tt", "transpose_b": layout == "tt"}
+    text = render(cls(), gemm(511, 511, 511, **transposed)).wgsl
+    loads = re.findall(r"^fn load_\w+\(.*?^}", text, flags=re.MULTILINE | re.DOTALL)
+    assert loads
+    assert not [load for load in loads if re.search(r"\bif\b|\|\||&&", load)]
+    assert any("select(" in load for load in loads)
 
 
 def test_gemv_has_no_guards_if_sizes_divide_its_steps():

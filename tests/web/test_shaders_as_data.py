@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from webmm.dtypes import F32
+from webmm.dtypes import F32, I8, I32, U8
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel
@@ -18,6 +18,7 @@ from webmm.problems.elementwise import Elementwise
 from webmm.problems.gemm import gemm
 from webmm.problems.normalise import Normalisation
 from webmm.problems.product import Operand
+from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Span, reduction
 from webmm.problems.weights import WeightOnly
 from webmm.render import params_bytes, render
@@ -31,6 +32,13 @@ def problems() -> Iterator[tuple[dict[str, Any], Problem]]:
     yield {"op": "gemm", **SIZES}, gemm(**SIZES)
     yield {"op": "gemm", **SIZES, "transposeB": True, "batch": 3}, gemm(**SIZES, transpose_b=True, batch=3)
     yield {"op": "gemm", **SIZES, "dtype": "float16"}, gemm(**SIZES, dtype="float16")
+    operands = Operand(SIZES["k"], SIZES["m"] * SIZES["k"]), Operand(SIZES["n"], SIZES["k"] * SIZES["n"])
+    yield {"op": "quantized", **SIZES}, Quantized(*SIZES.values(), U8, U8, I32, *operands)
+    scheme = {"zero_a": None, "zero_b": 7, "zero_c": 3, "scaled_columns": True, "bias": True}
+    transposed = dataclasses.replace(operands[1], ld=SIZES["k"], transposed=True)
+    scaled = Quantized(*SIZES.values(), U8, I8, I8, operands[0], transposed, **scheme)
+    given = {"dtype": "uint8", "bDtype": "int8", "outDtype": "int8", "transposeB": True, "zeroA": None, "zeroB": 7}
+    yield {"op": "quantized", **SIZES, **given, "zeroC": 3, "scaledColumns": True, "bias": True}, scaled
     weights = WeightOnly(*SIZES.values(), F32, F32, Operand(SIZES["k"]), 4, 32)
     yield {"op": "weights", **SIZES, "bits": 4, "block": 32}, weights
     yield {"op": "reduce", "operation": "max", "rows": 7, "columns": 300}, reduction(7, 300, "max")

@@ -28,9 +28,10 @@ from webmm.page import core, index, ladders, leaderboard, translated
 from webmm.page.script.compact import compact
 from webmm.page.script.program import Program
 
-# Loaded on demand.
-LAZY = (
-    *("bundle/ladders.js", "bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/"),
+# Loaded on demand: files of the bundle that the service worker does not fetch in advance either …
+ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/")
+LAZY = (  # … and modules.
+    *(*ON_DEMAND, "bundle/ladders.js"),
     *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic")),
     *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "leaderboard.html"),
 )
@@ -38,6 +39,7 @@ LAZY = (
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")
 PRELOAD = '<link rel="modulepreload" href="main.js">\n'  # as in index.html, where the other links are inserted
 IMPORT = re.compile(r'(?:^|;)(?:(?:import|export)\b[^;"()]*?from|import) ?"(\.[^"]+)"', re.MULTILINE)
+SHELL = 'const SHELL = ["./"];'  # as in sw.js, where the other files are inserted
 MARKER = "bundle/index.json"  # a folder with this file was written by `build()`, and may be overwritten
 
 CASES = ((1, 1, 1), (5, 7, 3), (17, 19, 23), (64, 64, 64), (33, 68, 40), (128, 256, 64), (257, 129, 65), (3, 5, 65_537))
@@ -76,6 +78,7 @@ def build(out: Path, *, force: bool = False) -> Summary:
         made = {"translated": translated.write(page / "bundle"), "cases": _cases(page / "bundle" / "cases")}
         write_index(page / MARKER, {**index.index(), **made})
         _preload(page / "index.html")
+        _list_files(page / "sw.js")
     return _summary(out)
 
 
@@ -131,6 +134,15 @@ def _preload(page: Path) -> None:
     modules = imported(page.parent, *STARTED)
     links = "".join(PRELOAD.replace("main.js", name) for name in modules)
     page.write_text(text.replace(PRELOAD, links), encoding="utf-8")
+
+
+def _list_files(worker: Path) -> None:
+    """List the files that the service worker caches: all of its folder, except itself and those loaded on demand."""
+    files = (path.relative_to(worker.parent).as_posix() for path in worker.parent.rglob("*") if path.is_file())
+    kept = sorted(name for name in files if name not in ("index.html", worker.name) and not name.startswith(ON_DEMAND))
+    text = worker.read_text(encoding="utf-8")
+    listed = SHELL.replace('"./"', ", ".join(f'"{name}"' for name in ["./", *kept]))
+    worker.write_text(text.replace(SHELL, listed), encoding="utf-8")
 
 
 def _copy(source: str, target: str) -> None:
