@@ -257,7 +257,12 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 
 # By setting: value in a file, as TOML → part of the message.
 SETTINGS: dict[str, dict[str, str]] = {
-    "adapter": {"true": "must be text", '"²"': "the adapters are 0:", '"\\u0000"': "without NUL", NESTED: "is not valid TOML"},
+    "adapter": {
+        "true": "must be text",
+        '"²"': "the adapters are 0:",
+        '"\\u0000"': "without NUL",
+        NESTED: "is not valid TOML",
+    },
     "engine": {"1.5": "must be text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
     "cache_dir": {'"~no such user/x"': "an existing user", '"\\u0000"': "without NUL", "[]": "must be text"},
     "precision": {'"low"': "highest or high", "1": "highest or high", '"\\u001b[31m"': r"'\x1b[31m'"},
