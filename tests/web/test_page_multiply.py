@@ -158,7 +158,7 @@ def test_multiply_with_options(page) -> None:
         for activation, meaning in (("relu", epilogues.relu), ("gelu", epilogues.gelu), ("", lambda x: x)):
             page.select_option("#multiply-activation", activation)
             page.click("#multiply-run")
-            wait_text(page, MESSAGE, "C is 5×6 float32, by ", "wrong")
+            wait_text(page, MESSAGE, "C is 5×6 float32, computed by ", "wrong")
             assert page.inner_text("#multiply-call").startswith(f"await gpu.matmul(a, b, {{ {asked}")
             assert "every element" in page.inner_text("#multiply-check")
             c = np.load(io.BytesIO(saved(page, "#download-npy")), allow_pickle=False)

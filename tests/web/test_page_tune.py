@@ -29,7 +29,7 @@ def test_tune_export_import_and_compare(page) -> None:
     for row in elsewhere["records"]:
         row.update(adapter="Another GPU", engine="wgpu-py", gflops=row["gflops"] and row["gflops"] * 10)
     upload(page, "#tune-import", "native.json", json.dumps(elsewhere).encode())
-    wait_text(page, "#tune-message", "results of Another GPU")
+    wait_text(page, "#tune-message", " of Another GPU")
     table = page.inner_text("#compare table")
     assert "Another GPU, wgpu-py" in table
     assert "10 ×" in table
@@ -98,7 +98,7 @@ def test_tune_accepts_names_of_object_members(page) -> None:
     show(page, "tune")
     named = {**VALID, "op": "constructor", "config": {"toString": 1, "bm": 8}}
     upload(page, "#tune-import", "named.json", as_document(named).encode())
-    wait_text(page, "#tune-message", "1 results of some")
+    wait_text(page, "#tune-message", "1 result of some")
     table = page.inner_text("#compare table")
     assert "GFLOP/s" in table
     assert "native code" not in table

@@ -167,9 +167,9 @@ export function setup(app, root) {
     message.textContent = words;
     app.announce(words);
     if (records.length === 0) return;
-    const left = records.filter((r) => r.status !== "ok").length;
+    const measured = records.filter((r) => r.status === "ok").length;
     const caption =
-      `${records.length - left} results for ${shape(records[0])}${left ? `, ${left} stages without a result` : ""}, fastest first. ` +
+      `${measured} of ${records.length} stages measured at ${shape(records[0])}, fastest first. ` +
       "Median and Best are times on the GPU, Call is the wall-clock time from the call to the result; " +
       "Error is the largest one found, Bound what rounding allows";
     details.append(h("div", { class: "card" }, table(records, caption)));

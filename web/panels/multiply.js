@@ -89,7 +89,7 @@ export function setup(app, root) {
     const isRight = error <= bound;
     message.classList.toggle("error", !isRight);
     message.textContent = isRight
-      ? `C is ${c.rows}×${c.columns} ${c.dtype}, by ${kernelOf(app, problem, asked, epilogue).label} in ${time(spent)}, upload and download included.`
+      ? `C is ${c.rows}×${c.columns} ${c.dtype}, computed by ${kernelOf(app, problem, asked, epilogue).label} in ${time(spent)}, upload and download included.`
       : `C is wrong: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
     app.announce(message.textContent);
     const scale = epilogue ? "·(|alpha||A||B| + |bias|)" : "·|A||B|";

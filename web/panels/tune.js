@@ -59,9 +59,9 @@ export function setup(app, root) {
     h(
       "div",
       { class: "controls" },
-      field("M", sizes.m),
-      field("N", sizes.n),
-      field("K", sizes.k),
+      field("M, rows of A", sizes.m),
+      field("N, columns of B", sizes.n),
+      field("K, inner size", sizes.k),
       field("Element type", dtypes),
       field("Time limit in seconds", budget),
       run,
@@ -156,7 +156,9 @@ export function setup(app, root) {
       const imported = fromJson(await chosen.text());
       if (imported.length === 0) return say(`${chosen.name} contains no records.`, true);
       app.addRun(chosen.name, imported);
-      say(`${chosen.name}: ${imported.length} results of ${imported[0].adapter}.`);
+      say(
+        `${chosen.name}: ${imported.length} ${imported.length === 1 ? "result" : "results"} of ${imported[0].adapter}.`,
+      );
     } catch (error) {
       say(`${chosen.name}: ${inWords(error)}`, true);
     }
