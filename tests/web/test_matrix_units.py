@@ -158,8 +158,8 @@ def test_reasons_without_matrix_units(page) -> None:
         ({"features": EVERY[:2]}, f"needs the feature {FEATURE}: Chromium offers it with --enable-unsafe-webgpu"),
         ({"shapes": ()}, "needs matrix units, a GPU has none for shaders"),
         ({"shapes": (halves,)}, "those of a GPU multiply 8×8×8 f16 into f16"),
-        ({"lanes": (32, 64)}, "needs subgroups of exactly 32 lanes, a GPU has 32 to 64"),
-        ({"spelling": ""}, "of which this engine reads none"),
+        ({"lanes": (32, 64)}, "needs subgroups of exactly 32 lanes; a GPU has 32 to 64"),
+        ({"spelling": ""}, "this engine compiles none"),
         ({"size": (4096, 4096, 4096, "float32")}, "multiplies float16, not float32"),
     ):
         chosen = choose_on(page, **asked)
