@@ -1,4 +1,4 @@
-"""Fit the time model (`webmm.choose.model`) to records that `bench/shapes.py --collect` wrote.
+"""Fit the cost model (`webmm.choose.model`) to records that `bench/shapes.py --collect` wrote.
 
     python bench/fit.py COLLECTED.json … webmm/tuned/models/nvidia-h200.json
     python bench/fit.py COLLECTED-BY-DAWN.json … webmm/tuned/models/nvidia-h200-dawn.json

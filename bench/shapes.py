@@ -79,7 +79,7 @@ def spread(problem: Gemm, device: Device, model: Model, count: int, seed: int) -
 
 
 def others(problem: Problem, device: Device, model: Model | None, count: int, seed: int) -> list[Kernel[Any]]:
-    """Return `count` candidates: by the time model for float32 gemm on GPUs, otherwise those of `webmm tune`.
+    """Return `count` candidates: by the cost model for float32 gemm on GPUs, otherwise those of `webmm tune`.
 
     For float32 gemm on CPUs, only the stages made for CPUs are candidates: other stages take many times as long.
     """

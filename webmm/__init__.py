@@ -119,8 +119,8 @@ def _restore(host: Any) -> Array:
 
 
 # Lower layers call these functions, but cannot import them.
-choose.hand_in(_failing, _learn)
-operators.hand_in(
+choose.set_hooks(_failing, _learn)
+operators.set_hooks(
     {
         **{"elementwise": elementwise, "reduce": reduce, "astype": astype, "take": take, "matmul": matmul},
         **{"namespace": _namespace, "restore": _restore},

@@ -68,7 +68,7 @@ def measure(device: Device) -> Roofline:
 
 
 def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
-    """Measure the rates that the time model uses, in about a second, or half a second if `ceiling` is given."""
+    """Measure the rates that the cost model uses, in about a second, or half a second if `ceiling` is given."""
     ceiling = ceiling or measure(device)
     launch = _copy_us(device, 4)
     cached = max(_copy_us(device, CACHED) - launch, 1e-3)
@@ -76,7 +76,7 @@ def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
 
 
 def probe_and_keep(device: Device, ceiling: Roofline) -> None:
-    """Probe a GPU whose roofline is known, and save the rates for the time model, which does not cover CPUs."""
+    """Probe a GPU whose roofline is known, and save the rates for the cost model, which does not cover CPUs."""
     if device.info.kind != "cpu":
         with contextlib.suppress(ConfigError):  # if the rates cannot be saved, they are measured again
             rates.keep(device, probe(device, ceiling))

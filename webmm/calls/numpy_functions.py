@@ -43,7 +43,7 @@ def _positions(op: str) -> Callable[..., Any]:
     return lambda x, axis=None, out=None, *, keepdims=False: _reduction(op)(x, axis, None, out, keepdims)
 
 
-def _of_extremes(op: str) -> Callable[..., Any]:
+def _extremes(op: str) -> Callable[..., Any]:
     return lambda x, axis=None, out=None, keepdims=False: _reduction(op)(x, axis, None, out, keepdims)
 
 
@@ -89,10 +89,10 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.sum: _reduction("sum"),
     np.prod: _reduction("prod"),
     np.mean: _reduction("mean"),
-    np.max: _of_extremes("max"),
-    np.amax: _of_extremes("max"),
-    np.min: _of_extremes("min"),
-    np.amin: _of_extremes("min"),
+    np.max: _extremes("max"),
+    np.amax: _extremes("max"),
+    np.min: _extremes("min"),
+    np.amin: _extremes("min"),
     np.argmax: _positions("argmax"),
     np.argmin: _positions("argmin"),
     np.einsum: _einsum,

@@ -7,7 +7,7 @@ are based on measurements of similar shapes. An op with a cost model for the dev
 records of almost exactly the same shape, and predictions otherwise. A shape without a record can be tuned at its first
 use (`tune="quick"`, `tune="auto"`).
 
-The self-test and the tuner run problems themselves, and so belong to a higher layer; `hand_in()` sets them.
+The self-test and the tuner run problems themselves, and so belong to a higher layer; `set_hooks()` registers them here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _failing: Failing = lambda kernel, problem, device: None  # noqa: E731
 _learn: Learn = lambda problem, device, tune: None  # noqa: E731
 
 
-def hand_in(failing: Failing, learn: Learn) -> None:
+def set_hooks(failing: Failing, learn: Learn) -> None:
     """Set the function that returns why a kernel fails its self-test, if it does, and the one that tunes a shape."""
     global _failing, _learn
     _failing, _learn = failing, learn

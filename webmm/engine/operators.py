@@ -1,6 +1,6 @@
 """Python's operators, NumPy's functions and other libraries' protocols on arrays.
 
-They call functions of `webmm.calls`, a higher layer, which registers them here with `hand_in()`.
+They call functions of `webmm.calls`, a higher layer, which registers them here with `set_hooks()`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UFUNCS: dict[Any, str] = {
 OPERANDS = (int, float, np.ndarray, np.generic)  # operands other than arrays
 
 
-def hand_in(calls: Mapping[str, Callable[..., Any]], functions: Mapping[Any, Callable[..., Any]]) -> None:
+def set_hooks(calls: Mapping[str, Callable[..., Any]], functions: Mapping[Any, Callable[..., Any]]) -> None:
     """Register the calls that operators use, and the implementations of NumPy's functions."""
     _calls.update(calls)
     _functions.update(functions)

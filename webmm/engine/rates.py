@@ -20,7 +20,7 @@ RATES_FILE = "rates.json"
 
 @dataclass(frozen=True)
 class Rates:
-    """The speeds of a device that the time models need."""
+    """The speeds of a device that the cost models need."""
 
     gflops: float  # 10⁹ f32 operations per second; an FMA counts as two
     gbytes: float  # 10⁹ bytes per second read and written by a copy in device memory

@@ -1,4 +1,4 @@
-"""The work of a dispatch, counted from the tunables and the problem's sizes: the input of the time model."""
+"""The work of a dispatch, counted from the tunables and the problem's sizes: the input of the cost model."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def written(out: Path, force: bool) -> Iterator[Path]:
 
 
 def write_kernels(bundle: Path) -> Program:
-    """Write the translated kernels, templates and time models to the folder `bundle`; return the translation."""
+    """Write the translated kernels, templates and cost models to the folder `bundle`; return the translation."""
     bundle.mkdir(exist_ok=True)
     program = core.program()
     (bundle / "core.js").write_text(program.text(), encoding="utf-8")

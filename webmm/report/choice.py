@@ -97,7 +97,7 @@ def tune(
 ) -> list[Record]:
     """Tune each size, each with an equal share of `budget` seconds; default sizes are those of `webmm bench`.
 
-    Prints the winners, corrects the time model with the measurements, and returns the records of all candidates.
+    Prints the winners, corrects the cost model with the measurements, and returns the records of all candidates.
     """
     console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []

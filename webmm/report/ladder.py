@@ -78,7 +78,7 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
 
 
 def announce(device: Device) -> roofline.Roofline:
-    """Measure the device's roofline and print it with the device's name; save the rates for the time model."""
+    """Measure the device's roofline and print it with the device's name; save the rates for the cost model."""
     ceiling = roofline.measure(device)
     roofline.probe_and_keep(device, ceiling)
     plain().print(f"{device.info}")
