@@ -1,4 +1,4 @@
-{# Strips of columns: lanes side by side along the kept axis j, four neighbouring j each, and WY of them along k. #}
+{# Strips of columns: WX invocations along the kept axis j, with four columns each, and WY along k. #}
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 
@@ -41,7 +41,7 @@ var<workgroup> parts: array<array<{{ reduce.part("4") }}, WX>, WY>;
     @builtin(local_invocation_id) local: vec3u,
 {%- endmacro %}
 
-{# The strip of a workgroup, and the first j of an invocation; surplus workgroups of a folded grid leave at once. #}
+{# The strip of a workgroup, and the first j of an invocation; surplus workgroups of a folded grid return at once. #}
 {% macro strip() %}
     let strip = workgroup.x + workgroup.y * grid.x;
     let strips = (params.inner + WX * 4u - 1u) / (WX * 4u);
@@ -53,12 +53,12 @@ var<workgroup> parts: array<array<{{ reduce.part("4") }}, WX>, WY>;
     let base = params.x_offset + i * params.outer_stride;
 {% endmacro %}
 
-{# The number of the result at the c-th j of an invocation, for debug shaders; none beyond the last j. #}
+{# The number of the result at the c-th j of an invocation for debug shaders, 0xffffffff beyond the last j. #}
 {% macro row_of(c) -%}
 select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPREAD < params.inner)
 {%- endmacro %}
 
-{# What an invocation has of x[begin..end]; where one step is enough, `once`, its x0, x1 … are there afterwards. #}
+{# Reduce an invocation's elements of x[begin..end]; with `once`, a single step, x0, x1 … stay in scope. #}
 {% macro walk(begin, end, once=false) %}
 {{ reduce.accumulators("4") }}
 {% if once %}
@@ -86,8 +86,8 @@ select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPR
     let own = {{ reduce.all_levels("4") }};
 {% endmacro %}
 
-{# The invocations of a column bring together what they have: the first of them reads it at parts[0][local.x]. #}
-{% macro meet() %}
+{# Combine the partial results of a column: the first invocation reads the result at parts[0][local.x]. #}
+{% macro combine() %}
     parts[local.y][local.x] = own;
 {% set half = namespace(size=kernel.wy // 2) %}
 {% for _ in range(12) if half.size %}

@@ -1,8 +1,8 @@
-{# What the kernels of normalisations by rows share: what is found in a row, and how its elements are scaled by that. #}
+{# Shared by the normalisations along rows: the statistics of a row, and the scaling of its elements. #}
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 
-{# Functions of four elements of a row, `spread` apart where they are not neighbours. #}
+{# Functions of four elements of a row, `spread` apart if they are not contiguous. #}
 {% macro functions(spread) %}
 {% if s.function == "rms_norm" %}
 fn square4(v: vec4f) -> vec4f {
@@ -36,7 +36,7 @@ square4({{ loaded(u, k, end) }})
 deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 {%- endmacro %}
 
-{# all ← what `lanes` invocations find in x[begin..end] of a row; `whole` is what they have together. #}
+{# all ← the reduction of x[begin..end] of a row by `lanes` invocations; `whole` combines their partial results. #}
 {% macro found(lanes, load, begin, end, whole, tag="LOADED", acc="ACC") %}
     {
 {{ reduce.walk(lanes, begin, end, load, s.held, tag, acc) }}
@@ -45,8 +45,8 @@ deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 {% endmacro %}
 
 {#
-  The mean of x[begin..end], where layer norm needs one, and `all` of a second time over it: the squared distances from
-  that mean. Of rms norm it is the sum of squares, of softmax a part.
+  The statistics of x[begin..end]: for layer norm the mean and, from a second pass, `all`, the sum of squared distances
+  from it; for RMS norm `all` is the sum of squares, for softmax a Part.
 #}
 {% macro statistics(lanes, begin="0u", end="params.length", count="params.length", whole=reduce.whole()) %}
     var all: {{ reduce.part() }};
@@ -64,14 +64,14 @@ deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 
 {% macro again() %}
 {% if kernel.shared_parts %}
-    workgroupBarrier(); // everyone has read the mean before its place is used again
+    workgroupBarrier(); // the mean is read before its memory is reused
 {% endif %}
 {% endmacro %}
 
-{# The factor of a row's results. #}
+{# The factor of a row's elements. #}
 {% macro scale() %}
 {% if s.function == "softmax" %}
-    // An infinite element makes the whole row NaN, as its own quotient is
+    // An infinite element makes the whole row NaN, as in NumPy
 {% if reduce.native %}
     let scale = select(1.0 / all.sum, sqrt(params.outside), all.sum > MOST); // √-∞ is NaN
 {% else %}
@@ -83,7 +83,7 @@ deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 {% endif %}
 {% endmacro %}
 
-{# What becomes of vec4 number u of a step, which begins at k. #}
+{# The results of vec4 number u of the step that begins at k. #}
 {% macro value(u, k) -%}
 {% if s.function == "softmax" -%}
 {{ "power4" if reduce.native else "exp" }}({{ loaded(u, k) }} - all.top) * scale

@@ -1,25 +1,25 @@
 {#
-  What the stages of a reduction share. A part is what is known of some elements of a row; `Part4` is four of them, one
+  Shared by all reductions. A `Part` is the partial result of some elements of a row; `Part4` holds four of them, one
   per component. Every operation has the same four functions:
 
-      none()          the part of no elements
-      lift(x)         the part of the element x; of positions, lift(x, at) with that along k
-      merge(a, b)     the part of both
-      result(part)    what goes into y
+      none()          the partial result of no elements
+      lift(x)         the partial result of the element x; for positions, lift(x, at) with its index along k
+      merge(a, b)     the partial result of the elements of both
+      result(part)    the value stored in y
 
-  Sums go through levels: after CHAIN additions the result is added up at the next level, and the sum starts afresh, so
+  Sums have levels: after CHAIN additions at a level, the result is added to the next level and the sum restarts, so
   that the rounding error grows with the logarithm of the number of elements, as in a pairwise sum.
 
-  Maxima compare the bits of floats as integers: no driver can lose a NaN there (NVIDIA turns max() and comparisons of
-  floats into one instruction that returns the other operand), and they are exact for subnormals.
+  Maxima compare the bits of floats as integers, so that no driver can lose a NaN (NVIDIA compiles max() and comparisons
+  of floats to an instruction that returns the other operand); this is exact for subnormals, too.
 
-  Elements are f32, or i32, whose sums and products wrap around, or, of maxima and positions, doubles: vec2u of a low
-  and a high word, of which no shader needs to have f64.
+  Elements are f32; i32, whose sums and products wrap around; or doubles, for maxima, minima and positions: vec2u of the
+  low and the high word, so that the device needs no f64.
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% set integers = s.dtype.wgsl == "i32" %}
 {% set doubles = s.dtype.wgsl == "f64" and kernel.integer %}
-{% set native = s.dtype.wgsl == "f64" and not kernel.integer %}{# of normalisations: f32 is written, and means f64 #}
+{% set native = s.dtype.wgsl == "f64" and not kernel.integer %}{# in normalisations: render() replaces f32 by f64 #}
 
 {% set plain = s.operation in ("sum", "mean", "prod") %}
 {% set keyed = s.operation in ("max", "min") %}
@@ -34,19 +34,19 @@
 {{ types[1 if four else 0] }}
 {%- endmacro %}
 
-{# A function of four elements that returns them as number("4"). #}
+{# The constructor of number("4") from four elements. #}
 {% macro by_fours() -%}
 {{ "doubles" if doubles else number("4") }}
 {%- endmacro %}
 
-{# WGSL's types for one part and for four. #}
+{# The types of one element and of four, and of their keys. #}
 {% set widths = [("", number(), "u32"), ("4", number("4"), "vec4u")] %}
 
 {% macro part(four="") -%}
 {{ "Part" ~ four if struct else ("vec4u" if four else "u32") if keyed else number(four) }}
 {%- endmacro %}
 
-{# What stands for an element beyond the end, and changes nothing. #}
+{# The identity of the operation, used beyond the end. #}
 {% macro outside() -%}
 {{ s.outside if integers else "params.outside" }}
 {%- endmacro %}
@@ -54,11 +54,11 @@
 {% macro functions(vector=true) %}
 {% if native and s.operation == "logsumexp" %}
 {% import "common/double_activations.wgsl" as native_doubles with context %}
-const MOST: f32 = 1.7976931348623157e308; // the largest double: infinities are not subtracted
+const MOST: f32 = 1.7976931348623157e308; // the largest double: with a finite maximum, infinities are not subtracted
 
 {{ native_doubles.exponentials() }}
 {% elif s.operation == "logsumexp" %}
-const MOST: f32 = 0x1.fffffep+127f; // the largest float: the maximum stays finite, so that no infinities are subtracted
+const MOST: f32 = 0x1.fffffep+127f; // the largest float: with a finite maximum, infinities are not subtracted
 
 {% endif %}
 {% if doubles and vector %}
@@ -113,7 +113,7 @@ fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
 {% endif %}
 {% endmacro %}
 
-{# Of doubles: maxima, minima and positions compare keys of 64 bits. #}
+{# Maxima, minima and positions of doubles compare keys of 64 bits. #}
 {% macro part_of_doubles(four, f, u) %}
 {% if not four %}
 const NAN_KEY: u32 = 0xffffffffu; // both words
@@ -131,7 +131,7 @@ fn none{{ four }}() -> Part{{ four }} {
     return Part{{ four }}({{ u }}(), {{ u }}(){% if positions %}, {{ u }}(0xffffffffu){% endif %});
 }
 
-// A key that grows {{ "as x falls" if falls else "with x" }}; NaN has the largest
+// A key that {{ "decreases" if falls else "increases" }} with x; NaN has the largest
 {%- if positions %}, -0 and 0 have the same{% endif %}
 
 fn lift{{ four }}(x: {{ f }}{% if positions %}, at: {{ u }}{% endif %}) -> Part{{ four }} {
@@ -206,7 +206,7 @@ fn is_nan{{ four }}(x: {{ f }}) -> {{ "vec4<bool>" if four else "bool" }} {
     return (bitcast<{{ u }}>(x) & {{ u }}(0x7fffffffu)) > {{ u }}(0x7f800000u);
 }
 
-// exp(x), which some drivers make a number of NaN
+// exp(x); some drivers return a number for NaN
 fn power{{ four }}(x: {{ f }}) -> {{ f }} {
     return select(exp(x), x, is_nan{{ four }}(x));
 }
@@ -246,10 +246,10 @@ fn merge{{ four }}(a: {{ f }}, b: {{ f }}) -> {{ f }} {
 
 {% endmacro %}
 
-{# Elements in order, as unsigned integers: NaN above all. #}
+{# Unsigned integers in the order of the elements, with NaN above all. #}
 {% macro key(four, f, u) %}
 {% if integers %}
-// A number that grows {{ "as x falls" if falls else "with x" }}
+// A key that {{ "decreases" if falls else "increases" }} with x
 fn key{{ four }}(x: {{ f }}) -> {{ u }} {
     return {{ "~" if falls }}(bitcast<{{ u }}>(x) ^ {{ u }}(0x80000000u));
 }
@@ -259,7 +259,7 @@ fn key{{ four }}(x: {{ f }}) -> {{ u }} {
 const NAN_KEY: u32 = 0xffffffffu;
 
 {% endif %}
-// A number that grows {{ "as x falls" if falls else "with x" }}; NaN has the largest
+// A key that {{ "decreases" if falls else "increases" }} with x; NaN has the largest
 {%- if positions %}, -0 and 0 have the same{% endif %}
 
 fn key{{ four }}(x: {{ f }}) -> {{ u }} {
@@ -277,7 +277,7 @@ fn key{{ four }}(x: {{ f }}) -> {{ u }} {
 {% endif %}
 {% endmacro %}
 
-{# The part of an element; a sum's and a product's is the element. #}
+{# The partial result of an element; for sums and products the element. #}
 {% macro lift(four, x, place) -%}
 {% if plain -%}
 {{ x }}
@@ -286,25 +286,26 @@ lift{{ four }}({{ x }}{% if positions %}, {{ place }}{% endif %})
 {%- endif %}
 {%- endmacro %}
 
-{# What load4() returns beyond an end, in words. #}
+{# A comment: what load4() returns beyond an end. #}
 {% macro beyond(end) -%}
-{% if s.edge %}; {{ "the last one" if doubles else outside() }} beyond {{ end }}{% endif %}
+{% if s.edge %}; {{ "the last element" if doubles else outside() }} beyond {{ end }}{% endif %}
 {%- endmacro %}
 
-{# Where the row number `row` begins. #}
+{# The index of the first element of a row. #}
 {% macro base(row="row") -%}
 params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % params.inner * params.inner_stride
 {%- endmacro %}
 
-{# x[k] of a row, for the stages that take elements one by one. #}
+{# x[k] of a row, for the stages that load single elements. #}
 {% macro element() -%}
 {{ matrix.element("x", "base + k * params.stride") }}
 {%- endmacro %}
 
 {#
-  Four elements of a row, `spread` apart where x is bound by single elements, so that neighbouring lanes read
-  neighbours. Beyond `end` the last element is read, and dropped: a load that depends on nothing can be under way with
-  the others. Doubles are not dropped: a maximum stays what it is, and a position is that of the first.
+  Four elements of a row, `spread` apart if x is bound as single elements, so that neighbouring invocations read
+  neighbouring elements. Beyond `end` the last element is loaded, and replaced by the identity; without a branch, the
+  loads are in flight at once. Doubles are not replaced: the last element again changes neither a maximum nor the
+  position of the first one.
 #}
 {% macro load4(spread) %}
 // Elements k, k + {{ "1" if s.vec else spread }}, … of a row{{ beyond("its end") }}
@@ -352,7 +353,7 @@ merge4({{ tree(terms[:half]) }}, {{ tree(terms[half:]) }})
 {% endif %}
 {% endmacro %}
 
-{# After an iteration: full levels go up. #}
+{# After an iteration: add the sums of full levels to the next level. #}
 {% macro carry(four) %}
 {% if s.levels > 1 %}
         steps++;
@@ -378,7 +379,7 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {%- endif -%}
 {%- endmacro %}
 
-{# acc0 += what the vec4 x0, x1 … at positions at(u) hold. #}
+{# Merge the vec4 x0, x1 … at positions place(u) into acc0. #}
 {% macro take(unroll, place) %}
 {% if s.operation == "logsumexp" %}
 {% set tops = [] %}
@@ -396,7 +397,7 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {% endif %}
 {% endmacro %}
 
-{# The largest of some vec4 by component, as a part has it. #}
+{# The maximum of some vec4 by component, clamped as in a Part. #}
 {% macro top(terms) -%}
 clamp({{ maximum(terms) }}, vec4f(-MOST), vec4f(MOST))
 {%- endmacro %}
@@ -405,7 +406,7 @@ clamp({{ maximum(terms) }}, vec4f(-MOST), vec4f(MOST))
 {{ terms[0] if terms | length == 1 else "max(" ~ terms[0] ~ ", " ~ maximum(terms[1:]) ~ ")" }}
 {%- endmacro %}
 
-{# The sum of `count` terms with a number each, by halves. #}
+{# The sum of `count` numbered terms, by halves. #}
 {% macro added(term, count, first=0) -%}
 {%- if count == 1 -%}
 {{ term % first }}
@@ -414,7 +415,7 @@ clamp({{ maximum(terms) }}, vec4f(-MOST), vec4f(MOST))
 {%- endif -%}
 {%- endmacro %}
 
-{# The first element of a lane in a step of the whole workgroup. #}
+{# The first element of an invocation in a step of its workgroup. #}
 {% macro first(lanes) -%}
 {{ "lane * 4u" if s.vec and lanes > 1 else "lane" if lanes > 1 else "0u" }}
 {%- endmacro %}
@@ -424,9 +425,9 @@ load4(base, {{ k }}, {{ end }})
 {%- endmacro %}
 
 {#
-  The part of x[begin..end] of a row that belongs to lane number `lane` of `lanes`. `load(u, k, end)` is vec4 number `u`
-  of a step, which begins at k. A row that is `once` takes a single step, whose k is there already. `tag` and `acc` name
-  these elements and their sum where debug shaders record them.
+  Reduce the elements of x[begin..end] of a row that belong to invocation `lane` of `lanes`. `load(u, k, end)` is vec4
+  number `u` of the step that begins at k. With `once`, a row takes a single step, and k is declared. `tag` and `acc`
+  are the names under which debug shaders record the elements and their partial result.
 #}
 {% macro walk(lanes, begin="0u", end="params.length", load=element4, once=false, tag="LOADED", acc="ACC") %}
 {{ accumulators("4") }}
@@ -456,20 +457,20 @@ vec4u(k) + vec4u(0u, 1u, 2u, 3u)
     let own = merge(merge(component(four, 0u), component(four, 1u)), merge(component(four, 2u), component(four, 3u)));
 {% endmacro %}
 
-{# What the four parts of an invocation come to, as a number. #}
+{# The result of the four components of an invocation, as a float. #}
 {% macro merged(four) -%}
 {% set first %}merge(component({{ four }}, 0u), component({{ four }}, 1u)){% endset %}
 {% set last %}merge(component({{ four }}, 2u), component({{ four }}, 3u)){% endset %}
 f32(result(merge({{ first }}, {{ last }})))
 {%- endmacro %}
 
-{# Functions and memory by which the invocations of a workgroup bring their parts together. #}
-{% macro together(lanes) %}
+{# Functions and workgroup memory that combine the partial results of a workgroup. #}
+{% macro combined(lanes) %}
 {% if kernel.combine == "tree" and lanes > 1 %}
 var<workgroup> parts: array<{{ part() }}, {{ lanes }}>;
 
-// The part of the whole workgroup, in every invocation
-fn together(own: {{ part() }}, lane: u32) -> {{ part() }} {
+// The result of the whole workgroup, in every invocation
+fn combined(own: {{ part() }}, lane: u32) -> {{ part() }} {
     parts[lane] = own;
 {% set half = namespace(size=lanes // 2) %}
 {% for _ in range(12) if half.size %}
@@ -480,16 +481,16 @@ fn together(own: {{ part() }}, lane: u32) -> {{ part() }} {
     }
 {% set half.size = half.size // 2 %}
 {% endfor %}
-    workgroupBarrier(); // the whole is there before anyone reads it
+    workgroupBarrier(); // the result is written before it is read
     return parts[0];
 }
 {% elif kernel.combine == "tree" %}
-fn together(own: {{ part() }}, lane: u32) -> {{ part() }} {
+fn combined(own: {{ part() }}, lane: u32) -> {{ part() }} {
     return own;
 }
 {% else %}
-// The part of a subgroup, in each of its lanes
-fn together_in_subgroup(own: {{ part() }}) -> {{ part() }} {
+// The result of a subgroup, in each of its lanes
+fn combined_in_subgroup(own: {{ part() }}) -> {{ part() }} {
 {% if doubles %}
     let high = subgroupMax(own.high);
     let low = subgroupMax(select(0u, own.low, own.high == high));
@@ -511,27 +512,27 @@ fn together_in_subgroup(own: {{ part() }}) -> {{ part() }} {
 {% if kernel.combine == "subgroup" %}
 var<workgroup> parts: array<{{ part() }}, {{ kernel.shared_parts }}>;
 
-// The part of the whole workgroup, in every invocation; subgroups have `size` lanes
-fn together(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
-    let subgroup_part = together_in_subgroup(own);
+// The result of the whole workgroup, in every invocation; subgroups have `size` lanes
+fn combined(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
+    let subgroup_part = combined_in_subgroup(own);
     if (lane % size == 0u) {
         parts[lane / size] = subgroup_part;
     }
-    workgroupBarrier(); // the parts of all subgroups are there before anyone reads them
+    workgroupBarrier(); // the parts of all subgroups are written before they are read
     var others = none();
     for (var i = lane % size; i < {{ lanes }}u / size; i += size) {
         others = merge(others, parts[i]);
     }
-    return together_in_subgroup(others);
+    return combined_in_subgroup(others);
 }
 {% endif %}
 {% endif %}
 {% endmacro %}
 
-{# What a main function calls. #}
+{# The call of these functions in main(). #}
 {% macro whole() -%}
 {% set calls = {
-  "tree": "together(own, lane)", "subgroup": "together(own, lane, size)", "alone": "together_in_subgroup(own)",
+  "tree": "combined(own, lane)", "subgroup": "combined(own, lane, size)", "alone": "combined_in_subgroup(own)",
 } %}
 {{ calls[kernel.combine] }}
 {%- endmacro %}
@@ -545,7 +546,7 @@ fn together(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
 {% endif %}
 {%- endmacro %}
 
-{# The row of a workgroup; surplus workgroups of a folded grid leave at once. #}
+{# The row of a workgroup; surplus workgroups of a folded grid return at once. #}
 {% macro row() %}
     let row = workgroup.x + workgroup.y * grid.x;
     if (row >= params.outer * params.inner) {
@@ -554,8 +555,8 @@ fn together(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
 {% endmacro %}
 
 {#
-  Begin and end of the part of the reduced axis that workgroup.z owns: a multiple of the step, so that only the last is
-  ragged.
+  Begin and end of the part of the reduced axis that belongs to workgroup.z: a multiple of the step, except for the
+  last.
 #}
 {% macro split() %}
     let chunk = (params.length - 1u) / {{ kernel.step * kernel.splits }}u * {{ kernel.step }}u + {{ kernel.step }}u;

@@ -1,16 +1,16 @@
 {#
-  Tiles of short rows: rows that lie one after the other in memory lie so in the tile, too, whatever their length; so
-  lanes read neighbours, and go on by LANES elements. Then PER_ROW invocations share a row of the tile:
+  Tiles of short rows: contiguous rows of any length are contiguous in the tile, too. Neighbouring invocations load
+  neighbouring elements, LANES per step. Then PER_ROW invocations share a row of the tile:
 
-      lane        0 1 2 3 4 5 6 7 8 9 …         of the row      0 1 0 1 0 | 2 3 2 3 2 | …     (PER_ROW = 2)
+      place       0 1 2 3 4 5 6 7 8 9 …         of the row      0 1 0 1 0 | 2 3 2 3 2 | …     (PER_ROW = 2)
       x, tile     0 1 2 3 4 | 0 1 2 3 4 | …                     0 1 2 3 4 | 0 1 2 3 4 | …
 
-  After every 32 elements the tile has a gap of PAD, so that rows of a power of two do not begin in the same bank.
+  After every 32 elements the tile has PAD elements of padding, so that rows of a power of two begin in several banks.
 #}
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 
-{# Where element `at` is in the tile, behind the gaps before it. #}
+{# The index of element `at` in the padded tile. #}
 {% macro place(at) -%}
 {{ at }}{{ " + " ~ at ~ " / 32u * " ~ kernel.pad ~ "u" if kernel.pad }}
 {%- endmacro %}
@@ -20,7 +20,7 @@ const ROWS: u32 = {{ kernel.rows }}u; // of a tile
 
 var<workgroup> tile: array<{{ reduce.number() }}, {{ kernel.tile }}>;
 
-// Where the elements k, k + PER_ROW, … of a row that begins at `base` are in the tile
+// The tile's indices of elements k, k + PER_ROW, … of a row that begins at `base`
 fn places4(base: u32, k: u32) -> vec4u {
     let at = vec4u(base + k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW;
     return {{ place("at") }};
@@ -44,29 +44,29 @@ var<workgroup> parts: array<{{ "f32" if s.operation == "logsumexp" else reduce.p
 
 {% endif %}
 {% if s.operation == "logsumexp" %}
-{{ together("together_largest", "f32", "max") }}
-{{ together("together_sum", "f32", "add") }}
+{{ combined("row_maximum", "f32", "max") }}
+{{ combined("row_sum", "f32", "add") }}
 fn add(a: f32, b: f32) -> f32 {
     return a + b;
 }
 
 {% else %}
-{{ together("together", reduce.part(), "merge") }}
+{{ combined("combined", reduce.part(), "merge") }}
 {% endif %}
 {% endmacro %}
 
-{# A function of what the lanes of a row have: what two of them `merge` into. #}
-{% macro together(name, type, merge) %}
-// What all lanes of a row have, in each of them
+{# A function that combines the values of the invocations of a row by `merge`. #}
+{% macro combined(name, type, merge) %}
+// The result of all invocations of a row, in each of them
 fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     var all = own;
 {% set half = namespace(size=1) %}
 {% for _ in range(6) if half.size < kernel.per_row %}
 {% if kernel.combine == "tree" %}
     parts[place] = all;
-    workgroupBarrier(); // all parts are there before anyone reads them
+    workgroupBarrier(); // all parts are written before they are read
     all = {{ merge }}(all, parts[place ^ {{ half.size }}u]);
-    workgroupBarrier(); // everyone has read them before they are written again
+    workgroupBarrier(); // all are read before they are written again
 {% elif reduce.struct %}
     all = {{ merge }}(all, Part(
 {% for field in reduce.fields %}
@@ -84,8 +84,8 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% endmacro %}
 
 {#
-  `all` of a row: the largest element comes first, so that each takes a single exponential, power0, power1 …, and what
-  lanes have adds up as it is.
+  `all` of a row: with the maximum known first, each element takes a single exponential, power0, power1 …, and the
+  sums of the invocations need no rescaling.
 #}
 {% macro exponentials() %}
 {% set step = 4 * kernel.per_row %}
@@ -98,12 +98,12 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% set _ = xs.append("x" ~ u) %}
 {% endfor %}
     let tops = {{ reduce.top(xs) }};
-    let top = together_largest(max(max(tops.x, tops.y), max(tops.z, tops.w)), place);
+    let top = row_maximum(max(max(tops.x, tops.y), max(tops.z, tops.w)), place);
 {% for u in range(kernel.unroll) %}
     let power{{ u }} = power4(x{{ u }} - top);
 {% endfor %}
     let sums = {{ reduce.added("power%d", kernel.unroll) }};
-    let all = Part(top, together_sum((sums.x + sums.y) + (sums.z + sums.w), place));
+    let all = Part(top, row_sum((sums.x + sums.y) + (sums.z + sums.w), place));
     dbg(ACC, row, 0u, k + {{ step * kernel.unroll - kernel.per_row }}u, result(all));
 {% endmacro %}
 
@@ -113,7 +113,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     @builtin(local_invocation_index) place: u32,
 {%- endmacro %}
 
-{# Where a lane's next element is in the tile, and after how many of all lanes. #}
+{# The offset of an invocation's i-th element in the tile, and its index in the tile without padding. #}
 {% macro next(i) -%}
 {{ " + " ~ (i * (kernel.lanes + kernel.lanes // 32 * kernel.pad)) ~ "u" if i }}
 {%- endmacro %}
@@ -123,7 +123,7 @@ place{{ " + " ~ (i * kernel.lanes) ~ "u" if i }}
 {%- endmacro %}
 
 {#
-  Fills the tile; `row` and `lane` of an invocation, where its row begins in the tile, and its first element of that.
+  Fill the tile; declare `row` and `lane` of an invocation, `base`, where its row begins in the tile, and `k`.
 #}
 {% macro fetch() %}
     let first = (workgroup.x + workgroup.y * grid.x) * ROWS;
@@ -141,7 +141,7 @@ place{{ " + " ~ (i * kernel.lanes) ~ "u" if i }}
         tile[own_place{{ next(i) }}] = fetched{{ i }};
     }
 {% endfor %}
-    workgroupBarrier(); // the tile is there before anyone reads it
+    workgroupBarrier(); // the tile is written before it is read
     let row = first + place / PER_ROW;
     let lane = place % PER_ROW;
     let base = place / PER_ROW * params.length;

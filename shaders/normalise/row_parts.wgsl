@@ -3,12 +3,12 @@
   "layer_norm": "the part's mean, and the squared distances from it",
   "rms_norm": "the sum of squares",
 } %}
-// row_parts: what {{ s.function }} must know of each row of x, by SPLITS workgroups per row: of a part each.
+// row_parts: the statistics that {{ s.function }} needs of each row of x, by SPLITS workgroups per row.
 //
-// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; bound as array<vec4> where k is
+// Storage: x[i, k, j] with a stride per axis; a row is one (i, j), k runs along it; bound as array<vec4> where k is
 // contiguous and all lengths are multiples of 4.
 // partials[split][row]: {{ found[s.function] }}.
-// Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as the reduction's.
+// Shapes: any; rows are padded with the identity. Workgroup memory: as the reduction's.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/normalise.wgsl" as normalise with context %}
 {% include "common/header.wgsl" %}
@@ -16,7 +16,7 @@
 {{ reduce.functions() }}
 {{ reduce.load4(kernel.lanes) }}
 {{ normalise.functions(kernel.lanes) }}
-{{ reduce.together(kernel.lanes) }}
+{{ reduce.combined(kernel.lanes) }}
 @compute @workgroup_size(LANES)
 fn main(
 {{ reduce.builtins() }}

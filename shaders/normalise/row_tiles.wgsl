@@ -1,12 +1,11 @@
 // row_tiles: y = {{ s.function }} of each row of x, many short rows per workgroup.
 //
 // Storage: x[i, k] and y[i, k] are dense; k runs along a row.
-// Changed from rows: a workgroup has ROWS rows, which it fetches into workgroup memory in the order in which they lie:
-// neighbouring lanes read neighbours although no vec4 or subgroup fits the rows. PER_ROW lanes then share each, and the
-// results go out by the same way.
-// Shapes: rows of at most 4 * UNROLL * PER_ROW elements; beyond the end of a row stands what changes nothing.
-// Workgroup memory: the tile, ROWS rows with gaps, and a part of up to 8 bytes per invocation where they meet in a
-// tree.
+// Changed from rows: a workgroup loads ROWS contiguous rows into workgroup memory. Neighbouring invocations read
+// neighbouring elements although no vec4 or subgroup fits the rows. Then PER_ROW invocations share each row, and the
+// results are stored through the same tile.
+// Shapes: rows of at most 4 * UNROLL * PER_ROW elements; rows are padded with the identity.
+// Workgroup memory: the tile, ROWS rows with padding, and a partial result per invocation if they combine in a tree.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/normalise.wgsl" as normalise with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
@@ -28,10 +27,10 @@ fn main(
 {% for u in range(kernel.unroll) %}
     let held{{ u }} = load4(base, k + {{ 4 * kernel.per_row * u }}u, params.length);
 {% endfor %}
-{{ normalise.statistics(kernel.per_row, whole="together(own, place)") }}
+{{ normalise.statistics(kernel.per_row, whole="combined(own, place)") }}
 {% endif %}
 {{ normalise.scale() }}
-    workgroupBarrier(); // everyone has read the tile before results take the place of elements
+    workgroupBarrier(); // all elements are read before results replace them
 {% for u in range(kernel.unroll) %}
     let value{{ u }} = {{ "power" ~ u ~ " * scale" if s.function == "softmax" else normalise.value(u, "k") }};
     dbg_far(RESULT, row, 0u, k + {{ 4 * kernel.per_row * u }}u, PER_ROW, value{{ u }});
@@ -49,7 +48,7 @@ fn main(
 {% endif %}
 {% endfor %}
 {% endfor %}
-    workgroupBarrier(); // all results are in the tile before anyone writes them out
+    workgroupBarrier(); // all results are in the tile before they are stored
     let y_base = params.y_offset + first * params.length;
 {% for i in range(4 * kernel.unroll) %}
     if ({{ tiles.after(i) }} < count) {

@@ -1,20 +1,20 @@
 // rows: y = {{ s.function }} of each row of x, by {{ "a workgroup" if kernel.splits == 1 else "SPLITS workgroups" }}
 // per row.
 //
-// Storage: x[i, k, j] with a stride each; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as
-// array<vec4> where k is contiguous in both and all lengths are multiples of 4.
+// Storage: x[i, k, j] with a stride per axis; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as
+// array<vec4> if k is contiguous in both and all lengths are multiples of 4.
 {% if kernel.splits > 1 %}
-// Few long rows: row_parts left what it found in each part of a row, partials[split][row]; every workgroup brings that
-// together for itself, and goes over its part of the row.
+// Few long rows: row_parts leaves the statistics of each part of a row in partials[split][row]; every workgroup
+// combines them and scales its part of the row.
 {% else %}
-// A reduction, and a second time over the row with what came out.
+// A reduction, and a second pass over the row to scale it.
 {% if s.held %}
-// One step covers a row: its elements stay in registers.
+// One step covers a row, so its elements stay in registers.
 {% else %}
-// By then some of the row is in a cache.
+// The second pass may read from a cache.
 {% endif %}
 {% endif %}
-// Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as the reduction's.
+// Shapes: any; rows are padded with the identity. Workgroup memory: as the reduction's.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% set lanes = kernel.lanes %}
@@ -25,7 +25,7 @@
 {{ reduce.functions() }}
 {{ reduce.load4(lanes) }}
 {{ normalise.functions(lanes) }}
-// y[k] of a row, and its neighbours as load4 has them
+// Store y[k] of a row, and the elements that load4 loads with it
 fn store4(base: u32, k: u32, value: vec4f) {
     var v = value;
 {% if s.vec %}
@@ -58,8 +58,8 @@ fn store4(base: u32, k: u32, value: vec4f) {
 {% endif %}
 }
 
-{{ reduce.together(lanes) }}
-{# all ← what becomes of `term` of all parts of the row. #}
+{{ reduce.combined(lanes) }}
+{# all ← the reduction of `term` over the parts of the row. #}
 {% macro sum_of_parts(term) %}
     {
         var own = none();
@@ -70,7 +70,7 @@ fn store4(base: u32, k: u32, value: vec4f) {
         all = {{ reduce.whole() }};
     }
 {% endmacro %}
-{# What `normalise.statistics()` finds, from what is known of the parts. #}
+{# The results of `normalise.statistics()`, from the partial results. #}
 {% macro gathered() %}
     var all: {{ reduce.part() }};
 {% if s.function == "layer_norm" %}

@@ -1,17 +1,17 @@
-// strips: y = {{ s.function }} over k of x[i, k, j], lanes along j.
+// strips: y = {{ s.function }} over k of x[i, k, j], invocations along j.
 //
-// Storage: x[i, k, j] with a stride each; y[i, k, j] is dense. Bound as array<vec4> where j is contiguous and all
+// Storage: x[i, k, j] with a stride per axis; y[i, k, j] is dense. Bound as array<vec4> if j is contiguous and all
 // lengths are multiples of 4.
-// Changed from rows: for an axis that is not the last. Neighbouring lanes read and write neighbours in memory; a
-// workgroup has a strip of columns, reduces them, and goes over them again with what came out.
+// Changed from rows: for an axis other than the last. Neighbouring invocations read and write neighbouring elements; a
+// workgroup reduces a strip of columns, then scales them.
 {% if kernel.splits > 1 %}
-// Few strips of long columns: column_parts left partials[split][i][j] of SPLITS parts of each; every workgroup brings
-// them together for itself, and goes over its part of the strip.
+// Few strips of long columns: column_parts leaves the partial results of SPLITS parts in partials[split][i][j]; every
+// workgroup combines them and scales its part of the strip.
 {% elif s.held %}
-// One step covers a column: its elements stay in registers.
+// One step covers a column, so its elements stay in registers.
 {% endif %}
-// Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or
-// none.
+// Shapes: any; columns are padded with the identity. Workgroup memory: four partial results per
+// invocation, or none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/columns.wgsl" as columns with context %}
 {% import "common/store.wgsl" as out with context %}
@@ -27,7 +27,7 @@ fn main(
     let y_base = params.y_offset + i * params.length * params.inner;
 {% if kernel.splits > 1 %}
 {{ reduce.split() }}
-    // What the first dispatch left of these columns
+    // The partial results of these columns from the first dispatch
     let places = vec4u(i * params.inner) + min(vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD, vec4u(params.inner - 1u));
     var own = none4();
     for (var part = local.y; part < SPLITS; part += WY) {
@@ -44,13 +44,13 @@ fn main(
 {{ columns.walk("0u", "params.length", s.held) }}
 {% endif %}
 {% if kernel.wy > 1 %}
-{{ columns.meet() }}
-    workgroupBarrier(); // the whole is there before anyone reads it
+{{ columns.combine() }}
+    workgroupBarrier(); // the result is written before it is read
     let all = parts[0][local.x];
 {% else %}
     let all = own;
 {% endif %}
-    // An infinite element makes the whole column NaN, as its own quotient is
+    // An infinite element makes the whole column NaN, as in NumPy
     let scale = bitcast<vec4f>(select(bitcast<vec4u>(1.0 / all.sum), vec4u(0x7fc00000u), all.sum > vec4f(MOST)));
 {% if not s.held %}
 {% set begin, end = ("begin", "end") if kernel.splits > 1 else ("0u", "params.length") %}

@@ -1,12 +1,12 @@
-{% set what = "the parts of" if kernel.writes == "partials" else "y = " ~ s.operation ~ " over" %}
-// {{ kernel.name }}: {{ what }} k of x[i, k, j], lanes along j.
+{% set what = "partial results of" if kernel.writes == "partials" else "y = " ~ s.operation ~ " over" %}
+// {{ kernel.name }}: {{ what }} k of x[i, k, j], invocations along j.
 //
-// Storage: x[i, k, j] with a stride each; bound as array<vec4> where j is contiguous and all lengths are multiples of
+// Storage: x[i, k, j] with a stride per axis; bound as array<vec4> if j is contiguous and all lengths are multiples of
 // 4; {{ "partials[split][i][j]" if kernel.writes == "partials" else "y[i, j] is dense" }}.
-// Changed from tree: an invocation owns four neighbouring j and every WY-th k, so that neighbouring lanes read
-// neighbours in memory although the reduced axis is not the last. Where WY is 1 nothing is left to bring together.
-// Shapes: any; beyond the end of a column stands what changes nothing. Workgroup memory: four parts per invocation, or
-// none.
+// Changed from tree: an invocation reduces four j and every WY-th k, so that neighbouring invocations read neighbouring
+// elements although the reduced axis is not the last. If WY is 1, there are no partial results to combine.
+// Shapes: any; columns are padded with the identity. Workgroup memory: four partial results per
+// invocation, or none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/columns.wgsl" as columns with context %}
 {% import "common/store.wgsl" as out with context %}
@@ -22,7 +22,7 @@ fn main(
 {{ reduce.split() }}
 {{ columns.walk("begin", "end") }}
 {% if kernel.wy > 1 %}
-{{ columns.meet() }}
+{{ columns.combine() }}
     if (local.y > 0u) {
         return;
     }

@@ -1,8 +1,8 @@
 // per_row: y = {{ s.operation }} of each row of x, by one invocation per row.
 //
-// Storage: x[i, k, j] with a stride each, reduced over k; a row is one (i, j), y has them one after the other.
-// Changed from serial: every row has an invocation of its own. Neighbouring lanes read along j: neighbours in memory
-// where the reduced axis is not the last, a row's length apart where it is.
+// Storage: x[i, k, j] with a stride per axis, reduced over k; a row is one (i, j); y holds the results in order.
+// Changed from serial: each row has its own invocation. Neighbouring invocations read along j: neighbouring elements if
+// the reduced axis is not the last, elements a row apart if it is.
 // Shapes: any. Workgroup memory: none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/store.wgsl" as out with context %}

@@ -1,15 +1,15 @@
-// row_parts: the parts of each row of x, for two_pass.
+// row_parts: the partial results of each row of x, for two_pass.
 //
-// Storage: x[i, k, j] with a stride each, reduced over k; bound as array<vec4> where k is contiguous and all lengths
+// Storage: x[i, k, j] with a stride per axis, reduced over k; bound as array<vec4> if k is contiguous and all lengths
 // are multiples of 4. partials[split][row].
-// Changed from {{ kernel.combine }}: SPLITS workgroups share a row; what each has of it is left for the second pass.
-// Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: as there.
+// Changed from {{ kernel.combine }}: SPLITS workgroups share a row; the second pass combines their partial results.
+// Shapes: any; rows are padded with the identity. Workgroup memory: as there.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% include "common/header.wgsl" %}
 
 {{ reduce.functions() }}
 {{ reduce.load4(kernel.lanes) }}
-{{ reduce.together(kernel.lanes) }}
+{{ reduce.combined(kernel.lanes) }}
 @compute @workgroup_size(LANES)
 fn main(
 {{ reduce.builtins() }}

@@ -1,8 +1,8 @@
 // serial: y = {{ s.operation }} of each row of x, by one invocation for everything.
 //
-// Storage: x[i, k, j] with a stride each, reduced over k; a row is one (i, j), y has them one after the other.
-// The baseline. A machine of thousands of lanes uses one of them.
-// Shapes: any, as far as the driver's patience goes. Workgroup memory: none.
+// Storage: x[i, k, j] with a stride per axis, reduced over k; a row is one (i, j); y holds the results in order.
+// The baseline: it uses a single lane of the GPU.
+// Shapes: any, up to the driver's time limit. Workgroup memory: none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}

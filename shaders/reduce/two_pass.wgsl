@@ -1,16 +1,15 @@
-// {{ kernel.name }}: y = {{ s.operation }} of each row of x, from the parts that the first pass left.
+// {{ kernel.name }}: y = {{ s.operation }} of each row of x, from the partial results of the first pass.
 //
-// Storage: partials[split][row]; y has the rows one after the other.
-// Changed from {{ "columns" if kernel.name == "columns_two_pass" else "tree" }}: the first pass shares a row among
-// SPLITS workgroups, so that few long rows keep the whole machine busy; here a workgroup brings together the parts of a
-// row.
-// Shapes: any. Workgroup memory: as in the stage that is named by `combine`.
+// Storage: partials[split][row]; y holds the results of the rows in order.
+// Changed from {{ "columns" if kernel.name == "columns_two_pass" else "tree" }}: in the first pass, SPLITS
+// workgroups share a row, so that few long rows occupy the whole GPU; here a workgroup combines their partial results.
+// Shapes: any. Workgroup memory: as for the stage that `combine` names.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
 {{ reduce.functions(vector=false) }}
-{{ reduce.together(kernel.lanes) }}
+{{ reduce.combined(kernel.lanes) }}
 @compute @workgroup_size({{ kernel.lanes }})
 fn main(
 {{ reduce.builtins() }}

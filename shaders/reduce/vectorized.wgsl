@@ -1,9 +1,9 @@
 // vectorized: y = {{ s.operation }} of each row of x, by one invocation per row, sixteen bytes at a time.
 //
-// Storage: x[i, k, j] with a stride each, reduced over k; bound as array<vec4> where k is contiguous and all lengths
-// are multiples of 4; a row is one (i, j), y has them one after the other.
-// Changed from per_row: UNROLL vec4 are loaded before the first is used, and added up in four sums.
-// Shapes: any; beyond the end of a row stands what changes nothing. Workgroup memory: none.
+// Storage: x[i, k, j] with a stride per axis, reduced over k; bound as array<vec4> if k is contiguous and all lengths
+// are multiples of 4; a row is one (i, j); y holds the results in order.
+// Changed from per_row: UNROLL vec4 are loaded before the first is used, and reduced component by component.
+// Shapes: any; rows are padded with the identity. Workgroup memory: none.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}

@@ -25,17 +25,17 @@ EPILOGUES = {
 
 @pytest.mark.parametrize("op", EPILOGUES)
 def test_examples_cover_every_epilogue_of_every_stage(op: str) -> None:
-    made: dict[type, list[object]] = {}
+    specialised: dict[type, list[object]] = {}
     for _, kernel, problem in OPS[op].shaders():
-        made.setdefault(type(kernel), []).append(kernel.specialise(problem))
-    of_float64 = [stage for stage in made if stage.integer]
+        specialised.setdefault(type(kernel), []).append(kernel.specialise(problem))
+    of_float64 = [stage for stage in specialised if stage.integer]
     if op == "elementwise":
-        assert {type for s in made[Fused] for type in s.types} == set(COMPUTED)
-        assert {s.vec for s in made[Fused]} == BOTH
-        del made[Fused]  # for expressions: not a stage, and without epilogue
-    assert list(made) == [*OPS[op].stages, *of_float64]
+        assert {type for s in specialised[Fused] for type in s.types} == set(COMPUTED)
+        assert {s.vec for s in specialised[Fused]} == BOTH
+        del specialised[Fused]  # for expressions: not a stage, and without epilogue
+    assert list(specialised) == [*OPS[op].stages, *of_float64]
     assert len(of_float64) == (3 if op == "gemm" else 0)
-    for stage, specialisations in made.items():
+    for stage, specialisations in specialised.items():
         for choice, every in EPILOGUES[op].items():
             assert {getattr(s, choice) for s in specialisations} == every, (stage, choice)
 

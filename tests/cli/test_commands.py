@@ -307,8 +307,8 @@ def test_tune_supports_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     assert f"{op.split(':')[0]}" in shown
     assert words in shown
     assert OPS[records[0].op].unit in shown
-    told = webmm("explain", size, "--op", op, **cache).stdout
-    assert f"tuned here at {words}{' nn' if op == 'quantized' else ''}, " in told
+    explained = webmm("explain", size, "--op", op, **cache).stdout
+    assert f"tuned here at {words}{' nn' if op == 'quantized' else ''}, " in explained
 
 
 @pytest.mark.parametrize(

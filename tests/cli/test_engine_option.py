@@ -91,6 +91,6 @@ def test_a_more_capable_engine_is_recommended(
     device = SimpleNamespace(
         wgpu_device=opened, engine=engine, info=None, capabilities=SimpleNamespace(matrix_shapes=shapes)
     )
-    said = report.engine_hint(device)  # type: ignore[arg-type]
-    assert words in said
-    assert bool(words) == bool(said)
+    hint = report.engine_hint(device)  # type: ignore[arg-type]
+    assert words in hint
+    assert bool(words) == bool(hint)

@@ -45,8 +45,8 @@ class Draw:
     def size(self, name: str, most: int = SIZES[-1], empty: bool = True) -> int:
         """Return a length: one of three per group, and sometimes 0."""
         choices = [n for n in SIZES if n <= most]
-        few = Random(f"{self.seed // GROUP} {name}").sample(choices, 3)
-        return self.pick(name, [*few * 13, 0] if empty else few)
+        lengths = Random(f"{self.seed // GROUP} {name}").sample(choices, 3)
+        return self.pick(name, [*lengths * 13, 0] if empty else lengths)
 
     def batch(self, most_axes: int = 2) -> tuple[int, ...]:
         """Return the leading axes of a batch, in most cases none."""

@@ -66,14 +66,14 @@ def place(values: NDArray[Any], view: View, poison: Any, device: Device | None) 
     repeated = view.repeated if values.size else None
     if repeated is not None:
         values = np.broadcast_to(values.take([0], repeated), values.shape)
-    held = values if repeated is None else values.take([0], repeated)
-    lying = held.swapaxes(-1, -2) if view.swapped else held
-    axes = list(zip(lying.shape, view.margins, view.steps, strict=True))
+    unrepeated = values if repeated is None else values.take([0], repeated)
+    stored = unrepeated.swapaxes(-1, -2) if view.swapped else unrepeated
+    axes = list(zip(stored.shape, view.margins, view.steps, strict=True))
     full = [before + (n - 1) * abs(step) + 1 + after if n else before + after for n, (before, after), step in axes]
     index = tuple(_slice(n, before, step) for n, (before, _), step in axes)
     first, size = view.lead, math.prod(full)
     flat = np.full(first + size + TAIL, poison, values.dtype)
-    flat[first : first + size].reshape(full)[index] = lying
+    flat[first : first + size].reshape(full)[index] = stored
     inside = np.zeros(flat.shape, bool)
     inside[first : first + size].reshape(full)[index] = True
 

@@ -113,12 +113,12 @@ def try_all(engine, call, monkeypatch):
             counted = {point: Fault(patch, engine, point) for point in POINTS}
             fetch(call, scene)
         kept = kept_bytes(gpu)
-    tried = list(faults(engine, call, {point: each.uses for point, each in counted.items()}))
-    for point, kind, nth in tried:
+    attempts = list(faults(engine, call, {point: each.uses for point, each in counted.items()}))
+    for point, kind, nth in attempts:
         check(engine, call, point, kind, nth, right, kept, monkeypatch)
         if kind == "lost":
             gc.collect()  # destructors of objects left by the error run now, not during a later call
-    return len(tried)
+    return len(attempts)
 
 
 def check(engine, call, point, kind, nth, right, kept, monkeypatch):

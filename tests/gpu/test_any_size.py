@@ -294,7 +294,7 @@ def test_files(device, tmp_path, kernel, limit):
     a, b = whole(300, 300), whole(300, 4)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
-    said = report.multiply_files(tmp_path / "a.npy", tmp_path / "b.npy", tmp_path / "c.npy", kernel, narrow)
+    summary = report.multiply_files(tmp_path / "a.npy", tmp_path / "b.npy", tmp_path / "c.npy", kernel, narrow)
     assert_array_equal(np.load(tmp_path / "c.npy"), a @ b)
-    assert "c.npy: 300×4 float32, by " in said
-    assert kernel is None or f"by {kernel} on" in said
+    assert "c.npy: 300×4 float32, by " in summary
+    assert kernel is None or f"by {kernel} on" in summary

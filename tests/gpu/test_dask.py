@@ -170,7 +170,7 @@ def test_chunks_of_unknown_sizes():
 
 
 @pytest.fixture
-def stored(tmp_path):
+def inputs(tmp_path):
     np.save(tmp_path / "a.npy", A)
     np.save(tmp_path / "b.npy", B)
     for name, host in (("a", A), ("b", B)):
@@ -180,8 +180,8 @@ def stored(tmp_path):
     return tmp_path
 
 
-def product(stored, a="a.npy", b="b.npy", c="c.npy", **more):
-    return webmm.dask.multiply_files(stored / a, stored / b, stored / c, **more)
+def product(inputs, a="a.npy", b="b.npy", c="c.npy", **more):
+    return webmm.dask.multiply_files(inputs / a, inputs / b, inputs / c, **more)
 
 
 def read(path):
@@ -190,18 +190,18 @@ def read(path):
 
 @pytest.mark.parametrize("kinds", ["nnn", "zzz", "nzn", "nnz"])
 @pytest.mark.parametrize("tile", [None, (20, 30)])
-def test_files(stored, device, kinds, tile, monkeypatch):
+def test_files(inputs, device, kinds, tile, monkeypatch):
     monkeypatch.setattr(files, "SLAB", 2**13)
     names = [f"{name}.{'npy' if kind == 'n' else 'zarr'}" for name, kind in zip("abc", kinds, strict=True)]
-    heard = []
-    c = product(stored, *names, device=device, tile=tile, memory=2**14, progress=lambda *step: heard.append(step))
+    calls = []
+    c = product(inputs, *names, device=device, tile=tile, memory=2**14, progress=lambda *step: calls.append(step))
     np.testing.assert_array_equal(read(c), A @ B)
-    assert heard[-1][0] == heard[-1][1] == (8 if tile else 1)
-    assert not [path.name for path in stored.iterdir() if ".part" in path.name]
+    assert calls[-1][0] == calls[-1][1] == (8 if tile else 1)
+    assert not [path.name for path in inputs.iterdir() if ".part" in path.name]
 
 
 @pytest.mark.parametrize("c", ["c.npy", "c.zarr"])
-def test_an_interrupted_product_is_resumed(stored, device, monkeypatch, c):
+def test_an_interrupted_product_is_resumed(inputs, device, monkeypatch, c):
     computed, compute = [], files.compute
 
     def stopped(job, tile, of):
@@ -212,45 +212,45 @@ def test_an_interrupted_product_is_resumed(stored, device, monkeypatch, c):
 
     monkeypatch.setattr(files, "compute", stopped)
     with pytest.raises(KeyboardInterrupt):
-        product(stored, c=c, tile=(20, 30), device=device)
-    assert not (stored / c).exists()
-    listing = stored / f"{c}.part.done"
+        product(inputs, c=c, tile=(20, 30), device=device)
+    assert not (inputs / c).exists()
+    listing = inputs / f"{c}.part.done"
     assert len(listing.read_text().splitlines()) == 4
     listing.write_text(listing.read_text() + "4")  # cut short while it was written
     monkeypatch.setattr(files, "compute", lambda *args: (computed.append(args[1]), compute(*args))[1])
-    np.testing.assert_array_equal(read(product(stored, c=c, tile=(20, 30), device=device)), A @ B)
+    np.testing.assert_array_equal(read(product(inputs, c=c, tile=(20, 30), device=device)), A @ B)
     assert len(computed) == len(set(computed)) == 8, "a tile was computed twice, or never"
 
 
-def test_a_product_of_changed_files_starts_again(stored, device):
+def test_a_product_of_changed_files_starts_again(inputs, device):
     with pytest.raises(ZeroDivisionError):
-        product(stored, tile=(20, 30), device=device, progress=lambda done, total: 1 / (done - 3))
-    np.save(stored / "a.npy", A + 1)
-    np.testing.assert_array_equal(read(product(stored, tile=(20, 30), device=device)), (A + 1) @ B)
+        product(inputs, tile=(20, 30), device=device, progress=lambda done, total: 1 / (done - 3))
+    np.save(inputs / "a.npy", A + 1)
+    np.testing.assert_array_equal(read(product(inputs, tile=(20, 30), device=device)), (A + 1) @ B)
 
 
-def test_bad_files(stored, device):
-    (stored / "c.npy").touch()
+def test_bad_files(inputs, device):
+    (inputs / "c.npy").touch()
     with pytest.raises(ConfigError, match=r"c\.npy exists; --force overwrites it"):
-        product(stored, device=device)
-    np.testing.assert_array_equal(read(product(stored, device=device, force=True)), A @ B)
-    zarr.create_array(store=str(stored / "int.zarr"), shape=(83, 4), chunks=(83, 4), dtype="int32")
+        product(inputs, device=device)
+    np.testing.assert_array_equal(read(product(inputs, device=device, force=True)), A @ B)
+    zarr.create_array(store=str(inputs / "int.zarr"), shape=(83, 4), chunks=(83, 4), dtype="int32")
     with pytest.raises(ProblemError, match=r"int\.zarr holds int32; cast to float32 or float16"):
-        product(stored, b="int.zarr", c="d.npy")
-    zarr.create_array(store=str(stored / "f64.zarr"), shape=(83, 4), chunks=(83, 4), dtype="float64")
+        product(inputs, b="int.zarr", c="d.npy")
+    zarr.create_array(store=str(inputs / "f64.zarr"), shape=(83, 4), chunks=(83, 4), dtype="float64")
     with pytest.raises(ProblemError, match=r"is float32, .* is float64; cast one"):
-        product(stored, b="f64.zarr", c="d.npy")
-    zarr.create_array(store=str(stored / "line.zarr"), shape=(83,), chunks=(83,), dtype="float32")
+        product(inputs, b="f64.zarr", c="d.npy")
+    zarr.create_array(store=str(inputs / "line.zarr"), shape=(83,), chunks=(83,), dtype="float32")
     with pytest.raises(ProblemError, match=r"has shape \(83,\); a product takes matrices"):
-        product(stored, b="line.zarr", c="d.npy")
+        product(inputs, b="line.zarr", c="d.npy")
     with pytest.raises(ProblemError, match=r"cannot read .*none\.zarr as a Zarr array"):
-        product(stored, b="none.zarr", c="d.npy")
+        product(inputs, b="none.zarr", c="d.npy")
     with pytest.raises(ProblemError, match=r"has 83 columns, .* has 65 rows"):
-        product(stored, b="a.zarr", c="d.npy")
+        product(inputs, b="a.zarr", c="d.npy")
     with pytest.raises(ConfigError, match=r"the output must be a \.npy or \.zarr path"):
-        product(stored, c="d.txt")
+        product(inputs, c="d.txt")
     with pytest.raises(ConfigError, match="there is no folder"):
-        product(stored, c="nowhere/d.npy")
+        product(inputs, c="nowhere/d.npy")
 
 
 def test_more_workers_than_adapters(device, monkeypatch):
@@ -258,15 +258,15 @@ def test_more_workers_than_adapters(device, monkeypatch):
         workers.cluster([device.info.index], workers=3)
 
 
-def test_headers_identify_the_inputs(stored):
-    job = files.Job(str(stored / "a.npy"), str(stored / "b.zarr"), "", (65, 47, 83), "float32", (20, 30), None)
+def test_headers_identify_the_inputs(inputs):
+    job = files.Job(str(inputs / "a.npy"), str(inputs / "b.zarr"), "", (65, 47, 83), "float32", (20, 30), None)
     before = job.header()
     assert json.loads(before)["tile"] == [20, 30]
-    zarr.open_array(str(stored / "b.zarr"), mode="r+")[0, 0] = 7
+    zarr.open_array(str(inputs / "b.zarr"), mode="r+")[0, 0] = 7
     assert job.header() != before
 
 
 def test_a_device_serves_one_task_at_a_time(device):
     with products.own_device() as mine:
         assert isinstance(mine, Device)
-        assert not products._turn.acquire(blocking=False)
+        assert not products._task_lock.acquire(blocking=False)

@@ -101,7 +101,7 @@ def slow_down_files():
 
 def test_a_worker_killed_while_writing_files_does_not_change_the_result(client, tmp_path):
     """Its current and remaining tiles are computed by the other worker or by its replacement."""
-    a, b, heard = whole(240, 60), whole(60, 200), []
+    a, b, calls = whole(240, 60), whole(60, 200), []
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
     client.wait_for_workers(2, timeout=SECONDS)
@@ -110,14 +110,14 @@ def test_a_worker_killed_while_writing_files_does_not_change_the_result(client, 
     victim = min(before)
 
     def progress(done, total):
-        heard.append((done, total))
+        calls.append((done, total))
         if done == 3:
             os.kill(victim, signal.SIGKILL)
 
     paths = (tmp_path / f"{name}.npy" for name in "abc")
     c = webmm.dask.multiply_files(*paths, client=client, tile=(40, 50), progress=progress)
     np.testing.assert_array_equal(np.load(c), a @ b)
-    assert heard == [(i, 24) for i in range(1, 25)]
+    assert calls == [(i, 24) for i in range(1, 25)]
     client.wait_for_workers(2, timeout=SECONDS)
     after = set(pids(client).values())
     assert victim not in after
@@ -167,14 +167,14 @@ def test_products_of_files_in_little_memory(client, tmp_path):
     shapes = {"a": (500, 700), "b": (700, 400)}
     for name, shape in shapes.items():
         np.save(tmp_path / f"{name}.npy", whole(*shape))
-    heard, (a, b, c) = [], (tmp_path / f"{name}.npy" for name in "abc")
+    calls, (a, b, c) = [], (tmp_path / f"{name}.npy" for name in "abc")
     size = sum(m * n * 4 for m, n in (*shapes.values(), (500, 400)))
     room = 2**17
     assert size > 20 * room
-    more = {"client": client, "tile": (250, 200), "memory": room, "progress": lambda *step: heard.append(step)}
+    more = {"client": client, "tile": (250, 200), "memory": room, "progress": lambda *step: calls.append(step)}
     webmm.dask.multiply_files(a, b, c, **more)
     np.testing.assert_array_equal(np.load(c), np.load(a).astype(np.float64) @ np.load(b))
-    assert heard == [(i, 4) for i in range(1, 5)]
+    assert calls == [(i, 4) for i in range(1, 5)]
 
 
 @pytest.fixture

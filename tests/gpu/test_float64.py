@@ -322,7 +322,7 @@ def test_sums_and_means(either, op, axis, monkeypatch):
     monkeypatch.setattr(either, "settings", dataclasses.replace(either.settings, precision="high"))  # of products alone
     x = spread((4, 300, 6), 20)
     expected, scale = (getattr(np, op)(y, axis=axis) for y in (x.astype(np.longdouble), abs(x)))
-    for given in (x, either.array(x), either.array(x)):  # the second of a kind is planned
+    for given in (x, either.array(x), either.array(x)):  # the second resident call uses a plan
         got = np.asarray(webmm.reduce(given, op, axis=axis, device=either))
         assert got.dtype == np.float64
         assert got.shape == expected.shape
@@ -359,7 +359,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(either, name):
+def test_unsupported_calls_are_refused(either, name):
     call, words = REFUSED[name]
     with pytest.raises((ProblemError, UnsupportedError)) as caught:
         call(np.ones((4, 4)), either)

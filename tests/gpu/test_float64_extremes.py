@@ -1,4 +1,4 @@
-"""Maxima, minima and their positions in float64, which every device finds exactly: doubles are compared as integers."""
+"""float64 max, min, argmax and argmin: exact on every device, since doubles are compared as integers."""
 
 import dataclasses
 import subprocess
@@ -18,14 +18,14 @@ every_extreme = pytest.mark.parametrize("operation", EXTREMES)
 
 @pytest.fixture
 def without(device, monkeypatch):
-    """Return the device as one that does not have shader-f64."""
+    """Return the device without the feature shader-f64."""
     features = device.capabilities.features - F64.features
     monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, features=features))
     return device
 
 
-def alike(shape, seed=0):
-    """Return doubles of either sign, most of which differ in the last bits alone, with some equal ones."""
+def similar_doubles(shape, seed=0):
+    """Return doubles of both signs, most of which differ only in their last bits, and some of which are equal."""
     rng = np.random.default_rng(seed)
     return rng.choice([-1, 1], shape) * (1 + rng.integers(0, 2**33, shape) // 3 * 2.0**-52)
 
@@ -37,12 +37,12 @@ def check_same(got, want):
 
 @every_stage
 @every_extreme
-def test_every_stage_finds_them(without, kernel, operation):
+def test_every_stage_finds_extremes(without, kernel, operation):
     for shape in ((1, 1, 1), (5, 1, 1), (3, 31, 1), (65, 64, 1), (129, 9, 1), (1, 3001, 1), (2, 33, 37), (3, 64, 36)):
-        check(without, kernel, problem_of(operation, shape, "float64"), alike(shape))
-        check(without, kernel, problem_of(operation, shape, "float64"), np.round(alike(shape)))  # ties
+        check(without, kernel, problem_of(operation, shape, "float64"), similar_doubles(shape))
+        check(without, kernel, problem_of(operation, shape, "float64"), np.round(similar_doubles(shape)))  # ties
     strided = problem_of(operation, (2, 30, 8), "float64", gaps=(1, 2, 3), offset=5, y_offset=3)
-    check(without, kernel, strided, alike((2, 30, 8)))
+    check(without, kernel, strided, similar_doubles((2, 30, 8)))
 
 
 @every_stage
@@ -76,7 +76,7 @@ def test_special_values(without, kernel, operation):
         check(without, kernel, problem_of(operation, shape, "float64"), x)
 
 
-def test_a_nan_is_one_whatever_its_bits(device):
+def test_every_bit_pattern_of_nan(device):
     bits = [0x7FF0000000000001, 0xFFF0000000000001, 0x7FF0000100000000, 0xFFFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF]
     for nan in np.array(bits, np.uint64).view(np.float64):
         for kernel in STAGES:
@@ -89,11 +89,11 @@ def test_a_nan_is_one_whatever_its_bits(device):
 
 @every_extreme
 def test_axes_and_views(without, operation):
-    x = alike((4, 50, 6))
+    x = similar_doubles((4, 50, 6))
     numpy = getattr(np, operation)
     with without.array(x) as resident:
         for axis in (None, 0, 1, -1):
-            for given in (x, resident, resident):  # the second of a kind is planned
+            for given in (x, resident, resident):  # the second resident call uses a plan
                 check_same(webmm.reduce(given, operation, axis=axis, device=without), numpy(x, axis=axis))
         if not operation.startswith("arg"):
             check_same(webmm.reduce(resident, operation, axis=(0, 2)), numpy(x, axis=(0, 2)))
@@ -108,8 +108,8 @@ def test_axes_and_views(without, operation):
 
 
 @every_extreme
-def test_more_than_a_binding_holds(device, operation, monkeypatch):
-    x = alike((3, 5000))
+def test_rows_larger_than_a_binding(device, operation, monkeypatch):
+    x = similar_doubles((3, 5000))
     x[1, [777, 4000]] = np.nan
     limits = device.capabilities.limits | {"max-storage-buffer-binding-size": 2**14}
     monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, limits=limits))
@@ -130,6 +130,6 @@ print("right")
 """
 
 
-def test_under_dawn_which_has_no_f64(swiftshader):
+def test_dawn_without_float64(swiftshader):
     done = subprocess.run([sys.executable, "-c", DAWN], env=swiftshader, capture_output=True, text=True, timeout=280)
     assert done.stdout == "right\n", done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Softmax and norms of float64 on devices that have shader-f64, against long doubles."""
+"""float64 softmax and norms on devices with shader-f64, compared with long double."""
 
 import dataclasses
 
@@ -29,13 +29,13 @@ def reference(function, x, axis=-1):
         return np.moveaxis(NORMALISATIONS[function].reference(rows, EPSILON), -1, axis)
 
 
-def check(got, want, axis=-1, most=16):
-    """Results must be within `most`·2⁻⁵² of the largest of their row, and NaN where NumPy has NaN."""
+def check(got, want, axis=-1, tolerance=16):
+    """Assert that results are within `tolerance`·2⁻⁵² of their row's largest, and NaN where NumPy has NaN."""
     assert got.dtype == np.float64
     want = want.astype(np.float64)
     largest = np.nanmax(np.where(np.isnan(want), 0, abs(want)), axis=axis, keepdims=True)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
-    assert np.nanmax(abs(got - want) / (largest + 2.0**-1000), initial=0) <= most * 2.0**-52
+    assert np.nanmax(abs(got - want) / (largest + 2.0**-1000), initial=0) <= tolerance * 2.0**-52
 
 
 @pytest.mark.parametrize("function", NORMALISATIONS)
@@ -57,23 +57,23 @@ def test_rows_of_any_length(device, kernel, function):
 def test_softmax_of_special_values(device):
     x = 3 * np.random.default_rng(0).standard_normal((11, 40))
     x[1, 3], x[2, 2], x[3, 1], x[4], x[5, [1, 2]] = np.nan, np.inf, -np.inf, -np.inf, (np.inf, -np.inf)
-    x[6] *= 300  # most results are subnormal, or 0
+    x[6] *= 300  # most results are subnormal or 0
     x[7], x[8, :2], x[9], x[10] = -1e308, (1e308, -1e308), 0, x[0] * 1e-310
-    check(webmm.softmax(x, device=device), reference("softmax", x), most=2)
+    check(webmm.softmax(x, device=device), reference("softmax", x), tolerance=2)
 
 
-def test_small_results_of_softmax_keep_their_digits(device):
+def test_small_softmax_results_are_accurate(device):
     x = -np.arange(0, 700, 7.3).reshape(1, -1)
     want = reference("softmax", x)
     assert (abs(webmm.softmax(x, device=device) / want - 1) < 1e-13).all()
 
 
-def test_the_calls(device):
+def test_public_calls(device):
     rng = np.random.default_rng(1)
     x, (weight, bias) = rng.standard_normal((4, 50, 6)), rng.standard_normal((2, 6))
     with device.array(x) as resident:
         for axis in (0, 1, 2):
-            for given in (x, resident, resident):  # the second of a kind is planned
+            for given in (x, resident, resident):  # the second resident call uses a plan
                 got = webmm.softmax(given, axis, device=device)
                 check(got if isinstance(got, np.ndarray) else got.numpy(), reference("softmax", x, axis), axis)
         check(webmm.softmax(resident.mT).numpy(), reference("softmax", x.swapaxes(1, 2)))
@@ -84,7 +84,7 @@ def test_the_calls(device):
 
 
 @pytest.mark.parametrize("function", NORMALISATIONS)
-def test_a_device_without_float64_refuses(device, function, monkeypatch):
+def test_devices_without_float64_are_refused(device, function, monkeypatch):
     features = device.capabilities.features - F64.features
     monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, features=features))
     with pytest.raises(

@@ -132,8 +132,8 @@ def test_long_dispatches_are_cut(device, monkeypatch):
 def test_explain_reports_the_parts(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(choice, "limits", lambda *_: parts.Limits(2**27, 2.0**26))
-    told = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", Device).splitlines()
-    assert told[1] == "too large for one dispatch: cut into 2 pieces, the first is 512x1024x64 nn float32"
+    lines = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", Device).splitlines()
+    assert lines[1] == "too large for one dispatch: cut into 2 pieces, the first is 512x1024x64 nn float32"
 
 
 def test_only_lower_limits_are_accepted(device, small):

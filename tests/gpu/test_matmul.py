@@ -290,6 +290,15 @@ def test_gemm_refuses_to_overwrite_an_operand(device):
         webmm.gemm(A, device.array(np.ones((4, 4), np.float32)), A)
 
 
+@pytest.mark.parametrize("shape", [(4, 4), (2, 1, 4), (1, 1, 4)])
+def test_gemm_does_not_broadcast_matrices(device, shape):
+    a, b = device.array(integers(4, 3))[:1], device.array(integers(3, 4))
+    if len(shape) == 3:
+        a = a.broadcast_to((3, 1, 3))
+    with pytest.raises(ProblemError, match="same last two axes"):
+        webmm.gemm(a, b, device.array(np.zeros(shape, np.float32)))
+
+
 def test_gemm_refuses_a_result_that_repeats_its_elements(device):
     a, b, C = device.array(integers(2, 4, 3)), device.array(integers(3, 4)), device.array(integers(4, 4))
     for c in (C.broadcast_to((2, 4, 4)), C[:1].broadcast_to((4, 4))):

@@ -187,9 +187,9 @@ def distinguishing_sums(row, column):
     candidates = np.arange(2**31 - 2**25, 2**31)
     found = whole.scale(candidates)
     others = [FixedPoint(whole.mantissa + bit, whole.shift).scale(candidates) for bit in (1, -1)]
-    told = [candidates[found != other] for other in others]
-    assert min(map(len, told)), "no sum distinguishes the last bit"
-    return np.array([sums[0] for sums in told], np.int32)
+    changed = [candidates[found != other] for other in others]
+    assert min(map(len, changed)), "no sum distinguishes the last bit"
+    return np.array([sums[0] for sums in changed], np.int32)
 
 
 @every_kernel

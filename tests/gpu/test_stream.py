@@ -60,11 +60,11 @@ def test_shapes(small, left, right, order, strips, monkeypatch):
     a, b = whole(*left), whole(*right)
     if order == "T":
         a, b = (np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.ndim > 1 else x for x in (a, b))
-    heard = []
-    got = webmm.matmul(a, b, device=small, progress=lambda done, total: heard.append((done, total)))
+    calls = []
+    got = webmm.matmul(a, b, device=small, progress=lambda done, total: calls.append((done, total)))
     np.testing.assert_array_equal(got, a.astype(np.float64) @ b)
-    assert len(heard) > 1
-    assert heard == [(i, len(heard)) for i in range(1, len(heard) + 1)]
+    assert len(calls) > 1
+    assert calls == [(i, len(calls)) for i in range(1, len(calls) + 1)]
 
 
 def test_memory_maps(small, tmp_path):
@@ -232,10 +232,10 @@ def test_out_that_is_an_operand(as_gpu):
 @pytest.mark.parametrize("out", ["float32", "float16"])
 def test_batches_are_transferred_in_groups(as_gpu, monkeypatch, out):
     monkeypatch.setattr(stream, "BATCH_BYTES", 2**14)
-    a, b, heard = whole(7, 20, 30), whole(7, 30, 20), []
-    got = webmm.matmul(a, b, out_dtype=out, device=as_gpu, progress=lambda done, total: heard.append((done, total)))
+    a, b, calls = whole(7, 20, 30), whole(7, 30, 20), []
+    got = webmm.matmul(a, b, out_dtype=out, device=as_gpu, progress=lambda done, total: calls.append((done, total)))
     np.testing.assert_array_equal(got, a.astype(np.float64) @ b)
-    assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_large_tiles_have_high_intensity():

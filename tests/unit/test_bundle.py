@@ -78,8 +78,8 @@ def test_service_worker_caches_every_file_of_the_page(page: Path) -> None:
     kept = set(re.findall(r'"([\w./-]+)"', (page / "sw.js").read_text().split("SHELL = [")[1].split("];")[0]))
     kept = {"index.html" if name == "./" else name for name in kept}
     lazy = ("bundle/templates/", "bundle/models/", "bundle/translated/", "bundle/cases/")
-    there = {path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()}
-    assert {name for name in there if not name.startswith(lazy)} - {"sw.js"} == kept
+    present = {path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()}
+    assert {name for name in present if not name.startswith(lazy)} - {"sw.js"} == kept
 
 
 def test_cases_hold_the_products_of_numpy(page: Path, index: dict[str, Any]) -> None:
@@ -118,8 +118,8 @@ def test_every_stage_is_in_a_ladder() -> None:
     for _, problem, kernels in ladder_rows():
         if problem.op != "gemm":  # gemm's stages have a separate ladder
             halves = {"matrix_unit"} if problem.op == "weights" else set()  # needs float16; the ladder uses float32
-            there = {kernel.name for kernel in kernels}
-            assert set(STAGES[problem.op]) - there <= {"columns", "columns_two_pass", "row_tiles", *halves}
+            present = {kernel.name for kernel in kernels}
+            assert set(STAGES[problem.op]) - present <= {"columns", "columns_two_pass", "row_tiles", *halves}
         assert len(kernels) == len(set(kernels))
 
 

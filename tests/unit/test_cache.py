@@ -95,11 +95,11 @@ def test_engines_have_separate_records_and_dawn_uses_the_pages():
     problem = OPS["gemm"].problem((512, 512, 512), "float32")
     wgpu, dawn = (record_of(problem, kernel) for kernel in (Pipelined(), SplitK(splits=4)))
     tuned.add([wgpu, dataclasses.replace(dawn, engine="WebGPU with Dawn", adapter="A", driver="of a browser")])
-    there = SimpleNamespace(info=SimpleNamespace(name="a", driver="1"), engine=SimpleNamespace(name="dawn"))
+    dawn_device = SimpleNamespace(info=SimpleNamespace(name="a", driver="1"), engine=SimpleNamespace(name="dawn"))
     assert tuned.nearest(problem, HERE)[0][0] == Pipelined()
-    assert tuned.nearest(problem, there)[0][0] == SplitK(splits=4)
+    assert tuned.nearest(problem, dawn_device)[0][0] == SplitK(splits=4)
     assert tuned.covered(problem, HERE)
-    assert not tuned.covered(problem, there), "a browser reports another driver name"
+    assert not tuned.covered(problem, dawn_device), "a browser reports another driver name"
 
 
 @pytest.mark.usefixtures("folder")

@@ -13,7 +13,7 @@ SHAPES = [MatrixShape("i8", "i32", 16, n, 32) for n in (8, 16)] + [MatrixShape("
 ABLE = Capabilities("able", {}, frozenset(), subgroup_size=32, matrix_shapes=frozenset(SHAPES))
 
 
-def made(size, dtype="int8", layout="nn", device=ABLE):
+def candidates(size, dtype="int8", layout="nn", device=ABLE):
     return made_for_matrix_units(QuantizedOp().problem(size, dtype, layout), device)
 
 
@@ -22,27 +22,27 @@ def made(size, dtype="int8", layout="nn", device=ABLE):
     [((2048, 2048, 64), (128, 128)), ((1024, 1024, 64), (64, 64)), ((512, 512, 64), (32, 64)), ((512, 448, 64), None)],
 )
 def test_tiles_fill_the_device_or_there_are_none(size, tile):
-    kernels = made(size)
+    kernels = candidates(size)
     assert [(k.bm, k.bn) for k in kernels[:1]] == ([tile] if tile else [])
     assert all((k.fm, k.fn, k.fk, k.lanes, k.operands) == (16, 16, 32, 32, "i8") for k in kernels)
 
 
 def test_uint8_needs_no_conversion_if_the_device_supports_it():
     size = (2048, 2048, 64)
-    assert made(size, "uint8")[0].operands == "u8"
+    assert candidates(size, "uint8")[0].operands == "u8"
     signed = dataclasses.replace(ABLE, matrix_shapes=frozenset(s for s in SHAPES if s.operands == "i8"))
-    assert made(size, "uint8", device=signed)[0].operands == "i8"
+    assert candidates(size, "uint8", device=signed)[0].operands == "i8"
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_every_layout_has_a_candidate(layout):
     for size in ((2048, 2048, 64), (1024, 1024, 64), (512, 512, 64)):
-        assert made(size, layout=layout)
-    assert made((2048, 2048, 64), layout=layout)[0].sn == (32 if layout == "nt" else 64)
+        assert candidates(size, layout=layout)
+    assert candidates((2048, 2048, 64), layout=layout)[0].sn == (32 if layout == "nt" else 64)
 
 
 def test_no_candidates_without_byte_fragments():
     floats = frozenset({MatrixShape("f16", "f32", 16, 16, 16)})
     for shapes in (frozenset(), floats):
-        assert not made((2048, 2048, 64), device=dataclasses.replace(ABLE, matrix_shapes=shapes))
+        assert not candidates((2048, 2048, 64), device=dataclasses.replace(ABLE, matrix_shapes=shapes))
     assert MatrixUnit.on(dataclasses.replace(ABLE, matrix_shapes=frozenset())) == MatrixUnit()

@@ -209,5 +209,5 @@ def test_a_model_survives_a_round_trip_through_json():
 
 
 def test_another_schema_is_refused():
-    with pytest.raises(ValueError, match=r"this is no webmm\.model/1 document"):
+    with pytest.raises(ValueError, match=r"this is not a webmm\.model/1 document"):
         model.from_json('{"schema": "webmm.records/1", "records": []}')

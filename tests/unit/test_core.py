@@ -91,18 +91,18 @@ $.provide("webmm.choose.adapted.adapted", (device, model, near) => (near === "ot
 const RECORDS = SHIPPED;
 $.provide("webmm.choose.tuned.shipped", () => RECORDS);
 $.provide("webmm.choose.tuned.load", () => []);
-const tried = (f) => { try { return f(); } catch (error) { return `${error.name}: ${error.message}`; } };
-const says = (f) => console.log(JSON.stringify(tried(f)));
-const told = ({ wgsl, bindings, features }) => [wgsl, bindings.map($.repr), [...features].sort()];
+const resultOrError = (f) => { try { return f(); } catch (error) { return `${error.name}: ${error.message}`; } };
+const says = (f) => console.log(JSON.stringify(resultOrError(f)));
+const shaderData = ({ wgsl, bindings, features }) => [wgsl, bindings.map($.repr), [...features].sort()];
 const chosen = (problem, info, capabilities) => {
   const device = { info, engine: { name: "dawn" }, capabilities };
   return [...core.candidates(problem, device, "cached")].map(([kernel, why]) => [$.str(kernel), why]);
 };
 const rendered = (kernel, problem) => [
   $.str(kernel),
-  tried(() => told(core.render(kernel, problem, "tint"))),
-  tried(() => kernel.dispatch(problem)),
-  tried(() => [...core.params_bytes(kernel, problem)]),
+  resultOrError(() => shaderData(core.render(kernel, problem, "tint"))),
+  resultOrError(() => kernel.dispatch(problem)),
+  resultOrError(() => [...core.params_bytes(kernel, problem)]),
   kernel.scratch(problem).map($.repr),
 ];
 """
@@ -137,7 +137,7 @@ def written(program: Program, x: Any) -> str:
     return value(x, lambda name: f"core.{program.identifier(name)}", "")
 
 
-def tried(f: Callable[[], Any]) -> Any:
+def result_or_error(f: Callable[[], Any]) -> Any:
     try:
         return f()
     except WebmmError as error:
@@ -299,9 +299,9 @@ def rendered(kernel: Kernel[Any], problem: Problem) -> list[Any]:
 
     return [
         str(kernel),
-        tried(text),
-        tried(lambda: kernel.dispatch(problem)),
-        tried(lambda: list(params_bytes(kernel, problem))),
+        result_or_error(text),
+        result_or_error(lambda: kernel.dispatch(problem)),
+        result_or_error(lambda: list(params_bytes(kernel, problem))),
         [repr(left) for left in kernel.scratch(problem)],
     ]
 
@@ -309,12 +309,12 @@ def rendered(kernel: Kernel[Any], problem: Problem) -> list[Any]:
 @pytest.mark.parametrize("op", OPS)
 def test_reasons_agree(op: str, program: Program, script: Path, node: Callable[..., Any]) -> None:
     rng = random.Random(f"{op} reasons")
-    asked = [(draw_kernel(rng, op), DRAWN[op](rng), draw_device(rng)) for _ in range(2 * CASES)]
+    triples = [(draw_kernel(rng, op), DRAWN[op](rng), draw_device(rng)) for _ in range(2 * CASES)]
     lines = [
         f"says(() => {written(program, kernel)}.check({written(program, problem)}, {written(program, device)}));"
-        for kernel, problem, device in asked
+        for kernel, problem, device in triples
     ]
-    expected = [kernel.check(problem, device) for kernel, problem, device in asked]
+    expected = [kernel.check(problem, device) for kernel, problem, device in triples]
     assert run(node, script, program, lines) == expected
     kinds = {reason and reason.split()[0] for reason in expected}
     assert len(kinds) > 1, "all reasons are the same"
@@ -328,13 +328,13 @@ def test_choices_agree(
     records = tuple(record for record in tuned.shipped() if tuned.family(record) == "dawn")
     monkeypatch.setattr(tuned, "load", list)
     monkeypatch.setattr(tuned, "shipped", lambda: records)
-    asked = list(problems_and_devices(rng, op))
+    triples = list(problems_and_devices(rng, op))
     lines = [
         f"says(() => chosen({written(program, problem)}, {json.dumps(info)}, {written(program, device)}));"
-        for problem, info, device in asked
+        for problem, info, device in triples
     ]
     found = run(node, script, program, lines)
-    for (problem, info, device), chosen in zip(asked, found, strict=True):
+    for (problem, info, device), chosen in zip(triples, found, strict=True):
         where: Any = SimpleNamespace(
             info=SimpleNamespace(**info), engine=SimpleNamespace(name="dawn"), capabilities=device
         )

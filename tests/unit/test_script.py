@@ -250,8 +250,8 @@ def test_compact_programs_behave_the_same(folder: Path) -> None:
 
 
 def test_names_of_the_runtime_are_abbreviated(folder: Path) -> None:
-    said = "console.log($.mul($.add(1, 2), 3), `${$.add(4, 5)} $.add`);\n"
-    plain = f'import * as $ from "./python.js";\nconst x = {{ $: 1 }};\n{said}'
+    code = "console.log($.mul($.add(1, 2), 3), `${$.add(4, 5)} $.add`);\n"
+    plain = f'import * as $ from "./python.js";\nconst x = {{ $: 1 }};\n{code}'
     assert node(folder, abbreviated(plain)) == node(folder, plain) == "9 9 $.add\n"
     assert abbreviated(plain).startswith('import{add as $a,mul as $b}from"./python.js";')
 

@@ -38,8 +38,8 @@ def main() -> None:
     wrong = faults([Outcome.of_json(row) for row in said["outcomes"]], table, float16=said["float16"])
     for name, what in wrong.items():
         print(f"{name}: {what}")
-    there = "with" if said["float16"] else "without"
-    print(f"{len(table) - len(wrong)} of {len(table)} cases are right, {there} float16")
+    with_or_without = "with" if said["float16"] else "without"
+    print(f"{len(table) - len(wrong)} of {len(table)} cases are right, {with_or_without} float16")
     sys.exit(bool(wrong))
 
 

@@ -262,6 +262,8 @@ def in_place() -> Iterator[Case]:
         yield Case(name, "gemm", (X(a), X(b), into), {"alpha": alpha, "beta": beta}, expected, allowed, resident=True)
     yield Case("gemm on the host", "gemm", (X(a), X(b), X(c)), error="ProblemError")
     yield Case("gemm of other shapes", "gemm", (X(a), X(b), X(drawn(3, 3))), error="ProblemError", resident=True)
+    one_row = X(a, (("slice", ([0, 1],)),))
+    yield Case("gemm of one row into many", "gemm", (one_row, X(b), X(c)), error="ProblemError", resident=True)
     repeated = X(drawn(1, 20), (("broadcast_to", (12, 20)),))
     yield Case("gemm into what repeats", "gemm", (X(a), X(b), repeated), error="ProblemError", resident=True)
 

@@ -25,7 +25,7 @@ WEIGHTS = inspect.signature(webmm.quantize_blocks).parameters
 def make_call(case: Case, device: webmm.Device) -> Any:
     """Return the result of a case's call in Python; raises the call's errors."""
 
-    def there(x: Any) -> Any:
+    def placed(x: Any) -> Any:
         if not isinstance(x, X):
             return x
         if not case.resident or case.call == "qmatmul":
@@ -35,8 +35,8 @@ def make_call(case: Case, device: webmm.Device) -> Any:
             array = VIEWS[name](array, *arguments)
         return array
 
-    operands = [device.array(x.data) if case.call == "qmatmul" and case.resident else there(x) for x in case.operands]
-    options = {name: there(x) for name, x in case.options.items() if name not in TRANSPOSES}
+    operands = [device.array(x.data) if case.call == "qmatmul" and case.resident else placed(x) for x in case.operands]
+    options = {name: placed(x) for name, x in case.options.items() if name not in TRANSPOSES}
     for i, name in enumerate(TRANSPOSES):
         if case.options.get(name):
             operands[i] = operands[i].mT if case.resident else operands[i].swapaxes(-1, -2)
@@ -86,20 +86,20 @@ def test_node(memory: str, page_folder: Path, node_modules: Path, node: Callable
     page = page_folder / "webmm.js"
     done = node(str(script), str(page), str(dawn), str(tmp_path / "cases.json"), memory, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
-    said = json.loads(done.stdout)
-    judge([Outcome.of_json(row) for row in said["outcomes"]], table, float16=said["float16"])
+    output = json.loads(done.stdout)
+    judge([Outcome.of_json(row) for row in output["outcomes"]], table, float16=output["float16"])
 
 
 def test_chromium(page: Any) -> None:
     function = CALLS_JS.read_text().replace("export async", "async")
-    said = page.evaluate(
+    output = page.evaluate(
         f"""async (cases) => {{ {function}
         const module = await import("./webmm.js"), {{ device }} = webmm;
         const outcomes = await makeCalls(module, device, cases);
         return {{ float16: device.features.has("shader-f16"), outcomes }}; }}""",
         [as_json(case) for case in TABLE],
     )
-    judge([Outcome.of_json(row) for row in said["outcomes"]], float16=said["float16"])
+    judge([Outcome.of_json(row) for row in output["outcomes"]], float16=output["float16"])
 
 
 def test_calls_are_cut_into_the_same_pieces(page_folder: Path, node: Callable[..., Any], tmp_path: Path) -> None:

@@ -31,14 +31,14 @@ RAGGED, WORDS = (17, 35, 37), (20, 36, 64)  # not aligned; aligned to 4 and 16 b
 
 def products() -> list[tuple[str, dict[str, Any], np.ndarray]]:
     """Return (label, case, expected) for signs, layouts, alignments, result dtypes, and scales per row and column."""
-    asked: list[tuple[DType, DType, DType, tuple[int, int, int], bool, bool, bool]] = [
+    variants: list[tuple[DType, DType, DType, tuple[int, int, int], bool, bool, bool]] = [
         *((U8, U8, U8, shape, t, t, False) for shape, t in itertools.product((RAGGED, WORDS), (False, True))),
         *((a, b, I32, RAGGED, False, False, False) for a, b in ((I8, I8), (U8, I8), (I8, U8))),
         *((U8, I8, out, RAGGED, False, True, True) for out in (I8, U8, I32, F32)),
     ]
     return [
-        *(product(kernel, *each) for kernel, each in itertools.product(PRODUCTS, asked)),
-        *(product(EMULATED, *each) for each in asked if each[2] == I32 and not each[-1]),
+        *(product(kernel, *each) for kernel, each in itertools.product(PRODUCTS, variants)),
+        *(product(EMULATED, *each) for each in variants if each[2] == I32 and not each[-1]),
     ]
 
 

@@ -70,8 +70,8 @@ def test_ladder_of_reductions(page) -> None:
         assert record.max_error == 0
         assert record.peak_fraction > 0
     fastest = max(document, key=lambda record: record.gflops or 0)
-    said = float(page.inner_text(".bars [data-status=best] .value"))
-    assert said == pytest.approx(OPS["reduce"].rate(fastest), rel=0.01)
+    shown = float(page.inner_text(".bars [data-status=best] .value"))
+    assert shown == pytest.approx(OPS["reduce"].rate(fastest), rel=0.01)
     page.select_option("#ladder-op", "0")
     assert "GFLOP/s" in page.inner_text("#ladder .axis-title")
     assert page.locator(".bars [data-kernel=naive]").count() == 1

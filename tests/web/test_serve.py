@@ -55,7 +55,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-def test_nothing_else_is_served(url: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_paths_are_not_served(url: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url + path)
     assert capsys.readouterr().err == ""

@@ -72,10 +72,10 @@ def test_every_stage_agrees_with_python(node: Callable[..., Any], tmp_path: Path
     (tmp_path / "cases.json").write_text(json.dumps([(kernel.name, given) for kernel, given, _ in made]))
     done = node(str(SCRIPT), str(tmp_path / "package" / "entries" / "shaders.js"), str(tmp_path / "cases.json"))
     assert done.returncode == 0, done.stderr[-2000:]
-    said = json.loads(done.stdout)
-    assert said["unknown"] == "ConfigError"
-    assert said["stages"] == list(STAGES["reduce"])
-    for (kernel, given, problem), outcome in zip(made, said["outcomes"], strict=True):
+    output = json.loads(done.stdout)
+    assert output["unknown"] == "ConfigError"
+    assert output["stages"] == list(STAGES["reduce"])
+    for (kernel, given, problem), outcome in zip(made, output["outcomes"], strict=True):
         assert outcome == json.loads(json.dumps(expected(kernel, problem))), (kernel.name, given)
-    right = sum("dispatches" in outcome for outcome in said["outcomes"])
+    right = sum("dispatches" in outcome for outcome in output["outcomes"])
     assert right > 0.7 * len(made)

@@ -107,8 +107,11 @@ export async function gemm(call, a, b, c, options) {
   if (Math.min(a.ndim, b.ndim, c.ndim) < 2)
     throw new ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes");
   const shape = resultShape(a, b);
-  if (String(broadcastShape(shape, c.shape)) !== String(c.shape))
-    throw new ProblemError(`a @ b has shape [${shape}], which does not broadcast to c, [${c.shape}]`);
+  const sameMatrices = String(shape.slice(-2)) === String(c.shape.slice(-2));
+  if (!sameMatrices || String(broadcastShape(shape, c.shape)) !== String(c.shape))
+    throw new ProblemError(
+      `a @ b has shape [${shape}]; c [${c.shape}] must have the same last two axes and broadcast its batch`,
+    );
   if (c.shape.some((/** @type {number} */ length, /** @type {number} */ axis) => length > 1 && !c.strides[axis])) {
     throw new ProblemError(
       "c repeats its elements, as a broadcast view does; pass an array that stores each element once",

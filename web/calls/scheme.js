@@ -76,7 +76,7 @@ export function checkSums(scheme, k, a, b) {
   const maxK = Math.floor((SUM_LIMIT - added) / (largest(a, scheme.zeroA) * largest(b, scheme.zeroB)));
   if (k > maxK) {
     throw new ProblemError(
-      `with these zero points${added ? " and bias" : ""} a sum of k = ${k} products may overflow 32 bits; at most ${Math.max(maxK, 0)} cannot: ` +
+      `with these zero points${added ? " and bias" : ""} a sum of k = ${k} products may overflow 32 bits; the largest safe k is ${Math.max(maxK, 0)}: ` +
         "split k, and add int32 results in 64 bits",
     );
   }

@@ -1,4 +1,4 @@
-"""Axes: which are meant, and arrays of any number of them as x[i, k, j], with k along what is reduced."""
+"""Axis arguments, and views of arrays as x[i, k, j] with k along the reduced axes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from webmm.errors import ProblemError
 from webmm.problems.reduce import Span
 
 Axes = int | tuple[int, ...] | None
-MAX_PROBLEMS = 64  # dispatches that a view of many strides may take before it is copied instead
+MAX_PROBLEMS = 64  # dispatches for a view of many strides; views that need more are copied
 
 
 def axes_of(x: Data, axis: Axes) -> tuple[int, ...]:
-    """Return the axes from 0 on, in order; raises ProblemError for one that there is not, or that is named twice."""
+    """Return the axes as non-negative numbers in order; raises ProblemError for an invalid or repeated axis."""
     given = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     try:
         given = tuple(map(operator.index, given))
@@ -32,13 +32,13 @@ def axes_of(x: Data, axis: Axes) -> tuple[int, ...]:
 
 
 def span_of(x: Array) -> Span:
-    """Return how an array of three axes lies in its buffer."""
+    """Return the layout of an array of three axes."""
     outer, along, inner = x.strides
     return Span(outer, along, inner, x.offset)
 
 
 def as_ikj(x: Data, axis: int) -> Data:
-    """Return all of `x` as x[i, k, j], with k along `axis`; of a copy in host memory where strides do not allow it."""
+    """Return `x` as x[i, k, j] with k along `axis`; a copy in host memory if its strides do not allow a view."""
     shape = (math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :]))
     if not isinstance(x, Array):
         return x.reshape(shape)
@@ -51,9 +51,9 @@ def as_ikj(x: Data, axis: int) -> Data:
 
 
 def each_as_ikj(x: Data, axes: tuple[int, ...]) -> list[Data]:
-    """Return `x` as arrays x[i, k, j] with k along all of `axes`, whose (i, j) follow each other in the result.
+    """Return `x` as arrays x[i, k, j] with k along all of `axes`, in the order of their (i, j) in the result.
 
-    They are of a copy in host memory where `x` cannot be read so.
+    They are views of a copy in host memory if the strides of `x` do not allow views of it.
     """
     others = [a for a in range(x.ndim) if a not in axes]
     if isinstance(x, Array):
@@ -65,7 +65,7 @@ def each_as_ikj(x: Data, axes: tuple[int, ...]) -> list[Data]:
 
 
 def _views(x: Array, axes: tuple[int, ...], others: list[int]) -> list[Data]:
-    """Return the same of an array on a device, none where it would have to be copied."""
+    """Return these views of an array on a device; an empty list if it has to be copied."""
     layout = list(zip(x.shape, x.strides, strict=True))
     reduced, kept = (_merged(layout[a] for a in some) for some in (axes, others))
     outermost = kept[:-2]
@@ -85,7 +85,7 @@ def _views(x: Array, axes: tuple[int, ...], others: list[int]) -> list[Data]:
 
 
 def _merged(axes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return (length, stride) of axes, without those of length 1, neighbours merged where one stride serves."""
+    """Return (length, stride) of axes without those of length 1, merging adjacent axes that one stride covers."""
     merged: list[tuple[int, int]] = []
     for length, stride in axes:
         if length == 1:

@@ -27,7 +27,7 @@ from webmm.calls.parts import (
 )
 from webmm.calls.planned import planned
 from webmm.calls.slots import LEAST_MEMORY
-from webmm.calls.stream import OVERLAP, Progress, Stream, kind_of
+from webmm.calls.stream import OVERLAP, Progress, Stream, bias_kind
 from webmm.choose.gemm import attainable
 from webmm.config import Precision, Tune, tune_mode
 from webmm.dtypes import DType, dtype_of
@@ -155,7 +155,7 @@ def _on_device(device: Device, a: Operandish, b: Operandish, settings: _Settings
         if settings.residual is not None:
             _fill(c, settings.residual, shape)
         bias, beta = temporary.bias(settings.bias, c, left.element), 0.0 if settings.residual is None else 1.0
-        epilogue = replace(settings.epilogue, beta=beta, bias=kind_of(bias))
+        epilogue = replace(settings.epilogue, beta=beta, bias=bias_kind(bias))
         _multiply(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings)
         return c.reshape(*shape) if into is None else into
 
@@ -296,8 +296,10 @@ def gemm(
     if min(a.ndim, b.ndim, c.ndim) < 2:
         raise ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes")
     shape = result_shape(a, b)
-    if broadcast_shape(shape, c.shape) != c.shape:
-        raise ProblemError(f"a @ b has shape {shape}, which does not broadcast to c, {c.shape}")
+    if shape[-2:] != c.shape[-2:] or broadcast_shape(shape, c.shape) != c.shape:
+        raise ProblemError(
+            f"a @ b has shape {shape}; c {c.shape} must have the same last two axes and broadcast its batch"
+        )
     if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
         raise ProblemError(
             "c repeats its elements, as a broadcast view does; pass an array that stores each element once"

@@ -1,4 +1,4 @@
-"""Softmax and normalisations: the calls."""
+"""Public calls for softmax, layer norm and RMS norm."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from webmm.problems.normalise import NORMALISATIONS, Normalisation
 
 @planned
 def softmax(x: Operandish, axis: int = -1, *, device: Device | None = None) -> Any:
-    """Return exp(x) / Σ exp(x) along `axis`, without overflow; shapes, types and errors as in `reduce()`.
+    """Return exp(x) / Σ exp(x) along `axis`, without overflow, with the shape and dtype of `x`.
 
-    float64 needs a device that has shader-f64; others raise UnsupportedError.
+    `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, or float64 on devices with the feature shader-f64. Arrays and errors
+    as for `reduce()`; UnsupportedError for float64 on other devices.
     """
     return _normalise(x, "softmax", axis, None, None, 0.0, device)
 
@@ -36,10 +37,10 @@ def layer_norm(
     *,
     device: Device | None = None,
 ) -> Any:
-    """Return (x - mean) / √(variance + eps) · weight + bias along the last axis; types and errors as `reduce()`.
+    """Return (x - mean) / √(variance + eps) · weight + bias along the last axis; dtypes and errors as for `softmax()`.
 
-    `weight` and `bias` have the last axis's length and the type of `x`. The variance is taken about the mean, in a pass
-    of its own, and divided by the number of elements (Ba, Kiros and Hinton, 2016).
+    `weight` and `bias` have the length of the last axis and the dtype of `x`; ProblemError otherwise. The variance is
+    computed about the mean in a second pass, and divided by the number of elements (Ba, Kiros and Hinton, 2016).
     """
     return _normalise(x, "layer_norm", -1, weight, bias, eps, device)
 
@@ -50,7 +51,7 @@ def rms_norm(
 ) -> Any:
     """Return x / √(mean of squares + eps) · weight along the last axis (Zhang and Sennrich, 2019).
 
-    Everything else as in `layer_norm()`.
+    Everything else is as for `layer_norm()`.
     """
     return _normalise(x, "rms_norm", -1, weight, None, eps, device)
 
@@ -104,7 +105,7 @@ def _check(device: Device, function: str, dtype: DType) -> None:
 
 
 def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Array:
-    """Return a weight or bias on the device; raises ProblemError where it is not (length,) of that type."""
+    """Return a weight or bias on the device; raises ProblemError unless it has shape (length,) and that dtype."""
     array = temporary.array(v)
     if array.shape != (length,) or array.element != dtype:
         raise ProblemError(

@@ -1,4 +1,4 @@
-"""Reductions: the call."""
+"""The public call for reductions."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ def reduce(
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the reduction of `x` over `axis`, with the shapes of NumPy's: a negative axis counts from the end.
+    """Return the reduction of `x` over `axis`, with NumPy's shapes; a negative axis counts from the end.
 
     `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, prod, max, min, argmax, argmin or logsumexp. `axis` is
-    an axis, a tuple of them, or None for all. `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, or int32, of any number of
-    axes. Sums and products of floats are float32, whatever the storage; the rounding error of a sum grows with the
-    logarithm of the number of elements, that of a product with the number. Those of int32 are int32 and wrap around, as
-    NumPy's with dtype="int32"; mean and logsumexp are of floats only. float64 is reduced in float64 on any device, by
-    all operations but prod and logsumexp (docs/float64.md). The result is `out_dtype`, by default of the type of `x`;
-    positions are int32, of the first one. NaN spreads as in NumPy; argmax and argmin return the first one. Over
-    no elements a sum is 0, a product 1, a mean NaN, a logsumexp -inf.
+    an axis, a tuple of axes, or None for all. `x` has any number of axes; its dtype is one of
+    `webmm.dtypes.MATRIX_DTYPES`, int32 or float64. Sums and products of these floats are computed in float32; the
+    rounding error of a sum grows with the logarithm of the number of elements, that of a product with the number. Sums
+    and products of int32 are int32 and wrap around, as in NumPy with dtype="int32"; mean and logsumexp take floats
+    only. float64 is reduced in float64 on any device, by all operations except prod and logsumexp (docs/float64.md).
+    The result has the dtype `out_dtype`, by default that of `x`; positions are int32. NaN propagates as in NumPy;
+    argmax and argmin return the first of equal elements, and the first NaN if there is one. Over no elements, a sum is
+    0, a product 1, a mean NaN, a logsumexp -inf.
 
-    A NumPy array gives a NumPy array (a number where no axis is left), an `Array` one on the same device. Transposed
-    and sliced `Array`s are read where they lie; those with negative strides, and several axes that do not follow each
-    other in memory, are copied through the host first.
+    A NumPy array gives a NumPy array (a scalar if no axis is left), an `Array` gives an `Array` on the same device.
+    Transposed and sliced `Array`s are read in place; those with negative strides, and several axes that are not
+    adjacent in memory, are copied through the host first.
 
-    Raises ProblemError for an operation, axis or dtype that there is not, and for an extreme over no elements;
-    UnsupportedError where the device cannot hold the operands, MemoryLimitError where it has no room.
+    Raises ProblemError for an unknown operation, an invalid axis, an unsupported dtype, and for a maximum or minimum
+    over no elements; UnsupportedError if the device cannot hold the operands, MemoryLimitError if it is out of memory.
     """
     operation = operation_of(op)
     with opened("reduce", device, x) as temporary:
@@ -73,24 +74,24 @@ def reduce(
 
 
 def _of_nothing(x: Data, operation: Operation, shape: tuple[int, ...], count: int, out: DType) -> NDArray[Any]:
-    """Return the results over `count` elements each, which is 0, or none of them at all."""
+    """Return the results for an `x` without elements: each is over `count` elements."""
     if not count and operation.empty is None:
         raise ProblemError(f"{operation.name} over no elements: x has shape {x.shape}")
     return np.full(shape, operation.empty or 0, out.numpy)
 
 
 def _part_length(device: Device, x: Data) -> int:
-    """Return how many k of x[i, k, j] can be reduced at once: all of them, or fewer where one i is too large."""
+    """Return how many k of x[i, k, j] can be reduced at once: all, or fewer if a single i is too large."""
     _, length, inner = x.shape
     return min(length, max(1, most_at_once(device, x) // (inner * element_of(x).itemsize)))
 
 
 def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
-    """Fill y[i, j], which is a NumPy array where an i of x[i, k, j] has to be reduced in parts."""
+    """Fill y[i, j], which is a NumPy array if x[i, k, j] has to be reduced in parts of k."""
     step, length = _part_length(device, x), x.shape[1]
     if step < length:
-        assert not isinstance(y, Array), "parts are brought together on the host"
-        y[...] = _brought_together(device, operation, x, step)
+        assert not isinstance(y, Array), "partial results are combined on the host"
+        y[...] = _combined(device, operation, x, step)
         return
 
     def compute(x: Array, y: Array) -> None:
@@ -104,8 +105,8 @@ def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
     in_pieces(device, compute, [Labelled(x, "ikj")], Labelled(y, "ij"), "ij")
 
 
-def _brought_together(device: Device, operation: Operation, x: Data, step: int) -> NDArray[Any]:
-    """Return the results over all k from those over `step` of them each."""
+def _combined(device: Device, operation: Operation, x: Data, step: int) -> NDArray[Any]:
+    """Return the results over all k, combined from results over `step` elements each."""
     outer, length, inner = x.shape
     starts, whole = range(0, length, step), element_of(x) == I32
 

@@ -141,7 +141,7 @@ def part(x: NDArray[Any], step: Step, rows: slice, columns: slice) -> NDArray[An
     return x[index]
 
 
-def kind_of(bias: Array | None) -> str:
+def bias_kind(bias: Array | None) -> str:
     """Return the kind of bias in a `Gemm` for a bias of shape (n,) or (m, 1)."""
     return "" if bias is None else "column" if bias.ndim == 1 else "row"
 
@@ -291,11 +291,11 @@ class Stream:
         start = 0.0 if self.residual is None else 1.0  # the factor of the previous contents of C
         bias = self._bias(step) if step.first else None
         if not self._separate_sum:
-            self.multiply(x, y, into, start if step.first else 1.0, bias, kind_of(bias), step.last)
+            self.multiply(x, y, into, start if step.first else 1.0, bias, bias_kind(bias), step.last)
         elif step.last:
             self.multiply(x, y, into, start, total, "matrix", True)
         else:
-            self.multiply(x, y, total, 0.0 if step.first else 1.0, bias, kind_of(bias), False)
+            self.multiply(x, y, total, 0.0 if step.first else 1.0, bias, bias_kind(bias), False)
         if step.last:
             self._downloads.begin(self._slot, into, part(self.c, step, step.rows, step.columns))
 

@@ -1,4 +1,4 @@
-"""The ops as a bench, the self-test and the tuner see them: sizes, operands, and what the result must be."""
+"""Test cases of each op for benchmarks, the self-test and the tuner: sizes, operands, and expected results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPS: dict[str, Op[Any]] = {name: import_module(f"{__name__}.{name}").OP() for na
 
 
 def op_of(name: str, variant: str = "") -> Op[Any]:
-    """Return the op called `name`, or NAME:VARIANT; raises ConfigError for an unknown one, listing those that exist."""
+    """Return the op called `name`, or NAME:VARIANT; raises ConfigError, with the existing names, if it is unknown."""
     name, _, named = name.partition(":")
     if name not in OPS:
         raise ConfigError(f"unknown op {name!r}; choose from {', '.join(OPS)}")

@@ -1,4 +1,4 @@
-"""What a bench, the self-test and the tuner need to know of an op: stages, sizes, how problems are set and judged."""
+"""The interface of an op to benchmarks, the self-test and the tuner: stages, sizes, operands, and error bounds."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ from webmm.records import Record
 from webmm.roofline import Roofline
 from webmm.text import whole
 
-Size = tuple[int, int, int] | tuple[int, int, int, int]  # m, n, k; of gemm also a batch
+Size = tuple[int, int, int] | tuple[int, int, int, int]  # m, n, k, and for gemm optionally a batch
 
 P = TypeVar("P", bound=Problem)
 
 
 class Case(ABC, Generic[P]):
-    """One problem with its operands on both sides, and what its result must be."""
+    """A problem with its operands on the device and on the host, and the expected result."""
 
     problem: P
     inputs: dict[str, Array]  # by the names of the problem's buffers
-    scale: str = ""  # what errors are multiples of, in words
+    scale: str = ""  # the unit of errors, as a suffix in reports, such as ·|A||B|
 
     @property
     @abstractmethod
     def bound(self) -> float:
-        """The largest error that is no mistake."""
+        """The largest error of a correct kernel."""
 
     @abstractmethod
     def error(self, got: NDArray[Any]) -> float:
-        """Return the error of the result, as a kernel leaves it in its buffer; inf where NaN or infinities differ."""
+        """Return the error of a kernel's result, given as stored in its buffer; inf if NaN or infinities differ."""
 
     @abstractmethod
     def numpy(self) -> NDArray[Any]:
-        """Compute the same by NumPy, in the type that it is fast at."""
+        """Compute the problem with NumPy, in the dtype in which NumPy is fast."""
 
     @abstractmethod
     def numpy_error(self, got: NDArray[Any]) -> float:
-        """Return the error of what `numpy()` returned."""
+        """Return the error of a result of `numpy()`."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A problem whose every term shows in its result: what its buffers hold, by name, and what must come out.
+    """Operands for which every term affects the result: the contents of the buffers by name, and the expected result.
 
-    `expected` has the shape of the result, which lies dense where the buffer that is written starts; `allowed` is by
-    how much each of its elements may be off.
+    `expected` has the shape of the result, which is dense and starts at the start of the written buffer; `allowed` is
+    the largest permitted error of each element.
     """
 
     buffers: dict[str, NDArray[Any]]
@@ -66,91 +66,91 @@ class Trial:
 
 
 class Op(ABC, Generic[P]):
-    """An op: `webmm bench --op NAME`, or NAME:VARIANT."""
+    """An op, as in `webmm bench --op NAME` or NAME:VARIANT."""
 
     name: ClassVar[str]
-    shape: ClassVar[str] = "N nor MxNxK"  # how a size is written
+    shape: ClassVar[str] = "N nor MxNxK"  # the forms of a size, for error messages
     unit: ClassVar[str] = "GFLOP/s"
-    dtypes: tuple[DType, ...] = MATRIX_DTYPES  # the first is meant where none is named
-    variants: ClassVar[tuple[str, ...]] = ()  # what NAME:VARIANT may name; likewise
-    tried: ClassVar[tuple[tuple[Size, str], ...]]  # sizes and layouts that `webmm selftest` computes
+    dtypes: tuple[DType, ...] = MATRIX_DTYPES  # the first is the default
+    variants: ClassVar[tuple[str, ...]] = ()  # the variants to list; the first is the default
+    tried: ClassVar[tuple[tuple[Size, str], ...]]  # the sizes and layouts that `webmm selftest` computes
 
     def __init__(self, variant: str = "") -> None:
         self.variant = variant or next(iter(self.variants), "")
 
     @property
     def stages(self) -> list[type[Kernel[Any]]]:
-        """The ladder; the first stage is what the others are compared with."""
+        """The stages of the ladder; the others are compared with the first one."""
         return list(STAGES[self.name].values())
 
     def knows(self, variant: str) -> bool:
-        """Tell whether NAME:VARIANT is of this op."""
+        """Return whether the op has this variant."""
         return variant in self.variants
 
     def variant_of(self, problem: P) -> str:
-        """Return what records of `problem` say of it beside its sizes, dtype and layout."""
+        """Return the variant of `problem` that records contain, in addition to its sizes, dtype and layout."""
         return problem.variant
 
     def parse(self, text: str) -> Size:
         """Return (m, n, k) of a size such as 256 or 333x257x129; raises ProblemError for anything else."""
         parts = split_size(text)
         if len(parts) not in (1, 3):
-            raise self.no_size(text)
+            raise self.invalid_size(text)
         return parts[0], parts[-2 % len(parts)], parts[-1]
 
-    def no_size(self, text: str) -> ProblemError:
-        """Return what to raise for a size that is none."""
+    def invalid_size(self, text: str) -> ProblemError:
+        """Return the exception for an invalid size."""
         return ProblemError(f"size {text!r} is neither {self.shape} with numbers of at least 1")
 
     @abstractmethod
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
-        """Return what to run on a device with these ceilings within `budget` seconds."""
+        """Return the default sizes for a device with the given roofline and a budget in seconds."""
 
     @abstractmethod
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> P:
-        """Return the problem of a size; raises ProblemError for a dtype, ConfigError for a layout that there is not."""
+        """Return the problem of a size; raises ProblemError for an unsupported dtype, ConfigError for a layout."""
 
     def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> P:
-        """Return the plain problem that has these `Problem.sizes`, dtype and layout, on dense operands."""
+        """Return the problem without epilogue, on dense operands, with these `Problem.sizes`, dtype and layout."""
         return self.problem(sizes[:3], dtype, layout or "nn")
 
     def probe(self, n: int, dtype: str) -> P:
-        """Return a problem that grows with `n`, on which a bench finds out how fast a kernel is."""
+        """Return a problem whose size grows with `n`, with which a benchmark estimates the speed of a kernel."""
         return self.problem((n, n, n), dtype)
 
     @abstractmethod
     def case(self, device: Device, problem: P) -> Case[P]:
-        """Return `problem` with random operands, always the same."""
+        """Return `problem` with random operands from a fixed seed."""
 
     @abstractmethod
     def stand_ins(self, kernel: Any, problem: P) -> Iterator[P]:
-        """Yield problems that `kernel` computes in no time, best first; some by the same shader as `problem`."""
+        """Yield small problems for the self-test, best first; some use the same shader as `problem` with `kernel`."""
 
     @abstractmethod
     def trial(self, problem: P) -> Trial:
-        """Return operands of `problem`, which has no gaps, and the result."""
+        """Return operands and expected result of `problem`, whose arrays are dense."""
 
     @abstractmethod
     def examples(self) -> Iterator[tuple[str, P]]:
-        """Yield problems that between them need every choice of the templates, each with words that say which."""
+        """Yield (description, problem) for problems that together cover every specialisation of the templates."""
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
-        """Yield what naga has to look at, in words, as kernel and problem: each stage on the examples."""
+        """Yield (description, kernel, problem) for all shaders that naga validates: each stage on the examples."""
         for stage, (words, problem) in itertools.product(self.stages, self.examples()):
             if stage().unsuited(problem) is None:
                 yield words, stage(), problem
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
-        """Return the 10⁹ operations/s of which a record's `peak_fraction` is a share."""
+        """Return the peak rate in 10⁹ operations/s; the `peak_fraction` of a record is relative to it."""
         del problem
         return ceiling.gflops
 
     def rate(self, record: Record) -> float:
-        """Return the speed of a measured record in `unit`."""
+        """Return the speed of a record in `unit`."""
         return record.gflops or 0.0
 
 
 def split_size(text: str) -> list[int]:
-    """Return the numbers of "333x257x129"; empty where one is none or below 1."""
+    """Return the numbers of "333x257x129"; [] if one of them is not an integer of at least 1."""
     parts = [whole(part) for part in text.strip().lower().replace("×", "x").split("x")]
     return [part for part in parts if part] if all(parts) else []

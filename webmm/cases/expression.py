@@ -1,4 +1,4 @@
-"""Expressions of elements, for the self-test and for what looks at shaders."""
+"""Test cases of elementwise expressions, for the self-test and for validating shaders."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from webmm.expressions import compiled, reference
 from webmm.kernels.elementwise.fused import Fused
 from webmm.problems.expression import Expression, Quad, Strided
 
-LENGTHS: Quad = (2, 3, 2, 5)  # of a stand-in whose arrays may lie in any way
-OFF = 2e-3  # of a result of floats and of 1: how far a short chain of drivers' functions may be off
-TAKEN = 7  # elements to choose from
+LENGTHS: Quad = (2, 3, 2, 5)  # the shape of a small problem with arbitrary strides
+ROUNDING = 2e-3  # largest error of a short chain of drivers' built-in functions, as a multiple of 1 + |y|
+TAKEN = 7  # elements to choose from in a gather
 TEXTS = (
     ("-x0", F32, F32),
     ("x0 + x1", F32, F32),
@@ -36,7 +36,7 @@ TEXTS = (
 
 
 def expression(text: str, dtype: DType, out: DType, lengths: Quad, broadcast: bool = False) -> Expression:
-    """Return the problem of dense arrays of `dtype`, x1 repeated along two axes if `broadcast`; s0 is 2."""
+    """Return the problem for dense arrays of `dtype`; with `broadcast`, x1 is repeated along two axes; s0 is 2."""
     kind = {"int32": "i32", "bool": "bool"}.get(dtype.name, "f32")
     number = "i32" if kind == "i32" else "f32"
     names = [name for name in ("x0", "x1") if name in text]
@@ -50,7 +50,7 @@ def expression(text: str, dtype: DType, out: DType, lengths: Quad, broadcast: bo
 
 
 def examples() -> Iterator[tuple[str, Expression]]:
-    """Yield expressions of every type, of vec4 and of single elements."""
+    """Yield expressions of every dtype, with vec4 and with scalar accesses."""
     for text, dtype, out in TEXTS:
         for lengths, broadcast in (((1, 1, 1, 1024), False), (LENGTHS, True)):
             words = f"{text} {dtype.name} {out.name} {'broadcast' if broadcast else 'dense'}"
@@ -61,7 +61,7 @@ def examples() -> Iterator[tuple[str, Expression]]:
 
 
 def stand_ins(kernel: Fused, problem: Expression) -> Iterator[Expression]:
-    """Yield a problem of few elements by the same shader, where its results are finite."""
+    """Yield a small problem that uses the same shader, if its results are finite."""
     p = problem
     spec = kernel.specialise(p)
     lengths = (1, 1, 1, 4 * kernel.size + 8) if spec.vec else LENGTHS
@@ -80,28 +80,28 @@ def dense_quad(lengths: Quad) -> Quad:
 
 
 def _over(lengths: Quad, strides: Quad) -> Quad:
-    """Return strides of an array that is dense, but for the axes along which `strides` repeat it."""
+    """Return the strides of an array that is dense except for the axes where `strides` is 0, which it repeats."""
     a, b, c, d = dense_strides(tuple(n if stride else 1 for n, stride in zip(lengths, strides, strict=True)))
     kept = [step if stride else 0 for step, stride in zip((a, b, c, d), strides, strict=True)]
     return kept[0], kept[1], kept[2], kept[3]
 
 
 def trial(problem: Expression) -> Trial:
-    """Return quarters from 1/4 to 2, whole numbers from 1 on, and truths; what is exact must come out exactly."""
+    """Return floats from 1/4 to 2 in quarters, integers from 1 to 8, and booleans; integer results must be exact."""
     p = problem
     buffers = {extent.name: _values(extent.dtype, extent.end) for extent in p.buffers() if not extent.written}
-    shown = {f"x{i}": _shown(buffers[f"x{i}"], x, p.lengths) for i, x in enumerate(p.operands)}
+    values = {f"x{i}": _strided(buffers[f"x{i}"], x, p.lengths) for i, x in enumerate(p.operands)}
     if p.taken:
         x0 = p.operands[0]
-        at = np.clip(shown["x1"], 0, p.taken_length - 1) * p.taken
-        places = _shown(np.arange(len(buffers["x0"])), x0, p.lengths) + at
-        shown["x0"] = buffers["x0"][places]
+        at = np.clip(values["x1"], 0, p.taken_length - 1) * p.taken
+        places = _strided(np.arange(len(buffers["x0"])), x0, p.lengths) + at
+        values["x0"] = buffers["x0"][places]
     bits = np.array(p.numbers, np.uint32)
     numbers = bits.view(np.float32 if p.number_kind == "f32" else np.int32)
-    wide = {name: x if x.dtype.kind in "bi" else x.astype(np.float64) for name, x in shown.items()}
+    wide = {name: x if x.dtype.kind in "bi" else x.astype(np.float64) for name, x in values.items()}
     found = reference(p.text, {**wide, **{f"s{i}": x.item() for i, x in enumerate(numbers)}})
     expected = np.broadcast_to(np.asarray(found), p.lengths).astype(np.float64).reshape(-1)
-    share = (OFF if "_f32" in p.wgsl else 2.0**-21) + p.y.dtype.eps
+    share = (ROUNDING if "_f32" in p.wgsl else 2.0**-21) + p.y.dtype.eps
     return Trial(buffers, expected, share * (1 + np.abs(expected)) if p.kind == "f32" else 0.0)
 
 
@@ -112,7 +112,7 @@ def _values(dtype: DType, count: int) -> NDArray[Any]:
     return np.asarray((places + 1) if dtype == I32 else (places + 1) / 4).astype(dtype.numpy)
 
 
-def _shown(buffer: NDArray[Any], x: Strided, lengths: Quad) -> NDArray[Any]:
-    """Return the elements that a shader sees."""
+def _strided(buffer: NDArray[Any], x: Strided, lengths: Quad) -> NDArray[Any]:
+    """Return the view of `buffer` that `x` describes."""
     size = buffer.itemsize
     return as_strided(buffer[x.offset :], lengths, [stride * size for stride in x.strides], writeable=False)

@@ -1,4 +1,4 @@
-"""Matrix products on the bench: cubes that suit the device, random operands, NumPy in float64 as the judge."""
+"""Test cases of float matrix products: default sizes, random operands, and NumPy in float64 as the reference."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from webmm.verify import SAMPLED, Checker, bound
 DEFAULT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 SIZES_SHOWN = 4
 SHAPES = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}  # of examples
-STEEPEST = 1.2  # slope of any activation
-APPROXIMATION = 2.0**-12  # of |A|·|B|: what a driver may make of an activation
-OURS = 2.0**-50  # likewise, of one in float64, which is our own arithmetic
+STEEPEST = 1.2  # the largest slope of a built-in activation
+APPROXIMATION = 2.0**-12  # error of a driver's activation, as a multiple of |A|·|B|
+F64_APPROXIMATION = 2.0**-50  # the same for float64, whose activations do not use the driver's functions
 
 
 class Operands(Case[Gemm]):
-    """One problem's matrices, dense, drawn uniformly from [-0.5, 0.5)."""
+    """Dense matrices, drawn uniformly from [-0.5, 0.5)."""
 
     scale = "·|A||B|"
 
@@ -57,7 +57,7 @@ class Operands(Case[Gemm]):
 
     @property
     def bound(self) -> float:
-        """As a multiple of |A|·|B|."""
+        """The bound as a multiple of |A|·|B|."""
         return bound(self.problem)
 
     def error(self, got: NDArray[Any]) -> float:
@@ -72,7 +72,7 @@ class Operands(Case[Gemm]):
         return a, b, np.empty((*a.shape[:-1], self.problem.n), real)
 
     def numpy(self) -> NDArray[Any]:
-        """Multiply in float32, which is what NumPy is fast at, or in float64 where that is asked for."""
+        """Multiply in float32, in which NumPy is fast, or in float64 for a float64 problem."""
         a, b, out = self._in_sums
         return np.matmul(a, b, out=out)
 
@@ -84,7 +84,7 @@ class Operands(Case[Gemm]):
 
 
 class Finished(Operands):
-    """The same with a bias or an activation: rows spread over C are compared, with all that becomes of them."""
+    """A product with a bias or an activation; only some evenly spaced rows of C are checked."""
 
     scale = "·(|A||B| + |bias|)"
 
@@ -98,14 +98,14 @@ class Finished(Operands):
 
     @property
     def bound(self) -> float:
-        """As a multiple of |A|·|B| + |bias|."""
+        """The bound as a multiple of |A|·|B| + |bias|."""
         p = self.problem
         return STEEPEST * bound(p) + (
-            (OURS if p.dtype == F64 else APPROXIMATION) if p.activation else 2 * p.dtype.sums.eps
+            (F64_APPROXIMATION if p.dtype == F64 else APPROXIMATION) if p.activation else 2 * p.dtype.sums.eps
         )
 
     def error(self, got: NDArray[Any]) -> float:
-        """Return the largest error as a multiple of |A|·|B| + |bias|; inf where anything was left out."""
+        """Return the largest error as a multiple of |A|·|B| + |bias|; inf if any element was not written (NaN)."""
         p = self.problem
         rows = np.unique(np.linspace(0, p.m - 1, SAMPLED).astype(int))
         a, b = (x.astype(np.float64) for x in (self.checker.a[..., rows, :], self.checker.b))
@@ -118,13 +118,13 @@ class Finished(Operands):
         return float((np.abs(found - p.reference(a @ b, bias=bias)) / unit).max())
 
     def numpy_error(self, got: NDArray[Any]) -> float:
-        """Return the error of `numpy()`, which is the product alone: what follows is not what NumPy is fast at."""
+        """Return the error of `numpy()`, which computes the product without the epilogue."""
         return Operands.error(self, got)
 
 
 @dataclass(frozen=True)
 class Finish:
-    """What follows a product, as a variant says it: high+bias-column+gelu+to-float16, or some of it."""
+    """The precision and epilogue in a variant, which has some of these parts: high+bias-column+gelu+to-float16."""
 
     precision: str = PRECISIONS[0]
     bias: str = ""
@@ -133,7 +133,7 @@ class Finish:
 
     @classmethod
     def parse(cls, variant: str) -> Finish | None:
-        """Return what a variant says, None where it is none."""
+        """Return the parsed variant, or None if it is invalid."""
         words = variant.split("+")
         found = cls(
             next((word for word in words if word in PRECISIONS), PRECISIONS[0]),
@@ -145,7 +145,7 @@ class Finish:
 
     @classmethod
     def of(cls, p: Gemm) -> Finish:
-        """Return what follows the product."""
+        """Return the precision and epilogue of a problem."""
         return cls(p.precision, p.bias, p.activation, p.out_dtype.name if p.out_dtype != p.dtype else "")
 
     def __str__(self) -> str:
@@ -164,8 +164,8 @@ class GemmOp(Op[Gemm]):
 
     name = "gemm"
     shape = "N nor MxNxK (a batch: 64x64x64@8)"
-    variants = ("", "high")  # the precision, where it is not the highest
-    tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond what loops may run
+    variants = ("", "high")  # the precision, "" for the default
+    tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond the limit of loop iterations
         ((64, 64, 64), "nn"),
         ((65, 67, 63), "nn"),
         ((1, 256, 256), "nn"),
@@ -175,29 +175,29 @@ class GemmOp(Op[Gemm]):
     )
 
     def knows(self, variant: str) -> bool:
-        """Tell whether it says a precision, and what follows the product."""
+        """Return whether `variant` is valid; see `Finish`."""
         return Finish.parse(variant) is not None
 
     def variant_of(self, problem: Gemm) -> str:
-        """Return the precision and what follows the product, of which records that choices go by know nothing."""
+        """Return the precision and epilogue; records for the choice of kernels contain only the precision."""
         return str(Finish.of(problem))
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
-        """Return the four largest default cubes at which a product at the peak rate takes at most 0.1 s."""
+        """Return the four largest default cubes that take at most 0.1 s at the peak rate."""
         del budget
         fitting = [n for n in DEFAULT_SIZES if 2 * n**3 <= 0.1 * ceiling.gflops * 1e9]
         return [(n, n, n) for n in fitting[-SIZES_SHOWN:] or [DEFAULT_SIZES[0]]]
 
     def parse(self, text: str) -> Size:
-        """Return (m, n, k), or (m, n, k, batch) of 64x512x512@8; raises ProblemError for what is no size."""
+        """Return (m, n, k), or (m, n, k, batch) for 64x512x512@8; raises ProblemError for an invalid size."""
         matrix, at, batch = text.partition("@")
         size, count = super().parse(matrix), split_size(batch)
         if at and len(count) != 1:
-            raise self.no_size(text)
+            raise self.invalid_size(text)
         return (*size[:3], count[0]) if count else size
 
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> Gemm:
-        """Return the product of dense matrices, or of a batch of them; t in `layout` says that A or B is transposed."""
+        """Return the product of a batch of dense matrices; a t in `layout` stands for a transposed A or B."""
         m, n, k, *batch = size
         finish = Finish.parse(self.variant) or Finish()
         plain = gemm(
@@ -211,11 +211,11 @@ class GemmOp(Op[Gemm]):
         return replace(plain, bias=finish.bias, activation=finish.activation)
 
     def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> Gemm:
-        """Return the plain product of a batch of dense matrices."""
+        """Return the product of a batch of dense matrices."""
         return self.problem(sizes, dtype, layout)
 
     def case(self, device: Device, problem: Gemm) -> Operands:
-        """Return `problem` with its matrices."""
+        """Return `problem` with random matrices."""
         return Finished(device, problem) if problem.bias or problem.activation else Operands(device, problem)
 
     def stand_ins(self, kernel: GemmKernel, problem: Gemm) -> Iterator[Gemm]:
@@ -236,12 +236,12 @@ class GemmOp(Op[Gemm]):
             )
 
     def trial(self, problem: Gemm) -> Trial:
-        """Return matrices of quarters, so that a single term that is left out shows, even of 100,000."""
+        """Return matrices of quarters, so that a single missing term is detected, even among 100,000."""
         p, rng = problem, np.random.default_rng(0)
         bias_shape = {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n))
         a, b, c, bias = (quarters(rng, shape) for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), bias_shape))
         if p.precision == "high" and p.dtype == F32:
-            _put_in_doubt(a, b)
+            _add_cancellations(a, b)
         scale = a @ b
         values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}
         stored = {"a": p.a, "b": p.b, "c": p.c, "bias": Operand(1)}
@@ -249,7 +249,7 @@ class GemmOp(Op[Gemm]):
         added = bias if p.bias else 0.0
         expected = representable(p.reference(scale, c, added), p.out_dtype)
         allowed = (ROUNDING + stored_eps + (APPROXIMATION if p.activation else 0.0)) * (scale + 1)
-        if p.activation in OWN:  # which may be steep, and large
+        if p.activation in OWN:  # a user-defined function may have a steep slope and large values
             up, down = (p.reference(scale + sign * ROUNDING * (scale + 1), c, added) for sign in (1, -1))
             allowed = allowed + np.abs(up - down) + (APPROXIMATION + stored_eps) * np.abs(expected)
         return Trial(
@@ -259,7 +259,7 @@ class GemmOp(Op[Gemm]):
         )
 
     def examples(self) -> Iterator[tuple[str, Gemm]]:
-        """Yield each dtype × layout on shapes that tiles divide, do not, and of long K; then with all epilogues."""
+        """Yield each dtype and layout, aligned, ragged and with a long K, and some with every epilogue."""
         for dtype, (a, b), (words, shape) in itertools.product(
             MATRIX_DTYPES, itertools.product("nt", repeat=2), SHAPES.items()
         ):
@@ -269,8 +269,8 @@ class GemmOp(Op[Gemm]):
                 yield from _epilogues(f"{dtype.name} {words}", problem)
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
-        """Yield each stage on the examples, those of high precision with k in one part and in several; then in float64,
-        with what computes it where no engine has it.
+        """Yield each stage on the examples, then precision "high" with k in one part and in several, then float64,
+        including the kernels that emulate it.
         """
         yield from super().shaders()
         for (words, problem), runs in itertools.product(self.examples(), (1, 4)):
@@ -286,9 +286,9 @@ class GemmOp(Op[Gemm]):
                         yield finish, kernel, finished
 
 
-def _put_in_doubt(a: NDArray[Any], b: NDArray[Any]) -> None:
-    """Let a large element of A, beside a small one, meet zeros of B: for every second column of one row, and for a few
-    of another. Float16 would lose what these sums are made of; float32 still sums them up exactly.
+def _add_cancellations(a: NDArray[Any], b: NDArray[Any]) -> None:
+    """Multiply a large element of A, next to a small one, by zeros of B: in every second column of one row of C, and in
+    a few columns of another. Float16 would lose the small terms; float32 sums them exactly.
     """
     for row, inner, columns in ((0, slice(0, 2), slice(0, None, 2)), (-1, slice(2, 4), slice(3, None, 32))):
         if a.shape[1] >= 4 and (row == 0 or a.shape[0] > 1):
@@ -298,7 +298,7 @@ def _put_in_doubt(a: NDArray[Any], b: NDArray[Any]) -> None:
 
 
 def _epilogues(words: str, problem: Gemm) -> Iterator[tuple[str, Gemm]]:
-    """Yield `problem` with all that may happen to its result: each bias and each activation, and all numbers."""
+    """Yield `problem` with each kind of bias and each activation, and with all numbers of the epilogue."""
     for bias, activation in itertools.zip_longest(BIASES, ACTIVATIONS, fillvalue=""):
         finished = replace(problem, **TRIALS, bias=bias, activation=activation)
         yield f"{words} {', '.join(TRIALS)}, bias {bias or 'none'}, {activation or 'no activation'}", finished

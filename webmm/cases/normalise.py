@@ -1,4 +1,4 @@
-"""Softmax and normalisations along an axis, on the bench. Errors are multiples of the largest result of a row."""
+"""Benchmark and self-test cases of normalisations. Errors are multiples of the largest result of a row."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from webmm.problems.reduce import Span
 from webmm.verify import sum_bound
 
 EPSILON = 1e-5
-EXP_ERROR = 2.0**-19  # of a driver's exp, and of activations made of it
-EXP_ERROR_F64 = 2.0**-50  # of webmm's own, in float64
+EXP_ERROR = 2.0**-19  # of a driver's exp, and of activations that use it
+EXP_ERROR_F64 = 2.0**-50  # of webmm's own exp in float64
 
 
 def rounding(p: Normalisation) -> float:
-    """Return how far off a result may be: two sums follow each other, and an exponential or a root."""
+    """Return the error bound of two consecutive sums and an exponential or a root."""
     if p.dtype == F64:
         return 2 * sum_bound(p.length) * F64.eps / F32.eps + EXP_ERROR_F64
     return 2 * sum_bound(p.length) + EXP_ERROR + (p.out_dtype.eps if p.out_dtype != F32 else 0.0)
 
 
 class NormaliseCase(Streamed[Normalisation]):
-    """One array x[outer, length, inner], and what becomes of some of its rows."""
+    """An array x[outer, length, inner], and the expected results of some of its rows."""
 
     scale = "·max|y|"
 
@@ -60,7 +60,7 @@ class NormaliseCase(Streamed[Normalisation]):
 
     @functools.cached_property
     def expected(self) -> NDArray[np.float64]:
-        """What NumPy makes of these rows."""
+        """NumPy's results for these rows."""
         return self.reference(self.at_checked(self.x), self.problem.epsilon)
 
     @functools.cached_property
@@ -69,7 +69,7 @@ class NormaliseCase(Streamed[Normalisation]):
         return np.asarray(np.abs(self.expected).max(axis=1, keepdims=True) + self.problem.out_dtype.tiny)
 
     def numpy(self) -> NDArray[Any]:
-        """Normalise in float32, or float64 if that is the type of the array."""
+        """Normalise in float32, or in float64 if that is the dtype of the array."""
         x: NDArray[Any] = self.x if self.problem.dtype == F64 else self.in_f32
         y = self.reference(np.moveaxis(x, 1, -1), self.problem.epsilon)
         return np.moveaxis(y, -1, 1)
@@ -84,7 +84,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
     tried = (((64, 1024, 1), "nn"), ((5, 8191, 1), "nn"), ((3, 77, 65), "nn"))
 
     def along(self, size: Size, dtype: DType) -> Normalisation:
-        """Return that of a dense array, without a weight."""
+        """Return the problem of a dense array, without a weight."""
         return _normalisation(self.variant, size, dtype)
 
     def case(self, device: Device, problem: Normalisation) -> NormaliseCase:
@@ -96,7 +96,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
         yield from smaller(kernel, problem)
 
     def trial(self, problem: Normalisation) -> Trial:
-        """Return quarters and an outlier in each row."""
+        """Return multiples of 1/4 with an outlier in each row."""
         p, x = problem, elements(problem)
         y = np.moveaxis(
             NORMALISATIONS[p.function].reference(np.moveaxis(x, 1, -1).astype(np.float64), p.epsilon), -1, 1
@@ -111,7 +111,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
         return Trial({"x": strided(x, p), **vectors}, y, np.broadcast_to(allowed, y.shape))
 
     def examples(self) -> Iterator[tuple[str, Normalisation]]:
-        """Yield each function and dtype, of rows that stay in registers and that do not, with and without vectors."""
+        """Yield each function and dtype: rows that stay in registers or not, with and without weight and bias."""
         for name, dtype, vectors in itertools.product(NORMALISATIONS, self.dtypes, (False, True)):
             for length in (2**20, 2**20 - 1, 4092, 4095):
                 words = f"{name} {dtype.name} {length}{' scaled' if vectors else ''}"
@@ -120,7 +120,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
             yield f"softmax {dtype.name} columns {words}", _normalisation("softmax", (64, 1024, inner), dtype)
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
-        """Yield the examples with every way in which a workgroup's parts meet."""
+        """Yield the examples with every way of combining partial results."""
         for words, problem in self.examples():
             kernels = [Rows(combine=way) for way in WAYS] if problem.inner == 1 else [Strips()]
             yield from ((words, kernel, problem) for kernel in kernels)

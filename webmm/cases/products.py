@@ -1,4 +1,4 @@
-"""What products have in common where small ones stand in for large ones, and what is stored is told apart from how."""
+"""Helpers for test cases of all products: small problems that replace large ones, and the layout of operands."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.product import ProductKernel
 from webmm.problems.product import Operand, Product
 
-SMALL, SMALL_LONG = 2**24, 2**30  # multiplications that are no time, and that are where K is long: a tile of 128×128
-ROUNDING = 2.0**-20  # of |A|·|B|: less than a term of 65,536, more than scaling and a bias can make of an exact sum
+SMALL, SMALL_LONG = 2**24, 2**30  # multiplications of a small problem, and of one with a long K: a tile of 128×128
+ROUNDING = 2.0**-20  # of |A|·|B|: less than one of 65,536 terms, more than the rounding by scaling and a bias
 
 
 def small_sizes(kernel: ProductKernel[Any], p: Product, width: int = 4) -> Iterator[tuple[int, int, int]]:
-    """Yield (m, n, k) for which `kernel` may have the same shader as for `p`, the best first.
+    """Yield small sizes (m, n, k) for which `kernel` may use the same shader as for `p`, the best first.
 
-    Each is a tile and what hangs over, or where K is long, as it then stays, as little as may be; lengths that `width`
-    elements divide stay so.
+    A size is one tile plus the remainder of `p`; with a long K, which stays long, m and n are as small as possible.
+    Lengths that are divisible by `width` stay divisible.
     """
     long = p.k > LOOP_LIMIT
     sizes = list(_by_tiles(kernel, p, width, long))
@@ -33,7 +33,7 @@ def small_sizes(kernel: ProductKernel[Any], p: Product, width: int = 4) -> Itera
 
 
 def _by_tiles(kernel: ProductKernel[Any], p: Product, width: int, long: bool) -> Iterator[tuple[int, int, int]]:
-    """Yield sizes by the kernel's tiles, by powers of two for those that tile in another way, and those of `p`."""
+    """Yield sizes based on the kernel's tiles, then on powers of two for kernels without tiles, then those of `p`."""
     grid = kernel.grid
     tiles = [(16, 16), (grid.elements,) * 2] if grid.elements else [(grid.tile_m, grid.tile_n)]
     steps = [(m, n, kernel.inner_step) for m, n in [*tiles, (1, 1)]] + [(step,) * 3 for step in (16, 64, 256)]
@@ -48,14 +48,14 @@ def _by_tiles(kernel: ProductKernel[Any], p: Product, width: int, long: bool) ->
 
 
 def reduced(size: int, step: int, whole: int) -> int:
-    """Return a size of `whole` steps and what hangs over; at least one step or that."""
+    """Return `whole` steps plus the remainder of `size`, but at least one step, and not more than `size`."""
     return size if size <= (whole + 1) * step else (whole * step + size % step) or step
 
 
 def dense(like: Operand, now: tuple[int, int], was: tuple[int, int], widths: tuple[int, ...] = (4,)) -> Operand:
-    """Return how a matrix of shape `now` lies without gaps, and starts where as many elements can be read at once.
+    """Return a dense layout for a matrix of shape `now`, as aligned as one of shape `was` stored as `like`.
 
-    That is, as of one of shape `was` that lies as `like` says; `widths` are the numbers that matter.
+    `widths` are the alignments, in elements, that must be equal.
     """
     operand = Operand(now[0] if like.transposed else now[1], transposed=like.transposed)
     for offset in (0, *widths, 1):
@@ -66,19 +66,19 @@ def dense(like: Operand, now: tuple[int, int], was: tuple[int, int], widths: tup
 
 
 def laid_out(values: NDArray[Any], operand: Operand, end: int) -> NDArray[Any]:
-    """Return the buffer of `end` elements that holds `values` as `operand` says; before them are NaN, or 0."""
+    """Return a buffer of `end` elements with `values` in the layout `operand`; elements before it are NaN, or 0."""
     buffer = np.full(end, np.nan if values.dtype.kind == "f" else 0, values.dtype)
     buffer[operand.offset :] = (values.T if operand.transposed else values).ravel()
     return buffer
 
 
 def representable(values: NDArray[Any], dtype: DType) -> NDArray[np.float64]:
-    """Return `values` with an infinity for each that is too large for `dtype`."""
+    """Return `values`, with infinity for each value that overflows `dtype`."""
     with np.errstate(over="ignore"):
         stored = values.astype(dtype.numpy).astype(np.float64)
     return np.where(np.isinf(stored), stored, values)
 
 
 def quarters(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return 1/4, 1/2 or 3/4: products and sums of them are exact in f32, in any order."""
+    """Return random values of 1/4, 1/2 and 3/4, whose products and sums are exact in f32 in any order."""
     return rng.integers(1, 4, shape).astype(np.float64) / 4

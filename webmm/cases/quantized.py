@@ -1,4 +1,4 @@
-"""Products of 8-bit integers on the bench: bit for bit as the reference has them, or wrong."""
+"""Test cases of quantised 8-bit products, whose results must be bit for bit those of the reference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ZEROS = {I8: 0, U8: 117, I32: 0, F32: 0}
 
 
 class Integers(Case[Quantized]):
-    """One problem's matrices, of all integers that their types have."""
+    """Random matrices over the whole range of their dtypes."""
 
     def __init__(self, device: Device, problem: Quantized) -> None:
         p = self.problem = problem
@@ -45,11 +45,11 @@ class Integers(Case[Quantized]):
 
     @property
     def bound(self) -> float:
-        """Nothing is rounded but once, and that is part of the meaning."""
+        """0, since the reference defines the only rounding."""
         return 0.0
 
     def error(self, got: NDArray[Any]) -> float:
-        """Return by how much the worst element is off: of all, or of spread rows of a large product."""
+        """Return the largest error of an element; for a large product only evenly spaced rows are checked."""
         p = self.problem
         whole = p.m * p.n * p.k <= FULL_CHECK
         rows = np.arange(p.m) if whole else np.unique(np.linspace(0, p.m - 1, SAMPLED).astype(int))
@@ -61,20 +61,20 @@ class Integers(Case[Quantized]):
         return self.a.astype(np.float32), self.b.astype(np.float32)
 
     def numpy(self) -> NDArray[Any]:
-        """Multiply in float32, which is what NumPy is fast at, and nothing more."""
+        """Multiply in float32, in which NumPy is fast, without requantisation."""
         a, b = self._in_f32
         product: NDArray[Any] = a @ b
         return product
 
     def numpy_error(self, got: NDArray[Any]) -> float:
-        """Return 0: floats are not asked for the same bits."""
+        """Return 0, since the float32 product is not comparable bit for bit."""
         del got
         return 0.0
 
 
 def scheme_of(n: int, k: int, a: DType, b: DType, out: DType) -> Scheme:
-    """Return what a layer may have: zero points where the types are unsigned, and a scale for each column of B."""
-    spread = 74.0  # of the integers of a type, all as likely
+    """Return a typical scheme of a layer: zero points for unsigned dtypes, and a scale for each column of B."""
+    spread = 74.0  # standard deviation of uniformly distributed 8-bit integers
     scale_c = float(np.float32(spread * k**0.5)) if out in BYTES else None
     scales = np.linspace(0.5, 1.5, n, dtype=np.float32) if n > 1 else np.ones((), np.float32)
     one, (zero_a, zero_b) = np.ones((), np.float32), np.array([[ZEROS[a]], [ZEROS[b]]], np.int32)
@@ -82,7 +82,7 @@ def scheme_of(n: int, k: int, a: DType, b: DType, out: DType) -> Scheme:
 
 
 def _scheme_like(p: Quantized) -> Scheme:
-    """Return a scheme of the kind that `p` has, with its zero points, under which every term of a sum shows."""
+    """Return a scheme of the same kind as that of `p`, with its zero points, under which every term affects C."""
     rng = np.random.default_rng(1)
     spread_a, spread_b = (
         np.linspace(0.5, 1.0, length, dtype=np.float32) if scaled else np.ones((), np.float32)
@@ -97,8 +97,8 @@ def _scheme_like(p: Quantized) -> Scheme:
 
 
 def _step(p: Quantized) -> float:
-    """Return what a step of C must stand for so that most sums of all integers of the types are in its range."""
-    variance = (256**2 - 1) / 12  # of these integers
+    """Return the scale of C for which most sums of uniformly distributed integers are in its range."""
+    variance = (256**2 - 1) / 12  # of uniformly distributed 8-bit integers
     means = [
         sum(limits(dtype)) / 2 - (ZEROS[dtype] if zero is None else zero)
         for dtype, zero in ((p.a_dtype, p.zero_a), (p.b_dtype, p.zero_b))
@@ -117,11 +117,11 @@ class QuantizedOp(Op[Quantized]):
     tried = (((64, 64, 64), "nn"), ((65, 67, 63), "nn"), ((200, 200, 200), "nt"), ((3, 5, 70_000), "nn"))
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
-        """Return those of products of floats, to stand beside them."""
+        """Return the default sizes of float matrix products, for comparison."""
         return GemmOp().default_sizes(ceiling, budget)
 
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> Quantized:
-        """Return the dense product of that size; t in `layout` says that A or B is transposed."""
+        """Return the dense product of a size; a t in `layout` stands for a transposed A or B."""
         kind = dtype_of(dtype)
         return self._problem(size, kind, kind, kind, **transposes(layout))
 
@@ -134,11 +134,11 @@ class QuantizedOp(Op[Quantized]):
         return describe(m, n, k, (a, left), (b, right), scheme_of(n, k, a, b, out), out)[0]
 
     def case(self, device: Device, problem: Quantized) -> Integers:
-        """Return `problem` with its matrices."""
+        """Return `problem` with random matrices."""
         return Integers(device, problem)
 
     def stand_ins(self, kernel: QuantizedKernel, problem: Quantized) -> Iterator[Quantized]:
-        """Yield small products with the same zero points of A and B, of sums that fill the range of C."""
+        """Yield small products with the same zero points of A and B, whose sums cover the range of C."""
         p = problem
         for m, n, k in small_sizes(kernel, p, WIDE):
             a = dense(p.a, (m, k), (p.m, p.k), (PACKED, WIDE))
@@ -148,7 +148,7 @@ class QuantizedOp(Op[Quantized]):
             yield describe(m, n, k, (p.a_dtype, a), (p.b_dtype, b), _scheme_like(small), p.out_dtype)[0]
 
     def trial(self, problem: Quantized) -> Trial:
-        """Return matrices of all integers that their types have; what comes out is right bit for bit."""
+        """Return matrices over the whole range of their dtypes; no error is allowed."""
         p, rng = problem, np.random.default_rng(0)
         a, b = (
             rng.integers(*limits(dtype), shape, np.int16, endpoint=True)
@@ -156,14 +156,14 @@ class QuantizedOp(Op[Quantized]):
         )
         scheme = _scheme_like(p)
         described, terms = describe(p.m, p.n, p.k, (p.a_dtype, p.a), (p.b_dtype, p.b), scheme, p.out_dtype)
-        assert described == p, "a stand-in, or one whose scales differ by column"
+        assert described == p, "a problem from stand_ins(), or one with a scale per column"
         ends = {extent.name: extent.end for extent in p.buffers() if not extent.written}
         matrices = laid_out(a, p.a, ends["a"]), laid_out(b, p.b, ends["b"])
         buffers = dict(zip(ends, (*matrices, *(x.ravel() for x in terms)), strict=True))
         return Trial(buffers, reference(a, b, scheme, p.out_dtype).astype(np.float64), 0.0)
 
     def examples(self) -> Iterator[tuple[str, Quantized]]:
-        """Yield types × layouts on shapes of every alignment, then outputs × what may differ by row and column."""
+        """Yield dtypes and layouts for shapes of every alignment, then results with values per row and column."""
         shapes = {"aligned": (512, 512, 512), "by words": (508, 516, 500), "ragged": (509, 511, 513)}
         for (a, b), layout, (words, shape) in itertools.product(((U8, U8), (U8, I8)), LAYOUTS, shapes.items()):
             yield f"{a.name} {b.name} {layout} {words}", self._problem(shape, a, b, a, **transposes(layout))

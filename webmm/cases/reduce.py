@@ -1,7 +1,7 @@
-"""Reductions on the bench: of an array along an axis, beside the device's copy bandwidth and NumPy.
+"""Benchmark and self-test cases of reductions, compared with the device's copy bandwidth and with NumPy.
 
-Errors of sums are multiples of the sums of magnitudes, of products shares of them; maxima, positions and integers have
-none.
+Errors of sums are multiples of the sum of magnitudes, errors of products are relative; maxima, positions and integers
+must be exact.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from webmm.verify import product_bound, sum_bound
 
 R = TypeVar("R", bound=Reduction)
 
-SMALL, FEW = 2**20, 2**17  # elements that are little time, and up to which there may be several rows of them
-LARGEST = 2.0  # of the elements of a trial: of one in every row
-LARGEST_DOUBLE = 2.0 - 2.0**-20 + (2**32 - 1) * 2.0**-52  # only the low words of the others are less
+SMALL, FEW = 2**20, 2**17  # elements of a quick stand-in; elements up to which it has several rows
+LARGEST = 2.0  # magnitude of the outlier in each row of a trial
+LARGEST_DOUBLE = (
+    2.0 - 2.0**-20 + (2**32 - 1) * 2.0**-52
+)  # the other elements have the same high word, and a smaller low word
 
 
 class ReduceCase(Streamed[Reduction]):
-    """One array x[outer, length, inner], and what becomes of some of its rows."""
+    """An array x[outer, length, inner], and the expected results of some of its rows."""
 
     def __init__(self, device: Device, problem: Reduction) -> None:
         p = self.problem = problem
@@ -46,7 +48,7 @@ class ReduceCase(Streamed[Reduction]):
 
     @property
     def bound(self) -> float:
-        """Rounding explains nothing but of sums and products of floats."""
+        """The rounding error; 0 except for sums and products of floats."""
         return rounding(self.problem)
 
     @functools.cached_property
@@ -55,12 +57,12 @@ class ReduceCase(Streamed[Reduction]):
 
     @functools.cached_property
     def expected(self) -> NDArray[np.float64]:
-        """What NumPy makes of these rows."""
+        """NumPy's results for these rows."""
         return self.operation.exact(self._rows).astype(np.float64)
 
     @functools.cached_property
     def unit(self) -> NDArray[np.float64] | float:
-        """Σ|x|, of a mean its share; log(Σ) has Σ's relative error for its absolute one; of a product itself."""
+        """Σ|x|, for a mean divided by the length; for logsumexp a constant plus max|x|; for a product its magnitude."""
         name, least = self.operation.name, float(np.finfo(np.float32).tiny)
         if not self.bound:
             return 1.0
@@ -72,13 +74,13 @@ class ReduceCase(Streamed[Reduction]):
         return np.asarray((magnitudes.sum(axis=1) + least) / (self.problem.length if name == "mean" else 1))
 
     def numpy(self) -> NDArray[Any]:
-        """Reduce in float32, or in the type of the array where that is int32 or float64."""
+        """Reduce in float32, or in the dtype of the array for int32 and float64."""
         if self.problem.dtype in (I32, F64):
             return self.operation.exact(np.moveaxis(self.x, 1, -1))
         return np.asarray(self.operation.reference(np.moveaxis(self.in_f32, 1, -1)))
 
     def error(self, got: NDArray[Any]) -> float:
-        """Return the largest error, of integers in units; inf where anything was left out, or is NaN."""
+        """Return the largest error, for integers in units; inf if a result is missing or NaN."""
         if self.operation.index or self.problem.dtype != I32:
             return super().error(got)
         return float(np.abs(self.at_checked(got).astype(np.float64) - self.expected).max())
@@ -108,7 +110,7 @@ class ReduceOp(StreamingOp[Reduction]):
         yield from smaller(kernel, problem)
 
     def trial(self, problem: Reduction) -> Trial:
-        """Return elements whose sum is exact, and of which one is the largest, or the smallest."""
+        """Return elements with an exact sum and an outlier in each row."""
         p, operation = problem, operation_of(problem.operation)
         x = elements(p)
         expected = operation.exact(np.moveaxis(x, 1, -1)).astype(np.float64)
@@ -122,7 +124,7 @@ class ReduceOp(StreamingOp[Reduction]):
         return Trial({"x": strided(x, p)}, expected, allowed)
 
     def examples(self) -> Iterator[tuple[str, Reduction]]:
-        """Yield each operation and dtype, of rows and columns that tiles divide, and of some that they do not."""
+        """Yield each operation and dtype, with rows and columns that tiles divide and that they do not."""
         for operation, inner in itertools.product(OPERATIONS.values(), (1, 4096)):
             for dtype, (words, ragged) in itertools.product(operation.dtypes, (("aligned", 0), ("ragged", 1))):
                 size = (64, 2**20 - ragged, inner - ragged * (inner > 1))
@@ -131,7 +133,7 @@ class ReduceOp(StreamingOp[Reduction]):
 
 
 def rounding(problem: Reduction) -> float:
-    """Return the largest error that rounding can explain, as a multiple of what errors are multiples of."""
+    """Return the largest error that rounding can explain, as a multiple of the case's unit."""
     p = problem
     if p.dtype != I32 and p.operation == "prod":
         return product_bound(p.length, p.out_dtype)
@@ -139,7 +141,7 @@ def rounding(problem: Reduction) -> float:
 
 
 def _drawn_for(p: Reduction) -> NDArray[Any]:
-    """Return the elements of a case: of products near 1, so that they neither overflow nor vanish."""
+    """Return the elements of a case; for products near 1, to avoid overflow and underflow."""
     if p.dtype == I32:
         return np.asarray(np.random.default_rng(0).integers(-(2**31), 2**31, p.flops, np.int32) | np.int32(1))
     if p.operation != "prod":
@@ -147,11 +149,11 @@ def _drawn_for(p: Reduction) -> NDArray[Any]:
     return np.asarray(np.exp(drawn(p.flops, F32) * min(1 / 32, 8 / math.sqrt(p.length))).astype(p.dtype.numpy))
 
 
-# What a reduction's trial and a normalisation's have in common
+# Shared by the trials of reductions and normalisations
 
 
 def smaller(kernel: ReduceKernel, p: R) -> Iterator[R]:
-    """Yield arrays of few rows, or strips of columns, that take as many levels of loops as those of `p`."""
+    """Yield problems with few rows, or strips of columns, that take as many levels of loops as `p`."""
     first = kernel.dispatches[0]
     assert isinstance(first, ReduceKernel)
     step = first.step * first.splits
@@ -172,10 +174,10 @@ def smaller(kernel: ReduceKernel, p: R) -> Iterator[R]:
 
 
 def elements(p: Reduction) -> NDArray[Any]:
-    """Return x[i, k, j], none of them 0, and an outlier at another place of each row, the last of one.
+    """Return x[i, k, j] without zeros, with an outlier at a random place of each row, and at the end of the first row.
 
-    They are quarters, whose sums are exact; of products near 1, and as many above as below; of int32 any odd ones; of
-    float64 numbers that share their high word, but for the sign.
+    Elements are multiples of 1/4, whose sums are exact; for products near 1, above and below; for int32 odd; for maxima
+    and minima of float64 numbers whose high words differ in the sign only.
     """
     rng = np.random.default_rng(0)
     x = np.resize(_pattern(p, rng), (p.outer, p.length, p.inner))
@@ -188,7 +190,7 @@ def elements(p: Reduction) -> NDArray[Any]:
 
 
 def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
-    count = 4099  # a prime, as lengths are not
+    count = 4099  # a prime, so that rows of no usual length repeat
     if p.dtype == I32:
         return np.asarray(rng.integers(-(2**30), 2**30, count, np.int32) | np.int32(1))
     if p.dtype == F64 and not operation_of(p.operation).sums:
@@ -201,7 +203,7 @@ def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
 
 
 def strided(x: NDArray[Any], p: Reduction) -> NDArray[Any]:
-    """Return the buffer that holds x[i, k, j] as `p` says."""
+    """Return the buffer with x[i, k, j] in the layout of `p`."""
     buffer = np.full(p.buffers()[0].end, np.nan if x.dtype.kind == "f" else -77, x.dtype)
     strides = (buffer.itemsize * far for far in (p.x.outer_stride, p.x.stride, p.x.inner_stride))
     np.lib.stride_tricks.as_strided(buffer[p.x.offset :], x.shape, tuple(strides))[...] = x

@@ -1,7 +1,7 @@
-"""What ops have in common that read an array once and reckon next to nothing: their measure is the copy bandwidth.
+"""The common part of test cases for ops that are limited by memory bandwidth.
 
-Of a record, m, n and k are the lengths of x[m, n, k], an axis for all before the one along which the op goes, that one,
-and one for all behind; `peak_fraction` is the share of the measured copy bandwidth, of the bytes that must move.
+In a record, m, n and k are the lengths of x[m, n, k], where n is the axis of the op, and m and k combine all axes
+before and after it. `peak_fraction` is the fraction of the measured copy bandwidth, for the minimum of bytes to move.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from webmm.roofline import Roofline
 from webmm.text import whole
 from webmm.verify import SAMPLED
 
-# The first four are those that others publish; the last does not fit into any cache.
+# Other projects publish results for the first four; the last does not fit into any cache.
 DEFAULT_SIZES: tuple[Size, ...] = (
     (512, 8192, 1),
     (128, 32768, 1),
@@ -31,13 +31,13 @@ DEFAULT_SIZES: tuple[Size, ...] = (
     (64 * 64, 4096, 1),
     (8192, 32768, 1),
 )
-SHARE = 1 / 4000  # of the budget that reading a default size once may take at the copy bandwidth
-CHECKED = 2**26  # elements up to which every result is checked; of more, some spread ones are
+SHARE = 1 / 4000  # the largest part of the budget for reading a default size once at the copy bandwidth
+CHECKED = 2**26  # every result is checked up to this many elements, evenly spaced ones above
 
 P = TypeVar("P", bound=Problem)
 
 
-@functools.lru_cache(maxsize=1)  # the next problem may be as large
+@functools.lru_cache(maxsize=1)  # the next problem often has the same size
 def drawn(count: int, dtype: DType) -> NDArray[Any]:
     """Return elements drawn uniformly from [-0.5, 0.5)."""
     drawn: NDArray[Any] = (np.random.default_rng(0).random(count, np.float32) - np.float32(0.5)).astype(dtype.numpy)
@@ -45,30 +45,30 @@ def drawn(count: int, dtype: DType) -> NDArray[Any]:
 
 
 def spread(count: int, each: int) -> NDArray[np.intp]:
-    """Return which of `count` results to check where each takes `each` elements: all, or some from first to last."""
+    """Return the indices to check among `count` results of `each` elements: all, or evenly spaced ones."""
     most = max(1, CHECKED // each)
     return np.arange(count) if count <= most else np.unique(np.linspace(0, count - 1, min(most, SAMPLED)).astype(int))
 
 
 class Streamed(Case[P]):
-    """One array, and the results at `checked`, which it is judged by."""
+    """An array, and the indices `checked` of the results to check."""
 
     x: NDArray[Any]
     checked: NDArray[np.intp]
 
     @functools.cached_property
     def expected(self) -> NDArray[np.float64]:
-        """What is right there, in float64."""
+        """The expected checked results, in float64."""
         raise NotImplementedError
 
     @functools.cached_property
     def unit(self) -> NDArray[np.float64] | float:
-        """What their errors are multiples of."""
+        """The unit of the errors of the checked results."""
         raise NotImplementedError
 
     @functools.cached_property
     def in_f32(self) -> NDArray[np.float32]:
-        """The array in the type that NumPy is fast at."""
+        """The array in float32, in which NumPy is fast."""
         return np.asarray(self.x, np.float32)
 
     def at_checked(self, got: NDArray[Any]) -> NDArray[Any]:
@@ -76,7 +76,7 @@ class Streamed(Case[P]):
         return np.asarray(got.reshape(-1)[self.checked])
 
     def error(self, got: NDArray[Any]) -> float:
-        """Return the largest error; inf where anything was left out, or is NaN."""
+        """Return the largest error; inf if any result is NaN or was not written."""
         if (got < 0 if got.dtype.kind == "i" else np.isnan(got)).any():  # positions, or floats of NumPy or ml_dtypes
             return math.inf
         return float((np.abs(self.at_checked(got) - self.expected) / self.unit).max())
@@ -99,16 +99,16 @@ class StreamingOp(Op[P]):
         lengths = lengths * 2 if len(lengths) == 1 else lengths
         place = whole(axis) if at else len(lengths) - 1
         if place is None or not 0 <= place < len(lengths):
-            raise self.no_size(text)
+            raise self.invalid_size(text)
         return math.prod(lengths[:place]), lengths[place], math.prod(lengths[place + 1 :])
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
-        """Return those that one reading of takes a small share of the budget; the smallest in any case."""
+        """Return the default sizes that can be read in a small part of the budget, at least the smallest."""
         room = ceiling.gbytes * 1e9 * budget * SHARE
         return [size for size in DEFAULT_SIZES if 4 * math.prod(size) <= room] or [DEFAULT_SIZES[0]]
 
     def probe(self, n: int, dtype: str) -> P:
-        """Return few long rows: what a workgroup costs by itself must not count as if it were the elements' doing."""
+        """Return few long rows, so that the overhead of workgroups does not distort the time per element."""
         return self.problem((ceil_div(n, 64), 64 * n, 1), dtype)
 
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> P:
@@ -124,10 +124,10 @@ class StreamingOp(Op[P]):
         raise NotImplementedError
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
-        """Return the elements that the copy bandwidth allows."""
+        """Return the operations that the copy bandwidth allows, in 10⁹/s."""
         return ceiling.gbytes * problem.flops / problem.bytes
 
     def rate(self, record: Record) -> float:
-        """Return GB/s: of the bytes that must move."""
+        """Return GB/s, for the minimum of bytes to move."""
         problem = self.problem((record.m, record.n, record.k), record.dtype)
         return (record.gflops or 0.0) * problem.bytes / problem.flops

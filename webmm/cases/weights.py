@@ -1,4 +1,4 @@
-"""Products with quantised weights on the bench: what a layer of a language model does for a token, or for a prompt."""
+"""Test cases of products with quantised weights, sized as layers of a language model for a token and for a prompt."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from webmm.roofline import Roofline
 from webmm.verify import Checker, bound
 
 ROWS = (1, 8, 64, 512)
-LAYER = (1024, 2048, 4096)  # columns, and inner size
+LAYER = (1024, 2048, 4096)  # sizes of n and k
 
 
-@functools.lru_cache(maxsize=1)  # the next problem may have the same
+@functools.lru_cache(maxsize=1)  # the next problem often has the same weights
 def _drawn(k: int, n: int, bits: int, block: int) -> BlockWeights:
     w = np.random.default_rng(1).random((k, n), np.float32) - np.float32(0.5)
     return quantize_blocks(w, bits, block)
 
 
 class Layer(Case[WeightOnly]):
-    """Activations, drawn uniformly from [-0.5, 0.5), and weights that were."""
+    """Activations, and weights before quantisation, drawn uniformly from [-0.5, 0.5)."""
 
     scale = "·|A||W|"
 
@@ -48,7 +48,7 @@ class Layer(Case[WeightOnly]):
 
     @property
     def bound(self) -> float:
-        """As a multiple of |A|·|W|."""
+        """The bound as a multiple of |A|·|W|."""
         return bound(self.problem)
 
     def error(self, got: NDArray[Any]) -> float:
@@ -60,13 +60,13 @@ class Layer(Case[WeightOnly]):
         return self.checker.a.astype(np.float32), self.checker.b
 
     def numpy(self) -> NDArray[Any]:
-        """Multiply by weights that are floats already."""
+        """Multiply by dequantised weights, in float32."""
         a, w = self._in_f32
         product: NDArray[Any] = a @ w
         return product
 
     def numpy_error(self, got: NDArray[Any]) -> float:
-        """Return the error of a product in float32."""
+        """Return the error of the product in float32."""
         return self.error(got)
 
 
@@ -78,13 +78,13 @@ class WeightsOp(Op[WeightOnly]):
     variants = tuple(f"{bits}bit-{block}" for bits in sorted(BITS) for block in BLOCKS)
 
     def default_sizes(self, ceiling: Roofline, budget: float) -> list[Size]:
-        """Return one to many rows, of the largest layer that takes at most 0.1 s at the peak rate."""
+        """Return each of ROWS, with the largest layer that takes at most 0.1 s at the peak rate."""
         del budget
         most = max((n for n in LAYER if 2 * ROWS[-1] * n * n <= 0.1 * ceiling.gflops * 1e9), default=LAYER[0])
         return [(m, most, most) for m in ROWS]
 
     def problem(self, size: Size, dtype: str, layout: str = "nn") -> WeightOnly:
-        """Return the dense product of that size."""
+        """Return the dense product of a size."""
         if layout not in ("nn", "tn"):
             raise ConfigError(
                 f"unknown layout {layout!r} of op weights; choose from nn, tn; the layout of the weights is fixed"
@@ -96,17 +96,17 @@ class WeightsOp(Op[WeightOnly]):
         return WeightOnly(m, n, k, kind, kind, a, bits, block)
 
     def case(self, device: Device, problem: WeightOnly) -> Layer:
-        """Return `problem` with its matrices."""
+        """Return `problem` with random matrices."""
         return Layer(device, problem)
 
     def stand_ins(self, kernel: WeightKernel, problem: WeightOnly) -> Iterator[WeightOnly]:
-        """Yield small products with weights of the same kind."""
+        """Yield small products with the same format of weights."""
         p = problem
         for m, n, k in small_sizes(kernel, p):
             yield replace(p, m=m, n=n, k=k, a=dense(p.a, (m, k), (p.m, p.k)), starts=())
 
     def trial(self, problem: WeightOnly) -> Trial:
-        """Return quarters, and weights in blocks of different scales and zero points, whose sums are exact in f32."""
+        """Return quarters, and weights in blocks with different scales and zero points; sums are exact in f32."""
         p, rng = problem, np.random.default_rng(0)
         a, middle = quarters(rng, (p.m, p.k)), 2 ** (p.bits - 1)
         q = rng.integers(0, 2**p.bits, (p.n, p.blocks * p.block), np.uint32)
@@ -124,7 +124,7 @@ class WeightsOp(Op[WeightOnly]):
         )
 
     def examples(self) -> Iterator[tuple[str, WeightOnly]]:
-        """Yield each dtype, bits, block and layout of A, on shapes that tiles divide and that they do not."""
+        """Yield each dtype, number of bits, block and layout of A, for aligned and ragged shapes."""
         shapes = {"aligned": (512, 512, 512), "ragged": (509, 511, 513)}
         for dtype, bits, block, transposed, (words, (m, n, k)) in itertools.product(
             MATRIX_DTYPES, BITS, BLOCKS, (False, True), shapes.items()

@@ -1,12 +1,13 @@
-"""Which kernel computes a problem where the caller does not say: one way for every op.
+"""The choice of the kernel for a problem, in the same way for every op.
 
-What can run is a question for `Kernel.check()`, what is right on this driver for the self-test. What is fast is a
-matter of measurement: the nearest tuned record of this adapter, the user's before the shipped ones, then of the same
-vendor (`webmm.choose.tuned`); where none is near, the candidates of the op's module here, by what was measured of such
-shapes. An op that has a model of time for the device (`webmm.choose.model`) asks for records of practically the very
-shape, and predicts the rest. What has no record at all can be tuned at its first use (`tune="quick"`, `tune="auto"`).
+`Kernel.check()` says whether a kernel can run, and the self-test whether it is correct on this driver. Speed is a
+matter of measurement: the nearest tuned record of this adapter (the user's before the shipped ones), then one of the
+same vendor (`webmm.choose.tuned`); if there is none nearby, the candidates of the op's module in this package, which
+are based on measurements of similar shapes. An op with a cost model for the device (`webmm.choose.model`) uses only
+records of almost exactly the same shape, and predictions otherwise. A shape without a record can be tuned at its first
+use (`tune="quick"`, `tune="auto"`).
 
-The self-test and the tuner run problems themselves, and so stand above this package: they are handed in.
+The self-test and the tuner run problems themselves, and so belong to a higher layer; `hand_in()` sets them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
 
-COLUMNS: dict[str, ModuleType] = {  # of every op
+COLUMNS: dict[str, ModuleType] = {  # the module of each op
     **{"gemm": gemm, "quantized": quantized, "weights": weights},
     **{"reduce": reduce, "normalise": normalise, "elementwise": elementwise},
 }
-MAX_CHOICES = 4096  # remembered per device: problems differ by offsets, too
+MAX_CHOICES = 4096  # choices cached per device; problems that differ only in offsets count separately
 
 Failing = Callable[[Kernel[Any], Problem, Device], "str | None"]
 Learn = Callable[[Problem, Device, Tune], None]
@@ -39,14 +40,14 @@ _learn: Learn = lambda problem, device, tune: None  # noqa: E731
 
 
 def hand_in(failing: Failing, learn: Learn) -> None:
-    """Set what tells why a kernel must not compute a problem on a device, and what tunes a problem's shape there."""
+    """Set the function that returns why a kernel fails its self-test, if it does, and the one that tunes a shape."""
     global _failing, _learn
     _failing, _learn = failing, learn
 
 
 def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[Kernel[Any], str]:
-    """Return the kernels that are worth running for `problem` on `device`, best first, each with why it is there."""
-    column = COLUMNS.get(problem.op)  # none of an op from outside the package
+    """Return the candidates for `problem` on `device`, best first, each with the reason why it is one."""
+    column = COLUMNS.get(problem.op)  # None for an op from outside the package
     portable: list[Kernel[Any]] = list(column.candidates(problem, device)) if column else []
     others = (stage.on(device.capabilities) for stage in reversed(REGISTERED) if stage.op == problem.op)
     anywhere: Iterable[Kernel[Any]] = getattr(column, "ANYWHERE", ())
@@ -70,15 +71,15 @@ def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[
 
 
 def refused(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
-    """Return why `kernel` must not compute `problem` on `device`, None where it may: it can, and does so rightly."""
+    """Return why `kernel` cannot run `problem` on `device` or computes it incorrectly there; None if neither holds."""
     return kernel.check(problem, device.capabilities) or _failing(kernel, problem, device)
 
 
 def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel[Any]:
     """Return the first candidate that can run; raises UnsupportedError with the reasons if none can.
 
-    `tune` is "off" to use portable defaults only, "cached" for tuned records as well, "quick" and "auto" to tune first
-    where this adapter has no record of the size, or of such a shape; by default the device's setting.
+    `tune` is "off" for portable defaults only, "cached" for tuned records as well, "quick" or "auto" to tune first if
+    this adapter has no record of the exact size or of the bucket of shapes; by default the device's setting.
     """
     mode = tune or device.settings.tune
     known: Kernel[Any] | None = device.choices.get((problem, mode))
@@ -102,9 +103,9 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
 
 
 def run(problem: Problem, device: Device, *arrays: Array, tune: Tune | None = None) -> None:
-    """Queue `problem` by the kernel chosen for it; raises as `choose()` and `Device.run()` do.
+    """Queue `problem` with the kernel chosen for it; raises as `choose()` and `Device.run()` do.
 
-    Where the device has no room for what that kernel keeps between its dispatches, one that keeps nothing takes over.
+    If the device has too little memory for that kernel's scratch buffers, a kernel without any is used instead.
     """
     kernel = choose(problem, device, tune)
     try:
@@ -113,12 +114,12 @@ def run(problem: Problem, device: Device, *arrays: Array, tune: Tune | None = No
         lean = _lean(problem, device) if kernel.scratch(problem) else None
         if lean is None:
             raise
-        log.choice.warning("%s: no room for %s (%s), %s takes over", problem, kernel, error, lean)
+        log.choice.warning("%s: too little memory for %s (%s); using %s", problem, kernel, error, lean)
         device.choices[problem, tune or device.settings.tune] = lean
         device.run(lean, problem, *arrays)
 
 
 def _lean(problem: Problem, device: Device) -> Kernel[Any] | None:
-    """Return the best kernel that keeps nothing between its dispatches, None where there is none."""
+    """Return the best kernel without scratch buffers, or None if there is none."""
     lean = (kernel for kernel in candidates(problem, device) if not kernel.scratch(problem))
     return next((kernel for kernel in lean if refused(kernel, problem, device) is None), None)

@@ -1,8 +1,9 @@
-"""The model of time for a device: a shipped one, at the rates that `webmm probe` found, corrected by `webmm tune`.
+"""The cost model for a device: a shipped model, adapted to the rates of `webmm probe` and corrected by `webmm tune`.
 
-What was fitted on this very adapter stays as it is. For another one the rates of a probe are put in place of those of
-the adapter that the model was fitted on: arithmetic, memory, cache, a dispatch, multiprocessors. What tuning measures
-corrects the factors: of all kernels, and of each setting by as much as times of it are known.
+A model that was fitted on the same adapter is used as it is. For another adapter, the rates of a probe (arithmetic,
+memory, cache, dispatch overhead, multiprocessors) replace those of the adapter that the model was fitted on. Times
+measured by tuning correct the factor of all kernels, and that of each measured setting in proportion to the number of
+its times.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from webmm.records import Record
 from webmm.version import __version__
 
 SCHEMA = "webmm.refit/1"
-RIDGE = 3.0  # times of a setting that count as much as that nothing was known of it
-FARTHEST = 1.0  # the largest logarithm of measured ÷ predicted that is believed
-Sums = dict[str, tuple[float, float]]  # by setting: how many times, and the sum of those logarithms
+RIDGE = 3.0  # weight of the prior (no correction), in numbers of measured times
+MAX_LOG_RATIO = 1.0  # logarithms of measured ÷ predicted are clipped to this
+Sums = dict[str, tuple[float, float]]  # by setting: the weighted number of times, and the sum of those logarithms
 
 
 def model_of(device: Device) -> Model | None:
-    """Return the model of time for the device; None where there is none of its vendor and nobody probed it."""
+    """Return the cost model for the device, or None if no model of its vendor is shipped and it was not probed."""
     return adapted(device, *shipped_for(device))
 
 
 def adapted(device: Device, model: Model | None, near: str) -> Model | None:
-    """Return what becomes of the shipped model, which is `near` as `shipped_for()` says, by what is known here."""
-    model = _at_home(device, model, near)
-    found = _sound(noted(Path(folder(), REFIT_FILE), SCHEMA).get(_driver(device))) if model else {}
+    """Return the shipped model `model`, `near` as in `shipped_for()`, adapted to the device and corrected."""
+    model = _uncorrected(device, model, near)
+    found = _valid(noted(Path(folder(), REFIT_FILE), SCHEMA).get(_driver(device))) if model else {}
     return dataclasses.replace(model, corrections=corrections(found)) if model and found else model
 
 
-def _at_home(device: Device, model: Model | None, near: str) -> Model | None:
-    """Return the model at the rates of the device, before any correction."""
+def _uncorrected(device: Device, model: Model | None, near: str) -> Model | None:
+    """Return the model at the rates of the device, before corrections from tuning."""
     rates = probed.known(device) if near != "adapter" else None
     if model is None or (near == "other" and rates is None):
         return None
@@ -54,17 +55,17 @@ def _at_home(device: Device, model: Model | None, near: str) -> Model | None:
 
 
 def without_factors(model: Model) -> Model:
-    """Return the model without what is a compiler's doing: for another vendor's."""
+    """Return the model without the fitted factors, which depend on the compiler, for use with another vendor."""
     return dataclasses.replace(model, means=(), spreads=(), weights={})
 
 
 def at_rates(model: Model, rates: Rates) -> Model:
-    """Return the model for a device of these rates; as it is where those that it was fitted at are not known."""
+    """Return the model for a device with these rates; unchanged if the rates of the fitted device are not known."""
     was = model.rates
     if was is None:
         return model
     multiprocessors = round(model.machine.multiprocessors * rates.workgroups / was.workgroups)
-    each = rates.gflops / was.gflops * was.workgroups / rates.workgroups  # how fast a multiprocessor is
+    each = rates.gflops / was.gflops * was.workgroups / rates.workgroups  # relative speed of one multiprocessor
     machine = dataclasses.replace(
         model.machine, multiprocessors=max(1, multiprocessors), clock=model.machine.clock * each
     )
@@ -80,23 +81,23 @@ def at_rates(model: Model, rates: Rates) -> Model:
     return dataclasses.replace(model, machine=machine, coefficients=coefficients, rates=rates)
 
 
-# What tuning teaches
+# Corrections from tuning
 
 
 def learn(device: Device, records: Iterable[Record]) -> int:
-    """Correct the device's model by what was measured there, and return of how many settings.
+    """Correct the device's model with measured records, and return the number of corrected settings.
 
-    Raises ConfigError where that cannot be written.
+    Raises ConfigError if the corrections cannot be written.
     """
-    model = _at_home(device, *shipped_for(device))
+    model = _uncorrected(device, *shipped_for(device))
     found = sums(model, records) if model else {}
     if found:
-        note(Path(folder(), REFIT_FILE), SCHEMA, _driver(device), lambda known: _added(_sound(known), found))
+        note(Path(folder(), REFIT_FILE), SCHEMA, _driver(device), lambda known: _added(_valid(known), found))
     return len(found)
 
 
 def sums(model: Model, records: Iterable[Record]) -> Sums:
-    """Return what the times of kernels that the model knows say of their settings, near ones of each product most."""
+    """Return the sums of log(measured ÷ predicted) by setting; times near the best of a problem have more weight."""
     found: Sums = {}
     last = {(_problem(r), str(r.kernel), str(r.config)): r for r in records if r.median_us and _is_plain(r)}
     best: dict[Gemm, float] = {}
@@ -106,13 +107,14 @@ def sums(model: Model, records: Iterable[Record]) -> Sums:
         kernel = kernel_of(record)
         try:
             predicted = model.times([kernel], problem)[0] if kernel else math.nan
-        except KeyError:  # of a stage that the model knows nothing of
+        except KeyError:  # the model does not cover this stage
             continue
-        counts = math.exp(1 - (record.median_us or math.inf) / best[problem])
-        apart = math.log((record.median_us or math.nan) / predicted)
-        if kernel and math.isfinite(apart):
+        weight = math.exp(1 - (record.median_us or math.inf) / best[problem])
+        log_ratio = math.log((record.median_us or math.nan) / predicted)
+        if kernel and math.isfinite(log_ratio):
             count, total = found.get(shape(kernel), (0.0, 0.0))
-            found[shape(kernel)] = count + counts, total + counts * max(-FARTHEST, min(FARTHEST, apart))
+            clipped = max(-MAX_LOG_RATIO, min(MAX_LOG_RATIO, log_ratio))
+            found[shape(kernel)] = count + weight, total + weight * clipped
     return found
 
 
@@ -121,16 +123,16 @@ def _is_plain(record: Record) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _of(m: int, n: int, k: int, batch: int, layout: str) -> Gemm:
+def _gemm(m: int, n: int, k: int, batch: int, layout: str) -> Gemm:
     return gemm(m, n, k, batch=batch, **transposes(layout))
 
 
 def _problem(r: Record) -> Gemm:
-    return _of(r.m, r.n, r.k, r.batch, r.layout)
+    return _gemm(r.m, r.n, r.k, r.batch, r.layout)
 
 
 def corrections(found: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """Return the logarithm of a factor for each setting that was measured, and under "" for all others."""
+    """Return the logarithm of the factor for each measured setting, and under "" for all others."""
     count, total = (sum(each) for each in zip(*found.values(), strict=True))
     common = total / (count + RIDGE)
     return {"": common} | {
@@ -142,13 +144,13 @@ def _driver(device: Device) -> str:
     return f"{probed.driver(device)}, webmm {__version__}"
 
 
-def _sound(known: Any) -> Sums:
-    """Return what is sound of an entry in a document."""
+def _valid(known: Any) -> Sums:
+    """Return the valid part of an entry that was read from the file."""
     found: Sums = {}
     for setting, pair in known.items() if isinstance(known, dict) else ():
         if isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, (int, float)) for x in pair):
             count, total = map(float, pair)
-            if count > 0 and math.isfinite(count) and abs(total) <= FARTHEST * count:
+            if count > 0 and math.isfinite(count) and abs(total) <= MAX_LOG_RATIO * count:
                 found[setting] = count, total
     return found
 

@@ -1,4 +1,4 @@
-"""Which kernels of products of floats a GPU may be best served by: the field that a model of time judges."""
+"""The float GEMM kernels that are candidates for a GPU; the cost model ranks them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import Gemm
 
-# From many tiles to few, the larger ones reusing more: bm, bn, bk, tm, tn, and into how many slices k may be divided
-# within a workgroup.
+# bm, bn, bk, tm, tn, and the numbers of slices of k within a workgroup to try. Large tiles reuse more; small tiles give
+# more workgroups.
 TILES: tuple[tuple[int, int, int, int, int, tuple[int, ...]], ...] = (
     (128, 128, 16, 8, 8, (1,)),
     (128, 128, 8, 8, 8, (1,)),
@@ -50,10 +50,10 @@ TILES: tuple[tuple[int, int, int, int, int, tuple[int, ...]], ...] = (
     (8, 64, 16, 8, 4, (4, 8)),
     (8, 128, 16, 8, 4, (2, 4)),
 )
-ORDERS = ((128, 128),)  # tiles whose FMAs stand in plain rows
-MULTIPLES = (1, 2, 3, 4, 6)  # of the machine's multiprocessors that divided products may fill
+ORDERS = ((128, 128),)  # tiles whose FMAs are ordered by rows instead of in serpentine order
+MULTIPLES = (1, 2, 3, 4, 6)  # workgroups per multiprocessor to aim at when k is split
 MOST_SPLITS = 320
-LEAST_STEPS = 4  # of each part of k
+LEAST_STEPS = 4  # tiles along k in each part
 MOST_PARTIAL = 2**28  # bytes of partial sums
 
 # (lanes, groups, ti, tj, unroll) of `gemv`
@@ -70,7 +70,7 @@ VECTORS = tuple(
     for unroll in (1, 2, 4)
     if ti * tj * unroll <= 16 and 16 * lanes * groups * ti * tj <= 32_768
 )
-FEW = 24  # rows or columns up to which vectors are taken a few at a time
+FEW = 24  # `gemv` is a candidate up to this many rows or columns
 
 
 @functools.cache
@@ -88,7 +88,7 @@ def _vectors(index: int) -> Gemv:
 
 
 def field(problem: Gemm, multiprocessors: int) -> Iterator[GemmKernel]:
-    """Yield what may be fastest for `problem` on so many multiprocessors; whether it can run, `check()` says."""
+    """Yield the candidates for `problem` on a GPU with `multiprocessors`; `check()` says whether each can run."""
     p, few = problem, min(problem.m, problem.n)
     if few <= FEW:
         for i, (_, _, _, tj, _) in enumerate(VECTORS):
@@ -106,16 +106,16 @@ def field(problem: Gemm, multiprocessors: int) -> Iterator[GemmKernel]:
 
 
 def _wasteful(tile: int, size: int) -> bool:
-    """Tell whether a tile is more than twice as long as what it covers: then there is one of half its length."""
+    """Return whether a tile is at least twice as long as the matrix; a tile of half its length exists."""
     return tile >= 2 * size and tile > 16
 
 
 def _splits(tiles: int, steps: int, multiprocessors: int, partial: int) -> list[int]:
-    """Return into how many parts to divide so many steps: one, and what fills the machine with so many tiles."""
+    """Return the numbers of parts of k to try: one, and those with which `tiles` tiles fill the multiprocessors."""
     found = {1}
     for multiple in MULTIPLES:
         wanted = round(multiple * multiprocessors / tiles)
         splits = min(wanted, MOST_SPLITS, steps // LEAST_STEPS, MOST_PARTIAL // partial)
         if splits > 1:
-            found.add(ceil_div(steps, ceil_div(steps, splits)))  # as many as have a part each
+            found.add(ceil_div(steps, ceil_div(steps, splits)))  # without empty parts
     return sorted(found)

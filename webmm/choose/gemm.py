@@ -1,4 +1,4 @@
-"""Candidates for products of floats, by what was measured of such shapes."""
+"""Candidates for float matrix products, based on measurements of similar shapes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from webmm.kernels.gemm.split_k import SPLITS, SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problems.gemm import Gemm
 
-# Large tiles reuse more, small ones fill the machine. From so many of them on it is full enough; below, k is divided.
+# Large tiles reuse more, small tiles give more workgroups. ENOUGH_TILES tiles fill a GPU; with fewer, k is split.
 ENOUGH_TILES = 256
 LARGE, SMALL = Pipelined(), Pipelined(bm=32, bn=32, tm=4, tn=4)
 GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL)
-LIKELY = 4  # kernels that a model names
-FEW = 8  # rows or columns up to which a product is bound by memory
+LIKELY = 4  # predicted kernels that become candidates
+FEW = 8  # a product with at most this many rows or columns is limited by memory bandwidth
 
-# Likewise for matrix units: the first tiles of which there are enough, and the last ones where there are at least some.
-# TFLOP/s on an H200 with each of them, and with the best stage without matrix units:
+# Tiles for matrix units: the first that give at least ENOUGH_MATRIX_TILES tiles, or the last if they give at least
+# SOME_MATRIX_TILES. TFLOP/s on an H200 with each of them, and with the best stage without matrix units:
 #   2048³           298  192  146  98  83   40
 #   1024³           107  155  111  78  69   42
 #   128×4096×4096    57  108  152  80  72   22
@@ -51,12 +51,12 @@ MATRIX_TILES: tuple[dict[str, Any], ...] = (
 # 4096³: 102 and 97 TFLOP/s. Smaller ones are no faster than float32: 42 at 1024³.
 HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
 ENOUGH_MATRIX_TILES, SOME_MATRIX_TILES = 128, 64
-LEAST_K = 256  # inner elements that are worth a workgroup of their own
+LEAST_K = 256  # the smallest part of k that is worth a separate workgroup
 
-# Workgroup memory is slow on a CPU: invocations of a workgroup run one after another between barriers. These serve
-# where there are no subgroups; see made_for_cpus().
+# Workgroup memory is slow on a CPU, since the invocations of a workgroup run one after another between barriers. These
+# kernels are for CPU adapters without subgroups; see made_for_cpus().
 CPU: tuple[GemmKernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
-ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # the last for a k whose loop a driver would end early
+ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # Gemv for a k beyond the drivers' limit of iterations
 
 
 def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
@@ -69,7 +69,7 @@ def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
 
 
 def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, str]]:
-    """Return the kernels that are likely to be fastest, their µs, and what limits each; none where no model serves."""
+    """Return (kernel, µs, limit) for the kernels with the shortest predicted times; [] if there is no cost model."""
     model = None if device.info.kind == "cpu" or problem.dtype.itemsize > F32.itemsize else model_of(device)
     if model is None:
         return []
@@ -77,8 +77,8 @@ def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, st
     return model.best(known, problem, LIKELY)
 
 
-# float64 by integers. Slices of few terms seldom show that they are enough. TFLOP/s on an H200 on matrix units with
-# both tiles, by dot products with both, and term by term:
+# Emulated float64, by integer slices. With few terms, the check that the slices are sufficient seldom succeeds. TFLOP/s
+# on an H200 with matrix units (both tiles), with dot products (both tiles), and with software arithmetic:
 #   4096³  10.5  6.8  2.5  2.1
 #   2048³   8.8  6.5  2.2  2.0
 #   1024³   2.7  3.9  1.5  1.6
@@ -90,7 +90,7 @@ UNIT_TILES: tuple[tuple[dict[str, Any], int], ...] = (({}, 128), ({"bm": 64, "bn
 
 
 def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[GemmKernel]:
-    """Return the kernels of float64 for devices that have none, best first."""
+    """Return the kernels that emulate float64 with integers, best first."""
     if problem.k < LEAST_TERMS:
         return [Software()]
     unit = SlicesUnit.on(device)
@@ -102,12 +102,12 @@ def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[Gem
 
 
 def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKernel]:
-    """Return the kernels for matrix units, best first; none where the device has none or other stages may win."""
+    """Return the kernels for matrix units, best first; [] if the device has none or other stages may be faster."""
     shapes = {(shape.operands, shape.result) for shape in device.matrix_shapes}
     split = problem.dtype == F32 and problem.precision == "high"
     if not (split or problem.dtype == F16) or ("f16", "f32") not in shapes or min(problem.m, problem.n) <= FEW:
         return []
-    if split and problem.batch > 1:  # which is not cut along k
+    if split and problem.batch > 1:  # a batch is not cut along k
         binding = device.limit("max-storage-buffer-binding-size")
         if problem.k > longest_sum(problem, binding):
             return []
@@ -121,15 +121,15 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     return []
 
 
-# Beyond LONG_K float32 divides k, too, and errs less: 37 units at 32,768, where parts of LONGEST_PART lose 130. Sums of
-# all parts of a dispatch but one wait in storage, MOST_SUMS of them at most.
+# Beyond LONG_K, float32 kernels split k, too, and have smaller errors: 37 units at 32,768, compared with 130 for parts
+# of LONGEST_PART. The sums of all parts of a dispatch but one are kept in storage, at most MOST_SUMS of them.
 LONG_K, LONGEST_PART, MOST_SUMS = 4096, 1024, 2**28
 
 
 def longest_sum(problem: Gemm, binding: int) -> int:
-    """Return the largest k that one dispatch divides into parts, on matrix units; a longer one is cut.
+    """Return the largest k of one dispatch with precision "high"; a longer k is cut into several dispatches.
 
-    `binding` is how many bytes one holds.
+    `binding` is the largest size of a binding, in bytes.
     """
     kernel = MatrixUnitHigh()
     elements = kernel.grid.tiles(problem) * kernel.bm * kernel.bn * problem.batch
@@ -137,10 +137,10 @@ def longest_sum(problem: Gemm, binding: int) -> int:
 
 
 def runs_for(k: int) -> int:
-    """Return into how many parts to divide k, so that truncation costs at most four times what rounding does.
+    """Return the number of parts of k for which the truncation error is at most four times the rounding error.
 
-    Over a part of k' sums of equal signs lose some 0.12·k' units of 2⁻²⁴; float32's largest error is 1.05·√k units
-    (H200, measured from k = 128 to 32,768).
+    Over a part of length k', sums of equal signs lose about 0.12·k' units of 2⁻²⁴; the largest error of float32 is
+    1.05·√k units (H200, measured from k = 128 to 32,768).
     """
     if k > LONG_K:
         return next((runs for runs in RUNS if runs * LONGEST_PART >= k), RUNS[-1])
@@ -148,11 +148,11 @@ def runs_for(k: int) -> int:
 
 
 def attainable(problem: Gemm, device: Device) -> Gemm:
-    """Return `problem`, at the highest precision where less brings nothing: no matrix units serve it, nor slices."""
+    """Return `problem`, with precision "highest" if "high" would not be faster: without matrix units and slices."""
     sliced = problem.dtype == F64 and not problem.features <= device.capabilities.features
     if problem.precision == "highest" or sliced:
         return problem
-    # What is too large is cut later; whether the device has what a kernel needs shows in a small part.
+    # Large problems are cut later, so check a small part: only the device's features and limits matter here.
     part = dataclasses.replace(problem, m=min(problem.m, 512), n=min(problem.n, 512), batch=1)
     made = made_for_matrix_units(problem, device.capabilities)
     if any(kernel.check(part, device.capabilities) is None for kernel in made):
@@ -161,7 +161,7 @@ def attainable(problem: Gemm, device: Device) -> Gemm:
 
 
 def made_for_gpus(problem: Gemm) -> list[GemmKernel]:
-    """Return the kernels for GPUs that nothing is known of, best first, by the product's shape alone."""
+    """Return the kernels for unknown GPUs, best first, based only on the shape of the product."""
     few = min(problem.m, problem.n)
     if few <= FEW:
         vectors = next(tj for tj in (1, 2, 4, 8) if tj >= few)
@@ -184,8 +184,8 @@ def made_for_gpus(problem: Gemm) -> list[GemmKernel]:
     return [dataclasses.replace(small, splits=_splits(small, problem)), SMALL]
 
 
-# float64 where a GPU has it: tiles, of how many there must be. TFLOP/s on an H200, whose FMAs alone read 32.2, with
-# these, and with k divided:
+# Native float64: tiles, each with the number of tiles from which it is used. TFLOP/s on an H200, whose FMAs reach 32.2
+# without memory accesses, with each of them and with k split:
 #   4096³  21.8  20.7
 #   2048³  19.6  19.3  17.1
 #   512³    2.4   3.9   6.9
@@ -197,7 +197,7 @@ DOUBLES_DIVIDED, DOUBLES_SMALL = SplitK(bm=64, bn=64, bk=8, unroll=8, slices=1),
 
 
 def made_of_doubles(problem: Gemm) -> list[GemmKernel]:
-    """Return the kernels of float64 for GPUs that have it, best first: large tiles, or small ones, and k divided."""
+    """Return the kernels for native float64, best first: large tiles, or small tiles with k split."""
     filling = [kernel for kernel, enough in DOUBLES if kernel.grid.tiles(problem) * problem.batch >= enough]
     splits = _splits(DOUBLES_DIVIDED, problem, LEAST_K // 2, ENOUGH_TILES)
     if not filling:
@@ -206,19 +206,20 @@ def made_of_doubles(problem: Gemm) -> list[GemmKernel]:
 
 
 def _splits(kernel: GemmKernel, problem: Gemm, least: int = LEAST_K, most: int = 4 * ENOUGH_TILES) -> int:
-    """Return into how many parts of `least` inner elements or more to divide k, for up to `most` workgroups."""
+    """Return the largest number of parts of k, each of at least `least` elements, with at most `most` workgroups."""
     tiles = kernel.grid.tiles(problem) * problem.batch
     return max((n for n in SPLITS if n * least <= problem.k and n * tiles <= most), default=1)
 
 
-# From how many rows of C, and multiplications, a copy of B into a texture pays: where a buffer gives four columns of B
-# at once, and where it gives them one by one. CPU time on lavapipe with 8 lanes, buffer against texture: 8.2 to 6.7 ms
-# at 512³, 90 to 55 at 1024³, 1.0 to 1.0 at 256³, 0.24 to 0.36 at 128³; 2.1 to 1.2 at 333×257×129, 0.69 to 0.41 at 129³.
+# The numbers of rows of C and of multiplications from which copying B into a texture pays off, if B is read as vec4,
+# and if it is read as scalars. CPU time in ms on lavapipe with 8 lanes, buffer → texture, with vec4: 8.2 → 6.7 at 512³,
+# 90 → 55 at 1024³, 1.0 → 1.0 at 256³, 0.24 → 0.36 at 128³; with scalars: 2.1 → 1.2 at 333×257×129, 0.69 → 0.41 at 129³.
 TEXTURE_PAYS, TEXTURE_PAYS_SCALARS = (128, 2**25), (64, 1)
 
-# From how many multiplications tiles of 32 rows are faster than those of 16 (62 to 55 ms at 1024³), which compile in
-# half the time, and in a third where nothing is aligned; there they are the faster ones, too (71 to 87 at 1023³), and
-# where tiles of 32 hang over the last row (27 to 32 at 1000³), but for a C of few columns (2.1 to 1.9 at 1024×1×1024).
+# The number of multiplications from which tiles of 32 rows are faster than tiles of 16 (62 → 55 ms at 1024³). Tiles of
+# 16 compile in half the time (a third without alignment), and are faster without alignment (71, compared with 87 ms, at
+# 1023³) and if tiles of 32 exceed the last row (27, compared with 32 ms, at 1000³), except for a C of few columns (2.1,
+# compared with 1.9 ms, at 1024×1×1024).
 TALL_PAYS = 2**20
 
 # Subgroups of four lanes are SwiftShader's. There, B in a texture is slower; tiles of 32 × 32 are as fast as those of

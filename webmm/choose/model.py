@@ -1,12 +1,13 @@
-"""How long a kernel is likely to take: a model of time on a GPU, from what a dispatch does (`Kernel.traffic()`).
+"""The cost model: the predicted time of a kernel on a GPU, from the work of its dispatches (`Kernel.traffic()`).
 
-A multiprocessor holds so many workgroups at once. Together they are limited by its arithmetic or by its paths to
-memory, each alone by how long one step takes from barrier to barrier; the whole also by bytes from memory and caches.
-The limits meet in p-norms rather than in maxima, since near a corner both show. What is left – how a compiler treats
-just these tiles – is a factor: its logarithm is linear in the ASPECTS of the case, with weights per setting.
+A multiprocessor runs several workgroups at once. Its throughput of arithmetic and of memory instructions limits all of
+them, and the latency of a step from barrier to barrier limits each workgroup. The whole dispatch is also limited by
+the bandwidths of memory and caches. The limits are combined by p-norms instead of maxima, since two limits of similar
+size both add to the time. The remaining differences, such as how a compiler handles the tiles, are a factor whose
+logarithm is linear in the ASPECTS of the case, with weights for each setting.
 
-Coefficients and weights are fitted to measured times (`bench/fit.py`) and shipped per engine and device;
-`webmm.choose.adapted` says which of them serves a device, and what a probe and tuning there change.
+Coefficients and weights are fitted to measured times (`bench/fit.py`) and shipped for each engine and device;
+`webmm.choose.adapted` selects them for a device and adapts them to the results of a probe and of tuning.
 """
 
 from __future__ import annotations
@@ -34,41 +35,41 @@ SCHEMA = "webmm.model/1"
 Numbers = NDArray[np.float64]
 K = TypeVar("K", bound=Kernel[Any])
 
-# What a fit starts from: µs and bytes/µs for whole dispatches, cycles of a multiprocessor within them.
+# The initial values of a fit, in µs and bytes/µs for whole dispatches, and in cycles of a multiprocessor within them.
 START: dict[str, float] = {
-    "launch": 2.0,  # µs of a dispatch that does nothing
-    "wave": 0.8,  # µs until workgroups are under way, and until the last stores are done
+    "launch": 2.0,  # µs of an empty dispatch
+    "wave": 0.8,  # µs to start workgroups, and to finish the last stores
     "bandwidth": 4.0e6,  # bytes/µs from memory
     "cache": 8.0e6,  # bytes/µs from the cache that all multiprocessors share
-    "fma": 1.05,  # cycles for as many FMAs as there are lanes
-    "workgroup_load": 2.0,  # cycles per subgroup and instruction of a multiprocessor's path to memory
+    "fma": 1.05,  # cycles of one FMA on all lanes
+    "workgroup_load": 2.0,  # cycles per subgroup and memory instruction of a multiprocessor
     "workgroup_store": 0.7,
     "vector_load": 4.0,
     "scalar_load": 2.0,
     "vector_store": 8.0,
     "scalar_store": 4.0,
-    "meeting": 8.0,
-    "step": 30.0,  # cycles per workgroup and step that nothing else explains
-    "latency": 500.0,  # cycles that a step takes at least
-    "issue": 1.3,  # cycles per instruction of a subgroup, where it has a scheduler to itself
+    "meeting": 8.0,  # a vec4 of partial sums that passes through workgroup memory at the end
+    "step": 30.0,  # additional cycles per workgroup and step
+    "latency": 500.0,  # minimum cycles of a step
+    "issue": 1.3,  # cycles per instruction of a subgroup that does not share its scheduler
     "sharp_step": 4.0,  # exponents of the p-norms
     "sharp_loop": 3.0,
     "sharp_whole": 3.0,
 }
 NAMES = tuple(START)
-LIMITS = ("launching", "memory", "cache", "arithmetic", "loads", "latency")  # what a time is mostly made of
+LIMITS = ("launching", "memory", "cache", "arithmetic", "loads", "latency")  # the possible main parts of a time
 ASPECTS = (
     *(f"share of {limit}" for limit in LIMITS),
     *("k divided", "idle in the last wave", "scalars", "steps", "queue", "waste", "stores per load", "loads per FMA"),
     "scalar stores",
 )
-FAR, MOST = 3.0, 0.7  # spreads from the mean that count at most, and the largest logarithm of a factor
+FAR, MOST = 3.0, 0.7  # ASPECTS are clipped to this many spreads from the mean, the logarithm of a factor to ±MOST
 COLUMNS = Traffic._fields
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a GPU has: multiprocessors, and what each of them holds at once."""
+    """The hardware of a GPU: the number of multiprocessors, and the resources of each."""
 
     multiprocessors: int = 132
     lanes: int = 128  # FMAs per cycle
@@ -78,32 +79,32 @@ class Machine:
     invocations: int = 2048
     workgroup_bytes: int = 228 * 1024
     workgroups: int = 32
-    cache: float = 40e6  # bytes that stay in the shared cache from one product to the next
+    cache: float = 40e6  # bytes that the shared cache keeps from one product to the next
 
 
 @dataclass(frozen=True)
 class Model:
-    """Coefficients by the kind of dispatch, and factors by kernel, for one machine."""
+    """The coefficients for each kind of dispatch, and the factors of kernels, for one machine."""
 
     machine: Machine
     coefficients: Mapping[str, Mapping[str, float]]
-    means: tuple[float, ...] = ()  # of the ASPECTS over what was measured, and how far they lie from that
+    means: tuple[float, ...] = ()  # means and standard deviations of the ASPECTS over the measured times
     spreads: tuple[float, ...] = ()
     weights: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)  # by `shape()`, "" for others
-    rates: Rates | None = None  # of the device that it was fitted on, as a probe shows them
-    corrections: Mapping[str, float] = dataclasses.field(default_factory=dict)  # likewise, logarithms added to it all
+    rates: Rates | None = None  # the rates of the fitted device, as measured by a probe
+    corrections: Mapping[str, float] = dataclasses.field(default_factory=dict)  # logarithms of factors, by `shape()`
 
     def knows(self, kernel: Kernel[Any]) -> bool:
-        """Tell whether the kernel's settings were among what the model was fitted to; without a fit, all are alike."""
+        """Return whether the model was fitted to the kernel's settings; True for all kernels if it has no weights."""
         return not self.weights or shape(kernel) in self.weights
 
     def times(self, kernels: Sequence[Kernel[Any]], problem: Problem) -> list[float]:
-        """Return the predicted µs of each kernel; raises KeyError for one of which the model knows nothing."""
+        """Return the predicted µs of each kernel; raises KeyError for a kernel that the model does not cover."""
         total, aspects, _ = self.judge(kernels, problem)
         return self._corrected(total, aspects, kernels)
 
     def best(self, kernels: Sequence[K], problem: Problem, count: int) -> list[tuple[K, float, str]]:
-        """Return the `count` that are likely to be fastest, their µs, and which of LIMITS each is closest to."""
+        """Return the `count` kernels with the shortest predicted times, their µs, and the main limit of each."""
         total, aspects, limits = self.judge(kernels, problem)
         times = self._corrected(total, aspects, kernels)
         nearest = np.argmax(limits, axis=1)
@@ -111,7 +112,7 @@ class Model:
         return [(kernels[i], times[i], LIMITS[nearest[i]]) for i in ranked]
 
     def _corrected(self, total: Numbers, aspects: Numbers, kernels: Sequence[Kernel[Any]]) -> list[float]:
-        """Return the times with their factors."""
+        """Return the times multiplied by their factors and corrections."""
         if self.weights:
             other = self.weights[""]
             weights = np.array([self.weights.get(shape(kernel), other) for kernel in kernels])
@@ -125,22 +126,25 @@ class Model:
         return times
 
     def judge(self, kernels: Sequence[Kernel[Any]], problem: Problem) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the µs of each kernel before its factor, its ASPECTS, and its µs by each of LIMITS alone."""
+        """Return the µs of each kernel before its factor, its ASPECTS, and the µs for each of LIMITS by itself.
+
+        The ASPECTS and limits are those of the main dispatch of a kernel, without the dispatches before and after it.
+        """
         total, divided = np.zeros(len(kernels)), np.array([bool(kernel.after) for kernel in kernels], float)
-        limits, own = np.zeros((len(kernels), len(LIMITS))), np.zeros((len(kernels), len(COLUMNS)))
-        alone = np.zeros(len(kernels))
+        limits, traffic = np.zeros((len(kernels), len(LIMITS))), np.zeros((len(kernels), len(COLUMNS)))
+        main = np.zeros(len(kernels))  # µs of the main dispatch
         for kind, (owners, rows) in dispatches(kernels, problem).items():
             times, each = parts(rows, self.coefficients[kind], self.machine)
             np.add.at(total, owners, times)
             if any(kind_of(kernels[i]) == kind for i in owners):
                 limits[owners] = np.stack(each, axis=1)
-                own[owners] = rows
-                alone[owners] = times
-        t = dict(zip(COLUMNS, own.T, strict=True))
+                traffic[owners] = rows
+                main[owners] = times
+        t = dict(zip(COLUMNS, traffic.T, strict=True))
         queue = np.ceil(t["workgroups"] / self.machine.multiprocessors)
         loads = t["vector_loads"] + t["scalar_loads"]
         aspects = [
-            limits / alone[:, None],
+            limits / main[:, None],
             divided,
             np.minimum(np.log(queue * self.machine.multiprocessors / t["workgroups"]), 3),
             t["scalar_loads"] / (t["scalar_loads"] + 4 * t["vector_loads"]),
@@ -155,19 +159,19 @@ class Model:
 
 
 def kind_of(kernel: Kernel[Any]) -> str:
-    """Return which coefficients serve a dispatch: all register tiles over workgroup tiles share theirs."""
+    """Return the kind of a dispatch, which selects its coefficients; all kernels with workgroup tiles share one."""
     return "tiles" if hasattr(kernel, "bm") else kernel.name
 
 
 @functools.cache
 def shape(kernel: Kernel[Any]) -> str:
-    """Return the settings that weights are kept by: all of them, but for into how many parts k is divided."""
+    """Return the key of a kernel's weights: its name and settings, without `splits`, `group` and `prefetch`."""
     config = {name: value for name, value in kernel.config.items() if name not in ("splits", "group", "prefetch")}
     return f"{kernel.name}({','.join(f'{name}={value}' for name, value in config.items())})"
 
 
 def dispatches(kernels: Sequence[Kernel[Any]], problem: Problem) -> dict[str, tuple[list[int], Numbers]]:
-    """Return the dispatches of all `kernels` by kind: whose they are, and their traffic, a row each."""
+    """Return the dispatches of all `kernels` by kind: the indices of their kernels, and their traffic, a row each."""
     found: dict[str, tuple[list[int], list[tuple[float, ...]]]] = {}
     for i, kernel in enumerate(kernels):
         for step in kernel.dispatches:
@@ -181,7 +185,7 @@ def dispatches(kernels: Sequence[Kernel[Any]], problem: Problem) -> dict[str, tu
 
 
 def parts(rows: Numbers, c: Mapping[str, Any], machine: Machine) -> tuple[Numbers, list[Numbers]]:
-    """Return the time of each row in µs, and what it would be if only one of LIMITS were there."""
+    """Return the time of each row in µs, and the times that each of LIMITS would give by itself."""
     t = dict(zip(COLUMNS, rows.T, strict=True))
     subgroups = np.ceil(t["invocations"] / machine.subgroup)
     queue = np.ceil(t["workgroups"] / machine.multiprocessors)  # on the busiest multiprocessor
@@ -193,11 +197,12 @@ def parts(rows: Numbers, c: Mapping[str, Any], machine: Machine) -> tuple[Number
     arithmetic = c["fma"] * subgroups * machine.subgroup * t["fmas"] / machine.lanes
     names = ("workgroup_load", "workgroup_store", "vector_load", "scalar_load")
     loads = subgroups * sum(c[name] * t[name + "s"] for name in names)
-    together = queue * t["steps"] * (_norm(c["sharp_step"], arithmetic, loads) + c["step"] * (1 + t["barriers"]))
+    throughput = queue * t["steps"] * (_norm(c["sharp_step"], arithmetic, loads) + c["step"] * (1 + t["barriers"]))
     instructions = t["fmas"] + sum(t[name + "s"] for name in names)
-    alone = waves * t["steps"] * (c["latency"] + c["issue"] * np.ceil(subgroups / 4) * instructions)
-    end = queue * subgroups * sum(c[name] * t[name + "s"] for name in ("vector_store", "scalar_store", "meeting"))
-    loop = (_norm(c["sharp_loop"], together, alone) + end) / machine.clock
+    latency = waves * t["steps"] * (c["latency"] + c["issue"] * np.ceil(subgroups / 4) * instructions)
+    stores = sum(c[name] * t[name + "s"] for name in ("vector_store", "scalar_store"))
+    end = queue * subgroups * (stores + c["meeting"] * t["exchanged"])
+    loop = (_norm(c["sharp_loop"], throughput, latency) + end) / machine.clock
 
     moved = t["read"] + t["written"]
     memory = np.maximum(moved - machine.cache, 0) / c["bandwidth"]
@@ -205,7 +210,7 @@ def parts(rows: Numbers, c: Mapping[str, Any], machine: Machine) -> tuple[Number
     start = c["launch"] + c["wave"] * waves
     total = start + _norm(c["sharp_whole"], loop, memory, cache)
     each = queue * t["steps"] / machine.clock
-    return total, [start, memory, cache, each * arithmetic, each * loads, alone / machine.clock]
+    return total, [start, memory, cache, each * arithmetic, each * loads, latency / machine.clock]
 
 
 def _norm(p: Any, *terms: Numbers) -> Numbers:
@@ -217,14 +222,14 @@ def _norm(p: Any, *terms: Numbers) -> Numbers:
 
 @functools.cache
 def shipped() -> dict[str, Model]:
-    """Return the models that come with webmm, by their files: an adapter's name, and the engine's if not wgpu."""
+    """Return the shipped models by the names of their files: the adapter's name, and the engine's if it is not wgpu."""
     return {file.stem: from_json(file.read_text()) for file in sorted(SHIPPED.glob("*.json"))}
 
 
 def shipped_for(device: Device) -> tuple[Model | None, str]:
-    """Return the shipped model nearest to the device, and of what: the "adapter", another of its "vendor", any "other".
+    """Return the shipped model nearest to the device, and whether it is for its "adapter", its "vendor", or an "other".
 
-    One for the device's engine goes before one for another.
+    Models for the device's engine come first.
     """
     words = device.info.name.lower().replace("-", " ").split()
     engine = device.engine.name
@@ -239,12 +244,12 @@ def shipped_for(device: Device) -> tuple[Model | None, str]:
 
 
 def engine_of(name: str) -> str:
-    """Return of which engine the shipped model called `name` is."""
+    """Return the engine of the shipped model called `name`."""
     return "dawn" if name.split("-")[-1] == "dawn" else "wgpu"
 
 
 def from_json(text: str) -> Model:
-    """Return the model in a document of SCHEMA; raises ValueError or KeyError where it is none."""
+    """Return the model in a document of SCHEMA; raises ValueError or KeyError if the document is invalid."""
     document = json.loads(text)
     if document["schema"] != SCHEMA:
         raise ValueError(f"this is not a {SCHEMA} document")
@@ -253,7 +258,7 @@ def from_json(text: str) -> Model:
 
 
 def to_json(model: Model, **about: Any) -> str:
-    """Return the model as a document of SCHEMA, with what else is to be said `about` it."""
+    """Return the model as a document of SCHEMA, with the additional entries `about`."""
     plain = {name: value for name, value in dataclasses.asdict(model).items() if name != "corrections"}
     weights = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in plain.pop("weights").items())
     rest = json.dumps({"schema": SCHEMA, **about, **plain})[:-1]

@@ -1,7 +1,7 @@
-"""Candidates for normalisations, by the shape and the kind of device, from what was measured.
+"""Candidate kernels for normalisations, by shape and kind of device, from measurements.
 
-A row stays in registers where 1024 lanes can keep it: layer norm of 8192×32768 reads 0.98 of an H200's copy bandwidth,
-softmax 0.97. What is longer is read twice: two thirds at most.
+A row stays in registers if 1024 lanes can hold it: layer norm of 8192×32768 reaches 0.98 of an H200's copy bandwidth,
+softmax 0.97. Longer rows are read twice, and reach two thirds at most.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
 from webmm.problems.normalise import Normalisation
 
-# Softmax on an H200, in µs, of copying in brackets:
+# Softmax on an H200 in µs, with the time of a copy in parentheses:
 # - 1,516,374 rows of 9 by `row_tiles` 39, by a workgroup per row 1879 (28); of 88, 261,605 of them, 58 and 249 (46);
 # - 102,149 rows of 289 by a subgroup each 67, by `row_tiles` 85, by 64 lanes each 81 (58);
 # - 2 rows of 21 million by 1024 workgroups each 175, by one 20,406 (83);
 # - columns: 327 of 3853×·×147 in registers 586, read twice 752 (348); 573,472 of ·×33 by 512 workgroups 107, by `rows`
 #   1190 (39); 1358 of ·×9827 by 4 workgroups per strip 65, by one 85 (28).
-FEW = 132  # rows that do not keep a GPU busy by a workgroup each
-LONG = 2**15  # elements that the registers of a workgroup keep
-PART = 2**12  # elements that a workgroup should have of a longer row
-PARTS = 4096  # workgroups
+FEW = 132  # rows that leave a GPU partly idle with a workgroup each
+LONG = 2**15  # elements that the registers of a workgroup hold
+PART = 2**12  # elements of a longer row per workgroup, at least
+PARTS = 4096  # workgroups for split rows
 NARROW, WIDE = 48, 2048  # columns
 HELD = ((4, 8), (8, 8), (16, 8), (32, 8), (32, 12))  # wy and unroll of strips that stay in registers
-ENOUGH = 264  # strips of columns that keep a GPU busy
+ENOUGH = 264  # strips of columns that occupy a GPU
 
 ANYWHERE = (Rows(256, 8), Rows(64, 8))
 
 
 def candidates(problem: Normalisation, device: Device) -> Iterator[Kernel[Any]]:
-    """Yield the kernels that are worth running for `problem` on `device`, best first."""
+    """Yield the candidate kernels for `problem` on `device`, best first."""
     lanes, cpu = device.capabilities.subgroup_size, device.info.kind == "cpu"
     if problem.inner > 1 and problem.x.inner_stride < problem.x.stride and problem.function == "softmax":
         if not cpu:
@@ -48,7 +48,7 @@ def candidates(problem: Normalisation, device: Device) -> Iterator[Kernel[Any]]:
 
 
 def _strips(problem: Normalisation) -> Strips:
-    """Return what takes columns side by side: at once where registers hold them, in parts where there are few."""
+    """Return the kernel for strided columns: held in registers if they fit, split if there are few strips."""
     p = problem
     few = p.outer * p.inner < 32 * 2 * ENOUGH
     wx = fitting(p.inner)
@@ -66,7 +66,7 @@ def _strips(problem: Normalisation) -> Strips:
 
 
 def _by_rows(problem: Normalisation, lanes: int) -> Iterator[Kernel[Any]]:
-    """Yield what goes along rows."""
+    """Yield the kernels for rows."""
     p, way = problem, "subgroup" if lanes else "tree"
     if p.length <= 256 and p.inner == 1:
         tiles = row_tiles(p.length, lanes)

@@ -1,4 +1,4 @@
-"""Candidates for products of 8-bit integers."""
+"""Candidates for quantised 8-bit matrix products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.problems.quantized import Quantized
 
-ENOUGH_TILES = 128  # that fill a large GPU; see `webmm.choose.gemm`
+ENOUGH_TILES = 128  # the number of tiles that fills a large GPU; see `webmm.choose.gemm`
 GPU = (
     Packed(),
     Packed(bn=64, tn=4),
@@ -22,19 +22,19 @@ GPU = (
     Packed(bm=32, bn=32, tn=4),
 )
 
-# Likewise on matrix units, after the stage's own tiles. TOP/s on an H200 under Dawn, each against the next: 106 to 143
-# at 1024³ (64 tiles, 256), where `packed` reads 69; 33 to 36 at 512³ (64 tiles, 128), `packed` 31.
+# Tiles for matrix units, after the default tiles of the stage. TOP/s on an H200 under Dawn, from each to the next:
+# 106 → 143 at 1024³ (64 → 256 tiles; `packed`: 69), 33 → 36 at 512³ (64 → 128 tiles; `packed`: 31).
 MATRIX_TILES: tuple[dict[str, Any], ...] = (
     {"bm": 64, "bn": 64, "sm": 32, "sn": 32},
     {"bm": 32, "bn": 64, "sm": 32, "sn": 32},
 )
 
-# Where storage runs along k and nothing is summed on the way, more subgroups pay: 481 to 505 at 4096³; else not, 448 to
-# 411.
+# More subgroups pay off if both operands are contiguous along k and no zero points require sums (481 → 505 TOP/s at
+# 4096³), but not otherwise (448 → 411).
 MORE_SUBGROUPS = {"sn": 32}
 
-# On a CPU four bytes at a time pay even with workgroup memory: 8 GOP/s against 2 at 256³ (lavapipe, two cores). Small
-# tiles compile in half a second.
+# On a CPU adapter, processing four bytes at a time pays off even with workgroup memory: 8 GOP/s, compared with 2, at
+# 256³ (lavapipe, two cores). Small tiles compile in half a second.
 CPU = Packed(bm=32, bn=32, bk=8, tn=4, unroll=1)
 ANYWHERE = (Unpacked(),)
 
@@ -47,12 +47,12 @@ def candidates(problem: Quantized, device: Device) -> list[QuantizedKernel]:
 
 
 def made_for_gpus(problem: Quantized) -> list[Packed]:
-    """Return the kernels of packed dot products that fill a GPU with this product, the largest tiles first."""
+    """Return the packed dot product kernels with enough tiles to fill a GPU, the largest tiles first."""
     return [kernel for kernel in GPU if kernel.grid.tiles(problem) >= ENOUGH_TILES or kernel == GPU[-1]]
 
 
 def made_for_matrix_units(problem: Quantized, device: Capabilities) -> list[QuantizedKernel]:
-    """Return the kernels for matrix units, best first; none where the device has none, or where others may win."""
+    """Return the kernels for matrix units, best first; [] if the device has none or other stages may be faster."""
     kinds = ("u8", "i8") if (problem.a_dtype, problem.b_dtype) == (U8, U8) else ("i8",)
     plain = problem.layout == "nt" and problem.zero_a == problem.zero_b == 0
     tiles = (MORE_SUBGROUPS if plain else {}, *MATRIX_TILES)

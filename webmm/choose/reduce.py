@@ -1,4 +1,4 @@
-"""Candidates for reductions, by the shape and the kind of device, from what was measured."""
+"""Candidate kernels for reductions, by shape and kind of device, from measurements."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from webmm.kernels.reduce.two_pass import SPLITS, ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.problems.reduce import Reduction
 
-# GPUs, by sums on an H200, as shares of its copy bandwidth (docs/reductions.md has more):
+# GPUs: sums on an H200, as shares of its copy bandwidth (more in docs/reductions.md):
 # - rows of 64 elements by `vectorized` 0.76, by `tree` 0.10; of 256 0.69 and 0.40; of 1024 0.42 and 0.74;
-# - a row's workgroup does best with some 64 elements per lane: 8192×32768 by `subgroup` of 512 lanes 1.05, of 128 1.01;
+# - workgroups are fastest with about 64 elements per lane: 8192×32768 by `subgroup` of 512 lanes 1.05, of 128 1.01;
 #   16384×1024 of 64 lanes 0.72, of 512 0.24; `tree` is as good;
-# - a second pass costs a dispatch: 128×32768 in one 0.50, in two 0.39; one row of 2^28 in two 1.04;
+# - a second pass costs a dispatch: 128×32768 in one pass 0.50, in two 0.39; one row of 2^28 in two 1.04;
 # - columns: 64×256×1024 over the second axis by `columns` 0.73, in two passes 0.24; 32768×8192 over the first, which is
 #   128 strips, 0.73 and 0.995;
-# - 29,055 logsumexp of 68 by `row_tiles` 6.5 µs, by a workgroup each 31; 5,239,256 argmax of 8 66, by `vectorized` 102;
-# - 52,860×21×65, maxima over the second axis: strips of 32 lanes 112 µs, of 16×16 236.
-SHORT = 384  # elements of a row up to which a workgroup has a tile of several
-TILES = tuple((per_row, unroll) for per_row in (1, 2, 4, 8, 16, 32) for unroll in (2, 3))  # by how much they hold
-PER_LANE = 64  # elements
+# - logsumexp of 29,055×68 by `row_tiles` 6.5 µs, by a workgroup per row 31; argmax of 5,239,256×8 by
+#   `row_tiles` 66 µs, by `vectorized` 102;
+# - maxima of 52,860×21×65 over the second axis: workgroups of 32×1 112 µs, of 16×16 236.
+SHORT = 384  # elements of a row up to which a workgroup reduces a tile of several rows
+TILES = tuple((per_row, unroll) for per_row in (1, 2, 4, 8, 16, 32) for unroll in (2, 3))  # in order of capacity
+PER_LANE = 64  # elements of a row per lane
 FEW = 64  # rows up to which several workgroups share one
-FEW_PER_LANE = 16  # elements where there are so few rows
+FEW_PER_LANE = 16  # the same for few rows
 ENOUGH = 512  # strips of columns that keep a GPU busy
-WORKGROUPS = 2048  # of a first pass
-STRIPS = 640  # of one over columns that fit into a cache
-MANY = 2**12  # strips of which each can have a small workgroup
+WORKGROUPS = 2048  # in a first pass
+STRIPS = 640  # workgroups in a first pass over columns that fit in a cache
+MANY = 2**12  # strips from which on small workgroups are faster
 CPU_ENOUGH = 16  # rows that keep a CPU busy
 
 ANYWHERE: tuple[ReduceKernel, ...] = (Tree(lanes=64), TwoPass(lanes=64), PerRow())
 
 
 def candidates(problem: Reduction, device: Device) -> Iterator[ReduceKernel]:
-    """Yield the kernels that are worth running for `problem` on `device`, best first."""
+    """Yield the candidate kernels for `problem` on `device`, best first."""
     lanes = device.capabilities.subgroup_size
     if device.info.kind == "cpu":
         yield from _on_cpu(problem, lanes)
@@ -50,7 +51,7 @@ def candidates(problem: Reduction, device: Device) -> Iterator[ReduceKernel]:
 
 
 def made_for_gpus(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
-    """Yield the kernels for contiguous rows on a GPU with such subgroups, best first."""
+    """Yield the kernels for contiguous rows on a GPU with subgroups of `lanes` lanes (0: none), best first."""
     rows, length = problem.results, problem.length
     if length <= SHORT and problem.inner == 1:
         yield row_tiles(length, lanes)
@@ -62,7 +63,7 @@ def made_for_gpus(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
 
 
 def row_tiles(length: int, lanes: int) -> RowTiles:
-    """Return the tiles that fit such rows, where subgroups have so many lanes."""
+    """Return the kernel whose tiles fit rows of `length` elements, for subgroups of `lanes` lanes."""
     per_row, unroll = next((per_row, unroll) for per_row, unroll in TILES if length <= 4 * per_row * unroll)
     return RowTiles(64, per_row, unroll, "subgroup" if lanes >= per_row else "tree")
 
@@ -79,17 +80,17 @@ def _columns(problem: Reduction) -> Iterator[ReduceKernel]:
 
 
 def fitting(inner: int) -> int:
-    """Return how many invocations stand along j, four columns each, so that few are beyond the last."""
+    """Return the number of invocations along j, with four columns each, that leaves few past the last column."""
     return min((wx for wx in WIDTHS if wx <= 16), key=lambda wx: 32 * wx * ceil_div(inner, 4 * wx) - wx)
 
 
 def splits_of(parts: int, most: int, workgroups: int = WORKGROUPS) -> int:
-    """Return by which power of two to multiply `parts` workgroups, up to `most` and to so many `workgroups`."""
+    """Return the power of two by which to split `parts` workgroups: at most `most`, and `workgroups` in all."""
     return next(n for n in reversed(SPLITS) if n == SPLITS[0] or (n * parts <= workgroups and n <= most))
 
 
 def _on_cpu(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
-    """Yield what needs no workgroup memory: barriers are slow on a CPU.
+    """Yield kernels without workgroup memory, because barriers are slow on a CPU.
 
     On lavapipe with 8 lanes, sums of 16 MiB: 512×8192 by `vectorized` 1.6 ms, by `alone` 2.2, `subgroup` 4.3, `tree`
     5.9; one row of 2^22 by `two_pass` of 32 parts 2.5; 4096×1024 over the first axis by `columns` 19, `per_row` 25.

@@ -1,8 +1,8 @@
-"""What is known to be fast: tuned records shipped with webmm, and the user's own.
+"""Tuned records: those shipped with webmm, and the user's.
 
-Both are documents of `webmm.records/1`. The user's lies in the folder of the setting `cache_dir`; it is written
-whole under a lock, so that several processes may tune at once. A file that cannot be read is set aside with a
-warning.
+Both are documents of `webmm.records/1`. The user's file is in the directory of the setting `cache_dir`; it is replaced
+as a whole under a lock, so that several processes can tune at the same time. A file that cannot be read is renamed with
+a warning.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from webmm.records import Record, from_json, to_json
 from webmm.version import __version__
 
 log = logging.getLogger(__name__)
-SELFTEST_FILE = "selftest.json"  # of webmm.choose.verdicts
-REFIT_FILE = "refit.json"  # of webmm.choose.adapted
+SELFTEST_FILE = "selftest.json"  # see webmm.choose.verdicts
+REFIT_FILE = "refit.json"  # see webmm.choose.adapted
 SHIPPED = Path(__file__).parents[1] / "tuned"
 WORTH_SCRATCH = 1.02
 Key = tuple[object, ...]
-NEAR = 3.0  # a record serves problems whose sizes differ by at most a factor of 2³ in all
-SAME = 0.02  # and practically the very same ones by at most 1.4 %
+NEAR = 3.0  # the largest distance() of a record that is used: sizes that differ by a factor of 2³ in total
+SAME = 0.02  # the largest distance() at which sizes count as equal: 1.4 %
 
 
 def folder() -> Path:
-    """Return the cache folder, which need not exist."""
+    """Return the cache directory, which need not exist."""
     return settings().cache_dir
 
 
 def path() -> Path:
-    """Return the file that holds the user's tuned records."""
+    """Return the path of the user's tuned records."""
     return folder() / "tuned.json"
 
 
 def key(record: Record) -> Key:
-    """Return what a tuned record is known by: a later one of the same key replaces it.
+    """Return the key of a tuned record; a later record with the same key replaces it.
 
-    Sizes are exact, since 1023 and 1024 want different tiles; one record serves its whole bucket (webmm.choose).
+    The key has exact sizes, since 1023 and 1024 need different tiles, but a record is used for all shapes nearby.
     """
     r = record
     return (family(r), r.adapter, r.driver, r.version, r.op, r.variant, r.dtype, r.layout, r.m, r.n, r.k, r.batch)
 
 
 def fastest(records: Iterable[Record]) -> list[Record]:
-    """Return the fastest successful kernel of each key; references such as NumPy and cuBLAS are no kernels.
+    """Return the fastest successful kernel for each key, without references such as NumPy and cuBLAS.
 
-    A search times its best kernels several times: those that it timed most often count, each by its last record. One
-    that needs memory between its dispatches must be faster by WORTH_SCRATCH: 0.1 % is no reason for a gigabyte.
+    A search times its best kernels several times, so only the kernels with the most records are compared, by their last
+    records. A kernel with scratch buffers must be faster by WORTH_SCRATCH, since 0.1 % does not justify a gigabyte.
     """
     times: dict[Key, dict[str, list[Record]]] = {}
     for record in records:
@@ -76,13 +76,13 @@ def fastest(records: Iterable[Record]) -> list[Record]:
 
 
 def _cost(record: Record) -> float:
-    """Return the time in µs, and more where the kernel divides its work among dispatches."""
+    """Return the time in µs, increased by WORTH_SCRATCH for a kernel that splits k and so needs scratch buffers."""
     divided = record.config.get("splits", 1) != 1
     return (record.median_us or math.inf) * (WORTH_SCRATCH if divided else 1.0)
 
 
 def load() -> list[Record]:
-    """Return the user's tuned records; none where there is no file, or where it had to be set aside."""
+    """Return the user's tuned records; [] if there is no file, or if it could not be read and was renamed."""
     file = path()
     try:
         status = file.stat()
@@ -91,17 +91,17 @@ def load() -> list[Record]:
         return []
     except (OSError, ProblemError) as error:
         aside = file.with_suffix(".bad")
-        log.warning("the tuned records in %s cannot be read and are set aside as %s: %s", file, aside.name, error)
+        log.warning("the tuned records in %s cannot be read; the file is renamed to %s: %s", file, aside.name, error)
         try:
             os.replace(file, aside)
         except OSError as failure:
-            log.warning("%s could not be moved: %s", file, failure)
+            log.warning("%s could not be renamed: %s", file, failure)
         return []
 
 
 @functools.lru_cache(maxsize=1)
 def _read(file: Path, version: tuple[int, ...]) -> tuple[Record, ...]:
-    """Return the records of `file`, read once while its `version` stays the same; a warning names each bad one."""
+    """Return the records of `file`, cached until its `version` changes; a warning is logged for each invalid record."""
     del version
     return tuple(from_json(read_text(file), lambda complaint: log.warning("%s: %s", file, complaint)))
 
@@ -113,9 +113,9 @@ def shipped() -> tuple[Record, ...]:
 
 
 def add(records: Iterable[Record]) -> int:
-    """Merge the fastest of `records` into the user's, and return how many there were.
+    """Merge the fastest of `records` into the user's file, and return their number.
 
-    Raises ConfigError where the folder cannot be written to.
+    Raises ConfigError if the directory is not writable.
     """
     best = fastest(records)
     file = path()
@@ -123,7 +123,7 @@ def add(records: Iterable[Record]) -> int:
         file.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(file.with_suffix(".lock"), timeout=LOCK_TIMEOUT):
             known = load()
-            others = [r for r in known if r.kernel not in STAGES.get(r.op, ())]  # of kernels that others register
+            others = [r for r in known if r.kernel not in STAGES.get(r.op, ())]  # kernels not registered here
             merged = {key(record): record for record in [*known, *best] if record not in others}
             write_atomically(file, lambda out: out.write(to_json([*merged.values(), *others]).encode()))
     except (OSError, filelock.Timeout) as error:
@@ -133,9 +133,10 @@ def add(records: Iterable[Record]) -> int:
 
 @contextmanager
 def searching(seconds: float) -> Iterator[None]:
-    """Hold the right to search for the best kernel: one search at a time, since two would time each other's work.
+    """Hold the lock for a search: concurrent searches would disturb each other's timings.
 
-    Raises filelock.Timeout where another goes on for longer than `seconds`, ConfigError without a folder to write to.
+    Raises filelock.Timeout if another search does not end within `seconds`, ConfigError if the directory is not
+    writable.
     """
     file = folder() / "search.lock"
     try:
@@ -153,23 +154,22 @@ def searching(seconds: float) -> Iterator[None]:
 
 
 def clear() -> int:
-    """Forget the user's tuned records, and what self-tests and probes found; return how many records there were."""
+    """Delete the user's tuned records, self-test verdicts, probed rates and corrections; return how many records."""
     count = len(load())
     for file in (path(), *(folder() / name for name in (SELFTEST_FILE, REFIT_FILE, RATES_FILE))):
         file.unlink(missing_ok=True)
     return count
 
 
-# The record that serves a problem
+# The record for a problem
 
 
 def nearest(problem: Problem, device: Device, units: bool = False, near: float = NEAR) -> list[tuple[Kernel[Any], str]]:
-    """Return the nearest tuned kernel, and whose record it is: of this very adapter, else of another by its vendor.
+    """Return the nearest tuned kernel within the distance `near`, if any, with a description of its record.
 
-    None is farther than `near`.
-
-    Where matrix units serve the problem (`units`), what others tuned without them gives way: 48 TFLOP/s at 4096³ of
-    float16 on an H200, where matrix units read 300.
+    Records of this adapter come first, then those of other adapters by its vendor. If matrix units can compute the
+    problem (`units`), records without matrix units count only if they were tuned on this adapter: for float16 at 4096³,
+    an H200 reaches 48 TFLOP/s without matrix units, 300 with them.
     """
     user, known = ([r for r in records if family(r) == device.engine.name] for records in (load(), shipped()))
     adapter = _words(device.info.name)
@@ -190,25 +190,25 @@ def nearest(problem: Problem, device: Device, units: bool = False, near: float =
 
 
 def _nearest(problem: Problem, records: Iterable[Record], most: float = NEAR) -> Record | None:
-    """Return the nearest record that names a kernel of this version, None where none is near."""
+    """Return the nearest record whose kernel exists in this version, or None if none is near."""
     alike = (record for record in records if kind(record) == kind(problem))
     near = [(distance(problem, record), record) for record in alike]
-    for apart, record in sorted(near, key=lambda pair: (pair[0], pair[1].median_us or math.inf)):
-        if apart <= most and kernel_of(record):
+    for distant, record in sorted(near, key=lambda pair: (pair[0], pair[1].median_us or math.inf)):
+        if distant <= most and kernel_of(record):
             return record
     return None
 
 
 def fresh(record: Record, device: Device) -> bool:
-    """Tell whether this version of webmm measured it on this adapter with its present driver."""
+    """Return whether the record was measured by this version of webmm, on this adapter with its current driver."""
     measured = (family(record), record.adapter, record.driver, record.version)
     return measured == (device.engine.name, device.info.name, device.info.driver, __version__)
 
 
 def covered(problem: Problem, device: Device, tune: Tune = "auto") -> bool:
-    """Tell whether this adapter has a tuned record of `problem`, of its type and layout.
+    """Return whether this adapter has a tuned record for the dtype, layout and bucket of `problem`.
 
-    That is one of its bucket, or, where only `tune` "quick" is to find it, one of its very size.
+    With `tune` "quick", the record must have exactly the same size instead.
     """
     same = sizes_of if tune == "quick" else bucket
     adapter = _words(device.info.name)
@@ -222,54 +222,54 @@ def covered(problem: Problem, device: Device, tune: Tune = "auto") -> bool:
 
 
 def bucket(of: Problem | Record) -> tuple[int, int, int, bool]:
-    """Return m, n and k as powers of two, rounded, and whether vec4 serve: shapes of one bucket are tuned once.
+    """Return the bucket of a shape, which is tuned once: the rounded binary logarithms of m, n and k, and `_odd()`.
 
-    A batch counts as more rows.
+    A batch counts as additional rows.
     """
     m, n, k = (round(math.log2(size)) for size in sizes_of(of))
     return m, n, k, _odd(of)
 
 
 def kind(of: Problem | Record) -> tuple[str, str, str]:
-    """Return the op, its variant and the dtype: what a record must share with a problem that it serves."""
+    """Return the op, its variant and the dtype, which a record and a problem must share."""
     return of.op, of.variant, of.dtype if isinstance(of, Record) else of.dtype.name
 
 
 def sizes_of(of: Problem | Record) -> tuple[int, int, int]:
-    """Return m, n and k; a batch counts as more rows."""
+    """Return m, n and k; a batch counts as additional rows."""
     m, n, k, batch = (of.m, of.n, of.k, of.batch) if isinstance(of, Record) else of.sizes
     return m * batch, n, k
 
 
 def _odd(of: Problem | Record) -> bool:
-    """Tell whether stored rows of an operand, of more than a few elements, cannot be read by vec4."""
+    """Return whether the stored rows of an operand have more than 4 elements and cannot be read as vec4."""
     m, n, k, _ = (of.m, of.n, of.k, of.batch) if isinstance(of, Record) else of.sizes
     if of.layout:
         rows: tuple[int, ...] = (m if of.layout[0] == "t" else k, k if of.layout[1] == "t" else n)
     else:
-        rows = (n if k == 1 else k,)  # of x[m, n, k]
+        rows = (n if k == 1 else k,)  # the contiguous axis of x[m, n, k]
     return any(length > 4 and length % 4 for length in rows)
 
 
 def family(record: Record) -> str:
-    """Return the engine that ran it, wgpu or dawn: they make other code of a shader, for which other tiles are best."""
+    """Return the engine of a record, wgpu or dawn; they compile shaders differently and need different tiles."""
     return engine_of(record.engine)
 
 
 def engine_of(words: str) -> str:
-    """Return which engine a program has that calls itself so: Dawn is that of Python, of node and of Chromium."""
+    """Return the engine, wgpu or dawn, for the engine field of a record; node and Chromium-based browsers use Dawn."""
     return "dawn" if any(name in words.lower() for name in ("dawn", "chrome", "edge", "opera")) else "wgpu"
 
 
 def _words(adapter: str) -> list[str]:
-    """Return an adapter's name in words: one engine says "NVIDIA H200", the other "nvidia-h200"."""
+    """Return the words of an adapter's name: the engines spell it "NVIDIA H200" and "nvidia-h200"."""
     return adapter.lower().replace("-", " ").split()
 
 
 def distance(problem: Problem, record: Record) -> float:
-    """Return by how many doublings the sizes of `record` and `problem` differ.
+    """Return the distance between the sizes of `record` and `problem`: the sum of their absolute log2 ratios.
 
-    A batch counts as more rows; another layout, or single elements in place of vec4, as one doubling.
+    A batch counts as additional rows. A different layout, or a difference in `_odd()`, adds 1.
     """
     pairs = zip(sizes_of(problem), sizes_of(record), strict=True)
     differs = (record.layout != problem.layout) + (_odd(record) != _odd(problem))
@@ -277,7 +277,7 @@ def distance(problem: Problem, record: Record) -> float:
 
 
 def kernel_of(record: Record) -> Kernel[Any] | None:
-    """Return the kernel of a record, None where this version has no such kernel or tunables."""
+    """Return the kernel of a record, or None if this version has no such kernel or tunables."""
     try:
         kernel: Kernel[Any] = configure(record.kernel, {name: str(v) for name, v in record.config.items()}, record.op)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""What self-tests found out about drivers, kept between processes."""
+"""Verdicts of self-tests by driver, stored between processes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ SELFTEST = "webmm.selftest/1"
 
 
 def verdicts(driver: str) -> dict[str, str]:
-    """Return what self-tests found on `driver`: what is wrong with each shader, "" where nothing is."""
-    return _sound(noted(folder() / SELFTEST_FILE, SELFTEST).get(driver))
+    """Return the verdicts of self-tests on `driver`: the error of each tested shader, or "" if it passed."""
+    return _valid(noted(folder() / SELFTEST_FILE, SELFTEST).get(driver))
 
 
 def keep_verdicts(driver: str, found: dict[str, str]) -> None:
-    """Add to what is known of `driver`; where that cannot be written, it is found again next time."""
+    """Store verdicts for `driver`; if they cannot be written, the self-tests run again in the next process."""
     try:
-        note(folder() / SELFTEST_FILE, SELFTEST, driver, lambda known: _sound(known) | found)
+        note(folder() / SELFTEST_FILE, SELFTEST, driver, lambda known: _valid(known) | found)
     except ConfigError as error:
         log.debug("%s", error)
 
 
-def _sound(known: object) -> dict[str, str]:
+def _valid(known: object) -> dict[str, str]:
     entries = known.items() if isinstance(known, dict) else ()
     return {shader: verdict for shader, verdict in entries if isinstance(verdict, str) and is_plain(verdict)}

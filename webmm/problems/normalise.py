@@ -1,4 +1,4 @@
-"""Normalisations: a row in proportion to what it reduces to."""
+"""Normalisations: softmax, layer norm and RMS norm."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from webmm.problems.reduce import Floats, Reduction
 
 @dataclass(frozen=True)
 class NormalisationFunction:
-    """A row in proportion to what it adds up to: its meaning in NumPy, and the operation that it needs first."""
+    """A normalisation: its NumPy reference, and the reduction that it starts with."""
 
     name: str
     operation: str
-    reference: Callable[[Floats, float], Floats]  # of rows and epsilon
+    reference: Callable[[Floats, float], Floats]  # (rows, epsilon) → rows
 
 
 def _softmax(x: Floats, epsilon: float) -> Floats:
@@ -49,11 +49,11 @@ NORMALISATIONS = {
 
 @dataclass(frozen=True)
 class Normalisation(Reduction):
-    """y[i, k, j] ← x[i, k, j] put in proportion to what x[i, :, j] adds up to; y is dense.
+    """y[i, :, j] ← the normalised x[i, :, j]; y is dense.
 
-    `function` is softmax, layer_norm or rms_norm, with the operation that it needs first: logsumexp, or else sum.
-    `weight` and `bias` say whether there are vectors of `length` elements by which results are scaled and shifted;
-    `epsilon` is added to the mean square.
+    `function` is softmax, layer_norm or rms_norm; `operation` is logsumexp for softmax, else sum. `weight` and `bias`
+    state whether the results are scaled and shifted by vectors of `length` elements; `epsilon` is added to the mean
+    square.
     """
 
     function: str = "softmax"
@@ -64,7 +64,7 @@ class Normalisation(Reduction):
     op: ClassVar[str] = "normalise"
 
     def check_dtypes(self) -> None:
-        """Raise ProblemError for element types that are not those of floats, or of which only one is float64."""
+        """Raise ProblemError for element types that are not floats, or if only one of x and y is float64."""
         if self.dtype != F64 or self.out_dtype != F64:
             check_floats("normalisations", self.dtype, self.out_dtype)
 
@@ -79,7 +79,7 @@ class Normalisation(Reduction):
         )
 
     def within(self, firsts: tuple[int, ...]) -> Normalisation:
-        """Return the problem with the offset into x and y less the given number of elements."""
+        """Return the problem with its offsets into x and y reduced by the given numbers of elements."""
         x, y = firsts[:2]
         return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
 

@@ -1,7 +1,7 @@
-"""Reductions: the operation, the axis, and the way the array lies in memory.
+"""Reductions: the operation, the axis, and the layout of the array in memory.
 
-Floats are taken as float32, whatever the storage, int32 as it is, modulo 2^32. How a shader accumulates each operation
-is in shaders/common/reduce.wgsl.
+Shaders reduce floats in float32, whatever their storage type, int32 modulo 2^32, and compare float64 exactly;
+shaders/common/reduce.wgsl has the accumulation of each operation.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: its meaning in NumPy along the last axis, and what shaders need to know of it."""
+    """An operation: its NumPy reference along the last axis, and its properties."""
 
     name: str
     reference: Callable[[NDArray[Any]], NDArray[Any]]
-    outside: float  # what stands for an element beyond the end of a row: it changes nothing
-    empty: float | None = None  # of a row without elements; None where NumPy raises, too
+    outside: float  # identity of the operation, used beyond the end of a row
+    empty: float | None = None  # result of a row without elements; None if that is an error, as in NumPy
     sums: bool = False  # its rounding error depends on the order of the elements
-    index: bool = False  # its result is a position, not an element
-    integers: bool = True  # it is defined for int32, too
-    doubles: bool = True  # likewise for float64, whose sums are products with ones
-    of_parts: str = ""  # the operation over parts of a row from which the result over all follows; "" for itself
+    index: bool = False  # its result is a position instead of an element
+    integers: bool = True  # it supports int32
+    doubles: bool = True  # it supports float64, whose sums are products with ones
+    of_parts: str = ""  # the operation whose results over parts of a row give the result over all of it; "" for itself
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
-        """The element types of a `Reduction` by this operation: float64 sums are matrix products."""
+        """The element types of a `Reduction` by this operation; sums of float64 are matrix products instead."""
         doubles = self.doubles and not self.sums
         return (*MATRIX_DTYPES, *([I32] if self.integers else []), *([F64] if doubles else []))
 
     def out_dtype(self, dtype: DType) -> DType:
-        """Return the type of the result: the elements', or int32 for a position."""
+        """Return the type of the result: int32 for a position, else that of the elements."""
         return I32 if self.index else dtype
 
     def beyond(self, dtype: DType) -> float:
-        """Return `outside`, of int32 the end of its range for an infinity."""
+        """Return `outside`, with infinities clamped to the range of int32 for that type."""
         return min(max(self.outside, -(2**31)), 2**31 - 1) if dtype == I32 else self.outside
 
     def exact(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the results along the last axis: of floats in float64, of int32 modulo 2^32."""
+        """Return the results along the last axis: for floats in float64, for int32 modulo 2^32."""
         if x.dtype.kind == "i":
             return self.reference(x.astype(np.int64)).astype(np.int32)
         return self.reference(x.astype(np.float64))
 
     def combine(self, parts: NDArray[Any], length: int) -> NDArray[Any]:
-        """Return the result over rows of `length` elements from those over parts of them, along the last axis."""
+        """Return the results over rows of `length` elements from the results over their parts, along the last axis."""
         return np.asarray(np.sum(parts, axis=-1) / length) if self.of_parts else self.reference(parts)
 
 
@@ -99,9 +99,9 @@ def operation_of(name: str) -> Operation:
 
 
 def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
-    """Raise ProblemError where an operation is not defined for elements of `dtype`, or does not result in `out_dtype`.
+    """Raise ProblemError if an operation does not support elements of `dtype` or results of `out_dtype`.
 
-    Floats result in floats, int32 in int32, and what there is of float64 in float64.
+    Results of floats are floats, those of int32 are int32, those of float64 are float64; positions are int32.
     """
     if dtype == F64 and not operation.doubles:
         raise ProblemError(
@@ -109,7 +109,7 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
         )
     if dtype == F64 and not operation.index:
         if out_dtype != F64:
-            raise ProblemError(f"{operation.name} of float64 is not stored as {out_dtype.name}; cast it after")
+            raise ProblemError(f"{operation.name} of float64 is not stored as {out_dtype.name}; cast the result")
         return
     if dtype not in (I32, F64):
         check_floats("reductions", dtype)
@@ -124,7 +124,7 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
 
 @dataclass(frozen=True)
 class Span:
-    """How an array x[i, k, j] lies in its buffer; every length is in elements.
+    """The layout of an array x[i, k, j] in its buffer, in elements.
 
     Element (i, k, j) is at ``offset + i*outer_stride + k*stride + j*inner_stride``.
     """
@@ -136,11 +136,11 @@ class Span:
 
     @classmethod
     def dense(cls, length: int, inner: int) -> Span:
-        """Return how a row-major array of shape (…, length, inner) lies."""
+        """Return the layout of a row-major array of shape (…, length, inner)."""
         return cls(length * inner, inner, 1)
 
     def end(self, outer: int, length: int, inner: int) -> int:
-        """Return one past the last element of an array of that shape."""
+        """Return the index one past the last element of an array of shape (outer, length, inner)."""
         reach = (outer - 1) * self.outer_stride + (length - 1) * self.stride + (inner - 1) * self.inner_stride
         return self.offset + reach + 1
 
@@ -149,8 +149,8 @@ class Span:
 class Reduction(Problem):
     """y[i, j] ← the operation over k of x[i, k, j], for i < outer, k < length and j < inner; y is dense.
 
-    Rows, of which the reduced axis is the last, are the case inner = 1. `operation` is one of
-    `OPERATIONS`. Build one of dense rows with `reduction()`.
+    `operation` is one of `OPERATIONS`. With inner = 1, the reduced axis is the last one; `reduction()` builds a problem
+    of such dense rows.
     """
 
     operation: str
@@ -171,7 +171,7 @@ class Reduction(Problem):
                 raise ProblemError(f"{name} must be at least 1, not {getattr(self, name)}")
 
     def check_dtypes(self) -> None:
-        """Raise ProblemError for element types that the operation does not take, or does not result in."""
+        """Raise ProblemError for element types of x or y that the operation does not support."""
         operation = operation_of(self.operation)
         check_types(operation, self.dtype, self.out_dtype)
         if self.dtype == F64 and operation.sums:
@@ -194,7 +194,7 @@ class Reduction(Problem):
 
     @property
     def rounded_sums(self) -> bool:
-        """Whether the order in which elements are added up matters: of floats, not of integers."""
+        """Whether the order of additions changes the result: for sums of floats."""
         return operation_of(self.operation).sums and self.dtype != I32
 
     def buffers(self) -> tuple[Extent, ...]:
@@ -206,13 +206,13 @@ class Reduction(Problem):
         )
 
     def within(self, firsts: tuple[int, ...]) -> Reduction:
-        """Return the problem with the offset into each of its buffers less the given number of elements."""
+        """Return the problem with its offsets into x and y reduced by the given numbers of elements."""
         x, y = firsts
         return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
 
     @property
     def flops(self) -> int:
-        """Elements taken."""
+        """Elements read."""
         return self.results * self.length
 
     @property
@@ -227,7 +227,7 @@ class Reduction(Problem):
 def reduction(
     rows: int, columns: int, operation: str = "sum", *, dtype: DType | str = F32, out_dtype: DType | str | None = None
 ) -> Reduction:
-    """Return the problem of reducing each row of a dense (rows, columns) matrix.
+    """Return the reduction of each row of a dense (rows, columns) matrix.
 
     Raises ProblemError for a size below 1, an unknown operation or an unsupported dtype.
     """

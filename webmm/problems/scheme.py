@@ -271,8 +271,8 @@ class Scheme:
         if k > longest:
             with_these = "with these zero points" + (" and bias" if added else "")
             raise ProblemError(
-                f"{with_these} a sum of k = {k:,} products may overflow 32 bits; at most {max(longest, 0):,} cannot: "
-                "split k, and add int32 results in 64 bits"
+                f"{with_these} a sum of k = {k:,} products may overflow 32 bits; the largest safe k is "
+                f"{max(longest, 0):,}: split k, and add int32 results in 64 bits"
             )
 
     def multipliers(self) -> tuple[FixedPoint | None, FixedPoint | None]:

@@ -1,1 +1,1 @@
-"""Normalisations: kernels that reduce a row and go over it again with the result."""
+"""The normalisation kernels: they reduce a row, then scale it by the result."""

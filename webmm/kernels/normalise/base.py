@@ -1,4 +1,4 @@
-"""What the kernels of normalisations share: the uniform, and the choices of their templates."""
+"""What the normalisation kernels share: the uniform and the template choices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webmm.problems.reduce import Reduction
 
 @dataclass(frozen=True)
 class RowsParams(ReduceParams):
-    """The uniform: that of a reduction, and one more."""
+    """The uniform of a reduction, with epsilon."""
 
     epsilon: F32 = member("added to the mean square")
 
@@ -28,21 +28,21 @@ class RowsParams(ReduceParams):
 
 @dataclass(frozen=True)
 class RowsSpecialisation(Specialisation):
-    """The choices of a reduction's template, and which function follows."""
+    """The template choices of a reduction, and those of the function that follows."""
 
     function: str
     weight: bool
     bias: bool
-    held: bool  # one step covers a row, whose elements stay in registers
+    held: bool  # one step covers a row, so its elements stay in registers
 
 
 def doubles(problem: Reduction) -> str | None:
-    """Return why a kernel other than `rows` does not compute `problem`, if that is for its float64."""
+    """Return why a kernel that does not support float64 cannot compute `problem`, or None."""
     return "computes no float64" if problem.dtype == F64 else None
 
 
 def bindings_of(spec: Specialisation, splits: int = 1) -> Iterator[Binding]:
-    """Yield x, y, the vectors that there are, and the parts where each row has several."""
+    """Yield x, y, weight and bias if the problem has them, and the partial results if rows are split."""
     assert isinstance(spec, RowsSpecialisation)
     array = spec.dtype.array(spec.vec)
     yield Binding(1, "x", "read-only-storage", array)
@@ -54,11 +54,11 @@ def bindings_of(spec: Specialisation, splits: int = 1) -> Iterator[Binding]:
 
 
 def parts_of(problem: Reduction, splits: int) -> tuple[Texture | Scratch, ...]:
-    """Return the buffer of the parts that a first dispatch leaves, where each row has several."""
+    """Return the buffer of the partial results of the first dispatch, if rows are split."""
     return (Scratch(PARTIALS, splits * problem.results * PARTIAL_BYTES),) if splits > 1 else ()
 
 
 def specialised(spec: Specialisation, p: Normalisation, neighbours: bool, held: bool) -> RowsSpecialisation:
-    """Return the choices of a reduction and what is added to them; `neighbours` in a vec4 of x are so in y, too."""
+    """Return `spec` with the choices of a normalisation; `neighbours`: a vec4 of x is contiguous in y, too."""
     base = {**vars(spec), "vec": spec.vec and neighbours and p.y_offset % 4 == 0}
     return RowsSpecialisation(**base, function=p.function, weight=p.weight, bias=p.bias, held=held)

@@ -1,4 +1,4 @@
-"""Many short rows per workgroup, which go through workgroup memory."""
+"""Many short rows per workgroup, loaded and stored through workgroup memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webmm.problems.reduce import Reduction
 
 @dataclass(frozen=True)
 class RowTiles(ReducedRowTiles):
-    """As the stage of reductions; results go back through the tile, so that they, too, are written as they lie."""
+    """Like the reduction kernel; results are stored through the tile, so that writes are coalesced, too."""
 
     name = "row_tiles"
     follows = "rows"
@@ -25,13 +25,13 @@ class RowTiles(ReducedRowTiles):
     integer = False
 
     def unsuited(self, problem: Reduction) -> str | None:
-        """Rows must fit, and be of shorter types."""
+        """Rows must be short, contiguous and not float64."""
         return super().unsuited(problem) or doubles(problem)
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield x, y, and the vectors that there are."""
+        """Yield x, y, and weight and bias if the problem has them."""
         return bindings_of(spec)
 
     def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
-        """Return the template choices that fit `problem`; a row stays in registers."""
+        """Return the template choices for `problem`; rows stay in registers."""
         return specialised(super().specialise(problem), problem, False, True)

@@ -1,4 +1,4 @@
-"""A workgroup for each strip of columns, or several for each of a few long ones."""
+"""A workgroup per strip of columns, or several workgroups per strip if there are few long strips."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from webmm.problems.reduce import Reduction
 
 @dataclass(frozen=True)
 class Strips(Columns):
-    """A workgroup per strip of columns, for an axis that is not the last; what one step covers stays in registers.
+    """A workgroup per strip of columns, for an axis other than the last; strips of a single step stay in registers.
 
-    Where `splits` workgroups share a strip, a first dispatch reduces their parts.
+    If `splits` workgroups share a strip, a first dispatch reduces their parts.
     """
 
     name = "strips"
     follows = "rows"
-    summary = "lanes along the kept axis"
+    summary = "invocations along the kept axis"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
     integer = False
@@ -33,23 +33,23 @@ class Strips(Columns):
 
     @property
     def before(self) -> tuple[Kernel[Reduction], ...]:
-        """The parts of the columns, if there are several."""
+        """The first dispatch, if columns are split."""
         return (ColumnParts(self.wx, self.wy, self.unroll, self.splits),) if self.splits > 1 else ()
 
     def scratch(self, problem: Reduction) -> tuple[Texture | Scratch, ...]:
-        """A part for each split and column."""
+        """A partial result for each split and column."""
         return parts_of(problem, self.splits)
 
     def unsuited(self, problem: Reduction) -> str | None:
-        """Softmax is all that runs over other axes than the last."""
+        """Only softmax runs along axes other than the last."""
         made = isinstance(problem, Normalisation) and problem.function == "softmax"
         return doubles(problem) if made else "is made for softmax"
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield x, y, and the parts."""
+        """Yield x, y, and the partial results."""
         return bindings_of(spec, self.splits)
 
     def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
-        """Return the template choices that fit `problem`."""
+        """Return the template choices for `problem`."""
         held = self.splits == 1 and self.steps(problem) == 1
         return specialised(super().specialise(problem), problem, True, held)

@@ -1,1 +1,1 @@
-"""Reductions: the stages of their ladder."""
+"""The reduction kernels."""

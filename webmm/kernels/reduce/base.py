@@ -1,4 +1,4 @@
-"""What the stages of the reduction ladder share: the uniform, the grid over the results, and the templates' choices."""
+"""Base classes of the reduction kernels: the uniform, the grid over the results, and the template choices."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, Stored, 
 from webmm.params import F32, U32, member
 from webmm.problems.reduce import Reduction, operation_of
 
-CHAIN = 16  # additions that follow each other at a level of a sum, before their result goes up a level
-WAYS = ("tree", "subgroup", "alone")  # how the invocations of a workgroup bring their parts together
-LEAST_SUBGROUP = 4  # lanes of the smallest subgroups that there are
-PAIRS = "array<vec2u>"  # of words: doubles
+CHAIN = 16  # consecutive additions at a level of a sum, before its result is added to the next level
+WAYS = ("tree", "subgroup", "alone")  # how the invocations of a workgroup combine their partial results
+LEAST_SUBGROUP = 4  # lanes of the smallest subgroups
+PAIRS = "array<vec2u>"  # doubles as pairs of words
 PARTIALS = "partials"
-PARTIAL_BYTES = 8  # of one in workgroup memory; of doubles at most twice that
+PARTIAL_BYTES = 8  # of a partial result in workgroup memory; twice that for doubles
 
 
 def partials(dtype: DType) -> str:
-    """Return the WGSL type of the partial results that a first dispatch leaves of elements of `dtype`."""
+    """Return the WGSL type of the buffer of partial results between two dispatches, for elements of `dtype`."""
     return "array<vec4u>" if dtype == F64 else "array<vec2u>"
 
 
 def partial_bytes(dtype: DType) -> int:
-    """Return the bytes of one of them."""
+    """Return the size of a partial result in that buffer, in bytes."""
     return 16 if dtype == F64 else 8
 
 
@@ -37,12 +37,12 @@ class ReduceParams:
     outer: U32 = member("x[i, k, j] is reduced over k: values of i")
     length: U32 = member("values of k")
     inner: U32 = member("values of j")
-    outer_stride: U32 = member("distance between neighbours along i")
+    outer_stride: U32 = member("distance between consecutive elements along i")
     stride: U32 = member("along k")
     inner_stride: U32 = member("along j")
     x_offset: U32 = member("first element of x in its buffer")
     y_offset: U32 = member("first element of y")
-    outside: F32 = member("stands for an element beyond the end, and changes nothing")
+    outside: F32 = member("identity of the operation, used beyond the end")
 
     @classmethod
     def of(cls, p: Reduction) -> ReduceParams:
@@ -57,70 +57,70 @@ class ReduceParams:
 
 @dataclass(frozen=True)
 class Specialisation(Stored):
-    """The choices that a template takes besides the tile sizes; problems that share them share a shader."""
+    """The template choices besides the tile sizes; problems with the same choices share a shader."""
 
     operation: str
-    vec: bool  # x is bound as vec4: four neighbours are always in range together
-    edge: bool  # the last step reaches beyond the end of a row
-    edge_j: bool  # the last workgroup reaches beyond the last j
-    levels: int  # of the sum of an invocation: CHAIN additions at each
-    outside: int  # stands for an element beyond the end, of int32; that of floats is in the uniform
+    vec: bool  # x is bound as vec4: four consecutive elements are either all in range or all out of range
+    edge: bool  # the last step extends past the end of a row
+    edge_j: bool  # the last workgroup extends past the last j
+    levels: int  # levels of an invocation's sum, of CHAIN additions each
+    outside: int  # identity of the operation for int32; that for floats is in the uniform
 
 
 @dataclass(frozen=True)
 class ReduceKernel(Kernel[Reduction]):
-    """A stage of the ladder. Subclasses add tunable fields and say how workgroups share the work."""
+    """A stage of the ladder. Subclasses add tunable fields and divide the work among workgroups."""
 
     op = "reduce"
-    integer = True  # doubles are compared as pairs of words
+    integer = True  # it compares doubles as pairs of words
     params: ClassVar[type[Params]] = ReduceParams
     reads: ClassVar[str] = "x"
     writes: ClassVar[str] = "y"
-    vectorizes: ClassVar[str] = ""  # along which axis the kernel can read x as vec4: "k", "j" or none
+    vectorizes: ClassVar[str] = ""  # the axis along which the kernel can read x as vec4: "k", "j" or none
 
     @property
     def chain(self) -> int:
-        """Additions that follow each other at a level."""
+        """Consecutive additions at a level."""
         return CHAIN
 
     @property
     def splits(self) -> int:
-        """Parts of the reduced axis, each with workgroups of its own."""
+        """Parts of the reduced axis; each part has its own workgroups."""
         return 1
 
     @property
     def step(self) -> int:
-        """Elements along k that an iteration of a workgroup's loop covers."""
+        """Elements along k per iteration of a workgroup's loop."""
         return 1
 
     def steps(self, problem: Reduction) -> int:
-        """Return the iterations of that loop."""
+        """Return the number of iterations of that loop."""
         return ceil_div(ceil_div(problem.length, self.splits), self.step)
 
     def iterations(self, problem: Reduction) -> int:
-        """Return how often the loop over k runs."""
+        """Return the number of iterations of the loop over k."""
         return self.steps(problem)
 
     def workgroups(self, problem: Reduction) -> int:
-        """Return how many workgroups cover the results."""
+        """Return the number of workgroups that cover the results."""
         return problem.results
 
     def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
-        """Return the workgroup counts (x, y, z): x and y folded so that none exceeds 65,535, z for the splits."""
+        """Return the workgroup counts (x, y, z): x and y folded so that neither exceeds 65,535, z for the splits."""
         return fold(self.workgroups(problem), self.splits)
 
     def grid_rule(self) -> dict[str, Any]:
-        """Return how `dispatch` counts in words, for hosts in other languages."""
+        """Return the rule of `dispatch` in words, for hosts in other languages."""
         words = f"y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, {self.splits})"
         return {"rule": f"count = {self.count_rule}; {words}"}
 
     @property
     def count_rule(self) -> str:
-        """How `workgroups` counts, in words."""
+        """The rule of `workgroups` in words."""
         return "outer*inner"
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield what is read, then what is written."""
+        """Yield the buffer that is read, then the one that is written."""
         types = {
             "x": PAIRS if spec.dtype == F64 else spec.dtype.array(spec.vec),
             "y": PAIRS if spec.out_dtype == F64 else spec.out_dtype.array(False, shared=True),
@@ -130,7 +130,7 @@ class ReduceKernel(Kernel[Reduction]):
         yield Binding(2, self.writes, "storage", types[self.writes])
 
     def specialise(self, problem: Reduction) -> Specialisation:
-        """Return the template choices that fit `problem`."""
+        """Return the template choices for `problem`."""
         p = problem
         return Specialisation(
             operation=p.operation,
@@ -145,13 +145,13 @@ class ReduceKernel(Kernel[Reduction]):
 
     @property
     def columns(self) -> int:
-        """Neighbouring results that a workgroup owns."""
+        """Consecutive results of a workgroup."""
         return 1
 
 
 @dataclass(frozen=True)
-class MeetingKernel(ReduceKernel):
-    """A kernel whose invocations bring together what they have of one result: `lanes` of them, in one of WAYS."""
+class CombiningKernel(ReduceKernel):
+    """A kernel whose workgroups of `lanes` invocations combine their partial results, in one of WAYS."""
 
     @property
     @abstractmethod
@@ -161,7 +161,7 @@ class MeetingKernel(ReduceKernel):
     @property
     @abstractmethod
     def combine(self) -> str:
-        """How they bring their parts together."""
+        """How they combine their partial results."""
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -170,27 +170,27 @@ class MeetingKernel(ReduceKernel):
 
     @property
     def shared_parts(self) -> int:
-        """Parts in workgroup memory: of each invocation, of each subgroup, or none."""
+        """Partial results in workgroup memory: one per invocation, one per subgroup, or none."""
         of_subgroups = ceil_div(self.lanes, LEAST_SUBGROUP)
         return {"tree": self.lanes if self.lanes > 1 else 0, "subgroup": of_subgroups, "alone": 0}[self.combine]
 
     @property
     def workgroup_bytes(self) -> int:
-        """Bytes of these parts."""
+        """Workgroup memory of these partial results, in bytes."""
         return PARTIAL_BYTES * self.shared_parts
 
     @property
     def subgroup(self) -> int:
-        """Lanes that a subgroup must have: all of the workgroup's where it is alone."""
+        """Lanes that a subgroup must have: all lanes of the workgroup if it is a single subgroup."""
         return {"tree": 0, "subgroup": LEAST_SUBGROUP, "alone": self.lanes}[self.combine]
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Halves of halves."""
+        """Yield that the tree needs a power of two."""
         yield self.lanes & (self.lanes - 1) == 0, f"lanes = {self.lanes} must be a power of two: a tree halves them"
 
 
 def vector_axes(problem: Reduction) -> Iterator[str]:
-    """Yield the axes along which four neighbours can always be read as one vec4."""
+    """Yield the axes along which four consecutive elements can always be read as one vec4."""
     p, x = problem, problem.x
     axes = {"i": (p.outer, x.outer_stride), "k": (p.length, x.stride), "j": (p.inner, x.inner_stride)}
     for axis in "kj":
@@ -201,5 +201,5 @@ def vector_axes(problem: Reduction) -> Iterator[str]:
 
 
 def levels(steps: int) -> int:
-    """Return how many levels of CHAIN additions a sum over so many steps takes; each element goes through all."""
+    """Return the number of levels of CHAIN additions in a sum of `steps` terms."""
     return next(n for n in range(1, 65) if CHAIN**n >= steps)

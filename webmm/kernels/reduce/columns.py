@@ -1,4 +1,4 @@
-"""Stage 8: for an axis that is not the last. Lanes stand side by side along the kept axis, where memory runs on."""
+"""For an axis other than the last: consecutive invocations read along the kept axis, which is contiguous."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ WIDTHS = (4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Columns(ReduceKernel):
-    """Four neighbouring j per invocation; `wy` rows of `wx` invocations share a strip of 4·wx."""
+    """Four consecutive j per invocation; `wx` × `wy` invocations share a strip of 4·wx columns."""
 
     name = "columns"
     follows = "two_pass"
-    summary = "lanes along the kept axis"
+    summary = "invocations along the kept axis"
     vectorizes = "j"
 
-    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four neighbours each")
+    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four columns each")
     wy: int = tunable(16, (1, 2, 4, 8, 16, 32), "invocations of a workgroup along k")
-    unroll: int = tunable(2, (1, 2, 4, 8, 12, 16), "vec4 that an invocation loads before it adds them up")
+    unroll: int = tunable(2, (1, 2, 4, 8, 12, 16), "vec4 that an invocation loads before it reduces them")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """Along j and k."""
+        """Invocations along j and k."""
         return (self.wx, self.wy, 1)
 
     @property
     def workgroup_bytes(self) -> int:
-        """Four parts per invocation; none where each has its columns for itself."""
+        """Four partial results per invocation, none if wy is 1."""
         return 4 * PARTIAL_BYTES * self.wx * self.wy if self.wy > 1 else 0
 
     @property
     def step(self) -> int:
-        """Elements along k of an iteration."""
+        """Elements along k per iteration."""
         return self.unroll * self.wy
 
     @property
     def columns(self) -> int:
-        """Neighbouring j of a workgroup."""
+        """Columns of a workgroup."""
         return 4 * self.wx
 
     @property
     def count_rule(self) -> str:
-        """Workgroups in words."""
+        """The rule of `workgroups` in words."""
         return f"outer * ceil(inner / {self.columns})"
 
     def workgroups(self, problem: Reduction) -> int:
@@ -55,5 +55,5 @@ class Columns(ReduceKernel):
         return problem.outer * ceil_div(problem.inner, self.columns)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Halves of halves."""
+        """Yield that the tree needs a power of two."""
         yield self.wy & (self.wy - 1) == 0, f"wy = {self.wy} must be a power of two: a tree halves them"

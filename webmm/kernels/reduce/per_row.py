@@ -1,4 +1,4 @@
-"""Stage 2: an invocation per row."""
+"""An invocation per row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PerRow(ReduceKernel):
     follows = "serial"
     summary = "an invocation per row"
 
-    size: int = tunable(64, (8, 32, 64, 128, 256), "invocations per workgroup, and its rows")
+    size: int = tunable(64, (8, 32, 64, 128, 256), "invocations per workgroup, with a row each")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -26,7 +26,7 @@ class PerRow(ReduceKernel):
 
     @property
     def count_rule(self) -> str:
-        """Workgroups in words."""
+        """The rule of `workgroups` in words."""
         return f"ceil(outer*inner / {self.size})"
 
     def workgroups(self, problem: Reduction) -> int:

@@ -1,4 +1,4 @@
-"""Stage 1: one invocation for everything."""
+"""The baseline: one invocation for everything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webmm.problems.reduce import Reduction
 
 @dataclass(frozen=True)
 class Serial(ReduceKernel):
-    """One invocation walks over all rows."""
+    """One invocation reduces all rows."""
 
     name = "serial"
     follows = ""
@@ -27,5 +27,5 @@ class Serial(ReduceKernel):
         return 1
 
     def iterations(self, problem: Reduction) -> int:
-        """Return how often both loops run."""
+        """Return the number of iterations of both loops."""
         return problem.results * (problem.length + 1)

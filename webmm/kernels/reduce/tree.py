@@ -1,16 +1,16 @@
-"""Stages 4 to 6: a workgroup per row, and three ways to bring together what its invocations have."""
+"""A workgroup per row, and three ways to combine the partial results of its invocations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from webmm.kernels.base import tunable
-from webmm.kernels.reduce.base import MeetingKernel
+from webmm.kernels.reduce.base import CombiningKernel
 
 
 @dataclass(frozen=True)
-class Tree(MeetingKernel):
-    """A workgroup of `lanes` per row; their parts meet in workgroup memory, two by two."""
+class Tree(CombiningKernel):
+    """A workgroup of `lanes` invocations per row; a tree in workgroup memory combines their partial results."""
 
     name = "tree"
     follows = "vectorized"
@@ -18,44 +18,44 @@ class Tree(MeetingKernel):
     vectorizes = "k"
 
     lanes: int = tunable(256, (32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row")
-    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it reduces them")
 
     @property
     def combine(self) -> str:
-        """How the invocations' parts meet."""
+        """How the invocations combine their partial results."""
         return "tree"
 
     @property
     def step(self) -> int:
-        """Elements of an iteration."""
+        """Elements per iteration."""
         return 4 * self.unroll * self.lanes
 
 
 @dataclass(frozen=True)
 class Subgroup(Tree):
-    """As `tree`; the lanes of a subgroup add up among themselves, and only subgroups meet in workgroup memory."""
+    """Like `tree`, but subgroups combine in registers; workgroup memory holds one partial result per subgroup."""
 
     name = "subgroup"
     follows = "tree"
-    summary = "subgroups add up in registers"
+    summary = "subgroups combine in registers"
 
     @property
     def combine(self) -> str:
-        """How the invocations' parts meet."""
+        """How the invocations combine their partial results."""
         return "subgroup"
 
 
 @dataclass(frozen=True)
 class Alone(Tree):
-    """As `subgroup`; a workgroup is a single subgroup: no barrier, no workgroup memory."""
+    """Like `subgroup`, with a single subgroup per workgroup: no barrier, no workgroup memory."""
 
     name = "alone"
     follows = "subgroup"
     summary = "a subgroup per row: for CPUs, and for short rows"
 
-    lanes: int = tunable(8, (4, 8, 16, 32, 64), "invocations per workgroup, all of one subgroup")
+    lanes: int = tunable(8, (4, 8, 16, 32, 64), "invocations per workgroup, all in one subgroup")
 
     @property
     def combine(self) -> str:
-        """How the invocations' parts meet."""
+        """How the invocations combine their partial results."""
         return "alone"

@@ -1,4 +1,4 @@
-"""Stages 9 and 10: many workgroups for few long rows or columns; a second dispatch brings together what they leave."""
+"""Several workgroups per long row or column; a second dispatch combines their partial results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, fold, tunable
-from webmm.kernels.reduce.base import PARTIALS, WAYS, MeetingKernel, partial_bytes
+from webmm.kernels.reduce.base import PARTIALS, WAYS, CombiningKernel, partial_bytes
 from webmm.kernels.reduce.columns import WIDTHS, Columns
 from webmm.kernels.reduce.tree import Tree
 from webmm.problems.reduce import Reduction
@@ -23,7 +23,7 @@ class RowParts(Tree):
     writes = PARTIALS
 
     splits: int = tunable(32, SPLITS, "parts of a row")
-    combine: str = tunable("tree", WAYS, "how the invocations of a workgroup bring their parts together")
+    combine: str = tunable("tree", WAYS, "how the invocations of a workgroup combine their partial results")
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class ColumnParts(Columns):
 
 
 @dataclass(frozen=True)
-class SecondPass(MeetingKernel):
-    """A workgroup per result, which brings together its `splits` parts."""
+class SecondPass(CombiningKernel):
+    """A workgroup per result, which combines its `splits` partial results."""
 
     template = "reduce/two_pass.wgsl"
     reads = PARTIALS
 
     def scratch(self, problem: Reduction) -> tuple[Texture | Scratch, ...]:
-        """A part for each split and result."""
+        """A partial result for each split and result."""
         return (Scratch(PARTIALS, self.splits * problem.results * partial_bytes(problem.dtype)),)
 
     def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
@@ -54,23 +54,23 @@ class SecondPass(MeetingKernel):
         return fold(problem.results)
 
     def steps(self, problem: Reduction) -> int:
-        """Parts that an invocation takes."""
+        """Partial results per invocation."""
         del problem
         return ceil_div(self.splits, self.lanes)
 
 
 @dataclass(frozen=True)
 class TwoPass(SecondPass):
-    """Each row in `splits` parts, of a workgroup each."""
+    """Each row in `splits` parts, with a workgroup each."""
 
     name = "two_pass"
     follows = "alone"
     summary = "many workgroups per row, for few long ones"
 
     lanes: int = tunable(256, (4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup")
-    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it reduces them")
     splits: int = tunable(32, SPLITS, "workgroups per row")
-    combine: str = tunable("tree", WAYS, "how the invocations of a workgroup bring their parts together")
+    combine: str = tunable("tree", WAYS, "how the invocations of a workgroup combine their partial results")
 
     @property
     def before(self) -> tuple[Kernel[Reduction], ...]:
@@ -84,15 +84,15 @@ class TwoPass(SecondPass):
 
 @dataclass(frozen=True)
 class ColumnsTwoPass(SecondPass):
-    """Each strip of columns in `splits` parts, of a workgroup each."""
+    """Each strip of columns in `splits` parts, with a workgroup each."""
 
     name = "columns_two_pass"
     follows = "columns"
     summary = "many workgroups per column, for few long ones"
 
-    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four neighbours each")
+    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four columns each")
     wy: int = tunable(16, (1, 2, 4, 8, 16, 32), "invocations of a workgroup along k")
-    unroll: int = tunable(2, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    unroll: int = tunable(2, (1, 2, 4, 8), "vec4 that an invocation loads before it reduces them")
     splits: int = tunable(16, SPLITS, "workgroups per column")
 
     @property
@@ -102,12 +102,12 @@ class ColumnsTwoPass(SecondPass):
 
     @property
     def lanes(self) -> int:
-        """Invocations of a workgroup of the second pass: one where the first does without a tree, too."""
+        """Invocations of a workgroup of the second pass: one if the first pass has no tree either."""
         return 1 if self.wy == 1 else 32
 
     @property
     def combine(self) -> str:
-        """How its invocations bring their parts together."""
+        """How its invocations combine their partial results."""
         return "tree"
 
     def constraints(self) -> Iterator[tuple[bool, str]]:

@@ -1,4 +1,4 @@
-"""Stage 3: as stage 2, with loads of 16 bytes."""
+"""An invocation per row, with loads of 16 bytes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from webmm.kernels.reduce.per_row import PerRow
 
 @dataclass(frozen=True)
 class Vectorized(PerRow):
-    """As `per_row`; each iteration takes `unroll` vec4."""
+    """Like `per_row`, with `unroll` vec4 per iteration."""
 
     name = "vectorized"
     follows = "per_row"
     summary = "loads of 16 bytes"
     vectorizes = "k"
 
-    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it adds them up")
+    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it reduces them")
 
     @property
     def step(self) -> int:
-        """Elements of an iteration."""
+        """Elements per iteration."""
         return 4 * self.unroll
