@@ -16,13 +16,14 @@ import { Dict, call, make } from "./python.js";
 /** @typedef {import("./bundle.js").Binding} Binding */
 /**
  * A problem with dense operands: A is (m, k) or, with `transposeA`, (k, m); B is (k, n) or, with `transposeB`, (n, k);
- * reductions and normalisations work on the rows of a (rows, columns) matrix. Dtypes are float32 by default.
+ * reductions and normalisations work on the rows of a (rows, columns) matrix. Dtypes are float32 by default; those of op
+ * "quantized" are uint8, with an int32 result.
  * @typedef {{op: "gemm", m: number, n: number, k: number, batch?: number, dtype?: "float32" | "float16", outDtype?: "float32" | "float16",
  *   transposeA?: boolean, transposeB?: boolean, bias?: "" | "row" | "column", activation?: string, alpha?: number, beta?: number}} Product
  * @typedef {{op: "quantized", m: number, n: number, k: number, dtype?: "int8" | "uint8", bDtype?: "int8" | "uint8",
  *   outDtype?: "int8" | "uint8" | "int32" | "float32", transposeA?: boolean, transposeB?: boolean, zeroA?: number | null,
  *   zeroB?: number | null, zeroC?: number, multiplier?: [number, number], scaledRows?: boolean, scaledColumns?: boolean,
- *   bias?: boolean}} ByteProduct fields as those of Python's `Quantized`
+ *   bias?: boolean}} ByteProduct fields as of Python's `Quantized`; a zero point of null is given per row or column
  * @typedef {{op: "weights", m: number, n: number, k: number, bits: 4 | 8, block: 32 | 128, dtype?: string}} WeightProduct
  * @typedef {{op: "reduce", operation: string, rows: number, columns: number, dtype?: string}} RowReduction
  * @typedef {{op: "normalise", function: "softmax" | "layer_norm" | "rms_norm", rows: number, columns: number, dtype?: string,

@@ -1,15 +1,15 @@
-// Keeps the page working without a network: its own files are fetched afresh while there is one, and what was seen
-// last is used while there is none. Templates of shaders are kept once they were used.
+// Lets the page work offline: its files are fetched from the network, and from the cache if that fails. Shader templates are
+// cached once they have been used.
 //
-// Nothing else of its origin is kept, and on loopback nothing at all: a port there belongs to whatever program takes it
-// next, whose answers are none of the page's business.
+// Nothing else of the origin is cached, and on loopback nothing at all: another program may use the same port later, and
+// must not be served this page's files.
 const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // as in main.js
 const SCOPE = self.registration.scope;
 const CACHE = `webmm ${SCOPE}`; // all pages of an origin share their caches
-const OLD_CACHE = "webmm"; // where earlier versions kept whatever went by
+const OLD_CACHE = "webmm"; // the cache of earlier versions
 const SHELL = ["./"]; // `webmm bundle` adds every other file of the page that is not LAZY
 const FILES = new Set(SHELL.map((name) => new URL(name, SCOPE).href));
-const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json|translated\/[\w-]+\.deflate)$/; // kept once it was used
+const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json|translated\/[\w-]+\.deflate)$/; // cached once used
 
 if (LOOPBACK.test(self.location.hostname)) {
   self.addEventListener("install", () => self.skipWaiting());
@@ -36,7 +36,7 @@ async function takeOver() {
   await self.clients.claim();
 }
 
-// The page names the templates that it loaded before this worker stood by, and is told when they are kept.
+// The page sends the templates that it loaded before this worker was active, and gets a message when they are cached.
 async function keepLoaded({ data, source }) {
   await keepAll(data.map((path) => new URL(path, SCOPE).href).filter(isLazy));
   source.postMessage("kept");

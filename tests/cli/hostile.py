@@ -37,12 +37,12 @@ TEXTS = {
 
 # By command: arguments → part of the message. `fifo` is a pipe without a writer; `files()` creates files, a.npy valid.
 ARGUMENTS: dict[str, dict[str, str]] = {
-    "selftest": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
-    "probe": {"--adapter no-such-adapter": "there is 0:", "--adapter ²": "no adapter matches", **ENGINES},
+    "selftest": {"--adapter no-such-adapter": "the adapters are 0:", "--adapter ²": "no adapter matches", **ENGINES},
+    "probe": {"--adapter no-such-adapter": "the adapters are 0:", "--adapter ²": "no adapter matches", **ENGINES},
     "config": {"x": "Usage", "--write missing/webmm.toml": "cannot write", "--write .": "--force overwrites it"},
     "info": {
-        "--adapter ²": "there is 0:",
-        f"--adapter {LONG}": "there is 0:",
+        "--adapter ²": "the adapters are 0:",
+        f"--adapter {LONG}": "the adapters are 0:",
         f"--adapter {RED}": r"'\x1b[31m'",
         f"--engine {RED}": r"unknown engine '\x1b[31m'",
         **ENGINES,
@@ -95,7 +95,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--out-dtype int8 --sizes 8": "cast to",
         "--op gemm:relu+gelu": "unknown variant 'relu+gelu'",
         "--op gemm:relu --ablate nope": "choose from naive",
-        "--adapter no-such-adapter": "there is 0:",
+        "--adapter no-such-adapter": "the adapters are 0:",
         **{f"--sizes 8 {each}": words for each, words in ENGINES.items()},
         "--json missing/r.json --sizes 8": "no folder",
         "--csv missing/r.csv --sizes 8": "no folder",
@@ -140,7 +140,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive 3 3 3 --set x=1": "tunable",
         "naive 3 3 3 --layout xy": "nn, nt, tn, tt",
         "naive 3 3 3 --dtype ,": "is not a dtype",
-        "naive 3 3 3 --adapter no-such-adapter": "there is 0:",
+        "naive 3 3 3 --adapter no-such-adapter": "the adapters are 0:",
         **{f"naive 3 3 3 {each}": words for each, words in ENGINES.items()},
         "naive 100000 100000 100000": "elements of one buffer",
         "naive 1000000000000 1 1": "elements of one buffer",
@@ -151,7 +151,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "kernel check": {
         **TEXTS,
         f"{TEXT} --uniform m,n,k --sizes ²": "at least 1",
-        f"{TEXT} --uniform m,n,k --adapter ²": "there is 0:",
+        f"{TEXT} --uniform m,n,k --adapter ²": "the adapters are 0:",
         **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
         f"{TEXT} --uniform m,n,k --sizes 1000000": "not enough memory",
         f"{TEXT} --uniform m,n,k --sizes 8@2": "leave the batch out",
@@ -162,7 +162,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **TEXTS,
         f"{TEXT} --uniform m,n,k --sizes ²": "at least 1",
         f"{TEXT} --uniform m,n,k --kernels nope": "choose from naive",
-        f"{TEXT} --uniform m,n,k --adapter ²": "there is 0:",
+        f"{TEXT} --uniform m,n,k --adapter ²": "the adapters are 0:",
         **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
         f"{TEXT} --uniform m,n,k --budget nan": "not a number of seconds",
         f"{TEXT} --uniform m,n,k --json missing/r.json": "no folder",
@@ -183,7 +183,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy a.npy -o c.npy --profile=trace.txt": "a trace file is .json",
         "a.npy a.npy -o c.npy --profile=missing/trace.json": "no folder",
         "a.npy a.npy -o c.npy --kernel nope": "choose from naive",
-        "a.npy a.npy -o c.npy --adapter ²": "there is 0:",
+        "a.npy a.npy -o c.npy --adapter ²": "the adapters are 0:",
         **{f"a.npy a.npy -o c.npy {each}": words for each, words in ENGINES.items()},
         "a.npy a.npy --output missing/c.npy": "no folder",
         f"{RED} a.npy -o c.npy": r"cannot read \x1b[31m",
@@ -208,7 +208,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--sizes 1000000": "elements of one buffer",
         "--layout xy": "nn, nt, tn, tt",
         "--dtype ,": "is not a dtype",
-        "--adapter no-such-adapter": "there is 0:",
+        "--adapter no-such-adapter": "the adapters are 0:",
         **ENGINES,
         "--op nope": "choose from gemm",
         "--budget nan": "not a number of seconds",
@@ -248,7 +248,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "1000000000000 1000000000000 1000000000000": "explain handles at most",
         "1000000000000 1 1": "explain handles at most",
         "8 8 8 --dtype ,": "is not a dtype",
-        "8 8 8 --adapter ²": "there is 0:",
+        "8 8 8 --adapter ²": "the adapters are 0:",
         "8 8 8 --op nope": "choose from gemm",
         "8 8 8 --layout xy": "nn, nt, tn, tt",
         **{f"8 8 8 {each}": words for each, words in ENGINES.items()},
@@ -257,7 +257,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 
 # By setting: value in a file, as TOML → part of the message.
 SETTINGS: dict[str, dict[str, str]] = {
-    "adapter": {"true": "must be text", '"²"': "there is 0:", '"\\u0000"': "without NUL", NESTED: "is not valid TOML"},
+    "adapter": {"true": "must be text", '"²"': "the adapters are 0:", '"\\u0000"': "without NUL", NESTED: "is not valid TOML"},
     "engine": {"1.5": "must be text", '"no such engine"': "dawn", '"\\u001b[31m"': r"'\x1b[31m'"},
     "cache_dir": {'"~no such user/x"': "an existing user", '"\\u0000"': "without NUL", "[]": "must be text"},
     "precision": {'"low"': "highest or high", "1": "highest or high", '"\\u001b[31m"': r"'\x1b[31m'"},

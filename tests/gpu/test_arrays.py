@@ -324,7 +324,7 @@ def test_uploading_writes_only_the_view(device):
             device.upload(np.ones(4, np.float32), array[::2])
     with device.array(np.zeros(8, np.float16)) as half:
         for within_a_word in (half[1:3], half[2:5]):
-            with pytest.raises(ProblemError, match="whole words"):
+            with pytest.raises(ProblemError, match="multiples of four bytes"):
                 device.upload(np.ones(within_a_word.shape, np.float16), within_a_word)
 
 

@@ -272,7 +272,7 @@ ERRORS = {
         "out repeats its elements",
     ),
     "out read-only": (lambda a: webmm.matmul(a, a, out=np.broadcast_to(a[0], (4, 4))), "out is read-only"),
-    "alpha": (lambda a: webmm.matmul(a, a, alpha="2x"), "alpha is a number"),
+    "alpha": (lambda a: webmm.matmul(a, a, alpha="2x"), "alpha must be a number"),
     "gemm on the host": (lambda a: webmm.gemm(a, a, a), "device.array"),
 }
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import webmm
-from tests.web.table import JAVASCRIPT_ERRORS, VIEWS, Case, Outcome, X, as_json, cases, check, faults
+from tests.web.table import JAVASCRIPT_ERRORS, Outcome, as_json, cases, check, faults
+from tests.web.table_case import VIEWS, Case, X
 from webmm.calls.pieces import Labelled, _steps
 from webmm.dtypes import F32
 

@@ -29,8 +29,8 @@ import { Engine } from "./engine.js";
  * @property {number} [alpha] factor of A·B, 1 by default
  * @property {FloatType} [outDtype] dtype of the result, by default that of the operands
  * @property {Precision} [precision] "highest" by default
- * @property {boolean} [transposeA] exchange the last two axes of `a` first
- * @property {boolean} [transposeB] exchange the last two axes of `b` first
+ * @property {boolean} [transposeA] multiply by the transpose of `a`: exchange its last two axes first
+ * @property {boolean} [transposeB] likewise for `b`
  * @property {string | Kernel} [kernel] use this kernel instead of the one that webmm would choose; for measurements
  * @property {Record<string, number | string>} [config] tunables of the named `kernel` that differ from its defaults
  */

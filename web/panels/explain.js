@@ -1,5 +1,5 @@
 // @ts-check
-/** Each stage of each op: what it changed, its tile as a picture, what it moves, its shader, and sliders that run another configuration. */
+/** The Explain panel: for each stage its change, a picture of its tile, its memory traffic, its shader, and sliders to try other tunables. */
 
 import { Bench } from "../bench.js";
 import { field, figures, h, select, shape, time } from "../dom.js";
@@ -50,7 +50,7 @@ export function setup(app, root) {
       "div",
       { class: "lead" },
       h("h2", {}, "Why each stage is faster"),
-      h("div", { class: "controls" }, field("Compute", op), field("Size", sizes), field("Element type", dtypes)),
+      h("div", { class: "controls" }, field("Operation", op), field("Size", sizes), field("Element type", dtypes)),
       stages,
     ),
     h(
@@ -83,7 +83,7 @@ export function setup(app, root) {
     offer();
   }
 
-  /** Show what there is to choose from of an op, and its first stage. */
+  /** Show the op's sizes, element types and stages, and open its first stage. */
   function offer() {
     const option = (/** @type {[string, string]} */ [value, words]) => h("option", { value }, words);
     sizes.replaceChildren(...source.sizes.map(option));
@@ -108,7 +108,7 @@ export function setup(app, root) {
     changed.textContent = "";
     about.replaceChildren(h("h3", {}, name), h("p", { class: "summary" }, summary), changed);
     sliders.replaceChildren(...tunables.map(control));
-    if (!tunables.length) sliders.append(h("p", { class: "hint" }, "This stage has nothing to set."));
+    if (!tunables.length) sliders.append(h("p", { class: "hint" }, "This stage has no tunables."));
     choose(kernel);
   }
 
@@ -119,7 +119,7 @@ export function setup(app, root) {
     moved();
   }
 
-  /** Another size, element type or configuration. */
+  /** Show the panel for another size, element type or configuration. */
   function moved() {
     outcome.textContent = "";
     refresh();
@@ -129,7 +129,7 @@ export function setup(app, root) {
     return source.problem(sizes.value, dtypes.value);
   }
 
-  /** A slider over the values that a tuner may try, or a list for words. @param {Tunable} tunable */
+  /** A slider over the candidates of a tunable, or a list if they are not numbers. @param {Tunable} tunable */
   function control(tunable) {
     const values = valuesOf(tunable.name);
     const id = `tunable-${tunable.name}`;
@@ -167,7 +167,7 @@ export function setup(app, root) {
     return [...values].sort((x, y) => (typeof x === "number" && typeof y === "number" ? x - y : 0));
   }
 
-  /** The configuration with `name` at `value`, and otherwise as it is, or as little else as makes it one. @param {string} name @param {number | string} value */
+  /** The valid configuration with `name` set to `value` that differs least from the current one. @param {string} name @param {number | string} value */
   function nearest(name, value) {
     const same = (/** @type {Kernel} */ other) =>
       bundle.configured(kernel.name, { ...other.config, [name]: value }, kernel.of.op);
@@ -177,12 +177,12 @@ export function setup(app, root) {
         if (key === name || x === y) return sum;
         return sum + 1 + (typeof x === "number" && typeof y === "number" ? Math.abs(Math.log2(x / y)) / 8 : 0);
       }, 0);
-    const others = (alike() ?? []).flatMap((other) => same(other) ?? []);
+    const others = (neighbours() ?? []).flatMap((other) => same(other) ?? []);
     return same(kernel) ?? others.reduce((best, k) => (distance(k) < distance(best) ? k : best), others[0] ?? kernel);
   }
 
-  /** Configurations of the stage to be near to: what the page offers, of other ops one other value each. @returns {Kernel[] | undefined} */
-  function alike() {
+  /** Configurations of the stage to start from: for matrix products those that the page offers, for other ops those with one other value. @returns {Kernel[] | undefined} */
+  function neighbours() {
     if (kernel.of.op === "gemm") return bundle.kernels.get(kernel.name);
     const one = (/** @type {Tunable} */ { name, candidates }) =>
       candidates.flatMap(
@@ -207,7 +207,7 @@ export function setup(app, root) {
     picture.hidden = !tiled;
     if (tiled)
       picture.replaceChildren(
-        h("figcaption", {}, `One workgroup's share, and one ${kernel.matrix ? "subgroup" : "invocation"}'s`),
+        h("figcaption", {}, `Tile of one workgroup, and elements of one ${kernel.matrix ? "subgroup" : "invocation"}`),
         tilePicture(kernel),
         legend(kernel, problem().dtype.itemsize),
       );
@@ -219,9 +219,9 @@ export function setup(app, root) {
     void showCode();
   }
 
-  /** @returns {string | null} why the stage does not run, or null */
+  /** @returns {string | null} why the stage cannot run, or null if it can */
   function refused() {
-    return device.reason(kernel, problem()) ?? (source.measure ? null : "this page only shows the stage");
+    return device.reason(kernel, problem()) ?? (source.measure ? null : "this page shows its code only");
   }
 
   async function showCode() {
@@ -231,7 +231,7 @@ export function setup(app, root) {
     if (text) changed.textContent = changedIn(text);
   }
 
-  /** The problem, of an element type that the stage takes. @param {Kernel} of @param {any} asked */
+  /** The problem with an element type that the stage supports. @param {Kernel} of @param {any} asked */
   function suitedTo({ of }, asked) {
     const types = of.unsuited(asked) === null ? [] : bundle.core.FLOATS;
     const others = types.map((/** @type {any} */ dtype) => dataclasses.replace(asked, { dtype, out_dtype: dtype }));

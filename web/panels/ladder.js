@@ -11,12 +11,12 @@ import { DeviceLostError, inWords } from "../webmm.js";
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").RunRecord} RunRecord */
 /** @typedef {import("../webmm.js").Task} Task */
-/** @typedef {{kernels: import("../bench.js").Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} Climb */
+/** @typedef {{kernels: import("../bench.js").Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} LadderRun */
 /**
  * A ladder: its stages, the sizes and element types to choose from, and how to run it for a choice of these.
  * @typedef {{
  *   stages: {label: string, summary: string}[], sizes: [string, string][], usual: () => string, dtypes: [string, string][],
- *   climb: (size: string, dtype: string) => Climb,
+ *   prepare: (size: string, dtype: string) => LadderRun,
  * }} Source
  */
 
@@ -38,7 +38,7 @@ export function setup(app, root) {
     { type: "button", id: "ladder-stop", disabled: true, onclick: () => controller?.abort() },
     "Stop",
   );
-  const save = h("button", { type: "button", id: "ladder-save", disabled: true, onclick: keep }, "Save results");
+  const save = h("button", { type: "button", id: "ladder-save", disabled: true, onclick: saveRecords }, "Save results");
   const progress = h("progress", { value: 0, "aria-label": "Progress of the ladder" });
   const message = h(
     "p",
@@ -54,7 +54,7 @@ export function setup(app, root) {
   let records = [];
   let source = products(app);
 
-  offer();
+  showChoices();
   app.addEventListener("speed", () => (sizes.value = source.usual()));
   root.append(
     h("div", { class: "lead" }, h("h2", {}, "The ladder"), message),
@@ -84,16 +84,16 @@ export function setup(app, root) {
     } finally {
       ops.disabled = run.disabled = false;
     }
-    offer();
+    showChoices();
   }
 
   /** Show the ladder's sizes, element types and stages. */
-  function offer() {
+  function showChoices() {
     const option = (/** @type {[string, string]} */ [value, text]) => h("option", { value }, text);
     sizes.replaceChildren(...source.sizes.map(option));
     sizes.value = source.usual();
     dtypes.replaceChildren(...source.dtypes.map(option));
-    axis.textContent = `${unitOf(source.climb(sizes.value, dtypes.value).problem)} of each stage; longer bars are faster`;
+    axis.textContent = `${unitOf(source.prepare(sizes.value, dtypes.value).problem)} of each stage; longer bars are faster`;
     records = [];
     save.disabled = true;
     details.replaceChildren();
@@ -107,7 +107,7 @@ export function setup(app, root) {
     details.replaceChildren();
     running(true);
     try {
-      await app.exclusively(() => climb(new Bench(device, { signal: controller?.signal })));
+      await app.exclusively(() => runLadder(new Bench(device, { signal: controller?.signal })));
     } catch (error) {
       message.textContent =
         error instanceof DeviceLostError ? `Stopped: the GPU was lost (${inWords(error)}).` : inWords(error);
@@ -118,8 +118,8 @@ export function setup(app, root) {
   }
 
   /** @param {Bench} bench */
-  async function climb(bench) {
-    const { kernels, problem, records: run } = source.climb(sizes.value, dtypes.value);
+  async function runLadder(bench) {
+    const { kernels, problem, records: run } = source.prepare(sizes.value, dtypes.value);
     progress.max = kernels.length;
     const announce = (/** @type {number} */ i) => {
       bars.running(i);
@@ -143,7 +143,7 @@ export function setup(app, root) {
   /** @param {import("../webmm.js").Roofline} roofline */
   function addRoofline(roofline) {
     const peak = (/** @type {RunRecord} */ r) => (unitOf(r) === "GB/s" ? roofline.gbytes : roofline.gflops);
-    const kernels = source.climb(sizes.value, dtypes.value).kernels;
+    const kernels = source.prepare(sizes.value, dtypes.value).kernels;
     records = records.map((r, i) => ({
       ...r,
       peak_fraction: kernels[i].matrix ? null : r.gflops && speedOf(r) / peak(r),
@@ -186,7 +186,7 @@ export function setup(app, root) {
     if (!on) progress.value = 0;
   }
 
-  function keep() {
+  function saveRecords() {
     download("webmm-ladder.json", toJson(records), "application/json");
   }
 }
@@ -199,7 +199,7 @@ function products(app) {
     sizes: SIZES.map((n) => [String(n), `${n} × ${n} × ${n}`]),
     usual: () => (app.speed ? defaultSize(app.speed) : device.info.kind === "cpu" ? "256" : "1024"),
     dtypes: available(app),
-    climb(size, dtype) {
+    prepare(size, dtype) {
       const n = Number(size);
       const problem = { m: n, n, k: n, dtype: /** @type {any} */ (dtype) };
       const kernels = bundle.stages.map((name) => device.stage(name, problem));
@@ -230,7 +230,7 @@ async function prepared(app, number) {
     sizes: sizes.map((size) => [size, size]),
     usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
     dtypes: dtypes.map((dtype) => [dtype, dtype]),
-    climb(size, dtype) {
+    prepare(size, dtype) {
       const on = /** @type {PreparedCase} */ (
         cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype)
       );

@@ -16,7 +16,7 @@ from webmm.errors import ProblemError
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
-MAX_CONSTANTS = 256  # kept per device
+MAX_CONSTANTS = 256  # cached per device
 
 
 def new(device: Device, shape: tuple[int, ...], dtype: DType) -> tuple[Array, bool]:

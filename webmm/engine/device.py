@@ -43,15 +43,15 @@ NO_SPAN = nullcontext()
 class Device:
     """An open adapter that runs kernels; threads may share it.
 
-    The class is long because every operation on a device has its method here; most of them are one line that calls
-    another module of this package.
-
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name. The default is the setting
     `adapter`, or the most capable adapter. `limits` requests lower limits than the adapter's, for example a browser's,
     by their WebGPU names in kebab case. `engine` is "wgpu", "dawn" (if the package wgpudawn is installed) or "auto",
     which selects Dawn for an adapter with matrix units; the default is the setting `engine`. Raises NoAdapterError,
     ConfigError, or UnsupportedError if the adapter does not reach a limit. Closing the device frees its arrays. In a
     forked child process every use of the device raises DeviceLostError, and opening another raises NoAdapterError.
+
+    The class is long because every operation on a device has its method here; most of them are one line that calls
+    another module of this package.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ UFUNCS: dict[Any, str] = {
     **{np.maximum: "maximum(x, y)", np.minimum: "minimum(x, y)"},
     **{np.logical_and: "x & y", np.logical_or: "x | y", np.logical_not: "~x", np.isnan: "x != x"},
 }
-OPERANDS = (int, float, np.ndarray, np.generic)  # besides arrays
+OPERANDS = (int, float, np.ndarray, np.generic)  # operands other than arrays
 
 
 def hand_in(calls: Mapping[str, Callable[..., Any]], functions: Mapping[Any, Callable[..., Any]]) -> None:

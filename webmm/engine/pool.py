@@ -53,8 +53,8 @@ class Pool:
         self, guard: Guard, capabilities: Capabilities, kind: str, before_destroy: Callable[[set[Any]], None]
     ) -> None:
         self._guard, self._capabilities, self._before_destroy = guard, capabilities, before_destroy
-        self._idle: OrderedDict[int, deque[Block]] = OrderedDict()  # by size
-        self.returned: deque[Block] = deque()  # by destructors, which take no lock
+        self._idle: OrderedDict[int, deque[Block]] = OrderedDict()  # idle buffers by size
+        self.returned: deque[Block] = deque()  # returned by destructors, which take no lock
         # References to the blocks in use. If only their storages held them, the garbage collector would finalise a
         # storage and its block in the same pass, and the pool would get back a destroyed buffer.
         self._lent: set[Block] = set()
