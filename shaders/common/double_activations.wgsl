@@ -154,7 +154,7 @@ fn of_integer(n: i32) -> vec2u {
 }
 {% endmacro %}
 
-{# The function exponential(), and the functions that it calls; double.wgsl has add() and multiply() of pairs of words. #}
+{# The function exponential(), and the functions that it calls; double.wgsl has add() and multiply() of word pairs. #}
 {% macro exponentials() %}
 {{ word_arithmetic() if pair else native_arithmetic() }}
 {{ polynomial("exponential_series", exponential_terms) }}

@@ -1,23 +1,25 @@
 {#
-  What the stages made for CPUs share. A workgroup is one subgroup: LANES invocations, which such a driver runs as the
-  elements of its vector registers. It owns TM rows and LANES × TN columns of C, each lane every LANES-th vec4:
+  The macros of the stages for CPU adapters. A workgroup is one subgroup of LANES invocations, which CPU drivers run as
+  the elements of vector registers. It computes a tile of TM rows and LANES × TN columns of C, each lane every LANES-th
+  vec4 of a row:
 
         lane = 0 1 2 … 0 1 2 …
         row0   ■ □ □   ■ □ □       columns (lane + j*LANES)*4 .. +3,  j < TN/4
              + TM rows
 
-  Four inner elements are multiplied per iteration. Every lane fetches four elements of one row of A, or of every
-  LANES-th row, and the rows reach the others by subgroupBroadcast: a shuffle of registers in place of a load per lane.
-  The rows stand outermost, so that an accumulator takes four FMAs in a row: a CPU has 16 or 32 vector registers, the
-  other accumulators wait in its first-level cache.
+  Each iteration multiplies four inner elements. Every lane loads four elements of one row of A, or of every LANES-th
+  row, and subgroupBroadcast sends them to the other lanes: a shuffle of registers instead of a load per lane. The outer
+  loop is over rows, so that each accumulator takes four consecutive FMAs: a CPU has 16 or 32 vector registers, and the
+  other accumulators are in its first-level cache.
 
-  Edges: rows beyond m and columns beyond n are loaded without a check, as whatever the buffer holds there reaches only
-  elements of C that are not stored; beyond k, loads select zero. With a branch per load, SwiftShader takes more than
-  four minutes to compile tiles of 8 × 32; without, two seconds for 16 × 64.
+  Edges: elements beyond the last row or column are loaded without a check, since they only reach sums that are not
+  stored; beyond the end of k, loads select zero. With a branch per load, SwiftShader takes more than four minutes to
+  compile tiles of 8 × 32; without, two seconds for 16 × 64.
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
 
-{% macro accumulators() %}
+{# Variables for the sums of a lane. #}
+{% macro declare_sums() %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
     var acc_{{ r }}_{{ j }} = vec4f();
@@ -26,17 +28,17 @@
 {% endmacro %}
 
 {#
-  acc += A[row0.., k..k+3] · B[k..k+3, col..]; `a` writes a load of A[row, k..k+3], `b` one of B[k + kk, the j-th four
-  columns].
+  sums += A[row0.., k..k+3] · B[k..k+3, col..]. The macro `load_a` writes a load of A[row, k..k+3], `load_b` one of
+  B[k + kk, the j-th four columns].
 #}
-{% macro multiply(a, b) %}
+{% macro multiply_step(load_a, load_b) %}
 {% for i in range(kernel.a_loads) %}
-        let a_reg{{ i }} = {{ a("row + " ~ (i * kernel.lanes) ~ "u" if i else "row") }};
+        let a_reg{{ i }} = {{ load_a("row + " ~ (i * kernel.lanes) ~ "u" if i else "row") }};
         dbg_k(LOADED_A, row + {{ i * kernel.lanes }}u, dbg_col(col0, LANES * TN), k, a_reg{{ i }});
 {% endfor %}
 {% for kk in range(4) %}
 {% for j in range(kernel.tn // 4) %}
-        let b_reg{{ kk }}_{{ j }} = {{ b(kk, j) }};
+        let b_reg{{ kk }}_{{ j }} = {{ load_b(kk, j) }};
         dbg_n(LOADED_B, dbg_row(row0, TM), col + {{ j }}u * 4u * LANES, k + {{ kk }}u, b_reg{{ kk }}_{{ j }});
 {% endfor %}
 {% endfor %}
@@ -53,12 +55,12 @@
 {% endmacro %}
 
 {#
-  Written out, guards and all, which takes most of the time to compile: 1.7 s of it on Mesa 22.3.6 for 32 × 8 that hang
-  over an edge, 0.4 s for whole tiles. A loop over an array of the accumulators takes longer still (3.9 and 3.8 s): the
-  driver turns its index into a tree of selects. A check of the row before each row in place of one in each store saves
-  SwiftShader a third of the time.
+  The sums → C. The unrolled stores and their guards take most of the compile time: 1.7 s on Mesa 22.3.6 for partial
+  tiles of 32 × 8, 0.4 s for whole ones. A loop over an array of accumulators takes longer (3.9 and 3.8 s), since the
+  driver compiles its index to a tree of selects. One check of the row per row, instead of one per store, saves
+  SwiftShader a third of the compile time.
 #}
-{% macro store() %}
+{% macro store_sums() %}
 {% for r in range(kernel.tm) %}
 {% if s.edge_m %}
     if (row0 + {{ r }}u >= params.m) {

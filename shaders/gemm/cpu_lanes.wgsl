@@ -1,11 +1,11 @@
-// cpu_lanes: C = A·B, made for CPUs that stand in for a GPU: TM × TN of C per invocation, A shared by subgroup.
+// cpu_lanes: C = A·B for CPU adapters; a TM × TN tile of C per lane, with A broadcast within a subgroup.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the contiguous length
 // is a multiple of 4 and runs along k in A, along n in B; accumulation in f32.
-// Changed from tile_2d: an element of A is loaded once per subgroup, by the lane whose turn it is, and broadcast. A CPU
-// loads from a buffer element by element, lane by lane, and checks each; FMAs and shuffles cover all lanes at once.
-// Workgroup memory, the GPU's way to share, is the slowest way there: a barrier suspends every lane.
-// Shapes: any (common/lanes.wgsl: edges). Workgroup memory: none. Needs subgroups of LANES lanes or more.
+// Changed from tile_2d: one lane loads each element of A and broadcasts it to its subgroup. CPU drivers load from
+// buffers one element and one lane at a time, each with a bounds check, but run FMAs and shuffles for all lanes at
+// once. Sharing through workgroup memory, as on a GPU, would be slower: a barrier suspends every lane.
+// Shapes: any (for edges see common/lanes.wgsl). Workgroup memory: none. Needs subgroups of LANES lanes or more.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/lanes.wgsl" as lanes with context %}
 {% include "common/header.wgsl" %}
@@ -20,16 +20,16 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
 {{ matrix.tile_origin("TM", "(LANES * TN)") }}
-    let row = row0 + lane % TM; // the row of A that this lane fetches
+    let row = row0 + lane % TM; // the row of A that this lane loads
     let col = col0 + lane * 4u;
 {{ matrix.bases() }}
-{{ lanes.accumulators() }}
+{{ lanes.declare_sums() }}
     for (var k = 0u; k < params.k; k += 4u) {
 {% macro a(row) %}load_a4(a_base, {{ row }}, k){% endmacro %}
 {% macro b(kk, j) -%}
 load_b4(b_base, k{% if kk %} + {{ kk }}u{% endif %}, col{% if j %} + {{ j }}u * 4u * LANES{% endif %})
 {%- endmacro %}
-{{ lanes.multiply(a, b) }}
+{{ lanes.multiply_step(a, b) }}
     }
-{{ lanes.store() }}
+{{ lanes.store_sums() }}
 }

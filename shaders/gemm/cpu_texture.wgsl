@@ -1,12 +1,13 @@
-// cpu_texture: C = A·B, made for CPUs that stand in for a GPU, with B in a texture.
+// cpu_texture: C = A·B for CPU adapters, as cpu_lanes, with B in a texture.
 //
-// Storage: A (m, k), C (m, n), each with its own row length; bound as array<vec4> where the contiguous length is a
-// multiple of 4 and, in A, runs along k. B in a texture: texel (x, y) is B[y, 4x..4x+3] in f32, written by the dispatch
-// before (pack_b), with DEPTH rows per layer; accumulation in f32.
-// Changed from cpu_lanes: a CPU loads texels a vector register at a time, and needs no check of bounds for them, while
-// a buffer gives it one element at a time, per lane, checked. The copy is part of every call, and of its time.
-// Shapes: any, within what textures hold: 4 columns per texel along a side. Workgroup memory: none. Needs subgroups of
-// LANES lanes or more.
+// Storage: A (m, k), C (m, n), each with its own row stride; bound as array<vec4> if the contiguous length is a
+// multiple of 4 and, in A, runs along k. B in a texture: texel (x, y) is B[y, 4x..4x+3] in f32, written by the previous
+// dispatch (pack_b), with DEPTH rows per layer; accumulation in f32.
+// Changed from cpu_lanes: CPU drivers load a texel as a vector register and without a bounds check, whereas buffers are
+// loaded one element and one lane at a time, each with a check. Every call copies B to the texture, and its time
+// counts.
+// Shapes: any, within the limits of textures: 4 columns per texel along a side. Workgroup memory: none. Needs subgroups
+// of LANES lanes or more.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/lanes.wgsl" as lanes with context %}
 {% include "common/header.wgsl" %}
@@ -22,11 +23,11 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
 {{ matrix.tile_origin("TM", "(LANES * TN)") }}
-    let row = row0 + lane % TM; // the row of A that this lane fetches
+    let row = row0 + lane % TM; // the row of A that this lane loads
     let col = col0 + lane * 4u;
     let first_layer = workgroup.z * ((params.k + DEPTH - 1u) / DEPTH);
 {{ matrix.bases() }}
-{{ lanes.accumulators() }}
+{{ lanes.declare_sums() }}
     for (var k = 0u; k < params.k; k += 4u) {
         let y = k % DEPTH;
         let layer = first_layer + k / DEPTH;
@@ -35,7 +36,7 @@ fn main(
 {% set texel %}col / 4u{% if j %} + {{ j }}u * LANES{% endif %}, y{% if kk %} + {{ kk }}u{% endif %}{% endset %}
 textureLoad(b_texture, vec2u({{ texel }}), layer)
 {%- endmacro %}
-{{ lanes.multiply(a, b) }}
+{{ lanes.multiply_step(a, b) }}
     }
-{{ lanes.store() }}
+{{ lanes.store_sums() }}
 }

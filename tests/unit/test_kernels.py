@@ -150,7 +150,7 @@ def test_ladder_orders_stages_by_follows():
     more = [stage("last", "two"), stage("all", "two"), stage("unit", "one", MatrixUnit)]
     found = [cls.name for cls in ladder({cls.name: cls for cls in (*reversed(chain), *more)})]
     assert found == ["one", "two", "all", "last", "three", "four", "unit"]
-    with pytest.raises(ConfigError, match="lost of gemm follows 'nope', which is no stage"):
+    with pytest.raises(ConfigError, match="lost of gemm follows 'nope', which is not a stage"):
         list(ladder({"one": chain[0], "lost": stage("lost", "nope")}))
 
 

@@ -93,7 +93,7 @@ def test_registering_a_class_again_replaces_it(mine, tmp_path, load_plugin):
     ("change", "words"),
     [
         (("@webmm.register", ""), "registers nothing; call webmm.register"),
-        (('"naive"', '"nope"'), "mine of gemm follows 'nope', which is no stage"),
+        (('"naive"', '"nope"'), "mine of gemm follows 'nope', which is not a stage"),
         (('"naive"', '""'), "mine must follow a stage of gemm: naive, "),
         (('"mine"', '"naive"'), "webmm has a kernel naive of gemm; choose another name"),
         (('"mine"', '"pack_b"'), "webmm has a kernel pack_b of gemm"),

@@ -288,31 +288,7 @@ class Kernel(ABC, Generic[P]):
             return reason
         if self.subgroup > device.subgroup_size:
             return f"needs subgroups of {self.subgroup} lanes, {device.name} has {device.subgroup_size or 'none'}"
-        return self._beyond_limits(problem, device)
-
-    def _beyond_limits(self, problem: P, device: Capabilities) -> str | None:
-        x, y, z = self.workgroup_size
-        extents = problem.buffers()
-        binding, reach = max(e.nbytes for e in extents), max(e.end - e.first for e in extents)
-        if reach > INDEX_LIMIT:
-            return f"indexes {reach:,} elements of one buffer, shaders at most {INDEX_LIMIT:,}"
-        needs = [
-            (self.invocations, "max-compute-invocations-per-workgroup", "invocations per workgroup"),
-            (x, "max-compute-workgroup-size-x", "invocations along x"),
-            (y, "max-compute-workgroup-size-y", "invocations along y"),
-            (z, "max-compute-workgroup-size-z", "invocations along z"),
-            (self.workgroup_bytes_for(problem), "max-compute-workgroup-storage-size", "bytes of workgroup memory"),
-            (binding, "max-storage-buffer-binding-size", "bytes in one binding"),
-            (max(self.dispatch(problem)), "max-compute-workgroups-per-dimension", "workgroups in one dimension"),
-            *(need for left in self.scratch(problem) for need in left.needs()),
-        ]
-        for need, limit, what in needs:
-            if need > device.limit(limit):
-                return f"needs {need:,} {what}, {device.name} has {device.limit(limit):,}"
-        if device.loop_limit and self.iterations(problem) > device.loop_limit:
-            return f"needs {self.iterations(problem):,} loop iterations, {device.name} stops at {device.loop_limit:,}"
-        others = (*self.before, *self.after)
-        return next(filter(None, (kernel._beyond_limits(problem, device) for kernel in others)), None)
+        return _beyond_limits(self, problem, device)
 
     @abstractmethod
     def specialise(self, problem: P) -> Hashable:
@@ -326,3 +302,29 @@ class Kernel(ABC, Generic[P]):
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:
     """Return the WebGPU features that `kernel` needs for `problem`: those of the element types and of the kernel."""
     return kernel.features | (problem.features - F64.features if kernel.integer else problem.features)
+
+
+def _beyond_limits(kernel: Kernel[P], problem: P, device: Capabilities) -> str | None:
+    """Return the first limit of `device` that a dispatch of `kernel` exceeds, or None."""
+    x, y, z = kernel.workgroup_size
+    extents = problem.buffers()
+    binding, reach = max(e.nbytes for e in extents), max(e.end - e.first for e in extents)
+    if reach > INDEX_LIMIT:
+        return f"indexes {reach:,} elements of one buffer, shaders at most {INDEX_LIMIT:,}"
+    needs = [
+        (kernel.invocations, "max-compute-invocations-per-workgroup", "invocations per workgroup"),
+        (x, "max-compute-workgroup-size-x", "invocations along x"),
+        (y, "max-compute-workgroup-size-y", "invocations along y"),
+        (z, "max-compute-workgroup-size-z", "invocations along z"),
+        (kernel.workgroup_bytes_for(problem), "max-compute-workgroup-storage-size", "bytes of workgroup memory"),
+        (binding, "max-storage-buffer-binding-size", "bytes in one binding"),
+        (max(kernel.dispatch(problem)), "max-compute-workgroups-per-dimension", "workgroups in one dimension"),
+        *(need for left in kernel.scratch(problem) for need in left.needs()),
+    ]
+    for need, limit, what in needs:
+        if need > device.limit(limit):
+            return f"needs {need:,} {what}, {device.name} has {device.limit(limit):,}"
+    if device.loop_limit and kernel.iterations(problem) > device.loop_limit:
+        return f"needs {kernel.iterations(problem):,} loop iterations, {device.name} stops at {device.loop_limit:,}"
+    others = (*kernel.before, *kernel.after)
+    return next(filter(None, (_beyond_limits(other, problem, device) for other in others)), None)

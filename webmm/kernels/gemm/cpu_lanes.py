@@ -14,15 +14,15 @@ INNER = 4  # inner elements per iteration: a vec4 of A
 
 @dataclass(frozen=True)
 class CpuLanes(GemmKernel):
-    """A (tm, lanes·tn) tile of C per workgroup of one subgroup, whose lanes broadcast A to each other."""
+    """A (tm, lanes·tn) tile of C per workgroup, which is one subgroup, whose lanes broadcast A to each other."""
 
     name = "cpu_lanes"
     follows = "subgroup"
-    summary = "made for CPUs: A broadcast within a subgroup"
+    summary = "for CPU adapters: A broadcast within a subgroup"
     a_vector_axis = "k"
     b_vector_axis = "n"
 
-    lanes: int = tunable(8, (4, 8), "invocations per workgroup, all of one subgroup")
+    lanes: int = tunable(8, (4, 8), "lanes of a workgroup, which is one subgroup")
     tm: int = tunable(32, (1, 4, 16, 32), "rows of C per workgroup")
     tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
 
@@ -33,7 +33,7 @@ class CpuLanes(GemmKernel):
 
     @property
     def subgroup(self) -> int:
-        """Lanes that a subgroup must have."""
+        """Lanes that a subgroup must have at least."""
         return self.lanes
 
     @property
@@ -48,13 +48,13 @@ class CpuLanes(GemmKernel):
 
     @property
     def a_loads(self) -> int:
-        """vec4 of A that each invocation fetches per step."""
+        """vec4 of A that each lane loads per step."""
         return -(-self.tm // self.lanes)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Whole vec4 of C, and rows of A that lanes can share."""
+        """Require whole vec4 of C, and rows of A that the lanes can share evenly."""
         yield self.tn % 4 == 0, f"tn = {self.tn} must be a multiple of 4: fragments are vec4"
         yield (
             self.tm < self.lanes or self.tm % self.lanes == 0,
-            f"tm = {self.tm} rows cannot be fetched evenly by {self.lanes} lanes",
+            f"tm = {self.tm} rows cannot be loaded evenly by {self.lanes} lanes",
         )

@@ -9,7 +9,7 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.cpu_lanes import INNER, CpuLanes
 from webmm.problems.gemm import Gemm
 
-DEPTH = 8192  # rows of B per layer of the texture: what every device offers along a side
+DEPTH = 8192  # rows of B per layer: the texture size that every device supports
 NAME = "b_texture"
 
 
@@ -18,7 +18,7 @@ class PackB(GemmKernel):
     """Copy B into a texture: texel (x, y) of a layer is B[y, 4x..4x+3] in f32, zero below the last row."""
 
     name = "pack_b"
-    summary = "B into a texture"
+    summary = "a copy of B in a texture"
     doubles = False
     b_vector_axis = "n"
     binds = ("b", NAME)
@@ -35,12 +35,12 @@ class PackB(GemmKernel):
         return (8, 8, 1)
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """A texel per four columns; the rows of a deep B go on in the next layer."""
+        """Return the texture: a texel per four columns, with rows beyond DEPTH in further layers."""
         rows, layers = -(-problem.k // INNER) * INNER, -(-problem.k // DEPTH)
         return (Texture(NAME, -(-problem.n // 4), min(rows, DEPTH), layers * problem.batch),)
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """An invocation per texel."""
+        """Return workgroup counts: an invocation per texel."""
         x, y, _ = self.workgroup_size
         return -(-problem.n // (4 * x)), -(-(-(-problem.k // INNER) * INNER) // y), problem.batch
 
@@ -52,17 +52,17 @@ class PackB(GemmKernel):
 
 @dataclass(frozen=True)
 class CpuTexture(CpuLanes):
-    """As `cpu_lanes`; B is copied into a texture first, in every call, since it may have changed."""
+    """As `cpu_lanes`; every call first copies B to a texture, since B may have changed."""
 
     name = "cpu_texture"
     follows = "cpu_lanes"
-    summary = "made for CPUs: B in a texture"
+    summary = "for CPU adapters: B in a texture"
     doubles = False  # a texture holds f32
     binds = ("a", NAME, "c", "bias")
 
     @property
     def before(self) -> tuple[GemmKernel, ...]:
-        """B goes into the texture."""
+        """The dispatch that copies B to the texture."""
         return (PackB(),)
 
     @property
@@ -71,5 +71,5 @@ class CpuTexture(CpuLanes):
         return DEPTH
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """B."""
+        """Return the texture of B."""
         return PackB().scratch(problem)
