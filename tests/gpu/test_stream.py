@@ -98,7 +98,7 @@ def test_epilogues(small, dtype):
 def test_smaller_tiles_are_tried_if_memory_runs_out(device, monkeypatch):
     a, b = whole(130, 140), whole(140, 150)
     limit, empty, refused = 2**15, Device.empty, []
-    monkeypatch.setattr("webmm.calls.gemm.LEAST_MEMORY", 2**12)
+    monkeypatch.setattr("webmm.calls.product.LEAST_MEMORY", 2**12)
 
     def scarce(self, shape, dtype="float32"):
         if np.prod(shape) * 4 > limit:
@@ -185,7 +185,7 @@ def test_large_products_load_each_operand_once():
 def as_gpu(device, monkeypatch):
     """The device, treated as one that multiplies during transfers of any size."""
     monkeypatch.setattr(device, "info", replace(device.info, kind="discrete"))
-    monkeypatch.setattr("webmm.calls.gemm.OVERLAP", 0)
+    monkeypatch.setattr("webmm.calls.product.OVERLAP", 0)
     return device
 
 

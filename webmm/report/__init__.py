@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from webmm import config
-from webmm.calls.gemm import multiply
+from webmm.calls.product import multiply
 from webmm.choose import choose, run
 from webmm.dtypes import FLOATS
 from webmm.engine.adapters import AdapterInfo, adapters, engine_of, installed, reaches_more
