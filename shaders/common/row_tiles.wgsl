@@ -67,7 +67,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     workgroupBarrier(); // all parts are written before they are read
     all = {{ merge }}(all, parts[place ^ {{ half.size }}u]);
     workgroupBarrier(); // all are read before they are written again
-{% elif reduce.struct %}
+{% elif type == "Part" %}
     all = {{ merge }}(all, Part(
 {% for field in reduce.fields %}
         subgroupShuffleXor(all.{{ field }}, {{ half.size }}u),

@@ -288,7 +288,7 @@ def test_the_namespace_is_found():
         (lambda x, i: webmm.elementwise("x +", x=x), "is not an expression"),
         (lambda x, i: webmm.elementwise("x + z", x=x), "z was not given; the operands are x"),
         (lambda x, i: webmm.elementwise("open(x)", x=x), "open/1 is not known; there are where/3"),
-        (lambda x, i: webmm.elementwise("x.T", x=x), "none of what an expression may have"),
+        (lambda x, i: webmm.elementwise("x.T", x=x), "x0.T is not allowed in an expression"),
         (
             lambda x, i: webmm.elementwise("x < 1", x=x, out_dtype="float32"),
             "has dtype bool; cast to float32 within the expression",
