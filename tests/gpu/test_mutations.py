@@ -64,10 +64,12 @@ def test_every_boundary_guard_is_needed(device, cls, aligned):
     assert right(device, kernel, problem, text)
     found = guards(text)
     if cls is not Blocked:  # tests all guards of the macros that it shares; for other stages, the last of each kind
-        found = {each[:2]: each for each in found}.values()
+        # An invocation returns at the first row beyond the edge: that guard is needed, and hides those after it.
+        hidden = re.compile(rf"row0 \+ (?!{sizes[0] % kernel.grid.tile_m}u )")
+        found = {each[:2]: each for each in found if not hidden.match(each[2][0])}.values()
     axes = set()
     for function, axis, guard, replacement in found:
-        if guard[0].startswith(("row0", "j0")) or cls is Naive:
+        if guard[0].startswith(("row0 >=", "j0")) or cls is Naive:
             continue  # surplus workgroups: see below
         missed = not right(device, kernel, problem, without(text, guard, replacement))
         # Loading a row or column beyond the edge has no effect on the result, as it is not stored: that guard only
