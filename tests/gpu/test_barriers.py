@@ -41,7 +41,7 @@ ONLY_ON_GPUS = {
         "the last halves are merged by lanes of one subgroup, which run in lockstep",
         lambda device: math.log2(device.capabilities.subgroup_size),
     ),
-    "the whole is there before anyone reads it": ("only the invocation that merged it uses it", lambda device: 1),
+    "the result is written before it is read": ("only the invocation that merged it uses it", lambda device: 1),
 }
 
 
