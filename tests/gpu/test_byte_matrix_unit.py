@@ -176,4 +176,5 @@ def test_unsupported_devices_and_problems_are_refused(device):
         render(MatrixUnit(), problem)
     mixed = OPS["quantized"].problem((64, 64, 64), "int8")
     assert MatrixUnit(operands="u8").unsuited(mixed) == "multiplies uint8, not int8 by int8"
-    assert MatrixUnit(bm=32, bn=64, sm=16, sn=16).unsuited(problem).startswith("has tiles without 4 chunks per invocation")
+    reason = MatrixUnit(bm=32, bn=64, sm=16, sn=16).unsuited(problem)
+    assert reason.startswith("has tiles without 4 chunks per invocation")
