@@ -9,8 +9,8 @@
   of FM × FN. In each step of BK along k, invocations load the tiles of A and B from storage in chunks: the 16 bytes
   that an invocation loads at once, kernel.chunk elements. Chunks are written to panels in workgroup memory: one panel
   of A for each row of subgroups, one of B for each column. If the kernel has several slices, that many groups of
-  subgroups compute the same tile of C, each from its part of every step, with panels of its own. A stage calls in this
-  order:
+  subgroups compute the same tile of C, each from kernel.share of the BK of every step, with separate panels. A stage
+  calls in this order:
 
     declare_types(), declare_panels()    the types of fragments; the panels
     builtins()                           the parameters of main()
@@ -23,15 +23,18 @@
     x, axis           its letter, and the axis that it shares with C (row or col)
     tile, subtile     extent of the workgroup's tile along that axis, and of a subgroup's part of it
     fragment, kind    extent of a fragment along it, and the alias of the fragment's type
-    along_k           whether a line of its tile is a row of A or a column of B; if not, a line holds the elements of
-                      all rows or columns at one k
+    along_k           whether lines, the contiguous runs of its panels, are parts of a row of A or a column of B; if
+                      not, a line holds the elements of all of a panel's rows or columns at one k
     loads             chunks that each invocation loads per step
     base, vec         index of its first element, and whether it is bound by chunks, for plan_loads() and load_next()
     next              the variables that hold its chunks between storage and panels, if not {x}_next
-    positions         the operand whose panel positions its chunks have, if not its own
+    positions         the operand whose variables hold the positions of its chunks in their panels, if not {x}
 #}
 
-{# Whether panels are arrays of vec4<u32>: only Tint's current syntax loads fragments from these. #}
+{#
+  Whether panels are arrays of vec4<u32>, otherwise of elements: only Tint's current syntax loads fragments from vec4.
+  Indices and strides of a panel count such entries, which hold `per_entry` elements each.
+#}
 {% set vec4_panels = dialect == "tint" and kernel.spelling == "current" %}
 {% set entry = "vec4<u32>" if vec4_panels else kernel.matrix_shape.operands %}
 {% set per_entry = kernel.chunk if vec4_panels else 1 %}
@@ -111,15 +114,17 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 
 {#
   Lines along k are short. Eight neighbouring invocations, whose chunks are written at the same time, load from lines so
-  far apart that their chunks are written to different banks: 294 TFLOP/s, 284 with neighbouring lines.
+  far apart that their chunks are written to different banks: 294 TFLOP/s, 284 with neighbouring lines. If a line has
+  n < 8 chunks, they load 8/n lines, n apart. With the padding, and without slices, these start at chunk 0, n·(n + 1),
+  2·n·(n + 1), …: modulo 8, as many chunks as all banks hold, these are different multiples of n.
 #}
 {% macro plan_load_along_k(o, i, starts) %}
 {% set chunk, line, place, k = o.x ~ "_chunk" ~ i, o.x ~ "_line" ~ i, o.x ~ "_" ~ o.axis ~ i, o.x ~ "_k" ~ i %}
 {% set chunks = kernel.bk // kernel.chunk %}
 {% if chunks < 8 %}
-{% set first_of_eight %}{{ chunk }} / {{ 8 * chunks }}u * 8u{% endset %}
-{% set among_eight %}{{ chunk }} / {{ chunks }}u % {{ 8 // chunks }}u * {{ chunks }}u{% endset %}
-    let {{ line }} = {{ first_of_eight }} + {{ among_eight }} + {{ chunk }} / 8u % {{ chunks }}u;
+{% set block_of_eight_lines %}{{ chunk }} / {{ 8 * chunks }}u * 8u{% endset %}
+{% set lines_apart %}{{ chunk }} / {{ chunks }}u % {{ 8 // chunks }}u * {{ chunks }}u{% endset %}
+    let {{ line }} = {{ block_of_eight_lines }} + {{ lines_apart }} + {{ chunk }} / 8u % {{ chunks }}u;
 {% else %}
     let {{ line }} = {{ chunk }} / {{ chunks }}u;
 {% endif %}
@@ -170,7 +175,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {%- endif %}
 {%- endmacro %}
 
-{# registers → workgroup memory #}
+{# registers → workgroup memory; without vec4_panels, chunks hold float16, and are written by elements #}
 {% macro write_tiles(operands) %}
 {% for o in operands %}
 {% set positions, next = o.positions | default(o.x), o.next | default(o.x ~ "_next") %}
@@ -180,7 +185,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
         {{ panel }}[{{ positions }}_index{{ i }}] = {{ next }}{{ i }};
 {% else %}
 {% for j in range(kernel.chunk) %}
-{% set two %}unpack2x16float({{ o.x }}_next{{ i }}.{{ "xyzw"[j // 2] }}){% endset %}
+{% set two %}unpack2x16float({{ next }}{{ i }}.{{ "xyzw"[j // 2] }}){% endset %}
         {{ panel }}[{{ positions }}_index{{ i }} + {{ j }}u] = f16({{ two }}.{{ "xy"[j % 2] }});
 {% endfor %}
 {% endif %}
@@ -193,7 +198,10 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {% if kernel.slices > 1 %}slice * {{ o.tile // o.subtile }}u + {% endif %}subgroup_{{ o.axis }}
 {%- endmacro %}
 
-{# Load fragment `i` of a panel, number `kk` along k. #}
+{#
+  Load fragment `i` of a panel, number `kk` along k. naga reads row-major by coopLoadT, column-major by coopLoad; Tint's
+  deprecated syntax has a parameter, true for column-major.
+#}
 {% macro load_fragment(o, i, kk) %}
 {% set lines_are_rows = o.along_k == (o.axis == "row") %}
 {% set line, within = (i * o.fragment, kk * kernel.fk) if o.along_k else (kk * kernel.fk, i * o.fragment) %}

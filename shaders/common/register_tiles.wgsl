@@ -58,10 +58,13 @@
     base, origin, stride     variables: index of its first element, first row or column of the tile, row stride
     extent, length           extent of its tile along that axis: the constant's name, and its value
     vec                      whether storage is bound by vec4
-    across_k                 whether storage is contiguous across k, not along k
+    across_k                 whether storage is contiguous across k (along m or n), not along k
     by_element               whether storage is loaded element by element
-    vec4_tile                whether the elements of its tile are vec4, not arrays of four
-    loads                    vec4 that an invocation loads per step, or if by_element a quarter of the elements
+    vec4_tile                whether its tile consists of vec4, not of arrays of four
+    loads                    vec4 that an invocation loads per step; if by_element, it loads 4·loads elements
+
+  by_element compares by "is false", since `s` of quantized stages, which need other operands, has no vec_a. B without a
+  vector axis consists of words of weights, from which the stage's load_b4() unpacks four elements.
 #}
 {% set a_by_element = s.vec_a is false %}
 {% set b_by_element = s.vec_b is false and kernel.b_vector_axis != "" %}
@@ -84,7 +87,7 @@
 
 {#
   The tiles, with `buffers` copies for each of `slices` groups of invocations, and the functions that load from storage;
-  `load_b4`, if given, is the function for B.
+  `load_b4`, if given, is the text of the function for B.
 #}
 {% macro tiles_and_loads(buffers=1, slices=1, load_b4="") %}
 const WX = BN / TN; // invocations along N
@@ -103,7 +106,10 @@ var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ tile_type(o, slices) }}; //
 {{ load_b4 or load_function(operands[1]) }}
 {% endmacro %}
 
-{# The type of a tile: k-major, [slice][kk][half][vec4], without the first and third index if there is only one. #}
+{#
+  The type of a tile: k-major, [slice][kk][half][vec4], without the first and third index if there is only one. Like all
+  of a template, it is written for f32: rendering for float64 replaces vec2f by vec2<f64>.
+#}
 {% macro tile_type(o, slices) %}
 {% set width = 2 if is_f64 else 4 %}
 {% set four = "vec" ~ width ~ "f" if o.vec4_tile else "array<f32, " ~ width ~ ">" %}
@@ -127,7 +133,10 @@ var<workgroup> {{ o.x }}_tile{{ buffer or "" }}: {{ tile_type(o, slices) }}; //
 {%- if is_f64 %}[{{ i // 2 }}][{{ index }}][{{ i % 2 }}]{% else %}[{{ index }}][{{ i }}]{% endif %}
 {%- endmacro %}
 
-{# The function that loads a vec4 or an element of an operand; `index` counts vec4 or elements, as it is bound. #}
+{#
+  The function that loads a vec4 or an element of an operand; `index` counts vec4 or elements, as it is bound. Only a
+  stage's load_b4() uses the row or column.
+#}
 {% macro load_function(o) %}
 {% set zero = ", zero beyond the end of k" if s.edge_k else "" %}
 {% if o.vec %}
@@ -153,7 +162,10 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
     let tiles_n = (params.n + BN - 1u) / BN;
 {% endmacro %}
 
-{# Tile number → first row and column. Tiles are numbered down GROUP tile rows, then along N, to share B in cache. #}
+{#
+  Tile number → first row and column. Tiles are numbered down GROUP tile rows (`rows`, fewer in the last group), then
+  along N, so that workgroups that run at the same time share tiles of B in cache.
+#}
 {% macro locate_tile() %}
     let first = tile / (GROUP * tiles_n) * GROUP;
     let rows = min(tiles_m - first, GROUP);
@@ -207,8 +219,8 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 
 {#
   The distance of an invocation's element `i` from its first one, along k and along the operand's other axis, for an
-  operand loaded element by element. All invocations together load one contiguous run of a tile's elements at a time:
-  several lines of the tile, or a part of one line.
+  operand loaded element by element. At a time, all invocations of a tile load one run of its elements: several whole
+  lines of the tile, or an even part of one line, as the kernel's constraints() require.
 #}
 {% macro kk_offset(o, i) -%}
 {{ i * kernel.sharers // o.length if o.across_k else i * kernel.sharers % kernel.bk }}u
@@ -277,7 +289,7 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {%- endif %}
 {%- endmacro %}
 
-{# For debug shaders: record a loaded value at row or column `place` of the tile. #}
+{# For debug shaders: record a value loaded at row or column `place` of the tile; `dbg` is from common/debug.wgsl. #}
 {% macro record_loaded(o, dbg, place, k, value) %}
 {% if o.x == "a" %}
         {{ dbg }}(LOADED_A, row0 + {{ place }}, dbg_col(col0, BN), {{ k }}, {{ value }});
@@ -286,7 +298,7 @@ fn load_{{ o.x }}(index: u32, k: u32) -> f32 {
 {% endif %}
 {% endmacro %}
 
-{# registers → workgroup memory #}
+{# registers → workgroup memory. `buffer` follows the tiles' names: a number if not 0, or an index "[slice]". #}
 {% macro write_tiles(buffer=0) %}
 {% for o in operands %}
 {% set tile = o.x ~ "_tile" ~ (buffer or "") %}
@@ -409,7 +421,8 @@ store_c4(c_base, {{ first_row(r // 4) }} + {{ r % 4 }}u, {{ first_column(j) }}, 
 
 {#
   If C is not bound by vec4, sums are staged in the tile of B, one row of every fragment at a time, so that neighbouring
-  invocations store consecutive elements of C. Stores of single elements 16 bytes apart cost four times the traffic.
+  invocations store consecutive elements of C. Stores of single elements 16 bytes apart cost four times the traffic. The
+  tile must have a line for each of the WY rows, and consist of arrays: elements of a vec4 are not written separately.
 #}
 {% set b_holds_elements = not operands[1].vec4_tile %}
 {% set staged = kernel.wy is defined and s.vec_c is false and b_holds_elements and kernel.wy <= kernel.bk %}

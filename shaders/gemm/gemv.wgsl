@@ -1,6 +1,6 @@
 {% set wide, short = ("a", "b") if s.wide == "a" else ("b", "a") %}
 {% set i_size, j_size = ("m", "n") if s.wide == "a" else ("n", "m") %}
-{# Whether lanes load consecutive k; the four elements that a lane loads per step are then LANES apart. #}
+{# Whether neighbouring lanes load consecutive k; the four k of a step of a lane are then LANES apart. #}
 {% set interleaved = s.along_k and not s.short_along_k %}
 {% set parts = kernel.lanes if s.along_k else kernel.groups %}
 {% set many_parts = parts > 32 %}
@@ -16,22 +16,24 @@
 // The wide operand is contiguous along k: LANES invocations (lanes) read consecutive vec4 of it, for TI values of i;
 // each of GROUPS groups of them computes other values of i.
 {% if interleaved %}
-// The short operand is not: each vec4 of it holds four j at one k. Neighbouring invocations load consecutive k, so that
-// they read consecutive vec4 of it, too. With four consecutive k per invocation, 8 columns took 78 µs instead of 32
-// (4096×8×4096 on an H200).
+// The short operand is contiguous along j: a vec4 of it holds four j at one k. Neighbouring invocations load
+// consecutive k, so that they read consecutive vec4 of it, too. With four consecutive k per invocation, 8 columns took
+// 78 µs instead of 32 (4096×8×4096 on an H200).
 {% endif %}
 {% else %}
 // The wide operand is contiguous along i: LANES invocations (lanes) read consecutive vec4 of it, and each of GROUPS
 // groups of them computes every GROUPS-th step along k.
 {% endif %}
-// Each invocation (1) issues the loads of UNROLL steps of both operands, (2) multiplies them and adds to its sums, and
-// (3) writes its sums to workgroup memory after the last step. Then (4) the workgroup adds up the sums and stores C.
+// In a step, each invocation multiplies at four k. It (1) issues the loads of UNROLL steps of both operands, (2)
+// multiplies them and adds to its sums, and after the last step (3) writes its sums, each a part of an element of C, to
+// workgroup memory. Then (4) the workgroup adds up the parts and stores C.
 //
 // Changed from split_k: each element of the wide operand is used once, so no tile is kept in workgroup memory.
 // On an H200, which copies at 4.27 TB/s: 4.4 TB/s for one vector and a matrix of 16384², in both layouts; 2.8 TB/s at
-// 4096², where 64 MiB take 23 µs and the overhead of a dispatch shows; cuBLAS reaches 2.7 and 3.2 there.
+// 4096², where 64 MiB take 23 µs and the overhead of a dispatch shows; cuBLAS reaches 2.7 there for one column, 3.2 for
+// one row.
 {% if many_parts %}
-// With this many sums for each element of C, (4) has two passes: a single one would take longer than a short k.
+// With this many parts of each element, (4) has two passes: a single one would take longer than a loop over a short k.
 {% endif %}
 // Shapes: any; the wide operand is read again for every TJ values of j. Workgroup memory: at most TI·TJ·16 bytes per
 // invocation.
@@ -51,7 +53,7 @@ const PARTS = GROUPS; // partial sums of each element
 var<workgroup> sums: array<array<vec4f, OUTPUTS>, PARTS>; // [part][output]
 {% endif %}
 {% if many_parts %}
-const SHARES = 8u; // partial sums of each element after the first pass of adding
+const SHARES = 8u; // partial sums of each element after the first pass of (4)
 {% endif %}
 
 {#
@@ -99,19 +101,19 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {# i and j as the row and column of C. #}
 {% macro row_and_col(i, j) %}{{ i ~ ", " ~ j if wide == "a" else j ~ ", " ~ i }}{% endmacro %}
 
-{# A position along an axis, limited to the last one if the tile may be partial (`edge`). #}
+{# A position along an axis; if the tile may be partial (`edge`), those beyond the end repeat the last one's loads. #}
 {% macro clamped(place, size, edge) -%}
 {{ "min(" ~ place ~ ", params." ~ size ~ " - 1u)" if edge else place }}
 {%- endmacro %}
 
-{# The workgroup divides k into `part_count` parts; this invocation computes number `part`. #}
+{# `part_count` lanes or groups take the steps along k in turn; `part` is this invocation's number among these. #}
 {% set part, part_count = ("lane", "LANES") if s.along_k else ("group", "GROUPS") %}
 
-{# The first k of step `u` of the UNROLL steps of an iteration; the k of element `e` of that step. #}
+{# The first k of step `u`, one of the UNROLL steps of an iteration; the k of element `e`, one of the four of a step. #}
 {% macro k_of_step(u) %}k{% if u %} + {{ 4 * u }}u * {{ part_count }}{% endif %}{% endmacro %}
 {% macro k_of(u, e) %}{{ k_of_step(u) }} + {{ e }}u{{ " * LANES" if interleaved }}{% endmacro %}
 
-{# (1) Load step `u` of the wide operand: w_U_T along k, or w_U_T_E along i for each k. #}
+{# (1) Load step `u` of the wide operand, for each t < TI: w_U_T holds its four k, or w_U_T_E four i at its k E. #}
 {% macro load_wide(u) %}
 {% for t in range(kernel.ti) %}
 {% if s.along_k %}
@@ -124,7 +126,7 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 {% endfor %}
 {% endmacro %}
 
-{# (1) Load step `u` of the short operand, if a vec4 holds four j: v_U_E_J. #}
+{# (1) Load step `u` of the short operand, if a vec4 holds four j: v_U_E_J, at k E of the step, from j J on. #}
 {% macro load_short_across_k(u) %}
 {% for e in range(4) %}
 {% for j in range(0, kernel.tj, 4) %}
@@ -145,16 +147,16 @@ fn {{ name }}(base: u32, i: u32, k: u32) -> vec4f {
 v_{{ u }}_{{ j ~ "." ~ "xyzw"[e] if s.short_along_k else e ~ "_" ~ j // 4 * 4 ~ "." ~ "xyzw"[j % 4] }}
 {%- endmacro %}
 
-{# (2) One multiply-add for element `e` of a step, and the debug records of it. #}
+{# (2) One multiply-add for element `e` of a step, and its debug records: see common/debug.wgsl. #}
 {% macro multiply_add(u, t, j, e) %}
 {% set w, v = wide_value(u, t, e), short_value(u, j, e) %}
         acc_{{ t }}_{{ j }} = fma({{ w }}, {{ v if s.along_k else "vec4f(" ~ v ~ ")" }}, acc_{{ t }}_{{ j }});
 {% set dbg = "dbg" if s.along_k else "dbg_m" if wide == "a" else "dbg_n" %}
-{% set i, j_at = "i_" ~ t, "j0 + " ~ j ~ "u" %}
+{% set i, j_in_c = "i_" ~ t, "j0 + " ~ j ~ "u" %}
 {% set i_watched = i if s.along_k else ("dbg_row(" if wide == "a" else "dbg_col(") ~ i ~ ", 4u)" %}
-{% set place, k = row_and_col(i, j_at), k_of(u, e) %}
+{% set place, k = row_and_col(i, j_in_c), k_of(u, e) %}
         {{ dbg }}(LOADED_{{ wide | upper }}, {{ place }}, {{ k }}, {{ w }});
-        dbg(LOADED_{{ short | upper }}, {{ row_and_col(i_watched, j_at) }}, {{ k }}, {{ v }});
+        dbg(LOADED_{{ short | upper }}, {{ row_and_col(i_watched, j_in_c) }}, {{ k }}, {{ v }});
         {{ dbg }}(ACC, {{ place }}, {{ k }}, acc_{{ t }}_{{ j }});
 {% endmacro %}
 

@@ -19,7 +19,8 @@
 {% endif %}
 // Shapes: any. Elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
 // engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: 2·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes if A is contiguous along k and B along n
+// Workgroup memory, with 8 elements of padding per line of a panel: 2·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes if
+// A is contiguous along k and B along n
 {%- if dialect == "tint" and kernel.spelling == "current" %};
 // C reuses A's panels.
 {% else %},
@@ -38,6 +39,7 @@
 
 {% include "common/header.wgsl" %}
 
+{# Whether a chunk may cross the end of k: only one that runs along k can. #}
 {% set needs_before_end = s.edge_k and (not s.trans_a or s.trans_b) %}
 {{ fragments.declare_types() }}
 {{ fragments.declare_panels(operands, "is contiguous in storage") }}

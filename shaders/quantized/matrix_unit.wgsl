@@ -5,12 +5,12 @@
 {# If the tiles of A and B are too small for all invocations to load from both, half of the subgroups load A, half B. #}
 {% set loads_divided = kernel.divides_loads(s) %}
 {% set index, loaders = ("loader", kernel.invocations // 2) if loads_divided else ("local_index", kernel.invocations) %}
-{% set shares = 2 if loads_divided else 1 %}
-{% set a_loads, b_loads = shares * kernel.a_loads, shares * kernel.b_loads %}
+{% set times = kernel.invocations // loaders %}
+{% set a_loads, b_loads = times * kernel.a_loads, times * kernel.b_loads %}
 {#
-  A and B as byte_tiles.wgsl and fragments.wgsl describe operands; `summed` is the number of sums that an invocation has
-  of an operand if zero points need them. If storage is contiguous across k (`across_k`), an invocation loads 4 chunks
-  at a time.
+  A and B as byte_tiles.wgsl and fragments.wgsl describe operands. If storage is contiguous across k (`across_k`), an
+  invocation loads blocks of 4 chunks. If zero points need sums of bytes, it keeps `summed` of them: one per chunk, or a
+  vec4 per block. `line` is the name of the variables that hold the (first) line of each of these in the tile.
 #}
 {% set operands = [
   dict(bytes.operands[0], tile=kernel.bm, subtile=kernel.sm, fragment=kernel.fm, kind="Left", along_k=true,
@@ -20,7 +20,7 @@
        line="b_line", loads=b_loads, summed=b_loads if s.trans_b else b_loads // 4, base="params.b_offset", vec=false,
        next="next" if loads_divided else "b_next"),
 ] %}
-{# If loads are divided, an invocation needs registers for one of the operands only, which are declared with A. #}
+{# If loads are divided, an invocation needs registers for one operand only: `next`, which A's entry here declares. #}
 {% set with_registers = [dict(operands[0], loads=[a_loads, b_loads] | max), dict(operands[1], loads=0)] %}
 {% set chunks = kernel.bk // kernel.chunk %}
 {% set c_wide = kernel.c_wide %}
@@ -32,7 +32,7 @@
 // Changed from packed: one instruction of a subgroup multiplies fragments of FM × FK and FK × FN bytes, as in
 // gemm/matrix_unit. Zero points are applied at the end, as in packed: a term for each row and each column of C.
 {% for x in (["A"] if s.flip_a else []) + (["B"] if s.flip_b else []) %}
-// {{ x }} is u8: 128 is subtracted from its bytes and zero points, to make them i8 and leave each difference as it is.
+// {{ x }} is u8: 128 is subtracted from its bytes and zero points, which makes them i8 and keeps their differences.
 {% endfor %}
 // Lines of both tiles run along k in any layout, since matrix units load four consecutive bytes along k at once. If
 // storage is contiguous across k, an invocation loads 16 × 4 bytes (16 along k, 4 rows of A or columns of B) and
@@ -41,7 +41,8 @@
 // fragments of C are written to workgroup memory, from which invocations read vec4 to store C.
 // Shapes: any; bytes beyond the end of k are replaced by zero. Bytes beyond the other edges may be any that the
 // engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory: (BM + BN)·(BK + 20) bytes; fragments of C overwrite the tiles.
+// Workgroup memory: (BM + BN)·(BK + 20) bytes: a line has BK bytes, 16 of padding and a sum. Fragments of C overwrite
+// the tiles.
 {% include "common/header.wgsl" %}
 
 {{ fragments.declare_types() }}
@@ -55,7 +56,7 @@ const C_WIDE: u32 = {{ c_wide }}u; // adjacent fragments of C that a subgroup st
 const C_FOURS: u32 = C_WIDE * FN / 4u; // vec4 in a row of these
 const C_LINE: u32 = C_FOURS + 1u; // row stride of these, in vec4<u32>, padded against bank conflicts
 
-{# The blocks of 16 × 4 bytes that this invocation loads of an operand that is contiguous across k. #}
+{# The blocks of 16 × 4 bytes, 4 chunks, that this invocation loads of an operand that is contiguous across k. #}
 {% macro plan_transposed_loads(o) %}
 {% for i in range(o.summed) %}
 {% set block, line, k = o.x ~ "_block" ~ i, o.x ~ "_line" ~ i, o.x ~ "_k" ~ i %}
@@ -79,7 +80,7 @@ const C_LINE: u32 = C_FOURS + 1u; // row stride of these, in vec4<u32>, padded a
 {%- endif %}
 {% endmacro %}
 
-{# storage → registers, not yet converted #}
+{# storage → registers; converted only in write_tiles(), so that nothing waits for the loads #}
 {% macro load_next(k0) %}
 {% for o in operands %}
 {% call by_loaders(o) %}
@@ -100,13 +101,13 @@ const C_LINE: u32 = C_FOURS + 1u; // row stride of these, in vec4<u32>, padded a
 {% for o in operands %}
 {% call by_loaders(o) %}
 {% for i in range(o.loads) %}
-{% set next, unit = o.next ~ i, i // 4 if o.across_k else i %}
-{% set k %}{{ k0 }} + {{ o.x }}_k{{ unit }}{% if o.across_k and i % 4 %} + {{ i % 4 * 4 }}u{% endif %}{% endset %}
+{% set next, block = o.next ~ i, i // 4 if o.across_k else i %}
+{% set k %}{{ k0 }} + {{ o.x }}_k{{ block }}{% if o.across_k and i % 4 %} + {{ i % 4 * 4 }}u{% endif %}{% endset %}
 {% if bytes.converted(o) %}
         {{ next }} = {{ bytes.convert(o, next, k) }};
 {% endif %}
 {% if o.sums %}
-        {{ o.x }}_sum{{ unit }} += {{ bytes.sum_of_bytes(o, next) }};
+        {{ o.x }}_sum{{ block }} += {{ bytes.sum_of_bytes(o, next) }};
 {% endif %}
 {% endfor %}
 {% if o.across_k %}
@@ -120,7 +121,7 @@ const C_LINE: u32 = C_FOURS + 1u; // row stride of these, in vec4<u32>, padded a
 {% endfor %}
 {% endmacro %}
 
-{# A block of 16 × 4 bytes, transposed in blocks of 4 × 4, to four lines of a panel. #}
+{# A block to four lines of a panel. convert() has transposed its chunks: word `j` of chunk `q` is of line `j`. #}
 {% macro write_transposed(o, i) %}
 {% for j in range(4) %}
 {% set place %}{{ o.x }}_index{{ i }}{% if j %} + {{ j }}u * {{ o.x | upper }}_LINE{% endif %}{% endset %}
@@ -148,9 +149,11 @@ fn main(
 {%- else %}
     workgroupBarrier(); // everyone is done with the tiles before C overwrites them
 {% endif %}
-{% for sharers in kernel.c_sharers(c_wide) %}
-    let {{ "ab"[loop.index0] }}_panel = subgroup / {{ sharers }}u;
-    let {{ "ab"[loop.index0] }}_place = subgroup % {{ sharers }}u * FM * C_LINE;
+    // Where this subgroup stores fragments of C: in a panel of A or B, which several subgroups share, from a place on
+{% set sharers = kernel.c_sharers(c_wide) %}
+{% for x in "ab" %}
+    let {{ x }}_panel = subgroup / {{ sharers[loop.index0] }}u;
+    let {{ x }}_place = subgroup % {{ sharers[loop.index0] }}u * FM * C_LINE;
 {% endfor %}
     let row = subgroup_row * SM;
     let four = subgroup_lane % C_FOURS; // this lane stores the vec4 `four` of every (LANES / C_FOURS)-th row

@@ -16,7 +16,7 @@ from webmm.problems.gemm import Gemm
 
 @dataclass(frozen=True)
 class GemvSpecialisation(Specialisation):
-    """As for every stage, and the wide operand: C's axis of the wide operand is i, that of the other one is j."""
+    """The choices of every stage, and of the wide operand, from which C has axis i; axis j is from the other one."""
 
     wide: str = "b"  # "a": C has more rows than columns
     along_k: bool = False  # the wide operand is contiguous along k, not along i

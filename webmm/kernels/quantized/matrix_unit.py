@@ -58,13 +58,16 @@ class MatrixUnit(MatrixTiles[Quantized], QuantizedKernel):
 
     def c_sharers(self, wide: int) -> tuple[int, int]:
         """Return how many subgroups can store `wide` adjacent fragments of C in a panel of A, and in one of B."""
-        row = 4 * wide * self.fn + self.chunk
+        row = 4 * wide * self.fn + self.chunk  # bytes, with padding
         a, b = (self.panel_bytes(part, along_k=True) // (self.fm * row) for part in (self.sm, self.sn))
         return a, b
 
     @property
     def c_wide(self) -> int:
-        """Adjacent fragments of C that a subgroup stores at once: as many as fit both A's and B's panels."""
+        """Adjacent fragments of C that a subgroup stores at once: as many as fit both A's and B's panels.
+
+        A row of them has at most a vec4 for each lane.
+        """
         able = [w for w in (1, 2, 4, 8) if self.sn // self.fn % w == 0 and w * self.fn <= PACKED * self.lanes]
         panels = self.bm // self.sm, self.bn // self.sn
         room = [min(x * count for x, count in zip(self.c_sharers(w), panels, strict=True)) for w in able]
