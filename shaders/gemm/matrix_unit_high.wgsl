@@ -1,6 +1,6 @@
 // matrix_unit_high: C = A·B in float32 by three products of float16 on the GPU's matrix units.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its member row stride; float32 A and B, bound as array<vec4f> if the
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; float32 A and B, bound as array<vec4f> if the
 // contiguous length is a multiple of 4; C in float32 or float16. A line is a row of A or a column of B; for each line,
 // the previous dispatch (line_scales) stores in `lines` a power of two that scales its elements, and a magnitude: an
 // element of C smaller than the sum of its two lines' magnitudes is in doubt.
@@ -10,7 +10,7 @@
 {% if kernel.runs > 1 %}
 // Matrix units truncate: a term added to a large sum loses its last bits, always towards zero. Therefore k is divided
 // into RUNS parts, each summed in fragments separately. The sums of all parts but the last are stored in `sums`, and
-// added at the end, with rounding. Each part has its member loop: 97 TFLOP/s without parts, 84 with a loop in a loop.
+// added at the end, with rounding. Each part has its own loop: 97 TFLOP/s without parts, 84 with a loop in a loop.
 {% endif %}
 // Elements below 2⁻¹⁵ of their line's largest lose bits in float16. If they may matter, since the sum is too small to
 // have large terms, the element of C is not stored: its bit in `doubts` is set, and the next dispatch (mend) computes

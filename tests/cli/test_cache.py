@@ -56,7 +56,7 @@ def test_a_broken_file_is_set_aside(folder: Path, caplog: pytest.LogCaptureFixtu
         folder.mkdir(exist_ok=True)
         (folder / "tuned.json").write_text(text)
         assert tuned.load() == []
-        assert "set aside" in caplog.text
+        assert "is renamed to tuned.bad" in caplog.text
         assert (folder / "tuned.bad").read_text() == text
         assert not (folder / "tuned.json").exists()
 
