@@ -180,7 +180,7 @@ async function dispatchOf(bundle, kernel, problem) {
       maxComputeInvocationsPerWorkgroup: kernel.invocations,
       maxComputeWorkgroupSizeX: x,
       maxComputeWorkgroupSizeY: y,
-      maxComputeWorkgroupStorageSize: kernel.workgroup_bytes,
+      maxComputeWorkgroupStorageSize: kernel.workgroup_bytes_for(problem),
     },
   };
 }

@@ -49,6 +49,7 @@ class Shader:
     wgsl: str
     bindings: tuple[Binding, ...]
     features: frozenset[str]
+    workgroup_bytes: int
 
     @property
     def label(self) -> str:
@@ -57,7 +58,7 @@ class Shader:
 
     def to_json(self) -> dict[str, Any]:
         """Return the shader for other hosts, in JSON types; sizes and offsets of the uniform are in bytes."""
-        params = layout(self.kernel.params)
+        params = layout(self.kernel.params, real_type(self.features))
         return {
             "kernel": self.kernel.name,
             "config": self.kernel.config,
@@ -76,7 +77,7 @@ class Shader:
                 "maxComputeInvocationsPerWorkgroup": self.kernel.invocations,
                 "maxComputeWorkgroupSizeX": self.kernel.workgroup_size[0],
                 "maxComputeWorkgroupSizeY": self.kernel.workgroup_size[1],
-                "maxComputeWorkgroupStorageSize": self.kernel.workgroup_bytes,
+                "maxComputeWorkgroupStorageSize": self.workgroup_bytes,
             },
         }
 
@@ -166,7 +167,8 @@ def render(
         raise ConfigError(f"{kernel.name}: {reason}")
     if debug and tags is None:
         tags = tags_of(kernel, problem, dialect)
-    return _render(kernel, kernel.specialise(problem), features(kernel, problem), dialect, tags if debug else None)
+    spec, stored, nbytes = kernel.specialise(problem), features(kernel, problem), kernel.workgroup_bytes_for(problem)
+    return _render(kernel, spec, stored, nbytes, dialect, tags if debug else None)
 
 
 def tags_of(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga") -> tuple[str, ...]:
@@ -181,7 +183,12 @@ def tags_of(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga") ->
 
 @functools.lru_cache(maxsize=4096)
 def _render(
-    kernel: Kernel[Any], spec: Any, stored: frozenset[str], dialect: Dialect, tags: tuple[str, ...] | None
+    kernel: Kernel[Any],
+    spec: Any,
+    stored: frozenset[str],
+    workgroup_bytes: int,
+    dialect: Dialect,
+    tags: tuple[str, ...] | None,
 ) -> Shader:
     bindings = (Binding(0, "params", "uniform", "Params"), *kernel.bindings(spec))
     if tags:
@@ -202,7 +209,7 @@ def _render(
         text = DEBUG_LINE.sub("", text)
     needed = stored | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     needed |= {MATRIX_UNITS[dialect]} if kernel.matrix_shape else set()
-    return Shader(kernel, dialect, tidy(text), bindings, needed)
+    return Shader(kernel, dialect, tidy(text), bindings, needed, workgroup_bytes)
 
 
 def template_of(kernel: Kernel[Any]) -> str:
@@ -250,9 +257,14 @@ def _constants(kernel: Kernel[Any]) -> str:
     return "\n".join(lines)
 
 
+def real_type(needed: frozenset[str]) -> str:
+    """Return the type of the uniform's real numbers in a shader that needs these features."""
+    return F64.wgsl if F64.features <= needed else F32.wgsl
+
+
 def params_bytes(kernel: Kernel[Any], problem: Problem) -> bytes:
     """Return the bytes of the uniform of `kernel` for `problem`."""
-    return _params_bytes(type(kernel), problem, F64.wgsl if F64.features <= features(kernel, problem) else F32.wgsl)
+    return _params_bytes(type(kernel), problem, real_type(features(kernel, problem)))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -76,7 +76,7 @@ UNITS = {"wgpu": WGPU.matrix_units, "dawn": "units"}
 )
 def test_auto_chooses_dawn_for_matrix_units(monkeypatch, on_wgpu, on_dawn, wanted, expected):
     monkeypatch.delenv("WEBMM_ADAPTER", raising=False)
-    dawn = SimpleNamespace(name="dawn", matrix_units="units", refuses="")
+    dawn = SimpleNamespace(name="dawn", matrix_units="units", rejects="")
 
     def listed(engine=WGPU):
         return [

@@ -1,5 +1,6 @@
 """Rendering kernels as WGSL."""
 
+import dataclasses
 import re
 
 import jinja2
@@ -15,7 +16,9 @@ from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.reduce.tree import Tree
 from webmm.problems.gemm import gemm
+from webmm.problems.reduce import reduction
 from webmm.render import _render, environment, params_bytes, render, shader_folder, tidy
 
 stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
@@ -226,6 +229,18 @@ def test_to_json_holds_everything_another_host_needs(cls):
     assert data["limits"]["maxComputeWorkgroupStorageSize"] == cls().workgroup_bytes
     x, y, z = data["workgroup_size"]
     assert x * y * z == cls().invocations
+
+
+def test_to_json_of_float64_describes_the_shader_of_doubles():
+    keys = render(Tree(), reduction(3, 5000, "argmax", dtype="float64")).to_json()
+    assert keys["limits"]["maxComputeWorkgroupStorageSize"] == 2 * Tree().workgroup_bytes
+    assert [each["type"] for each in keys["params"]["members"]][-1] == "f32", "words need no f64"
+    product = dataclasses.replace(gemm(33, 35, 37, dtype="float64"), alpha=0.5)
+    native = render(Shared(), product).to_json()
+    assert native["limits"]["maxComputeWorkgroupStorageSize"] == 2 * Shared().workgroup_bytes
+    assert native["params"]["size"] == len(params_bytes(Shared(), product))
+    for each in native["params"]["members"]:
+        assert f"{each['name']}: {each['type']}," in native["wgsl"]
 
 
 def test_grid_rule_as_text():

@@ -106,9 +106,9 @@ class Pipelines:
 def _check_limits(shader: Shader, capabilities: Capabilities) -> None:
     # Engines do not check this, and a pipeline with too much workgroup memory has hung a driver.
     have = capabilities.limit("max-compute-workgroup-storage-size")
-    if shader.kernel.workgroup_bytes > have:
+    if shader.workgroup_bytes > have:
         raise UnsupportedError(
-            f"{shader.label} needs {shader.kernel.workgroup_bytes:,} bytes of workgroup memory, "
+            f"{shader.label} needs {shader.workgroup_bytes:,} bytes of workgroup memory, "
             f"{capabilities.name} has {have:,}"
         )
 
