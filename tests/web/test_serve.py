@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import re
 import shutil
 import urllib.error
 import urllib.parse
@@ -129,12 +128,3 @@ def test_folders_and_ports_that_cannot_be_served(tmp_path: Path, page_folder: Pa
         serve.server(tmp_path, 0)
     with serve.server(page_folder, 0) as running, pytest.raises(ConfigError, match="choose another port"):
         serve.server(page_folder, running.server_address[1])
-
-
-def test_the_service_worker_caches_the_whole_page(page_folder: Path) -> None:
-    text = (page_folder / "sw.js").read_text()
-    shell = set(re.findall(r'"([^"]+)"', text[text.index("const SHELL") : text.index("];")]))
-    files = {path.relative_to(page_folder).as_posix() for path in page_folder.rglob("*") if path.is_file()}
-    asked_for = ("bundle/templates/", "bundle/models/", "bundle/translated/", "bundle/cases/")  # loaded later
-    needed = {name for name in files if not name.startswith(asked_for)}
-    assert shell - {"./"} == needed - {"index.html", "sw.js"}
