@@ -74,14 +74,10 @@ def test_weights(device, splits, adders, bits):
         check_weights(device, kernel, x, random_weights(rng, k, n, bits, 32))
 
 
-@pytest.mark.parametrize("kernel", [PACKED, WEIGHTS], ids=lambda kernel: kernel.op)
-def test_every_part_has_a_step(device, kernel):
-    divided = dataclasses.replace(kernel, splits=5)
-    k = 4 * kernel.inner_step
-    with pytest.raises(UnsupportedError, match="needs 5 parts of k"):
-        if kernel is PACKED:
-            check(device, divided, np.ones((4, k), np.int8), np.ones((k, 4), np.int8), scheme_of(), I32)
-        else:
-            check_weights(
-                device, divided, np.ones((4, k), np.float32), random_weights(np.random.default_rng(0), k, 4, 8, 32)
-            )
+def test_every_part_has_a_step(device):
+    rng, integers, weights = np.random.default_rng(3), *(dataclasses.replace(x, splits=5) for x in (PACKED, WEIGHTS))
+    a, b = draw(rng, (4, 4 * STEP), I8), draw(rng, (4 * STEP, 4), I8)
+    with pytest.raises(UnsupportedError, match=f"needs 5 parts of k, at least {STEP} each; k = {4 * STEP}"):
+        check(device, integers, a, b, scheme_of(), I32)
+    with pytest.raises(UnsupportedError, match="needs 5 parts of k, at least 8 each; k = 32 "):
+        check_weights(device, weights, np.ones((4, 32), np.float32), random_weights(rng, 32, 4, 8, 32))
