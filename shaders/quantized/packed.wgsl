@@ -12,8 +12,8 @@
 {% endif %}
 {% set divided = kernel.splits > 1 %}
 {% if divided %}
-// SPLITS workgroups each compute a part of k for the same tile, with its share of the terms, and store partial sums; the
-// next dispatch (sum_splits) adds these and computes C.
+// SPLITS workgroups each compute a part of k for the same tile, with its share of the terms, and store partial sums;
+// the next dispatch (sum_splits) adds these and computes C.
 {% endif %}
 // Shapes: any; bytes beyond the end of k are zero. Workgroup memory: (BM + BN)·(BK + 1)·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}

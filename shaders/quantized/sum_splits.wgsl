@@ -1,6 +1,6 @@
 // sum_splits: C = the sum of SPLITS partial sums per element, plus the bias, requantised or dequantised.
 //
-// Storage: partial (split, row, column) in i32, with the zero points applied, rows padded to whole vec4; C (m, n), dense.
+// Storage: partial (split, row, column) in i32, zero points applied, rows padded to whole vec4; C (m, n), dense.
 // Second dispatch of packed. One vec4 of C per group of {{ kernel.adders }} invocations: see common/splits.wgsl.
 // Shapes: any. Workgroup memory: 16 bytes per invocation, none if a group is one invocation.
 {% import "common/quantized.wgsl" as quantized with context %}
