@@ -123,7 +123,7 @@ def test_transfers_do_not_use_the_engines_polling_thread(device, monkeypatch):
 
 
 def test_concurrent_transfers_with_few_staging_buffers(device):
-    staging = Staging(device.guard, chunk=2**16, threads=5, depth=3)
+    staging = Staging(device.guard, device.submissions, chunk=2**16, threads=5, depth=3)
     data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)
     with device.empty((LEAST + 2,)) as array:
         staging.upload(data, data.dtype, array.storage, offset=8)

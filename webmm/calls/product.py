@@ -103,7 +103,7 @@ def on_host(
     at_once = memory if aliased or device.info.kind == "cpu" else min(memory, OVERLAP)
     if sum(sizes) <= at_once and max(sizes) <= device.capabilities.limit("max-buffer-size"):
         try:
-            with _uploaded(device, a, b, settings) as c:
+            with device.submissions.held(), _uploaded(device, a, b, settings) as c:
                 result = device.download(c, out)
             if progress:
                 progress(1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,13 +77,19 @@ def _copy(device: Device, source: Array, target: Array) -> None:
     nbytes = -(-source.nbytes // 4) * 4
     with _moving(device, "copy", nbytes), device.guard.lock:
         start = source.offset * source.element.itemsize
-        device.engine.copy(device.wgpu_device, source.storage.buffer, start, target.storage.buffer, 0, nbytes)
+        copy = source.storage.buffer, start, target.storage.buffer, 0, nbytes
+        device.engine.submit(device.wgpu_device, (), copy)
 
 
 @contextmanager
 def _moving(device: Device, how: str, nbytes: int) -> Iterator[None]:
     """Return the context of every upload, download and copy: a use of the device, recorded by an active profile."""
-    with device.using(ACTIVITIES[how]), device.span(how, how, bytes=nbytes):
+    if how == "download":  # its copy is submitted together with the queued launches
+        device.plans.interrupt()
+        use: AbstractContextManager[None] = device.guard.using(ACTIVITIES[how])
+    else:
+        use = device.using(ACTIVITIES[how])
+    with use, device.span(how, how, bytes=nbytes):
         yield
 
 

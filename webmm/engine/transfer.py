@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from webmm.engine.array import Storage
 from webmm.engine.guard import Guard
+from webmm.engine.submissions import Submissions
 from webmm.engine.wgpu import Mapped
 from webmm.errors import FreedArrayError
 
@@ -45,11 +46,13 @@ class Staging:
     def __init__(
         self,
         guard: Guard,
+        submissions: Submissions,
         chunk: int = CHUNK,
         threads: int = THREADS,
         depth: int = DEPTH,
     ) -> None:
         self._guard, self._device, self._engine, self._lock = guard, guard.device, guard.engine, guard.lock
+        self._submissions = submissions
         most = guard.device.limits["max-buffer-size"] // 4 * 4
         self._small = min(SMALL, chunk, most)
         self._threads = threads
@@ -104,7 +107,7 @@ class Staging:
                 buffer = buffers[slot].buffer
                 self._engine.unmap(buffers[slot])
                 with self._lock:
-                    self._engine.copy(self._device, buffer, 0, _live_buffer(target), offset + start, size)
+                    self._engine.submit(self._device, (), (buffer, 0, _live_buffer(target), offset + start, size))
                 buffers[slot] = self._engine.map(buffer, "WRITE", staging.size)
 
             for i, (chunk, start) in enumerate(chunks):
@@ -143,8 +146,7 @@ class Staging:
                     copies.wait(slot)
                     self._engine.unmap(coming.pop(slot))
                 size = _round4(chunk.size * dtype.itemsize)
-                with self._lock:
-                    self._engine.copy(self._device, _live_buffer(source), offset + start, buffers[slot], 0, size)
+                self._read(source, offset + start, buffers[slot], size)
                 coming[slot] = self._engine.map(buffers[slot], "READ", size)
 
             ahead = len(buffers) // 4  # chunks requested ahead, while others are copied to `data`
@@ -164,12 +166,15 @@ class Staging:
         """As `download()`, without threads and rotation, whose overhead would be as long as the transfer."""
         nbytes = data.size * dtype.itemsize
         with self._small_reads.lent(1) as (buffer,):
-            with self._lock:
-                self._engine.copy(self._device, _live_buffer(source), offset, buffer, 0, size := _round4(nbytes))
+            self._read(source, offset, buffer, size := _round4(nbytes))
             mapped = self._engine.map(buffer, "READ", size)
             host = self._engine.data(self._device, mapped)
             np.copyto(data, host[:nbytes].view(dtype).reshape(data.shape), casting="unsafe")
             self._engine.unmap(mapped)
+
+    def _read(self, source: Storage, offset: int, buffer: Any, size: int) -> None:
+        """Submit the pending launches, and the copy of `source`, from byte `offset` on, to a staging buffer."""
+        self._submissions.submit_with(lambda: (_live_buffer(source), offset, buffer, 0, size))
 
     def _copies(self, threads: int) -> _Copies:
         return _Copies(self._guard, self._pool, threads)
@@ -225,10 +230,16 @@ class _Copies:
 
 
 def _live_buffer(storage: Storage) -> Any:
-    """Return the buffer, if it is not freed: wgpu-native aborts the process if submitted work needs a destroyed one."""
-    if not storage.alive:
+    """Return the buffer, if it is not freed: wgpu-native aborts the process if submitted work needs a destroyed one.
+
+    Raises the error of the launch that was to write the buffer, if the engine rejected it.
+    """
+    block = storage.block
+    if block is None:
         raise FreedArrayError("the array was freed by another thread during its transfer")
-    return storage.buffer
+    if block.refused is not None:
+        raise block.refused
+    return block.buffer
 
 
 class _Ring:
