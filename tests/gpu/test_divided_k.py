@@ -8,6 +8,8 @@ import pytest
 from tests.gpu.test_quantized import F32, I8, I32, PAIRS, U8, check, draw, scheme_of
 from tests.gpu.test_weights import check as check_weights
 from tests.gpu.test_weights import random_weights
+from webmm import selftest
+from webmm.cases import op_of
 from webmm.errors import UnsupportedError
 from webmm.kernels.quantized.packed import Packed, SumSplits
 from webmm.kernels.weights.tiles import Tiles
@@ -72,6 +74,17 @@ def test_weights(device, splits, adders, bits):
     for m, n, k in ((32, 32, 8 * splits), (35, 37, 16 * splits - 11)):
         x = rng.standard_normal((m, k)).astype(np.float32)
         check_weights(device, kernel, x, random_weights(rng, k, n, bits, 32))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "splits"), [(PACKED, 4), (PACKED, 64), (WEIGHTS, 2), (WEIGHTS, 16)], ids=lambda x: getattr(x, "op", x)
+)
+@pytest.mark.parametrize("size", [(33, 36, 40_001), (32, 64, 32_768)])
+def test_the_self_test_runs_the_same_shaders(device, kernel, splits, size):
+    divided, problem = dataclasses.replace(kernel, splits=splits), op_of(kernel.op).problem(size, next(iter(op_of(kernel.op).dtypes)).name)
+    small = next(selftest.stand_ins(divided, problem, device))
+    assert small.k < problem.k
+    assert selftest.prove(divided, small, device) == ""
 
 
 def test_every_part_has_a_step(device):

@@ -80,6 +80,11 @@ class Divided(ProductKernel[M]):
 
     splits: int
 
+    @property
+    def least_k(self) -> int:
+        """A step for each part."""
+        return self.inner_step * self.splits
+
     def dispatch(self, problem: M) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z); z is the number of splits."""
         x, y, batch = self.grid.dispatch(problem)
