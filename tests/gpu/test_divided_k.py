@@ -81,7 +81,10 @@ def test_weights(device, splits, adders, bits):
 )
 @pytest.mark.parametrize("size", [(33, 36, 40_001), (32, 64, 32_768)])
 def test_the_self_test_runs_the_same_shaders(device, kernel, splits, size):
-    divided, problem = dataclasses.replace(kernel, splits=splits), op_of(kernel.op).problem(size, next(iter(op_of(kernel.op).dtypes)).name)
+    divided, problem = (
+        dataclasses.replace(kernel, splits=splits),
+        op_of(kernel.op).problem(size, next(iter(op_of(kernel.op).dtypes)).name),
+    )
     small = next(selftest.stand_ins(divided, problem, device))
     assert small.k < problem.k
     assert selftest.prove(divided, small, device) == ""

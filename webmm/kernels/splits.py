@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from webmm.kernels.base import Scratch, Texture, ceil_div, fold, tunable
+from webmm.kernels.base import Capabilities, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.product import ProductKernel
+from webmm.kernels.register_tiles import RegisterTiles
 from webmm.problems.product import Product
 
 PARTIAL = "partial"
@@ -100,8 +101,15 @@ class Divided(ProductKernel[M]):
         step = k // self.inner_step
         return step // (share + 1) if step < longer * (share + 1) else (step - longer) // share
 
-    def too_short(self, problem: M) -> str | None:
-        """Return why `problem` has too few steps of k for `splits` parts, or None."""
-        if ceil_div(problem.k, self.inner_step) >= self.splits:
-            return None
-        return f"needs {self.splits} parts of k, at least {self.inner_step} each; k = {problem.k} is too small"
+    def check(self, problem: M, device: Capabilities) -> str | None:
+        """Return why this kernel cannot compute `problem` on `device`; every part needs a step of k."""
+        if ceil_div(problem.k, self.inner_step) < self.splits:
+            return f"needs {self.splits} parts of k, at least {self.inner_step} each; k = {problem.k} is too small"
+        return super().check(problem, device)
+
+
+@dataclass(frozen=True)
+class DividedTiles(RegisterTiles[M], Divided[M]):
+    """Register tiles whose k workgroups may divide."""
+
+    splits: int = tunable(1, (1, 4, 16, 64, 256), SPLITS_DOC)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from webmm.dtypes import I32
-from webmm.kernels.base import Binding, Capabilities, Kernel, ceil_div, tunable
+from webmm.kernels.base import Binding, Kernel, ceil_div, tunable
 from webmm.kernels.quantized.base import PACKED, QuantizedKernel, Specialisation
-from webmm.kernels.register_tiles import RegisterTiles
-from webmm.kernels.splits import PARTIAL, SPLITS_DOC, AddsSplits, Divided
+from webmm.kernels.splits import PARTIAL, AddsSplits, DividedTiles
 from webmm.problems.quantized import Quantized
 
 
@@ -29,7 +28,7 @@ class SumSplits(AddsSplits[Quantized], QuantizedKernel):
 
 
 @dataclass(frozen=True)
-class Packed(Divided[Quantized], RegisterTiles[Quantized], QuantizedKernel):
+class Packed(DividedTiles[Quantized], QuantizedKernel):
     """As gemm's `pipelined`, with words of four bytes in place of floats; optionally, workgroups divide k."""
 
     name = "packed"
@@ -40,7 +39,6 @@ class Packed(Divided[Quantized], RegisterTiles[Quantized], QuantizedKernel):
     tm: int = tunable(4, (4, 8), "rows of C per invocation")
     bk: int = tunable(16, (8, 16, 32), "words of four inner elements per step")
     unroll: int = tunable(16, (1, 4, 8, 16), "words multiplied per iteration of the inner loop, at most BK")
-    splits: int = tunable(1, (1, 4, 16, 64, 256), SPLITS_DOC)
     dot: str = tunable("builtin", ("builtin", "emulated"), "dot products of bytes: builtin, or emulated in WGSL")
 
     @property
@@ -74,7 +72,3 @@ class Packed(Divided[Quantized], RegisterTiles[Quantized], QuantizedKernel):
         for x in super().bindings(spec):
             divided = x.name == "c" and self.splits > 1
             yield Binding(x.binding, PARTIAL, "storage", "array<vec4i>") if divided else x
-
-    def check(self, problem: Quantized, device: Capabilities) -> str | None:
-        """Return why this kernel cannot compute `problem` on `device`; every split needs a step of k."""
-        return self.too_short(problem) or super().check(problem, device)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from webmm.kernels.base import Binding, Capabilities, Kernel, tunable
-from webmm.kernels.register_tiles import RegisterTiles
-from webmm.kernels.splits import PARTIAL, SPLITS_DOC, AddsSplits, Divided
+from webmm.kernels.base import Binding, Kernel, tunable
+from webmm.kernels.splits import PARTIAL, AddsSplits, DividedTiles
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problems.weights import WeightOnly
 
@@ -23,7 +22,7 @@ class SumSplits(AddsSplits[WeightOnly], WeightKernel):
 
 
 @dataclass(frozen=True)
-class Tiles(Divided[WeightOnly], RegisterTiles[WeightOnly], WeightKernel):
+class Tiles(DividedTiles[WeightOnly], WeightKernel):
     """As gemm's `pipelined`; optionally, workgroups divide k."""
 
     name = "tiles"
@@ -32,7 +31,6 @@ class Tiles(Divided[WeightOnly], RegisterTiles[WeightOnly], WeightKernel):
     a_vector_axis = "any"
 
     order: str = tunable("serpentine", ("serpentine", "rows"), "order of the FMAs of one inner element")
-    splits: int = tunable(1, (1, 2, 4, 8, 16), SPLITS_DOC)
 
     @property
     def workgroup_bytes(self) -> int:
@@ -54,7 +52,3 @@ class Tiles(Divided[WeightOnly], RegisterTiles[WeightOnly], WeightKernel):
         for x in super().bindings(spec):
             divided = x.name == "c" and self.splits > 1
             yield Binding(x.binding, PARTIAL, "storage", "array<vec4f>") if divided else x
-
-    def check(self, problem: WeightOnly, device: Capabilities) -> str | None:
-        """Return why this kernel cannot compute `problem` on `device`; every split needs a step of k."""
-        return self.too_short(problem) or super().check(problem, device)
