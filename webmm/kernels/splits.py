@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from webmm.kernels.base import Capabilities, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.product import ProductKernel
@@ -63,6 +63,10 @@ class AddsSplits(ProductKernel[M]):
         count = ceil_div(problem.m * ceil_div(problem.n, 4), self.invocations // self.adders)
         return fold(count, problem.batch)
 
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return None: the grid is not one of tiles."""
+        return None
+
     def iterations(self, problem: M) -> int:
         """Return 0: it has no loop."""
         del problem
@@ -90,6 +94,10 @@ class Divided(ProductKernel[M]):
         """Return the workgroup counts (x, y, z); z is the number of splits."""
         x, y, batch = self.grid.dispatch(problem)
         return x, y, batch * self.splits
+
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return the rule of `dispatch` if k is not divided, otherwise None."""
+        return super().grid_rule() if self.splits == 1 else None
 
     def scratch(self, problem: M) -> tuple[Texture | Scratch, ...]:
         """Return the partial sums, if k is divided."""
