@@ -149,7 +149,7 @@ class Device:
         Raises ProblemError if the sizes differ, if `target` is not contiguous, or if it is a view that begins or ends
         within a 4-byte word: copies overwrite whole words.
         """
-        moves.upload(self, host, target)
+        moves.upload(self, (host, target))
 
     def assign(self, target: Array, data: Array | ArrayLike) -> None:
         """Overwrite the contiguous array `target` with `data` of the same size, converted to its dtype.
