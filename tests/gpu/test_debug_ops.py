@@ -46,11 +46,8 @@ CASES = [
     ("quantized", Packed(**SMALL, splits=3), (37, 40, 150), FACTORS | SHARED, [(2, 5), (36, 39)]),
     ("weights", Vector(lanes=8, tm=2), (3, 9, 70), FACTORS, [(1, 2), (2, 8)]),
     ("weights", Tiles(**SMALL), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
-<<<<<<< HEAD
     ("weights", Tiles(**SMALL, splits=4), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
-=======
     ("weights", CpuLanes(4, 4, 8), (9, 22, 70), FACTORS | {"SHARED_A"}, [(2, 5), (8, 21)]),
->>>>>>> origin/main
     ("reduce:sum", Serial(), (3, 40, 1), {"LOADED", "ACC"}, [(1, 0), (2, 0)]),
     ("reduce:argmax", Serial(), (3, 40, 1), {"LOADED", "ACC"}, [(1, 0), (2, 0)]),
     ("reduce:mean", PerRow(size=8), (3, 300, 5), {"LOADED", "ACC"}, [(7, 0), (14, 0)]),

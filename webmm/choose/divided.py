@@ -39,11 +39,11 @@ class Costs:
 
 def likely(tiles: Iterable[K], problem: Product, costs: Costs) -> list[K]:
     """Return the kernels with the shortest predicted times, among `tiles` with k whole and in parts."""
-    kernels = [kernel for tile in tiles for kernel in _divided(tile, problem)]
+    kernels = [kernel for tile in tiles for kernel in divided(tile, problem)]
     return sorted(kernels, key=lambda kernel: predicted(kernel, problem, costs))[:LIKELY]
 
 
-def _divided(tile: K, problem: Product) -> Iterator[K]:
+def divided(tile: K, problem: Product) -> Iterator[K]:
     """Yield `tile` with each number of parts of k that have several steps and need little memory."""
     yield tile
     steps = ceil_div(problem.k, tile.inner_step)

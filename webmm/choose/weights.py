@@ -15,8 +15,8 @@ from webmm.kernels.weights.vector import Vector
 from webmm.problems.weights import WeightOnly
 
 FEW_ROWS = 12  # `vector` is faster than `tiles` up to this many rows
-ROWS = (1, 2, 4)  # the numbers of rows that an invocation of `vector` computes
-FEW_COLUMNS, MANY_COLUMNS = 800, 1500  # workgroups of `vector` below and above which they have more and fewer lanes
+ROWS = (1, 2, 4)  # the numbers of rows that an invocation of `vector` computes, except for MANY_WEIGHTS
+MANY_WEIGHTS = 2**24  # so many are not read twice for 5 to 8 rows
 CPU_LANES = 8  # of lavapipe's subgroups; SwiftShader's have 4
 CPU_ROWS = (1, 4, 8, 16)  # the numbers of rows of a tile on a CPU
 # Tiles for matrix units, each used if there are ENOUGH_MATRIX_TILES. TFLOP/s on an H200 for 1024 and 256 rows
@@ -33,11 +33,10 @@ TILES = (
     Tiles(bm=32, bn=128, tn=4),
     Tiles(bm=64, bn=64, tn=4),
     Tiles(bm=128, bn=64, tn=4),
-    Tiles(),
     Tiles(bm=128, bn=64),
-    Tiles(bm=128),
+    Tiles(),
 )
-COSTS = Costs(latency=0.023, product=3.8e-6, load=1.3e-4, workgroup=0.05, sums=2.1, partial=1.2)
+COSTS = Costs(latency=0.026, product=3.9e-6, load=1.25e-4, workgroup=0.012, sums=3.3, partial=1.4)
 
 
 def candidates(problem: WeightOnly, device: Device) -> list[WeightKernel]:
@@ -83,10 +82,24 @@ def made_for_gpus(problem: WeightOnly) -> list[WeightKernel]:
     return [_vector(problem), *tiles] if problem.m <= FEW_ROWS else [*tiles, _vector(problem)]
 
 
+# Numbers of workgroups of `vector` up to which they have 128 lanes, and from which on they have 32, each of which loads
+# two words at once. µs on an H200 for 1 row with 4-bit weights:
+#   n × k          128 lanes    64    32
+#   1536 × 5120          7.9  11.0   9.5
+#   3072 × 5120         10.9  11.8  12.1
+#   8192 × 1536         10.2   9.8   8.5
+FEW_WORKGROUPS, MANY_WORKGROUPS = 700, 1500
+SHORT_K = 2048  # with a short k, 64 lanes are never the fastest
+
+
 def _vector(problem: WeightOnly) -> Vector:
-    """Return the kernel whose workgroups have as many lanes as it takes to fill a GPU with these columns."""
+    """Return the kernel whose workgroups have as many lanes as it takes to fill a GPU."""
+    if 4 < problem.m <= 8 and problem.n * problem.k >= MANY_WEIGHTS:
+        made = Vector(tm=8, unroll=2)
+        return replace(made, lanes=32) if made.grid.tiles(problem) >= MANY_WORKGROUPS else made
     made = Vector(tm=_rows(problem))
-    tiles = made.grid.tiles(problem)
-    if tiles < FEW_COLUMNS:
+    workgroups = made.grid.tiles(problem)
+    if workgroups <= FEW_WORKGROUPS:
         return replace(made, lanes=128)
-    return replace(made, lanes=32, unroll=2 if made.tm == 1 else 1) if tiles >= MANY_COLUMNS else made
+    short = workgroups >= MANY_WORKGROUPS or problem.k <= SHORT_K
+    return replace(made, lanes=32, unroll=2) if short else made
