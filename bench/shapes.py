@@ -94,7 +94,7 @@ def parts_of_k(problem: Quantized | WeightOnly, device: Device, count: int, seed
     costs = quantized.COSTS if isinstance(problem, Quantized) else weights.COSTS
     if isinstance(problem, WeightOnly) and problem.m <= MAX_VECTOR:
         suited = [kernel for kernel in Vector.space() if kernel.tm < 2 * problem.m]
-        vectors = list(source.sample(suited, count // 2 if problem.m > 1 else count))
+        vectors = list(source.sample(suited, min(len(suited), count // 2 if problem.m > 1 else count)))
     usual = stage(bm=32, bn=32, tn=4).config
     tiles = [tile for tile in stage.space() if tile.unroll == tile.bk and not differs(tile.config, usual)]
     able = [kernel for tile in tiles for kernel in divided.divided(tile, problem)]
