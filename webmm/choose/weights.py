@@ -14,9 +14,9 @@ from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.weights import WeightOnly
 
-FEW_ROWS = 12  # `vector` is faster than `tiles` up to this many rows
+FEW_ROWS = 12  # `vector` is faster than `tiles` up to this many rows, or 8 rows of MANY_WEIGHTS
 ROWS = (1, 2, 4)  # the numbers of rows that an invocation of `vector` computes, except for MANY_WEIGHTS
-MANY_WEIGHTS = 2**24  # so many are not read twice for 5 to 8 rows
+MANY_WEIGHTS = 2**24  # weights that caches do not hold, so that reading them again for more rows is slow
 CPU_LANES = 8  # of lavapipe's subgroups; SwiftShader's have 4
 CPU_ROWS = (1, 4, 8, 16)  # the numbers of rows of a tile on a CPU
 # Tiles for matrix units, each used if there are ENOUGH_MATRIX_TILES. TFLOP/s on an H200 for 1024 and 256 rows
@@ -79,7 +79,8 @@ def _rows(problem: WeightOnly) -> int:
 def made_for_gpus(problem: WeightOnly) -> list[WeightKernel]:
     """Return the kernels for GPUs, best first: `vector` for few rows, otherwise tiles."""
     tiles = likely(TILES, problem, COSTS)
-    return [_vector(problem), *tiles] if problem.m <= FEW_ROWS else [*tiles, _vector(problem)]
+    few = 8 if problem.n * problem.k >= MANY_WEIGHTS else FEW_ROWS
+    return [_vector(problem), *tiles] if problem.m <= few else [*tiles, _vector(problem)]
 
 
 # Numbers of workgroups of `vector` up to which they have 128 lanes, and from which on they have 32, each of which loads
