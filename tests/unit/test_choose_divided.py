@@ -76,7 +76,7 @@ def test_vector_is_used_for_few_rows_only():
     few, many = made("weights", 12, 4096, 2048, "4bit-32"), made("weights", 13, 4096, 2048, "4bit-32")
     assert [type(kernel) for kernel in few] == [Vector] + [Tiles] * LIKELY
     assert [type(kernel) for kernel in many] == [Tiles] * LIKELY + [Vector]
-    assert type(made("weights", 9, 8192, 8192, "4bit-32")[0]) is Tiles  # `vector` would read the weights three times
+    assert type(made("weights", 9, 14_336, 8192, "4bit-32")[0]) is Tiles  # `vector` would read the weights three times
 
 
 @pytest.mark.parametrize(
