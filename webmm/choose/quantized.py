@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from webmm.choose.divided import Costs, likely
-from webmm.dtypes import U8
+from webmm.dtypes import BYTES, U8
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.quantized.base import QuantizedKernel
@@ -28,8 +28,8 @@ MATRIX_TILES: tuple[dict[str, Any], ...] = (
     {"bm": 32, "bn": 64, "sm": 32, "sn": 32},
 )
 
-# More subgroups pay off if both operands are contiguous along k and no zero points require sums (481 → 505 TOP/s at
-# 4096³), but not otherwise (448 → 411).
+# More subgroups pay off if both operands are contiguous along k, no zero points require sums, and the result is 8-bit
+# (473 → 497 TOP/s at 4096³), but not otherwise (nt to float32: 536 → 303; nn: 440 → 423, to float32 445 → 267).
 MORE_SUBGROUPS = {"sn": 32}
 
 # On a CPU adapter, processing four bytes at a time pays off even with workgroup memory: 8 GOP/s, compared with 2, at
@@ -53,7 +53,7 @@ def made_for_gpus(problem: Quantized) -> list[Packed]:
 def made_for_matrix_units(problem: Quantized, device: Capabilities) -> list[QuantizedKernel]:
     """Return the kernels for matrix units, best first; [] if the device has none or other stages may be faster."""
     kinds = ("u8", "i8") if (problem.a_dtype, problem.b_dtype) == (U8, U8) else ("i8",)
-    plain = problem.layout == "nt" and problem.zero_a == problem.zero_b == 0
+    plain = problem.layout == "nt" and problem.zero_a == problem.zero_b == 0 and problem.out_dtype in BYTES
     tiles = (MORE_SUBGROUPS if plain else {}, *MATRIX_TILES)
     made = (dataclasses.replace(kernel, **each) for kernel in MatrixUnit.each(device, kinds) for each in tiles)
     return [k for k in made if k.grid.tiles(problem) >= ENOUGH_TILES and not (k.invalid() or k.unsuited(problem))]
