@@ -203,7 +203,7 @@ def test_the_last_bit_of_a_product_of_multipliers(device, kernel, row, column):
 @functools.cache
 def runnable(device):
     """Return the settings of packed that the device can run and a CPU compiles quickly."""
-    sizes = {"bm": (32, 64), "bn": (32, 64, 128), "tm": (4,), "tn": (4, 8), "unroll": (1,)}
+    sizes = {"bm": (32, 64), "bn": (32, 64, 128), "tm": (4,), "tn": (4, 8), "unroll": (1,), "splits": (1, 4)}
     return [k for k in Packed.space() if all(getattr(k, name) in allowed for name, allowed in sizes.items())]
 
 
@@ -216,6 +216,7 @@ def test_any_product(device):
     def check_drawn(data):
         kernel = data.draw(st.sampled_from([*runnable(device), Unpacked()]))
         m, n, k = (data.draw(sizes) for _ in range(3))
+        k = max(k, kernel.least_k)
         a_dtype, b_dtype, out = data.draw(dtypes), data.draw(dtypes), data.draw(st.sampled_from([U8, I8, I32, F32]))
         rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
 
