@@ -83,6 +83,7 @@ def kernels(capabilities: Capabilities, kind: str, size: int) -> Iterator[Kernel
 TILES: tuple[dict[str, Any], ...] = (
     {},
     {"bm": 128, "bn": 128},
+    {"bm": 128, "bn": 128, "order": "rows"},
     {"bm": 128, "bn": 128, "bk": 8, "unroll": 8},
     {"bk": 8, "unroll": 8},
     {"bn": 64, "bk": 8, "unroll": 8},
