@@ -190,8 +190,7 @@ def elements(p: Reduction) -> NDArray[Any]:
 
 def _compared(p: Reduction) -> bool:
     """Return whether `p` is the maximum, minimum or position of doubles."""
-    operation = operation_of(p.operation)
-    return p.dtype == F64 and not (operation.sums or operation.native)
+    return p.dtype == F64 and operation_of(p.operation).compared
 
 
 def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:

@@ -272,11 +272,6 @@ class Kernel(ABC, Generic[P]):
                 return f"{field.name} must be one of {', '.join(candidates)}, not {value!r}"
         return next((reason for holds, reason in self.constraints() if not holds), None)
 
-    def native(self, problem: P) -> bool:
-        """Return whether float64 is computed in f64, not in integers."""
-        del problem
-        return not self.integer
-
     def unsuited(self, problem: P) -> str | None:
         """Return why this kernel cannot compute `problem` on any device, such as its element type, or None."""
         del problem
@@ -306,7 +301,7 @@ class Kernel(ABC, Generic[P]):
 
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:
     """Return the WebGPU features that `kernel` needs for `problem`: those of the element types and of the kernel."""
-    return kernel.features | (problem.features if kernel.native(problem) else problem.features - F64.features)
+    return kernel.features | (problem.features - F64.features if kernel.integer else problem.features)
 
 
 def _beyond_limits(kernel: Kernel[P], problem: P, device: Capabilities) -> str | None:

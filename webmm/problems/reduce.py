@@ -36,6 +36,11 @@ class Operation:
     of_parts: str = ""  # the operation whose results over parts of a row give the result over all of it; "" for itself
 
     @property
+    def compared(self) -> bool:
+        """Whether it compares doubles, as pairs of words, for which a device needs no f64."""
+        return not (self.sums or self.native)
+
+    @property
     def multiplied(self) -> bool:
         """Whether it is computed as a matrix product with ones for float64: for sum and mean."""
         return self.sums and not self.native
@@ -209,6 +214,12 @@ class Reduction(Problem):
     def rounded_sums(self) -> bool:
         """Whether the order of additions changes the result: for sums of floats."""
         return operation_of(self.operation).sums and self.dtype != I32
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The WebGPU features that the element types require; none for comparisons of float64."""
+        needed = super().features
+        return needed - F64.features if operation_of(self.operation).compared else needed
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return x and y."""

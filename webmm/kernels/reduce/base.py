@@ -61,7 +61,7 @@ class Specialisation(Stored):
     """The template choices besides the tile sizes; problems with the same choices share a shader."""
 
     operation: str
-    native: bool  # float64 is computed in f64, not compared in integers
+    native: bool  # float64 is computed in f64, not compared as pairs of words
     vec: bool  # x is bound as vec4: four consecutive elements are either all in range or all out of range
     edge: bool  # the last step extends past the end of a row
     edge_j: bool  # the last workgroup extends past the last j
@@ -74,15 +74,10 @@ class ReduceKernel(Kernel[Reduction]):
     """A stage of the ladder. Subclasses add tunable fields and divide the work among workgroups."""
 
     op = "reduce"
-    integer = True  # it compares doubles as pairs of words; native() has the exceptions
     params: ClassVar[type[Params]] = ReduceParams
     reads: ClassVar[str] = "x"
     writes: ClassVar[str] = "y"
     vectorizes: ClassVar[str] = ""  # the axis along which the kernel can read x as vec4: "k", "j" or none
-
-    def native(self, problem: Reduction) -> bool:
-        """Return whether float64 is computed in f64: products and logsumexp are, the others compare integers."""
-        return not self.integer or operation_of(problem.operation).native
 
     @property
     def chain(self) -> int:
@@ -143,7 +138,7 @@ class ReduceKernel(Kernel[Reduction]):
             operation=p.operation,
             dtype=p.dtype,
             out_dtype=p.out_dtype,
-            native=self.native(p),
+            native=not operation_of(p.operation).compared,
             vec=p.dtype != F64 and self.vectorizes in vector_axes(p),
             edge=p.length % (self.step * self.splits) != 0,
             edge_j=p.inner % self.columns != 0,
