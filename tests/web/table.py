@@ -117,15 +117,11 @@ def check(case: Case, outcome: Outcome, python: bool = False) -> str:
 
 
 def faults(outcomes: list[Outcome], table: list[Case], *, python: bool = False, float16: bool = True) -> dict[str, str]:
-    """Return what is wrong, by case; devices without `float16` must refuse cases that need it."""
+    """Return what is wrong, by case; devices may refuse cases that need shader-f64, or float16 unless `float16`."""
     wrong = {}
     for i, (case, outcome) in enumerate(zip(table, outcomes, strict=True)):
-        refused = (
-            case.needs_float16
-            and not float16
-            and outcome.error == "UnsupportedError"
-            and "shader-f16" in outcome.message
-        )
+        missing = "shader-f16" if case.needs_float16 and not float16 else "shader-f64" if case.needs_float64 else ""
+        refused = missing and outcome.error == "UnsupportedError" and missing in outcome.message
         if not refused and (said := check(case, outcome, python)):
             wrong[f"{i} {case.call}: {case.name}"] = said
     return wrong

@@ -79,6 +79,11 @@ class Case:
         arrays = [x.data for x in (*self.operands, *self.options.values()) if isinstance(x, X)]
         return self.dtype == "float16" or any(a.dtype == np.float16 for a in arrays)
 
+    @property
+    def needs_float64(self) -> bool:
+        """Whether the call needs the feature shader-f64."""
+        return self.dtype == "float64" and self.options.get("op") in ("prod", "logsumexp")
+
 
 def drawn(*shape: int, dtype: str = "float32", scale: float = 1.0) -> NDArray[Any]:
     """Return random numbers that are exact in float16, or any integers of the dtype."""
