@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from webmm.dtypes import F64
+from webmm.dtypes import F64, DType
 from webmm.problems.base import Extent, check_floats
-from webmm.problems.reduce import Floats, Reduction
+from webmm.problems.reduce import Floats, Reduction, check_f64
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,17 @@ NORMALISATIONS = {
         NormalisationFunction("rms_norm", "sum", _rms_norm),
     )
 }
+
+
+def check_normalised(function: str, dtype: DType, features: Set[str], device: str) -> None:
+    """Check that a device with these features, called `device`, can normalise arrays of `dtype`.
+
+    Raises ProblemError for a dtype that is not a float, UnsupportedError for float64 without the feature shader-f64.
+    """
+    if dtype != F64:
+        check_floats("normalisations", dtype)
+    else:
+        check_f64(function, features, device)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ and logsumexp of float64 need a device with f64. shaders/common/reduce.wgsl has 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -128,14 +128,20 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
         check_floats("reductions", out_dtype)
 
 
-def check_device(operation: Operation, dtype: DType, features: frozenset[str], device: str) -> None:
+def check_device(operation: Operation, dtype: DType, features: Set[str], device: str) -> None:
     """Raise UnsupportedError if `operation` on elements of `dtype` needs a feature that the device does not have.
 
     `features` and `device` are the device's features and its name.
     """
-    if dtype == F64 and operation.native and not F64.features <= features:
+    if dtype == F64 and operation.native:
+        check_f64(operation.name, features, device)
+
+
+def check_f64(function: str, features: Set[str], device: str) -> None:
+    """Raise UnsupportedError unless a device with these features, called `device`, can compute `function` of float64."""
+    if not F64.features <= features:
         raise UnsupportedError(
-            f"{operation.name} of float64 needs the feature shader-f64, which {device} does not have; "
+            f"{function} of float64 needs the feature shader-f64, which {device} does not have; "
             "cast the operand, e.g. x.astype('float32')"
         )
 
