@@ -138,7 +138,7 @@ def check_device(operation: Operation, dtype: DType, features: Set[str], device:
 
 
 def check_f64(function: str, features: Set[str], device: str) -> None:
-    """Raise UnsupportedError unless a device with these features, called `device`, can compute `function` of float64."""
+    """Raise UnsupportedError unless a device with these features, called `device`, computes `function` of float64."""
     if not F64.features <= features:
         raise UnsupportedError(
             f"{function} of float64 needs the feature shader-f64, which {device} does not have; "
