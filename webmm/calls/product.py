@@ -42,7 +42,7 @@ class Settings:
 def on_device(device: Device, a: Operandish, b: Operandish, settings: Settings, into: Array | None = None) -> Array:
     """Return the product on the device, in `into` if given, of operands of which at least one is an Array."""
     with Temporaries(device) as temporary:
-        left, right = temporary.arrays(a, b)
+        left, right = temporary.array(a), temporary.array(b)
         shape = result_shape(left, right)
         out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.element
         c = (
