@@ -22,8 +22,9 @@ from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
-from webmm.kernels.gemm.split_k import SPLITS, SplitK
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.splits import SPLITS
 from webmm.problems.gemm import Gemm
 
 # Large tiles reuse more, small tiles give more workgroups. ENOUGH_TILES tiles fill a GPU; with fewer, k is split.

@@ -7,62 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, fold, tunable
+from webmm.kernels.base import Binding, Capabilities, Kernel, ceil_div, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.kernels.splits import PARTIAL, SPLITS, SPLITS_DOC, AddsSplits, Divided, partial_bytes
 from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
-PARTIAL = "partial"
-SHARED = (2**20, 2**26)  # bytes of the smallest and of the largest buffer whose size is a power of two
-SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
-SPLITS_DOC = "workgroups per tile of C, each with a part of k"
-
-
-def partial_sums(problem: Gemm, splits: int) -> Scratch:
-    """Return the buffer of the partial sums: (batch, splits, m, n), with rows of whole vec4.
-
-    Sizes up to SHARED[1] are rounded up to a power of two, so that products of many shapes share few buffers.
-    """
-    nbytes = partial_bytes(problem, splits)
-    return Scratch(PARTIAL, nbytes if nbytes > SHARED[1] else max(SHARED[0], 1 << (nbytes - 1).bit_length()))
-
-
-def partial_bytes(problem: Gemm, splits: int) -> int:
-    """Return the bytes of all partial sums."""
-    row = 4 * ceil_div(problem.n, 4) * problem.dtype.sums.itemsize
-    return row * problem.m * splits * problem.batch
-
 
 @dataclass(frozen=True)
-class SumSplits(GemmKernel):
+class SumSplits(AddsSplits[Gemm], GemmKernel):
     """Add the partial sums of each element of C, and apply the epilogue."""
 
-    name = "sum_splits"
-    summary = "sums of partial sums"
     b_vector_axis = "n"
-
-    splits: int = tunable(2, SPLITS, SPLITS_DOC)
-
-    @cached_property
-    def adders(self) -> int:
-        """Invocations that share the partial sums of the same four columns."""
-        return next(adders for most, adders in ((8, 1), (32, 4), (self.splits, 16)) if self.splits <= most)
-
-    @property
-    def workgroup_size(self) -> tuple[int, int, int]:
-        """A line of invocations; the template lays them out as (adders, vec4 of C)."""
-        return (64 if self.adders == 1 else 128, 1, 1)
-
-    @property
-    def workgroup_bytes(self) -> int:
-        """A vec4 per invocation, if several share an element."""
-        return 16 * self.invocations if self.adders > 1 else 0
-
-    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """Workgroups over the vec4 of C, folded so that none exceeds 65,535; z is the batch."""
-        count = ceil_div(problem.m * ceil_div(problem.n, 4), self.invocations // self.adders)
-        return fold(count, problem.batch)
 
     def traffic(self, problem: Gemm) -> Traffic:
         """Count the loads and additions of a vec4 of C."""
@@ -83,24 +40,15 @@ class SumSplits(GemmKernel):
             exchanged=1 - 1 / self.adders,
         )
 
-    def iterations(self, problem: Gemm) -> int:
-        """Return 0: it has no loop."""
-        del problem
-        return 0
-
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the partial sums, C and the bias."""
         yield Binding(1, PARTIAL, "read-only-storage", "array<vec4f>")
         rest = [x for x in super().bindings(spec) if x.name in ("c", "bias")]
         yield from (Binding(i, x.name, x.type, x.wgsl_type) for i, x in enumerate(rest, 2))
 
-    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """Return the partial sums."""
-        return (partial_sums(problem, self.splits),)
-
 
 @dataclass(frozen=True)
-class SplitK(RegisterTiled):
+class SplitK(Divided[Gemm], RegisterTiled):
     """As `pipelined`; groups of invocations, and workgroups, each compute a part of k for the same tile of C."""
 
     name = "split_k"
@@ -130,19 +78,10 @@ class SplitK(RegisterTiled):
         """A tile for each slice."""
         return self.bk * self.slices
 
-    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """Return the workgroup counts (x, y, z); z is the batch times the splits."""
-        x, y, batch = self.grid.dispatch(problem)
-        return x, y, batch * self.splits
-
     @cached_property
     def after(self) -> tuple[Kernel[Gemm], ...]:
         """The dispatch that adds the partial sums."""
         return (SumSplits(self.splits),) if self.splits > 1 else ()
-
-    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """Return the partial sums."""
-        return (partial_sums(problem, self.splits),) if self.splits > 1 else ()
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield A, B, and C with its bias or the partial sums."""
