@@ -38,9 +38,14 @@ class Costs:
 
 
 def likely(tiles: Iterable[K], problem: Product, costs: Costs) -> list[K]:
-    """Return the kernels with the shortest predicted times, among `tiles` with k whole and in parts."""
+    """Return the kernels with the shortest predicted times, among `tiles` with k whole and in parts.
+
+    At least one does not divide k: it needs no memory for partial sums.
+    """
     kernels = [kernel for tile in tiles for kernel in divided(tile, problem)]
-    return sorted(kernels, key=lambda kernel: predicted(kernel, problem, costs))[:LIKELY]
+    ranked = sorted(kernels, key=lambda kernel: predicted(kernel, problem, costs))
+    whole = next(kernel for kernel in ranked if kernel.splits == 1)
+    return list(dict.fromkeys([*ranked[:LIKELY], whole]))
 
 
 def divided(tile: K, problem: Product) -> Iterator[K]:

@@ -14,9 +14,9 @@ from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.weights import WeightOnly
 
-FEW_ROWS = 12  # `vector` is faster than `tiles` up to this many rows, or 8 rows of MANY_WEIGHTS
+FEW_ROWS = 12  # `vector` is faster than `tiles` up to this many rows, or 8 if 4 · MANY_WEIGHTS are read
 ROWS = (1, 2, 4)  # the numbers of rows that an invocation of `vector` computes, except for MANY_WEIGHTS
-MANY_WEIGHTS = 2**24  # weights that caches do not hold, so that reading them again for more rows is slow
+MANY_WEIGHTS = 2**24  # weights that take long to read again for more rows
 CPU_LANES = 8  # of lavapipe's subgroups; SwiftShader's have 4
 CPU_ROWS = (1, 4, 8, 16)  # the numbers of rows of a tile on a CPU
 # Tiles for matrix units, each used if there are ENOUGH_MATRIX_TILES. TFLOP/s on an H200 for 1024 and 256 rows
@@ -79,7 +79,7 @@ def _rows(problem: WeightOnly) -> int:
 def made_for_gpus(problem: WeightOnly) -> list[WeightKernel]:
     """Return the kernels for GPUs, best first: `vector` for few rows, otherwise tiles."""
     tiles = likely(TILES, problem, COSTS)
-    few = 8 if problem.n * problem.k >= MANY_WEIGHTS else FEW_ROWS
+    few = 8 if problem.n * problem.k >= 4 * MANY_WEIGHTS else FEW_ROWS
     return [_vector(problem), *tiles] if problem.m <= few else [*tiles, _vector(problem)]
 
 
