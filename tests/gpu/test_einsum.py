@@ -154,3 +154,13 @@ def test_sums_have_the_result_dtype(device):
     found = webmm.einsum("ij,k->ik", x, np.ones(4, np.float16), out_dtype="float32", device=device)
     assert found.dtype == np.float32
     assert np.all(found == 100_000)
+
+
+@pytest.mark.parametrize("subscripts", ["ij->ji", "ij->i", "i,j->ij", "ij,k->ik", "ij,jk->ik"])
+@pytest.mark.parametrize(("dtype", "out"), [(np.float16, np.float32), (np.float32, np.float16)])
+def test_results_have_the_requested_dtype(device, subscripts, dtype, out):
+    terms = subscripts.partition("->")[0].split(",")
+    operands = [drawn(*(LENGTHS[letter] for letter in term), dtype=dtype) for term in terms]
+    found = webmm.einsum(subscripts, *operands, out_dtype=out, device=device)
+    assert found.dtype == out
+    np.testing.assert_array_equal(found, np.einsum(subscripts, *operands))

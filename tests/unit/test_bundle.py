@@ -74,6 +74,13 @@ def test_page_is_below_3_mb(page: Path) -> None:
     assert sum(path.stat().st_size for path in files) < 3_000_000
 
 
+def test_compact_css_keeps_selectors_and_values():
+    text = (
+        "/* x */\n.a :hover, .b > p {\n  margin: 0 auto;\n  color: rgb(1, 2);\n}\n@media (x: 1px) {\n  i { y: z; }\n}"
+    )
+    assert bundle.compact_css(text) == ".a :hover,.b > p{margin:0 auto;color:rgb(1,2)}@media (x:1px){i{y:z}}"
+
+
 def test_service_worker_caches_every_file_of_the_page(page: Path) -> None:
     kept = set(re.findall(r'"([\w./-]+)"', (page / "sw.js").read_text().split("SHELL = [")[1].split("];")[0]))
     kept = {"index.html" if name == "./" else name for name in kept}

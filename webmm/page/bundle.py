@@ -146,11 +146,19 @@ def _list_files(worker: Path) -> None:
 
 
 def _copy(source: str, target: str) -> None:
-    """Copy a file of the page, and minify scripts, except for the service worker, whose size does not matter."""
-    if source.endswith(".js") and not source.endswith("sw.js"):
-        Path(target).write_text(compact(Path(source).read_text(encoding="utf-8")), encoding="utf-8")
+    """Copy a file of the page, and minify scripts and styles, but not the service worker, whose size is no matter."""
+    minify = {".js": compact, ".css": compact_css}.get(Path(source).suffix)
+    if minify and not source.endswith("sw.js"):
+        Path(target).write_text(minify(Path(source).read_text(encoding="utf-8")), encoding="utf-8")
     else:
         shutil.copy2(source, target)
+
+
+def compact_css(text: str) -> str:
+    """Return CSS without comments, and without white space that has no meaning; strings must not contain `{};:,`."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    text = re.sub(r"\s*([{};])\s*", r"\1", text)
+    return re.sub(r"([:,])\s+", r"\1", text).replace(";}", "}").strip()
 
 
 def _move(page: Path, out: Path) -> None:
