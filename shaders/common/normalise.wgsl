@@ -4,44 +4,42 @@
 
 {# Functions of four elements of a row, `spread` apart if they are not contiguous. #}
 {% macro functions(spread) %}
-{% if s.function == "rms_norm" %}
+{% if s.function != "softmax" %}
 fn square4(v: vec4f) -> vec4f {
     return v * v;
 }
 
-{% elif s.function == "layer_norm" %}
+{% endif %}
+{% if s.function == "layer_norm" and s.edge %}
 // Squared distances from the mean; 0 beyond the end
 fn deviation4(v: vec4f, k: u32, mean: f32) -> vec4f {
-    let d = v - mean;
-{% if s.edge %}
 {% set places %}vec4u(k){% if not s.vec %} + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u{% endif %}{% endset %}
-    return select(d * d, vec4f(), {{ places }} >= vec4u(params.length));
-{% else %}
-    return d * d;
-{% endif %}
+    return select(square4(v - mean), vec4f(), {{ places }} >= vec4u(params.length));
 }
 
 {% endif %}
 {% endmacro %}
 
-{% macro loaded(u, k, end="params.length") -%}
-{{ "held" ~ u if s.held else reduce.element4(u, k, end) }}
+{% macro loaded(u, k, end, inside) -%}
+{{ "held" ~ u if s.held else reduce.element4(u, k, end, inside) }}
 {%- endmacro %}
 
-{% macro squared(u, k, end) -%}
-square4({{ loaded(u, k, end) }})
+{% macro squared(u, k, end, inside) -%}
+square4({{ loaded(u, k, end, inside) }})
 {%- endmacro %}
 
-{% macro deviating(u, k, end) -%}
-deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
+{% macro deviating(u, k, end, inside) -%}
+{% if s.edge and not inside -%}
+deviation4({{ loaded(u, k, end, inside) }}, {{ k }}, mean)
+{%- else -%}
+square4({{ loaded(u, k, end, inside) }} - mean)
+{%- endif %}
 {%- endmacro %}
 
 {# all ← the reduction of x[begin..end] of a row by `lanes` invocations; `whole` combines their partial results. #}
 {% macro found(lanes, load, begin, end, whole, tag="LOADED", acc="ACC") %}
-    {
 {{ reduce.walk(lanes, begin, end, load, s.held, tag, acc) }}
-        all = {{ whole }};
-    }
+    all = {{ whole }};
 {% endmacro %}
 
 {#
@@ -51,7 +49,9 @@ deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 {% macro statistics(lanes, begin="0u", end="params.length", count="params.length", whole=reduce.whole()) %}
     var all: {{ reduce.part() }};
 {% if s.function == "layer_norm" %}
+    {
 {{ found(lanes, loaded, begin, end, whole) }}
+    }
     let mean = all / f32({{ count }});
 {{ again() }}
 {{ found(lanes, deviating, begin, end, whole, "SQUARED", "SQUARES") }}
@@ -77,17 +77,25 @@ deviation4({{ loaded(u, k, end) }}, {{ k }}, mean)
 {% else %}
     let scale = bitcast<f32>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
 {% endif %}
+{% if s.held and kernel.name == "rows" %}
+    let factors = {{ exponential() }}(four.top - all.top) * scale; // of the powers, which are relative to four.top
+{% endif %}
 {% else %}
 {% set square = "all / f32(params.length) + params.epsilon" %}
     let scale = {{ "1.0 / sqrt(" if reduce.native else "inverseSqrt(" }}{{ square }});
 {% endif %}
 {% endmacro %}
 
+{% macro exponential() -%}
+{{ "power4" if reduce.native else "exp" }}
+{%- endmacro %}
+
 {# The results of vec4 number u of the step that begins at k. #}
-{% macro value(u, k) -%}
+{% macro value(u, k, inside="") -%}
+{% set x = loaded(u, k, "params.length", inside) %}
 {% if s.function == "softmax" -%}
-{{ "power4" if reduce.native else "exp" }}({{ loaded(u, k) }} - all.top) * scale
+{% if s.held %}powers{{ u }} * factors{% else %}{{ exponential() }}({{ x }} - all.top) * scale{% endif %}
 {%- else -%}
-{{ "(" ~ loaded(u, k) ~ " - mean)" if s.function == "layer_norm" else loaded(u, k) }} * scale
+{{ "(" ~ x ~ " - mean)" if s.function == "layer_norm" else x }} * scale
 {%- endif %}
 {%- endmacro %}

@@ -10,23 +10,20 @@
   Sums have levels: after CHAIN additions at a level, the result is added to the next level and the sum restarts, so
   that the rounding error grows with the logarithm of the number of elements, as in a pairwise sum.
 
-  Maxima compare the bits of floats as integers, so that no driver can lose a NaN (NVIDIA compiles max() and comparisons
-  of floats to an instruction that returns the other operand); this is exact for subnormals, too.
-
   Elements are f32; i32, whose sums and products wrap around; f64, for products, logsumexp and normalisations; or
-  doubles, for maxima, minima and positions: vec2u of the low and the high word, so that the device needs no f64.
+  doubles, for maxima, minima and positions: vec2u of the low and the high word (common/keys.wgsl).
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
-{% set integers = s.dtype.wgsl == "i32" %}
-{% set doubles = s.dtype.wgsl == "f64" and not s.native %}
+{% import "common/keys.wgsl" as keys with context %}
+{% set integers = keys.integers %}
+{% set doubles = keys.doubles %}
 {% set native = s.dtype.wgsl == "f64" and s.native %}{# render() replaces f32 by f64 #}
 
 {% set plain = s.operation in ("sum", "mean", "prod") %}
-{% set keyed = s.operation in ("max", "min") %}
-{% set positions = s.operation in ("argmax", "argmin") %}
+{% set keyed = keys.keyed %}
+{% set positions = keys.positions %}
+{% set fields = keys.fields %}
 {% set struct = positions or doubles or s.operation == "logsumexp" %}
-{% set fields = (["high", "low"] if doubles else ["key"]) + (["at"] if positions else []) %}
-{% set falls = s.operation in ("min", "argmin") %}
 
 {# The type of an element, and of four. #}
 {% macro number(four="") -%}
@@ -39,8 +36,8 @@
 {{ "doubles" if doubles else number("4") }}
 {%- endmacro %}
 
-{# The types of one element and of four, and of their keys. #}
-{% set widths = [("", number(), "u32"), ("4", number("4"), "vec4u")] %}
+{# The types of one element and of four, of their keys and of their bits. #}
+{% set widths = [("", number(), "u32", "i32"), ("4", number("4"), "vec4u", "vec4i")] %}
 
 {% macro part(four="") -%}
 {{ "Part" ~ four if struct else ("vec4u" if four else "u32") if keyed else number(four) }}
@@ -73,8 +70,8 @@ fn doubles(a: vec2u, b: vec2u, c: vec2u, d: vec2u) -> Doubles {
 }
 
 {% endif %}
-{% for four, f, u in (widths if vector else widths[:1]) %}
-{{ part_of_doubles(four, f, u) if doubles else part_functions(four, f, u) }}
+{% for four, f, u, i in (widths if vector else widths[:1]) %}
+{{ part_functions(four, f, u, i) }}
 {% endfor %}
 {% if vector %}
 fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
@@ -102,95 +99,15 @@ fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
     return select(part.top + logarithm(part.sum), params.outside, part.sum == 0.0); // -∞ if there are only -∞
 {% elif s.operation == "logsumexp" %}
     return select(part.top + log(part.sum), part.sum, is_nan(part.sum));
-{% elif doubles %}
-    let high = {{ "~" if falls }}part.high;
-    let low = {{ "~" if falls }}part.low;
-    let value = select(~vec2u(low, high), vec2u(low, high & 0x7fffffffu), high >= 0x80000000u);
-    return select(value, vec2u(0u, 0x7ff80000u), min(part.high, part.low) == NAN_KEY);
-{% elif integers %}
-    return bitcast<i32>({{ "~part" if falls else "part" }} ^ 0x80000000u);
 {% else %}
-    let key = {{ "~part" if falls else "part" }};
-    let value = select(~key, key & 0x7fffffffu, key >= 0x80000000u);
-    return bitcast<f32>(select(value, 0x7fc00000u, part == NAN_KEY));
+{{ keys.result() }}
 {% endif %}
 }
 {% endmacro %}
 
-{# Maxima, minima and positions of doubles compare keys of 64 bits. #}
-{% macro part_of_doubles(four, f, u) %}
-{% if not four %}
-const NAN_KEY: u32 = 0xffffffffu; // both words
-
-{% endif %}
-struct Part{{ four }} {
-    high: {{ u }}, // the upper half of the {{ "smallest" if falls else "largest" }} element's key
-    low: {{ u }}, // the lower half
-{% if positions %}
-    at: {{ u }}, // where it is
-{% endif %}
-}
-
-fn none{{ four }}() -> Part{{ four }} {
-    return Part{{ four }}({{ u }}(), {{ u }}(){% if positions %}, {{ u }}(0xffffffffu){% endif %});
-}
-
-// A key that {{ "decreases" if falls else "increases" }} with x; NaN has the largest
-{%- if positions %}, -0 and 0 have the same{% endif %}
-
-fn lift{{ four }}(x: {{ f }}{% if positions %}, at: {{ u }}{% endif %}) -> Part{{ four }} {
-    let upper = {{ "x.high" if four else "x.y" }};
-    let lower = {{ "x.low" if four else "x.x" }};
-    let magnitude = upper & {{ u }}(0x7fffffffu);
-    let is_nan = magnitude + select({{ u }}(1u), {{ u }}(), lower == {{ u }}()) > {{ u }}(0x7ff00000u);
-{% set nonzero %} & ((magnitude | lower) != {{ u }}()){% endset %}
-    let negative = (upper != magnitude){{ nonzero if positions }};
-    let high = {{ "~" if falls }}select(magnitude | {{ u }}(0x80000000u), ~upper, negative);
-    let low = {{ "~" if falls }}select(lower, ~lower, negative);
-    return Part{{ four }}(
-        select(high, {{ u }}(NAN_KEY), is_nan),
-        select(low, {{ u }}(NAN_KEY), is_nan),
-{% if positions %}
-        at,
-{% endif %}
-    );
-}
-
-// The {{ "smaller" if falls else "larger" }} one{{ "; of equal ones the first" if positions }}
-fn merge{{ four }}(a: Part{{ four }}, b: Part{{ four }}) -> Part{{ four }} {
-{% set first %} | ((b.low == a.low) & (b.at < a.at)){% endset %}
-    let lower = (b.low > a.low){{ first if positions }};
-    let other = (b.high > a.high) | ((b.high == a.high) & lower);
-    return Part{{ four }}(
-{% for field in fields %}
-        select(a.{{ field }}, b.{{ field }}, other),
-{% endfor %}
-    );
-}
-
-{% endmacro %}
-
-{% macro part_functions(four, f, u) %}
-{% if positions %}
-struct Part{{ four }} {
-    key: {{ u }}, // the {{ "smallest" if falls else "largest" }} element's
-    at: {{ u }}, // where it is
-}
-
-fn none{{ four }}() -> Part{{ four }} {
-    return Part{{ four }}({{ u }}(), {{ u }}(0xffffffffu));
-}
-
-{{ key(four, f, u) }}
-fn lift{{ four }}(x: {{ f }}, at: {{ u }}) -> Part{{ four }} {
-    return Part{{ four }}(key{{ four }}(x), at);
-}
-
-// The {{ "smaller" if falls else "larger" }} one; of equal ones the first
-fn merge{{ four }}(a: Part{{ four }}, b: Part{{ four }}) -> Part{{ four }} {
-    let other = (b.key > a.key) | ((b.key == a.key) & (b.at < a.at));
-    return Part{{ four }}(select(a.key, b.key, other), select(a.at, b.at, other));
-}
+{% macro part_functions(four, f, u, i) %}
+{% if keyed or positions %}
+{{ keys.functions(four, f, u, i) }}
 {% elif s.operation == "logsumexp" %}
 struct Part{{ four }} {
     top: {{ f }}, // the largest element
@@ -225,19 +142,6 @@ fn merge{{ four }}(a: Part{{ four }}, b: Part{{ four }}) -> Part{{ four }} {
     let top = max(a.top, b.top);
     return Part{{ four }}(top, a.sum * power{{ four }}(a.top - top) + b.sum * power{{ four }}(b.top - top));
 }
-{% elif keyed %}
-fn none{{ four }}() -> {{ u }} {
-    return {{ u }}();
-}
-
-{{ key(four, f, u) }}
-fn lift{{ four }}(x: {{ f }}) -> {{ u }} {
-    return key{{ four }}(x);
-}
-
-fn merge{{ four }}(a: {{ u }}, b: {{ u }}) -> {{ u }} {
-    return max(a, b);
-}
 {% else %}
 fn none{{ four }}() -> {{ f }} {
     return {{ f }}({{ "1" if s.operation == "prod" }});
@@ -248,37 +152,6 @@ fn merge{{ four }}(a: {{ f }}, b: {{ f }}) -> {{ f }} {
 }
 {% endif %}
 
-{% endmacro %}
-
-{# Unsigned integers in the order of the elements, with NaN above all. #}
-{% macro key(four, f, u) %}
-{% if integers %}
-// A key that {{ "decreases" if falls else "increases" }} with x
-fn key{{ four }}(x: {{ f }}) -> {{ u }} {
-    return {{ "~" if falls }}(bitcast<{{ u }}>(x) ^ {{ u }}(0x80000000u));
-}
-
-{% else %}
-{% if not four %}
-const NAN_KEY: u32 = 0xffffffffu;
-
-{% endif %}
-// A key that {{ "decreases" if falls else "increases" }} with x; NaN has the largest
-{%- if positions %}, -0 and 0 have the same{% endif %}
-
-fn key{{ four }}(x: {{ f }}) -> {{ u }} {
-    let bits = bitcast<{{ u }}>(x);
-    let magnitude = bits & {{ u }}(0x7fffffffu);
-{% if positions %}
-    let negative = bits > {{ u }}(0x80000000u);
-    let ordered = select(magnitude | {{ u }}(0x80000000u), ~bits, negative);
-{% else %}
-    let ordered = select(bits | {{ u }}(0x80000000u), ~bits, bits >= {{ u }}(0x80000000u));
-{% endif %}
-    return select({{ "~ordered" if falls else "ordered" }}, {{ u }}(NAN_KEY), magnitude > {{ u }}(0x7f800000u));
-}
-
-{% endif %}
 {% endmacro %}
 
 {# The partial result of an element; for sums and products the element. #}
@@ -296,8 +169,12 @@ lift{{ four }}({{ x }}{% if positions %}, {{ place }}{% endif %})
 {%- endmacro %}
 
 {# The index of the first element of a row. #}
-{% macro base(row="row") -%}
-params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % params.inner * params.inner_stride
+{% macro base() -%}
+{% if s.dense -%}
+params.x_offset + row * params.outer_stride
+{%- else -%}
+params.x_offset + row / params.inner * params.outer_stride + row % params.inner * params.inner_stride
+{%- endif %}
 {%- endmacro %}
 
 {# x[k] of a row, for the stages that load single elements. #}
@@ -309,41 +186,61 @@ params.x_offset + {{ row }} / params.inner * params.outer_stride + {{ row }} % p
   Four elements of a row, `spread` apart if x is bound as single elements, so that neighbouring invocations read
   neighbouring elements. Beyond `end` the last element is loaded, and replaced by the identity; without a branch, the
   loads are in flight at once. Doubles are not replaced: the last element again changes neither a maximum nor the
-  position of the first one.
+  position of the first one. `inside4` is for elements that are known to be
+  before the end.
 #}
 {% macro load4(spread) %}
-// Elements k, k + {{ "1" if s.vec else spread }}, … of a row{{ beyond("its end") }}
+{% if s.edge and s.vec %}
+// Elements k, k + 1, … of a row{{ beyond("its end") }}
 fn load4(base: u32, k: u32, end: u32) -> {{ number("4") }} {
-{% if s.vec and s.edge %}
 {% set within = matrix.as_vec4f("x[(base + min(k, end - 4u)) / 4u]") %}
     return select({{ within }}, {{ number("4") }}({{ outside() }}), k >= end);
-{% elif s.vec %}
-    return {{ matrix.as_vec4f("x[(base + k) / 4u]") }};
-{% else %}
+}
+
+{% elif s.edge %}
+// Elements k, k + {{ spread }}, … of a row{{ beyond("its end") }}
+fn load4(base: u32, k: u32, end: u32) -> {{ number("4") }} {
     let at = vec4u(k) + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u;
-{% set places = "min(at, vec4u(end - 1u))" if s.edge else "at" %}
-    let place = vec4u(base) + {{ places }} * params.stride;
-    let v = {{ by_fours() }}(
+{% if doubles %}
+    return gather4(base, min(at, vec4u(end - 1u)));
+{% else %}
+    let v = gather4(base, min(at, vec4u(end - 1u)));
+    return select(v, {{ number("4") }}({{ outside() }}), at >= vec4u(end));
+{% endif %}
+}
+
+{% endif %}
+{% if not s.vec %}
+fn gather4(base: u32, at: vec4u) -> {{ number("4") }} {
+    let place = vec4u(base) + at{% if not s.dense %} * params.stride{% endif %};
+    return {{ by_fours() }}(
 {% for c in "xyzw" %}
         {{ matrix.element("x", "place." ~ c) }},
 {% endfor %}
     );
-{% if s.edge and not doubles %}
-    return select(v, {{ number("4") }}({{ outside() }}), at >= vec4u(end));
-{% else %}
-    return v;
+}
+
 {% endif %}
+// Elements k, k + {{ 1 if s.vec else spread }}, … of a row, all before its end
+fn inside4(base: u32, k: u32) -> {{ number("4") }} {
+{% if s.vec %}
+    return {{ matrix.as_vec4f("x[(base + k) / 4u]") }};
+{% else %}
+    return gather4(base, vec4u(k) + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u);
 {% endif %}
 }
 
 {% endmacro %}
+
+{# Merges four elements at a time with those that follow them. #}
+{% set in_order = "merge_in_order" if positions and not (integers or doubles) else "merge4" %}
 
 {% macro tree(terms) -%}
 {%- if terms | length == 1 -%}
 {{ terms[0] }}
 {%- else -%}
 {%- set half = (terms | length) // 2 -%}
-merge4({{ tree(terms[:half]) }}, {{ tree(terms[half:]) }})
+{{ in_order }}({{ tree(terms[:half]) }}, {{ tree(terms[half:]) }})
 {%- endif -%}
 {%- endmacro %}
 
@@ -391,13 +288,16 @@ merge{{ four }}(acc{{ level }}, {{ all_levels(four, level + 1) }})
 {% set _ = tops.append("x" ~ u) %}
 {% endfor %}
         let top = {{ top(["acc0.top"] + tops) }};
-        acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ added("power4(x%d - top)", unroll) }});
+{% for u in range(unroll) %}
+        let powers{{ u }} = power4(x{{ u }} - top);
+{% endfor %}
+        acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ added("powers%d", unroll) }});
 {% else %}
 {% set terms = [] %}
 {% for u in range(unroll) %}
 {% set _ = terms.append(lift("4", "x" ~ u, place(u))) %}
 {% endfor %}
-        acc0 = merge4(acc0, {{ tree(terms) }});
+        acc0 = {{ in_order }}(acc0, {{ tree(terms) }});
 {% endif %}
 {% endmacro %}
 
@@ -424,26 +324,46 @@ clamp({{ maximum(terms) }}, vec4f(-MOST), vec4f(MOST))
 {{ "lane * 4u" if s.vec and lanes > 1 else "lane" if lanes > 1 else "0u" }}
 {%- endmacro %}
 
-{% macro element4(u, k, end) -%}
-load4(base, {{ k }}, {{ end }})
+{% macro element4(u, k, end, inside) -%}
+{{ "inside4(base, " ~ k ~ ")" if inside or not s.edge else "load4(base, " ~ k ~ ", " ~ end ~ ")" }}
+{%- endmacro %}
+
+{# Whether vec4 number u is inside each row that a single step covers. #}
+{% macro inside(u) -%}
+{{ "inside" if s.full and u < kernel.unroll - 1 }}
 {%- endmacro %}
 
 {#
-  Reduce the elements of x[begin..end] of a row that belong to invocation `lane` of `lanes`. `load(u, k, end)` is vec4
-  number `u` of the step that begins at k. With `once`, a row takes a single step, and k is declared. `tag` and `acc`
-  are the names under which debug shaders record the elements and their partial result.
+  Reduce the elements of x[begin..end] of a row that belong to invocation `lane` of `lanes`. `load(u, k, end, inside)`
+  is vec4 number `u` of the step that begins at k, and needs no check if all of it is `inside`. With `once`, a row takes
+  a single step, and k is declared. `tag` and `acc` are the names under which debug shaders record the elements and
+  their partial result.
 #}
 {% macro walk(lanes, begin="0u", end="params.length", load=element4, once=false, tag="LOADED", acc="ACC") %}
+{% macro k(u) %}k{{ " + " ~ (4 * lanes * u) ~ "u" if u }}{% endmacro %}
 {{ accumulators("4") }}
 {% if once %}
-    {
+{% for u in range(kernel.unroll) %}
+    let x{{ u }} = {{ load(u, k(u), end, inside(u)) }};
+{% endfor %}
 {% else %}
     for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ 4 * lanes * kernel.unroll }}u) {
         let k = k0{{ " + " ~ first(lanes) if lanes > 1 }};
+{% for u in range(kernel.unroll) %}
+        var x{{ u }}: {{ number("4") }};
+{% endfor %}
+{% for whole in ([true, false] if s.edge else [true]) %}
+{% if s.edge %}
+        {{ "if (k0 + " ~ (4 * lanes * kernel.unroll) ~ "u <= " ~ end ~ ")" if whole else "else" }} {
 {% endif %}
 {% for u in range(kernel.unroll) %}
-        let x{{ u }} = {{ load(u, "k + " ~ (4 * lanes * u) ~ "u" if u else "k", end) }};
+            x{{ u }} = {{ load(u, k(u), end, whole) }};
 {% endfor %}
+{% if s.edge %}
+        }
+{% endif %}
+{% endfor %}
+{% endif %}
 {% macro place(u) -%}
 vec4u(k) + vec4u(0u, 1u, 2u, 3u)
 {%- if not s.vec %} * {{ lanes }}u{% endif %}
@@ -456,7 +376,9 @@ vec4u(k) + vec4u(0u, 1u, 2u, 3u)
         dbg_far({{ tag }}, row, 0u, k + {{ 4 * lanes * u }}u, {{ far }}u, vec4f(x{{ u }}));
 {% endfor %}
         dbg({{ acc }}, row, 0u, k + {{ 4 * lanes * (kernel.unroll - 1) + 3 * far }}u, {{ merged(all_levels("4")) }});
+{% if not once %}
     }
+{% endif %}
     let four = {{ all_levels("4") }};
     let own = merge(merge(component(four, 0u), component(four, 1u)), merge(component(four, 2u), component(four, 3u)));
 {% endmacro %}

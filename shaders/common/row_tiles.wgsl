@@ -1,6 +1,7 @@
 {#
-  Tiles of short rows: contiguous rows of any length are contiguous in the tile, too. Neighbouring invocations load
-  neighbouring elements, LANES per step. Then PER_ROW invocations share a row of the tile:
+  Short rows, each shared by PER_ROW neighbouring invocations, which load its elements directly or from a tile in
+  workgroup memory. Contiguous rows of any length are contiguous in the tile, too; neighbouring invocations load
+  neighbouring elements of it, LANES per step:
 
       place       0 1 2 3 4 5 6 7 8 9 …         of the row      0 1 0 1 0 | 2 3 2 3 2 | …     (PER_ROW = 2)
       x, tile     0 1 2 3 4 | 0 1 2 3 4 | …                     0 1 2 3 4 | 0 1 2 3 4 | …
@@ -15,9 +16,12 @@
 {{ at }}{{ " + " ~ at ~ " / 32u * " ~ kernel.pad ~ "u" if kernel.pad }}
 {%- endmacro %}
 
-{% macro functions() %}
-const ROWS: u32 = {{ kernel.rows }}u; // of a tile
+{% set tiled = kernel.op == "normalise" and kernel.load == "tile" %}
 
+{% macro functions() %}
+const ROWS: u32 = {{ kernel.rows }}u; // of a workgroup
+
+{% if tiled %}
 var<workgroup> tile: array<{{ reduce.number() }}, {{ kernel.tile }}>;
 
 // The tile's indices of elements k, k + PER_ROW, … of a row that begins at `base`
@@ -27,18 +31,19 @@ fn places4(base: u32, k: u32) -> vec4u {
 }
 
 // These elements{{ reduce.beyond("the end of the row") }}
-fn load4(base: u32, k: u32, end: u32) -> {{ reduce.number("4") }} {
-{% set last = place("(base + end - 1u)") %}
-    let at = {{ "min(places4(base, k), vec4u(" ~ last ~ "))" if s.edge and reduce.doubles else "places4(base, k)" }};
-    let v = {{ reduce.by_fours() }}(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
-{% if s.edge and not reduce.doubles %}
-{% set outside %}{{ reduce.number("4") }}({{ reduce.outside() }}){% endset %}
-    return select(v, {{ outside }}, vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
+fn load4(base: u32, k: u32, end: u32) -> vec4f {
+    let at = places4(base, k);
+    let v = vec4f(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
+{% if s.edge %}
+    return select(v, vec4f({{ reduce.outside() }}), vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
 {% else %}
     return v;
 {% endif %}
 }
 
+{% else %}
+{{ reduce.load4(kernel.per_row) }}
+{% endif %}
 {% if kernel.per_row > 1 and kernel.combine == "tree" %}
 var<workgroup> parts: array<{{ "f32" if s.operation == "logsumexp" else reduce.part() }}, LANES>;
 
@@ -83,14 +88,20 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 
 {% endmacro %}
 
+{# Vec4 number u of an invocation. #}
+{% macro loaded(u) -%}
+{% set k = "k + " ~ (4 * kernel.per_row * u) ~ "u" %}
+{{ "load4(base, " ~ k ~ ", params.length)" if tiled else reduce.element4(u, k, "params.length", reduce.inside(u)) }}
+{%- endmacro %}
+
 {#
-  `all` of a row: with the maximum known first, each element takes a single exponential, power0, power1 …, and the
+  `all` of a row: with the maximum known first, each element takes a single exponential, powers0, powers1 …, and the
   sums of the invocations need no rescaling.
 #}
 {% macro exponentials() %}
 {% set step = 4 * kernel.per_row %}
 {% for u in range(kernel.unroll) %}
-    let x{{ u }} = load4(base, k + {{ step * u }}u, params.length);
+    let x{{ u }} = {{ loaded(u) }};
     dbg_far(LOADED, row, 0u, k + {{ step * u }}u, PER_ROW, x{{ u }});
 {% endfor %}
 {% set xs = [] %}
@@ -100,9 +111,9 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     let tops = {{ reduce.top(xs) }};
     let top = row_maximum(max(max(tops.x, tops.y), max(tops.z, tops.w)), place);
 {% for u in range(kernel.unroll) %}
-    let power{{ u }} = power4(x{{ u }} - top);
+    let powers{{ u }} = power4(x{{ u }} - top);
 {% endfor %}
-    let sums = {{ reduce.added("power%d", kernel.unroll) }};
+    let sums = {{ reduce.added("powers%d", kernel.unroll) }};
     let all = Part(top, row_sum((sums.x + sums.y) + (sums.z + sums.w), place));
     dbg(ACC, row, 0u, k + {{ step * kernel.unroll - kernel.per_row }}u, result(all));
 {% endmacro %}
@@ -122,14 +133,24 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 place{{ " + " ~ (i * kernel.lanes) ~ "u" if i }}
 {%- endmacro %}
 
-{#
-  Fill the tile; declare `row` and `lane` of an invocation, `base`, where its row begins in the tile, and `k`.
-#}
-{% macro fetch() %}
+{# Declare `row` and `lane` of an invocation, `base`, where its row begins in x or in the tile, and `k`. #}
+{% macro rows() %}
     let first = (workgroup.x + workgroup.y * grid.x) * ROWS;
     if (first >= params.outer) {
         return;
     }
+    let row = first + place / PER_ROW;
+    let lane = place % PER_ROW;
+{% if tiled %}
+{{ fill() }}
+    let base = place / PER_ROW * params.length;
+{% else %}
+    let base = params.x_offset + min(row, params.outer - 1u) * params.outer_stride;
+{% endif %}
+    let k = lane;
+{% endmacro %}
+
+{% macro fill() %}
     let count = min(ROWS, params.outer - first) * params.length; // elements of the tile
     let x_base = params.x_offset + first * params.length;
     let own_place = place{{ " + place / 32u * " ~ kernel.pad ~ "u" if kernel.pad }};
@@ -142,8 +163,4 @@ place{{ " + " ~ (i * kernel.lanes) ~ "u" if i }}
     }
 {% endfor %}
     workgroupBarrier(); // the tile is written before it is read
-    let row = first + place / PER_ROW;
-    let lane = place % PER_ROW;
-    let base = place / PER_ROW * params.length;
-    let k = lane;
 {% endmacro %}

@@ -1,11 +1,19 @@
 // row_tiles: y = {{ s.function }} of each row of x, many short rows per workgroup.
 //
+{% if kernel.load == "tile" %}
 // Storage: x[i, k] and y[i, k] are dense; k runs along a row.
 // Changed from rows: a workgroup loads ROWS contiguous rows into workgroup memory. Neighbouring invocations read
-// neighbouring elements although no vec4 or subgroup fits the rows. Then PER_ROW invocations share each row, and the
+// neighbouring elements although rows are shorter than a subgroup. Then PER_ROW invocations share each row, and the
 // results are stored through the same tile.
+{% else %}
+// Storage: x[i, k] with a stride per axis; y[i, k] is dense; k runs along a row.
+// Changed from rows: PER_ROW neighbouring invocations share a row, so that a workgroup has ROWS short rows and no
+// barrier if they combine in a subgroup.
+{% endif %}
 // Shapes: rows of at most 4 * UNROLL * PER_ROW elements; rows are padded with the identity.
-// Workgroup memory: the tile, ROWS rows with padding, and a partial result per invocation if they combine in a tree.
+// Workgroup memory: a partial result per invocation if they combine in a tree
+{%- if kernel.load == "tile" %}, and ROWS rows with padding{% endif %}.
+
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/normalise.wgsl" as normalise with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
@@ -20,39 +28,50 @@
 fn main(
 {{ tiles.builtins() }}
 ) {
-{{ tiles.fetch() }}
+{{ tiles.rows() }}
 {% if s.function == "softmax" %}
 {{ tiles.exponentials() }}
 {% else %}
 {% for u in range(kernel.unroll) %}
-    let held{{ u }} = load4(base, k + {{ 4 * kernel.per_row * u }}u, params.length);
+    let held{{ u }} = {{ tiles.loaded(u) }};
 {% endfor %}
 {{ normalise.statistics(kernel.per_row, whole="combined(own, place)") }}
 {% endif %}
 {{ normalise.scale() }}
+{% if tiles.tiled %}
     workgroupBarrier(); // all elements are read before results replace them
+{% else %}
+    let y_base = params.y_offset + row * params.length;
+    let end = select(0u, params.length, row < params.outer);
+{% endif %}
 {% for u in range(kernel.unroll) %}
-    let value{{ u }} = {{ "power" ~ u ~ " * scale" if s.function == "softmax" else normalise.value(u, "k") }};
-    dbg_far(RESULT, row, 0u, k + {{ 4 * kernel.per_row * u }}u, PER_ROW, value{{ u }});
-    let places{{ u }} = places4(base, k + {{ 4 * kernel.per_row * u }}u);
+{% set first = "k + " ~ (4 * kernel.per_row * u) ~ "u" %}
+    let value{{ u }} = {{ "powers" ~ u ~ " * scale" if s.function == "softmax" else normalise.value(u, first) }};
+    dbg_far(RESULT, row, 0u, {{ first }}, PER_ROW, value{{ u }});
+{% if tiles.tiled %}
+    let places{{ u }} = places4(base, {{ first }});
+{% endif %}
 {% for c in range(4) %}
 {% set at = "k + " ~ (kernel.per_row * (4 * u + c)) ~ "u" %}
 {% set factor = " * " ~ matrix.element("weight", at) if s.weight else "" %}
 {% set term = " + " ~ matrix.element("bias", at) if s.bias else "" %}
-{% if s.edge %}
-    if ({{ at }} < params.length) {
+{% set result = "value" ~ u ~ "[" ~ c ~ "]" ~ factor ~ term %}
+    if ({{ at }} < {{ "params.length" if tiles.tiled else "end" }}) {
+{% if tiles.tiled %}
+        tile[places{{ u }}[{{ c }}]] = {{ result }};
+{% else %}
+        {{ out.store("y_base + " ~ at, result) }}
 {% endif %}
-    tile[places{{ u }}[{{ c }}]] = value{{ u }}[{{ c }}]{{ factor }}{{ term }};
-{% if s.edge %}
     }
-{% endif %}
 {% endfor %}
 {% endfor %}
+{% if tiles.tiled %}
     workgroupBarrier(); // all results are in the tile before they are stored
-    let y_base = params.y_offset + first * params.length;
+    let y_first = params.y_offset + first * params.length;
 {% for i in range(4 * kernel.unroll) %}
     if ({{ tiles.after(i) }} < count) {
-        {{ out.store("y_base + " ~ tiles.after(i), "tile[own_place" ~ tiles.next(i) ~ "]") }}
+        {{ out.store("y_first + " ~ tiles.after(i), "tile[own_place" ~ tiles.next(i) ~ "]") }}
     }
 {% endfor %}
+{% endif %}
 }

@@ -25,11 +25,13 @@
 {{ reduce.functions() }}
 {{ reduce.load4(lanes) }}
 {{ normalise.functions(lanes) }}
-// Store y[k] of a row, and the elements that load4 loads with it
-fn store4(base: u32, k: u32, value: vec4f) {
+{% for name in (["store4", "store_inside"] if s.edge else ["store_inside"]) %}
+{% set guarded = name == "store4" %}
+// Store y[k] of a row, and the elements that load4 loads with it{{ "; none beyond its end" if guarded }}
+fn {{ name }}(base: u32, k: u32, value: vec4f) {
     var v = value;
 {% if s.vec %}
-{% if s.edge %}
+{% if guarded %}
     if (k >= params.length) {
         return;
     }
@@ -44,20 +46,25 @@ fn store4(base: u32, k: u32, value: vec4f) {
 {% else %}
     var at = k;
 {% for c in "xyzw" %}
+{% if guarded %}
     if (at < params.length) {
+{% endif %}
 {% if s.weight %}
         v.{{ c }} *= {{ matrix.element("weight", "at") }};
 {% endif %}
 {% if s.bias %}
         v.{{ c }} += {{ matrix.element("bias", "at") }};
 {% endif %}
-        {{ out.store("base + at * params.inner", "v." ~ c) }}
+        {{ out.store("base + at" if s.dense else "base + at * params.inner", "v." ~ c) }}
+{% if guarded %}
     }
+{% endif %}
     at += {{ lanes }}u;
 {% endfor %}
 {% endif %}
 }
 
+{% endfor %}
 {{ reduce.combined(lanes) }}
 {# all ← the reduction of `term` over the parts of the row. #}
 {% macro sum_of_parts(term) %}
@@ -96,7 +103,11 @@ fn main(
 ) {
 {{ reduce.row() }}
     let base = {{ reduce.base() }};
+{% if s.dense %}
+    let y_base = params.y_offset + row * params.length;
+{% else %}
     let y_base = params.y_offset + row / params.inner * params.length * params.inner + row % params.inner;
+{% endif %}
 {% macro next(u) -%}
 k{% if u %} + {{ 4 * lanes * u }}u{% endif %}
 
@@ -104,7 +115,7 @@ k{% if u %} + {{ 4 * lanes * u }}u{% endif %}
 {% if s.held %}
     let k = {{ reduce.first(lanes) }};
 {% for u in range(kernel.unroll) %}
-    let held{{ u }} = {{ reduce.element4(u, next(u), "params.length") }};
+    let held{{ u }} = {{ reduce.element4(u, next(u), "params.length", reduce.inside(u)) }};
 {% endfor %}
 {% endif %}
 {% if kernel.splits > 1 %}
@@ -114,19 +125,33 @@ k{% if u %} + {{ 4 * lanes * u }}u{% endif %}
 {{ normalise.statistics(lanes) }}
 {% endif %}
 {{ normalise.scale() }}
-{% if not s.held %}
+{# The results of a step, all inside the row if `whole`. #}
+{% macro store(whole) %}
+{% for u in range(kernel.unroll) %}
+{% set inside = whole or not s.edge or s.held and reduce.inside(u) %}
+        let value{{ u }} = {{ normalise.value(u, next(u), inside) }};
+{% endfor %}
+{% for u in range(kernel.unroll) %}
+{% set inside = whole or not s.edge or s.held and reduce.inside(u) %}
+        dbg_far(RESULT, row, 0u, {{ next(u) }}, {{ 1 if s.vec else lanes }}u, value{{ u }});
+        {{ "store_inside" if inside else "store4" }}(y_base, {{ next(u) }}, value{{ u }});
+{% endfor %}
+{% endmacro %}
+{% if s.held %}
+{{ store(false) }}
+{% else %}
 {% set begin, end = ("begin", "end") if kernel.splits > 1 else ("0u", "params.length") %}
     for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ kernel.step }}u) {
         let k = k0{{ " + " ~ reduce.first(lanes) if lanes > 1 }};
+{% if s.edge %}
+        if (k0 + {{ kernel.step }}u <= {{ end }}) {
+{{ store(true) }}
+        } else {
+{{ store(false) }}
+        }
+{% else %}
+{{ store(true) }}
 {% endif %}
-{% for u in range(kernel.unroll) %}
-        let value{{ u }} = {{ normalise.value(u, next(u)) }};
-{% endfor %}
-{% for u in range(kernel.unroll) %}
-        dbg_far(RESULT, row, 0u, {{ next(u) }}, {{ 1 if s.vec else lanes }}u, value{{ u }});
-        store4(y_base, {{ next(u) }}, value{{ u }});
-{% endfor %}
-{% if not s.held %}
     }
 {% endif %}
 }

@@ -30,15 +30,24 @@ fn main(
     // The partial results of these columns from the first dispatch
     let places = vec4u(i * params.inner) + min(vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD, vec4u(params.inner - 1u));
     var own = none4();
-    for (var part = local.y; part < SPLITS; part += WY) {
-        let first = part * params.outer * params.inner;
+    for (var part = local.y; part < SPLITS; part += {{ kernel.gathered * kernel.wy }}u) {
+{% for t in range(kernel.gathered) %}
+        let first{{ t }} = (part + {{ t * kernel.wy }}u) * params.outer * params.inner;
 {% for c in "xyzw" %}
-        let {{ c }}_part = partials[first + places.{{ c }}];
+        let {{ c }}_part{{ t }} = partials[first{{ t }} + places.{{ c }}];
 {% endfor %}
-        own = merge4(own, Part4(
-            bitcast<vec4f>(vec4u(x_part.x, y_part.x, z_part.x, w_part.x)),
-            bitcast<vec4f>(vec4u(x_part.y, y_part.y, z_part.y, w_part.y)),
-        ));
+        let top{{ t }} = bitcast<vec4f>(vec4u(x_part{{ t }}.x, y_part{{ t }}.x, z_part{{ t }}.x, w_part{{ t }}.x));
+        let sum{{ t }} = bitcast<vec4f>(vec4u(x_part{{ t }}.y, y_part{{ t }}.y, z_part{{ t }}.y, w_part{{ t }}.y));
+{% endfor %}
+        var top = own.top;
+{% for t in range(kernel.gathered) %}
+        top = max(top, top{{ t }});
+{% endfor %}
+        var sum = own.sum * power4(own.top - top);
+{% for t in range(kernel.gathered) %}
+        sum += sum{{ t }} * power4(top{{ t }} - top);
+{% endfor %}
+        own = Part4(top, sum);
     }
 {% else %}
 {{ columns.walk("0u", "params.length", s.held) }}
@@ -52,15 +61,20 @@ fn main(
 {% endif %}
     // An infinite element makes the whole column NaN, as in NumPy
     let scale = bitcast<vec4f>(select(bitcast<vec4u>(1.0 / all.sum), vec4u(0x7fc00000u), all.sum > vec4f(MOST)));
-{% if not s.held %}
+{% if s.held %}
+    let factors = exp(own.top - all.top) * scale; // of the powers, which are relative to own.top
+{% else %}
 {% set begin, end = ("begin", "end") if kernel.splits > 1 else ("0u", "params.length") %}
     for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ kernel.step }}u) {
         let k = k0 + local.y;
 {% endif %}
 {% for u in range(kernel.unroll) %}
         let k{{ u }} = k{% if u %} + {{ u * kernel.wy }}u{% endif %};
-{% set x = "x" ~ u if s.held else "load4(base, k" ~ u ~ ", j, params.length)" %}
-        let value{{ u }} = exp({{ x }} - all.top) * scale;
+{% if s.held %}
+        let value{{ u }} = powers{{ u }} * factors;
+{% else %}
+        let value{{ u }} = exp(load4(base, k{{ u }}, j, params.length) - all.top) * scale;
+{% endif %}
 {% endfor %}
 {% for u in range(kernel.unroll) %}
 {% for c in range(4) %}

@@ -1,10 +1,10 @@
 // row_tiles: y = {{ s.operation }} of each row of x, many short rows per workgroup.
 //
-// Storage: x[i, k] is dense, reduced over k; y[i].
-// Changed from tree: a workgroup loads ROWS contiguous rows into workgroup memory. Neighbouring invocations read
-// neighbouring elements although no vec4 or subgroup fits the rows. Then PER_ROW invocations share each row.
+// Storage: x[i, k] with a stride per axis, reduced over k; y[i].
+// Changed from subgroup: PER_ROW neighbouring invocations share a row, so that a workgroup reduces ROWS short rows. A
+// row takes a single step, and no barrier if its invocations combine in a subgroup.
 // Shapes: rows of at most 4 * UNROLL * PER_ROW elements; rows are padded with the identity.
-// Workgroup memory: the tile, ROWS rows with padding, and a partial result per invocation if they combine in a tree.
+// Workgroup memory: a partial result per invocation if they combine in a tree.
 {% import "common/reduce.wgsl" as reduce with context %}
 {% import "common/row_tiles.wgsl" as tiles with context %}
 {% import "common/store.wgsl" as out with context %}
@@ -16,7 +16,7 @@
 fn main(
 {{ tiles.builtins() }}
 ) {
-{{ tiles.fetch() }}
+{{ tiles.rows() }}
 {% if s.operation == "logsumexp" %}
 {{ tiles.exponentials() }}
 {% else %}

@@ -69,7 +69,16 @@ CASES = [
     ("normalise:softmax", Strips(wx=8, wy=4), (2, 30, 37), {"LOADED", "ACC", "RESULT"}, [(36, 7), (73, 29)]),
     ("normalise:softmax", Rows(32, 1, splits=2), (2, 300, 1), {"LOADED", "ACC", "RESULT"}, [(1, 7), (1, 299)]),
     ("normalise:softmax", Strips(8, 4, 2, 2), (1, 50, 37), {"LOADED", "ACC", "RESULT"}, [(36, 7), (20, 49)]),
-    ("normalise:softmax", NormalisedRowTiles(64, 4), (33, 21, 1), {"LOADED", "ACC", "RESULT"}, [(1, 7), (32, 20)]),
+    *(
+        (
+            "normalise:softmax",
+            NormalisedRowTiles(64, 4, load=load),
+            (33, 21, 1),
+            {"LOADED", "ACC", "RESULT"},
+            [(32, 20)],
+        )
+        for load in ("direct", "tile")
+    ),
     (
         *("normalise:layer_norm", NormalisedRowTiles(64, 2), (33, 9, 1)),
         *({"LOADED", "ACC", "SQUARED", "SQUARES", "RESULT"}, [(1, 7), (32, 8)]),

@@ -323,7 +323,10 @@ def test_settings_of_row_normalisations(device, kernel):
             assert_same(y, reference(x.astype(np.float64)), 1e-5)
 
 
-STRIPS = [Strips(8, 4, 2), Strips(8, 8, 8), Strips(5, 1, 4), Strips(8, 4, 2, 2), Strips(6, 1, 1, 8), Rows(8, 2)]
+STRIPS = [
+    *(Strips(8, 4, 2), Strips(8, 8, 8), Strips(5, 1, 4), Strips(1, 64, 1), Strips(8, 4, 2, 2), Strips(6, 1, 1, 8)),
+    *(Strips(8, 4, 2, 3), Rows(8, 2)),
+]
 
 
 @pytest.mark.parametrize("kernel", STRIPS, ids=str)
@@ -343,7 +346,16 @@ def test_softmax_of_columns(device, kernel, shape):
         assert (result[offset + x.size :] == -77).all()
 
 
-@pytest.mark.parametrize("kernel", [RowTiles(64, 1, 3), RowTiles(64, 4, 2), RowTiles(128, 8, 4, "subgroup")], ids=str)
+TILES = [
+    RowTiles(64, 1, 3, load="tile"),
+    RowTiles(64, 4, 2, load="tile"),
+    RowTiles(128, 8, 4, "subgroup", "tile"),
+    RowTiles(64, 4, 2),
+    RowTiles(32, 8, 4, "subgroup"),
+]
+
+
+@pytest.mark.parametrize("kernel", TILES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_tiles_of_short_rows(device, kernel, dtype):
     rng, element = np.random.default_rng(12), dtype_of(dtype)

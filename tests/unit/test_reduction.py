@@ -177,19 +177,23 @@ def chosen(shape, kind="discrete", lanes=32):
 
 
 def test_the_choice_by_shape_and_device():
-    assert chosen((8192, 32768, 1)) == Subgroup(512)
-    assert chosen((512, 8192, 1)) == Subgroup(128)
-    assert chosen((8192, 32768, 1), lanes=0) == Tree(512)
-    assert chosen((2**20, 64, 1)) == RowTiles(64, 8, 2, "subgroup")
-    assert chosen((99, 5, 1)) == RowTiles(64, 1, 2, "subgroup")
+    assert chosen((8192, 32768, 1)) == Subgroup(256, 3)
+    assert chosen((512, 8192, 1)) == Subgroup(256, 3)
+    assert chosen((8192, 32768, 1), lanes=0) == Tree(256, 3)
+    assert chosen((2**16, 1500, 1)) == Alone(32, 3)
+    assert chosen((2**20, 64, 1)) == RowTiles(128, 8, 2, "subgroup")
+    assert chosen((99, 5, 1)) == RowTiles(32, 1, 2, "subgroup"), "few rows are spread over many workgroups"
     assert chosen((99, 384, 1), lanes=8).combine == "tree", "more lanes share a row than a subgroup has"
-    assert chosen((26, 3307, 1)) == Subgroup(256), "few rows use more invocations each"
+    assert chosen((26, 3307, 1)) == Subgroup(256, 3), "few rows use more invocations each"
     assert chosen((1, 2**28, 1)) == TwoPass(512, 4, 2048, "subgroup")
+    assert chosen((2, 76_110, 1)) == TwoPass(256, 2, 64, "subgroup"), "small parts"
     assert chosen((1, 2**28, 1), lanes=0).combine == "tree"
-    assert chosen((64, 256, 1024)) == Columns()
+    assert chosen((64, 256, 1024)) == Columns(32, 16, 8)
+    assert chosen((190, 2045, 28)) == Columns(7, 64, 8), "one strip covers 28 columns"
+    assert chosen((1, 488, 369)) == Columns(2, 64, 8), "narrow strips: there are few columns"
     assert chosen((1, 2**22, 64)).splits == 2048
     assert chosen((1, 73_000, 19)) == ColumnsTwoPass(5, 16, 2, 512), "19 columns are rounded up to 20"
-    assert chosen((52_860, 21, 65)) == Columns(32, 1, 8)
+    assert chosen((52_860, 21, 65)) == Columns(16, 4, 6)
     for shape in ((512, 8192, 1), (1, 2**22, 1), (64, 256, 1024), (1, 2**18, 16)):
         for lanes in (0, 4, 8):
             kernel = chosen(shape, "cpu", lanes)
@@ -203,19 +207,20 @@ def test_the_choice_for_normalisations_and_maps():
         return next(iter(candidates(op_of(function).problem(shape, dtype), device, "off")))
 
     for length in (257, 1000, 1024, 4096, 8192, 32768):
-        kernel = built("normalise:layer_norm", (9, length, 1))
-        assert kernel.step >= length, "rows stay in registers"
-        assert kernel.step <= max(4 * length, 1024)
+        kernel = built("normalise:layer_norm", (999, length, 1))
+        assert kernel.step - kernel.block < length <= kernel.step, "rows stay in registers"
     assert built("normalise:softmax", (9, 32769, 1)).step < 32768
     assert built("normalise:softmax", (9, 4096, 1), lanes=0).combine == "tree"
     assert built("normalise:softmax", (9, 4096, 1), "cpu", 8).combine == "alone"
     for length in (1, 9, 200, 256):
         assert length <= built("normalise:rms_norm", (9999, length, 1)).step <= max(2 * length, 8)
-    assert built("normalise:softmax", (9, 256, 1)) == NormalisedRowTiles(64, 32, 2, "subgroup")
+    assert built("normalise:softmax", (9, 256, 1)) == NormalisedRowTiles(32, 32, 2, "subgroup")
+    assert built("normalise:softmax", (9999, 30, 1)) == NormalisedRowTiles(64, 4, 2, "subgroup", "tile")
     assert built("normalise:softmax", (2, 2**24, 1)) == Rows(512, 4, "subgroup", 2048)
-    assert built("normalise:layer_norm", (2, 2**15, 1)).splits == 1
+    assert built("normalise:layer_norm", (9, 2**15, 1)).splits == 1
+    assert built("normalise:layer_norm", (2, 2**15, 1)) == Rows(256, 1, "subgroup", 32), "two workgroups are too few"
     assert built("normalise:softmax", (64, 256, 1024)) == Strips(16, 32, 8), "strips stay in registers"
-    assert built("normalise:softmax", (1, 2**20, 8)) == Strips(4, 32, 4, 512), "too few strips"
+    assert built("normalise:softmax", (1, 2**20, 8)) == Strips(4, 64, 4, 256), "too few strips"
     assert built("normalise:softmax", (1, 256, 64), "cpu") == Strips(8, 1, 4)
     assert isinstance(built("normalise:layer_norm", (64, 256, 1024)), Rows)
     assert built("elementwise:gelu", (9, 9, 9)) == Map()

@@ -82,10 +82,11 @@ def cases() -> list[tuple[str, dict, np.ndarray]]:
         found.append(("softmax of columns", case(Strips(8, 4, 2, splits), problem, x=stored), functions["softmax"].T))
     short, length = np.ascontiguousarray(wide[:, :21]), 21
     for way in ("tree", "subgroup"):
-        kernel = NormalisedRowTiles(64, 4, 2, way)
         problem = Normalisation("sum", ROWS, length, 1, F32, F32, Span(length, 1, 1), function="rms_norm")
         expected = short / np.sqrt((short.astype(float) ** 2).mean(1, keepdims=True))
-        found.append((f"rms_norm {kernel}", case(kernel, problem, x=short), expected))
+        for load in ("direct", "tile"):
+            kernel = NormalisedRowTiles(64, 4, 2, way, load)
+            found.append((f"rms_norm {kernel}", case(kernel, problem, x=short), expected))
         for name in ("argmax", "logsumexp"):
             out = OPERATIONS[name].out_dtype(F32)
             problem = Reduction(name, ROWS, length, 1, F32, out, Span.dense(length, 1))

@@ -15,20 +15,23 @@ from webmm.kernels.base import Kernel, ceil_div
 from webmm.kernels.normalise.row_tiles import RowTiles
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
+from webmm.kernels.reduce.columns import WIDTHS
 from webmm.problems.normalise import Normalisation
 
 # Softmax on an H200 in µs, with the time of a copy in parentheses:
-# - 1,516,374 rows of 9 by `row_tiles` 39, by a workgroup per row 1879 (28); of 88, 261,605 of them, 58 and 249 (46);
-# - 102,149 rows of 289 by a subgroup each 67, by `row_tiles` 85, by 64 lanes each 81 (58);
-# - 2 rows of 21 million by 1024 workgroups each 175, by one 20,406 (83);
-# - columns: 327 of 3853×·×147 in registers 586, read twice 752 (348); 573,472 of ·×33 by 512 workgroups 107, by `rows`
-#   1190 (39); 1358 of ·×9827 by 4 workgroups per strip 65, by one 85 (28).
+# - 1,516,374 rows of 9 through workgroup memory 39, by a workgroup per row 1879 (28); 104,805 of 96 by `row_tiles`
+#   directly 23, through workgroup memory 34 (22);
+# - 33,298×2 by 128 workgroups per row 9, by 8 14 (3); 11,124,633 by 1024 workgroups 47, by 2048 56 (24);
+# - columns: 766 of 2817×·×48 in registers 214, read twice 313 (197); 915 of 589×·×51, which are not aligned, by three
+#   invocations along j in registers 210, by 14 that read twice 127 (54); 377,902 of ·×44 by 128 workgroups of 768
+#   invocations 66, by 512 of 352 198 (34).
 FEW = 132  # rows that leave a GPU partly idle with a workgroup each
 LONG = 2**15  # elements that the registers of a workgroup hold
 PART = 2**12  # elements of a longer row per workgroup, at least
 PARTS = 4096  # workgroups for split rows
-NARROW, WIDE = 48, 2048  # columns
-HELD = ((4, 8), (8, 8), (16, 8), (32, 8), (32, 12))  # wy and unroll of strips that stay in registers
+SMALL = 2**20  # elements that are in flight at once: latency is the limit
+TILE = 64  # elements from which on rows are loaded directly
+HELD = 8  # vec4 of a column per invocation, in strips that stay in registers
 ENOUGH = 264  # strips of columns that occupy a GPU
 
 ANYWHERE = (Rows(256, 8), Rows(64, 8))
@@ -50,31 +53,62 @@ def candidates(problem: Normalisation, device: Device) -> Iterator[Kernel[Any]]:
 def _strips(problem: Normalisation) -> Strips:
     """Return the kernel for strided columns: held in registers if they fit, split if there are few strips."""
     p = problem
-    few = p.outer * p.inner < 32 * 2 * ENOUGH
-    wx = fitting(p.inner)
-    if p.inner >= WIDE or (p.inner > NARROW and not few and p.length <= 128):
-        wx = 16
-    elif p.inner > NARROW and few:
-        wx = 8
-    for wy, unroll in HELD:
-        if p.length <= wy * unroll:
-            return Strips(wx, wy, unroll)
-    wy, strips = 32 if p.inner <= NARROW else 16, p.outer * ceil_div(p.inner, 4 * wx)
-    if strips >= 6 * ENOUGH or (strips >= ENOUGH and p.length < 2048):
-        return Strips(wx, wy, 4)
-    return Strips(wx, wy, 4, splits_of(strips, p.length // 32, 400 if p.flops < 2**22 else 800))
+    held = HELD // 2 if p.flops < SMALL else HELD
+    heights = (n for n in (1, 2, 4, 8, 16, 32, 64) if p.length <= (12 if n == 32 and p.inner % 8 else held) * n)
+    wy = next(heights, 128)
+    wx = _held(p, min(32, 512 // wy))
+    if wx and p.length <= (12 if wy == 32 else HELD) * wy:
+        return Strips(wx, wy, ceil_div(p.length, wy))
+    wx = fitting(p.inner) if p.inner < 200 else 16
+    strips = p.outer * ceil_div(p.inner, 4 * wx)
+    if strips >= (ENOUGH if p.length >= 2048 else ENOUGH // 2):
+        return Strips(wx, 32 if p.length >= 256 else 16, 4)
+    if p.flops < SMALL:
+        return Strips(min(wx, 10), 32, 1, splits_of(strips, p.length // 24, 128))
+    workgroups = next((n for n, most in ((400, 2**22), (840, 2**24)) if p.flops < most), 2048)
+    splits = splits_of(strips, min(256, p.length // 32), workgroups)  # each workgroup reads all partial results
+    return Strips(wx, 16 if p.inner > 64 else 64 if p.flops >= 2**23 else 32, 4, splits)
+
+
+def _held(problem: Normalisation, most: int) -> int:
+    """Return the number of invocations along j of strips in registers, at most `most`; 0 if strips are too narrow.
+
+    Small problems leave a GPU idle anyway. Others read and write parts of sectors at both ends of a strip, unless it
+    covers all columns or they are aligned.
+    """
+    p = problem
+    columns = p.outer * p.inner
+    if p.flops < SMALL:
+        return next((n for n in (32, 16, 8, 4, 2, 1) if n <= most and 256 * n <= columns), 1 if p.length <= 512 else 0)
+    if p.inner <= 4 * most:
+        return ceil_div(p.inner, 4)
+    if p.inner % 8 and most < 16:
+        return 0
+    if p.inner >= 200:
+        return most
+    return min((n for n in WIDTHS if n <= most < 2 * n), key=lambda n: 4 * n * ceil_div(p.inner, 4 * n) - n)
 
 
 def _by_rows(problem: Normalisation, lanes: int) -> Iterator[Kernel[Any]]:
     """Yield the kernels for rows."""
     p, way = problem, "subgroup" if lanes else "tree"
-    if p.length <= 256 and p.inner == 1:
-        tiles = row_tiles(p.length, lanes)
-        yield RowTiles(tiles.lanes, tiles.per_row, tiles.unroll, tiles.combine)
-    elif p.length <= 512 and lanes >= 32:
-        yield Rows(32, 4, "alone")
-    if p.length > LONG and p.results < 4 * FEW:
+    if p.length <= 768 and p.inner == 1:
+        yield _row_tiles(p, lanes)
+    if (p.length > LONG and p.results < 4 * FEW) or (p.length > 24_000 and p.results <= 8):
+        if p.flops < (2**24 if p.results <= 8 else 2**22):
+            yield Rows(256, 1, way, splits_of(p.results, p.length // 900, 1024))
         yield Rows(512, 4, way, splits_of(p.results, p.length // PART, PARTS))
-    unroll = 8 if p.length > (2**14 if p.results < FEW else 2**12) else 4
-    keeping = (lanes for lanes in (64, 128, 256, 512, 1024) if p.length <= 4 * unroll * lanes)
-    yield Rows(next(keeping, 512), unroll, way)
+    keeping = ((128, 2560), (256, 5120), (512, 2**14), (1024, 2**15))
+    share = next((n for n, most in keeping if p.length <= most), 512)
+    if share <= 256 and p.results * share <= 2**15 and p.length > 8 * share:
+        share *= 2
+    yield Rows(share, min(8, ceil_div(p.length, 4 * share)), way)
+
+
+def _row_tiles(problem: Normalisation, lanes: int) -> RowTiles:
+    """Return the kernel for short rows."""
+    p = problem
+    tiles = row_tiles(p.length, p.results, lanes, 3 if p.length < TILE else 2)
+    if p.length < TILE:
+        return RowTiles(64, tiles.per_row, tiles.unroll, tiles.combine, "tile")
+    return RowTiles(tiles.lanes, tiles.per_row, tiles.unroll, tiles.combine)

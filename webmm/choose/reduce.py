@@ -15,25 +15,26 @@ from webmm.kernels.reduce.two_pass import SPLITS, ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.problems.reduce import Reduction
 
-# GPUs: sums on an H200, as shares of its copy bandwidth (more in docs/reductions.md):
-# - rows of 64 elements by `vectorized` 0.76, by `tree` 0.10; of 256 0.69 and 0.40; of 1024 0.42 and 0.74;
-# - workgroups are fastest with about 64 elements per lane: 8192×32768 by `subgroup` of 512 lanes 1.05, of 128 1.01;
-#   16384×1024 of 64 lanes 0.72, of 512 0.24; `tree` is as good;
-# - a second pass costs a dispatch: 128×32768 in one pass 0.50, in two 0.39; one row of 2^28 in two 1.04;
-# - columns: 64×256×1024 over the second axis by `columns` 0.73, in two passes 0.24; 32768×8192 over the first, which is
-#   128 strips, 0.73 and 0.995;
-# - logsumexp of 29,055×68 by `row_tiles` 6.5 µs, by a workgroup per row 31; argmax of 5,239,256×8 by
-#   `row_tiles` 66 µs, by `vectorized` 102;
-# - maxima of 52,860×21×65 over the second axis: workgroups of 32×1 112 µs, of 16×16 236.
-SHORT = 384  # elements of a row up to which a workgroup reduces a tile of several rows
-TILES = tuple((per_row, unroll) for per_row in (1, 2, 4, 8, 16, 32) for unroll in (2, 3))  # in order of capacity
-PER_LANE = 64  # elements of a row per lane
+# Reductions on an H200, in µs with the time of a copy in parentheses (docs/reductions.md has more):
+# - minima of 4,986,435 rows of 69 by `row_tiles` 337 (329); logsumexp of 517×442 by it 3.6, by 64 lanes per row 5.4;
+# - 69,929 maxima of 1537 elements by a subgroup each 100, by 64 lanes 110 (104); logsumexp of 65×3443 by 512 lanes per
+#   row 3.7, by 64 7.4 (2.5): few rows need more lanes each;
+# - two rows of 76,110 by 64 workgroups each 6.6, by 8 8.7 (2.5);
+# - columns: 488 of ·×369 by strips of 8 columns 4.1, of 64 7.1 (2.6); 2045 of 190×·×28 by 64 invocations along k 9.6,
+#   by 16 29.1 (11.1); sums of 62674×62×67 by strips of 64 columns 274, of 36 506 (251).
+SHORT = 1024  # elements of a row up to which a workgroup reduces several rows
+SPREAD = 2**15  # invocations from which on large workgroups occupy a GPU
+MANY_ROWS = 2**13  # rows from which on a subgroup reduces one
+PER_LANE = 15  # elements of a row per lane
+MOST_PER_LANE = 128
+INVOCATIONS = 2**17  # that occupy a GPU
 FEW = 64  # rows up to which several workgroups share one
-FEW_PER_LANE = 16  # the same for few rows
 ENOUGH = 512  # strips of columns that keep a GPU busy
+LONG = 3000  # elements of a column from which on several workgroups share it
+WIDE = 1024  # columns
+PER_STRIP = 375  # columns per invocation along j, so that there are enough strips
 WORKGROUPS = 2048  # in a first pass
 STRIPS = 640  # workgroups in a first pass over columns that fit in a cache
-MANY = 2**12  # strips from which on small workgroups are faster
 CPU_ENOUGH = 16  # rows that keep a CPU busy
 
 ANYWHERE: tuple[ReduceKernel, ...] = (Tree(lanes=64), TwoPass(lanes=64), PerRow())
@@ -52,36 +53,64 @@ def candidates(problem: Reduction, device: Device) -> Iterator[ReduceKernel]:
 
 def made_for_gpus(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
     """Yield the kernels for contiguous rows on a GPU with subgroups of `lanes` lanes (0: none), best first."""
-    rows, length = problem.results, problem.length
-    if length <= SHORT and problem.inner == 1:
-        yield row_tiles(length, lanes)
+    rows, length, way = problem.results, problem.length, "subgroup" if lanes else "tree"
+    if problem.inner == 1 and length <= SHORT:
+        yield row_tiles(length, rows, lanes)
     if rows < FEW and length >= 2**16:
-        yield TwoPass(512, 4, splits_of(rows, length // 2**13), "subgroup" if lanes else "tree")
-    per_lane = FEW_PER_LANE if rows < FEW else PER_LANE
-    share = next((share for share in (64, 128, 256) if length <= per_lane * share), 512)
-    yield Subgroup(share) if lanes else Tree(share)
+        if problem.flops < 2**24:
+            yield TwoPass(256, 2 if problem.flops < 2**22 else 4, splits_of(rows, length // 2**10, 768), way)
+        yield TwoPass(512, 4, splits_of(rows, length // 2**13), way)
+    if lanes == 32 and length < 2**12 and rows >= MANY_ROWS:
+        yield Alone(32, 3)
+    yield Subgroup(lanes_for(rows, length), 3) if lanes else Tree(lanes_for(rows, length), 3)
 
 
-def row_tiles(length: int, lanes: int) -> RowTiles:
-    """Return the kernel whose tiles fit rows of `length` elements, for subgroups of `lanes` lanes."""
-    per_row, unroll = next((per_row, unroll) for per_row, unroll in TILES if length <= 4 * per_row * unroll)
-    return RowTiles(64, per_row, unroll, "subgroup" if lanes >= per_row else "tree")
+def lanes_for(rows: int, length: int) -> int:
+    """Return the invocations per row that occupy a GPU, with about PER_LANE elements each, or more if rows abound."""
+    return next(
+        (
+            n
+            for n in (64, 128, 256, 512)
+            if (n * rows >= INVOCATIONS and n * MOST_PER_LANE >= length) or n * PER_LANE >= length
+        ),
+        1024,
+    )
+
+
+def row_tiles(length: int, rows: int, lanes: int, held: int = 3) -> RowTiles:
+    """Return the kernel for rows of at most SHORT elements, for subgroups of `lanes` lanes.
+
+    An invocation loads about `held` vec4.
+    """
+    per_row = next((n for n in (1, 2, 4, 8, 16) if length <= 4 * held * n), 32)
+    size = 128 if rows * per_row >= SPREAD else 32
+    return RowTiles(size, per_row, ceil_div(length, 4 * per_row), "subgroup" if lanes >= per_row else "tree")
 
 
 def _columns(problem: Reduction) -> Iterator[ReduceKernel]:
+    p, wx = problem, _along(problem)
+    wide = 32 if p.inner >= WIDE else fitting(p.inner) if p.inner <= 64 else 16
+    strips, parts = p.outer * ceil_div(p.inner, 4 * wx), p.outer * ceil_div(p.inner, 4 * wide)
+    if parts < ENOUGH and p.length > (LONG if parts >= 32 else max(512, min(2000, 128 * strips))):
+        splits = splits_of(parts, p.length // 16, STRIPS if p.flops < 2**23 else WORKGROUPS)
+        yield ColumnsTwoPass(wide, 8, 4, splits) if wide == 32 else ColumnsTwoPass(wide, 16, 2, splits)
+    smallest = 256 if p.inner <= 64 else 128
+    size = next((n for n in (128, 256) if n >= smallest and n * strips >= 2 * INVOCATIONS), 512)
+    wy = next((n for n in (256, 128, 64, 32, 16, 8, 4, 2) if n * wx <= size and 4 * n <= p.length), 1)
+    yield Columns(wx, wy, min(4 if p.operation in ("argmax", "argmin") else 8, ceil_div(p.length, wy)))
+
+
+def _along(problem: Reduction) -> int:
+    """Return the number of invocations along j, with four columns each."""
     p = problem
-    if p.length <= 32 and p.outer * ceil_div(p.inner, 128) >= MANY:
-        yield Columns(32, 1, 8)
-    wx = fitting(p.inner) if p.inner <= 64 else 16
-    strips, wy = p.outer * ceil_div(p.inner, 4 * wx), next((wy for wy in (16, 8) if 4 * wy <= p.length), 4)
-    if (strips < 32 and p.length >= 512) or (strips < ENOUGH and p.length >= 2048):
-        yield ColumnsTwoPass(wx, wy, 2, splits_of(strips, p.length // 16, STRIPS if p.flops < 2**23 else WORKGROUPS))
-    yield Columns(wx, wy, 2 if wy == 16 else 4)
+    wx = next((n for n in (32, 16, 8, 4) if PER_STRIP * n <= p.outer * p.inner), 2)
+    return min(wx, 16 if 64 < p.inner < 200 else 32, ceil_div(p.inner, 4))
 
 
 def fitting(inner: int) -> int:
     """Return the number of invocations along j, with four columns each, that leaves few past the last column."""
-    return min((wx for wx in WIDTHS if wx <= 16), key=lambda wx: 32 * wx * ceil_div(inner, 4 * wx) - wx)
+    least = 4 if inner <= 64 else 8
+    return min((n for n in WIDTHS if least <= n <= 16), key=lambda n: 4 * n * ceil_div(inner, 4 * n) - n)
 
 
 def splits_of(parts: int, most: int, workgroups: int = WORKGROUPS) -> int:

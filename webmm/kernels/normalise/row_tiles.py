@@ -1,4 +1,4 @@
-"""Many short rows per workgroup, loaded and stored through workgroup memory."""
+"""Many short rows per workgroup, the shortest loaded and stored through workgroup memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.kernels.base import Binding, Params
+from webmm.kernels.base import Binding, Params, tunable
 from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, specialised
 from webmm.kernels.reduce.base import Specialisation
 from webmm.kernels.reduce.row_tiles import RowTiles as ReducedRowTiles
@@ -16,7 +16,7 @@ from webmm.problems.reduce import Reduction
 
 @dataclass(frozen=True)
 class RowTiles(ReducedRowTiles):
-    """Like the reduction kernel; results are stored through the tile, so that writes are coalesced, too."""
+    """Like the reduction kernel. The shortest rows are loaded and stored as a contiguous tile of whole rows."""
 
     name = "row_tiles"
     follows = "rows"
@@ -24,9 +24,30 @@ class RowTiles(ReducedRowTiles):
     params: ClassVar[type[Params]] = RowsParams
     integer = False
 
+    load: str = tunable("direct", ("direct", "tile"), "direct, or through workgroup memory in memory order")
+
+    @property
+    def pad(self) -> int:
+        """Elements of padding after every 32, so that invocations of neighbouring rows access different banks."""
+        return self.per_row if self.per_row <= 8 else 0
+
+    @property
+    def tile(self) -> int:
+        """Elements of a tile with its padding."""
+        return self.lanes // 32 * 4 * self.unroll * (32 + self.pad)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """Workgroup memory of the tile and the partial results, in bytes."""
+        return super().workgroup_bytes + 4 * self.tile * (self.load == "tile")
+
     def unsuited(self, problem: Reduction) -> str | None:
-        """Rows must be short, contiguous and not float64."""
-        return super().unsuited(problem) or doubles(problem)
+        """Rows must be short and not float64; those of a tile must be contiguous."""
+        p = problem
+        if reason := super().unsuited(p) or doubles(p):
+            return reason
+        dense = (p.x.stride == 1 or p.length == 1) and (p.x.outer_stride == p.length or p.outer == 1)
+        return None if dense or self.load == "direct" else "takes contiguous rows without gaps"
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield x, y, and weight and bias if the problem has them."""

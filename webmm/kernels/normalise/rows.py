@@ -29,7 +29,7 @@ class Rows(CombiningKernel):
     vectorizes = "k"
 
     lanes: int = tunable(256, (1, 4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row")
-    unroll: int = tunable(4, (1, 2, 4, 8, 16), "vec4 that an invocation loads before it reduces them")
+    unroll: int = tunable(4, (1, 2, 3, 4, 5, 6, 7, 8, 12, 16), "vec4 that an invocation loads before it reduces them")
     combine: str = tunable("tree", WAYS, "how the invocations of a workgroup combine their partial results")
     splits: int = tunable(1, (1, *SPLITS), "workgroups per row")
 
@@ -37,6 +37,11 @@ class Rows(CombiningKernel):
     def step(self) -> int:
         """Elements per iteration."""
         return 4 * self.unroll * self.lanes
+
+    @property
+    def block(self) -> int:
+        """Elements of a row per vec4 of its invocations."""
+        return 4 * self.lanes
 
     @property
     def before(self) -> tuple[Kernel[Reduction], ...]:

@@ -32,6 +32,11 @@ class Strips(Columns):
     splits: int = tunable(1, (1, *SPLITS), "workgroups per strip")
 
     @property
+    def gathered(self) -> int:
+        """Partial results of the first dispatch that an invocation loads before it combines them."""
+        return next((n for n in (8, 4, 2) if self.splits % (n * self.wy) == 0), 1)
+
+    @property
     def before(self) -> tuple[Kernel[Reduction], ...]:
         """The first dispatch, if columns are split."""
         return (ColumnParts(self.wx, self.wy, self.unroll, self.splits),) if self.splits > 1 else ()

@@ -65,6 +65,8 @@ class Specialisation(Stored):
     vec: bool  # x is bound as vec4: four consecutive elements are either all in range or all out of range
     edge: bool  # the last step extends past the end of a row
     edge_j: bool  # the last workgroup extends past the last j
+    dense: bool  # rows are contiguous: inner and stride are 1
+    full: bool  # if a step covers a row, only the last block of the step extends past its end
     levels: int  # levels of an invocation's sum, of CHAIN additions each
     outside: int  # identity of the operation for int32; that for floats is in the uniform
 
@@ -93,6 +95,11 @@ class ReduceKernel(Kernel[Reduction]):
     def step(self) -> int:
         """Elements along k per iteration of a workgroup's loop."""
         return 1
+
+    @property
+    def block(self) -> int:
+        """Elements along k that a workgroup loads at once, with a vec4 per invocation."""
+        return self.step
 
     def steps(self, problem: Reduction) -> int:
         """Return the number of iterations of that loop."""
@@ -142,6 +149,8 @@ class ReduceKernel(Kernel[Reduction]):
             vec=p.dtype != F64 and self.vectorizes in vector_axes(p),
             edge=p.length % (self.step * self.splits) != 0,
             edge_j=p.inner % self.columns != 0,
+            dense=p.inner == 1 and p.x.stride == 1,
+            full=self.step - self.block <= p.length,
             levels=levels(self.steps(p)) if p.rounded_sums else 1,
             outside=int(operation_of(p.operation).beyond(I32)) if p.dtype == I32 else 0,
         )

@@ -9,7 +9,7 @@ from webmm.kernels.base import ceil_div, tunable
 from webmm.kernels.reduce.base import PARTIAL_BYTES, ReduceKernel
 from webmm.problems.reduce import Reduction
 
-WIDTHS = (4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 32, 64)
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Columns(ReduceKernel):
     vectorizes = "j"
 
     wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four columns each")
-    wy: int = tunable(16, (1, 2, 4, 8, 16, 32), "invocations of a workgroup along k")
-    unroll: int = tunable(2, (1, 2, 4, 8, 12, 16), "vec4 that an invocation loads before it reduces them")
+    wy: int = tunable(16, (1, 2, 4, 8, 16, 32, 64, 128, 256), "invocations of a workgroup along k")
+    unroll: int = tunable(2, (1, 2, 3, 4, 5, 6, 7, 8, 12, 16), "vec4 that an invocation loads before it reduces them")
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Many short rows per workgroup, loaded through workgroup memory."""
+"""Many short rows per workgroup."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from webmm.problems.reduce import Reduction
 
 @dataclass(frozen=True)
 class RowTiles(ReduceKernel):
-    """A workgroup loads a contiguous tile of whole rows; then `per_row` invocations share a row."""
+    """`per_row` neighbouring invocations share a row and combine their partial results without a barrier."""
 
     name = "row_tiles"
     follows = "columns_two_pass"
-    summary = "a tile of short rows in workgroup memory"
+    summary = "many short rows per workgroup"
 
-    lanes: int = tunable(128, (64, 128, 256), "invocations per workgroup")
+    lanes: int = tunable(128, (32, 64, 128, 256), "invocations per workgroup")
     per_row: int = tunable(4, (1, 2, 4, 8, 16, 32), "invocations that share a row")
-    unroll: int = tunable(2, (1, 2, 3, 4), "vec4 of a row per invocation")
+    unroll: int = tunable(2, (1, 2, 3, 4, 5, 6, 8), "vec4 of a row per invocation")
     combine: str = tunable("tree", ("tree", "subgroup"), "how the invocations of a row combine their partial results")
 
     @property
@@ -30,7 +30,7 @@ class RowTiles(ReduceKernel):
 
     @property
     def rows(self) -> int:
-        """Rows of a tile."""
+        """Rows of a workgroup."""
         return self.lanes // self.per_row
 
     @property
@@ -39,14 +39,9 @@ class RowTiles(ReduceKernel):
         return 4 * self.unroll * self.per_row
 
     @property
-    def pad(self) -> int:
-        """Elements of padding after every 32, so that invocations of neighbouring rows access different banks."""
-        return self.per_row if self.per_row <= 8 else 0
-
-    @property
-    def tile(self) -> int:
-        """Elements of a tile with its padding."""
-        return self.lanes // 32 * 4 * self.unroll * (32 + self.pad)
+    def block(self) -> int:
+        """Elements of a row per vec4 of its invocations."""
+        return 4 * self.per_row
 
     @property
     def shared_parts(self) -> int:
@@ -55,8 +50,8 @@ class RowTiles(ReduceKernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """Workgroup memory of the tile and these partial results, in bytes."""
-        return 4 * self.tile + PARTIAL_BYTES * self.shared_parts
+        """Workgroup memory of these partial results, in bytes."""
+        return PARTIAL_BYTES * self.shared_parts
 
     @property
     def subgroup(self) -> int:
@@ -69,7 +64,7 @@ class RowTiles(ReduceKernel):
         return f"ceil(outer*inner / {self.rows})"
 
     def workgroups(self, problem: Reduction) -> int:
-        """Rows divided by rows per tile."""
+        """Rows divided by rows per workgroup."""
         return ceil_div(problem.results, self.rows)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
@@ -81,9 +76,8 @@ class RowTiles(ReduceKernel):
         yield self.lanes % self.per_row == 0, f"lanes = {self.lanes} must be a multiple of per_row = {self.per_row}"
 
     def unsuited(self, problem: Reduction) -> str | None:
-        """Rows must be short and contiguous."""
+        """Rows must be short, and the last axis."""
         p = problem
         if p.length > self.step:
             return f"takes rows of at most {self.step} elements, not of {p.length}"
-        dense = p.inner == 1 and (p.x.stride == 1 or p.length == 1) and (p.x.outer_stride == p.length or p.outer == 1)
-        return None if dense else "takes contiguous rows without gaps"
+        return None if p.inner == 1 else "reduces the last axis only"

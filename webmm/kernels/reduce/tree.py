@@ -18,7 +18,7 @@ class Tree(CombiningKernel):
     vectorizes = "k"
 
     lanes: int = tunable(256, (32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row")
-    unroll: int = tunable(4, (1, 2, 4, 8), "vec4 that an invocation loads before it reduces them")
+    unroll: int = tunable(4, (1, 2, 3, 4, 6, 8), "vec4 that an invocation loads before it reduces them")
 
     @property
     def combine(self) -> str:

@@ -91,7 +91,7 @@ class ColumnsTwoPass(SecondPass):
     summary = "many workgroups per column, for few long ones"
 
     wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four columns each")
-    wy: int = tunable(16, (1, 2, 4, 8, 16, 32), "invocations of a workgroup along k")
+    wy: int = tunable(16, (1, 2, 4, 8, 16, 32, 64, 128, 256), "invocations of a workgroup along k")
     unroll: int = tunable(2, (1, 2, 4, 8), "vec4 that an invocation loads before it reduces them")
     splits: int = tunable(16, SPLITS, "workgroups per column")
 
@@ -103,7 +103,7 @@ class ColumnsTwoPass(SecondPass):
     @property
     def lanes(self) -> int:
         """Invocations of a workgroup of the second pass: one if the first pass has no tree either."""
-        return 1 if self.wy == 1 else 32
+        return 1 if self.wy == 1 else min(256, max(32, self.splits))
 
     @property
     def combine(self) -> str:
