@@ -59,15 +59,15 @@ vec4f({% for e in range(4) %}{{ fragment }}[4u * i{% if e %} + {{ e }}u{% endif 
 {%- endif %}
 {%- endmacro %}
 
-{# The function that stores such a fragment to C, by calls of `finish` for a vec4 or an element. #}
-{% macro store_function(finish="store_c4" if s.vec_c else "store_c") %}
-// A fragment in workgroup memory → C, from (row, col) on
+{# The function that stores such a fragment to `to`, by calls of `finish` for a vec4 or, if not `by_vec4`, an element. #}
+{% macro store_function(finish="store_c4" if s.vec_c else "store_c", by_vec4=s.vec_c, to="C") %}
+// A fragment in workgroup memory → {{ to }}, from (row, col) on
 {%- if kernel.slices > 1 %}, added to those of the other slices{% endif %}
-{%- if not s.vec_c %}.
+{%- if not by_vec4 %}.
 // Neighbouring invocations store single elements.{% endif %}
 
 fn store_fragment(base: u32, row: u32, col: u32, member: u32, sharer: u32) {
-{% if s.vec_c %}
+{% if by_vec4 %}
     for (var i = sharer; i < FM * FN / 4u; i += SLICES * LANES) {
 {% else %}
     for (var element = sharer; element < FM * FN; element += SLICES * LANES) {
@@ -77,7 +77,7 @@ fn store_fragment(base: u32, row: u32, col: u32, member: u32, sharer: u32) {
 {% for slice in range(1, kernel.slices) %}
         value += {{ read_vec4(slice) }};
 {% endfor %}
-{% if s.vec_c %}
+{% if by_vec4 %}
         {{ finish }}(base, row + 4u * i / FN, col + 4u * i % FN, value);
 {% else %}
         {{ finish }}(base, row + element / FN, col + element % FN, value[element % 4u]);

@@ -17,7 +17,11 @@
 // for the same tile, and add their sums in workgroup memory. On an H200: 161 TFLOP/s at 1024³, 133 without slices; 154
 // at 128×4096×4096, 57 without.
 {% endif %}
-// Shapes: any. Elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
+{% if kernel.splits > 1 %}
+// SPLITS workgroups each compute a part of k, and store partial sums (batch, split, row, column), rows padded to whole
+// vec4. The next dispatch (sum_splits) adds these and applies the epilogue.
+{% endif %}
+// Shapes: any{{ " with at least one step of k per split" if kernel.splits > 1 }}. Elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
 // engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
 // Workgroup memory, with 8 elements of padding per line of a panel: 2·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes if
 // A is contiguous along k and B along n
@@ -52,8 +56,13 @@ var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a 
 {% if needs_before_end %}
 {{ halves.before_end_function() }}
 {% endif %}
+{% if kernel.splits > 1 %}
+{{ matrix.store_partial() }}
+{{ halves.store_function("store_c4", by_vec4=true, to="partial sums") }}
+{% else %}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) if s.vec_c else matrix.store_c(row=s.edge_m, col=s.edge_n) }}
 {{ halves.store_function() }}
+{% endif %}
 {# storage → registers #}
 {% macro load_next(k0) %}
 {{ fragments.load_next(operands, k0) }}
@@ -76,8 +85,17 @@ fn main(
 {{ fragments.builtins() }}
 ) {
 {{ tiles.assign_tile() }}
+{% if kernel.splits > 1 %}
+{{ matrix.split_bases() }}
+    let part = ((params.k + BK - 1u) / BK + SPLITS - 1u) / SPLITS * BK; // inner elements per split, in whole steps
+    let first_k = split * part;
+    let end_k = min(first_k + part, params.k);
+{{ fragments.plan_loads(operands) }}
+{{ fragments.multiply_along_k(operands, load_next, write_tiles, "first_k", "end_k") }}
+{% else %}
 {{ matrix.bases() }}
 {{ fragments.plan_loads(operands) }}
 {{ fragments.multiply_along_k(operands, load_next, write_tiles) }}
+{% endif %}
 {{ halves.store_fragments(operands) }}
 }

@@ -26,18 +26,7 @@ var<workgroup> sums: array<array<array<vec4f, SHARERS>, TN / 4u>, SLICES - 1u>; 
 
 {% if kernel.splits > 1 %}
 {{ tiles.tiles_and_loads(slices=kernel.slices) }}
-// partial[row, col..col+3] ← value{% if s.edge_m or s.edge_n %}, nothing outside the matrix{% endif %}
-
-fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
-    let row_length = (params.n + 3u) / 4u;
-{% set outside = matrix.guards([(s.edge_m, "row", "m"), (s.edge_n, "col", "n")]) %}
-{% if outside %}
-    if ({{ outside }}) {
-        return;
-    }
-{% endif %}
-    partial[base + row * row_length + col / 4u] = value;
-}
+{{ matrix.store_partial() }}
 {% else %}
 {{ tiles.declarations(slices=kernel.slices) }}
 {% endif %}
@@ -51,10 +40,7 @@ fn main(
     let sharer = local_index % SHARERS;
     let slice = local_index / SHARERS;
 {% if kernel.splits > 1 %}
-    let batch = workgroup.z / SPLITS;
-    let split = workgroup.z % SPLITS;
-{{ matrix.bases("batch", c=false) }}
-    let c_base = workgroup.z * params.m * ((params.n + 3u) / 4u); // of this split's partial sums, in vec4
+{{ matrix.split_bases() }}
 {% else %}
     let split = 0u;
 {{ matrix.bases() }}

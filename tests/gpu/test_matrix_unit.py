@@ -126,6 +126,25 @@ def test_slices_of_k_are_summed(device, small, layout, slices):
         check_exactly(device, kernel, view(*shape, "float16", pads=pads, out_dtype="float32", **turned))
 
 
+# Parts of one step and of several, the last one shorter; k that ends within a step; rows of C that are no whole vec4.
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(
+    ("shape", "pads", "splits"),
+    [((32, 32, 128), (0, 0, 0), 4), ((40, 24, 72), (8, 8, 8), 5), ((33, 21, 83), (3, 1, 2), 3)],
+)
+def test_parts_of_k_are_summed(device, small, layout, shape, pads, splits):
+    kernel = dataclasses.replace(small, splits=splits)
+    turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
+    for out, batch in (("float32", 3), ("float16", 1)):
+        problem = view(*shape, "float16", batch=batch, pads=pads, offsets=pads, out_dtype=out, **turned)
+        check_exactly(device, kernel, problem)
+
+
+def test_parts_and_slices_of_k_are_summed(device, small):
+    kernel = dataclasses.replace(small, slices=2, bk=32, splits=3)
+    check_exactly(device, kernel, view(33, 21, 150, "float16", batch=2, out_dtype="float32"))
+
+
 def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
     if device.info.kind != "cpu":
         pytest.skip("a GPU may run the lanes of a workgroup in step, so that a missing barrier does not show")

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from webmm.dtypes import F16
 from webmm.kernels.base import Binding, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
+from webmm.kernels.gemm.split_k import SPLITS_DOC, Divided
 from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)
-class MatrixUnit(HalfTiles[Gemm], GemmKernel):
+class MatrixUnit(Divided, HalfTiles[Gemm], GemmKernel):
     """As `pipelined`, with fragments of float16 in place of register tiles."""
 
     name = "matrix_unit"
@@ -24,6 +25,7 @@ class MatrixUnit(HalfTiles[Gemm], GemmKernel):
     b_vector_axis = "any"
     vector = HalfTiles.chunk
 
+    splits: int = tunable(1, (1, 4, 16), SPLITS_DOC)
     spelling: str = tunable("current", ("current", "deprecated"), "Tint's syntax for loads and stores of fragments")
 
     @property
@@ -44,7 +46,7 @@ class MatrixUnit(HalfTiles[Gemm], GemmKernel):
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the bindings of all stages; A and B are bound by chunks, vec4<u32>, or else by words."""
-        for binding in super().bindings(spec):
+        for binding in self.divided(super().bindings(spec)):
             if binding.name in ("a", "b"):
                 aligned = spec.vec_a if binding.name == "a" else spec.vec_b
                 binding = dataclasses.replace(binding, wgsl_type="array<vec4<u32>>" if aligned else "array<u32>")

@@ -10,6 +10,7 @@ from functools import cached_property
 from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.kernels.product import Tiled
 from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
@@ -99,8 +100,41 @@ class SumSplits(GemmKernel):
         return (partial_sums(problem, self.splits),)
 
 
+class Divided(Tiled[Gemm]):
+    """A stage with the tunable `splits`: that many workgroups per tile of C, each with a part of k in whole steps."""
+
+    splits: int
+
+    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z); z is the batch times the splits."""
+        x, y, batch = self.grid.dispatch(problem)
+        return x, y, batch * self.splits
+
+    @cached_property
+    def after(self) -> tuple[Kernel[Gemm], ...]:
+        """The dispatch that adds the partial sums."""
+        return (SumSplits(self.splits),) if self.splits > 1 else ()
+
+    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
+        """Return the partial sums."""
+        return (partial_sums(problem, self.splits),) if self.splits > 1 else ()
+
+    def divided(self, bindings: Iterator[Binding]) -> Iterator[Binding]:
+        """Yield `bindings`, with the partial sums in place of C and its bias if k is divided."""
+        yield from (x for x in bindings if self.splits == 1 or x.name in ("a", "b"))
+        if self.splits > 1:
+            yield Binding(3, PARTIAL, "storage", "array<vec4f>")
+
+    def check(self, problem: Gemm, device: Capabilities) -> str | None:
+        """Return why this kernel cannot compute `problem` on `device`; every split needs a step of k."""
+        steps = ceil_div(problem.k, self.inner_step)
+        if (self.splits - 1) * ceil_div(steps, self.splits) >= steps:
+            return f"needs {self.splits} parts of k, at least {self.inner_step} each; k = {problem.k} is too small"
+        return super().check(problem, device)
+
+
 @dataclass(frozen=True)
-class SplitK(RegisterTiled):
+class SplitK(Divided, RegisterTiled):
     """As `pipelined`; groups of invocations, and workgroups, each compute a part of k for the same tile of C."""
 
     name = "split_k"
@@ -130,40 +164,15 @@ class SplitK(RegisterTiled):
         """A tile for each slice."""
         return self.bk * self.slices
 
-    def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """Return the workgroup counts (x, y, z); z is the batch times the splits."""
-        x, y, batch = self.grid.dispatch(problem)
-        return x, y, batch * self.splits
-
-    @cached_property
-    def after(self) -> tuple[Kernel[Gemm], ...]:
-        """The dispatch that adds the partial sums."""
-        return (SumSplits(self.splits),) if self.splits > 1 else ()
-
-    def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """Return the partial sums."""
-        return (partial_sums(problem, self.splits),) if self.splits > 1 else ()
-
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield A, B, and C with its bias or the partial sums."""
-        if self.splits == 1:
-            yield from super().bindings(spec)
-            return
-        yield from (x for x in super().bindings(spec) if x.name in ("a", "b"))
-        yield Binding(3, PARTIAL, "storage", "array<vec4f>")
+        return self.divided(super().bindings(spec))
 
     def part(self, problem: Gemm, k: int) -> int:
         """Return the number of the slice, counted over all splits, that computes inner element k."""
         step, slice_ = divmod(k // self.bk, self.slices)
         share = ceil_div(ceil_div(problem.k, self.inner_step), self.splits)
         return step // share * self.slices + slice_
-
-    def check(self, problem: Gemm, device: Capabilities) -> str | None:
-        """Return why this kernel cannot compute `problem` on `device`; every split needs a step of k."""
-        steps = ceil_div(problem.k, self.inner_step)
-        if (self.splits - 1) * ceil_div(steps, self.splits) >= steps:
-            return f"needs {self.splits} parts of k, at least {self.inner_step} each; k = {problem.k} is too small"
-        return super().check(problem, device)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require what all register-tiled stages do, and that k is divided: otherwise this is `pipelined`."""
