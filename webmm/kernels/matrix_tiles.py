@@ -119,6 +119,27 @@ class HalfTiles(MatrixTiles[P]):
         """The fragments that the matrix units must multiply."""
         return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
 
+    @property
+    def c_room(self) -> int:
+        """Vec4 of C that each subgroup has room for in A's panels, in any layout."""
+        panel = min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
+        return panel // (self.bn // self.sn) // 16
+
+    @property
+    def at_once(self) -> int:
+        """Adjacent fragments of C that a subgroup writes to workgroup memory at once."""
+        return next(
+            n
+            for n in (8, 4, 2, 1)
+            if self.sn % (n * self.fn) == 0 and (n == 1 or n * self.fm * self.fn <= 4 * self.c_room)
+        )
+
+    @property
+    def c_line(self) -> int:
+        """Vec4 from line to line of these fragments: padded by one, if there is room, for different banks."""
+        line = self.at_once * self.fn // 4
+        return line + (self.fm * (line + 1) <= self.c_room)
+
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require fragments of whole chunks in both directions, and room for fragments of C in A's panels."""
         yield from super().constraints()
