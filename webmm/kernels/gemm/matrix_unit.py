@@ -25,7 +25,7 @@ class MatrixUnit(Divided, HalfTiles[Gemm], GemmKernel):
     b_vector_axis = "any"
     vector = HalfTiles.chunk
 
-    splits: int = tunable(1, (1, 4, 16), SPLITS_DOC)
+    splits: int = tunable(1, (1,), SPLITS_DOC)  # the choice computes it; a sample by a tuner would rarely fit
     spelling: str = tunable("current", ("current", "deprecated"), "Tint's syntax for loads and stores of fragments")
 
     @property
