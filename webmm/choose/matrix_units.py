@@ -40,25 +40,24 @@ class Times:
 
 
 TILES: tuple[tuple[dict[str, Any], Times], ...] = (
-    ({}, Times(2, 0.576, 0.449, 5.5, 1.0)),
-    ({"bk": 64, "slices": 2}, Times(1, 0.686, 0.686, 3.9, 3.9)),
-    ({"bn": 64, "bk": 64, "sn": 32}, Times(1, 0.543, 0.543, 2.9, 2.9)),
-    ({"bm": 64, "sm": 32}, Times(3, 0.509, 0.305, 3.0, 1.1)),
-    ({"bm": 64, "bn": 64, "sm": 32, "sn": 32}, Times(4, 0.434, 0.204, 2.0, 0.5)),
-    ({"bm": 64, "bn": 64, "bk": 64, "sm": 32, "sn": 32}, Times(2, 0.518, 0.404, 1.5, 0.9)),
-    ({"bm": 64, "bn": 64, "bk": 64, "sn": 32, "slices": 2}, Times(2, 0.612, 0.397, 1.3, 1.0)),
-    ({"bm": 64, "bn": 32, "bk": 64, "sm": 32, "sn": 32, "slices": 2}, Times(3, 0.468, 0.312, 1.1, 0.4)),
-    ({"bm": 64, "bn": 32, "bk": 16, "sm": 32, "sn": 32}, Times(8, 0.35, 0.06, 2.2, 0.3)),
-    ({"bm": 32, "bn": 64, "bk": 128, "sm": 32, "sn": 32, "slices": 4}, Times(1, 0.6, 0.6, 2.0, 2.0)),
-    ({"bm": 32, "bn": 128, "bk": 64, "sm": 32, "sn": 32}, Times(2, 0.687, 0.637, 1.1, 1.1)),
-    ({"bm": 16, "bn": 32, "bk": 128, "sm": 16, "sn": 32, "slices": 4}, Times(3, 0.674, 0.25, 0.7, 0.3)),
-    ({"bm": 16, "bn": 64, "bk": 128, "sm": 16, "sn": 64, "slices": 4}, Times(1, 0.528, 0.528, 0.6, 0.6)),
+    ({}, Times(2, 0.541, 0.440, 4.35, 1.00)),
+    ({"bk": 64, "slices": 2}, Times(1, 0.938, 0.938, 3.49, 3.49)),
+    ({"bn": 64, "bk": 64, "sn": 32}, Times(1, 0.666, 0.666, 2.42, 2.42)),
+    ({"bm": 64, "sm": 32}, Times(3, 0.412, 0.301, 2.12, 0.96)),
+    ({"bm": 64, "bn": 64, "sm": 32, "sn": 32}, Times(4, 0.318, 0.203, 1.85, 0.46)),
+    ({"bm": 64, "bn": 64, "bk": 64, "sm": 32, "sn": 32}, Times(2, 0.454, 0.363, 1.77, 0.89)),
+    ({"bm": 64, "bn": 64, "bk": 64, "sn": 32, "slices": 2}, Times(2, 0.570, 0.367, 1.74, 1.05)),
+    ({"bm": 64, "bn": 32, "bk": 64, "sm": 32, "sn": 32, "slices": 2}, Times(4, 0.347, 0.283, 1.63, 0.41)),
+    ({"bm": 64, "bn": 32, "bk": 16, "sm": 32, "sn": 32}, Times(6, 0.433, 0.053, 0.68, 0.20)),
+    ({"bm": 32, "bn": 128, "bk": 64, "sm": 32, "sn": 32}, Times(2, 0.525, 0.455, 1.72, 0.99)),
+    ({"bm": 16, "bn": 32, "bk": 128, "sm": 16, "sn": 32, "slices": 4}, Times(3, 0.535, 0.086, 1.03, 0.66)),
+    ({"bm": 16, "bn": 64, "bk": 128, "sm": 16, "sn": 64, "slices": 4}, Times(2, 0.461, 0.355, 1.71, 0.88)),
 )
 # On an H200: µs of any dispatch, and of the one that adds partial sums; bytes per µs of operands in memory, and of
 # partial sums, which are in cache; and by how much steps take longer if rows of A and B are not a multiple of 8
 # elements, and ends if those of C are not a multiple of 4.
-LAUNCH, SECOND, BYTES, PARTIAL_BYTES = 2.1, 2.1, 2.3e6, 3.2e6
-UNALIGNED, SINGLE = 1.77, 2.9
+LAUNCH, SECOND, BYTES, PARTIAL_BYTES = 2.08, 1.79, 3.55e6, 2.8e6
+UNALIGNED, SINGLE = 1.77, 1.64
 
 
 def ranked(problem: Gemm, device: Capabilities) -> list[MatrixUnit]:
@@ -94,4 +93,4 @@ def predicted(kernel: MatrixUnit, times: Times, problem: Gemm, multiprocessors: 
     total = waves * times.of(times.resident, steps, step, end)
     total += times.of(last, steps, step, end) if last else 0
     summing = SECOND + partial_bytes(p, splits) / PARTIAL_BYTES if splits > 1 else 0
-    return LAUNCH + max(total, p.bytes / BYTES) + summing
+    return LAUNCH + math.sqrt(total**2 + (p.bytes / BYTES) ** 2) + summing

@@ -120,14 +120,18 @@ class HalfTiles(MatrixTiles[P]):
         return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
 
     @property
+    def least_panel(self) -> int:
+        """Bytes of the smallest panel of A, in any layout; fragments of C of a row of subgroups share it."""
+        return min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
+
+    @property
     def c_room(self) -> int:
-        """Vec4 of C that each subgroup has room for in A's panels, in any layout."""
-        panel = min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
-        return panel // (self.bn // self.sn) // 16
+        """Vec4 of C for which a subgroup has room in A's panels."""
+        return self.least_panel // (self.bn // self.sn) // CHUNK_BYTES
 
     @property
     def at_once(self) -> int:
-        """Adjacent fragments of C that a subgroup writes to workgroup memory at once."""
+        """Adjacent fragments of C that a subgroup stores at once: longer lines, fewer barriers."""
         return next(
             n
             for n in (8, 4, 2, 1)
@@ -146,8 +150,8 @@ class HalfTiles(MatrixTiles[P]):
         for name in ("fm", "fn", "fk"):
             value = getattr(self, name)
             yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, a chunk"
-        across, panel = self.bn // self.sn, min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
+        across = self.bn // self.sn
         yield (
-            panel >= 4 * across * self.fm * self.fn,
-            f"{across} fragments of C do not fit the panel of {self.sm} rows of A, {panel} bytes",
+            4 * self.c_room >= self.fm * self.fn,
+            f"{across} fragments of C do not fit the panel of {self.sm} rows of A, {self.least_panel} bytes",
         )
