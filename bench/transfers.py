@@ -95,7 +95,7 @@ def rates(devices: list[Device], sizes: list[int], variants: bool) -> list[dict[
     print("devices   MiB chunk threads buffers     up   down  GB/s")
     for (chunk, (threads, depth)), used in itertools.product(settings, {1, len(devices)}):
         for device in devices[:used]:
-            device.staging = Staging(device.guard, chunk * 2**20, threads, depth)
+            device.staging = Staging(device.guard, device.submissions, chunk * 2**20, threads, depth)
         for mib in sizes:
             up, down = rate(devices[:used], mib)
             print(f"{used:7} {mib:5} {chunk:5} {threads:7} {depth:7} {up:6.2f} {down:6.2f}", flush=True)

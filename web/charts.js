@@ -134,7 +134,7 @@ export function table(records, caption) {
 function changes(record) {
   const settings = Object.entries(record.config)
     .filter(([name]) => SHOWN.has(name))
-    .map(([name, value]) => `${name} ${value}`);
+    .map(([name, value]) => `${name}\u00a0${value}`);
   return settings.length ? h("span", { class: "config" }, settings.join(" · ")) : null;
 }
 const SHOWN = new Set(["dot", "size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes"]);

@@ -14,6 +14,10 @@ fn integers4(word: u32) -> vec4f {
     return vec4f((vec4u(word) >> vec4u(0u, BITS, 2u * BITS, 3u * BITS)) & vec4u((1u << BITS) - 1u));
 }
 
+{{ zero_function() }}
+{% endmacro %}
+
+{% macro zero_function() %}
 fn zero_of(block: u32) -> f32 {
     return f32((zeros[block / 4u] >> (block % 4u * 8u)) & 0xffu);
 }

@@ -13,7 +13,7 @@ import webmm
 from webmm import Array, Device
 from webmm.calls import stream
 from webmm.engine import transfer
-from webmm.engine.transfer import CHUNK, DIRECT_WRITE, LEAST, Staging
+from webmm.engine.transfer import CHUNK, DIRECT_WRITE, LEAST, Staging, Upload
 from webmm.errors import FreedArrayError, ProblemError, UnsupportedError, WebmmError
 from webmm.kernels.gemm.naive import Naive
 from webmm.problems.gemm import gemm
@@ -122,11 +122,25 @@ def test_transfers_do_not_use_the_engines_polling_thread(device, monkeypatch):
         assert array[:3].numpy().all()
 
 
+def test_several_arrays_are_uploaded_together(device):
+    staging = Staging(device.guard, device.submissions, chunk=2**16, threads=5, depth=3)
+    rng = np.random.default_rng(1)
+    hosts = [
+        rng.random((300, 401), np.float32),
+        rng.integers(0, 256, DIRECT_WRITE + 3, np.uint8),
+        rng.random(7, np.float32),
+        rng.random((500, 300)).T,  # converted to float32
+    ]
+    arrays = [device.empty(x.shape, "uint8" if x.dtype == np.uint8 else "float32") for x in hosts]
+    staging.upload(*(Upload(x, y.dtype, y.storage) for x, y in zip(hosts, arrays, strict=True)))
+    assert all(np.array_equal(y.numpy(), x.astype(y.dtype)) for x, y in zip(hosts, arrays, strict=True))
+
+
 def test_concurrent_transfers_with_few_staging_buffers(device):
-    staging = Staging(device.guard, chunk=2**16, threads=5, depth=3)
+    staging = Staging(device.guard, device.submissions, chunk=2**16, threads=5, depth=3)
     data = np.random.default_rng(1).integers(0, 256, 4 * LEAST + 5, np.uint8)
     with device.empty((LEAST + 2,)) as array:
-        staging.upload(data, data.dtype, array.storage, offset=8)
+        staging.upload(Upload(data, data.dtype, array.storage, offset=8))
         back = [np.zeros_like(data) for _ in range(3)]
         threads = [
             threading.Thread(target=staging.download, args=(array.storage, 8 + 4 * i, out.dtype, out[4 * i :]))

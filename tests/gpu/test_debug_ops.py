@@ -29,6 +29,7 @@ from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.gemm import gemm
@@ -44,6 +45,7 @@ CASES = [
     ("quantized", Packed(**SMALL), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
     ("weights", Vector(lanes=8, tm=2), (3, 9, 70), FACTORS, [(1, 2), (2, 8)]),
     ("weights", Tiles(**SMALL), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
+    ("weights", CpuLanes(4, 4, 8), (9, 22, 70), FACTORS | {"SHARED_A"}, [(2, 5), (8, 21)]),
     ("reduce:sum", Serial(), (3, 40, 1), {"LOADED", "ACC"}, [(1, 0), (2, 0)]),
     ("reduce:argmax", Serial(), (3, 40, 1), {"LOADED", "ACC"}, [(1, 0), (2, 0)]),
     ("reduce:mean", PerRow(size=8), (3, 300, 5), {"LOADED", "ACC"}, [(7, 0), (14, 0)]),

@@ -14,7 +14,7 @@ import webmm
 from webmm import Device
 from webmm.engine.pool import TURNS
 from webmm.engine.submissions import PER_SUBMISSION
-from webmm.errors import WebmmError
+from webmm.errors import ProblemError, WebmmError
 
 RNG = np.random.default_rng(6)
 A, B = (RNG.integers(-2, 3, (20, 20)).astype(np.float32) for _ in range(2))
@@ -105,6 +105,63 @@ def test_the_first_call_after_a_pause_does_not_wait(gpu):
     assert not gpu.submissions.pending
 
 
+def count_submissions(gpu, monkeypatch):
+    """Return a list to which each submission of the engine adds its number of dispatches and whether it copies."""
+    submit, seen = gpu.engine.submit, []
+
+    def counted(device, dispatches, copy=None):
+        seen.append((len(dispatches), copy is not None))
+        submit(device, dispatches, copy)
+
+    monkeypatch.setattr(gpu.engine, "submit", counted)
+    return seen
+
+
+def test_a_read_is_submitted_with_the_launches_before_it(gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    _ = (a @ b).numpy(), (a @ b) @ b
+    hold_submissions(gpu, monkeypatch)
+    gpu.synchronize()
+    seen = count_submissions(gpu, monkeypatch)
+    c = (a @ b) @ b
+    assert np.array_equal(c.numpy(), A @ B @ B)
+    assert np.array_equal(c.numpy(), A @ B @ B)
+    assert seen == [(2, True), (0, True)]
+
+
+def test_a_call_on_numpy_arrays_is_one_submission(gpu, monkeypatch):
+    for _ in range(2):
+        webmm.matmul(A, B, device=gpu)
+        webmm.reduce(A, "sum", 1, device=gpu)
+    seen = count_submissions(gpu, monkeypatch)
+    assert np.array_equal(webmm.matmul(A, B, device=gpu), A @ B)
+    assert seen == [(1, True)]
+    assert np.array_equal(webmm.reduce(A, "sum", 1, device=gpu), A.sum(1))
+    assert seen == 2 * [(1, True)]
+
+
+def test_a_failed_product_of_numpy_arrays_leaves_nothing_held(gpu, monkeypatch):
+    a, bias = gpu.array(A), np.ones(3, np.float32)
+    with pytest.raises(ProblemError, match="bias"):
+        webmm.matmul(A, B, bias=bias, device=gpu)
+    gpu.synchronize()
+    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 0.0)
+    before = gpu.submissions.count
+    _ = a @ a
+    assert gpu.submissions.count == before + 1
+
+
+def test_a_refused_product_of_numpy_arrays_raises_its_error(gpu, monkeypatch):
+    assert np.array_equal(webmm.matmul(A, B, device=gpu), A @ B)
+    launches = [p.launch for p in gpu.launches.kept.values()]
+    refuse_pipelines(gpu, monkeypatch, [p for launch in launches for p, *_ in launch.dispatches])
+    for _ in range(2):
+        with pytest.raises(WebmmError, match="refused on purpose"):
+            webmm.matmul(A, B, device=gpu)
+    monkeypatch.undo()
+    assert np.array_equal(webmm.matmul(A, B, device=gpu), A @ B)
+
+
 def test_unread_results_are_submitted_after_a_while(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     _ = a @ b
@@ -144,10 +201,10 @@ def refuse_pipelines(gpu, monkeypatch, pipelines):
     """Make the engine refuse submissions that contain a dispatch of one of `pipelines`."""
     submit = gpu.engine.submit
 
-    def refuse(device, dispatches):
+    def refuse(device, dispatches, copy=None):
         if any(pipeline in pipelines for pipeline, _, _ in dispatches):
             raise wgpu.GPUValidationError("refused on purpose")
-        submit(device, dispatches)
+        submit(device, dispatches, copy)
 
     monkeypatch.setattr(gpu.engine, "submit", refuse)
 

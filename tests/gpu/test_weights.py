@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import webmm
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
+from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems import weights as module
@@ -16,10 +17,10 @@ from webmm.problems.weights import WeightOnly
 from webmm.verify import bound, worst_error
 
 SMALL = Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)  # compiles quickly on a CPU
-KERNELS = [Vector(lanes=8, tm=2), Vector(lanes=8, tm=1, unroll=2), SMALL]
+KERNELS = [Vector(lanes=8, tm=2), Vector(lanes=8, tm=1, unroll=2), SMALL, CpuLanes(lanes=4, tm=4, tn=8)]
 SPARE = 64
 
-every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["vector", "vector unrolled", "tiles"])
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["vector", "vector unrolled", "tiles", "cpu_lanes"])
 
 
 def random_weights(rng, k, n, bits, block):
@@ -110,11 +111,12 @@ def test_nan_and_infinities_affect_only_their_rows(device, kernel):
 def test_any_product(device):
     sizes = st.one_of(st.integers(1, 40), st.sampled_from([1, 4, 8, 31, 32, 33, 64, 65, 128, 129, 260]))
     tiles = [k for k in Tiles.space() if k.bm < 128 and k.bn < 128 and (k.tm, k.tn, k.unroll) == (4, 4, 1)]
+    lanes = [k for k in CpuLanes.space() if k.lanes <= device.capabilities.subgroup_size]
 
     @settings(max_examples=12)
     @given(st.data())
     def check_drawn(data):
-        kernel = data.draw(st.sampled_from([*Vector.space(), *tiles]))
+        kernel = data.draw(st.sampled_from([*Vector.space(), *tiles, *lanes]))
         m, n, k = (data.draw(sizes) for _ in range(3))
         rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
         weights = random_weights(rng, k, n, data.draw(st.sampled_from([8, 4])), data.draw(st.sampled_from([32, 128])))

@@ -1,12 +1,17 @@
-"""The kernels chosen for CPUs whose subgroups have four lanes."""
+"""The kernels chosen for CPUs."""
 
 from __future__ import annotations
 
 import pytest
 
+from webmm.choose import weights
 from webmm.choose.gemm import made_for_cpus
+from webmm.dtypes import F32
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.weights.cpu_lanes import CpuLanes as WeightLanes
 from webmm.problems.gemm import gemm
+from webmm.problems.product import Operand
+from webmm.problems.weights import WeightOnly
 
 
 @pytest.mark.parametrize(
@@ -28,3 +33,18 @@ def test_tiles_with_four_lanes(m, n, tm, tn):
 
 def test_none_without_subgroups():
     assert made_for_cpus(gemm(512, 512, 512), 0) == []
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "lanes", "kernel"),
+    [
+        (128, 1024, 4, WeightLanes(4, 16, 8)),
+        (128, 1024, 8, WeightLanes(8, 16, 8)),
+        (5, 1024, 16, WeightLanes(8, 8, 8)),
+        (1, 16, 4, WeightLanes(4, 1, 4)),
+    ],
+)
+def test_tiles_of_quantised_weights(m, n, lanes, kernel):
+    problem = WeightOnly(m, n, 64, F32, F32, Operand(64), 4, 32)
+    assert weights.made_for_cpus(problem, lanes) == [kernel]
+    assert weights.made_for_cpus(problem, 0) == []

@@ -1,6 +1,13 @@
 // Runs the calls of table.py with webmm.js: the same code in a browser (test_calls.py) and in node (node_calls.mjs).
 
-const TYPES = { float32: Float32Array, float16: Uint16Array, float64: Float64Array, int8: Int8Array, uint8: Uint8Array, int32: Int32Array };
+const TYPES = {
+  float32: Float32Array,
+  float16: Uint16Array,
+  float64: Float64Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  int32: Int32Array,
+};
 
 /** @param {string} name as Python spells it */
 const camel = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
@@ -36,7 +43,8 @@ async function outcome(webmm, device, { call, operands, options, resident }) {
   };
   try {
     const given = {};
-    for (const [name, x] of Object.entries(options)) given[camel(name)] = call === "qmatmul" && x?.array ? host(x) : await there(x);
+    for (const [name, x] of Object.entries(options))
+      given[camel(name)] = call === "qmatmul" && x?.array ? host(x) : await there(x);
     const found = await made(webmm, device, call, operands, given, there, host);
     const result = found instanceof webmm.DeviceArray ? await found.read() : found;
     mine.push(...(found instanceof webmm.DeviceArray ? [found] : []));

@@ -28,17 +28,17 @@ def main() -> None:
     parser.add_argument("--node", default="node")
     parser.add_argument("--all", action="store_true", help="all calls, not only those with float16")
     options = parser.parse_args()
-    table = [case for case in cases() if options.all or case.needs_float16]
+    table = [case for case in cases() if options.all or "shader-f16" in case.needs]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump([as_json(case) for case in table], file)
         file.flush()
         script, module = Path(__file__).with_name("node_calls.mjs"), (options.page / "webmm.js").resolve()
         command = [options.node, str(script), str(module), str(options.dawn.resolve()), file.name]
         said = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=600, check=True).stdout)
-    wrong = faults([Outcome.of_json(row) for row in said["outcomes"]], table, float16=said["float16"])
+    wrong = faults([Outcome.of_json(row) for row in said["outcomes"]], table, said["features"])
     for name, what in wrong.items():
         print(f"{name}: {what}")
-    with_or_without = "with" if said["float16"] else "without"
+    with_or_without = "with" if "shader-f16" in said["features"] else "without"
     print(f"{len(table) - len(wrong)} of {len(table)} cases are right, {with_or_without} float16")
     sys.exit(bool(wrong))
 

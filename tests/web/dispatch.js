@@ -4,7 +4,10 @@ export async function dispatch(gpu, cases) {
   const wanted = ["subgroups", "shader-f16", "chromium-experimental-subgroup-matrix"];
   const features = wanted.filter((name) => adapter.features.has(name));
   const { maxComputeWorkgroupStorageSize } = adapter.limits;
-  const device = await adapter.requestDevice({ requiredFeatures: features, requiredLimits: { maxComputeWorkgroupStorageSize } });
+  const device = await adapter.requestDevice({
+    requiredFeatures: features,
+    requiredLimits: { maxComputeWorkgroupStorageSize },
+  });
   const bytes = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
   const results = [];
   for (const { steps, buffers, result } of cases) {
@@ -19,10 +22,16 @@ export async function dispatch(gpu, cases) {
     const encoder = device.createCommandEncoder();
     for (const { wgsl, bindings, params, counts } of steps) {
       const module = device.createShaderModule({ code: wgsl });
-      const uniform = device.createBuffer({ size: params.length / 2, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST });
+      const uniform = device.createBuffer({
+        size: params.length / 2,
+        usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST,
+      });
       device.queue.writeBuffer(uniform, 0, bytes(params));
       const pipeline = device.createComputePipeline({ layout: "auto", compute: { module } });
-      const entries = bindings.map((name, binding) => ({ binding, resource: { buffer: binding ? there[name] : uniform } }));
+      const entries = bindings.map((name, binding) => ({
+        binding,
+        resource: { buffer: binding ? there[name] : uniform },
+      }));
       const pass = encoder.beginComputePass();
       pass.setPipeline(pipeline);
       pass.setBindGroup(0, device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }));
@@ -39,9 +48,16 @@ export async function dispatch(gpu, cases) {
       continue;
     }
     await back.mapAsync(GPUMapMode.READ);
-    const hex = Array.from(new Uint8Array(back.getMappedRange()), (byte) => byte.toString(16).padStart(2, "0")).join("");
+    const hex = Array.from(new Uint8Array(back.getMappedRange()), (byte) => byte.toString(16).padStart(2, "0")).join(
+      "",
+    );
     results.push({ hex });
   }
   const { subgroupMinSize: lanes, subgroupMatrixConfigs: configs = [] } = adapter.info;
-  return { features, lanes, fragments: [...configs].map((c) => [c.componentType, c.resultComponentType, c.M, c.N, c.K]), results };
+  return {
+    features,
+    lanes,
+    fragments: [...configs].map((c) => [c.componentType, c.resultComponentType, c.M, c.N, c.K]),
+    results,
+  };
 }

@@ -9,4 +9,4 @@ const webmm = await import(module);
 const device = await webmm.Device.open({ gpu });
 if (memory) device.memory = Number(memory);
 const outcomes = await makeCalls(webmm, device, JSON.parse(readFileSync(cases, "utf8")));
-finish({ float16: device.features.has("shader-f16"), outcomes });
+finish({ features: [...device.features], outcomes });

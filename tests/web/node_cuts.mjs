@@ -2,14 +2,18 @@
 import { readFileSync } from "node:fs";
 
 const { Labelled, stepsOf } = await import(process.argv[2]);
-const cuts = JSON.parse(readFileSync(process.argv[3], "utf8")).map(([everything, lengths, room, memory, dispatches]) => {
-  const labelled = everything.map(([axes, onHost, shape]) => Object.assign(new Labelled({ shape, dtype: "float32" }, axes), { onHost }));
-  const whole = new Map(Object.entries(lengths));
-  try {
-    return Object.fromEntries(stepsOf(labelled, whole, whole, room, memory, dispatches));
-  } catch (error) {
-    if (error.name !== "UnsupportedError") throw error;
-    return null;
-  }
-});
+const cuts = JSON.parse(readFileSync(process.argv[3], "utf8")).map(
+  ([everything, lengths, room, memory, dispatches]) => {
+    const labelled = everything.map(([axes, onHost, shape]) =>
+      Object.assign(new Labelled({ shape, dtype: "float32" }, axes), { onHost }),
+    );
+    const whole = new Map(Object.entries(lengths));
+    try {
+      return Object.fromEntries(stepsOf(labelled, whole, whole, room, memory, dispatches));
+    } catch (error) {
+      if (error.name !== "UnsupportedError") throw error;
+      return null;
+    }
+  },
+);
 console.log(JSON.stringify(cuts));

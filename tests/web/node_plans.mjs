@@ -4,7 +4,14 @@ import { dawn, finish } from "./dawn.mjs";
 const [module, webgpu] = process.argv.slice(2);
 const gpu = await dawn(webgpu);
 const asked = new Map(); // number of uses of WebGPU's methods and attributes, by name
-for (const { prototype } of [GPUDevice, GPUQueue, GPUBuffer, GPUCommandEncoder, GPUComputePassEncoder, GPUComputePipeline]) {
+for (const { prototype } of [
+  GPUDevice,
+  GPUQueue,
+  GPUBuffer,
+  GPUCommandEncoder,
+  GPUComputePassEncoder,
+  GPUComputePipeline,
+]) {
   for (const [name, of] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {
     const original = of.value ?? of.get;
     if (typeof original !== "function" || name === "constructor") continue;
@@ -23,7 +30,12 @@ const x = await device.array(numbers(64 * 64), { shape: [64, 64] });
 const other = await device.array(numbers(64 * 64).reverse(), { shape: [64, 64] });
 const vector = await device.array(numbers(64));
 const bytes = await device.array(new Uint8Array(64 * 64).fill(3), { shape: [64, 64] });
-const weights = await quantizeBlocks(numbers(64 * 64).reduce((rows, value, i) => (rows[i >> 6].push(value), rows), Array.from({ length: 64 }, () => []))).to(device);
+const weights = await quantizeBlocks(
+  numbers(64 * 64).reduce(
+    (rows, value, i) => (rows[i >> 6].push(value), rows),
+    Array.from({ length: 64 }, () => []),
+  ),
+).to(device);
 const scales = { scaleA: 0.5, zeroA: 1, scaleB: 0.25, zeroB: 2 };
 const calls = {
   matmul: (a) => device.matmul(a, x),
@@ -67,7 +79,11 @@ for (const [name, call] of Object.entries({
     mine.free();
     return device.matmul(mine, x);
   },
-})) errors[name] = await call().then(() => "none", (error) => error.name);
+}))
+  errors[name] = await call().then(
+    () => "none",
+    (error) => error.name,
+  );
 
 async function read(array) {
   const { data } = await array.read();

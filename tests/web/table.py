@@ -8,7 +8,8 @@ compares the outcomes of all languages in the same way.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,13 @@ from tests.web.table_floats import float64_products, in_place, products
 from tests.web.table_integers import quantized, weights
 from tests.web.table_rows import elements, normalised, reductions
 
+REFUSALS = {  # the messages of errors, by the missing feature
+    "shader-f16": "needs the feature shader-f16, which .+ does not have",
+    "shader-f64": (
+        r"^(softmax|layer_norm|rms_norm) of float64 needs the feature shader-f64, which .+ does not have; "
+        r"cast the operand, e\.g\. x\.astype\('float32'\)$"
+    ),
+}
 JAVASCRIPT_ERRORS = {"TypeError": "ConfigError"}  # by Python's error, for unknown options
 
 
@@ -116,16 +124,18 @@ def check(case: Case, outcome: Outcome, python: bool = False) -> str:
     return f"{int(wrong.sum())} elements are off, by up to {error.max(initial=0):.3g}" if wrong.any() else ""
 
 
-def faults(outcomes: list[Outcome], table: list[Case], *, python: bool = False, float16: bool = True) -> dict[str, str]:
-    """Return what is wrong, by case; devices without `float16` must refuse cases that need it."""
+def refused(case: Case, outcome: Outcome, features: Collection[str]) -> bool:
+    """Return whether the outcome is the error for a feature that the case needs and that is not in `features`."""
+    missing = case.needs - set(features)
+    return outcome.error == "UnsupportedError" and any(re.search(REFUSALS[name], outcome.message) for name in missing)
+
+
+def faults(
+    outcomes: list[Outcome], table: list[Case], features: Collection[str], *, python: bool = False
+) -> dict[str, str]:
+    """Return what is wrong, by case; devices with only these `features` must refuse cases that need others."""
     wrong = {}
     for i, (case, outcome) in enumerate(zip(table, outcomes, strict=True)):
-        refused = (
-            case.needs_float16
-            and not float16
-            and outcome.error == "UnsupportedError"
-            and "shader-f16" in outcome.message
-        )
-        if not refused and (said := check(case, outcome, python)):
+        if not refused(case, outcome, features) and (said := check(case, outcome, python)):
             wrong[f"{i} {case.call}: {case.name}"] = said
     return wrong

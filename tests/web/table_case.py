@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.problems.normalise import NORMALISATIONS
+
 RNG = np.random.default_rng(16)
-EPS = {"float32": 2.0**-23, "float16": 2.0**-10}
-TINY = {"float32": 2.0**-126, "float16": 2.0**-24}
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}
+TINY = {"float64": 2.0**-1074, "float32": 2.0**-126, "float16": 2.0**-24}
+FEATURES = {"float64": "shader-f64", "float16": "shader-f16"}
 NAN, INF = float("nan"), float("inf")
 
 Views = tuple[tuple[str, tuple[Any, ...]], ...]
@@ -74,10 +77,12 @@ class Case:
     resident: bool = False
 
     @property
-    def needs_float16(self) -> bool:
-        """Whether the call needs the feature shader-f16."""
+    def needs(self) -> set[str]:
+        """The features that the call needs: those of float16, and of float64 in normalisations."""
         arrays = [x.data for x in (*self.operands, *self.options.values()) if isinstance(x, X)]
-        return self.dtype == "float16" or any(a.dtype == np.float16 for a in arrays)
+        types = {self.dtype, *(a.dtype.name for a in arrays)}
+        native = {"float16"} | ({"float64"} if self.call in NORMALISATIONS else set())
+        return {FEATURES[name] for name in types & native}
 
 
 def drawn(*shape: int, dtype: str = "float32", scale: float = 1.0) -> NDArray[Any]:

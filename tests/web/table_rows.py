@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.web.table_case import EPS, INF, NAN, TINY, Case, Views, X, drawn
+from tests.web.table_case import EPS, INF, NAN, RNG, TINY, Case, Views, X, drawn
 from webmm.epilogues import ACTIVATIONS
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import OPERATIONS
@@ -124,6 +124,9 @@ def normalised() -> Iterator[Case]:
     yield Case(
         "weight of another length", "layer_norm", (X(drawn(3, 4)),), {"weight": X(drawn(3))}, error="ProblemError"
     )
+    for call in NORMALISATIONS:  # refused by devices without float64, such as every browser's
+        for resident in (False, True):
+            yield normalisation(f"{call} of float64", call, RNG.standard_normal((3, 40)), resident=resident)
     yield Case("softmax out of range", "softmax", (X(drawn(3, 4)),), {"axis": 5}, error="ProblemError")
     yield Case("softmax of integers", "softmax", (X(drawn(3, 4, dtype="uint8")),), error="ProblemError")
     yield Case("rms_norm has no bias", "rms_norm", (X(drawn(3, 4)),), {"bias": X(drawn(4))}, error="TypeError")
@@ -144,7 +147,8 @@ def normalisation(
     expected = np.moveaxis(y, -1, axis)
     size = np.abs(np.nan_to_num(expected, nan=0, posinf=0, neginf=0))
     steep = 1 + np.abs(np.nan_to_num(given.seen.astype(np.float64), posinf=0, neginf=0)) if call == "softmax" else 4.0
-    allowed = (sum_bound(rows.shape[-1]) * steep + EPS[dtype]) * (size + (call != "softmax")) + TINY[dtype] + 1e-38
+    rounding = sum_bound(rows.shape[-1]) * min(1.0, EPS[dtype] / EPS["float32"])  # float16 is summed in float32
+    allowed = (rounding * steep + EPS[dtype]) * (size + (call != "softmax")) + TINY[dtype] + 1e-38
     arrays = {k: X(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
     return Case(name, call, (given,), arrays, expected, allowed, dtype, resident=resident)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ import webmm
 from tests.web.table import JAVASCRIPT_ERRORS, Outcome, as_json, cases, check, faults
 from tests.web.table_case import VIEWS, Case, X
 from webmm.calls.pieces import Labelled, _steps
-from webmm.dtypes import F32
+from webmm.dtypes import F32, F64
 
 TABLE = cases()
 CALLS_JS = Path(__file__).with_name("calls.js")
@@ -69,13 +70,25 @@ def python(case: Case, device: webmm.Device) -> Outcome:
         return Outcome(error=type(error).__name__, message=str(error))
 
 
-def judge(outcomes: list[Outcome], table: list[Case] = TABLE, *, python: bool = False, float16: bool = True) -> None:
-    """Assert that every outcome is as expected; devices without `float16` must refuse cases that need it."""
-    assert faults(outcomes, table, python=python, float16=float16) == {}
+def judge(
+    outcomes: list[Outcome], features: Collection[str], table: list[Case] = TABLE, *, python: bool = False
+) -> None:
+    """Assert that every outcome is as expected; calls that need other features than these must be refused."""
+    assert faults(outcomes, table, features, python=python) == {}
 
 
 def test_python(device: webmm.Device) -> None:
-    judge([python(case, device) for case in TABLE], python=True)
+    judge([python(case, device) for case in TABLE], device.capabilities.features, python=True)
+
+
+def test_python_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = [case for case in TABLE if case.needs & F64.features]
+    with webmm.Device() as device:
+        features = device.capabilities.features - F64.features
+        monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities, features=features))
+        outcomes = [python(case, device) for case in table]
+    assert {outcome.error for outcome in outcomes} == {"UnsupportedError"}
+    judge(outcomes, features, table, python=True)
 
 
 @pytest.mark.parametrize("memory", ["", "65536"], ids=["", "in pieces"])
@@ -88,7 +101,7 @@ def test_node(memory: str, page_folder: Path, node_modules: Path, node: Callable
     done = node(str(script), str(page), str(dawn), str(tmp_path / "cases.json"), memory, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     output = json.loads(done.stdout)
-    judge([Outcome.of_json(row) for row in output["outcomes"]], table, float16=output["float16"])
+    judge([Outcome.of_json(row) for row in output["outcomes"]], output["features"], table)
 
 
 def test_chromium(page: Any) -> None:
@@ -97,10 +110,10 @@ def test_chromium(page: Any) -> None:
         f"""async (cases) => {{ {function}
         const module = await import("./webmm.js"), {{ device }} = webmm;
         const outcomes = await makeCalls(module, device, cases);
-        return {{ float16: device.features.has("shader-f16"), outcomes }}; }}""",
+        return {{ features: [...device.features], outcomes }}; }}""",
         [as_json(case) for case in TABLE],
     )
-    judge([Outcome.of_json(row) for row in output["outcomes"]], float16=output["float16"])
+    judge([Outcome.of_json(row) for row in output["outcomes"]], output["features"])
 
 
 def test_calls_are_cut_into_the_same_pieces(page_folder: Path, node: Callable[..., Any], tmp_path: Path) -> None:

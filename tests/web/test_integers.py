@@ -14,6 +14,7 @@ from webmm.dtypes import F32, I8, I32, U8, DType
 from webmm.kernels.quantized.base import QuantizedKernel
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
+from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.product import Operand
@@ -25,7 +26,7 @@ from webmm.verify import bound, worst_error
 TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # SwiftShader compiles these in a second
 PRODUCTS = (Unpacked(4, 4), Packed(**TILES))
 EMULATED = Packed(**TILES, dot="emulated")
-WEIGHTED = (Vector(lanes=8, tm=2), Tiles(**TILES))
+WEIGHTED = (Vector(lanes=8, tm=2), Tiles(**TILES), CpuLanes(4, 4, 8))
 RAGGED, WORDS = (17, 35, 37), (20, 36, 64)  # not aligned; aligned to 4 and 16 bytes
 
 

@@ -178,9 +178,10 @@ def test_theme_is_remembered(page) -> None:
 def test_leaderboard_is_accessible_and_links_back(open_page, node_modules: Path, scheme: str) -> None:
     page = open_page("leaderboard.html", wait=False, color_scheme=scheme, bypass_csp=True)  # the CSP would block axe
     assert "NVIDIA H200" in page.inner_text("main")
+    assert page.locator(".scroll").evaluate_all("(all) => all.every((x) => x.scrollWidth <= x.clientWidth)")
     page.evaluate((node_modules / "axe-core" / "axe.min.js").read_text())
     assert [(v["id"], v["nodes"][0]["html"][:120]) for v in page.evaluate("axe.run()")["violations"]] == []
-    page.click("text=Measure yours")
+    page.click("text=Measure your GPU")
     page.wait_for_selector("body[data-ready]")
     page.click("text=Leaderboard")
     assert page.url.endswith("leaderboard.html")

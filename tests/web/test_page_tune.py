@@ -33,6 +33,7 @@ def test_tune_export_import_and_compare(page) -> None:
     table = page.inner_text("#compare table")
     assert "Another GPU, wgpu-py" in table
     assert "10 ×" in table
+    assert "Only one run so far" not in page.inner_text("#compare")
 
 
 VALID = {
@@ -102,6 +103,8 @@ def test_tune_accepts_names_of_object_members(page) -> None:
     table = page.inner_text("#compare table")
     assert "GFLOP/s" in table
     assert "native code" not in table
+    assert "Only one run so far" in page.inner_text("#compare")
+    assert page.locator("#compare thead th").count() == 2
 
 
 @pytest.mark.parametrize("stored", ["[null]", as_document(None), as_document({**VALID, "config": [8]}), "{"])

@@ -149,7 +149,8 @@ export async function normalise(call, name, given, options) {
   const { core } = call;
   const x = call.data(given);
   const [axis] = axesOf(x, options.axis ?? -1);
-  core.check_floats("normalisations", call.element(x.dtype));
+  const { features, name: device } = call.device.capabilities;
+  core.check_normalised(name, call.element(x.dtype), features, device);
   const epsilon = name === "softmax" ? 0 : number("eps", options.eps, 1e-5);
   const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
   if (!x.size) return y;

@@ -29,24 +29,21 @@ export function comparison(app) {
 
   function show() {
     const [a, b] = [left.value, right.value].map((name) => app.runs.find((run) => run.name === name));
+    const others = "run the ladder or the tuner, import saved results, or open a shared link";
     if (!a || !b) {
-      body.replaceChildren(
-        h(
-          "p",
-          { class: "hint" },
-          "Run the ladder or the tuner, import saved results, or open a shared link; the runs then appear here.",
-        ),
-      );
+      body.replaceChildren(h("p", { class: "hint" }, `To see runs here, ${others}.`));
       return;
     }
     body.replaceChildren(
-      h("div", { class: "pair" }, left, h("span", { "aria-hidden": "true" }, "and"), right),
+      ...(a === b && app.runs.length === 1
+        ? [h("p", { class: "hint pair" }, `Only one run so far: ${a.name}. To compare it with another, ${others}.`)]
+        : [h("div", { class: "pair" }, left, h("span", { "aria-hidden": "true" }, "and"), right)]),
       sideBySide(a, b),
     );
   }
 }
 
-/** @param {{name: string, records: RunRecord[]}} a @param {{name: string, records: RunRecord[]}} b */
+/** @param {{name: string, records: RunRecord[]}} a @param {{name: string, records: RunRecord[]}} b maybe the same run, which is shown once */
 function sideBySide(a, b) {
   const best = (/** @type {RunRecord[]} */ records) => {
     /** @type {Map<string, RunRecord>} */
@@ -74,7 +71,7 @@ function sideBySide(a, b) {
         any.kernel,
         h("span", { class: "config" }, `${shape(any)} ${any.dtype}, ${unitOf(any)}`),
       ),
-      ...[figure(p), figure(q), ratio].map((v) => h("td", { class: "number" }, v)),
+      ...(a === b ? [figure(p)] : [figure(p), figure(q), ratio]).map((v) => h("td", { class: "number" }, v)),
     );
   });
   const who = (/** @type {RunRecord[]} */ records) =>
@@ -93,9 +90,9 @@ function sideBySide(a, b) {
           "tr",
           {},
           h("th", { scope: "col" }, "Kernel"),
-          h("th", { scope: "col" }, who(a.records)),
-          h("th", { scope: "col" }, who(b.records)),
-          h("th", { scope: "col" }, "second ÷ first"),
+          ...(a === b ? [who(a.records)] : [who(a.records), who(b.records), "second ÷ first"]).map((head) =>
+            h("th", { scope: "col" }, head),
+          ),
         ),
       ),
       h("tbody", {}, ...rows),

@@ -50,6 +50,11 @@ export function setup(app, root) {
       "div",
       { class: "lead" },
       h("h2", {}, "Why each stage is faster"),
+      h(
+        "p",
+        { class: "message" },
+        "Every stage of webmm.js, for each operation. Fused expressions of arrays exist in Python only.",
+      ),
       h("div", { class: "controls" }, field("Operation", op), field("Size", sizes), field("Element type", dtypes)),
       stages,
     ),

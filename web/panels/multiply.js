@@ -92,10 +92,10 @@ export function setup(app, root) {
       ? `C is ${c.rows}×${c.columns} ${c.dtype}, computed by ${kernelOf(app, problem, asked, epilogue).label} in ${time(spent)}, upload and download included.`
       : `C is wrong: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
     app.announce(message.textContent);
-    const scale = epilogue ? "·(|alpha||A||B| + |bias|)" : "·|A||B|";
+    const scale = epilogue ? "(|alpha||A||B| + |bias|)" : "|A||B|";
     show(
       c,
-      `largest error ${exponent(error)}${scale} over ${checker.scope}; rounding explains up to ${exponent(bound)}`,
+      `${checker.scope} compared; largest error ÷ ${scale} is ${exponent(error)}; rounding explains up to ${exponent(bound)}`,
     );
   }
 

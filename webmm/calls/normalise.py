@@ -10,12 +10,11 @@ from webmm.calls.axes import as_ikj, axes_of, span_of
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.pieces import Labelled, in_pieces
 from webmm.calls.planned import planned
-from webmm.dtypes import F64, DType
+from webmm.dtypes import DType
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
-from webmm.errors import ProblemError, UnsupportedError
-from webmm.problems.base import check_floats
-from webmm.problems.normalise import NORMALISATIONS, Normalisation
+from webmm.errors import ProblemError
+from webmm.problems.normalise import NORMALISATIONS, Normalisation, check_normalised
 
 
 @planned
@@ -69,7 +68,8 @@ def _normalise(
         source = temporary.data(x)
         (axis,) = axes_of(source, (axis,))
         dtype = element_of(source)
-        _check(temporary.device, function, dtype)
+        capabilities = temporary.device.capabilities
+        check_normalised(function, dtype, capabilities.features, capabilities.name)
         y = temporary.result(source.shape, dtype, source)
         if not source.size:
             return returned(y)
@@ -92,16 +92,6 @@ def _normalise(
         operands, into = [Labelled(as_ikj(source, axis), "ikj")], Labelled(y.reshape(*shape), "ikj")
         in_pieces(temporary.device, compute, operands, into, "ij")
         return returned(y)
-
-
-def _check(device: Device, function: str, dtype: DType) -> None:
-    if dtype != F64:
-        check_floats("normalisations", dtype)
-    elif not F64.features <= device.capabilities.features:
-        raise UnsupportedError(
-            f"{function} of float64 needs the feature shader-f64, which {device.capabilities.name} does not have; "
-            "cast the operand, e.g. x.astype('float32')"
-        )
 
 
 def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Array:

@@ -14,6 +14,7 @@ from webmm.calls.pieces import Data
 from webmm.dtypes import F32, DType, dtype_of
 from webmm.engine.array import Array, element_of, host_array
 from webmm.engine.device import Device, default_device
+from webmm.engine.moves import upload
 from webmm.errors import ProblemError
 
 Operandish = Array | ArrayLike
@@ -63,14 +64,26 @@ class Temporaries:
 
     def array(self, x: Operandish, dtype: DType | None = None) -> Array:
         """Return `x` on the device; a transposed NumPy array is uploaded in its memory order."""
-        if isinstance(x, Array):
-            if x.device is not self.device:
-                raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
-            return x
-        host = host_array(x)
-        if host.ndim >= 2 and not host.flags.c_contiguous and host.swapaxes(-1, -2).flags.c_contiguous:
-            return self._own(self.device.array(host.swapaxes(-1, -2), dtype)).mT
-        return self._own(self.device.array(host, dtype))
+        return self.arrays(x, dtype=dtype)[0]
+
+    def arrays(self, *operands: Operandish, dtype: DType | None = None) -> list[Array]:
+        """Return each operand as `array()` does; the uploads of NumPy arrays overlap."""
+        found: list[Array] = []
+        uploads = []
+        for x in operands:
+            if isinstance(x, Array):
+                if x.device is not self.device:
+                    raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
+                found.append(x)
+                continue
+            host = host_array(x)
+            transposed = host.ndim >= 2 and not host.flags.c_contiguous and host.swapaxes(-1, -2).flags.c_contiguous
+            stored = host.swapaxes(-1, -2) if transposed else host
+            array = self._own(self.device.empty(stored.shape, dtype or dtype_of(stored.dtype)))
+            uploads.append((stored, array))
+            found.append(array.mT if transposed else array)
+        upload(self.device, *uploads)
+        return found
 
     def readable(self, x: Array) -> Array:
         """Return `x`, or a contiguous copy if no kernel can read its strides."""

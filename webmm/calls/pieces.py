@@ -148,8 +148,9 @@ def _try(device: Device, compute: Compute, operands: Sequence[Labelled], result:
             if isinstance(target.data, Array):
                 compute(*arrays, target.data)
             else:
-                compute(*arrays, mover.result(target))
-                mover.download(target.data)
+                with device.submissions.held():
+                    compute(*arrays, mover.result(target))
+                    mover.download(target.data)
     if isinstance(result.data, Array) and not isinstance(into.data, Array):
         device.assign(result.data, into.data)
 

@@ -42,7 +42,7 @@ class Settings:
 def on_device(device: Device, a: Operandish, b: Operandish, settings: Settings, into: Array | None = None) -> Array:
     """Return the product on the device, in `into` if given, of operands of which at least one is an Array."""
     with Temporaries(device) as temporary:
-        left, right = temporary.array(a), temporary.array(b)
+        left, right = temporary.arrays(a, b)
         shape = result_shape(left, right)
         out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.element
         c = (
@@ -63,8 +63,8 @@ def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: Settin
     if settings.same is None or device.profile is not None:
         return on_device(device, a, b, settings)
     with Temporaries(device) as temporary:
-        bias = None if settings.bias is None else temporary.array(settings.bias)
-        return settings.same(temporary.array(a), temporary.array(b), bias=bias)
+        left, right, *bias = temporary.arrays(a, b, *([] if settings.bias is None else [settings.bias]))
+        return settings.same(left, right, bias=bias[0] if bias else None)
 
 
 def _checked_out(out: Array, shape: tuple[int, ...], dtype: DType, a: Array, b: Array) -> Array:
@@ -103,7 +103,7 @@ def on_host(
     at_once = memory if aliased or device.info.kind == "cpu" else min(memory, OVERLAP)
     if sum(sizes) <= at_once and max(sizes) <= device.capabilities.limit("max-buffer-size"):
         try:
-            with _uploaded(device, a, b, settings) as c:
+            with device.submissions.held(), _uploaded(device, a, b, settings) as c:
                 result = device.download(c, out)
             if progress:
                 progress(1, 1)

@@ -104,8 +104,8 @@ class Device:
         self.capabilities = capabilities(info, device, lower, self.engine)  # Dawn grants at least WebGPU's defaults
         self.launches = Launches(self)
         self.pipelines = Pipelines(self.guard, info.kind, self.launches.forget_pipeline)
-        self.staging = Staging(self.guard)
         self.submissions = Submissions(self.guard, shared=not owned)
+        self.staging = Staging(self.guard, self.submissions)
         self.pool = Pool(self.guard, self.capabilities, info.kind, self._before_destroy)
         self.plans = Plans(self)
         self.constants = allocate.Constants(self)
@@ -149,7 +149,7 @@ class Device:
         Raises ProblemError if the sizes differ, if `target` is not contiguous, or if it is a view that begins or ends
         within a 4-byte word: copies overwrite whole words.
         """
-        moves.upload(self, host, target)
+        moves.upload(self, (host, target))
 
     def assign(self, target: Array, data: Array | ArrayLike) -> None:
         """Overwrite the contiguous array `target` with `data` of the same size, converted to its dtype.
@@ -253,8 +253,7 @@ class Device:
         the device was lost or closed.
         """
         self.submissions.flush()
-        if recording := self.plans.current():
-            recording.complete = False
+        self.plans.interrupt()
         return self.guard.using(doing)
 
     def synchronize(self) -> None:

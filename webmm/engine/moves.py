@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
 from webmm.engine.array import Array
+from webmm.engine.transfer import Upload
 from webmm.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -20,16 +21,22 @@ if TYPE_CHECKING:
 ACTIVITIES = {"upload": "uploading", "download": "downloading", "copy": "copying"}
 
 
-def upload(device: Device, host: NDArray[Any], target: Array) -> None:
-    """Implement `Device.upload()`."""
+def upload(device: Device, *pairs: tuple[NDArray[Any], Array]) -> None:
+    """Implement `Device.upload()` for several host arrays and targets, whose copies overlap."""
+    uploads = [_upload(host, target) for host, target in pairs if host.size or target.size]
+    if uploads:
+        with _moving(device, "upload", sum(each.nbytes for each in uploads)):
+            device.staging.upload(*uploads)
+
+
+def _upload(host: NDArray[Any], target: Array) -> Upload:
+    """Return the checked upload of `host` to `target`."""
     if host.size != math.prod(target.shape):
         raise ProblemError(f"{host.size:,} elements cannot fill an array of shape {target.shape}")
     start, nbytes = target.offset * target.element.itemsize, host.size * target.element.itemsize
     if not target.contiguous or start % 4 or (nbytes % 4 and start + nbytes < target.storage.nbytes):
         raise ProblemError("only a contiguous array that starts and ends at multiples of four bytes can be written to")
-    if nbytes:
-        with _moving(device, "upload", nbytes):
-            device.staging.upload(host, target.element.numpy, target.storage, start)
+    return Upload(host, target.element.numpy, target.storage, start)
 
 
 def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
@@ -45,7 +52,7 @@ def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
     if isinstance(data, Array) and data.element == target.element and _can_copy(data, target):
         _copy(device, data, target)
         return
-    upload(device, data.numpy() if isinstance(data, Array) else np.asarray(data), target)
+    upload(device, (data.numpy() if isinstance(data, Array) else np.asarray(data), target))
 
 
 def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -77,13 +84,19 @@ def _copy(device: Device, source: Array, target: Array) -> None:
     nbytes = -(-source.nbytes // 4) * 4
     with _moving(device, "copy", nbytes), device.guard.lock:
         start = source.offset * source.element.itemsize
-        device.engine.copy(device.wgpu_device, source.storage.buffer, start, target.storage.buffer, 0, nbytes)
+        copy = source.storage.buffer, start, target.storage.buffer, 0, nbytes
+        device.engine.submit(device.wgpu_device, (), copy)
 
 
 @contextmanager
 def _moving(device: Device, how: str, nbytes: int) -> Iterator[None]:
     """Return the context of every upload, download and copy: a use of the device, recorded by an active profile."""
-    with device.using(ACTIVITIES[how]), device.span(how, how, bytes=nbytes):
+    if how == "download":  # its copy is submitted together with the queued launches
+        device.plans.interrupt()
+        use: AbstractContextManager[None] = device.guard.using(ACTIVITIES[how])
+    else:
+        use = device.using(ACTIVITIES[how])
+    with use, device.span(how, how, bytes=nbytes):
         yield
 
 

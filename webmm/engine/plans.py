@@ -181,6 +181,11 @@ class Plans:
         """Return the calling thread's recording, or None."""
         return self.recordings.get(threading.get_ident()) if self.recordings else None
 
+    def interrupt(self) -> None:
+        """Note that the calling thread's recording, if any, does more than launches, so that it cannot be replayed."""
+        if recording := self.current():
+            recording.complete = False
+
     def record(self, key: Hashable, arrays: Sequence[Array], call: Callable[[], Any]) -> Any:
         """Return the result of `call`, and cache a plan for it if replaying its steps is sufficient."""
         me = threading.get_ident()

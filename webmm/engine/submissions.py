@@ -12,11 +12,12 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from webmm.engine.guard import Guard
 from webmm.engine.pool import Block
+from webmm.engine.wgpu import Copy
 from webmm.errors import WebmmError
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ class Submissions:
     def __init__(self, guard: Guard, shared: bool) -> None:
         self._guard, self.shared = guard, shared
         self.pending: list[Queued] = []
-        self.count = 0  # submissions so far
+        self.count = 0  # submissions of launches so far
         self._seconds = 0.0
         self._last = 0.0  # time of the last add() or submission
+        self._held = 0  # contexts of held() that are active
         self._wake, self.closed = threading.Event(), False
         self.thread: threading.Thread | None = None
         weakref.finalize(self, self._wake.set).atexit = False
@@ -66,11 +68,27 @@ class Submissions:
         pending.append(queued)
         self._seconds += queued[0].seconds
         count = len(pending)
-        if count >= PER_SUBMISSION or self._seconds >= BUSY or self.shared or (count == 1 and now - before > PAUSE):
+        if count >= PER_SUBMISSION or self._seconds >= BUSY or self.shared:
+            return True
+        if self._held:
+            return False
+        if count == 1 and now - before > PAUSE:
             return True
         if not self._wake.is_set():
             self._wake_thread()
         return False
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Return a context that ends with a read: launches are submitted together with it rather than at once."""
+        with self._guard.lock:
+            self._held += 1
+        try:
+            yield
+        finally:
+            with self._guard.lock:
+                self._held -= 1
+            self.flush()  # after an error: nothing else may submit what is pending
 
     def flush(self, written: Sequence[Block] = ()) -> None:
         """Submit the pending launches.
@@ -81,27 +99,44 @@ class Submissions:
         if not self.pending:
             return
         with self._guard.using("submitting"), self._guard.lock:
-            pending, self.pending, self._seconds = self.pending, [], 0.0
-            if not pending:
+            if not self.pending:
                 return
-            self._guard.encoding = True
-            try:
-                self._submit(pending)
-            except self._guard.engine.errors as error:
-                if self._guard.find_lost("submitting", error):
-                    raise
-                self._one_by_one(pending)
-            finally:
-                self._guard.encoding = False
-            self._last = time.perf_counter()
+            self._submit_pending()
             if refused := next((block.refused for block in written if block.refused), None):
                 for block in written:
                     block.refused = None  # reported now
                 raise refused
 
-    def _submit(self, pending: Iterable[Queued]) -> None:
-        self.count += 1
-        self._guard.engine.submit(self._guard.device, [d for launch, _, _ in pending for d in launch.dispatches])
+    def submit_with(self, copy: Callable[[], Copy]) -> None:
+        """Submit the pending launches and then the copy that `copy()` returns, in one submission.
+
+        The caller is within a use of the device. Raises what `copy()` raises, for example the error of a rejected
+        launch that was to write the source.
+        """
+        with self._guard.lock:
+            if not self._submit_pending(copy()):
+                self._guard.engine.submit(self._guard.device, (), copy())
+
+    def _submit_pending(self, copy: Copy | None = None) -> bool:
+        """Submit the pending launches, and `copy` unless one of them is rejected; tell whether all was submitted."""
+        pending, self.pending, self._seconds = self.pending, [], 0.0
+        self._guard.encoding = True
+        try:
+            self._submit(pending, copy)
+            return True
+        except self._guard.engine.errors as error:
+            if not pending or self._guard.find_lost("submitting", error):
+                raise
+            self._one_by_one(pending)
+            return False
+        finally:
+            self._guard.encoding = False
+            self._last = time.perf_counter()
+
+    def _submit(self, pending: Iterable[Queued], copy: Copy | None = None) -> None:
+        dispatches = [d for launch, _, _ in pending for d in launch.dispatches]
+        self.count += bool(dispatches)
+        self._guard.engine.submit(self._guard.device, dispatches, copy)
 
     def _one_by_one(self, pending: list[Queued]) -> None:
         """Submit each launch separately, so that a rejected one affects only the launches that use its result."""

@@ -12,16 +12,17 @@ import functools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from webmm.engine.array import Storage
 from webmm.engine.guard import Guard
+from webmm.engine.submissions import Submissions
 from webmm.engine.wgpu import Mapped
 from webmm.errors import FreedArrayError
 
@@ -39,17 +40,36 @@ LONG_DEPTH = 6  # the same for long chunks
 DIRECT_WRITE = 2**18  # bytes up to which queue.write_buffer is faster than mapping
 
 
+class Upload(NamedTuple):
+    """A transfer of `data`, in row-major order and converted to `dtype`, to the buffer of `target` from a byte on.
+
+    The offset is a multiple of 4; up to three bytes after the data become zero.
+    """
+
+    data: NDArray[Any]
+    dtype: np.dtype[Any]
+    target: Storage
+    offset: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        return self.data.size * self.dtype.itemsize
+
+
 class Staging:
     """The staging buffers of one device, created on demand; threads may share it."""
 
     def __init__(
         self,
         guard: Guard,
+        submissions: Submissions,
         chunk: int = CHUNK,
         threads: int = THREADS,
         depth: int = DEPTH,
     ) -> None:
         self._guard, self._device, self._engine, self._lock = guard, guard.device, guard.engine, guard.lock
+        self._submissions = submissions
         most = guard.device.limits["max-buffer-size"] // 4 * 4
         self._small = min(SMALL, chunk, most)
         self._threads = threads
@@ -76,41 +96,47 @@ class Staging:
         """Stop the idle threads; the buffers are destroyed with the device."""
         self._pool.shutdown(wait=False)
 
-    def upload(self, data: NDArray[Any], dtype: np.dtype[Any], target: Storage, offset: int = 0) -> None:
-        """Copy `data`, in row-major order and converted to `dtype`, to the buffer of `target` from byte `offset` on.
+    def upload(self, *uploads: Upload) -> None:
+        """Copy host arrays to buffers; the copies of several arrays overlap."""
+        large = [upload for upload in uploads if upload.nbytes > DIRECT_WRITE]
+        for upload in uploads:
+            if upload.nbytes <= DIRECT_WRITE:
+                flat = np.ascontiguousarray(upload.data, upload.dtype).reshape(-1).view(np.uint8)
+                flat = np.pad(flat, (0, -flat.size % 4)) if flat.size % 4 else flat
+                with self._lock:
+                    self._device.queue.write_buffer(_live_buffer(upload.target), upload.offset, flat)
+        if large:
+            self._upload_staged(large)
 
-        The offset is a multiple of 4; up to three bytes after the data become zero.
-        """
-        if not _in_words(data, dtype):
-            data = np.ascontiguousarray(data)
-        if data.size * dtype.itemsize <= DIRECT_WRITE:
-            flat = np.ascontiguousarray(data, dtype).reshape(-1).view(np.uint8)
-            flat = np.pad(flat, (0, -flat.size % 4)) if flat.size % 4 else flat
-            with self._lock:
-                self._device.queue.write_buffer(_live_buffer(target), offset, flat)
-            return
+    def _upload_staged(self, uploads: Sequence[Upload]) -> None:
         staging = self._sets[self._long > 0]
-        chunks = staging.cut(data, dtype.itemsize)
+        chunks = [
+            (chunk, dtype, target, offset + start)
+            for data, dtype, target, offset in uploads
+            for chunk, start in staging.cut(
+                data if _in_words(data, dtype) else np.ascontiguousarray(data), dtype.itemsize
+            )
+        ]
         threads = max(1, min(WRITERS, self._threads) // len(chunks))
         with staging.writing.lent(min(len(chunks), staging.depth)) as buffers, self._copies(threads) as copies:
-            filled: dict[int, tuple[int, int]] = {}
+            filled: dict[int, tuple[Storage, int, int]] = {}
 
             def send(slot: int) -> None:
                 """Queue the copy of a filled staging buffer to the device, and map the staging buffer again."""
                 if slot not in filled:
                     return
                 copies.wait(slot)
-                start, size = filled.pop(slot)
+                target, start, size = filled.pop(slot)
                 buffer = buffers[slot].buffer
                 self._engine.unmap(buffers[slot])
                 with self._lock:
-                    self._engine.copy(self._device, buffer, 0, _live_buffer(target), offset + start, size)
+                    self._engine.submit(self._device, (), (buffer, 0, _live_buffer(target), start, size))
                 buffers[slot] = self._engine.map(buffer, "WRITE", staging.size)
 
-            for i, (chunk, start) in enumerate(chunks):
+            for i, (chunk, dtype, target, start) in enumerate(chunks):
                 slot, nbytes = i % len(buffers), chunk.size * dtype.itemsize
                 send(slot)
-                filled[slot] = start, (size := _round4(nbytes))
+                filled[slot] = target, start, (size := _round4(nbytes))
                 host = self._engine.data(self._device, buffers[slot])
                 host[nbytes:size] = 0
                 copies.begin(slot, host[:nbytes].view(dtype).reshape(chunk.shape), chunk)
@@ -143,8 +169,7 @@ class Staging:
                     copies.wait(slot)
                     self._engine.unmap(coming.pop(slot))
                 size = _round4(chunk.size * dtype.itemsize)
-                with self._lock:
-                    self._engine.copy(self._device, _live_buffer(source), offset + start, buffers[slot], 0, size)
+                self._read(source, offset + start, buffers[slot], size)
                 coming[slot] = self._engine.map(buffers[slot], "READ", size)
 
             ahead = len(buffers) // 4  # chunks requested ahead, while others are copied to `data`
@@ -164,12 +189,15 @@ class Staging:
         """As `download()`, without threads and rotation, whose overhead would be as long as the transfer."""
         nbytes = data.size * dtype.itemsize
         with self._small_reads.lent(1) as (buffer,):
-            with self._lock:
-                self._engine.copy(self._device, _live_buffer(source), offset, buffer, 0, size := _round4(nbytes))
+            self._read(source, offset, buffer, size := _round4(nbytes))
             mapped = self._engine.map(buffer, "READ", size)
             host = self._engine.data(self._device, mapped)
             np.copyto(data, host[:nbytes].view(dtype).reshape(data.shape), casting="unsafe")
             self._engine.unmap(mapped)
+
+    def _read(self, source: Storage, offset: int, buffer: Any, size: int) -> None:
+        """Submit the pending launches, and the copy of `source`, from byte `offset` on, to a staging buffer."""
+        self._submissions.submit_with(lambda: (_live_buffer(source), offset, buffer, 0, size))
 
     def _copies(self, threads: int) -> _Copies:
         return _Copies(self._guard, self._pool, threads)
@@ -225,10 +253,16 @@ class _Copies:
 
 
 def _live_buffer(storage: Storage) -> Any:
-    """Return the buffer, if it is not freed: wgpu-native aborts the process if submitted work needs a destroyed one."""
-    if not storage.alive:
+    """Return the buffer, if it is not freed: wgpu-native aborts the process if submitted work needs a destroyed one.
+
+    Raises the error of the launch that was to write the buffer, if the engine rejected it.
+    """
+    block = storage.block
+    if block is None:
         raise FreedArrayError("the array was freed by another thread during its transfer")
-    return storage.buffer
+    if block.refused is not None:
+        raise block.refused
+    return block.buffer
 
 
 class _Ring:

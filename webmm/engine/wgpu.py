@@ -23,6 +23,8 @@ from webmm.kernels.base import MatrixShape
 from webmm.render import MATRIX_UNITS, SUBGROUPS, Dialect
 
 Dispatch = tuple[Any, Any, tuple[int, int, int]]  # a pipeline, its bind group, and the grid of workgroups
+# A copy between buffers: the source, its first byte, the target, its first byte, and the number of bytes.
+Copy = tuple[Any, int, Any, int, int]
 
 ALIVE = 0.5  # seconds between two checks, during a wait, that the device is not lost
 SPIN = 2e-4  # seconds that a wait polls without sleeping; then it sleeps for an eighth of the time waited so far
@@ -131,13 +133,23 @@ class Wgpu:
     # Submissions call the C functions directly: wgpu-py creates an object and an error scope per call, which takes
     # twice as long as everything else.
 
-    def submit(self, device: Any, dispatches: Sequence[Dispatch]) -> None:
-        """Submit dispatches in order, in one pass; raises the same errors as a WebGPU encoder.
+    def submit(self, device: Any, dispatches: Sequence[Dispatch], copy: Copy | None = None) -> None:
+        """Submit dispatches in order, in one pass, and then a copy; raises the same errors as a WebGPU encoder.
 
-        If the engine rejects one of the dispatches, none of them is queued.
+        If the engine rejects one of the commands, none of them is queued.
         """
         lib, _, ffi = self.functions
         encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
+        if dispatches:
+            self._encode(encoder, dispatches)
+        if copy is not None:
+            source, start, target, offset, size = copy
+            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source._internal, start, target._internal, offset, size)
+        self._finish(device, encoder)
+
+    def _encode(self, encoder: Any, dispatches: Sequence[Dispatch]) -> None:
+        """Encode dispatches in one compute pass."""
+        lib, _, ffi = self.functions
         compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, ffi.NULL)
         last = None
         for pipeline, bind_group, grid in dispatches:
@@ -148,14 +160,6 @@ class Wgpu:
             lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, *grid)
         lib.wgpuComputePassEncoderEnd(compute_pass)
         lib.wgpuComputePassEncoderRelease(compute_pass)
-        self._finish(device, encoder)
-
-    def copy(self, device: Any, source: Any, start: int, target: Any, offset: int, size: int) -> None:
-        """Copy `size` bytes from byte `start` of one buffer to byte `offset` of another; raises as `submit()`."""
-        lib, _, ffi = self.functions
-        encoder = lib.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
-        lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source._internal, start, target._internal, offset, size)
-        self._finish(device, encoder)
 
     def _finish(self, device: Any, encoder: Any) -> None:
         """Submit the encoder's commands; the engine reports errors of encoding only here."""

@@ -42,7 +42,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
-    "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation"),
+    "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation", "check_normalised"),
     "webmm.problems.product": ("Operand", "layout_of"),
     "webmm.problems.quantized": ("Quantized",),
     "webmm.problems.reduce": ("OPERATIONS", "Reduction", "Span", "check_types", "operation_of", "reduction"),

@@ -33,6 +33,7 @@ from webmm.kernels.reduce.per_row import PerRow
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.page.exact import Case, Size, fingerprint, multiplied, reduced, thin, weighted
@@ -50,7 +51,7 @@ LIGHT: dict[str, Kernel[Any]] = {
     kernel.name: kernel
     for kernel in (
         *(PerRow(8), Vectorized(8, 2), Tree(32, 1), Subgroup(32, 2), Alone(4, 2), TwoPass(32, 1, 2)),
-        *(Vector(lanes=8, tm=2), Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)),
+        *(Vector(lanes=8, tm=2), Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1), CpuLanes(4, 4, 8)),
         quantized.CPU,
     )
 }

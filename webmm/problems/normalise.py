@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from webmm.dtypes import F64
+from webmm.dtypes import F64, DType
+from webmm.errors import UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.reduce import Floats, Reduction
 
@@ -45,6 +46,20 @@ NORMALISATIONS = {
         NormalisationFunction("rms_norm", "sum", _rms_norm),
     )
 }
+
+
+def check_normalised(function: str, dtype: DType, features: Set[str], device: str) -> None:
+    """Check that a device with these features, called `device`, can normalise arrays of `dtype`.
+
+    Raises ProblemError for a dtype that is not a float, UnsupportedError for float64 without the feature shader-f64.
+    """
+    if dtype != F64:
+        check_floats("normalisations", dtype)
+    elif not F64.features <= features:
+        raise UnsupportedError(
+            f"{function} of float64 needs the feature shader-f64, which {device} does not have; "
+            "cast the operand, e.g. x.astype('float32')"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,16 @@
-"""For CPU adapters, which run the lanes of a subgroup as the elements of a vector register."""
+"""For CPU adapters: lanes broadcast A to each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import tunable
 from webmm.kernels.gemm.base import GemmKernel
-from webmm.kernels.product import Grid
-
-INNER = 4  # inner elements per iteration: a vec4 of A
+from webmm.kernels.lane_tiles import LaneTiles
+from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)
-class CpuLanes(GemmKernel):
+class CpuLanes(LaneTiles[Gemm], GemmKernel):
     """A (tm, lanes·tn) tile of C per workgroup, which is one subgroup, whose lanes broadcast A to each other."""
 
     name = "cpu_lanes"
@@ -21,40 +18,3 @@ class CpuLanes(GemmKernel):
     summary = "for CPU adapters: A broadcast within a subgroup"
     a_vector_axis = "k"
     b_vector_axis = "n"
-
-    lanes: int = tunable(8, (4, 8), "lanes of a workgroup, which is one subgroup")
-    tm: int = tunable(32, (1, 4, 16, 32), "rows of C per workgroup")
-    tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
-
-    @property
-    def workgroup_size(self) -> tuple[int, int, int]:
-        """One subgroup."""
-        return (self.lanes, 1, 1)
-
-    @property
-    def subgroup(self) -> int:
-        """Lanes that a subgroup must have at least."""
-        return self.lanes
-
-    @property
-    def grid(self) -> Grid:
-        """One workgroup per tile."""
-        return Grid(self.tm, self.lanes * self.tn)
-
-    @property
-    def inner_step(self) -> int:
-        """One vec4 of A."""
-        return INNER
-
-    @property
-    def a_loads(self) -> int:
-        """vec4 of A that each lane loads per step."""
-        return -(-self.tm // self.lanes)
-
-    def constraints(self) -> Iterator[tuple[bool, str]]:
-        """Require whole vec4 of C, and rows of A that the lanes can share evenly."""
-        yield self.tn % 4 == 0, f"tn = {self.tn} must be a multiple of 4: fragments are vec4"
-        yield (
-            self.tm < self.lanes or self.tm % self.lanes == 0,
-            f"tm = {self.tm} rows cannot be loaded evenly by {self.lanes} lanes",
-        )

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from webmm.kernels.base import Scratch, Texture
 from webmm.kernels.gemm.base import GemmKernel
-from webmm.kernels.gemm.cpu_lanes import INNER, CpuLanes
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.lane_tiles import INNER
 from webmm.problems.gemm import Gemm
 
 DEPTH = 8192  # rows of B per layer: the texture size that every device supports
