@@ -31,8 +31,10 @@ ABLE = Capabilities("able", LIMITS, frozenset({"shader-f16"}), subgroup_size=32,
         ((4096, 4096, 4096), (128, 128)),
         ((4095, 4097, 4093), (128, 128)),
         ((512, 8192, 2048), (128, 128)),
+        ((8, 11_008, 1536), (16, 32)),
         ((400_000, 30, 16), (64, 32)),
-        ((8, 4096, 64), (16, 32)),
+        ((12, 4096, 64), (16, 32)),
+        ((40_000, 6, 64), (64, 32)),
     ],
 )
 def test_tiles_fit_the_shape(sizes, tile):
@@ -74,6 +76,7 @@ def test_some_tiles_fit_a_small_workgroup_memory():
         (gemm(4096, 4096, 4096), "float32"),
         (gemm(4096, 4096, 4096, dtype="bfloat16"), "bfloat16"),
         (gemm(2, 4096, 4096, dtype="f16"), "few rows"),
+        (gemm(8, 2048, 1024, dtype="f16"), "few rows of a small product"),
     ],
 )
 def test_other_products_do_not_use_matrix_units(problem, why):
