@@ -24,6 +24,8 @@ INVOCATIONS = 128  # workgroup size of the probe: the largest subgroup size
 NVIDIA = 0x10DE  # PCI vendor ID
 BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
 
+TILES = {"bm": 64, "bn": 64, "sm": 32, "sn": 32}  # with which fragments are tried
+
 
 def subgroup_size(device: Device) -> int:
     """Return the subgroup size in lanes; 0 if there are no subgroups, or if broadcasts give wrong results.
@@ -83,7 +85,7 @@ def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
 def multiplies(device: Device, shape: MatrixShape) -> bool:
     """Tell whether a float16 product of 2x2 tiles, with fragments of `shape`, is right on this device."""
     before, lanes = device.capabilities, device.capabilities.subgroup_size
-    kernel = MatrixUnit(bm=64, bn=64, sm=32, sn=32, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
+    kernel = MatrixUnit(**TILES, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
     if not lanes or kernel.invalid() or "shader-f16" not in before.features:
         return False
     device.capabilities = dataclasses.replace(before, matrix_shapes=frozenset({shape}))
