@@ -4,13 +4,14 @@
 
 Times are wall-clock times per product of resident matrices: several products are queued and waited for once; the
 fastest of three rounds counts, after a warm-up of half a second. `error` is the largest error in a few rows, compared
-with longdouble, as a multiple of K·2⁻⁵²·(|A|·|B|).
+with longdouble, as a multiple of K·2⁻⁵²·(|A|·|B|), or of K·2⁻⁴⁰·(|A|·|B|) with --precision high.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
-from webmm.problems.gemm import gemm
+from webmm.problems.gemm import PRECISIONS, gemm
 
 WARM_UP = 0.5  # seconds
 ROWS = 6  # checked per result
@@ -53,11 +54,11 @@ def seconds(queue: Callable[[], object], wait: Callable[[], object]) -> float:
     return min(times)
 
 
-def error_of(a: Any, b: Any) -> Callable[[Any], float]:
+def error_of(a: Any, b: Any, eps: float) -> Callable[[Any], float]:
     """Return a function that computes a result's largest error in some rows, as a multiple of the promised bound."""
     rows = np.unique(np.linspace(0, len(a) - 1, ROWS).astype(int))
     x, y = a[rows].astype(np.longdouble), b.astype(np.longdouble)
-    expected, allowed = x @ y, a.shape[1] * F64.eps * (abs(x) @ abs(y))
+    expected, allowed = x @ y, a.shape[1] * eps * (abs(x) @ abs(y))
     return lambda got: float((abs(got[rows] - expected) / allowed).max())
 
 
@@ -82,13 +83,19 @@ def kernels(capabilities: Capabilities, kind: str, size: int) -> Iterator[Kernel
 TILES: tuple[dict[str, Any], ...] = (
     {},
     {"bm": 128, "bn": 128},
+    {"bm": 128, "bn": 128, "order": "rows"},
     {"bm": 128, "bn": 128, "bk": 8, "unroll": 8},
     {"bk": 8, "unroll": 8},
     {"bn": 64, "bk": 8, "unroll": 8},
     {"bm": 128, "bn": 128, "tn": 4},
     {"tn": 4},
 )
-UNIT_TILES: tuple[dict[str, Any], ...] = ({}, {"sn": 32}, {"bm": 64, "bn": 64, "sm": 32, "sn": 32})
+UNIT_TILES: tuple[dict[str, Any], ...] = (
+    {},
+    {"sn": 32},
+    {"bm": 64, "bn": 64, "sm": 32, "sn": 32},
+    {"bm": 32, "bn": 32, "sm": 16, "sn": 32},
+)
 SLICE_TILES = ((64, 64, 8, 8, 8), (128, 128, 8, 8, 8), (64, 128, 8, 8, 8), (128, 64, 16, 8, 8), (64, 64, 8, 8, 4))
 
 
@@ -110,20 +117,21 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--engine", default="wgpu")
     parser.add_argument("--adapter")
+    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
     parser.add_argument("--alone", action="store_true", help="skip NumPy and cuBLAS")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     n, rng = options.size, np.random.default_rng(0)
     a, b = rng.standard_normal((n, n)), rng.standard_normal((n, n))
     rows: list[dict[str, Any]] = []
-    error = error_of(a, b)
+    problem = gemm(n, n, n, dtype=F64, precision=options.precision)
+    error = error_of(a, b, problem.eps)
 
     def add(way: str, taken: float, largest: float | None = None) -> None:
         rows.append({"way": way, "size": n, "seconds": taken, "gflops": 2e-9 * n**3 / taken, "error": largest})
         print(json.dumps(rows[-1]), flush=True)
 
     with webmm.Device(options.adapter, engine=options.engine) as device:
-        problem = gemm(n, n, n, dtype=F64)
         x, y, c = device.array(a), device.array(b), device.empty((n, n), F64)
         for kernel in kernels(device.capabilities, device.info.kind, n):
             try:
@@ -132,15 +140,18 @@ def main() -> None:
                 print(json.dumps({"way": str(kernel), "refused": str(refused)[:200]}), flush=True)
                 continue
             add(str(kernel), taken, error(c.numpy()))
-        add("matmul, resident", seconds(lambda: x @ y, device.synchronize))
-        add("matmul of NumPy arrays", seconds(lambda: webmm.matmul(a, b, device=device), lambda: None))
+        matmul = functools.partial(webmm.matmul, precision=options.precision)
+        add("matmul, resident", seconds(lambda: matmul(x, y), device.synchronize))
+        add("matmul of NumPy arrays", seconds(lambda: matmul(a, b, device=device), lambda: None))
         place = dataclasses.asdict(device.info) | {"engine": device.engine.version()}
     if not options.alone:
         add("NumPy", seconds(lambda: a @ b, lambda: None))
         if (taken_by_cublas := cublas(a, b)) is not None:
             add("cuBLAS (torch)", taken_by_cublas)
     if options.out:
-        options.out.write_text(json.dumps({"device": place, "rows": rows}, indent=1) + "\n")
+        options.out.write_text(
+            json.dumps({"device": place, "precision": options.precision, "rows": rows}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

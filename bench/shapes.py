@@ -35,7 +35,7 @@ from shapes_timing import Bench, peer
 
 from webmm import tuner
 from webmm.cases import op_of
-from webmm.choose import choose
+from webmm.choose import choose, divided, quantized, weights
 from webmm.choose.adapted import model_of
 from webmm.choose.field import field
 from webmm.choose.model import START, Machine, Model
@@ -46,14 +46,20 @@ from webmm.errors import WebmmError
 from webmm.kernels.base import Kernel
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
+from webmm.kernels.quantized.packed import Packed
+from webmm.kernels.weights.tiles import Tiles
+from webmm.kernels.weights.vector import Vector
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import LAYOUTS
+from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Reduction
+from webmm.problems.weights import WeightOnly
 from webmm.records import Record, from_json, save, to_json
 
 LONG = 1.5e11  # operations from which a problem is not collected
 GRACE = 25.0  # seconds after the end in which problems under way may finish
+MAX_VECTOR = 32  # rows up to which `vector` is a candidate
 CHECKED = 2**31  # operations up to which results are compared with NumPy
 
 
@@ -78,8 +84,33 @@ def spread(problem: Gemm, device: Device, model: Model, count: int, seed: int) -
     return [able[i] for i in ranked if i in chosen]
 
 
+def parts_of_k(problem: Quantized | WeightOnly, device: Device, count: int, seed: int) -> list[Kernel[Any]]:
+    """Return `count` candidates for 8-bit integers or block weights, from the fastest as predicted for `divided` tiles.
+
+    For weights with up to MAX_VECTOR rows, half of them are `vector` with random settings.
+    """
+    source, vectors = random.Random(seed), list[Kernel[Any]]()
+    stage: Any = Packed if isinstance(problem, Quantized) else Tiles
+    costs = quantized.COSTS if isinstance(problem, Quantized) else weights.COSTS
+    if isinstance(problem, WeightOnly) and problem.m <= MAX_VECTOR:
+        suited = [kernel for kernel in Vector.space() if kernel.tm < 2 * problem.m]
+        vectors = list(source.sample(suited, min(len(suited), count // 2 if problem.m > 1 else count)))
+    usual = stage(bm=32, bn=32, tn=4).config
+    tiles = [tile for tile in stage.space() if tile.unroll == tile.bk and not differs(tile.config, usual)]
+    able = [kernel for tile in tiles for kernel in divided.divided(tile, problem)]
+    able = [kernel for kernel in able if not kernel.check(problem, device.capabilities)]
+    able.sort(key=lambda kernel: divided.predicted(kernel, problem, costs))
+    near = able[: 4 * count]
+    return vectors + source.sample(near, min(len(near), count - len(vectors)))
+
+
+def differs(config: dict[str, Any], usual: dict[str, Any]) -> bool:
+    """Return whether settings other than the sizes of tiles differ from the usual ones."""
+    return any(config[name] != usual[name] for name in ("group", "splits", "order", "dot") if name in usual)
+
+
 def others(problem: Problem, device: Device, model: Model | None, count: int, seed: int) -> list[Kernel[Any]]:
-    """Return `count` candidates: by the cost model for float32 gemm on GPUs, otherwise those of `webmm tune`.
+    """Return `count` candidates: by the cost models for float32 gemm, integers and weights, or those of `webmm tune`.
 
     For float32 gemm on CPUs, only the stages made for CPUs are candidates: other stages take many times as long.
     """
@@ -90,6 +121,8 @@ def others(problem: Problem, device: Device, model: Model | None, count: int, se
         lanes = CpuLanes.on(device.capabilities).lanes
         able = [k for k in made if k.config["lanes"] == lanes and not k.check(problem, device.capabilities)]
         return random.Random(seed).sample(able, min(count, len(able)))
+    if isinstance(problem, Quantized | WeightOnly) and device.info.kind != "cpu":
+        return parts_of_k(problem, device, count, seed)
     tried = (k for k in tuner.drawn(device, problem) if not isinstance(problem, Reduction) or worthwhile(k, problem))
     return list(itertools.islice(tried, count))
 

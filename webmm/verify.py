@@ -81,12 +81,12 @@ def sum_bound(length: int, out: DType = F32) -> float:
     """Return the largest error of a sum of `length` elements, as a multiple of Σ|x|, that rounding can explain.
 
     A sum has a level for each factor of 16 in its length, with 16 additions per element, and then a tree: in total
-    4·log2(n) + 16 roundings, of half of F32.eps each, plus one for a quotient.
+    4·log2(n) + 16 roundings, of half of F32.eps each (F64.eps for float64), plus one for a quotient.
     """
     roundings = 4 * math.log2(max(length, 1)) + 17
-    return roundings * F32.eps / 2 + (out.eps if out != F32 else 0.0)
+    return roundings * out.sums.eps / 2 + (out.eps if out != out.sums else 0.0)
 
 
 def product_bound(length: int, out: DType = F32) -> float:
     """Return the largest relative error of a product of `length` elements: one rounding for each."""
-    return length * F32.eps / 2 + (out.eps if out != F32 else 0.0)
+    return length * out.sums.eps / 2 + (out.eps if out != out.sums else 0.0)

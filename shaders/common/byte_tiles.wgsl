@@ -296,11 +296,12 @@ dot(dots(0x01010101u, {{ words }}), vec4i(1))
 {% endif %}
 {% endmacro %}
 
-{% macro store_sums() %}
+{# The sums → C, or with `part`, the first argument of store_tile4(), to the partial sums of that part of k. #}
+{% macro store_sums(part="") %}
 {% for j in range(kernel.tn // 4) %}
     let columns{{ j }} = {{ quantized.columns_of_tile("(" ~ tiles.col_vec4(j) ~ ") * 4u") }};
 {% for r in range(kernel.tm) %}
-    store_tile4(row0, (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, columns{{ j }}, acc_{{ r }}_{{ j }});
+    store_tile4({{ part }}row0, (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, columns{{ j }}, acc_{{ r }}_{{ j }});
 {% endfor %}
 {% endfor %}
 {% endmacro %}

@@ -21,6 +21,11 @@
   0.0018886903449991718, 0.0025293918156939696, -0.02377051491717134, 0.0683080273440099, -0.11927366341538638,
   0.1296451587027594, -0.0475622943534492, -0.13562110612458117, 1.2530080582697296
 ] %}
+{# The Taylor series of artanh(z) / z as a polynomial in z²; for |z| < 0.172 these terms are exact to 2⁻⁶⁰. #}
+{% set artanh_terms = [
+  0.043478260869565216, 0.047619047619047616, 0.05263157894736842, 0.058823529411764705, 0.06666666666666667,
+  0.07692307692307693, 0.09090909090909091, 0.1111111111111111, 0.14285714285714285, 0.2, 0.3333333333333333, 1.0
+] %}
 {% set pair = kernel.integer %}
 {% set double, whole = ("vec2u", "i32") if pair else ("vec4f", "vec4i") %}
 
@@ -168,6 +173,30 @@ fn exponential(given: {{ double }}) -> {{ double }} {
     return multiply(multiply(exponential_series(r), root), root);
 }
 
+{% endmacro %}
+
+{# The function logarithm(), and the polynomial that it calls; for devices with f64. #}
+{% macro logarithm() %}
+{{ polynomial("artanh_series", artanh_terms) }}
+// log x for 1 ≤ x < 2⁶⁴, or NaN. x is 2ⁿ·m with √½ < m ≤ √2, and log m = 2·artanh((m - 1)/(m + 1)).
+fn logarithm(x: f32) -> f32 {
+    var m = x;
+    var n = f32();
+{% for bits in (32, 16, 8, 4, 2, 1) %}
+    if (m >= {{ 2.0 ** bits }}) {
+        m *= {{ 0.5 ** bits }};
+        n += {{ bits }}.0;
+    }
+{% endfor %}
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        n += 1.0;
+    }
+    let z = (m - 1.0) / (m + 1.0);
+    // The upper part of ln 2 has few enough bits for its product with n to be exact.
+    let lower = fma(n, 1.9082149292705877e-10, 2.0 * z * artanh_series(vec4f(z * z)).x);
+    return n * 0.6931471803691238 + lower;
+}
 {% endmacro %}
 
 {# The function activate(), and the functions that it calls. #}

@@ -13,14 +13,6 @@
 {% endif %}
 {% endmacro %}
 
-{# Likewise if SPLITS workgroups divide k: numbered along z, first the splits. #}
-{% macro split_bases() %}
-    let batch = workgroup.z / SPLITS;
-    let split = workgroup.z % SPLITS;
-{{ bases("batch", c=false) }}
-    let c_base = workgroup.z * params.m * ((params.n + 3u) / 4u); // of this split's partial sums, in vec4
-{% endmacro %}
-
 {# Element `index` of the operand x → f32. #}
 {% macro element(x, index) -%}
 {{ stored.load(s.dtype, x, index) }}
@@ -234,22 +226,6 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
     store_c(base, row, col + 3u, value.w);
 }
 {% endif %}
-{% endmacro %}
-
-{# The function that stores partial sums, (batch, split, row, column), rows padded to whole vec4, for sum_splits. #}
-{% macro store_partial() %}
-// partial[row, col..col+3] ← value{% if s.edge_m or s.edge_n %}, nothing outside the matrix{% endif %}
-
-fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
-    let row_length = (params.n + 3u) / 4u;
-{% set outside = guards([(s.edge_m, "row", "m"), (s.edge_n, "col", "n")]) %}
-{% if outside %}
-    if ({{ outside }}) {
-        return;
-    }
-{% endif %}
-    partial[base + row * row_length + col / 4u] = value;
-}
 {% endmacro %}
 
 {#

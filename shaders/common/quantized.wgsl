@@ -117,12 +117,17 @@ fn store_c4(row: u32, columns: Columns, sums: vec4i) {
 }
 {% endmacro %}
 
-{# The same for sums of products of bytes without zero points, which are applied with `a_sums` and `b_sums`. #}
-{% macro store_tile4() %}
+{#
+  The same for sums of products of bytes without zero points, which are applied with `a_sums` and `b_sums`. If k is
+  `divided`, the sums of `part` are stored as they are, and the first part has the whole term of both zero points.
+#}
+{% macro store_tile4(divided=false) %}
 {{ column_terms(sums=true) }}
+{% if not divided %}
 {{ store_c4() }}
-// C[row0 + row, columns] ← dots
-fn store_tile4(row0: u32, tile_row: u32, columns: Columns, dots: vec4i) {
+{% endif %}
+// {{ "The partial sums of C" if divided else "C" }}[row0 + row, columns] ← dots
+fn store_tile4({{ "part: u32, " if divided }}row0: u32, tile_row: u32, columns: Columns, dots: vec4i) {
     let row = row0 + tile_row;
 {{ return_outside("columns.first") }}
     var sums = dots;
@@ -131,10 +136,15 @@ fn store_tile4(row0: u32, tile_row: u32, columns: Columns, dots: vec4i) {
     sums -= zero_a * columns.sum;
 {% endif %}
 {% if s.zero_b %}
+{% set k = "select(0, i32(params.k), part == 0u)" if divided else "i32(params.k)" %}
     let zero_b = {{ zeros_of_b(s.flip_b) }};
-    sums -= zero_b * (atomicLoad(&a_sums[tile_row]){{ " - i32(params.k) * zero_a" if s.zero_a }});
+    sums -= zero_b * (atomicLoad(&a_sums[tile_row]){{ " - " ~ k ~ " * zero_a" if s.zero_a }});
 {% endif %}
+{% if divided %}
+    partial[(part * params.m + row) * ((params.n + 3u) / 4u) + columns.first / 4u] = sums;
+{% else %}
     store_c4(row, columns, sums);
+{% endif %}
 }
 {% endmacro %}
 

@@ -13,13 +13,13 @@
   Maxima compare the bits of floats as integers, so that no driver can lose a NaN (NVIDIA compiles max() and comparisons
   of floats to an instruction that returns the other operand); this is exact for subnormals, too.
 
-  Elements are f32; i32, whose sums and products wrap around; or doubles, for maxima, minima and positions: vec2u of the
-  low and the high word, so that the device needs no f64.
+  Elements are f32; i32, whose sums and products wrap around; f64, for products, logsumexp and normalisations; or
+  doubles, for maxima, minima and positions: vec2u of the low and the high word, so that the device needs no f64.
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% set integers = s.dtype.wgsl == "i32" %}
-{% set doubles = s.dtype.wgsl == "f64" and kernel.integer %}
-{% set native = s.dtype.wgsl == "f64" and not kernel.integer %}{# in normalisations: render() replaces f32 by f64 #}
+{% set doubles = s.dtype.wgsl == "f64" and not s.native %}
+{% set native = s.dtype.wgsl == "f64" and s.native %}{# render() replaces f32 by f64 #}
 
 {% set plain = s.operation in ("sum", "mean", "prod") %}
 {% set keyed = s.operation in ("max", "min") %}
@@ -57,6 +57,7 @@
 const MOST: f32 = 1.7976931348623157e308; // the largest double: with a finite maximum, infinities are not subtracted
 
 {{ native_doubles.exponentials() }}
+{{ native_doubles.logarithm() }}
 {% elif s.operation == "logsumexp" %}
 const MOST: f32 = 0x1.fffffep+127f; // the largest float: with a finite maximum, infinities are not subtracted
 
@@ -87,7 +88,6 @@ fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
 }
 
 {% endif %}
-{% if not (native and struct) %}
 fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
 {% if s.operation in ("sum", "prod") %}
     return part;
@@ -95,6 +95,11 @@ fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
     return part / f32(params.length);
 {% elif positions %}
     return i32(part.at);
+{% elif s.operation == "logsumexp" and native %}
+    if (part.sum > MOST) {
+        return part.sum; // infinity
+    }
+    return select(part.top + logarithm(part.sum), params.outside, part.sum == 0.0); // -∞ if there are only -∞
 {% elif s.operation == "logsumexp" %}
     return select(part.top + log(part.sum), part.sum, is_nan(part.sum));
 {% elif doubles %}
@@ -110,7 +115,6 @@ fn result(part: {{ part() }}) -> {{ "i32" if positions else number() }} {
     return bitcast<f32>(select(value, 0x7fc00000u, part == NAN_KEY));
 {% endif %}
 }
-{% endif %}
 {% endmacro %}
 
 {# Maxima, minima and positions of doubles compare keys of 64 bits. #}
@@ -567,6 +571,8 @@ fn combined(own: {{ part() }}, lane: u32, size: u32) -> {{ part() }} {
 {% macro pack(part) -%}
 {% if doubles -%}
 vec4u({{ part }}.high, {{ part }}.low, {{ part ~ ".at" if positions else "0u" }}, 0u)
+{%- elif native -%}
+{{ "vec2f(" ~ part ~ ".top, " ~ part ~ ".sum)" if struct else "vec2f(" ~ part ~ ", 0.0)" }}
 {%- elif positions -%}
 vec2u({{ part }}.key, {{ part }}.at)
 {%- elif s.operation == "logsumexp" -%}
@@ -579,6 +585,8 @@ vec2u({{ part if keyed else "bitcast<u32>(" ~ part ~ ")" }}, 0u)
 {% macro unpack(pair) -%}
 {% if doubles -%}
 Part({{ pair }}.x, {{ pair }}.y{{ ", " ~ pair ~ ".z" if positions }})
+{%- elif native -%}
+{{ "Part(" ~ pair ~ ".x, " ~ pair ~ ".y)" if struct else pair ~ ".x" }}
 {%- elif positions -%}
 Part({{ pair }}.x, {{ pair }}.y)
 {%- elif s.operation == "logsumexp" -%}

@@ -45,8 +45,8 @@ var<workgroup> parts: array<{{ "f32" if s.operation == "logsumexp" else reduce.p
 {% endif %}
 {% if s.operation == "logsumexp" %}
 {{ combined("row_maximum", "f32", "max") }}
-{{ combined("row_sum", "f32", "add") }}
-fn add(a: f32, b: f32) -> f32 {
+{{ combined("row_sum", "f32", "sum_of") }}
+fn sum_of(a: f32, b: f32) -> f32 {
     return a + b;
 }
 

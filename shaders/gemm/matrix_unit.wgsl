@@ -36,6 +36,7 @@
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
 {% import "common/halves.wgsl" as halves with context %}
+{% import "common/splits.wgsl" as splits with context %}
 {% set operands = [
   {"x": "a", "axis": "row", "tile": kernel.bm, "subtile": kernel.sm, "fragment": kernel.fm, "kind": "Left",
    "along_k": not s.trans_a, "loads": kernel.a_loads, "base": "a_base", "vec": s.vec_a},
@@ -59,7 +60,7 @@ var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a 
 {{ halves.before_end_function() }}
 {% endif %}
 {% if kernel.splits > 1 %}
-{{ matrix.store_partial() }}
+{{ splits.store_partial() }}
 {{ halves.store_function("store_c4", by_vec4=true, to="partial sums") }}
 {% else %}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) if s.vec_c else matrix.store_c(row=s.edge_m, col=s.edge_n) }}
@@ -88,10 +89,14 @@ fn main(
 ) {
 {{ tiles.assign_tile() }}
 {% if kernel.splits > 1 %}
-{{ matrix.split_bases() }}
-    let part = ((params.k + BK - 1u) / BK + SPLITS - 1u) / SPLITS * BK; // inner elements per split, in whole steps
-    let first_k = split * part;
-    let end_k = min(first_k + part, params.k);
+    let batch = workgroup.z / SPLITS;
+    let split = workgroup.z % SPLITS;
+{{ matrix.bases("batch", c=false) }}
+    let c_base = {{ splits.partial_base() }}; // of this split's partial sums, in vec4
+    let steps = (params.k + BK - 1u) / BK;
+    let longer = steps % SPLITS; // so many splits have a step more
+    let first_k = (split * (steps / SPLITS) + min(split, longer)) * BK;
+    let end_k = min(first_k + (steps / SPLITS + select(0u, 1u, split < longer)) * BK, params.k);
 {{ fragments.plan_loads(operands) }}
 {{ fragments.multiply_along_k(operands, load_next, write_tiles, "first_k", "end_k") }}
 {% else %}

@@ -15,6 +15,7 @@
 // Workgroup memory: SLICES·(BM + BN + 8)·BK·4 bytes for tiles, (SLICES - 1)·BM·BN/TM·4 for sums.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
+{% import "common/splits.wgsl" as splits with context %}
 {% include "common/header.wgsl" %}
 
 {% set staged = tiles.staged and kernel.splits == 1 %}
@@ -26,7 +27,7 @@ var<workgroup> sums: array<array<array<vec4f, SHARERS>, TN / 4u>, SLICES - 1u>; 
 
 {% if kernel.splits > 1 %}
 {{ tiles.tiles_and_loads(slices=kernel.slices) }}
-{{ matrix.store_partial() }}
+{{ splits.store_partial() }}
 {% else %}
 {{ tiles.declarations(slices=kernel.slices) }}
 {% endif %}
@@ -40,7 +41,10 @@ fn main(
     let sharer = local_index % SHARERS;
     let slice = local_index / SHARERS;
 {% if kernel.splits > 1 %}
-{{ matrix.split_bases() }}
+    let batch = workgroup.z / SPLITS;
+    let split = workgroup.z % SPLITS;
+{{ matrix.bases("batch", c=false) }}
+    let c_base = {{ splits.partial_base() }}; // of this split's partial sums, in vec4
 {% else %}
     let split = 0u;
 {{ matrix.bases() }}

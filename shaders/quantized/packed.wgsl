@@ -10,15 +10,21 @@
 // {{ "A" if s.flip_a else "B" }} is u8, the other i8: 128 is subtracted from its bytes and zero points, to make them i8
 // and leave each difference as it is.
 {% endif %}
+{% set divided = kernel.splits > 1 %}
+{% if divided %}
+// SPLITS workgroups each compute a part of k for the same tile, with its share of the terms, and store partial sums;
+// the next dispatch (sum_splits) adds these and computes C.
+{% endif %}
 // Shapes: any; bytes beyond the end of k are zero. Workgroup memory: (BM + BN)·(BK + 1)·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/byte_tiles.wgsl" as bytes with context %}
 {% import "common/quantized.wgsl" as quantized with context %}
+{% import "common/splits.wgsl" as splits with context %}
 {% include "common/header.wgsl" %}
 
 {{ quantized.dot_functions() }}
 {{ bytes.declarations() }}
-{{ quantized.store_tile4() }}
+{{ quantized.store_tile4(divided) }}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -29,17 +35,21 @@ fn main(
 {{ tiles.invocation_position() }}
 {{ bytes.plan_loads() }}
 {{ bytes.declare_sums() }}
-{{ bytes.load_next("0u") }}
+{% if divided %}
+{{ splits.part_of_k("4u * BK") }}
+{% endif %}
+{% set first, end = ("k_first", "k_end") if divided else ("0u", "params.k") %}
+{{ bytes.load_next(first) }}
 {{ bytes.write_tiles() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
-    for (var k0 = 4u * BK; k0 < params.k; k0 += 4u * BK) {
+    for (var k0 = {{ "k_first + " if divided }}4u * BK; k0 < {{ end }}; k0 += 4u * BK) {
 {{ bytes.load_next("k0") }}
 {{ bytes.multiply_tiles("k0 - 4u * BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
 {{ bytes.write_tiles() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
-{{ bytes.multiply_tiles("(params.k - 1u) / (4u * BK) * (4u * BK)") }}
+{{ bytes.multiply_tiles("(" ~ end ~ " - 1u) / (4u * BK) * (4u * BK)") }}
 {{ bytes.add_line_sums(bytes.operands) }}
-{{ bytes.store_sums() }}
+{{ bytes.store_sums("workgroup.z, " if divided else "") }}
 }

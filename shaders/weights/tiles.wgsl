@@ -4,8 +4,14 @@
 // bits to a u32, with a scale and a zero point per block of {{ s.block }}; C (m, n), dense. Accumulation in f32.
 // This is gemm/pipelined, except that a load of B unpacks four weights from a word.
 // Changed from vector: A and W pass through workgroup memory, so that a weight is loaded and unpacked once for BM rows.
+{% set divided = kernel.splits > 1 %}
+{% if divided %}
+// SPLITS workgroups each compute a part of k for the same tile, and store partial sums; the next dispatch (sum_splits)
+// adds these.
+{% endif %}
 // Shapes: any; partial tiles are padded with zeros. Workgroup memory: (BM + 4 + BN)·BK·4 bytes.
 {% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/splits.wgsl" as splits with context %}
 {% import "common/weights.wgsl" as weights with context %}
 {% include "common/header.wgsl" %}
 
@@ -24,7 +30,12 @@ fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
     return scales[block] * (integers4(b[index / PER_WORD] >> (index % PER_WORD * BITS)) - zero_of(block));
 }
 {% endmacro %}
+{% if divided %}
+{{ tiles.tiles_and_loads(load_b4=load_b4()) }}
+{{ splits.store_partial() }}
+{% else %}
 {{ tiles.declarations(load_b4=load_b4()) }}
+{% endif %}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -34,21 +45,25 @@ fn main(
 {{ tiles.assign_tile() }}
     let a_base = params.a_offset;
     let b_base = 0u;
-    let c_base = 0u;
+    let c_base = {{ splits.partial_base() ~ "; // of this split's partial sums, in vec4" if divided else "0u;" }}
 {{ tiles.invocation_position() }}
 {{ tiles.plan_loads() }}
 {{ tiles.declare_sums() }}
 {{ tiles.declare_registers() }}
-{{ tiles.load_next("0u") }}
+{% if divided %}
+{{ splits.part_of_k("BK") }}
+{% endif %}
+{% set first, end = ("k_first", "k_end") if divided else ("0u", "params.k") %}
+{{ tiles.load_next(first) }}
 {{ tiles.write_tiles() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
-    for (var k0 = BK; k0 < params.k; k0 += BK) {
+    for (var k0 = {{ "k_first + " if divided }}BK; k0 < {{ end }}; k0 += BK) {
 {{ tiles.load_next("k0") }}
 {{ tiles.multiply_tiles(k0="k0 - BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
 {{ tiles.write_tiles() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
-{{ tiles.multiply_tiles(k0="(params.k - 1u) / BK * BK") }}
-{{ tiles.store_sums(tiles.staged) }}
+{{ tiles.multiply_tiles(k0="(" ~ end ~ " - 1u) / BK * BK") }}
+{{ tiles.store_sums(tiles.staged and not divided) }}
 }

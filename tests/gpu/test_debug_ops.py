@@ -43,8 +43,10 @@ FACTORS, SHARED = {"LOADED_A", "LOADED_B", "ACC"}, {"SHARED_A", "SHARED_B"}
 CASES = [
     ("quantized", Unpacked(wy=4, wx=4), (9, 22, 19), FACTORS, [(2, 5), (8, 21)]),
     ("quantized", Packed(**SMALL), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
+    ("quantized", Packed(**SMALL, splits=3), (37, 40, 150), FACTORS | SHARED, [(2, 5), (36, 39)]),
     ("weights", Vector(lanes=8, tm=2), (3, 9, 70), FACTORS, [(1, 2), (2, 8)]),
     ("weights", Tiles(**SMALL), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
+    ("weights", Tiles(**SMALL, splits=4), (37, 40, 70), FACTORS | SHARED, [(2, 5), (36, 39)]),
     ("weights", CpuLanes(4, 4, 8), (9, 22, 70), FACTORS | {"SHARED_A"}, [(2, 5), (8, 21)]),
     ("reduce:sum", Serial(), (3, 40, 1), {"LOADED", "ACC"}, [(1, 0), (2, 0)]),
     ("reduce:argmax", Serial(), (3, 40, 1), {"LOADED", "ACC"}, [(1, 0), (2, 0)]),

@@ -347,7 +347,6 @@ REFUSED = {
     ),
     "shorter": (lambda a, gpu: webmm.matmul(a, a, out_dtype="float32", device=gpu), "of float64 cannot be stored as"),
     "mixed": (lambda a, gpu: webmm.matmul(a, a.astype("f4"), device=gpu), "a is float64, b is float32; cast one"),
-    "prod": (lambda a, gpu: webmm.reduce(gpu.array(a), "prod"), "prod of float64 is not supported; cast the operand"),
     "max": (lambda a, gpu: webmm.reduce(a, "max", out_dtype="float32", device=gpu), "max of float64 is not stored as"),
     "argmax": (
         lambda a, gpu: webmm.reduce(a, "argmax", out_dtype="float64", device=gpu),

@@ -6,6 +6,7 @@ import pytest
 
 from webmm.cases.quantized import QuantizedOp
 from webmm.choose.quantized import made_for_matrix_units
+from webmm.dtypes import F32
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
 
@@ -39,6 +40,12 @@ def test_every_layout_has_a_candidate(layout):
     for size in ((2048, 2048, 64), (1024, 1024, 64), (512, 512, 64)):
         assert candidates(size, layout=layout)
     assert candidates((2048, 2048, 64), layout=layout)[0].sn == (32 if layout == "nt" else 64)
+
+
+def test_more_subgroups_only_for_results_of_bytes():
+    problem = QuantizedOp().problem((2048, 2048, 64), "int8", "nt")
+    floats = dataclasses.replace(problem, out_dtype=F32)
+    assert [made_for_matrix_units(p, ABLE)[0].sn for p in (problem, floats)] == [32, 64]
 
 
 def test_no_candidates_without_byte_fragments():

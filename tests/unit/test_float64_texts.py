@@ -62,8 +62,9 @@ def test_epilogue_numbers_are_stored_as_float64():
     [
         (4096, {BYTES}, "discrete", SlicesUnit()),
         (1024, {BYTES}, "discrete", SlicesUnit(bm=64, bn=64, sm=32, sn=32)),
-        (512, {BYTES}, "discrete", SlicesUnit(bm=64, bn=64, sm=32, sn=32)),
-        (128, {BYTES}, "discrete", Slices()),
+        (512, {BYTES}, "discrete", SlicesUnit(bm=32, bn=32, sm=16, sn=32)),
+        (128, {BYTES}, "discrete", SlicesUnit(bm=32, bn=32, sm=16, sn=32)),
+        (96, {BYTES}, "discrete", Slices()),
         (4096, set(), "discrete", SLICES),
         (4096, {MatrixShape("f16", "f32", 16, 16, 16)}, "discrete", SLICES),
         (1024, set(), "discrete", Slices()),
@@ -83,9 +84,9 @@ def test_choice_on_devices_without_float64(size, shapes, kind, first):
     ("sizes", "first"),
     [
         ((4096, 4096, 4096), Pipelined(bm=128, bn=128)),
-        ((1024, 1024, 4096), Pipelined(bk=8, unroll=8)),
-        ((512, 512, 512), SplitK(bm=64, bn=64, bk=8, unroll=8, slices=1, splits=4)),
-        ((100, 100, 100), Pipelined(bm=32, bn=64, tm=4, tn=4)),
+        ((1024, 1024, 4096), Pipelined(bm=64, bn=64, bk=8, unroll=8)),
+        ((512, 512, 512), SplitK(bm=32, bn=64, tm=4, tn=4, slices=2, splits=1)),
+        ((128, 256, 2048), SplitK(bm=32, bn=64, tm=4, tn=4, slices=2, splits=8)),
         ((4096, 1, 4096), Gemv(lanes=32, groups=8, tj=1)),
     ],
 )

@@ -24,7 +24,8 @@ from tests.web.table_rows import elements, normalised, reductions
 REFUSALS = {  # the messages of errors, by the missing feature
     "shader-f16": "needs the feature shader-f16, which .+ does not have",
     "shader-f64": (
-        r"^(softmax|layer_norm|rms_norm) of float64 needs the feature shader-f64, which .+ does not have; "
+        r"^(softmax|layer_norm|rms_norm|prod|logsumexp) of float64 "
+        r"needs the feature shader-f64, which .+ does not have; "
         r"cast the operand, e\.g\. x\.astype\('float32'\)$"
     ),
 }

@@ -78,10 +78,11 @@ class Case:
 
     @property
     def needs(self) -> set[str]:
-        """The features that the call needs: those of float16, and of float64 in normalisations."""
+        """The features that the call needs: those of float16, and of float64 unless it is emulated with integers."""
         arrays = [x.data for x in (*self.operands, *self.options.values()) if isinstance(x, X)]
         types = {self.dtype, *(a.dtype.name for a in arrays)}
-        native = {"float16"} | ({"float64"} if self.call in NORMALISATIONS else set())
+        emulated = self.call not in NORMALISATIONS and self.options.get("op") not in ("prod", "logsumexp")
+        native = {"float16"} | (set() if emulated else {"float64"})
         return {FEATURES[name] for name in types & native}
 
 

@@ -257,8 +257,12 @@ def float64_sums() -> Iterator[Case]:
         "float64",
     )
     yield from float64_extremes()
-    for name, options in (("prod", {"op": "prod"}), ("sum into float32", {"op": "sum", "out_dtype": "float32"})):
-        yield Case(f"float64: {name}", "reduce", (X(x),), options, error="ProblemError")
+    near_one = np.exp(x / 100)
+    yield Case("float64: prod", "reduce", (X(near_one),), {"op": "prod"}, near_one.prod(), 1e-12, "float64")
+    options = {"op": "logsumexp", "axis": 1}
+    yield Case("float64: logsumexp", "reduce", (X(x),), options, np.log(np.exp(x).sum(1)), 1e-13, "float64")
+    options = {"op": "sum", "out_dtype": "float32"}
+    yield Case("float64: sum into float32", "reduce", (X(x),), options, error="ProblemError")
 
 
 def float64_extremes() -> Iterator[Case]:

@@ -26,7 +26,8 @@ from webmm.verify import bound, worst_error
 TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # SwiftShader compiles these in a second
 PRODUCTS = (Unpacked(4, 4), Packed(**TILES))
 EMULATED = Packed(**TILES, dot="emulated")
-WEIGHTED = (Vector(lanes=8, tm=2), Tiles(**TILES), CpuLanes(4, 4, 8))
+DIVIDED = Packed(**TILES, splits=2)
+WEIGHTED = (Vector(lanes=8, tm=2), Tiles(**TILES), Tiles(**TILES, splits=3), CpuLanes(4, 4, 8))
 RAGGED, WORDS = (17, 35, 37), (20, 36, 64)  # not aligned; aligned to 4 and 16 bytes
 
 
@@ -40,6 +41,7 @@ def products() -> list[tuple[str, dict[str, Any], np.ndarray]]:
     return [
         *(product(kernel, *each) for kernel, each in itertools.product(PRODUCTS, variants)),
         *(product(EMULATED, *each) for each in variants if each[2] == I32 and not each[-1]),
+        *(product(DIVIDED, *each) for each in variants if each[-1]),
     ]
 
 

@@ -32,6 +32,7 @@ export async function reduce(call, given, op, options) {
   const keepdims = flag("keepdims", options.keepdims);
   const out = call.dtype(options.outDtype, operation.index ? "int32" : x.dtype);
   core.check_types(operation, call.element(x.dtype), call.element(out));
+  core.check_device(operation, call.element(x.dtype), call.device.capabilities.features, call.device.capabilities.name);
   if (operation.index && options.axis !== undefined && options.axis !== null && axes.length > 1) {
     throw new ProblemError(`${op} takes one axis, or none for all; a position in several has no single number`);
   }
@@ -74,7 +75,7 @@ async function reduceInto(call, operation, x, y) {
   if (step < x.shape[1]) return reduceInParts(call, operation, x, /** @type {HostArray} */ (y), step);
   const { core } = call;
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
-    if (from.dtype === "float64" && operation.sums) return sumOverK(call, from, to, operation.name === "mean");
+    if (from.dtype === "float64" && operation.multiplied) return sumOverK(call, from, to, operation.name === "mean");
     const problem = make(core.Reduction, [
       operation.name,
       ...from.shape,

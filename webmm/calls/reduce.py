@@ -18,7 +18,7 @@ from webmm.dtypes import F64, I32, DType, dtype_of
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
-from webmm.problems.reduce import OPERATIONS, Operation, Reduction, check_types, operation_of
+from webmm.problems.reduce import OPERATIONS, Operation, Reduction, check_device, check_types, operation_of
 
 
 @planned
@@ -38,7 +38,8 @@ def reduce(
     `webmm.dtypes.MATRIX_DTYPES`, int32 or float64. Sums and products of these floats are computed in float32; the
     rounding error of a sum grows with the logarithm of the number of elements, that of a product with the number. Sums
     and products of int32 are int32 and wrap around, as in NumPy with dtype="int32"; mean and logsumexp take floats
-    only. float64 is reduced in float64 on any device, by all operations except prod and logsumexp (docs/float64.md).
+    only. float64 is reduced in float64, by prod and logsumexp on devices with the feature shader-f64, by the others on
+    any device (docs/float64.md).
     The result has the dtype `out_dtype`, by default that of `x`; positions are int32. NaN propagates as in NumPy;
     argmax and argmin return the first of equal elements, and the first NaN if there is one. Over no elements, a sum is
     0, a product 1, a mean NaN, a logsumexp -inf.
@@ -48,7 +49,8 @@ def reduce(
     adjacent in memory, are copied through the host first.
 
     Raises ProblemError for an unknown operation, an invalid axis, an unsupported dtype, and for a maximum or minimum
-    over no elements; UnsupportedError if the device cannot hold the operands, MemoryLimitError if it is out of memory.
+    over no elements; UnsupportedError if the device cannot hold the operands or lacks shader-f64 where it is needed,
+    MemoryLimitError if it is out of memory.
     """
     operation = operation_of(op)
     with opened("reduce", device, x) as temporary:
@@ -56,6 +58,7 @@ def reduce(
         axes, dtype = axes_of(source, axis), element_of(source)
         out = operation.out_dtype(dtype) if out_dtype is None else dtype_of(out_dtype)
         check_types(operation, dtype, out)
+        check_device(operation, dtype, device.capabilities.features, device.capabilities.name)
         if operation.index and axis is not None and len(axes) > 1:
             raise ProblemError(f"{op} takes one axis, or None for all; a position in several has no single number")
         kept = tuple(n for i, n in enumerate(source.shape) if i not in axes)
@@ -96,7 +99,7 @@ def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
 
     def compute(x: Array, y: Array) -> None:
         outer, length, inner = x.shape
-        if x.element == F64 and operation.sums:
+        if x.element == F64 and operation.multiplied:
             add_up(x, y, mean=operation.name == "mean")
             return
         problem = Reduction(operation.name, outer, length, inner, x.element, y.element, span_of(x), y.offset)

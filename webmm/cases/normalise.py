@@ -32,7 +32,7 @@ EXP_ERROR_F64 = 2.0**-50  # of webmm's own exp in float64
 def rounding(p: Normalisation) -> float:
     """Return the error bound of two consecutive sums and an exponential or a root."""
     if p.dtype == F64:
-        return 2 * sum_bound(p.length) * F64.eps / F32.eps + EXP_ERROR_F64
+        return 2 * sum_bound(p.length, F64) + EXP_ERROR_F64
     return 2 * sum_bound(p.length) + EXP_ERROR + (p.out_dtype.eps if p.out_dtype != F32 else 0.0)
 
 

@@ -34,11 +34,12 @@ def small_sizes(kernel: ProductKernel[Any], p: Product, width: int = 4) -> Itera
 
 def _by_tiles(kernel: ProductKernel[Any], p: Product, width: int, long: bool) -> Iterator[tuple[int, int, int]]:
     """Yield sizes based on the kernel's tiles, then on powers of two for kernels without tiles, then those of `p`."""
-    grid, splits = kernel.grid, kernel.config.get("splits", 1)  # each part of k has a step, also if the last is partial
+    grid = kernel.grid
     tiles = [(16, 16), (grid.elements,) * 2] if grid.elements else [(grid.tile_m, grid.tile_n)]
-    steps = [(m, n, kernel.inner_step) for m, n in [*tiles, (1, 1)]] + [(step,) * 3 for step in (16, 64, 256)]
+    steps = [(m, n, kernel.least_k) for m, n in [*tiles, (1, 1)]] + [(step,) * 3 for step in (16, 64, 256)]
+    few = 3 if kernel.least_k == kernel.inner_step else 2
     for step_m, step_n, step_k in steps:
-        whole_k = -(-(LOOP_LIMIT + 1) // math.lcm(step_k, width)) if long else max(3, 2 * splits - 1)
+        whole_k = -(-(LOOP_LIMIT + 1) // math.lcm(step_k, width)) if long else few
         yield (
             reduced(p.m, math.lcm(step_m, width), not long),
             reduced(p.n, math.lcm(step_n, width), not long),

@@ -75,9 +75,8 @@ class ReduceCase(Streamed[Reduction]):
 
     def numpy(self) -> NDArray[Any]:
         """Reduce in float32, or in the dtype of the array for int32 and float64."""
-        if self.problem.dtype in (I32, F64):
-            return self.operation.exact(np.moveaxis(self.x, 1, -1))
-        return np.asarray(self.operation.reference(np.moveaxis(self.in_f32, 1, -1)))
+        rows = np.moveaxis(self.x if self.problem.dtype in (I32, F64) else self.in_f32, 1, -1)
+        return np.asarray(self.operation.exact(rows) if self.problem.dtype == I32 else self.operation.reference(rows))
 
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error, for integers in units; inf if a result is missing or NaN."""
@@ -184,16 +183,21 @@ def elements(p: Reduction) -> NDArray[Any]:
     places = rng.integers(0, p.length, (p.outer, p.inner))
     places[0, 0] = p.length - 1
     i, j = np.ogrid[: p.outer, : p.inner]
-    largest = {I32: 2**31 - 1, F64: LARGEST_DOUBLE}.get(p.dtype, LARGEST)
+    largest = 2**31 - 1 if p.dtype == I32 else LARGEST_DOUBLE if _compared(p) else LARGEST
     x[i, places, j] = -largest if p.operation in ("min", "argmin") else largest
     return x
+
+
+def _compared(p: Reduction) -> bool:
+    """Return whether `p` is the maximum, minimum or position of doubles."""
+    return p.dtype == F64 and operation_of(p.operation).compared
 
 
 def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
     count = 4099  # a prime, so that rows of no usual length repeat
     if p.dtype == I32:
         return np.asarray(rng.integers(-(2**30), 2**30, count, np.int32) | np.int32(1))
-    if p.dtype == F64 and not operation_of(p.operation).sums:
+    if _compared(p):
         return np.asarray(rng.choice([-1, 1], count) * (LARGEST_DOUBLE - rng.integers(1, 2**32, count) * 2.0**-52))
     if p.operation != "prod":
         return rng.choice(np.array([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], np.float32), count)

@@ -22,8 +22,9 @@ from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
-from webmm.kernels.gemm.split_k import SPLITS, SplitK
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.splits import SPLITS
 from webmm.problems.gemm import Gemm
 
 # Large tiles reuse more, small tiles give more workgroups. ENOUGH_TILES tiles fill a GPU; with fewer, k is split.
@@ -64,15 +65,19 @@ def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, st
 
 
 # Emulated float64, by integer slices. With few terms, the check that the slices are sufficient seldom succeeds. TFLOP/s
-# on an H200 with matrix units (both tiles), with dot products (both tiles), and with software arithmetic:
-#   4096³  10.5  6.8  2.5  2.1
-#   2048³   8.8  6.5  2.2  2.0
-#   1024³   2.7  3.9  1.5  1.6
-#   512³    0.5  1.1  0.4  0.8  0.1
-#   256³    0.1  0.2  0.1  0.2  0.1
+# on an H200 with matrix units (each of the tiles), with dot products (both tiles), and with software arithmetic:
+#   4096³  10.7                2.5
+#   2048³   8.9  6.6   4.0     2.2  2.0
+#   1024³   2.7  4.0   3.4     1.5  1.7  0.10
+#   512³    0.6  1.2   1.6     0.4  0.8  0.10
+#   256³    0.09 0.22  0.39    0.08 0.19 0.08
 LEAST_TERMS = 32
 SLICES, ENOUGH_SLICES = Slices(bm=128, bn=64, bk=16, tm=8, tn=8), 512
-UNIT_TILES: tuple[tuple[dict[str, Any], int], ...] = (({}, 128), ({"bm": 64, "bn": 64, "sm": 32, "sn": 32}, 16))
+UNIT_TILES: tuple[tuple[dict[str, Any], int], ...] = (
+    ({}, 128),
+    ({"bm": 64, "bn": 64, "sm": 32, "sn": 32}, 128),
+    ({"bm": 32, "bn": 32, "sm": 16, "sn": 32}, 16),
+)
 
 
 def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[GemmKernel]:
@@ -171,29 +176,29 @@ def made_for_gpus(problem: Gemm) -> list[GemmKernel]:
 
 # Native float64: tiles, each with the number of tiles from which it is used. TFLOP/s on an H200, whose FMAs reach 32.2
 # without memory accesses, with each of them and with k split:
-#   4096³  21.8  20.7
-#   2048³  19.6  19.3  17.1
-#   512³    2.4   3.9   6.9
+#   4096³  23.0  20.8
+#   2048³  22.4  19.8  15.5
+#   1024³  11.0  18.6  14.6
+#   512³    2.6   4.7  12.3
 DOUBLES: tuple[tuple[GemmKernel, int], ...] = (
     (Pipelined(bm=128, bn=128), 256),
-    (Pipelined(bk=8, unroll=8), 128),
+    (Pipelined(bm=64, bn=64, bk=8, unroll=8), 128),
 )
-DOUBLES_DIVIDED, DOUBLES_SMALL = SplitK(bm=64, bn=64, bk=8, unroll=8, slices=1), Pipelined(bm=32, bn=64, tm=4, tn=4)
+DOUBLES_DIVIDED = SplitK(bm=32, bn=64, tm=4, tn=4, slices=2)
 
 
 def made_of_doubles(problem: Gemm) -> list[GemmKernel]:
     """Return the kernels for native float64, best first: large tiles, or small tiles with k split."""
     filling = [kernel for kernel, enough in DOUBLES if kernel.grid.tiles(problem) * problem.batch >= enough]
-    splits = _splits(DOUBLES_DIVIDED, problem, LEAST_K // 2, ENOUGH_TILES)
     if not filling:
-        return [dataclasses.replace(DOUBLES_DIVIDED, splits=splits) if splits > 1 else DOUBLES_SMALL]
+        return [dataclasses.replace(DOUBLES_DIVIDED, splits=_splits(DOUBLES_DIVIDED, problem, ENOUGH_TILES // 2))]
     return filling
 
 
-def _splits(kernel: GemmKernel, problem: Gemm, least: int = LEAST_K, most: int = 4 * ENOUGH_TILES) -> int:
-    """Return the largest number of parts of k, each of at least `least` elements, with at most `most` workgroups."""
+def _splits(kernel: GemmKernel, problem: Gemm, most: int = 4 * ENOUGH_TILES) -> int:
+    """Return the largest number of parts of k, each of at least LEAST_K elements, with at most `most` workgroups."""
     tiles = kernel.grid.tiles(problem) * problem.batch
-    return max((n for n in SPLITS if n * least <= problem.k and n * tiles <= most), default=1)
+    return max((n for n in SPLITS if n * LEAST_K <= problem.k and n * tiles <= most), default=1)
 
 
 # The numbers of rows of C and of multiplications from which copying B into a texture pays off, if B is read as vec4,

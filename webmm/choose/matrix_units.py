@@ -10,7 +10,7 @@ from typing import Any
 from webmm.choose.field import parts_of_k
 from webmm.kernels.base import Capabilities, ceil_div
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
-from webmm.kernels.gemm.split_k import partial_bytes
+from webmm.kernels.splits import partial_bytes
 from webmm.problems.gemm import Gemm
 
 MULTIPROCESSORS = 132  # of an H200, for devices that were not probed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from webmm.choose.quantized import ENOUGH_TILES
+from webmm.choose.divided import Costs, likely
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.weights.base import WeightKernel
@@ -14,8 +14,9 @@ from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.weights import WeightOnly
 
-FEW_ROWS = 32  # `vector` is faster than tiles up to this many rows (H200, n = k = 4096)
-ROWS = (1, 2, 4, 8)  # the numbers of rows that an invocation of `vector` can compute
+FEW_ROWS = 12  # `vector` is faster than `tiles` up to this many rows, or 8 if 4 · MANY_WEIGHTS are read
+ROWS = (1, 2, 4)  # the numbers of rows that an invocation of `vector` computes, except for MANY_WEIGHTS
+MANY_WEIGHTS = 2**24  # weights that take long to read again for more rows
 CPU_LANES = 8  # of lavapipe's subgroups; SwiftShader's have 4
 CPU_ROWS = (1, 4, 8, 16)  # the numbers of rows of a tile on a CPU
 # Tiles for matrix units, each used if there are ENOUGH_MATRIX_TILES. TFLOP/s on an H200 for 1024 and 256 rows
@@ -24,14 +25,25 @@ CPU_ROWS = (1, 4, 8, 16)  # the numbers of rows of a tile on a CPU
 #   132  114
 MATRIX_TILES: tuple[dict[str, int], ...] = ({}, {"bm": 64, "bk": 64, "slices": 2})
 ENOUGH_MATRIX_TILES = 128
-TILES = (Tiles(), Tiles(bm=32, bn=64, tm=4, tn=4), Tiles(bm=32, bn=32, tm=4, tn=4))
+FEW_MATRIX_ROWS = 32  # up to so few rows, other stages may be faster
+TILES = (
+    Tiles(bm=32, bn=32, tm=4, tn=4),
+    Tiles(bm=32, bn=64, tm=4, tn=4),
+    Tiles(bm=64, bn=64, tm=4, tn=4),
+    Tiles(bm=32, bn=128, tn=4),
+    Tiles(bm=64, bn=64, tn=4),
+    Tiles(bm=128, bn=64, tn=4),
+    Tiles(bm=128, bn=64),
+    Tiles(),
+)
+COSTS = Costs(latency=0.026, product=3.9e-6, load=1.25e-4, workgroup=0.012, sums=3.3, partial=1.4)
 
 
 def candidates(problem: WeightOnly, device: Device) -> list[WeightKernel]:
     """Return the kernels that are worth running for `problem` on `device`, best first."""
     if device.info.kind == "cpu":
         made = made_for_cpus(problem, device.capabilities.subgroup_size)
-        return [*made, Vector(lanes=CPU_LANES, tm=_rows(problem)), TILES[-1]]
+        return [*made, Vector(lanes=CPU_LANES, tm=_rows(problem)), TILES[0]]
     return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem)]
 
 
@@ -54,7 +66,7 @@ def made_for_cpus(problem: WeightOnly, lanes: int) -> list[WeightKernel]:
 def made_for_matrix_units(problem: WeightOnly, device: Capabilities) -> list[WeightKernel]:
     """Return the kernels for matrix units, best first; [] if the device has none or other stages may be faster."""
     stage = MatrixUnit.on(device)
-    if stage.unsuited(problem) or stage.matrix_shape not in device.matrix_shapes or problem.m <= FEW_ROWS:
+    if stage.unsuited(problem) or stage.matrix_shape not in device.matrix_shapes or problem.m <= FEW_MATRIX_ROWS:
         return []
     kernels = [replace(stage, **tiles) for tiles in MATRIX_TILES]
     return [kernel for kernel in kernels if kernel.grid.tiles(problem) >= ENOUGH_MATRIX_TILES]
@@ -65,11 +77,30 @@ def _rows(problem: WeightOnly) -> int:
 
 
 def made_for_gpus(problem: WeightOnly) -> list[WeightKernel]:
-    """Return the kernels for GPUs, best first."""
-    rows = _rows(problem)
-    lanes = 32 if rows == ROWS[-1] else Vector().lanes  # 8 rows: 26 µs with 32 lanes, 30 with 64 (H200, n = k = 4096)
-    vector = Vector(lanes, rows)
-    if problem.m <= FEW_ROWS:
-        return [vector, TILES[-1]]
-    filling = [kernel for kernel in TILES if kernel.grid.tiles(problem) >= ENOUGH_TILES]
-    return [*filling, TILES[-1], vector]
+    """Return the kernels for GPUs, best first: `vector` for few rows, otherwise tiles."""
+    tiles = likely(TILES, problem, COSTS)
+    few = 8 if problem.n * problem.k >= 4 * MANY_WEIGHTS else FEW_ROWS
+    return [_vector(problem), *tiles] if problem.m <= few else [*tiles, _vector(problem)]
+
+
+# Numbers of workgroups of `vector` up to which they have 128 lanes, and from which on they have 32, each of which loads
+# two words at once. µs on an H200 for 1 row with 4-bit weights:
+#   n × k          128 lanes    64    32
+#   1536 × 5120          7.9  11.0   9.5
+#   3072 × 5120         10.9  11.8  12.1
+#   8192 × 1536         10.2   9.8   8.5
+FEW_WORKGROUPS, MANY_WORKGROUPS = 700, 1500
+SHORT_K = 2048  # with a short k, 64 lanes are never the fastest
+
+
+def _vector(problem: WeightOnly) -> Vector:
+    """Return the kernel whose workgroups have as many lanes as it takes to fill a GPU."""
+    if 4 < problem.m <= 8 and problem.n * problem.k >= MANY_WEIGHTS:
+        made = Vector(tm=8, unroll=2)
+        return replace(made, lanes=32) if made.grid.tiles(problem) >= MANY_WORKGROUPS else made
+    made = Vector(tm=_rows(problem))
+    workgroups = made.grid.tiles(problem)
+    if workgroups <= FEW_WORKGROUPS:
+        return replace(made, lanes=128)
+    short = workgroups >= MANY_WORKGROUPS or problem.k <= SHORT_K
+    return replace(made, lanes=32, unroll=2) if short else made

@@ -53,8 +53,8 @@ PROFILE = click.option(
 )
 OP_DTYPE = click.option(
     "--dtype",
-    help=f"Storage type: {names(MATRIX_DTYPES)}; gemm, normalise and reduce:max also take {F64.name}, "
-    f"reduce takes {I32.name}, quantized {names(BYTES)}.",
+    help=f"Storage type: {names(MATRIX_DTYPES)}; gemm, normalise and reduce, except sum and mean, also take "
+    f"{F64.name}, reduce takes {I32.name}, quantized {names(BYTES)}.",
 )
 
 

@@ -12,6 +12,7 @@ from webmm.debug.subject import Subject
 from webmm.dtypes import F32
 from webmm.engine.device import Device
 from webmm.kernels.quantized.packed import Packed
+from webmm.kernels.splits import Divided
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.scheme import reference as quantized_reference
 from webmm.verify import bound
@@ -104,8 +105,10 @@ class WeightsSubject(ProductSubject):
         return case
 
     def part(self, k: int) -> int:
-        """Return the invocation that computes step `k` if several share an element, a word of weights each."""
-        return k // (32 // self.problem.bits) % self.kernel.lanes if isinstance(self.kernel, Vector) else 0
+        """Return the part of k with step `k`: of a workgroup, or of an invocation of `vector`, a word at a time."""
+        if isinstance(self.kernel, Vector):
+            return int(k // (32 // self.problem.bits) % self.kernel.lanes)
+        return self.kernel.part(self.problem, k) if isinstance(self.kernel, Divided) else 0
 
 
 class IntegerSubject(ProductSubject):
@@ -122,6 +125,10 @@ class IntegerSubject(ProductSubject):
         self.a, self.b = case.a.astype(np.int64) - off_a, case.b.astype(np.int64) - off_b
         self.expected = quantized_reference(case.a, case.b, case.scheme, p.out_dtype)
         return case
+
+    def part(self, k: int) -> int:
+        """Return the part of k with step `k`, if workgroups divide it."""
+        return self.kernel.part(self.problem, k) if isinstance(self.kernel, Divided) else 0
 
     def total(self, row: int, col: int, products: Floats) -> tuple[float, float]:
         """Return the exact element; no error is allowed."""

@@ -7,7 +7,7 @@ Matrix units: a test product shows which fragment shapes work.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ INVOCATIONS = 128  # workgroup size of the probe: the largest subgroup size
 NVIDIA = 0x10DE  # PCI vendor ID
 BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
 
-TILES = {"bm": 64, "bn": 64, "sm": 32, "sn": 32}  # with which fragments are tried
+TILES: dict[str, Any] = {"bm": 64, "bn": 64, "sm": 32, "sn": 32}  # with which fragments are tried
 
 
 def subgroup_size(device: Device) -> int:

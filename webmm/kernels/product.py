@@ -98,6 +98,11 @@ class ProductKernel(Kernel[M]):
         """Inner elements per step of the loop over k."""
         return 1
 
+    @property
+    def least_k(self) -> int:
+        """Inner elements with which every workgroup has one step."""
+        return self.inner_step
+
     def iterations(self, problem: M) -> int:
         """Return how many iterations the loop over k runs."""
         step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step

@@ -9,9 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from webmm.dtypes import F64, DType
-from webmm.errors import UnsupportedError
 from webmm.problems.base import Extent, check_floats
-from webmm.problems.reduce import Floats, Reduction
+from webmm.problems.reduce import Floats, Reduction, check_f64
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,8 @@ def check_normalised(function: str, dtype: DType, features: Set[str], device: st
     """
     if dtype != F64:
         check_floats("normalisations", dtype)
-    elif not F64.features <= features:
-        raise UnsupportedError(
-            f"{function} of float64 needs the feature shader-f64, which {device} does not have; "
-            "cast the operand, e.g. x.astype('float32')"
-        )
+    else:
+        check_f64(function, features, device)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Reductions: the operation, the axis, and the layout of the array in memory.
 
-Shaders reduce floats in float32, whatever their storage type, int32 modulo 2^32, and compare float64 exactly;
-shaders/common/reduce.wgsl has the accumulation of each operation.
+Shaders reduce floats in float32, whatever their storage type, int32 modulo 2^32, and compare float64 exactly; products
+and logsumexp of float64 need a device with f64. shaders/common/reduce.wgsl has the accumulation of each operation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.dtypes import F32, F64, I32, MATRIX_DTYPES, DType, dtype_of
-from webmm.errors import ProblemError
+from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, Problem, check_floats
 
 Floats = NDArray[np.float64]
@@ -32,13 +32,23 @@ class Operation:
     sums: bool = False  # its rounding error depends on the order of the elements
     index: bool = False  # its result is a position instead of an element
     integers: bool = True  # it supports int32
-    doubles: bool = True  # it supports float64, whose sums are products with ones
+    native: bool = False  # of float64 it needs the feature shader-f64
     of_parts: str = ""  # the operation whose results over parts of a row give the result over all of it; "" for itself
 
     @property
+    def compared(self) -> bool:
+        """Whether it compares doubles, as pairs of words, for which a device needs no f64."""
+        return not (self.sums or self.native)
+
+    @property
+    def multiplied(self) -> bool:
+        """Whether it is computed as a matrix product with ones for float64: for sum and mean."""
+        return self.sums and not self.native
+
+    @property
     def dtypes(self) -> tuple[DType, ...]:
-        """The element types of a `Reduction` by this operation; sums of float64 are matrix products instead."""
-        doubles = self.doubles and not self.sums
+        """The element types of a `Reduction` by this operation."""
+        doubles = not self.multiplied
         return (*MATRIX_DTYPES, *([I32] if self.integers else []), *([F64] if doubles else []))
 
     def out_dtype(self, dtype: DType) -> DType:
@@ -50,10 +60,10 @@ class Operation:
         return min(max(self.outside, -(2**31)), 2**31 - 1) if dtype == I32 else self.outside
 
     def exact(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the results along the last axis: for floats in float64, for int32 modulo 2^32."""
+        """Return the results along the last axis: for floats in a longer type, for int32 modulo 2^32."""
         if x.dtype.kind == "i":
             return self.reference(x.astype(np.int64)).astype(np.int32)
-        return self.reference(x.astype(np.float64))
+        return self.reference(x.astype(np.longdouble if x.dtype == np.float64 else np.float64))
 
     def combine(self, parts: NDArray[Any], length: int) -> NDArray[Any]:
         """Return the results over rows of `length` elements from the results over their parts, along the last axis."""
@@ -81,12 +91,12 @@ OPERATIONS = {
             integers=False,
             of_parts="sum",
         ),
-        Operation("prod", lambda x: np.prod(x, axis=-1), 1.0, 1.0, doubles=False),
+        Operation("prod", lambda x: np.prod(x, axis=-1), 1.0, 1.0, native=True),
         Operation("max", lambda x: np.max(x, axis=-1), -math.inf),
         Operation("min", lambda x: np.min(x, axis=-1), math.inf),
         Operation("argmax", lambda x: np.argmax(x, axis=-1), -math.inf, index=True, of_parts="max"),
         Operation("argmin", lambda x: np.argmin(x, axis=-1), math.inf, index=True, of_parts="min"),
-        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True, integers=False, doubles=False),
+        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True, integers=False, native=True),
     )
 }
 
@@ -103,10 +113,6 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
 
     Results of floats are floats, those of int32 are int32, those of float64 are float64; positions are int32.
     """
-    if dtype == F64 and not operation.doubles:
-        raise ProblemError(
-            f"{operation.name} of float64 is not supported; cast the operand to float32, e.g. x.astype('float32')"
-        )
     if dtype == F64 and not operation.index:
         if out_dtype != F64:
             raise ProblemError(f"{operation.name} of float64 is not stored as {out_dtype.name}; cast the result")
@@ -120,6 +126,24 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
             raise ProblemError(f"{operation.name} of {dtype.name} results in int32, not in {out_dtype.name}")
     else:
         check_floats("reductions", out_dtype)
+
+
+def check_device(operation: Operation, dtype: DType, features: Set[str], device: str) -> None:
+    """Raise UnsupportedError if `operation` on elements of `dtype` needs a feature that the device does not have.
+
+    `features` and `device` are the device's features and its name.
+    """
+    if dtype == F64 and operation.native:
+        check_f64(operation.name, features, device)
+
+
+def check_f64(function: str, features: Set[str], device: str) -> None:
+    """Raise UnsupportedError unless a device with these features, called `device`, computes `function` of float64."""
+    if not F64.features <= features:
+        raise UnsupportedError(
+            f"{function} of float64 needs the feature shader-f64, which {device} does not have; "
+            "cast the operand, e.g. x.astype('float32')"
+        )
 
 
 @dataclass(frozen=True)
@@ -174,7 +198,7 @@ class Reduction(Problem):
         """Raise ProblemError for element types of x or y that the operation does not support."""
         operation = operation_of(self.operation)
         check_types(operation, self.dtype, self.out_dtype)
-        if self.dtype == F64 and operation.sums:
+        if self.dtype == F64 and operation.multiplied:
             raise ProblemError(f"{self.operation} of float64 is computed as a product with ones: call webmm.reduce()")
 
     @property
@@ -196,6 +220,12 @@ class Reduction(Problem):
     def rounded_sums(self) -> bool:
         """Whether the order of additions changes the result: for sums of floats."""
         return operation_of(self.operation).sums and self.dtype != I32
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The WebGPU features that the element types require; none for comparisons of float64."""
+        needed = super().features
+        return needed - F64.features if operation_of(self.operation).compared else needed
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return x and y."""

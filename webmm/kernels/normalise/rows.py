@@ -26,7 +26,6 @@ class Rows(CombiningKernel):
     summary = "a workgroup per row"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
-    integer = False
     vectorizes = "k"
 
     lanes: int = tunable(256, (1, 4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row")

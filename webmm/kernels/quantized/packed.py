@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from webmm.kernels.base import ceil_div, tunable
-from webmm.kernels.quantized.base import PACKED, QuantizedKernel
-from webmm.kernels.register_tiles import RegisterTiles
+from webmm.dtypes import I32
+from webmm.kernels.base import Binding, Kernel, ceil_div, tunable
+from webmm.kernels.quantized.base import PACKED, QuantizedKernel, Specialisation
+from webmm.kernels.splits import PARTIAL, AddsSplits, DividedTiles
 from webmm.problems.quantized import Quantized
 
 
 @dataclass(frozen=True)
-class Packed(RegisterTiles[Quantized], QuantizedKernel):
-    """As gemm's `pipelined`, with words of four bytes in place of floats."""
+class SumSplits(AddsSplits[Quantized], QuantizedKernel):
+    """Add the partial sums of each element of C, and scale, round and store it."""
+
+    def specialise(self, problem: Quantized) -> Specialisation:
+        """Return the template choices for `problem`, whose zero points the partial sums include."""
+        return super().specialise(replace(problem, zero_a=0, zero_b=0))
+
+    def bindings(self, spec: Specialisation) -> Iterator[Binding]:
+        """Yield the partial sums, C, and the terms by row and by column."""
+        yield Binding(1, PARTIAL, "read-only-storage", "array<vec4i>")
+        rest = [x for x in super().bindings(spec) if x.name not in ("a", "b")]
+        yield from (replace(x, binding=number) for number, x in enumerate(rest, 2))
+
+
+@dataclass(frozen=True)
+class Packed(DividedTiles[Quantized], QuantizedKernel):
+    """As gemm's `pipelined`, with words of four bytes in place of floats; optionally, workgroups divide k."""
 
     name = "packed"
     follows = "unpacked"
@@ -37,3 +54,21 @@ class Packed(RegisterTiles[Quantized], QuantizedKernel):
     def iterations(self, problem: Quantized) -> int:
         """Return how many iterations an invocation's loops run: over k, over the tile, and to clear the sums."""
         return super().iterations(problem) + ceil_div(self.bm, self.sharers) + ceil_div(self.bn, self.sharers)
+
+    @property
+    def after(self) -> tuple[Kernel[Quantized], ...]:
+        """The dispatch that adds the partial sums."""
+        return (SumSplits(self.splits),) if self.splits > 1 else ()
+
+    def specialise(self, problem: Quantized) -> Specialisation:
+        """Return the template choices for `problem`; partial sums are int32, neither scaled nor rounded."""
+        if self.splits == 1:
+            return super().specialise(problem)
+        sums = replace(problem, out_dtype=I32, scaled_rows=False, scaled_columns=False, bias=False)
+        return super().specialise(sums)
+
+    def bindings(self, spec: Specialisation) -> Iterator[Binding]:
+        """Yield A, B, C or the partial sums, and the terms by row and by column."""
+        for x in super().bindings(spec):
+            divided = x.name == "c" and self.splits > 1
+            yield Binding(x.binding, PARTIAL, "storage", "array<vec4i>") if divided else x

@@ -20,9 +20,10 @@ PARTIALS = "partials"
 PARTIAL_BYTES = 8  # of a partial result in workgroup memory; twice that for doubles
 
 
-def partials(dtype: DType) -> str:
-    """Return the WGSL type of the buffer of partial results between two dispatches, for elements of `dtype`."""
-    return "array<vec4u>" if dtype == F64 else "array<vec2u>"
+def partials(spec: Specialisation) -> str:
+    """Return the WGSL type of the buffer of partial results between two dispatches."""
+    doubles = "array<vec2<f64>>" if spec.native else "array<vec4u>"
+    return doubles if spec.dtype == F64 else "array<vec2u>"
 
 
 def partial_bytes(dtype: DType) -> int:
@@ -60,6 +61,7 @@ class Specialisation(Stored):
     """The template choices besides the tile sizes; problems with the same choices share a shader."""
 
     operation: str
+    native: bool  # float64 is computed in f64, not compared as pairs of words
     vec: bool  # x is bound as vec4: four consecutive elements are either all in range or all out of range
     edge: bool  # the last step extends past the end of a row
     edge_j: bool  # the last workgroup extends past the last j
@@ -72,7 +74,6 @@ class ReduceKernel(Kernel[Reduction]):
     """A stage of the ladder. Subclasses add tunable fields and divide the work among workgroups."""
 
     op = "reduce"
-    integer = True  # it compares doubles as pairs of words
     params: ClassVar[type[Params]] = ReduceParams
     reads: ClassVar[str] = "x"
     writes: ClassVar[str] = "y"
@@ -121,10 +122,11 @@ class ReduceKernel(Kernel[Reduction]):
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the buffer that is read, then the one that is written."""
+        compared = not spec.native
         types = {
-            "x": PAIRS if spec.dtype == F64 else spec.dtype.array(spec.vec),
-            "y": PAIRS if spec.out_dtype == F64 else spec.out_dtype.array(False, shared=True),
-            PARTIALS: partials(spec.dtype),
+            "x": PAIRS if compared and spec.dtype == F64 else spec.dtype.array(spec.vec),
+            "y": PAIRS if compared and spec.out_dtype == F64 else spec.out_dtype.array(False, shared=True),
+            PARTIALS: partials(spec),
         }
         yield Binding(1, self.reads, "read-only-storage", types[self.reads])
         yield Binding(2, self.writes, "storage", types[self.writes])
@@ -136,6 +138,7 @@ class ReduceKernel(Kernel[Reduction]):
             operation=p.operation,
             dtype=p.dtype,
             out_dtype=p.out_dtype,
+            native=not operation_of(p.operation).compared,
             vec=p.dtype != F64 and self.vectorizes in vector_axes(p),
             edge=p.length % (self.step * self.splits) != 0,
             edge_j=p.inner % self.columns != 0,

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from webmm.kernels.base import tunable
-from webmm.kernels.register_tiles import RegisterTiles
-from webmm.kernels.weights.base import WeightKernel
+from webmm.kernels.base import Binding, Kernel, tunable
+from webmm.kernels.splits import PARTIAL, AddsSplits, DividedTiles
+from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problems.weights import WeightOnly
 
 
 @dataclass(frozen=True)
-class Tiles(RegisterTiles[WeightOnly], WeightKernel):
-    """As gemm's `pipelined`."""
+class SumSplits(AddsSplits[WeightOnly], WeightKernel):
+    """Add the partial sums of each element of C."""
+
+    def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
+        """Yield the partial sums and C."""
+        yield Binding(1, PARTIAL, "read-only-storage", "array<vec4f>")
+        yield from (replace(x, binding=2) for x in super().bindings(spec) if x.name == "c")
+
+
+@dataclass(frozen=True)
+class Tiles(DividedTiles[WeightOnly], WeightKernel):
+    """As gemm's `pipelined`; optionally, workgroups divide k."""
 
     name = "tiles"
     follows = "vector"
@@ -31,3 +41,14 @@ class Tiles(RegisterTiles[WeightOnly], WeightKernel):
         """Require what all register tiles do, and that no tile extends beyond the last block."""
         yield from super().constraints()
         yield self.bk <= 32, f"bk = {self.bk} must be at most 32, the smallest block"
+
+    @property
+    def after(self) -> tuple[Kernel[WeightOnly], ...]:
+        """The dispatch that adds the partial sums."""
+        return (SumSplits(self.splits),) if self.splits > 1 else ()
+
+    def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
+        """Yield A, the words of B, their scales and zero points, and C or the partial sums."""
+        for x in super().bindings(spec):
+            divided = x.name == "c" and self.splits > 1
+            yield Binding(x.binding, PARTIAL, "storage", "array<vec4f>") if divided else x

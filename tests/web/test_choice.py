@@ -1,0 +1,34 @@
+"""JavaScript predicts the same times as Python: candidates for integer products and block weights on an unknown GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from webmm.choose import quantized, weights
+from webmm.dtypes import F32, U8
+from webmm.page import npm
+from webmm.problems.product import Operand
+from webmm.problems.quantized import Quantized
+from webmm.problems.weights import WeightOnly
+
+SCRIPT = Path(__file__).with_name("node_choice.mjs")
+SIZES = [(1, 4096, 4096), (7, 1000, 900), (24, 896, 8192), (200, 5120, 5120), (213, 435, 215_847), (213_657, 22, 241)]
+SIZES += [(2048, 2048, 2048), (30_000, 20, 9), (1, 1, 1)]
+
+
+def test_candidates_are_the_same_as_in_python(node: Callable[..., Any], tmp_path: Path) -> None:
+    npm.build(tmp_path / "package")
+    cases = [(*size, bits) for size in SIZES for bits in (0, 4, 8)]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    done = node(str(SCRIPT), str(tmp_path / "package"), str(tmp_path / "cases.json"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    for (m, n, k, bits), found in zip(cases, json.loads(done.stdout), strict=True):
+        made: list[Any]
+        if bits:
+            made = weights.made_for_gpus(WeightOnly(m, n, k, F32, F32, Operand(k), bits, 32))
+        else:
+            made = [*quantized.made_for_gpus(Quantized(m, n, k, U8, U8, U8, Operand(k), Operand(n)))]
+        assert found[: len(made)] == [str(kernel) for kernel in made], (m, n, k, bits)

@@ -1,0 +1,123 @@
+"""k divided among workgroups: each stores partial sums of its tile, and a second dispatch adds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from webmm.kernels.base import Capabilities, Scratch, Texture, ceil_div, fold, tunable
+from webmm.kernels.product import ProductKernel
+from webmm.kernels.register_tiles import RegisterTiles
+from webmm.problems.product import Product
+
+PARTIAL = "partial"
+SHARED = (2**20, 2**26)  # bytes of the smallest and of the largest buffer whose size is a power of two
+SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
+SPLITS_DOC = "workgroups per tile of C, each with a part of k"
+
+M = TypeVar("M", bound=Product)
+
+
+def partial_sums(problem: Product, splits: int) -> Scratch:
+    """Return the buffer of the partial sums: (batch, splits, m, n), with rows of whole vec4.
+
+    Sizes up to SHARED[1] are rounded up to a power of two, so that products of many shapes share few buffers.
+    """
+    nbytes = partial_bytes(problem, splits)
+    return Scratch(PARTIAL, nbytes if nbytes > SHARED[1] else max(SHARED[0], 1 << (nbytes - 1).bit_length()))
+
+
+def partial_bytes(problem: Product, splits: int) -> int:
+    """Return the bytes of all partial sums."""
+    row = 4 * ceil_div(problem.n, 4) * problem.dtype.sums.itemsize
+    return row * problem.m * splits * problem.batch
+
+
+@dataclass(frozen=True)
+class AddsSplits(ProductKernel[M]):
+    """Add the partial sums of each element of C, and finish it: the second dispatch."""
+
+    name = "sum_splits"
+    summary = "sums of partial sums"
+
+    splits: int = tunable(2, SPLITS, SPLITS_DOC)
+
+    @cached_property
+    def adders(self) -> int:
+        """Invocations that share the partial sums of the same four columns."""
+        return next(adders for most, adders in ((8, 1), (32, 4), (self.splits, 16)) if self.splits <= most)
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of invocations; the template lays them out as (adders, vec4 of C)."""
+        return (64 if self.adders == 1 else 128, 1, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """A vec4 per invocation, if several share an element."""
+        return 16 * self.invocations if self.adders > 1 else 0
+
+    def dispatch(self, problem: M) -> tuple[int, int, int]:
+        """Workgroups over the vec4 of C, folded so that none exceeds 65,535; z is the batch."""
+        count = ceil_div(problem.m * ceil_div(problem.n, 4), self.invocations // self.adders)
+        return fold(count, problem.batch)
+
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return None: the grid is not one of tiles."""
+        return None
+
+    def iterations(self, problem: M) -> int:
+        """Return 0: it has no loop."""
+        del problem
+        return 0
+
+    def scratch(self, problem: M) -> tuple[Texture | Scratch, ...]:
+        """Return the partial sums."""
+        return (partial_sums(problem, self.splits),)
+
+
+class Divided(ProductKernel[M]):
+    """A kernel with the tunable `splits`, whose parts of k have equal numbers of steps or one more: the first dispatch.
+
+    With splits = 1, it finishes C itself.
+    """
+
+    splits: int
+
+    @property
+    def least_k(self) -> int:
+        """A step for each part."""
+        return self.inner_step * self.splits
+
+    def dispatch(self, problem: M) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z); z is the number of splits."""
+        x, y, batch = self.grid.dispatch(problem)
+        return x, y, batch * self.splits
+
+    def grid_rule(self) -> dict[str, Any] | None:
+        """Return the rule of `dispatch` if k is not divided, otherwise None."""
+        return super().grid_rule() if self.splits == 1 else None
+
+    def scratch(self, problem: M) -> tuple[Texture | Scratch, ...]:
+        """Return the partial sums, if k is divided."""
+        return (partial_sums(problem, self.splits),) if self.splits > 1 else ()
+
+    def part(self, problem: M, k: int) -> int:
+        """Return the number of the part that has inner element `k`."""
+        share, longer = divmod(ceil_div(problem.k, self.inner_step), self.splits)
+        step = k // self.inner_step
+        return step // (share + 1) if step < longer * (share + 1) else (step - longer) // share
+
+    def check(self, problem: M, device: Capabilities) -> str | None:
+        """Return why this kernel cannot compute `problem` on `device`; every part needs a step of k."""
+        if ceil_div(problem.k, self.inner_step) < self.splits:
+            return f"needs {self.splits} parts of k, at least {self.inner_step} each; k = {problem.k} is too small"
+        return super().check(problem, device)
+
+
+@dataclass(frozen=True)
+class DividedTiles(RegisterTiles[M], Divided[M]):
+    """Register tiles whose k workgroups may divide."""
+
+    splits: int = tunable(1, (1, 4, 16, 64, 256), SPLITS_DOC)
