@@ -172,7 +172,7 @@ def test_the_final_dispatch_of_a_product_is_proven(device):
     assert selftest._text(SplitK(splits=2), plain, device) != selftest._text(SplitK(splits=2), biased, device)
 
 
-@pytest.mark.parametrize("splits", [3, 16])
+@pytest.mark.parametrize("splits", [2, 3])
 def test_a_stand_in_has_a_step_for_every_part_of_k(device, splits):
     kernel, problem = SplitK(bm=32, bn=32, tm=4, tn=4, slices=1, splits=splits), gemm(64, 64, 40_001)
     small = next(selftest.stand_ins(kernel, problem, device))
