@@ -249,20 +249,20 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {% endmacro %}
 
 {#
-  sums = A · B; the loads of the next tiles overlap multiplying the current ones. The macros `load_next` and
-  `write_tiles` are the stage's, and take k0.
+  sums = A · B over k from `first` up to `end`; the loads of the next tiles overlap multiplying the current ones. The
+  macros `load_next` and `write_tiles` are the stage's, and take k0.
 #}
-{% macro multiply_along_k(operands, load_next, write_tiles) %}
+{% macro multiply_along_k(operands, load_next, write_tiles, first="0u", end="params.k") %}
 {{ declare_sums() }}
 {% for o in operands %}
 {% for i in range(o.loads) %}
     var {{ o.next | default(o.x ~ "_next") }}{{ i }}: vec4<u32>;
 {% endfor %}
 {% endfor %}
-{{ load_next("0u") }}
-{{ write_tiles("0u") }}
+{{ load_next(first) }}
+{{ write_tiles(first) }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
-    for (var k0 = BK; k0 < params.k; k0 += BK) {
+    for (var k0 = {{ "BK" if first == "0u" else first ~ " + BK" }}; k0 < {{ end }}; k0 += BK) {
 {{ load_next("k0") }}
 {{ multiply_tiles(operands) }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten

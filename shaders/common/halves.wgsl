@@ -48,40 +48,60 @@ fn before_end(elements: vec4<u32>, k: u32) -> vec4<u32> {
 {% endfor %}
 {% endmacro %}
 
-{# Vec4 `i` of the fragment of C of one subgroup of a slice, which is in A's panels, or in c_tile. #}
-{% macro read_vec4(slice) -%}
+{#
+  The fragments of C that a subgroup stores to workgroup memory at once: in A's panels, several side by side, in lines
+  of kernel.c_line vec4; otherwise one, in c_tile. For 64 products of 466×466×128, whose rows of C are stored by single
+  elements, an H200 takes 56 µs with two, and 95 with one, unpadded, and vec4 of which each invocation picks an element.
+#}
+{% set at_once = kernel.at_once if fragments.vec4_panels else 1 %}
+{% set width = kernel.fn * at_once %}
+{% set line = kernel.c_line if fragments.vec4_panels else kernel.fn // 4 %}
+
+{# Vec4 `at` of these fragments, of one subgroup of a slice; or its element `e`. #}
+{% macro read_sums(slice, e="") -%}
 {% if fragments.vec4_panels -%}
 {% set panel %}{% if slice %}{{ slice * kernel.bm // kernel.sm }}u + {% endif %}member / (BN / SN){% endset %}
-bitcast<vec4f>(a_tile[{{ panel }}][member % (BN / SN) * (FM * FN / 4u) + i])
+{% set four %}a_tile[{{ panel }}][member % (BN / SN) * {{ kernel.fm * line }}u + at]{% endset %}
+{{ "bitcast<f32>(" ~ four ~ "[" ~ e ~ "])" if e else "bitcast<vec4f>(" ~ four ~ ")" }}
 {%- else -%}
 {% set fragment %}c_tile[{% if slice %}{{ slice * fragments.slice_subgroups }}u + {% endif %}member]{% endset %}
-vec4f({% for e in range(4) %}{{ fragment }}[4u * i{% if e %} + {{ e }}u{% endif %}]{{ ", " if e < 3 }}{% endfor %})
+{% if e -%}
+{{ fragment }}[4u * at + {{ e }}]
+{%- else -%}
+vec4f({% for e in range(4) %}{{ fragment }}[4u * at{% if e %} + {{ e }}u{% endif %}]{{ ", " if e < 3 }}{% endfor %})
+{%- endif %}
 {%- endif %}
 {%- endmacro %}
 
-{# The function that stores such a fragment to C, by calls of `finish` for a vec4 or an element. #}
-{% macro store_function(finish="store_c4" if s.vec_c else "store_c") %}
-// A fragment in workgroup memory → C, from (row, col) on
+{# The function that stores these fragments to `to`, by calls of `finish` for a vec4, or an element if not `by_vec4`. #}
+{% macro store_function(finish="store_c4" if s.vec_c else "store_c", by_vec4=s.vec_c, to="C") %}
+{% set what = at_once ~ " adjacent fragments" if at_once > 1 else "A fragment" %}
+// {{ what }} in workgroup memory → {{ to }}, from (row, col) on
 {%- if kernel.slices > 1 %}, added to those of the other slices{% endif %}
-{%- if not s.vec_c %}.
+{%- if not by_vec4 %}.
 // Neighbouring invocations store single elements.{% endif %}
 
-fn store_fragment(base: u32, row: u32, col: u32, member: u32, sharer: u32) {
-{% if s.vec_c %}
-    for (var i = sharer; i < FM * FN / 4u; i += SLICES * LANES) {
-{% else %}
-    for (var element = sharer; element < FM * FN; element += SLICES * LANES) {
-        let i = element / 4u;
+{% set count, sharers = kernel.fm * width // (4 if by_vec4 else 1), kernel.slices * kernel.lanes %}
+fn store_fragments(base: u32, row: u32, col: u32, member: u32, sharer: u32) {
+    for (var turn = 0u; turn < {{ (count + sharers - 1) // sharers }}u; turn++) {
+        let i = turn * {{ sharers }}u + sharer;
+{% if count % sharers %}
+        if (i >= {{ count }}u) {
+            return;
+        }
 {% endif %}
-        {{ "var" if kernel.slices > 1 else "let" }} value = {{ read_vec4(0) }};
+{% if by_vec4 %}
+        let at = i / {{ width // 4 }}u * {{ line }}u + i % {{ width // 4 }}u;
+{% set e, place = "", "row + i / " ~ width // 4 ~ "u, col + 4u * (i % " ~ width // 4 ~ "u)" %}
+{% else %}
+        let at = i / {{ width }}u * {{ line }}u + i % {{ width }}u / 4u;
+{% set e, place = "i % 4u", "row + i / " ~ width ~ "u, col + i % " ~ width ~ "u" %}
+{% endif %}
+        {{ "var" if kernel.slices > 1 else "let" }} value = {{ read_sums(0, e) }};
 {% for slice in range(1, kernel.slices) %}
-        value += {{ read_vec4(slice) }};
+        value += {{ read_sums(slice, e) }};
 {% endfor %}
-{% if s.vec_c %}
-        {{ finish }}(base, row + 4u * i / FN, col + 4u * i % FN, value);
-{% else %}
-        {{ finish }}(base, row + element / FN, col + element % FN, value[element % 4u]);
-{% endif %}
+        {{ finish }}(base, {{ place }}, value);
     }
 }
 {% endmacro %}
@@ -97,19 +117,23 @@ fn store_fragment(base: u32, row: u32, col: u32, member: u32, sharer: u32) {
 {% if fragments.vec4_panels %}
     workgroupBarrier(); // everyone is done with the tiles before C overwrites A's
 {% endif %}
-{% for r in range(kernel.sm // kernel.fm) %}
-{% for q in range(kernel.sn // kernel.fn) %}
-{% set fragment = "acc_" ~ r ~ "_" ~ q %}
+{% set rows, columns = kernel.sm // kernel.fm, kernel.sn // kernel.fn %}
+{% for r in range(rows) %}
+{% for q in range(0, columns, at_once) %}
+{% for j in range(at_once) %}
+{% set fragment = "acc_" ~ r ~ "_" ~ (q + j) %}
 {% if fragments.vec4_panels %}
 {% set panel = "a_tile[" ~ fragments.subgroup_panel(operands[0]) ~ "]" %}
-{{ fragments.store_fragment(fragment, panel, "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
+{% set place %}subgroup_col * {{ kernel.fm * line }}u{% if j %} + {{ j * kernel.fn // 4 }}u{% endif %}{% endset %}
+{{ fragments.store_fragment(fragment, panel, place, line ~ "u") }}
 {%- else %}
 {{ fragments.store_fragment(fragment, "c_tile[subgroup]", "0u", "FN") }}
 {%- endif %}
+{% endfor %}
     workgroupBarrier(); // the fragments are complete before invocations read them
 {% set sharer = "member, sharer" if kernel.slices > 1 else "subgroup, subgroup_lane" %}
-    store_fragment(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ sharer }});
-{% if not (r == kernel.sm // kernel.fm - 1 and loop.last) %}
+    store_fragments(c_base, row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u, {{ sharer }});
+{% if not (r == rows - 1 and loop.last) %}
     workgroupBarrier(); // they were read before the next ones overwrite them
 {% endif %}
 {% endfor %}

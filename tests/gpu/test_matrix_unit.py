@@ -79,9 +79,9 @@ def test_buffers_that_end_with_their_last_word(device, small):
         np.testing.assert_array_equal(c.numpy(), a @ b)
 
 
-@pytest.mark.parametrize("out", ["float32", "float16"])
-def test_epilogues(device, small, out):
-    problem = gemm(40, 33, 24, dtype="f16", out_dtype=out)
+@pytest.mark.parametrize(("out", "splits"), [("float32", 1), ("float16", 1), ("float16", 2)])
+def test_epilogues(device, small, out, splits):
+    small, problem = dataclasses.replace(small, splits=splits), gemm(40, 33, 24, dtype="f16", out_dtype=out)
     a, b = (x[0] for x in fractions(problem))
     before, tolerance = np.full((40, 33), 0.5, out), 1e-5 if out == "float32" else 2e-2
     for bias, activation in (("column", "relu"), ("row", "gelu"), ("matrix", "")):
@@ -124,6 +124,25 @@ def test_slices_of_k_are_summed(device, small, layout, slices):
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
     for shape, pads in (((32, 32, 128), (0, 0, 0)), ((33, 21, 35), (3, 1, 2))):
         check_exactly(device, kernel, view(*shape, "float16", pads=pads, out_dtype="float32", **turned))
+
+
+# Parts of one step and of several, the last one shorter; k that ends within a step; rows of C that are no whole vec4.
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(
+    ("shape", "pads", "splits"),
+    [((32, 32, 128), (0, 0, 0), 4), ((40, 24, 72), (8, 8, 8), 5), ((33, 21, 75), (3, 1, 2), 3)],
+)
+def test_parts_of_k_are_summed(device, small, layout, shape, pads, splits):
+    kernel = dataclasses.replace(small, splits=splits)
+    turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
+    for out, batch in (("float32", 3), ("float16", 1)):
+        problem = view(*shape, "float16", batch=batch, pads=pads, offsets=pads, out_dtype=out, **turned)
+        check_exactly(device, kernel, problem)
+
+
+def test_parts_and_slices_of_k_are_summed(device, small):
+    kernel = dataclasses.replace(small, slices=2, bk=32, splits=3)
+    check_exactly(device, kernel, view(33, 21, 150, "float16", batch=2, out_dtype="float32"))
 
 
 def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
@@ -205,6 +224,8 @@ def test_matrix_units_are_optional():
 
 def test_fragments_are_probed_by_multiplying(device, small, monkeypatch):
     before, shape = device.capabilities, small.matrix_shape
+    tiles = {name: SMALL[name] for name in ("bm", "bn", "bk", "sm", "sn")}
+    monkeypatch.setattr(probe, "TILES", tiles)  # a CPU compiles larger ones for minutes
     assert probe.multiplies(device, shape)
     assert device.capabilities is before
     wrong = lambda shader: device.compile(  # noqa: E731

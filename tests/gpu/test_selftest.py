@@ -172,6 +172,14 @@ def test_the_final_dispatch_of_a_product_is_proven(device):
     assert selftest._text(SplitK(splits=2), plain, device) != selftest._text(SplitK(splits=2), biased, device)
 
 
+@pytest.mark.parametrize("splits", [2, 3])
+def test_a_stand_in_has_a_step_for_every_part_of_k(device, splits):
+    kernel, problem = SplitK(bm=32, bn=32, tm=4, tn=4, slices=1, splits=splits), gemm(64, 64, 40_001)
+    small = next(selftest.stand_ins(kernel, problem, device))
+    assert small.k < problem.k
+    assert selftest.prove(kernel, small, device) == ""
+
+
 def test_every_shader_has_a_small_stand_in(device):
     shapes = [(1, 1, 1), (64, 64, 64), (1023, 1024, 1025), (5000, 2, 90_000), (3000, 3000, 70_001), (4, 9000, 4)]
     for stage, shape, layout, (gap, offset) in itertools.product(

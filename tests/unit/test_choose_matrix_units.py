@@ -1,10 +1,12 @@
 """When float16 products use matrix units by default: if the device has them and they were measured to be faster."""
 
 import dataclasses
+import math
 
 import pytest
 
 from webmm.choose.gemm import made_for_matrix_units
+from webmm.choose.matrix_units import MULTIPROCESSORS
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.problems.gemm import gemm
@@ -27,34 +29,45 @@ ABLE = Capabilities("able", LIMITS, frozenset({"shader-f16"}), subgroup_size=32,
     ("sizes", "tile"),
     [
         ((4096, 4096, 4096), (128, 128)),
-        ((2048, 1024, 64), (128, 128)),
         ((4095, 4097, 4093), (128, 128)),
-        ((1024, 1024, 1024), (64, 128)),
-        ((128, 4096, 4096), (64, 64)),
-        ((512, 512, 512), (32, 64)),
-        ((256, 256, 256), (32, 32)),
-        ((32, 4096, 4096), (32, 32)),
-        ((4096, 9, 64), (32, 64)),
+        ((512, 8192, 2048), (128, 128)),
+        ((8, 11_008, 1536), (16, 32)),
+        ((400_000, 30, 16), (64, 32)),
+        ((12, 4096, 64), (16, 32)),
+        ((40_000, 6, 64), (64, 32)),
     ],
 )
-def test_float16_uses_matrix_units(sizes, tile):
+def test_tiles_fit_the_shape(sizes, tile):
     problem = gemm(*sizes, dtype="f16")
-    kernel, *smaller = made_for_matrix_units(problem, ABLE)
+    kernel, *others = made_for_matrix_units(problem, ABLE)
     assert isinstance(kernel, MatrixUnit)
-    assert (kernel.bm, kernel.bn) == tile
-    assert all(k.check(problem, ABLE) is None for k in (kernel, *smaller))
+    assert (kernel.bm, kernel.bn, kernel.splits) == (*tile, 1)
+    assert all(k.check(problem, ABLE) is None for k in (kernel, *others))
+
+
+@pytest.mark.parametrize("sizes", [(97, 507, 189_653), (512, 512, 8192), (64, 4096, 14_336), (128, 4096, 4096)])
+def test_k_is_divided_if_there_are_few_tiles(sizes):
+    problem = gemm(*sizes, dtype="f16")
+    kernel = made_for_matrix_units(problem, ABLE)[0]
+    assert kernel.splits > 1
+    assert kernel.check(problem, ABLE) is None
+    assert math.prod(kernel.dispatch(problem)) >= MULTIPROCESSORS // 2
+    smaller = dataclasses.replace(ABLE, workgroups=16)
+    assert math.prod(made_for_matrix_units(problem, smaller)[0].dispatch(problem)) < math.prod(kernel.dispatch(problem))
 
 
 def test_a_batch_counts_towards_the_number_of_tiles():
-    problem = gemm(256, 256, 256, dtype="f16", batch=64)
-    assert made_for_matrix_units(problem, ABLE)[0] == MatrixUnit()
+    problem = gemm(256, 256, 8192, dtype="f16")
+    assert made_for_matrix_units(problem, ABLE)[0].splits > 1
+    assert made_for_matrix_units(dataclasses.replace(problem, batch=256), ABLE)[0].splits == 1
 
 
-def test_smaller_tiles_follow_if_workgroup_memory_is_small():
-    problem, tight = gemm(128, 4096, 4096, dtype="f16"), {**LIMITS, "max-compute-workgroup-storage-size": 32768}
-    able = dataclasses.replace(ABLE, limits=tight)
-    fitting = [k for k in made_for_matrix_units(problem, able) if k.check(problem, able) is None]
-    assert [(k.bm, k.bn) for k in fitting] == [(32, 32)]
+def test_some_tiles_fit_a_small_workgroup_memory():
+    for memory in (32_768, 16_384):
+        able = dataclasses.replace(ABLE, limits={**LIMITS, "max-compute-workgroup-storage-size": memory})
+        for sizes in ((128, 4096, 4096), (4096, 4096, 4096), (40_000, 30, 16)):
+            problem = gemm(*sizes, dtype="f16")
+            assert any(k.check(problem, able) is None for k in made_for_matrix_units(problem, able))
 
 
 @pytest.mark.parametrize(
@@ -62,8 +75,8 @@ def test_smaller_tiles_follow_if_workgroup_memory_is_small():
     [
         (gemm(4096, 4096, 4096), "float32"),
         (gemm(4096, 4096, 4096, dtype="bfloat16"), "bfloat16"),
-        (gemm(128, 128, 128, dtype="f16"), "too few tiles"),
-        (gemm(8, 4096, 4096, dtype="f16"), "few rows"),
+        (gemm(2, 4096, 4096, dtype="f16"), "few rows"),
+        (gemm(8, 2048, 1024, dtype="f16"), "few rows of a small product"),
     ],
 )
 def test_other_products_do_not_use_matrix_units(problem, why):

@@ -249,6 +249,8 @@ def draw_kernel(rng: random.Random, op: str) -> Kernel[Any]:
     """Return a stage with random candidates for its tunables; almost always a valid one."""
     cls = rng.choice([*STAGES[op].values(), *((Slices, Software) if op == "gemm" else ())])
     candidates = {f.name: f.metadata["candidates"] for f in dataclasses.fields(cls)}
+    if cls is STAGES["gemm"]["matrix_unit"]:
+        candidates["splits"] = (1, 2, 5)
     for _ in range(30):
         drawn: Kernel[Any] = cls(**{name: rng.choice(values) for name, values in candidates.items()})
         if drawn.invalid() is None or rng.random() < 0.05:

@@ -101,7 +101,7 @@ def field(problem: Gemm, multiprocessors: int) -> Iterator[GemmKernel]:
             continue
         tiles = ceil_div(p.m, bm) * ceil_div(p.n, bn) * p.batch
         for s in slices:
-            for splits in _splits(tiles, ceil_div(p.k, bk * s), multiprocessors, 16 * p.m * ceil_div(p.n, 4) * p.batch):
+            for splits in parts_of_k(p, tiles, ceil_div(p.k, bk * s), multiprocessors):
                 yield _tile(i, s, splits)
 
 
@@ -110,12 +110,15 @@ def _wasteful(tile: int, size: int) -> bool:
     return tile >= 2 * size and tile > 16
 
 
-def _splits(tiles: int, steps: int, multiprocessors: int, partial: int) -> list[int]:
-    """Return the numbers of parts of k to try: one, and those with which `tiles` tiles fill the multiprocessors."""
-    found = {1}
+def parts_of_k(problem: Gemm, tiles: int, steps: int, multiprocessors: int, least: int = LEAST_STEPS) -> list[int]:
+    """Return the numbers of parts of k to try: one, and those with which `tiles` tiles fill the multiprocessors.
+
+    Each part has `least` of the `steps` of k, or more.
+    """
+    found, partial = {1}, 16 * problem.m * ceil_div(problem.n, 4) * problem.batch
     for multiple in MULTIPLES:
         wanted = round(multiple * multiprocessors / tiles)
-        splits = min(wanted, MOST_SPLITS, steps // LEAST_STEPS, MOST_PARTIAL // partial)
+        splits = min(wanted, MOST_SPLITS, steps // least, MOST_PARTIAL // partial)
         if splits > 1:
             found.add(ceil_div(steps, ceil_div(steps, splits)))  # without empty parts
     return sorted(found)

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+from webmm.choose import matrix_units
 from webmm.choose.adapted import model_of
 from webmm.choose.field import field
 from webmm.dtypes import F16, F32, F64
@@ -16,7 +17,6 @@ from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.gemv import Gemv
-from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.matrix_unit_high import RUNS, MatrixUnitHigh
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
@@ -34,24 +34,10 @@ GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL
 LIKELY = 4  # predicted kernels that become candidates
 FEW = 8  # a product with at most this many rows or columns is limited by memory bandwidth
 
-# Tiles for matrix units: the first that give at least ENOUGH_MATRIX_TILES tiles, or the last if they give at least
-# SOME_MATRIX_TILES. TFLOP/s on an H200 with each of them, and with the best stage without matrix units:
-#   2048³           298  192  146  98  83   40
-#   1024³           107  155  111  78  69   42
-#   128×4096×4096    57  108  152  80  72   22
-#   512³              –    –   39  45  42   18
-#   32×4096×4096      –    –    –  54  54    9
-#   256³              –    –    6   8   8    –
-MATRIX_TILES: tuple[dict[str, Any], ...] = (
-    {},
-    {"bm": 64, "bk": 64, "slices": 2},
-    {"bm": 64, "bn": 64, "bk": 128, "sn": 32, "slices": 4},
-    {"bm": 32, "bn": 64, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
-    {"bm": 32, "bn": 32, "bk": 128, "sm": 32, "sn": 32, "slices": 4},
-)
+# Tiles for float32 split into float16 on matrix units, each used if there are ENOUGH_MATRIX_TILES.
 # 4096³: 102 and 97 TFLOP/s. Smaller ones are no faster than float32: 42 at 1024³.
 HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
-ENOUGH_MATRIX_TILES, SOME_MATRIX_TILES = 128, 64
+ENOUGH_MATRIX_TILES = 128
 LEAST_K = 256  # the smallest part of k that is worth a separate workgroup
 
 # Workgroup memory is slow on a CPU, since the invocations of a workgroup run one after another between barriers. These
@@ -110,20 +96,19 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     """Return the kernels for matrix units, best first; [] if the device has none or other stages may be faster."""
     shapes = {(shape.operands, shape.result) for shape in device.matrix_shapes}
     split = problem.dtype == F32 and problem.precision == "high"
-    if not (split or problem.dtype == F16) or ("f16", "f32") not in shapes or min(problem.m, problem.n) <= FEW:
+    if not (split or problem.dtype == F16) or ("f16", "f32") not in shapes:
         return []
-    if split and problem.batch > 1:  # a batch is not cut along k
+    if not split:
+        return list(matrix_units.ranked(problem, device))
+    if min(problem.m, problem.n) <= FEW:
+        return []
+    if problem.batch > 1:  # a batch is not cut along k
         binding = device.limit("max-storage-buffer-binding-size")
         if problem.k > longest_sum(problem, binding):
             return []
-    stage: MatrixUnit | MatrixUnitHigh = MatrixUnitHigh.on(device) if split else MatrixUnit.on(device)
-    sizes = tuple({**tiles, "runs": runs_for(problem.k)} for tiles in HIGH_TILES) if split else MATRIX_TILES
-    kernels: list[GemmKernel] = [dataclasses.replace(stage, **tiles) for tiles in sizes]
-    for i, kernel in enumerate(kernels):
-        enough = ENOUGH_MATRIX_TILES if split or kernel is not kernels[-1] else SOME_MATRIX_TILES
-        if kernel.grid.tiles(problem) * problem.batch >= enough:
-            return kernels[i:]
-    return []
+    stage, runs = MatrixUnitHigh.on(device), runs_for(problem.k)
+    kernels = [dataclasses.replace(stage, **tiles, runs=runs) for tiles in HIGH_TILES]
+    return [kernel for kernel in kernels if kernel.grid.tiles(problem) * problem.batch >= ENOUGH_MATRIX_TILES]
 
 
 # Beyond LONG_K, float32 kernels split k, too, and have smaller errors: 37 units at 32,768, compared with 130 for parts

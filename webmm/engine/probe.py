@@ -7,7 +7,7 @@ Matrix units: a test product shows which fragment shapes work.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 INVOCATIONS = 128  # workgroup size of the probe: the largest subgroup size
 NVIDIA = 0x10DE  # PCI vendor ID
 BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
+
+TILES: dict[str, Any] = {"bm": 64, "bn": 64, "sm": 32, "sn": 32}  # with which fragments are tried
 
 
 def subgroup_size(device: Device) -> int:
@@ -83,7 +85,7 @@ def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
 def multiplies(device: Device, shape: MatrixShape) -> bool:
     """Tell whether a float16 product of 2x2 tiles, with fragments of `shape`, is right on this device."""
     before, lanes = device.capabilities, device.capabilities.subgroup_size
-    kernel = MatrixUnit(bm=64, bn=64, sm=32, sn=32, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
+    kernel = MatrixUnit(**TILES, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
     if not lanes or kernel.invalid() or "shader-f16" not in before.features:
         return False
     device.capabilities = dataclasses.replace(before, matrix_shapes=frozenset({shape}))

@@ -119,14 +119,39 @@ class HalfTiles(MatrixTiles[P]):
         """The fragments that the matrix units must multiply."""
         return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
 
+    @property
+    def least_panel(self) -> int:
+        """Bytes of the smallest panel of A, in any layout; fragments of C of a row of subgroups share it."""
+        return min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
+
+    @property
+    def c_room(self) -> int:
+        """Vec4 of C for which a subgroup has room in A's panels."""
+        return self.least_panel // (self.bn // self.sn) // CHUNK_BYTES
+
+    @property
+    def at_once(self) -> int:
+        """Adjacent fragments of C that a subgroup stores at once: longer lines, fewer barriers."""
+        return next(
+            n
+            for n in (8, 4, 2, 1)
+            if self.sn % (n * self.fn) == 0 and (n == 1 or n * self.fm * self.fn <= 4 * self.c_room)
+        )
+
+    @property
+    def c_line(self) -> int:
+        """Vec4 from line to line of these fragments: padded by one, if there is room, for different banks."""
+        line = self.at_once * self.fn // 4
+        return line + (self.fm * (line + 1) <= self.c_room)
+
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require fragments of whole chunks in both directions, and room for fragments of C in A's panels."""
         yield from super().constraints()
         for name in ("fm", "fn", "fk"):
             value = getattr(self, name)
             yield value % self.chunk == 0, f"{name} = {value} must be a multiple of {self.chunk}, a chunk"
-        across, panel = self.bn // self.sn, min(self.panel_bytes(self.sm, along_k) for along_k in (False, True))
+        across = self.bn // self.sn
         yield (
-            panel >= 4 * across * self.fm * self.fn,
-            f"{across} fragments of C do not fit the panel of {self.sm} rows of A, {panel} bytes",
+            4 * self.c_room >= self.fm * self.fn,
+            f"{across} fragments of C do not fit the panel of {self.sm} rows of A, {self.least_panel} bytes",
         )

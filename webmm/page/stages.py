@@ -8,6 +8,7 @@ from typing import Any
 
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import tuned
+from webmm.choose.matrix_units import TILES
 from webmm.kernels import BEYOND, LADDER
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
@@ -53,7 +54,7 @@ def offered() -> list[type[GemmKernel]]:
 def chosen(cls: type[GemmKernel]) -> list[GemmKernel]:
     """Return a stage with its default settings, the light ones, and those that `choose` may pick."""
     shipped = (tuned.kernel_of(record) for record in tuned.shipped())
-    matrix = (MatrixUnit(**tiles) for tiles in choose_gemm.MATRIX_TILES)
+    matrix = (MatrixUnit(**tiles) for tiles, _ in TILES)
     picked = [kernel for kernel in (*choose_gemm.GPU, *matrix, *choose_gemm.CPU, *shipped) if type(kernel) is cls]
     return list(dict.fromkeys([cls(), light(cls), *picked]))
 

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.dtypes import F16
-from webmm.kernels.base import Binding, tunable
+from webmm.kernels.base import Binding, Kernel, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
+from webmm.kernels.gemm.split_k import SumSplits
 from webmm.kernels.matrix_tiles import HalfTiles
+from webmm.kernels.splits import PARTIAL, SPLITS_DOC, Divided
 from webmm.problems.gemm import Gemm
 
 
 @dataclass(frozen=True)
-class MatrixUnit(HalfTiles[Gemm], GemmKernel):
+class MatrixUnit(Divided[Gemm], HalfTiles[Gemm], GemmKernel):
     """As `pipelined`, with fragments of float16 in place of register tiles."""
 
     name = "matrix_unit"
@@ -24,7 +26,13 @@ class MatrixUnit(HalfTiles[Gemm], GemmKernel):
     b_vector_axis = "any"
     vector = HalfTiles.chunk
 
+    splits: int = tunable(1, (1,), SPLITS_DOC)  # the choice computes it; a sample by a tuner would rarely fit
     spelling: str = tunable("current", ("current", "deprecated"), "Tint's syntax for loads and stores of fragments")
+
+    @property
+    def after(self) -> tuple[Kernel[Gemm], ...]:
+        """The dispatch that adds the partial sums, if k is divided."""
+        return (SumSplits(self.splits),) if self.splits > 1 else ()
 
     @property
     def workgroup_bytes(self) -> int:
@@ -45,7 +53,11 @@ class MatrixUnit(HalfTiles[Gemm], GemmKernel):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the bindings of all stages; A and B are bound by chunks, vec4<u32>, or else by words."""
         for binding in super().bindings(spec):
+            if self.splits > 1 and binding.name not in ("a", "b"):
+                continue
             if binding.name in ("a", "b"):
                 aligned = spec.vec_a if binding.name == "a" else spec.vec_b
                 binding = dataclasses.replace(binding, wgsl_type="array<vec4<u32>>" if aligned else "array<u32>")
             yield binding
+        if self.splits > 1:
+            yield Binding(3, PARTIAL, "storage", "array<vec4f>")
