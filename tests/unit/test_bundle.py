@@ -78,7 +78,7 @@ def test_compact_css_keeps_selectors_and_values():
     text = (
         "/* x */\n.a :hover, .b > p {\n  margin: 0 auto;\n  color: rgb(1, 2);\n}\n@media (x: 1px) {\n  i { y: z; }\n}"
     )
-    assert bundle.compact_css(text) == ".a :hover,.b > p{margin:0 auto;color:rgb(1,2)}@media (x:1px){i{y:z}}"
+    assert bundle.compact_css(text) == ".a :hover,.b>p{margin:0 auto;color:rgb(1,2)}@media (x:1px){i{y:z}}"
 
 
 def test_service_worker_caches_every_file_of_the_page(page: Path) -> None:

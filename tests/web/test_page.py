@@ -34,7 +34,7 @@ def test_start_shows_the_adapter_and_a_figure(open_page, page_folder) -> None:
     assert float(page.inner_text("#hero-figure")) > 0
     assert "checked" in page.inner_text("#hero-caption")
     assert first_figure < FIRST_FIGURE
-    linked = re.findall(r'modulepreload" href="([^"]+)"', (page_folder / "index.html").read_text())
+    linked = re.findall(r"modulepreload href=([^>]+)>", (page_folder / "index.html").read_text())
     entries = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
     loaded = [path.removeprefix(page.url) for path in entries if path.endswith(".js")]
     assert {"main.js", "bundle/core.js"} <= set(loaded) <= set(linked), "a module was not preloaded"

@@ -37,7 +37,7 @@ LAZY = (  # … and modules.
 )
 # Modules that the page needs at the start: they and all their imports are preloaded in parallel.
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")
-PRELOAD = '<link rel="modulepreload" href="main.js">\n'  # as in index.html, where the other links are inserted
+PRELOAD = "<link rel=modulepreload href=main.js>\n"  # as in index.html, where the other links are inserted
 IMPORT = re.compile(r'(?:^|;)(?:(?:import|export)\b[^;"()]*?from|import) ?"(\.[^"]+)"', re.MULTILINE)
 SHELL = 'const SHELL = ["./"];'  # as in sw.js, where the other files are inserted
 MARKER = "bundle/index.json"  # a folder with this file was written by `build()`, and may be overwritten
@@ -158,7 +158,7 @@ def compact_css(text: str) -> str:
     """Return CSS without comments, and without white space that has no meaning; strings must not contain `{};:,`."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     text = re.sub(r"\s*([{};])\s*", r"\1", text)
-    return re.sub(r"([:,])\s+", r"\1", text).replace(";}", "}").strip()
+    return re.sub(r"([:,>])\s+", r"\1", text).replace(" >", ">").replace(";}", "}").strip()
 
 
 def _move(page: Path, out: Path) -> None:
