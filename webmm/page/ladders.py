@@ -74,7 +74,7 @@ DOUBLE_KERNELS: dict[str, tuple[Kernel[Any], ...]] = {
 
 # The first size is small: the page uses it to find stages that would take too long on a large one.
 ROWS: dict[str, tuple[Size, ...]] = {
-    "gpu": ((64, 1024), *(size[:2] for size in DEFAULT_SIZES[:4])),
+    "gpu": ((64, 2048), *(size[:2] for size in DEFAULT_SIZES[:4])),
     "cpu": ((61, 1001), (64, 4096), (512, 8192)),
 }
 SIDES: dict[str, tuple[Size, ...]] = {"gpu": ((128,), (512,), (1024,), (2048,)), "cpu": ((61,), (128,), (256,))}
@@ -157,6 +157,8 @@ def _as_chosen(kernel: Kernel[Any], made: list[Kernel[Any]], problem: Problem) -
     same_stage = next((each for each in made if type(each) is type(kernel)), kernel)
     if isinstance(same_stage, Packed) and isinstance(kernel, Packed):
         return dataclasses.replace(same_stage, dot=kernel.dot)
+    if isinstance(same_stage, Alone) and isinstance(kernel, Alone):
+        return dataclasses.replace(same_stage, lanes=kernel.lanes)
     return same_stage
 
 
@@ -172,7 +174,9 @@ def _for_fragment_shape(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Ke
     return next((each for each in made if type(each) is type(kernel)), kernel)
 
 
-_ROWS = _stages("reduce", "columns", "columns_two_pass", "row_tiles")  # absent: for columns, or for short rows
+_ROWS = _stages(
+    "reduce", "columns", "columns_two_pass", "row_tiles"
+)  # for columns, or for rows of up to 1,024 elements only
 LADDERS = (
     Ladder("Matrix product, thin matrices", THIN_KERNELS, thin, THIN, (F32,)),
     Ladder("Matrix product, float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),
