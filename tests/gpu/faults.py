@@ -23,14 +23,13 @@ POINTS = {
     "encode": ("GPUDevice", "create_command_encoder"),
     "write": ("GPUQueue", "write_buffer"),
     "submit": ("GPUQueue", "submit"),
-    "dispatch": ("", "submit"),  # methods of webmm's engine class
-    "copy": ("", "copy"),
+    "dispatch or copy": ("", "submit"),  # methods of webmm's engine class
     "map": ("", "map"),
     "read": ("", "data"),
     "wait": ("GPUDevice", "_poll_wait"),
 }
 # wgpu-native aborts the process if these are called with a lost device: there, the device is lost right after the call.
-ENDS_THE_PROCESS = {"wgpu": ("submit", "write", "dispatch", "copy"), "dawn": ()}
+ENDS_THE_PROCESS = {"wgpu": ("submit", "write", "dispatch or copy"), "dawn": ()}
 KINDS = ("out of memory", "refused", "late", "lost")
 LATE = 0.05  # seconds
 HANGS = 60  # seconds after which a call is considered to hang
