@@ -172,9 +172,10 @@ def test_the_final_dispatch_of_a_product_is_proven(device):
     assert selftest._text(SplitK(splits=2), plain, device) != selftest._text(SplitK(splits=2), biased, device)
 
 
-@pytest.mark.parametrize("splits", [2, 3])
-def test_a_stand_in_has_a_step_for_every_part_of_k(device, splits):
-    kernel, problem = SplitK(bm=32, bn=32, tm=4, tn=4, slices=1, splits=splits), gemm(64, 64, 40_001)
+@pytest.mark.parametrize(("splits", "size"), [(2, 64), (3, 64), (16, 64), (32, 1024)])
+def test_a_stand_in_has_a_step_for_every_part_of_k(device, splits, size):
+    tile = {"bm": 32, "bn": 32, "tm": 4, "tn": 4} if size == 64 else {"bm": 128, "bn": 128}
+    kernel, problem = SplitK(**tile, slices=1, splits=splits), gemm(size, size, 40_001)
     small = next(selftest.stand_ins(kernel, problem, device))
     assert small.k < problem.k
     assert selftest.prove(kernel, small, device) == ""

@@ -15,7 +15,9 @@ from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.product import ProductKernel
 from webmm.problems.product import Operand, Product
 
-SMALL, SMALL_LONG = 2**24, 2**30  # multiplications of a small problem, and of one with a long K: a tile of 128×128
+# Multiplications of a small problem, at most: usually, if K is divided among workgroups, and with a long K (a tile of
+# 128×128).
+SMALL, SMALL_DIVIDED, SMALL_LONG = 2**24, 2**28, 2**30
 ROUNDING = 2.0**-20  # of |A|·|B|: less than one of 65,536 terms, more than the rounding by scaling and a bias
 
 
@@ -25,10 +27,11 @@ def small_sizes(kernel: ProductKernel[Any], p: Product, width: int = 4) -> Itera
     A size is one tile plus the remainder of `p`; with a long K, which stays long, m and n are as small as possible.
     Lengths that are divisible by `width` stay divisible.
     """
-    long = p.k > LOOP_LIMIT
+    long, divided = p.k > LOOP_LIMIT, kernel.least_k != kernel.inner_step
+    most = SMALL_LONG if long else SMALL_DIVIDED if divided else SMALL
     sizes = list(_by_tiles(kernel, p, width, long))
     for small in sorted(sizes, key=math.prod) if long else sizes:
-        if math.prod(small) <= (SMALL_LONG if long else SMALL):
+        if math.prod(small) <= most:
             yield small
 
 
@@ -37,14 +40,12 @@ def _by_tiles(kernel: ProductKernel[Any], p: Product, width: int, long: bool) ->
     grid = kernel.grid
     tiles = [(16, 16), (grid.elements,) * 2] if grid.elements else [(grid.tile_m, grid.tile_n)]
     steps = [(m, n, kernel.least_k) for m, n in [*tiles, (1, 1)]] + [(step,) * 3 for step in (16, 64, 256)]
-    few = 3 if kernel.least_k == kernel.inner_step else 2
     for step_m, step_n, step_k in steps:
-        whole_k = -(-(LOOP_LIMIT + 1) // math.lcm(step_k, width)) if long else few
-        yield (
-            reduced(p.m, math.lcm(step_m, width), not long),
-            reduced(p.n, math.lcm(step_n, width), not long),
-            reduced(p.k, math.lcm(step_k, width), whole_k),
-        )
+        whole_k = -(-(LOOP_LIMIT + 1) // math.lcm(step_k, width)) if long else 3
+        m, n = (reduced(x, math.lcm(step, width), not long) for x, step in ((p.m, step_m), (p.n, step_n)))
+        if step_k != kernel.inner_step and step_k == kernel.least_k and not long:  # two steps in each part of k
+            yield m, n, min(p.k, 2 * step_k - kernel.inner_step + (p.k % kernel.inner_step or kernel.inner_step))
+        yield m, n, reduced(p.k, math.lcm(step_k, width), whole_k)
     yield p.m, p.n, p.k
 
 
