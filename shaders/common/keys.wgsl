@@ -94,8 +94,9 @@ const NAN_KEY: u32 = 0xff000002u;
 fn key{{ four }}(x: {{ f }}) -> {{ u }} {
     let bits = bitcast<{{ i }}>(x);
     let sign = {{ "~" if falls }}(bits >> {{ u }}(31u));
-    let signed = ((bits & {{ i }}(0x7fffffff)) ^ sign) - sign;
-    return min(bitcast<{{ u }}>(signed) + {{ u }}(0x7f800001u), {{ u }}(NAN_KEY));
+    let magnitude = bits & {{ i }}(0x7fffffff);
+    let signed = (magnitude ^ sign) - sign;
+    return select(bitcast<{{ u }}>(signed) + {{ u }}(0x7f800001u), {{ u }}(NAN_KEY), magnitude > {{ i }}(0x7f800000));
 }
 
 {% else %}

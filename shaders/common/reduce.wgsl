@@ -186,8 +186,7 @@ params.x_offset + row / params.inner * params.outer_stride + row % params.inner 
   Four elements of a row, `spread` apart if x is bound as single elements, so that neighbouring invocations read
   neighbouring elements. Beyond `end` the last element is loaded, and replaced by the identity; without a branch, the
   loads are in flight at once. Doubles are not replaced: the last element again changes neither a maximum nor the
-  position of the first one. `inside4` is for elements that are known to be
-  before the end.
+  position of the first one. `inside4` is for elements that are known to be before the end.
 #}
 {% macro load4(spread) %}
 {% if s.edge and s.vec %}

@@ -1,6 +1,6 @@
 {#
   k divided among workgroups: a tile's SPLITS workgroups along z each store sums of a part of k to `partial` (batch,
-  split, row, column), rows padded to whole vec4; a second dispatch adds them. `vector` is the type of four sums.
+  split, row, column), rows padded to whole vec4; a second dispatch adds them.
 #}
 {% import "common/matrix.wgsl" as matrix with context %}
 
@@ -37,7 +37,7 @@ workgroup.z * params.m * ((params.n + 3u) / 4u)
     let k_end = last_step * {{ step }};
 {% endmacro %}
 
-{# For the second dispatch: the invocations that share a vec4 of C, and their sums. #}
+{# For the second dispatch: the invocations that share a vec4 of C, and their sums; `vector` is the type of four. #}
 {% macro adders(vector="vec4f") %}
 const VECTORS = {{ kernel.invocations // kernel.adders }}u; // vec4 of C per workgroup
 {% if kernel.adders > 1 %}

@@ -414,3 +414,16 @@ def test_to_json_holds_everything_another_host_needs(dialect):
         data = webmm.render(kernel, problem, dialect).to_json()
         assert ("enable subgroups;" in data["wgsl"]) == (dialect == "tint" and kernel.subgroup > 0)
         assert [binding["name"] for binding in data["bindings"]] == ["params", "x", "y"]
+
+
+@pytest.mark.parametrize("bits", [0x7F800001, 0xFF800001, 0x7FC00000, 0xFFC00000, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_every_nan_is_found(device, bits):
+    nan = np.array([bits], np.uint32).view(np.float32)[0]
+    for length in (4, 70, 3000):
+        x = np.arange(5 * length, dtype=np.float32).reshape(5, length)
+        x[:, length // 2] = nan
+        for op in ("argmax", "argmin"):
+            assert (webmm.reduce(x, op, 1, device=device) == length // 2).all()
+            assert (webmm.reduce(x.T.copy(), op, 0, device=device) == length // 2).all()
+        for op in ("max", "min"):
+            assert np.isnan(webmm.reduce(x, op, 1, device=device)).all()

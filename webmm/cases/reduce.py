@@ -166,6 +166,8 @@ def smaller(kernel: ReduceKernel, p: R) -> Iterator[R]:
     for length, offset in itertools.product(dict.fromkeys((*lengths, p.length)), (0, 1)):
         outer = max(1, min(p.outer, rows if inner == 1 else 2, FEW // (length * inner)))
         along_j, along_k = Span.dense(length, inner), Span(length * inner, 1, length)
+        if inner == 1 and p.x.stride != 1:
+            along_j = Span(2 * length, 2, 1)
         if outer * length * inner <= most:
             for span in (along_k, along_j) if p.x.stride < p.x.inner_stride else (along_j, along_k):
                 x = replace(span, offset=offset)

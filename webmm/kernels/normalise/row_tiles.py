@@ -22,7 +22,6 @@ class RowTiles(ReducedRowTiles):
     follows = "rows"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
-    integer = False
 
     load: str = tunable("direct", ("direct", "tile"), "direct, or through workgroup memory in memory order")
 

@@ -27,7 +27,6 @@ class Strips(Columns):
     summary = "invocations along the kept axis"
     op = "normalise"
     params: ClassVar[type[Params]] = RowsParams
-    integer = False
 
     splits: int = tunable(1, (1, *SPLITS), "workgroups per strip")
 
