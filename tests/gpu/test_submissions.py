@@ -151,6 +151,19 @@ def test_a_failed_product_of_numpy_arrays_leaves_nothing_held(gpu, monkeypatch):
     assert gpu.submissions.count == before + 1
 
 
+def test_launches_of_other_threads_are_not_held(gpu):
+    a = gpu.array(A)
+    c = a @ a
+    time.sleep(0.1)  # until the background thread sleeps
+    with gpu.submissions.held():
+        c = a @ a
+        start = time.perf_counter()
+        while gpu.submissions.pending:
+            assert time.perf_counter() - start < 5, "nobody submits the launch"
+            time.sleep(0.001)
+    assert np.array_equal(c.numpy(), A @ A)
+
+
 def test_a_refused_product_of_numpy_arrays_raises_its_error(gpu, monkeypatch):
     assert np.array_equal(webmm.matmul(A, B, device=gpu), A @ B)
     launches = [p.launch for p in gpu.launches.kept.values()]

@@ -70,9 +70,7 @@ class Submissions:
         count = len(pending)
         if count >= PER_SUBMISSION or self._seconds >= BUSY or self.shared:
             return True
-        if self._held:
-            return False
-        if count == 1 and now - before > PAUSE:
+        if count == 1 and now - before > PAUSE and not self._held:
             return True
         if not self._wake.is_set():
             self._wake_thread()
