@@ -20,7 +20,8 @@ import click
 from shapes_report import geometric, grouped, tenth
 
 from webmm.choose import matrix_units
-from webmm.choose.matrix_units import MULTIPROCESSORS, TILES, Times
+from webmm.choose.divided import MULTIPROCESSORS
+from webmm.choose.matrix_units import TILES, Times
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import transposes

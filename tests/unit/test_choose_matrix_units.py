@@ -5,8 +5,8 @@ import math
 
 import pytest
 
+from webmm.choose.divided import MULTIPROCESSORS
 from webmm.choose.gemm import made_for_matrix_units
-from webmm.choose.matrix_units import MULTIPROCESSORS
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.problems.gemm import gemm

@@ -16,7 +16,7 @@ from webmm.kernels.base import ceil_div
 from webmm.kernels.splits import DividedTiles, partial_bytes
 from webmm.problems.product import Product
 
-MULTIPROCESSORS = 132  # of an H200; on a GPU with half or twice as many, choices are 2 to 3 % slower than they could be
+MULTIPROCESSORS = 132  # of an H200, for devices that were not probed
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # few numbers, since each is a shader of its own
 LEAST_STEPS = 4  # steps of k in each part
 MOST_PARTIAL = 2**26  # bytes of partial sums
@@ -37,13 +37,13 @@ class Costs:
     partial: float  # of a million partial sums
 
 
-def likely(tiles: Iterable[K], problem: Product, costs: Costs) -> list[K]:
+def likely(tiles: Iterable[K], problem: Product, costs: Costs, multiprocessors: int) -> list[K]:
     """Return the kernels with the shortest predicted times, among `tiles` with k whole and in parts.
 
     At least one does not divide k: it needs no memory for partial sums.
     """
     kernels = [kernel for tile in tiles for kernel in divided(tile, problem)]
-    ranked = sorted(kernels, key=lambda kernel: predicted(kernel, problem, costs))
+    ranked = sorted(kernels, key=lambda kernel: predicted(kernel, problem, costs, multiprocessors))
     whole = next(kernel for kernel in ranked if kernel.splits == 1)
     return list(dict.fromkeys([*ranked[:LIKELY], whole]))
 
@@ -57,10 +57,12 @@ def divided(tile: K, problem: Product) -> Iterator[K]:
             yield replace(tile, splits=splits)
 
 
-def predicted(kernel: DividedTiles[Any], problem: Product, costs: Costs) -> float:
+def predicted(
+    kernel: DividedTiles[Any], problem: Product, costs: Costs, multiprocessors: int = MULTIPROCESSORS
+) -> float:
     """Return the predicted time in µs, without that of a launch."""
     workgroups = kernel.grid.tiles(problem) * kernel.splits
-    each = ceil_div(workgroups, MULTIPROCESSORS)  # workgroups per multiprocessor
+    each = ceil_div(workgroups, multiprocessors)  # workgroups per multiprocessor
     depth = ceil_div(ceil_div(problem.k, kernel.inner_step), kernel.splits) * kernel.bk
     work = costs.product * kernel.bm * kernel.bn + costs.load * (kernel.bm + kernel.bn)
     time = depth * math.sqrt(costs.latency**2 + (each * work) ** 2)

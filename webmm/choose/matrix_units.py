@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from webmm.choose.divided import MULTIPROCESSORS
 from webmm.choose.field import parts_of_k
 from webmm.kernels.base import Capabilities, ceil_div
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.splits import partial_bytes
 from webmm.problems.gemm import Gemm
 
-MULTIPROCESSORS = 132  # of an H200, for devices that were not probed
 # With at most FEW rows or columns, or few rows and few bytes, stages without matrix units are faster. µs on an H200:
 # 5×896×1536 nt 5.4 and 7.1, 8×11008×1536 nt 28.4 and 12.5.
 FEW, FEW_ROWS, FEW_BYTES = 4, 8, 2**23

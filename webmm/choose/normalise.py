@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from webmm.choose.reduce import fitting, row_tiles, splits_of
+from webmm.choose.reduce import COMMON, fitting, row_tiles, splits_of
 from webmm.engine.device import Device
 from webmm.kernels.base import Kernel, ceil_div
 from webmm.kernels.normalise.row_tiles import RowTiles
@@ -102,7 +102,8 @@ def _by_rows(problem: Normalisation, lanes: int) -> Iterator[Kernel[Any]]:
     share = next((n for n, most in keeping if p.length <= most), 512)
     if share <= 256 and p.results * share <= 2**15 and p.length > 8 * share:
         share *= 2
-    yield Rows(share, min(8, ceil_div(p.length, 4 * share)), way)
+    for n in dict.fromkeys((share, min(share, COMMON))):
+        yield Rows(n, min(8, ceil_div(p.length, 4 * n)), way)
 
 
 def _row_tiles(problem: Normalisation, lanes: int) -> RowTiles:

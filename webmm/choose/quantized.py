@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from webmm.choose.divided import Costs, likely
+from webmm.choose.divided import MULTIPROCESSORS, Costs, likely
 from webmm.dtypes import BYTES, U8
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
@@ -42,12 +42,13 @@ def candidates(problem: Quantized, device: Device) -> list[QuantizedKernel]:
     """Return the kernels that are worth running for `problem` on `device`, best first."""
     if device.info.kind == "cpu":
         return [CPU]
-    return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem)]
+    able = device.capabilities
+    return [*made_for_matrix_units(problem, able), *made_for_gpus(problem, able.workgroups or MULTIPROCESSORS)]
 
 
-def made_for_gpus(problem: Quantized) -> list[Packed]:
+def made_for_gpus(problem: Quantized, multiprocessors: int = MULTIPROCESSORS) -> list[Packed]:
     """Return the packed dot product kernels with the shortest predicted times."""
-    return likely(GPU, problem, COSTS)
+    return likely(GPU, problem, COSTS, multiprocessors)
 
 
 def made_for_matrix_units(problem: Quantized, device: Capabilities) -> list[QuantizedKernel]:

@@ -22,6 +22,7 @@ from webmm.problems.reduce import Reduction
 # - two rows of 76,110 by 64 workgroups each 6.6, by 8 8.7 (2.5);
 # - columns: 488 of ·×369 by strips of 8 columns 4.1, of 64 7.1 (2.6); 2045 of 190×·×28 by 64 invocations along k 9.6,
 #   by 16 29.1 (11.1); sums of 62674×62×67 by strips of 64 columns 274, of 36 506 (251).
+COMMON = 256  # invocations of a workgroup that every device supports
 SHORT = 1024  # elements of a row up to which a workgroup reduces several rows
 SPREAD = 2**15  # invocations from which on large workgroups occupy a GPU
 MANY_ROWS = 2**13  # rows from which on a subgroup reduces one
@@ -59,10 +60,11 @@ def made_for_gpus(problem: Reduction, lanes: int) -> Iterator[ReduceKernel]:
     if rows < FEW and length >= 2**16:
         if problem.flops < 2**24:
             yield TwoPass(256, 2 if problem.flops < 2**22 else 4, splits_of(rows, length // 2**10, 768), way)
-        yield TwoPass(512, 4, splits_of(rows, length // 2**13), way)
+        yield from (TwoPass(n, 4, splits_of(rows, length // 2**13), way) for n in (512, COMMON))
     if lanes == 32 and length < 2**12 and rows >= MANY_ROWS:
         yield Alone(32, 3)
-    yield Subgroup(lanes_for(rows, length), 3) if lanes else Tree(lanes_for(rows, length), 3)
+    kind, size = Subgroup if lanes else Tree, lanes_for(rows, length)
+    yield from (kind(n, 3) for n in dict.fromkeys((size, min(size, COMMON))))
 
 
 def lanes_for(rows: int, length: int) -> int:
@@ -97,7 +99,8 @@ def _columns(problem: Reduction) -> Iterator[ReduceKernel]:
     smallest = 256 if p.inner <= 64 else 128
     size = next((n for n in (128, 256) if n >= smallest and n * strips >= 2 * INVOCATIONS), 512)
     wy = next((n for n in (256, 128, 64, 32, 16, 8, 4, 2) if n * wx <= size and 4 * n <= p.length), 1)
-    yield Columns(wx, wy, min(4 if p.operation in ("argmax", "argmin") else 8, ceil_div(p.length, wy)))
+    for high in dict.fromkeys((wy, min(wy, COMMON // wx))):
+        yield Columns(wx, high, min(4 if p.operation in ("argmax", "argmin") else 8, ceil_div(p.length, high)))
 
 
 def _along(problem: Reduction) -> int:

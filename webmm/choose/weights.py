@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from webmm.choose.divided import Costs, likely
+from webmm.choose.divided import MULTIPROCESSORS, Costs, likely
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.weights.base import WeightKernel
@@ -44,7 +44,8 @@ def candidates(problem: WeightOnly, device: Device) -> list[WeightKernel]:
     if device.info.kind == "cpu":
         made = made_for_cpus(problem, device.capabilities.subgroup_size)
         return [*made, Vector(lanes=CPU_LANES, tm=_rows(problem)), TILES[0]]
-    return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem)]
+    able = device.capabilities
+    return [*made_for_matrix_units(problem, able), *made_for_gpus(problem, able.workgroups or MULTIPROCESSORS)]
 
 
 def made_for_cpus(problem: WeightOnly, lanes: int) -> list[WeightKernel]:
@@ -76,9 +77,9 @@ def _rows(problem: WeightOnly) -> int:
     return next((rows for rows in ROWS if rows >= problem.m), ROWS[-1])
 
 
-def made_for_gpus(problem: WeightOnly) -> list[WeightKernel]:
+def made_for_gpus(problem: WeightOnly, multiprocessors: int = MULTIPROCESSORS) -> list[WeightKernel]:
     """Return the kernels for GPUs, best first: `vector` for few rows, otherwise tiles."""
-    tiles = likely(TILES, problem, COSTS)
+    tiles = likely(TILES, problem, COSTS, multiprocessors)
     few = 8 if problem.n * problem.k >= 4 * MANY_WEIGHTS else FEW_ROWS
     return [_vector(problem), *tiles] if problem.m <= few else [*tiles, _vector(problem)]
 
