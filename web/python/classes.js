@@ -109,11 +109,14 @@ export class PyObject {
 
 /** A field of a dataclass. */
 export class Field {
-  /** @param {string} name @param {any} value its default, or undefined for a required field @param {any} more */
-  constructor(name, value, { metadata = new Dict(), keyword = false, init = true, hint = null, factory = null } = {}) {
+  /**
+   * @param {string} name @param {any} value its default, or undefined for a required field
+   * @param {Record<string, any>} metadata @param {any} more
+   */
+  constructor(name, value, metadata = {}, { keyword = false, init = true, hint = null, factory = null } = {}) {
     this.name = name;
     this.default = value;
-    this.metadata = metadata;
+    this.metadata = new Dict(Object.entries(metadata));
     this.keyword = keyword;
     this.init = init;
     this.hint = hint;

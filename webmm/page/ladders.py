@@ -174,9 +174,8 @@ def _for_fragment_shape(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Ke
     return next((each for each in made if type(each) is type(kernel)), kernel)
 
 
-_ROWS = _stages(
-    "reduce", "columns", "columns_two_pass", "row_tiles"
-)  # for columns, or for rows of up to 1,024 elements only
+# Without the stages for columns, and for rows of up to 1,024 elements.
+_ROWS = _stages("reduce", "columns", "columns_two_pass", "row_tiles")
 LADDERS = (
     Ladder("Matrix product, thin matrices", THIN_KERNELS, thin, THIN, (F32,)),
     Ladder("Matrix product, float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),

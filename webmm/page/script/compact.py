@@ -1,4 +1,4 @@
-"""Minification of JavaScript: removes comments and white space, and shortens the names of the runtime's functions.
+"""Minification of JavaScript: removes comments and white space, and shortens constants and names of the runtime.
 
 Nothing else changes, and a newline that may end a statement is kept: the page runs the code in `web/`, except for its
 formatting.
@@ -21,6 +21,7 @@ TOKEN = re.compile(
 PATTERN = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\]|\\.)*\])+/[a-z]*")  # a regular expression, if at an operand
 OPERAND = re.compile(r"[\w$\"'`)\]}]$")  # the end of an operand: a following slash is a division
 KEYWORDS = frozenset(("return", "typeof", "case", "of", "in", "yield", "await", "throw"))
+SHORT = {"const": "let", "true": "!0", "false": "!1", "undefined": "void 0"}
 RESERVED = frozenset(("do", "if", "in", "of", "as"))
 RUNTIME = 'import * as $ from "'
 OPEN, CLOSED = "{([,;:?=<>+-*/%&|!~.", "})],;:?.="  # no statement ends after the former or before the latter
@@ -120,7 +121,7 @@ def _joined(tokens: Sequence[str]) -> str:
     written: list[str] = []
     for i, token in enumerate(tokens):
         if not token.isspace():
-            written.append(token)
+            written.append(SHORT.get(token, token))
             continue
         left = written[-1][-1] if written else ";"
         right = tokens[i + 1][0] if i + 1 < len(tokens) else ";"

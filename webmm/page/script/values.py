@@ -97,8 +97,8 @@ def _in_order(x: Any) -> list[dataclasses.Field[Any]]:
 
 def field(f: dataclasses.Field[Any], hint: str | None, use: Use, where: str) -> str:
     """Return a field of a dataclass with its default and other declared properties."""
+    metadata = ", ".join(f"{key}: {value(x, use, where)}" for key, x in f.metadata.items())
     more = {
-        "metadata": value(f.metadata, use, where) if f.metadata else None,
         "keyword": "true" if f.kw_only else None,
         "init": None if f.init else "false",
         "hint": hint,
@@ -106,8 +106,8 @@ def field(f: dataclasses.Field[Any], hint: str | None, use: Use, where: str) -> 
     }
     properties = ", ".join(f"{key}: {text}" for key, text in more.items() if text is not None)
     default = None if f.default is dataclasses.MISSING else value(f.default, use, where)
-    given = [json.dumps(f.name), default or "undefined", f"{{ {properties} }}"]
-    return f"new $.Field({', '.join(given[: 3 if properties else 2 if default else 1])})"
+    given = [json.dumps(f.name), default or "void 0", f"{{ {metadata} }}", f"{{ {properties} }}"]
+    return f"new $.Field({', '.join(given[: 4 if properties else 3 if metadata else 2 if default else 1])})"
 
 
 def _factory(factory: Any) -> str:
