@@ -2,9 +2,9 @@
 //
 // Storage: partial (batch, split, row, column) in f32, rows padded to whole vec4; C (m, n) with its own row stride,
 // bound as array<vec4> if that is a multiple of 4.
-// Second dispatch of split_k and matrix_unit. One vec4 of C per group of {{ kernel.adders }} invocations: with many splits, each
-// invocation of a group adds some of them, and their sums are added in workgroup memory, since a small C has too few
-// elements to occupy a GPU.
+// Second dispatch of split_k and matrix_unit. One vec4 of C per group of {{ kernel.adders }} invocations: with many
+// splits, each invocation of a group adds some of them, and their sums are added in workgroup memory, since a small C
+// has too few elements to occupy a GPU.
 // Shapes: any. Workgroup memory: 16 bytes per invocation, none if a group is one invocation.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/splits.wgsl" as splits with context %}
