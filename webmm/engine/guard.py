@@ -109,11 +109,12 @@ class Using:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        del trace  # the frame of this call would keep its frames alive: see _bare()
         try:
             if error is not None:
                 self._guard.translate(self._doing, error)
         finally:
-            self._use.__exit__(kind, error, trace)
+            self._use.__exit__(None, None, None)
 
 
 def _bare(error: Exception) -> Exception:
