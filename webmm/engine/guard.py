@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from webmm.engine import forking
@@ -25,29 +25,27 @@ class Guard:
         self.uses = Uses()
         self._destroyed = False
 
-    def using(self, doing: str) -> Using:
+    @contextmanager
+    def using(self, doing: str) -> Iterator[None]:
         """Keep the device alive, and translate the engine's errors; raise DeviceLostError if the device is lost.
 
         Enter it before acquiring the lock: a thread that holds the lock must be counted as using the device.
         """
-        return Using(self, doing)
-
-    def check(self, doing: str) -> None:
-        """Raise DeviceLostError if the device is lost."""
-        if self._destroyed and not self.lost:  # not every call of the engine reports it
-            self.find_lost(doing, RuntimeError("the device is lost, since its destroy() was called"))
-        if self.lost:
-            raise DeviceLostError(f"{doing}: {self.lost}")
-
-    def translate(self, doing: str, error: BaseException) -> None:
-        """Raise webmm's error for an error of the engine; return if `error` is anything else."""
-        if isinstance(error, WebmmError) or not isinstance(error, Exception):
-            return
-        # wgpu-py raises various types if the device is lost while a buffer is mapped
-        if not isinstance(error, self.engine.out_of_memory) and self.find_lost(doing, error):
-            raise DeviceLostError(f"{doing}: {self.lost}") from _bare(error)
-        if isinstance(error, self.engine.errors):
-            raise self.error(doing, error) from _bare(error)
+        with self.uses.use(waits=True):
+            if self._destroyed and not self.lost:  # not every call of the engine reports it
+                self.find_lost(doing, RuntimeError("the device is lost, since its destroy() was called"))
+            if self.lost:
+                raise DeviceLostError(f"{doing}: {self.lost}")
+            try:
+                yield
+            except WebmmError:
+                raise
+            except Exception as error:  # wgpu-py raises various types if the device is lost while a buffer is mapped
+                if not isinstance(error, self.engine.out_of_memory) and self.find_lost(doing, error):
+                    raise DeviceLostError(f"{doing}: {self.lost}") from _bare(error)
+                if isinstance(error, self.engine.errors):
+                    raise self.error(doing, error) from _bare(error)
+                raise
 
     def error(self, doing: str, error: Exception) -> WebmmError:
         """Return webmm's error for an error of the engine."""
@@ -87,34 +85,6 @@ class Guard:
         """Mark the device as owned by the parent process; called in a forked child."""
         self.lost = f"the device on {self.name} belongs to the process that this one was forked from; {forking.ADVICE}"
         self.abandoned, self.uses = True, Uses()
-
-
-class Using:
-    """The context of `Guard.using()`. A class, because entering and leaving a generator takes twice as long."""
-
-    __slots__ = ("_doing", "_guard", "_use")
-
-    def __init__(self, guard: Guard, doing: str) -> None:
-        self._guard, self._doing = guard, doing
-        self._use = guard.uses.use(waits=True)
-
-    def __enter__(self) -> None:
-        self._use.__enter__()
-        try:
-            self._guard.check(self._doing)
-        except BaseException:
-            self._use.__exit__(None, None, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        del trace  # the frame of this call would keep its frames alive: see _bare()
-        try:
-            if error is not None:
-                self._guard.translate(self._doing, error)
-        finally:
-            self._use.__exit__(None, None, None)
 
 
 def _bare(error: Exception) -> Exception:
