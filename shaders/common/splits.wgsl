@@ -26,13 +26,13 @@ workgroup.z * params.m * ((params.n + 3u) / 4u)
 {%- endmacro %}
 
 {#
-  This workgroup's part of k, from `k_first` to before `k_end`, in whole steps of `step` elements: the parts are equal,
-  except that the first ones have one step more if steps remain.
+  Part number `part` of k, from `k_first` to before `k_end`, in whole steps of `step` elements: the parts are equal,
+  except that the first ones have one step more if steps remain. Without batches, a workgroup's part is its z.
 #}
-{% macro part_of_k(step) %}
+{% macro part_of_k(step, part="workgroup.z") %}
     let steps = (params.k + {{ step }} - 1u) / ({{ step }});
-    let first_step = workgroup.z * (steps / SPLITS) + min(workgroup.z, steps % SPLITS);
-    let last_step = first_step + steps / SPLITS + select(0u, 1u, workgroup.z < steps % SPLITS);
+    let first_step = {{ part }} * (steps / SPLITS) + min({{ part }}, steps % SPLITS);
+    let last_step = first_step + steps / SPLITS + select(0u, 1u, {{ part }} < steps % SPLITS);
     let k_first = first_step * {{ step }};
     let k_end = last_step * {{ step }};
 {% endmacro %}

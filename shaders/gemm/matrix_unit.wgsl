@@ -93,12 +93,9 @@ fn main(
     let split = workgroup.z % SPLITS;
 {{ matrix.bases("batch", c=false) }}
     let c_base = {{ splits.partial_base() }}; // of this split's partial sums, in vec4
-    let steps = (params.k + BK - 1u) / BK;
-    let longer = steps % SPLITS; // so many splits have a step more
-    let first_k = (split * (steps / SPLITS) + min(split, longer)) * BK;
-    let end_k = min(first_k + (steps / SPLITS + select(0u, 1u, split < longer)) * BK, params.k);
+{{ splits.part_of_k("BK", "split") }}
 {{ fragments.plan_loads(operands) }}
-{{ fragments.multiply_along_k(operands, load_next, write_tiles, "first_k", "end_k") }}
+{{ fragments.multiply_along_k(operands, load_next, write_tiles, "k_first", "k_end") }}
 {% else %}
 {{ matrix.bases() }}
 {{ fragments.plan_loads(operands) }}

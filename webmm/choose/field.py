@@ -10,6 +10,7 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
+from webmm.kernels.splits import partial_bytes
 from webmm.problems.gemm import Gemm
 
 # bm, bn, bk, tm, tn, and the numbers of slices of k within a workgroup to try. Large tiles reuse more; small tiles give
@@ -115,7 +116,7 @@ def parts_of_k(problem: Gemm, tiles: int, steps: int, multiprocessors: int, leas
 
     Each part has `least` of the `steps` of k, or more.
     """
-    found, partial = {1}, 16 * problem.m * ceil_div(problem.n, 4) * problem.batch
+    found, partial = {1}, partial_bytes(problem, 1)
     for multiple in MULTIPLES:
         wanted = round(multiple * multiprocessors / tiles)
         splits = min(wanted, MOST_SPLITS, steps // least, MOST_PARTIAL // partial)

@@ -78,9 +78,9 @@ class AddsSplits(ProductKernel[M]):
 
 
 class Divided(ProductKernel[M]):
-    """A kernel with the tunable `splits`, whose parts of k have equal numbers of steps or one more: the first dispatch.
+    """A kernel with the tunable `splits`, the number of parts of k: the first dispatch.
 
-    With splits = 1, it finishes C itself.
+    Parts have equal numbers of steps or one more; `SplitK` overrides that. With splits = 1, it finishes C itself.
     """
 
     splits: int
