@@ -26,11 +26,17 @@ def gpu():
         yield device
 
 
+def stop_background_thread(gpu, monkeypatch):
+    """Keep the background thread, which may be awake, from submitting anything."""
+    monkeypatch.setattr(gpu.submissions, "_wake_thread", lambda: None)
+    monkeypatch.setattr(gpu.submissions, "check", lambda: False)
+
+
 def hold_submissions(gpu, monkeypatch):
     """Queue every call instead of submitting it, as during a fast sequence of calls, and stop the submitting thread."""
     monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
     monkeypatch.setattr("webmm.engine.submissions.BUSY", 1e9)
-    monkeypatch.setattr(gpu.submissions, "_wake_thread", lambda: None)
+    stop_background_thread(gpu, monkeypatch)
 
 
 def test_consecutive_calls_share_submissions(gpu, monkeypatch):
@@ -133,6 +139,7 @@ def test_a_call_on_numpy_arrays_is_one_submission(gpu, monkeypatch):
     for _ in range(2):
         webmm.matmul(A, B, device=gpu)
         webmm.reduce(A, "sum", 1, device=gpu)
+    stop_background_thread(gpu, monkeypatch)
     seen = count_submissions(gpu, monkeypatch)
     assert np.array_equal(webmm.matmul(A, B, device=gpu), A @ B)
     assert seen == [(1, True)]

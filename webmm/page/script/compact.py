@@ -1,4 +1,4 @@
-"""Minification of JavaScript: removes comments and white space, and shortens constants and names of the runtime.
+"""Minification of JavaScript: removes comments and white space, and shortens keywords and names of the runtime.
 
 Nothing else changes, and a newline that may end a statement is kept: the page runs the code in `web/`, except for its
 formatting.
