@@ -51,18 +51,15 @@ fn main(
 {% endif %}
 {{ tiles.invocation_position("sharer") }}
 {{ tiles.plan_loads("sharer") }}
-    let steps = (params.k + SLICES * BK - 1u) / (SLICES * BK);
-    let share = (steps + SPLITS - 1u) / SPLITS;
-    let first_step = split * share;
-    let last_step = min(first_step + share, steps);
+{{ splits.part_of_k("SLICES * BK", "split") }}
 {{ tiles.declare_sums() }}
 {{ tiles.declare_registers() }}
-    var k0 = (first_step * SLICES + slice) * BK;
+    var k0 = k_first + slice * BK;
 {{ tiles.load_next("k0") }}
 {{ tiles.write_tiles(slice) }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
-    for (var step = first_step + 1u; step < last_step; step++) {
-        k0 += SLICES * BK;
+    for (var k = k_first + SLICES * BK; k < k_end; k += SLICES * BK) {
+        k0 = k + slice * BK;
 {{ tiles.load_next("k0") }}
 {{ tiles.multiply_tiles(slice, "k0 - SLICES * BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten

@@ -80,7 +80,7 @@ class AddsSplits(ProductKernel[M]):
 class Divided(ProductKernel[M]):
     """A kernel with the tunable `splits`, the number of parts of k: the first dispatch.
 
-    Parts have equal numbers of steps or one more; `SplitK` overrides that. With splits = 1, it finishes C itself.
+    Parts have equal numbers of steps or one more. With splits = 1, it finishes C itself.
     """
 
     splits: int

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from webmm.kernels.base import Binding, Capabilities, Kernel, ceil_div, tunable
+from webmm.kernels.base import Binding, Kernel, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.splits import PARTIAL, SPLITS, SPLITS_DOC, AddsSplits, Divided, partial_bytes
@@ -93,16 +93,7 @@ class SplitK(Divided[Gemm], RegisterTiled):
 
     def part(self, problem: Gemm, k: int) -> int:
         """Return the number of the slice, counted over all splits, that computes inner element k."""
-        step, slice_ = divmod(k // self.bk, self.slices)
-        share = ceil_div(ceil_div(problem.k, self.inner_step), self.splits)
-        return step // share * self.slices + slice_
-
-    def check(self, problem: Gemm, device: Capabilities) -> str | None:
-        """Return why this kernel cannot compute `problem` on `device`; every split needs a step of k."""
-        steps = ceil_div(problem.k, self.inner_step)
-        if (self.splits - 1) * ceil_div(steps, self.splits) >= steps:
-            return f"needs {self.splits} parts of k, at least {self.inner_step} each; k = {problem.k} is too small"
-        return super().check(problem, device)
+        return super().part(problem, k) * self.slices + k // self.bk % self.slices
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require what all register-tiled stages do, and that k is divided: otherwise this is `pipelined`."""
