@@ -299,12 +299,12 @@ def main(
     classes = {key_of(row): str(row["cls"]) for _, row in rows}
     records = from_json(output.read_text()) if output.exists() else []
     known, saved = grouped(records), time.monotonic()
-    tasks = [
-        Task(row, 1000 * seed + i, collect or regret, tried, not collect, checked and not collect)
+    tasks = {  # one of each problem, some of which are drawn twice
+        key_of(row): Task(row, 1000 * seed + i, collect or regret, tried, not collect, checked and not collect)
         for i, (seed, row) in enumerate(rows)
         if key_of(row) not in known
-    ]
-    for task, found in measure(tasks, adapter, engine, workers, seconds, models):
+    }
+    for task, found in measure(list(tasks.values()), adapter, engine, workers, seconds, models):
         del task
         records += found
         if time.monotonic() > saved + 5:

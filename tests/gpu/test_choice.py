@@ -1,7 +1,7 @@
 """How often the choice for a CPU is far from the best: counts over random products, with times from bench/shapes.py.
 
-The counts below are those of the choice when the times were recorded. The machine was busy, so only large differences
-are significant. Changes of the choice are judged by the same times.
+The counts below are those of the choice when the times were recorded. Times of the same kernel differ by up to 1.5 on
+that machine, so only large differences are significant. Changes of the choice are judged by the same times.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from webmm.problems.product import transposes
 
 RECORDED = Path(__file__).parents[2] / "bench" / "results" / "lavapipe-shapes.json.gz"
 LANES = 8  # subgroup size of the lavapipe that was timed
-MISJUDGED = {0.9: 2, 0.6: 1, 0.4: 0}  # share of the best speed: number of problems whose choice may be slower than that
-UNKNOWN = 0  # number of choices without a recorded time
+MISJUDGED = {0.9: 29, 0.6: 0}  # share of the best speed: number of problems whose choice may be slower than that
+UNKNOWN = 45  # number of choices without a recorded time
 
 
 def test_the_choice_on_a_cpu_misjudges_no_more_often_than_recorded(device):
@@ -29,13 +29,14 @@ def test_the_choice_on_a_cpu_misjudges_no_more_often_than_recorded(device):
         if row["status"] == "ok":
             kernel = configure(row["kernel"], {name: str(value) for name, value in row["config"].items()})
             problem = gemm(row["m"], row["n"], row["k"], batch=row["batch"], **transposes(row["layout"]))
-            found.setdefault(problem, {})[kernel] = row["median_us"]
+            times = found.setdefault(problem, {})
+            times[kernel] = min(times.get(kernel, row["median_us"]), row["median_us"])
     ratios, unknown = [], 0
     for problem, times in found.items():
         taken = next(k for k in choose.candidates(problem, cpu, "off") if not k.check(problem, able))
         ratios += [min(times.values()) / times[taken]] if taken in times else []
         unknown += taken not in times
-    assert len(ratios) >= 12
-    assert unknown <= UNKNOWN
+    assert len(ratios) >= 150
+    assert unknown <= UNKNOWN, unknown
     counts = {share: sum(ratio < share for ratio in ratios) for share in MISJUDGED}
     assert all(counts[share] <= most for share, most in MISJUDGED.items()), counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webmm.choose import weights
-from webmm.choose.gemm import made_for_cpus
+from webmm.choose.cpu import made_for_lanes
 from webmm.dtypes import F32
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.weights.cpu_lanes import CpuLanes as WeightLanes
@@ -28,11 +28,11 @@ from webmm.problems.weights import WeightOnly
     ],
 )
 def test_tiles_with_four_lanes(m, n, tm, tn):
-    assert made_for_cpus(gemm(m, n, 99), 4) == [CpuLanes(4, tm, tn)]
+    assert made_for_lanes(gemm(m, n, 99), 4) == [CpuLanes(4, tm, tn)]
 
 
 def test_none_without_subgroups():
-    assert made_for_cpus(gemm(512, 512, 512), 0) == []
+    assert made_for_lanes(gemm(512, 512, 512), 0) == []
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,13 @@ import dataclasses
 import math
 from typing import Any
 
-from webmm.choose import matrix_units
+from webmm.choose import cpu, matrix_units
 from webmm.choose.adapted import model_of
 from webmm.choose.field import field
 from webmm.dtypes import F16, F32, F64
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmKernel
-from webmm.kernels.gemm.blocked import Blocked
-from webmm.kernels.gemm.cpu_lanes import CpuLanes
-from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.matrix_unit_high import RUNS, MatrixUnitHigh
 from webmm.kernels.gemm.naive import Naive
@@ -40,9 +37,6 @@ HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
 ENOUGH_MATRIX_TILES = 128
 LEAST_K = 256  # the smallest part of k that is worth a separate workgroup
 
-# Workgroup memory is slow on a CPU, since the invocations of a workgroup run one after another between barriers. These
-# kernels are for CPU adapters without subgroups; see made_for_cpus().
-CPU: tuple[GemmKernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
 ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # Gemv for a k beyond the drivers' limit of iterations
 
 
@@ -51,7 +45,7 @@ def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
     if problem.dtype == F64 and not problem.features <= device.capabilities.features:
         return made_of_integers(problem, device.info.kind, device.capabilities)
     if device.info.kind == "cpu":
-        return [*made_for_cpus(problem, device.capabilities.subgroup_size), *CPU]
+        return cpu.candidates(problem, device.capabilities.subgroup_size)
     return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem), *GPU]
 
 
@@ -199,51 +193,3 @@ def _splits(kernel: GemmKernel, problem: Gemm, most: int = 4 * ENOUGH_TILES) -> 
     """Return the largest number of parts of k, each of at least LEAST_K elements, with at most `most` workgroups."""
     tiles = kernel.grid.tiles(problem) * problem.batch
     return max((n for n in SPLITS if n * LEAST_K <= problem.k and n * tiles <= most), default=1)
-
-
-# The numbers of rows of C and of multiplications from which copying B into a texture pays off, if B is read as vec4,
-# and if it is read as scalars. CPU time in ms on lavapipe with 8 lanes, buffer → texture, with vec4: 8.2 → 6.7 at 512³,
-# 90 → 55 at 1024³, 1.0 → 1.0 at 256³, 0.24 → 0.36 at 128³; with scalars: 2.1 → 1.2 at 333×257×129, 0.69 → 0.41 at 129³.
-TEXTURE_PAYS, TEXTURE_PAYS_SCALARS = (128, 2**25), (64, 1)
-
-# The number of multiplications from which tiles of 32 rows are faster than tiles of 16 (62 → 55 ms at 1024³). Tiles of
-# 16 compile in half the time (a third without alignment), and are faster without alignment (71, compared with 87 ms, at
-# 1023³) and if tiles of 32 exceed the last row (27, compared with 32 ms, at 1000³), except for a C of few columns (2.1,
-# compared with 1.9 ms, at 1024×1×1024).
-TALL_PAYS = 2**20
-
-# Subgroups of four lanes are SwiftShader's. There, B in a texture is slower; tiles of 32 × 32 are as fast as those of
-# 16 × 64 over whole tiles, faster over ragged ones, and compile sooner. Up to MANY_ROWS rows, those of 16 are faster if
-# half of the last tile of 32 would be empty. CPU time in ms of tile_2d, a texture, 16 × 64 and 32 × 32:
-#   512³             388  197  173  170
-#   704³ tn         1077  539  526  461
-#   56,458×21×18     251  183  176   93
-#   48×1536×1024 nt  343  177  104  141
-WIDE_LANES, MANY_ROWS = 8, 128
-
-
-def made_for_cpus(problem: Gemm, lanes: int) -> list[GemmKernel]:
-    """Return the kernels made for CPUs with subgroups of `lanes` lanes; none if there are no subgroups (0).
-
-    With eight lanes or more, tiles are 64 columns wide, or half of that if C is no wider, and no taller than C.
-    """
-    if lanes < 2:
-        return []
-    if lanes < WIDE_LANES:
-        return [_by_few_lanes(problem, lanes)]
-    lanes, work = min(lanes, 16), problem.m * problem.n * problem.k
-    spec = CpuLanes(lanes).specialise(problem)
-    tn = 4 if problem.n <= 4 * lanes else 64 // lanes
-    aligned = spec.vec_a and spec.vec_b and spec.vec_c and problem.m % 32 == 0
-    tall = work >= TALL_PAYS and (tn == 4 or aligned)
-    tm = next((rows for rows in (1, 4, 8) if problem.m <= rows), 32 if tall and problem.m > 16 else 16)
-    rows, least = TEXTURE_PAYS if spec.vec_b else TEXTURE_PAYS_SCALARS
-    direct, by_texture = CpuLanes(lanes, tm, tn), CpuTexture(lanes, tm, tn)
-    return [by_texture, direct] if problem.m >= rows and work >= least else [direct]
-
-
-def _by_few_lanes(problem: Gemm, lanes: int) -> CpuLanes:
-    """Return the kernel for subgroups of four lanes or fewer."""
-    tall = problem.m > MANY_ROWS or (problem.m > 16 and (problem.m - 1) % 32 >= 16)
-    tm = 32 if tall else next((rows for rows in (1, 4, 8) if problem.m <= rows), 16)
-    return CpuLanes(lanes, tm, 4 if problem.n <= 4 * lanes else 8 if tall else 16)

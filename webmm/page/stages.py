@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 from typing import Any
 
+from webmm.choose import cpu, tuned
 from webmm.choose import gemm as choose_gemm
-from webmm.choose import tuned
 from webmm.choose.matrix_units import TILES
 from webmm.kernels import BEYOND, LADDER
 from webmm.kernels.gemm.base import GemmKernel
@@ -55,7 +55,7 @@ def chosen(cls: type[GemmKernel]) -> list[GemmKernel]:
     """Return a stage with its default settings, the light ones, and those that `choose` may pick."""
     shipped = (tuned.kernel_of(record) for record in tuned.shipped())
     matrix = (MatrixUnit(**tiles) for tiles, _ in TILES)
-    picked = [kernel for kernel in (*choose_gemm.GPU, *matrix, *choose_gemm.CPU, *shipped) if type(kernel) is cls]
+    picked = [kernel for kernel in (*choose_gemm.GPU, *matrix, *cpu.ANY, *shipped) if type(kernel) is cls]
     return list(dict.fromkeys([cls(), light(cls), *picked]))
 
 
