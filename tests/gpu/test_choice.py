@@ -17,8 +17,8 @@ from webmm.problems.product import transposes
 
 RECORDED = Path(__file__).parents[2] / "bench" / "results" / "lavapipe-shapes.json.gz"
 LANES = 8  # subgroup size of the lavapipe that was timed
-MISJUDGED = {0.9: 29, 0.6: 0}  # share of the best speed: number of problems whose choice may be slower than that
-UNKNOWN = 45  # number of choices without a recorded time
+MISJUDGED = {0.9: 41, 0.6: 2}  # share of the best speed: number of problems whose choice may be slower than that
+UNKNOWN = 57  # number of choices without a recorded time
 
 
 def test_the_choice_on_a_cpu_misjudges_no_more_often_than_recorded(device):
@@ -36,7 +36,7 @@ def test_the_choice_on_a_cpu_misjudges_no_more_often_than_recorded(device):
         taken = next(k for k in choose.candidates(problem, cpu, "off") if not k.check(problem, able))
         ratios += [min(times.values()) / times[taken]] if taken in times else []
         unknown += taken not in times
-    assert len(ratios) >= 150
+    assert len(ratios) >= 300
     assert unknown <= UNKNOWN, unknown
     counts = {share: sum(ratio < share for ratio in ratios) for share in MISJUDGED}
     assert all(counts[share] <= most for share, most in MISJUDGED.items()), counts

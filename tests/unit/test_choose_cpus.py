@@ -8,6 +8,7 @@ from webmm.choose import weights
 from webmm.choose.cpu import made_for_lanes
 from webmm.dtypes import F32
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.weights.cpu_lanes import CpuLanes as WeightLanes
 from webmm.problems.gemm import gemm
 from webmm.problems.product import Operand
@@ -29,6 +30,28 @@ from webmm.problems.weights import WeightOnly
 )
 def test_tiles_with_four_lanes(m, n, tm, tn):
     assert made_for_lanes(gemm(m, n, 99), 4) == [CpuLanes(4, tm, tn)]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "kernel"),
+    [
+        (512, 512, 512, CpuTexture(8, 16, 16)),
+        (64, 896, 896, CpuLanes(8, 32, 8)),  # copying B to a texture would take longer than it saves
+        (64, 64, 64, CpuLanes(8, 32, 4)),  # too little work for a tile that takes long to compile
+        (251, 251, 251, CpuTexture(8, 16, 8)),
+        (100, 30, 99, CpuLanes(8, 32, 4)),
+        (5, 1536, 99, CpuLanes(8, 8, 8)),
+    ],
+)
+def test_tiles_with_eight_lanes(m, n, k, kernel):
+    first, *others = made_for_lanes(gemm(m, n, k), 8)
+    assert first == kernel
+    assert all(type(other) is CpuLanes for other in others), "needs a kernel without a texture"
+    assert bool(others) == isinstance(first, CpuTexture)
+
+
+def test_tiles_with_sixteen_lanes_have_the_same_columns():
+    assert made_for_lanes(gemm(512, 512, 512), 16)[0] == CpuTexture(16, 16, 8)
 
 
 def test_none_without_subgroups():

@@ -26,12 +26,13 @@ class Tile:
     ps: float
 
 
-# Fitted to the times of 160 random products on lavapipe; only their ratios matter. Large tiles take a second to
-# compile, and twice as long if C is stored by element: then they are not used.
+# Fitted to the times of 342 random products on lavapipe; only their ratios matter. Large tiles take a second to
+# compile, twice as long as smaller ones, and two seconds if C is stored by element.
 LARGE = 2048  # elements
-DIRECT = (Tile(16, 32, 170), Tile(32, 32, 137), Tile(32, 64, 125))
+ENOUGH, ENOUGH_BY_ELEMENT = 2**23, 2**27  # operations from which large tiles are used
+DIRECT = (Tile(16, 32, 180), Tile(32, 32, 145), Tile(32, 64, 132))
 TEXTURE = (Tile(16, 32, 118), Tile(32, 32, 115), Tile(16, 64, 96), Tile(16, 128, 88))
-BY_ELEMENT = 1.15  # factor if B is not read as vec4
+BY_ELEMENT = 1.2  # factor if B is not read as vec4
 WORKGROUP = 0.47  # µs
 COPY, COPIED = 200.0, 0.01  # µs of copying B to a texture, and of each element
 FEW_ROWS = (1, 4, 8, 16)  # rows of the only row of tiles
@@ -71,9 +72,10 @@ def _predicted(problem: Gemm, lanes: int) -> Iterator[tuple[float, GemmKernel]]:
     spec = CpuLanes(lanes).specialise(problem)
     direct = 1.0 if spec.vec_b else BY_ELEMENT
     copy = COPY + COPIED * problem.n * problem.k * problem.batch
+    large = problem.flops >= (ENOUGH if spec.vec_c else ENOUGH_BY_ELEMENT)
     for stage, tiles, factor, start in ((CpuLanes, DIRECT, direct, 0.0), (CpuTexture, TEXTURE, 1.0, copy)):
         for tile in tiles:
-            if tile.rows * tile.columns < LARGE or spec.vec_c:
+            if large or tile.rows * tile.columns < LARGE:
                 kernel = stage(lanes, tile.rows, max(4, tile.columns // lanes))
                 workgroups = kernel.grid.tiles(problem) * problem.batch
                 each = tile.ps * factor * tile.rows * lanes * kernel.tn * problem.k / 1e6
