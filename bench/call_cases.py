@@ -1,4 +1,4 @@
-"""The cases of `calls.py`: 29 everyday cases, and cases in which the call takes longer than its kernel."""
+"""The cases of `calls.py`: everyday ones, those in which the call takes longer than its kernel, and matrix units."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ class Case:
     graph: bool = True  # whether a CUDA graph can capture it
 
 
-def product(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, group: str = "") -> Case:
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def product(name: str, shapes: Shapes, dtype: str, group: str = "") -> Case:
     """Return `A @ B`."""
     a, b = (whole_numbers(dtype, *shape) for shape in shapes)
     result = (dtype, (*a.shape[:-1], b.shape[-1]))
@@ -60,6 +63,27 @@ def product(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: s
 def square(n: int, dtype: str, group: str = "") -> Case:
     """Return `A @ B` of square matrices."""
     return product(f"A @ B {n}³", ((n, n), (n, n)), dtype, group)
+
+
+def transposed(case: Case) -> Case:
+    """Return a product with its second operand transposed, without a peer in ONNX."""
+
+    def swapped(multiply: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda a, b: multiply(a, b.T)
+
+    assert case.numpy
+    assert case.torch
+    a, b = case.operands
+    return replace(
+        case,
+        name=f"{case.name}, nt",
+        operands=[a, np.ascontiguousarray(b.T)],
+        call=swapped(case.call),
+        numpy=swapped(case.numpy),
+        torch=swapped(case.torch),
+        dense=[],
+        onnx=(),
+    )
 
 
 @cache
@@ -110,6 +134,27 @@ def integers(n: int, group: str = "") -> Case:
         dense=[a.astype(np.int8), b],
         onnx=models,
     )
+
+
+def int8(n: int, into: str) -> Case:
+    """Return a product of int8 with a float32 result, or with int8, requantised; PyTorch's result is int32."""
+    a, b = (whole_numbers("int8", n, n) for _ in range(2))
+    scale = 8.0 if into == "int8" else 1.0
+    rounded = (scale, 0) if into == "int8" else ()
+
+    def in_numpy(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        sums = a[:2].astype(np.float64) @ b.astype(np.float64)
+        return np.clip(np.floor(sums / scale + 0.5), -128, 127) if into == "int8" else sums  # halves round up
+
+    call = lambda a, b: webmm.qmatmul(a, b, 1.0, 0, 1.0, 0, *rounded)  # noqa: E731
+    return Case(f"qmatmul {n}³ int8 to {into}", [a, b], call, numpy=in_numpy, torch=int_mm)
+
+
+def high(n: int) -> Case:
+    """Return a float32 product with precision "high"; that of the peers is float32's own."""
+    case = square(n, "float32")
+    call = lambda a, b: webmm.matmul(a, b, precision="high")  # noqa: E731
+    return replace(case, name=f"matmul {n}³ f32, high", call=call, onnx=())
 
 
 def int_mm(a: Any, b: Any) -> Any:
@@ -266,3 +311,16 @@ def chain(n: int) -> Case:
     x, w, bias = (whole_numbers("float32", *shape) for shape in ((n, n), (n, n), (n,)))
     operands = [x, w / np.float32(32), bias]
     return Case(f"a product of {LENGTH}, {n}³ f32", operands, in_webmm, torch=in_torch, steps=LENGTH, graph=False)
+
+
+def on_matrix_units(sized: Callable[[int], int]) -> Iterator[Case]:
+    """Yield products in float16, in float32 with precision "high", and in int8."""
+    for n in (1024, 2048, 4096):
+        yield square(sized(n), "float16")
+    yield product("64 × 512³", ((64, sized(512), sized(512)),) * 2, "float16")
+    m, n = sized(512), sized(4096)
+    yield transposed(product(f"A @ B {m}×{n}×{n}", ((m, n), (n, n)), "float16"))
+    yield from (high(sized(n)) for n in (2048, 4096, 8192))
+    for into in ("float32", "int8"):
+        yield (case := int8(sized(4096), into))
+        yield transposed(case)

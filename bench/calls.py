@@ -6,8 +6,9 @@ Operands are resident unless a case says otherwise. In each of five rounds, as m
 followed by one wait; the result is the median time per call. For comparison, the call's dispatches are timed by the
 device's clock, and the peers are timed like webmm: ONNX Runtime's native WebGPU provider (`onnx_peer.py`), one call and
 a run of ten, and PyTorch, eager and as a CUDA graph of ten, TF32 off. A missing peer is shown as nan. The first rows of
-each result are checked once. The 29 everyday cases come first; geometric means by group follow at the end. A case that
-fails is reported and skipped. The records of calls have `kernel` "call" and `clock` "wall".
+each result are checked once. The 29 everyday cases come first; geometric means by group follow at the end; with
+`--matrix-units`, products for matrix units are timed instead. A case that fails is reported and skipped. The records of
+calls have `kernel` "call" and `clock` "wall".
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 import click
 import numpy as np
 import peers
-from call_cases import Case, everyday, others
+from call_cases import Case, everyday, on_matrix_units, others
 from onnx_peer import CHAIN, Peer
 
 from webmm import BlockWeights, Device
@@ -208,12 +209,22 @@ def tried(what: str, nothing: Any, measure: Callable[[], Any]) -> Any:
 @click.command()
 @click.option("--adapter")
 @click.option("--engine", "engines", default="wgpu", show_default=True, help="Such as wgpu,dawn.")
+@click.option("--matrix-units", is_flag=True, help="Products for matrix units instead of the other cases.")
 @click.option("--only", default="", help="Part of a case's name.")
 @click.option("--seconds", default=0.15, show_default=True, help="Seconds per measurement.")
 @click.option("--budget", default=600.0, show_default=True, help="Seconds after which no case starts.")
 @click.option("--scale", default=1, show_default=True, help="Divide large sizes by this, for a trial run.")
 @click.argument("output", type=click.Path(path_type=Path))
-def main(adapter: str | None, engines: str, only: str, seconds: float, budget: float, scale: int, output: Path) -> None:
+def main(
+    adapter: str | None,
+    engines: str,
+    matrix_units: bool,
+    only: str,
+    seconds: float,
+    budget: float,
+    scale: int,
+    output: Path,
+) -> None:
     """Time the calls and write their records to OUTPUT."""
 
     def sized(n: int) -> int:
@@ -224,7 +235,7 @@ def main(adapter: str | None, engines: str, only: str, seconds: float, budget: f
     records: list[Record] = []
     rows: list[Row] = []
     print(HEAD, flush=True)
-    for case in chain(everyday(sized), others(sized)):
+    for case in on_matrix_units(sized) if matrix_units else chain(everyday(sized), others(sized)):
         if only not in case.name:
             continue
         if time.perf_counter() - began > budget:
