@@ -46,10 +46,7 @@ class Case:
     graph: bool = True  # whether a CUDA graph can capture it
 
 
-Shapes = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-def product(name: str, shapes: Shapes, dtype: str, group: str = "") -> Case:
+def product(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, group: str = "") -> Case:
     """Return `A @ B`."""
     a, b = (whole_numbers(dtype, *shape) for shape in shapes)
     result = (dtype, (*a.shape[:-1], b.shape[-1]))

@@ -1,6 +1,6 @@
 """How often the choice for a CPU is far from the best: counts over random products, with times from bench/shapes.py.
 
-The counts below are those of the choice when the times were recorded. Times of the same kernel differ by up to 1.5 on
+The counts below are those of the choice when the times were recorded. Times of the same kernel differ by up to 1.8 on
 that machine, so only large differences are significant. Changes of the choice are judged by the same times.
 """
 

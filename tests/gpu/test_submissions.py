@@ -190,10 +190,15 @@ def test_unread_results_are_submitted_after_a_while(gpu, monkeypatch):
         time.sleep(pause)
         _ = a @ b
         assert gpu.submissions.pending
-        until = time.perf_counter() + 5
-        while gpu.submissions.pending and time.perf_counter() < until:
-            time.sleep(0.001)
-        assert not gpu.submissions.pending
+        submitted_in_background(gpu)
+
+
+def submitted_in_background(gpu):
+    """Wait until nothing is pending."""
+    until = time.perf_counter() + 5
+    while gpu.submissions.pending and time.perf_counter() < until:
+        time.sleep(0.001)
+    assert not gpu.submissions.pending
 
 
 def test_calls_on_a_shared_device_are_submitted_at_once():
@@ -252,6 +257,20 @@ def test_a_refused_call_affects_only_dependent_calls(gpu, monkeypatch):
     monkeypatch.undo()
     assert np.array_equal((a @ b).numpy(), A @ B)
     assert all(np.isfinite(webmm.gelu(a).numpy()).all() for _ in range(10)), "buffers must be usable again"
+
+
+def test_the_background_thread_survives_a_refused_call(gpu, monkeypatch):
+    a, b = gpu.array(A), gpu.array(B)
+    first, gelu = a @ b, webmm.gelu(a)
+    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+    refuse_pipelines(gpu, monkeypatch, [pipeline_of(gpu, gelu)])
+    bad = webmm.gelu(first)
+    submitted_in_background(gpu)
+    unread = first @ b
+    submitted_in_background(gpu)
+    with pytest.raises(WebmmError, match="refused on purpose"):
+        bad.numpy()
+    assert np.array_equal(unread.numpy(), A @ B @ B)
 
 
 def pipeline_of(gpu, result):

@@ -53,7 +53,10 @@ def candidates(problem: Gemm, lanes: int) -> list[GemmKernel]:
 
 
 def made_for_lanes(problem: Gemm, lanes: int) -> list[GemmKernel]:
-    """Return the kernels made for subgroups of `lanes` lanes; none if there are no subgroups (0)."""
+    """Return the kernels made for subgroups of `lanes` lanes, best first; none if there are no subgroups (0).
+
+    One of them needs no texture: its size is limited, and it cannot hold float64.
+    """
     if lanes < 2:
         return []
     if lanes < WIDE_LANES:
