@@ -5,10 +5,14 @@
 // line's small elements (docs/precision.md):
 //
 //   -1e30                for a line of zeros, whose products are zero
-//   0                    for a line with a NaN, whose products are NaN
+//   0                    for a line with a NaN, whose products are NaN, or without small elements: nonzero ones below
+//                        2⁻¹ after scaling
 //   3e38                 for a line with an infinity, which cannot be split: all of its products are in doubt
-//   small / K · 2¹⁵      otherwise; `small` is at least the number of nonzero elements below 2⁻¹ after scaling: the
-//                        sum of 1/|x|, which does not need the largest element in advance
+//   small / K · 2¹⁵      otherwise; `small` is at least the number of small elements: the sum of 1/|x|, which does not
+//                        need the largest element in advance
+//
+// Whole numbers below 2¹⁴ have no small elements. This matters because many of their sums are zero, which is less than
+// any threshold: before this rule, 2048³ of numbers from -2 to 2 took 3.0 ms on an H200, and 0.21 with it.
 //
 // First dispatch of matrix_unit_high. A line is a row of A or a column of B; LINES of them per workgroup. It also
 // clears the doubts.
@@ -18,6 +22,7 @@
 const LINES: u32 = {{ kernel.lines }}u; // rows or columns per workgroup
 
 var<workgroup> largest: array<atomic<u32>, LINES>; // bits of the largest finite |x|
+var<workgroup> steepest: array<atomic<u32>, LINES>; // bits of the largest 1/|x|, of the smallest nonzero |x|
 var<workgroup> special: array<atomic<u32>, LINES>; // 1 if there is an infinity, 2 if there is a NaN, 3 if both
 // Sums of 1/|x|, within a factor of 2, one for each invocation that shares a line
 var<workgroup> small: array<array<f32, 128>, LINES>;
@@ -82,19 +87,23 @@ fn scan_{{ o.x }}(base: u32, first: u32, local_index: u32) {
         var top = {{ type }}();
         var odd = {{ type }}();
         var inverse = {{ floats }}();
+        var steep = {{ floats }}();
 {% set what %}
             let finite = bits < {{ type }}(INFINITY);
             top = max(top, select({{ type }}(), bits, finite));
             odd |= select(select({{ type }}(2u), {{ type }}(1u), bits == {{ type }}(INFINITY)), {{ type }}(), finite);
 {% set inverse %}{{ type }}(0x7f000000u) - min(bits, {{ type }}(0x7e800000u)){% endset %}
             let power = bitcast<{{ floats }}>(({{ inverse }}) & {{ type }}(INFINITY));
-            inverse += select({{ floats }}(), power, bits > {{ type }}());
+            let counted = select({{ floats }}(), power, bits > {{ type }}());
+            inverse += counted;
+            steep = max(steep, counted);
 {% endset %}
 {{ pass(o, w, what) }}
 {% for c in components %}
 {% set local_line = "local_line" if o.along_k or w == 1 else "local_line + " ~ loop.index0 ~ "u" %}
 {% set sharer = "local_index % 32u" if o.along_k else "local_index / " ~ kernel.lines // w ~ "u" %}
         atomicMax(&largest[{{ local_line }}], top{{ "." ~ c if o.vec }});
+        atomicMax(&steepest[{{ local_line }}], bitcast<u32>(steep{{ "." ~ c if o.vec }}));
         atomicOr(&special[{{ local_line }}], odd{{ "." ~ c if o.vec }});
         small[{{ local_line }}][{{ sharer }}] = inverse{{ "." ~ c if o.vec }};
 {% endfor %}
@@ -111,6 +120,7 @@ fn main(
     // Mesa 22.3 does not clear atomics.
     if (local_index < LINES) {
         atomicStore(&largest[local_index], 0u);
+        atomicStore(&steepest[local_index], 0u);
         atomicStore(&special[local_index], 0u);
     }
     workgroupBarrier(); // they are zero before anyone updates them
@@ -138,8 +148,12 @@ fn main(
     for (var i = 0u; i < select(PARTS_B, PARTS_A, in_a); i++) {
         sum += small[local_index][i];
     }
-    // Each element below 2⁻¹ after scaling contributes 1 or more to the scaled sum, which need not exceed k.
-    var least = min(sum / scale_of(bits) / f32(params.k), 1.0) * 0x1p15f;
+    // Each small element contributes 1 or more to the scaled sum, which need not exceed k.
+    let scale = scale_of(bits);
+    var least = min(sum / scale / f32(params.k), 1.0) * 0x1p15f;
+    if (bitcast<f32>(atomicLoad(&steepest[local_index])) / scale < 1.0) {
+        least = 0.0;
+    }
     if (bits == 0u) {
         least = -1e30;
     }
@@ -149,5 +163,5 @@ fn main(
         least = 0.0;
     }
 {% set place = "workgroup.z * (params.m + params.n) + select(params.m, 0u, in_a) + first + local_index" %}
-    lines[{{ place }}] = vec2f(scale_of(bits), least);
+    lines[{{ place }}] = vec2f(scale, least);
 }

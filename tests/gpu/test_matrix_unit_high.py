@@ -153,6 +153,18 @@ def test_ordinary_data_need_no_correction(device, small, monkeypatch):
     assert units(device, small, a, b) == float("inf") or units(device, small, a, b) > 400
 
 
+def test_zeros_are_not_in_doubt_without_small_elements(device, small, monkeypatch):
+    """Without the correcting dispatch, whole numbers whose sum is zero are exact; with small elements they are not."""
+    monkeypatch.setattr(MatrixUnitHigh, "after", ())
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-2, 3, shape).astype(np.float32) for shape in ((48, 200), (200, 40)))
+    assert (a @ b == 0).any()
+    assert units(device, small, a, b) == 0
+    a[:, 0] = 2.0**-16
+    b[0] = 0.0
+    assert units(device, small, a, b) > 400
+
+
 def test_nan_and_infinities_agree_with_numpy(device, small):
     for k in (35, 150):
         rng = np.random.default_rng(k)

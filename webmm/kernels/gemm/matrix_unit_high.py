@@ -73,8 +73,8 @@ class LineScales(GemmKernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """Two words per line, and a sum for each invocation that shares it."""
-        return (8 + 4 * 128) * self.lines
+        """Three words per line, and a sum for each invocation that shares it."""
+        return (12 + 4 * 128) * self.lines
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """Return workgroup counts: workgroups for the rows of A, then for the columns of B."""
