@@ -21,18 +21,23 @@ from webmm.problems.normalise import Normalisation
 # Softmax on an H200 in µs, with the time of a copy in parentheses:
 # - 1,516,374 rows of 9 through workgroup memory 39, by a workgroup per row 1879 (28); 104,805 of 96 by `row_tiles`
 #   directly 23, through workgroup memory 34 (22);
-# - 33,298×2 by 128 workgroups per row 9, by 8 14 (3); 11,124,633 by 1024 workgroups 47, by 2048 56 (24);
+# - 33,298×2 by 128 workgroups per row 9, by 8 14 (3); 11,124,633 by 1024 workgroups 47, by 2048 56 (24); 7 of
+#   36,125,862 by 2048 workgroups per row 899, by 512 1096, by 64 1534 (474);
 # - columns: 766 of 2817×·×48 in registers 214, read twice 313 (197); 915 of 589×·×51, which are not aligned, by three
 #   invocations along j in registers 210, by 14 that read twice 127 (54); 377,902 of ·×44 by 128 workgroups of 768
-#   invocations 66, by 512 of 352 198 (34).
+#   invocations 66, by 512 of 352 198 (34); 318,505 of ·×641 by strips of 128 columns 868, of 64 1024 (384); 822 of
+#   ·×180,359 558 and 600 (282); aligned ones, such as 16,271 of ·×4960, 283 and 257 (155);
+# - columns of few strips, such as 4526 of ·×31, by one workgroup of 512 per four columns, instead of two dispatches:
+#   32 instead of 13 (5).
 FEW = 132  # rows that leave a GPU partly idle with a workgroup each
 LONG = 2**15  # elements that the registers of a workgroup hold
 PART = 2**12  # elements of a longer row per workgroup, at least
-PARTS = 4096  # workgroups for split rows
+PARTS, MORE_PARTS, HUGE = 4096, 2**14, 2**27  # workgroups for split rows, and for those of at least HUGE elements
 SMALL = 2**20  # elements that are in flight at once: latency is the limit
 TILE = 64  # elements from which on rows are loaded directly
 HELD = 8  # vec4 of a column per invocation, in strips that stay in registers
 ENOUGH = 264  # strips of columns that occupy a GPU
+WIDE, WIDEST = 256, 32  # columns, if not aligned, from which on strips are wide; invocations along j of such strips
 
 ANYWHERE = (Rows(256, 8), Rows(64, 8))
 
@@ -61,10 +66,13 @@ def _strips(problem: Normalisation) -> Strips:
         return Strips(wx, wy, ceil_div(p.length, wy))
     wx = fitting(p.inner) if p.inner < 200 else 16
     strips = p.outer * ceil_div(p.inner, 4 * wx)
+    wide = p.inner % 4 and p.inner >= WIDE and 4 * WIDEST * ceil_div(p.inner, 4 * WIDEST) <= 1.2 * p.inner
     if strips >= (ENOUGH if p.length >= 2048 else ENOUGH // 2):
-        return Strips(wx, 32 if p.length >= 256 else 16, 4)
+        return Strips(WIDEST if wide else wx, 32 if p.length >= 256 else 16, 4)
     if p.flops < SMALL:
         return Strips(min(wx, 10), 32, 1, splits_of(strips, p.length // 24, 128))
+    if wide and p.flops >= 2**25:
+        return Strips(WIDEST, 32, 4, splits_of(p.outer * ceil_div(p.inner, 4 * WIDEST), min(256, p.length // 128)))
     workgroups = next((n for n, most in ((400, 2**22), (840, 2**24)) if p.flops < most), 2048)
     splits = splits_of(strips, min(256, p.length // 32), workgroups)  # each workgroup reads all partial results
     return Strips(wx, 16 if p.inner > 64 else 64 if p.flops >= 2**23 else 32, 4, splits)
@@ -97,7 +105,8 @@ def _by_rows(problem: Normalisation, lanes: int) -> Iterator[Kernel[Any]]:
     if (p.length > LONG and p.results < 4 * FEW) or (p.length > 24_000 and p.results <= 8):
         if p.flops < (2**24 if p.results <= 8 else 2**22):
             yield Rows(256, 1, way, splits_of(p.results, p.length // 900, 1024))
-        yield Rows(512, 4, way, splits_of(p.results, p.length // PART, PARTS))
+        parts = MORE_PARTS if p.flops >= HUGE else PARTS
+        yield Rows(512, 4, way, splits_of(p.results, p.length // PART, parts))
     keeping = ((128, 2560), (256, 5120), (512, 2**14), (1024, 2**15))
     share = next((n for n, most in keeping if p.length <= most), 512)
     if share <= 256 and p.results * share <= 2**15 and p.length > 8 * share:
