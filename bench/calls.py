@@ -111,8 +111,8 @@ def in_onnx(peer: Peer, case: Case, seconds: float) -> tuple[float, float]:
     for model in case.onnx:
         *each, why = peer.time(model, seconds)
         times.append(each)
-        if why:
-            print(f"  ONNX Runtime, {' and '.join(model.operators)}: {why}", flush=True)
+        if why or len(case.onnx) > 1:
+            print(f"  ONNX Runtime, {model}: {why or f'{each[0]:,.1f} µs, one of ten {each[1]:,.1f}'}", flush=True)
     return best(single for single, _ in times), best(ten for _, ten in times)
 
 

@@ -44,6 +44,10 @@ class Model:
     dequantized: bool = False
     late: int = 0
 
+    def __str__(self) -> str:
+        settings = "".join(f" {name} {value}" for name, value in self.attributes.items() if name == "accuracy_level")
+        return " and ".join(self.operators) + settings
+
 
 class Peer:
     """The process that times models; started when it is first needed, and restarted after a failure."""

@@ -28,7 +28,7 @@ def draw(seed: int, count: int, scale: float = 1.0, op: str = "gemm", dtype: str
 
     The limits on a problem's bytes and operations are divided by `scale`; an empty `dtype` means the op's default.
     """
-    source, kind = random.Random(seed), dtype or {"gemm": "float32", "quantized": "int8"}.get(op, "float32")
+    source, kind = random.Random(seed), dtype or default_dtype(op)
     while count:
         cls, variant, batch, m, n, k, layout = DRAWN[op](source)
         row = {"op": op, "variant": variant, "dtype": kind, "cls": cls}
@@ -38,6 +38,11 @@ def draw(seed: int, count: int, scale: float = 1.0, op: str = "gemm", dtype: str
             continue
         count -= 1
         yield row
+
+
+def default_dtype(op: str) -> str:
+    """Return the dtype of an op's problems if none is named."""
+    return "int8" if op == "quantized" else "float32"
 
 
 def _between(source: random.Random, low: float, high: float) -> int:

@@ -29,7 +29,7 @@ from typing import Any
 
 import click
 from ops import worthwhile
-from random_problems import BYTES, DRAWN, draw, problem_of
+from random_problems import BYTES, DRAWN, default_dtype, draw, problem_of
 from shapes_report import Key, grouped, report
 from shapes_timing import Bench, peer
 
@@ -236,11 +236,13 @@ def rows_of(
 
 
 def named(text: str, op: str, dtype: str) -> Iterator[dict[str, Any]]:
-    """Yield the problems in a list such as 1x1536x8192nt,64x512x512@8."""
+    """Yield the problems in a list such as 1x1536x8192nt,64x512x512@8, or along n of m×n×k: softmax:1x900x41."""
     for words in text.split(","):
-        size, layout = (words[:-2], words[-2:]) if words[-2:] in LAYOUTS else (words, "nn")
-        m, n, k, *batch = op_of(op).parse(size)
-        row = {"op": op, "variant": "", "dtype": dtype or "float32", "cls": words}
+        variant, _, sizes = words.rpartition(":")
+        along = op in ("reduce", "normalise")
+        size, layout = (sizes[:-2], sizes[-2:]) if sizes[-2:] in LAYOUTS else (sizes, "" if along else "nn")
+        m, n, k, *batch = map(int, size.split("x")) if along else op_of(op, variant).parse(size)
+        row = {"op": op, "variant": variant, "dtype": dtype or default_dtype(op), "cls": words}
         yield row | {"batch": batch[0] if batch else 1, "m": m, "n": n, "k": k, "layout": layout}
 
 
@@ -263,7 +265,9 @@ def key_of(row: dict[str, Any]) -> Key:
 @click.option(
     "--collect", default=0, help="Candidates per problem to time for fitting a model, without the chosen one."
 )
-@click.option("--sizes", default="", help="Problems to use instead of random ones: 1x1536x8192nt,64x512x512@8.")
+@click.option(
+    "--sizes", default="", help="Problems to use instead of random ones: 1x1536x8192nt,64x512x512@8,softmax:1x900x41."
+)
 @click.option("--kernels", default="", help="Kernels to time in addition to the chosen one, as for `webmm bench`.")
 @click.option("--seconds", default=500.0, help="Seconds after which no problem is started.")
 @click.option("--workers", default=os.cpu_count() or 1, help="Number of processes that compile.")
