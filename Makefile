@@ -21,7 +21,6 @@ test: $(VENV)/dev
 	tools/ensure-naga
 	tools/ensure-browser
 	$(MAKE) lint
-	$(BIN)/webmm check
 	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile $(ARGS)
 
 lint: $(VENV)/dev

@@ -13,6 +13,7 @@ from webmm.dtypes import F32, dtype_of
 from webmm.errors import UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
 from webmm.verify import bound, worst_error
@@ -142,7 +143,11 @@ def view(m, n, k, dtype="float32", *, batch=1, ta=False, tb=False, pads=(0, 0, 0
 
 def small(cls, **settings):
     """Return the stage, with small tiles if the default tiles take seconds to compile on a CPU."""
-    tiles = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1} if issubclass(cls, RegisterTiled) else {}
+    tiles = {}
+    if issubclass(cls, RegisterTiled):
+        tiles = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}
+    elif issubclass(cls, CpuLanes):
+        tiles = {"tm": 4, "tn": 4}
     return cls(**(tiles | settings))
 
 

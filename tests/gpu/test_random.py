@@ -33,7 +33,7 @@ def runnable(device, cls):
 
 def examples(cls):
     """Return the number of examples: each compiles another shader, which takes a CPU up to two seconds."""
-    return 6 if issubclass(cls, RegisterTiled) else 25 if issubclass(cls, Vectorized) else 50
+    return 4 if issubclass(cls, RegisterTiled) else 16 if issubclass(cls, Vectorized) else 32
 
 
 @every_stage

@@ -1,8 +1,9 @@
 """Every candidate of every tunable: rendered, validated by naga, and run once."""
 
 import dataclasses
+import itertools
 
-from products import check, describe, every_stage, runs
+from products import check, describe, every_stage, runs, small
 
 from webmm import naga
 from webmm.problems.gemm import gemm
@@ -12,11 +13,13 @@ PROBLEM = gemm(128, 128, 64)  # whole tiles for every candidate: guards compile 
 
 
 def with_candidate(device, cls, name, candidate):
-    """Return the stage with the candidate and other defaults, or the first combination that the device can run."""
-    kernels = [dataclasses.replace(cls(), **{name: candidate}), *cls.space()]
-    valid = [kernel for kernel in kernels if getattr(kernel, name) == candidate and kernel.invalid() is None]
-    # A candidate for other devices only is still rendered and validated.
-    return next((kernel for kernel in valid if kernel.check(PROBLEM, device.capabilities) is None), valid[0])
+    """Return the stage with the candidate and small tiles or defaults, or the first combination the device can run."""
+    starts = (dataclasses.replace(start, **{name: candidate}) for start in (small(cls), cls()))
+    kernels = itertools.chain(starts, cls.space())
+    valid = (kernel for kernel in kernels if getattr(kernel, name) == candidate and kernel.invalid() is None)
+    first = next(valid)
+    runnable = (k for k in itertools.chain([first], valid) if k.check(PROBLEM, device.capabilities) is None)
+    return next(runnable, first)  # a candidate for other devices only is still rendered and validated
 
 
 @every_stage
