@@ -147,7 +147,7 @@ def small(cls, **settings):
     if issubclass(cls, RegisterTiled):
         tiles = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}
     elif issubclass(cls, CpuLanes):
-        tiles = {"tm": 4, "tn": 4}
+        tiles = {"tm": 16, "tn": 4}
     return cls(**(tiles | settings))
 
 

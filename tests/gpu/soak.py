@@ -29,7 +29,7 @@ SECONDS = 600
 PULSE = 0.1  # seconds; processor times have a resolution of 0.01 s
 LONGEST = 1.0  # seconds of a call, without compilation and time taken by other processes
 SLOWEST = 5  # largest factor by which other processes may slow down a call
-GROWTH = 96 * 2**20  # bytes of host memory; a leak per call adds up to more in ten minutes
+GROWTH = 160 * 2**20  # bytes of host memory; a leak per call adds up to more in ten minutes
 KEPT = 40  # arrays shared by all threads
 HANGS = 60  # seconds after which the stacks of all threads are reported
 
@@ -138,7 +138,7 @@ class Soak:
         self.calls, self.wrong, self.longest = [0] * THREADS, [], (0.0, "")
         self.compiling = self.away = 0.0  # seconds
         self.ended = False
-        self.samples = []  # (seconds, host memory without pipelines)
+        self.samples = []  # (seconds, host memory without arrays and pipelines)
         self.warm_up()
         self.count_compiling()
         self.start = time.monotonic()
@@ -209,7 +209,8 @@ class Soak:
 
     def host_memory(self):
         stats = self.gpu.memory_stats()  # the memory of a CPU adapter is the host's
-        return psutil.Process().memory_info().rss - stats.pipeline_bytes - stats.pool_bytes
+        on_device = stats.pipeline_bytes + stats.pool_bytes + stats.array_bytes
+        return psutil.Process().memory_info().rss - on_device
 
     def problems_found(self):
         stats = self.gpu.memory_stats()
