@@ -298,7 +298,12 @@ def main(
     if unknown := set(ops.split(",")) - set(DRAWN):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(DRAWN)}", param_hint="--op")
     tried = tuple(parse_kernels(kernels, ops)) if kernels else ()
-    rows = [(0, row) for row in named(sizes, ops, dtype)] if sizes else []
+    try:
+        rows = [(0, row) for row in named(sizes, ops, dtype)] if sizes else []
+    except (ValueError, WebmmError) as error:
+        raise click.BadParameter(
+            f"{error}; such as 64x512x512, or along an axis softmax:1x900x41", param_hint="--sizes"
+        ) from error
     rows = rows or rows_of(ops, dtype, seeds, count, scale, collect=bool(collect), ragged=ragged)
     classes = {key_of(row): str(row["cls"]) for _, row in rows}
     records = from_json(output.read_text()) if output.exists() else []
