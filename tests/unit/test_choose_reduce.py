@@ -27,3 +27,13 @@ def test_a_kernel_of_256_invocations_is_among_the_likely_ones(shape, lanes):
         large = [type(kernel) for kernel in made if kernel.invocations > LIMIT]
         small = [type(kernel) for kernel in made if kernel.invocations <= LIMIT]
         assert set(large) <= set(small), "each stage has smaller workgroups, too"
+
+
+def test_wide_strips_are_followed_by_narrow_ones_that_are_divided_too():
+    """Softmax of long, unaligned columns: where 1024 invocations do not fit, columns are still divided."""
+    device = SimpleNamespace(capabilities=SimpleNamespace(subgroup_size=32), info=SimpleNamespace(kind="discrete"))
+    x = Span.dense(300_000, 641)
+    softmax = Normalisation("logsumexp", 1, 300_000, 641, F32, F32, x, function="softmax")
+    wide, narrow, *_ = normalise.candidates(softmax, device)
+    assert (wide.invocations, narrow.invocations) == (1024, LIMIT)
+    assert min(wide.splits, narrow.splits) > 1

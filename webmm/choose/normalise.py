@@ -46,8 +46,8 @@ def candidates(problem: Normalisation, device: Device) -> Iterator[Kernel[Any]]:
     """Yield the candidate kernels for `problem` on `device`, best first."""
     lanes, cpu = device.capabilities.subgroup_size, device.info.kind == "cpu"
     if problem.inner > 1 and problem.x.inner_stride < problem.x.stride and problem.function == "softmax":
-        if not cpu:
-            yield _strips(problem)
+        if not cpu:  # not all devices have enough invocations and workgroup memory for wide strips
+            yield from dict.fromkeys((_strips(problem, WIDEST), _strips(problem)))
         yield Strips(8, 1, 4) if cpu else Strips(8, 16, 4)  # the latter fits where no 512 invocations do
     if cpu:  # a row by the lanes of one subgroup, without any barrier
         yield Rows(lanes, 4, "alone") if lanes else Rows(1, 4)
@@ -55,8 +55,11 @@ def candidates(problem: Normalisation, device: Device) -> Iterator[Kernel[Any]]:
         yield from _by_rows(problem, lanes)
 
 
-def _strips(problem: Normalisation) -> Strips:
-    """Return the kernel for strided columns: held in registers if they fit, split if there are few strips."""
+def _strips(problem: Normalisation, widest: int = 0) -> Strips:
+    """Return the kernel for strided columns: held in registers if they fit, split if there are few strips.
+
+    Strips of many unaligned columns have `widest` invocations along j, if not 0.
+    """
     p = problem
     held = HELD // 2 if p.flops < SMALL else HELD
     heights = (n for n in (1, 2, 4, 8, 16, 32, 64) if p.length <= (12 if n == 32 and p.inner % 8 else held) * n)
@@ -66,13 +69,14 @@ def _strips(problem: Normalisation) -> Strips:
         return Strips(wx, wy, ceil_div(p.length, wy))
     wx = fitting(p.inner) if p.inner < 200 else 16
     strips = p.outer * ceil_div(p.inner, 4 * wx)
-    wide = p.inner % 4 and p.inner >= WIDE and 4 * WIDEST * ceil_div(p.inner, 4 * WIDEST) <= 1.2 * p.inner
+    wide = bool(widest and p.inner % 4 and p.inner >= WIDE)
+    wide = wide and 4 * widest * ceil_div(p.inner, 4 * widest) <= 1.2 * p.inner
     if strips >= (ENOUGH if p.length >= 2048 else ENOUGH // 2):
-        return Strips(WIDEST if wide else wx, 32 if p.length >= 256 else 16, 4)
+        return Strips(widest if wide else wx, 32 if p.length >= 256 else 16, 4)
     if p.flops < SMALL:
         return Strips(min(wx, 10), 32, 1, splits_of(strips, p.length // 24, 128))
     if wide and p.flops >= 2**25:
-        return Strips(WIDEST, 32, 4, splits_of(p.outer * ceil_div(p.inner, 4 * WIDEST), min(256, p.length // 128)))
+        return Strips(widest, 32, 4, splits_of(p.outer * ceil_div(p.inner, 4 * widest), min(256, p.length // 128)))
     workgroups = next((n for n, most in ((400, 2**22), (840, 2**24)) if p.flops < most), 2048)
     splits = splits_of(strips, min(256, p.length // 32), workgroups)  # each workgroup reads all partial results
     return Strips(wx, 16 if p.inner > 64 else 64 if p.flops >= 2**23 else 32, 4, splits)
