@@ -22,7 +22,7 @@
 const LINES: u32 = {{ kernel.lines }}u; // rows or columns per workgroup
 
 var<workgroup> largest: array<atomic<u32>, LINES>; // bits of the largest finite |x|
-var<workgroup> steepest: array<atomic<u32>, LINES>; // bits of the largest 1/|x|, of the smallest nonzero |x|
+var<workgroup> largest_inverse: array<atomic<u32>, LINES>; // bits of the largest 1/|x|, within a factor of 2
 var<workgroup> special: array<atomic<u32>, LINES>; // 1 if there is an infinity, 2 if there is a NaN, 3 if both
 // Sums of 1/|x|, within a factor of 2, one for each invocation that shares a line
 var<workgroup> small: array<array<f32, 128>, LINES>;
@@ -87,7 +87,7 @@ fn scan_{{ o.x }}(base: u32, first: u32, local_index: u32) {
         var top = {{ type }}();
         var odd = {{ type }}();
         var inverse = {{ floats }}();
-        var steep = {{ floats }}();
+        var top_inverse = {{ floats }}();
 {% set what %}
             let finite = bits < {{ type }}(INFINITY);
             top = max(top, select({{ type }}(), bits, finite));
@@ -96,14 +96,14 @@ fn scan_{{ o.x }}(base: u32, first: u32, local_index: u32) {
             let power = bitcast<{{ floats }}>(({{ inverse }}) & {{ type }}(INFINITY));
             let counted = select({{ floats }}(), power, bits > {{ type }}());
             inverse += counted;
-            steep = max(steep, counted);
+            top_inverse = max(top_inverse, counted);
 {% endset %}
 {{ pass(o, w, what) }}
 {% for c in components %}
 {% set local_line = "local_line" if o.along_k or w == 1 else "local_line + " ~ loop.index0 ~ "u" %}
 {% set sharer = "local_index % 32u" if o.along_k else "local_index / " ~ kernel.lines // w ~ "u" %}
         atomicMax(&largest[{{ local_line }}], top{{ "." ~ c if o.vec }});
-        atomicMax(&steepest[{{ local_line }}], bitcast<u32>(steep{{ "." ~ c if o.vec }}));
+        atomicMax(&largest_inverse[{{ local_line }}], bitcast<u32>(top_inverse{{ "." ~ c if o.vec }}));
         atomicOr(&special[{{ local_line }}], odd{{ "." ~ c if o.vec }});
         small[{{ local_line }}][{{ sharer }}] = inverse{{ "." ~ c if o.vec }};
 {% endfor %}
@@ -120,7 +120,7 @@ fn main(
     // Mesa 22.3 does not clear atomics.
     if (local_index < LINES) {
         atomicStore(&largest[local_index], 0u);
-        atomicStore(&steepest[local_index], 0u);
+        atomicStore(&largest_inverse[local_index], 0u);
         atomicStore(&special[local_index], 0u);
     }
     workgroupBarrier(); // they are zero before anyone updates them
@@ -151,7 +151,7 @@ fn main(
     // Each small element contributes 1 or more to the scaled sum, which need not exceed k.
     let scale = scale_of(bits);
     var least = min(sum / scale / f32(params.k), 1.0) * 0x1p15f;
-    if (bitcast<f32>(atomicLoad(&steepest[local_index])) / scale < 1.0) {
+    if (bitcast<f32>(atomicLoad(&largest_inverse[local_index])) / scale < 1.0) {
         least = 0.0;
     }
     if (bits == 0u) {

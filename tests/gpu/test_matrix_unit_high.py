@@ -1,6 +1,7 @@
 """float32 split into two float16: within the bound for elements of any magnitude, with emulated fragments."""
 
 import dataclasses
+import itertools
 
 import emulation
 import numpy as np
@@ -159,7 +160,10 @@ def test_zeros_are_not_in_doubt_without_small_elements(device, small, monkeypatc
     rng = np.random.default_rng(4)
     a, b = (rng.integers(-2, 3, shape).astype(np.float32) for shape in ((48, 200), (200, 40)))
     assert (a @ b == 0).any()
-    assert units(device, small, a, b) == 0
+    for k, transposed in itertools.product((200, 199), (False, True)):  # vec4 and single elements, along k and across
+        problem = gemm(48, 40, k, transpose_a=transposed, transpose_b=transposed, precision="high")
+        got, _ = multiply(device, small, problem, a[None, :, :k], b[None, :k])
+        np.testing.assert_array_equal(got[0], a[:, :k] @ b[:k])
     a[:, 0] = 2.0**-16
     b[0] = 0.0
     assert units(device, small, a, b) > 400
