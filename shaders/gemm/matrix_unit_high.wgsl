@@ -5,20 +5,26 @@
 // the previous dispatch (line_scales) stores in `lines` a power of two that scales its elements, and a magnitude: an
 // element of C smaller than the sum of its two lines' magnitudes is in doubt.
 // Changed from matrix_unit: each element is scaled so that the largest of its line is at least 2¹⁴, and split into high
-// + low when it is written to workgroup memory: the nearest float16, and the float16 nearest to the remainder. A·B is
-// then high·high + high·low + low·high, within 2⁻²² of |a|·|b|; low·low is smaller than that.
-{% if kernel.runs > 1 %}
-// Matrix units truncate: a term added to a large sum loses its last bits, always towards zero. Therefore k is divided
-// into RUNS parts, each summed in fragments separately. The sums of all parts but the last are stored in `sums`, and
-// added at the end, with rounding. Each part has its own loop: 97 TFLOP/s without parts, 84 with a loop in a loop.
+// + low when it is written to workgroup memory. A·B is then high·high + high·low + low·high, within 2⁻²² of |a|·|b|;
+// low·low is smaller than that. The high part of B is the nearest float16; that of A is rounded away from zero.
+//
+// Matrix units truncate (measured on an H200; errors of 4096 positive terms in units of 2⁻²⁴ of their sum):
+// - Each product loses the bits that are more than 26 below the first bit of the sum. Since A's low parts have the
+//   opposite sign of its high parts, what low·high loses makes up for what high·high loses: -525 to -207.
+// - The sum loses its bits after the 24th, always towards zero.
+{%- if kernel.phases > 1 %} Therefore the sums of even steps are stored in `sums`, and
+//   change sign before the odd steps are added, in reverse order: E, then O - E, and C is 2·E + (O - E). While the sums
+//   grow from 0 to E, they lose as much as while they return from -E to 0, with the opposite sign: -525 to -157, and
+//   with both to +4. The order makes both phases pass through similar sums even if the data change along k.
 {% endif %}
+
 // Elements below 2⁻¹⁵ of their line's largest lose bits in float16. If they may matter, since the sum is too small to
 // have large terms, the element of C is not stored: its bit in `doubts` is set, and the next dispatch (mend) computes
 // it in float32.
 // Shapes: any. Elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
 // engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: 4·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes if A is contiguous along k and B along n; C reuses
-// A's panels.
+// all panels.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/register_tiles.wgsl" as tiles with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
@@ -78,10 +84,14 @@ fn before_end(x: Eight, first: vec4u, last: vec4u) -> Eight {
 }
 
 {% endif %}
-// Rounded to the eleven bits of a float16's significand, with integers, since a driver may optimise away packing and
-// unpacking.
-fn rounded(x: vec4f) -> vec4f {
+// Rounded to the eleven bits of a float16's significand: to the nearest, or away from zero. This uses integers, since a
+// driver may optimise away packing and unpacking.
+fn nearest(x: vec4f) -> vec4f {
     return bitcast<vec4f>((bitcast<vec4u>(x) + vec4u(0x1000u)) & vec4u(0xffffe000u));
+}
+
+fn away_from_zero(x: vec4f) -> vec4f {
+    return bitcast<vec4f>((bitcast<vec4u>(x) + vec4u(0x1fffu)) & vec4u(0xffffe000u));
 }
 
 fn packed(x: Eight) -> vec4<u32> {
@@ -128,49 +138,47 @@ fn finish(base: u32, batch: u32, row: u32, col: u32, value: {{ real }}) {
     store_c{{ "4" if s.vec_c }}(base, row, col, value * power_of_two(e / 2) * power_of_two(e - e / 2));
 }
 
-{# Vec4 `i` of the fragment of C of subgroup `member` of a slice, which is in A's panels. #}
-{% macro read_vec4(slice) -%}
-{% set panel %}{% if slice %}{{ slice * kernel.bm // kernel.sm }}u + {% endif %}member / (BN / SN){% endset %}
-bitcast<vec4f>(a_tile[{{ panel }}][member % (BN / SN) * {{ fragment_fours }}u + i])
+{# The panels reused by fragments of C; each has room for one fragment of every subgroup. #}
+{% set reused = [a, a_low, b, b_low][:kernel.at_once] %}
+{# The index of such a fragment in its panel; `member` is the number of the subgroup within its slice. #}
+{% macro c_place(o, member) -%}
+{{ member }} {{ "% (BN / SN)" if o.axis == "row" else "/ (BN / SN)" }} * {{ fragment_fours }}u
 {%- endmacro %}
 
-{# Vec4 `i` of the same fragment's sums over an earlier part of k, from `sums`. #}
-{% macro read_part(part, slice) -%}
-{% set after_parts %}{% if part %} + {{ part }}u * between{% endif %}{% endset %}
-{% set slice_fours = fragments.slice_subgroups * kernel.fragments * fragment_fours %}
-bitcast<vec4f>(sums[place + i{{ after_parts }}{% if slice %} + {{ slice * slice_fours }}u{% endif %}])
-{%- endmacro %}
-
-{% set of_parts = ", place: u32, between: u32" if kernel.runs > 1 else "" %}
-// A fragment in workgroup memory → C, from (row, col) on
+{% for o in reused %}
+{% set panel %}member {{ "/" if o.axis == "row" else "%" }} (BN / SN){% endset %}
+// Vec4 `i` of the fragment of C of subgroup `member` that is in {{ o.x | upper }}'s panels
 {%- if kernel.slices > 1 %}, added to those of the other slices{% endif %}
-{%- if kernel.runs > 1 %} and to those of other parts of k{% endif %}
-{%- if not s.vec_c %}.
-// Neighbouring invocations store single elements.{% endif %}
 
-fn store_fragment(base: u32, batch: u32, row: u32, col: u32, member: u32, sharer: u32{{ of_parts }}) {
-{% if s.vec_c %}
-    for (var i = sharer; i < {{ fragment_fours }}u; i += SLICES * LANES) {
-{% else %}
-    for (var element = sharer; element < FM * FN; element += SLICES * LANES) {
-        let i = element / 4u;
-{% endif %}
-        {{ "var" if kernel.slices > 1 or kernel.runs > 1 else "let" }} value = {{ read_vec4(0) }};
-{% for slice in range(1, kernel.slices) %}
-        value += {{ read_vec4(slice) }};
-{% endfor %}
-{% for part in range(kernel.runs - 1) %}
+fn read_{{ o.x }}(member: u32, i: u32) -> vec4f {
 {% for slice in range(kernel.slices) %}
-        value += {{ read_part(part, slice) }};
+{% set first_panel %}{% if slice %}{{ slice * o.tile // o.subtile }}u + {% endif %}{% endset %}
+{% set x %}bitcast<vec4f>({{ o.x }}_tile[{{ first_panel }}{{ panel }}][{{ c_place(o, "member") }} + i]){% endset %}
+    {{ "return" if kernel.slices == 1 else "let slice" ~ slice ~ " =" }} {{ x }};
 {% endfor %}
-{% endfor %}
-{% if s.vec_c %}
-        finish(base, batch, row + 4u * i / FN, col + 4u * i % FN, value);
-{% else %}
-        finish(base, batch, row + element / FN, col + element % FN, value[element % 4u]);
+{% if kernel.slices > 1 %}
+    return {% for slice in range(kernel.slices) %}{{ " + " if slice }}slice{{ slice }}{% endfor %};
 {% endif %}
-    }
 }
+
+{% endfor %}
+{# How many times all invocations that share a fragment store a vec4 or an element of it, and which one each stores. #}
+{% set sharers, pieces = kernel.slices * kernel.lanes, fragment_fours * (1 if s.vec_c else 4) %}
+{% set turns = (pieces + sharers - 1) // sharers %}
+{% macro piece(turn) %}sharer{% if turn %} + {{ turn * sharers }}u{% endif %}{% endmacro %}
+
+{% if kernel.phases > 1 %}
+{# The sums of even steps of that piece, if its fragment's are at `place` #}
+{% macro read_even(place, piece) -%}
+{% set slice_fours = fragments.slice_subgroups * kernel.fragments * fragment_fours %}
+{% for slice in range(kernel.slices) -%}
+{% set at %}{{ place }} + {% if slice %}{{ slice * slice_fours }}u + {% endif %}{% endset -%}
+{{ " + " if slice }}
+{%- if s.vec_c %}bitcast<vec4f>(sums[{{ at }}{{ piece }}])
+{%- else %}bitcast<f32>(sums[{{ at }}({{ piece }}) / 4u][({{ piece }}) % 4u]){% endif %}
+{%- endfor %}
+{%- endmacro %}
+{% endif %}
 
 {# The scales of the lines that an invocation loads, the same in every step. #}
 {% macro load_scales() %}
@@ -212,9 +220,9 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, member: u32, sharer
 {% endif %}
 {% for o in operands %}
 {% for i in range(o.loads) %}
-{% set eight, near = o.x ~ "_eight" ~ i, o.x ~ "_near" ~ i %}
+{% set eight, near, rounded = o.x ~ "_eight" ~ i, o.x ~ "_near" ~ i, "away_from_zero" if o.x == "a" else "nearest" %}
         let {{ eight }} = scaled({{ o.x }}_next{{ i }}, {{ o.x }}_scale{{ i }});
-        let {{ near }} = Eight(rounded({{ eight }}.first), rounded({{ eight }}.last));
+        let {{ near }} = Eight({{ rounded }}({{ eight }}.first), {{ rounded }}({{ eight }}.last));
         let {{ o.x }}_high{{ i }} = packed({{ near }});
 {% set rest %}Eight({{ eight }}.first - {{ near }}.first, {{ eight }}.last - {{ near }}.last){% endset %}
         let {{ o.x }}_low{{ i }} = packed({{ rest }});
@@ -245,15 +253,22 @@ fn store_fragment(base: u32, batch: u32, row: u32, col: u32, member: u32, sharer
 {% endfor %}
 {% endmacro %}
 
-{# Steps of k up to `end`: loading the next tiles overlaps multiplying the current ones. #}
-{% macro multiply_up_to(end) %}
-    for (; k0 < {{ end }}; k0 += BK) {
+{#
+  The index in `sums`, in vec4, of a subgroup's fragments. It is computed where it is needed, because a variable that is
+  kept during the loops costs registers: 88 TFLOP/s, 99 without it (4096³, H200).
+#}
+{% macro place_in_sums(subgroup) -%}
+{% set number = "((workgroup.z * grid.y + workgroup.y) * grid.x + workgroup.x) * " ~ kernel.subgroups ~ "u" -%}
+({{ number }} + {{ subgroup }}) * {{ kernel.fragments * fragment_fours }}u
+{%- endmacro %}
+
+{# One step: loading the tiles at k0 overlaps multiplying the current ones. #}
+{% macro step() %}
 {{ fragments.load_next(operands, "k0") }}
 {{ multiply_tiles() }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
 {{ write_tiles("k0") }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
-    }
 {% endmacro %}
 
 @compute @workgroup_size({{ kernel.invocations }})
@@ -275,54 +290,77 @@ fn main(
 {{ write_tiles("0u") }}
     }
     workgroupBarrier(); // the first tiles are complete before anyone reads them
-    var k0 = BK;
-{% if kernel.runs > 1 %}
-    // Index in `sums`, in vec4, of this subgroup's fragments for the first part of k; `between` is the distance to the
-    // next
-{% set subgroup_fours = kernel.fragments * fragment_fours %}
-    let between = grid.z * tiles_m * tiles_n * {{ kernel.subgroups * subgroup_fours }}u;
-    let place = ((workgroup.z * tiles_m * tiles_n + tile) * {{ kernel.subgroups }}u + subgroup) * {{ subgroup_fours }}u;
-    let run = (params.k + RUNS * BK - 1u) / (RUNS * BK) * BK; // inner elements per part
-{% for part in range(1, kernel.runs) %}
-{{ multiply_up_to("min(" ~ part ~ "u * run, params.k)") }}
+{% if kernel.phases == 1 %}
+    for (var k0 = BK; k0 < params.k; k0 += BK) {
+{{ step() }}
+    }
+{% else %}
+    for (var k0 = 2u * BK; k0 < params.k; k0 += 2u * BK) {
+{{ step() }}
+    }
+    let place = {{ place_in_sums("subgroup") }};
 {% for r in range(rows) %}
 {% for q in range(columns) %}
-{% set after_parts %}{% if part > 1 %}{{ part - 1 }}u * between + {% endif %}{% endset %}
-{% set at = "place + " ~ after_parts ~ (r * columns + q) * fragment_fours ~ "u" %}
-    subgroupMatrixStore<row_major>(&sums, {{ at }}, acc_{{ r }}_{{ q }}, FN / 4u);
-    acc_{{ r }}_{{ q }} = Result();
+{% set acc, at = "acc_" ~ r ~ "_" ~ q, "place + " ~ (r * columns + q) * fragment_fours ~ "u" %}
+    subgroupMatrixStore<row_major>(&sums, {{ at }}, {{ acc }}, FN / 4u);
+    {{ acc }} = subgroupMatrixScalarMultiply({{ acc }}, -1.0);
 {% endfor %}
 {% endfor %}
-{% endfor %}
+    // The last even step, whose tiles are in workgroup memory, is added in this phase.
+    for (var k0 = ((params.k + BK - 1u) / (2u * BK) * 2u - 1u) * BK; k0 < params.k; k0 -= 2u * BK) { // until it wraps
+{{ step() }}
+    }
 {% endif %}
-{{ multiply_up_to("params.k") }}
-{{ multiply_tiles() }}
-    let row = row0 + subgroup_row * SM;
-    let col = col0 + subgroup_col * SN;
 {% if kernel.slices > 1 %}
     let member = subgroup % {{ fragments.slice_subgroups }}u; // this subgroup within its slice
     let sharer = slice * LANES + subgroup_lane;
-{% if kernel.runs > 1 %}
-    let first_place = place - slice * {{ fragments.slice_subgroups * subgroup_fours }}u;
+{% else %}
+    let member = subgroup;
+    let sharer = subgroup_lane;
 {% endif %}
-{% endif %}
-{% if kernel.runs > 1 %}
-    storageBarrier(); // the sums are stored before other invocations read them
-{% endif %}
-    workgroupBarrier(); // everyone is done with the tiles before C overwrites A's
-{% set panel = "a_tile[" ~ fragments.subgroup_panel(a) ~ "]" %}
-{% set sharer = "member, sharer" if kernel.slices > 1 else "subgroup, subgroup_lane" %}
-{% set first_place = "first_place" if kernel.slices > 1 else "place" %}
+{% if kernel.phases > 1 %}
+    // The sums of even steps are loaded before the last step, which hides the latency: 99 TFLOP/s, 96 if they are
+    // loaded after it (4096³, H200).
+    storageBarrier(); // they are stored before other invocations read them
+    let even_place = {{ place_in_sums("member") }};
 {% for r in range(rows) %}
 {% for q in range(columns) %}
-{{ fragments.store_fragment("acc_" ~ r ~ "_" ~ q, panel, "subgroup_col * (FM * FN / 4u)", "FN / 4u") }}
-    workgroupBarrier(); // the fragment is complete before invocations read it
-{% set place %}row + {{ r * kernel.fm }}u, col + {{ q * kernel.fn }}u{% endset %}
-{% set fragment_place = first_place ~ " + " ~ (r * columns + q) * fragment_fours ~ "u" %}
-{% set parts = ", " ~ fragment_place ~ ", between" if kernel.runs > 1 else "" %}
-    store_fragment(c_base, workgroup.z, {{ place }}, {{ sharer }}{{ parts }});
+{% for turn in range(turns) %}
+{% set fragment_place = "even_place + " ~ (r * columns + q) * fragment_fours ~ "u" %}
+    let even_{{ r }}_{{ q }}_{{ turn }} = {{ read_even(fragment_place, piece(turn)) }};
+{% endfor %}
+{% endfor %}
+{% endfor %}
+{% endif %}
+{{ multiply_tiles() }}
+    let row = row0 + subgroup_row * SM;
+    let col = col0 + subgroup_col * SN;
+    workgroupBarrier(); // everyone is done with the tiles before C overwrites them
+{% for r in range(rows) %}
+{% for first in range(0, columns, kernel.at_once) %}
+{% for o in reused %}
+{% set panel = o.x ~ "_tile[" ~ fragments.subgroup_panel(o) ~ "]" %}
+{{ fragments.store_fragment("acc_" ~ r ~ "_" ~ (first + loop.index0), panel, c_place(o, "member"), "FN / 4u") }}
+{%- endfor %}
+    workgroupBarrier(); // the fragments are complete before invocations read them
+{% for o in reused %}
+{% set q = first + loop.index0 %}
+{% for turn in range(turns) %}
+{% if pieces % sharers %}
+    if ({{ piece(turn) }} < {{ pieces }}u) {
+{% else %}
+    {
+{% endif %}
+        let at = {{ "4u * (" ~ piece(turn) ~ ")" if s.vec_c else piece(turn) }}; // in the fragment
+{% set value %}read_{{ o.x }}(member, at / 4u){% if not s.vec_c %}[at % 4u]{% endif %}{% endset %}
+{% set even %}{% if kernel.phases > 1 %}2.0 * even_{{ r }}_{{ q }}_{{ turn }} + {% endif %}{% endset %}
+{% set place %}row + {{ r * kernel.fm }}u + at / FN, col + {{ q * kernel.fn }}u + at % FN{% endset %}
+        finish(c_base, workgroup.z, {{ place }}, {{ even }}{{ value }});
+    }
+{% endfor %}
+{% endfor %}
 {% if not (r == rows - 1 and loop.last) %}
-    workgroupBarrier(); // it was read before the next one overwrites it
+    workgroupBarrier(); // they were read before the next ones overwrite them
 {% endif %}
 {% endfor %}
 {% endfor %}

@@ -18,8 +18,8 @@ LOADS = {
 }
 STORES = {
     "naga": r"coopStoreT\((?P<acc>\w+), &(?P<to>c_tile\[subgroup\])\[(?P<place>\w+)\], (?P<stride>\w+)\);",
-    "tint": r"subgroupMatrixStore<row_major>\(&(?P<to>a_tile\[[^]]+\]|sums), (?P<place>[^,]+), (?P<acc>\w+), "
-    r"(?P<stride>[^)]+)\);",
+    "tint": r"subgroupMatrixStore<row_major>\(&(?P<to>[ab](?:_low)?_tile\[[^]]+\]|sums), (?P<place>[^,]+), "
+    r"(?P<acc>\w+), (?P<stride>[^)]+)\);",
 }
 ROWS = ("LoadT", "row_major")
 # How each dialect reads an element of a tile, and stores four adjacent elements: Tint's tiles hold vec4<u32>.
@@ -48,6 +48,14 @@ fn multiply_add(left: vec3u, right: vec3u, sums: Result, lane: u32) -> Result {{
     }}
     return sum;
 }}
+
+fn scaled_sums(sums: Result, scale: f32) -> Result {{
+    var product: Result;
+    for (var own = 0u; own < OWN; own++) {{
+        product[own] = sums[own] * scale;
+    }}
+    return product;
+}}
 """
 PLACES = {  # position of element (i, k) of A and (k, j) of B, by operand and whether it is row-major
     ("a", True): "i * {line} + k",
@@ -71,6 +79,7 @@ def emulated(wgsl):
     text = re.sub(r"alias (Left|Right|Result) = .*\n", "", wgsl)
     text = re.sub(r"enable (?!f16).*\n|diagnostic.*\n", "", text)
     text = re.sub(LOADS[dialect], lambda m: f"vec3u({m['panel']}, {m['place']}, {int('_low' in m['x'])}u)", text)
+    text = text.replace("subgroupMatrixScalarMultiply", "scaled_sums")
     text = re.sub(r"(coop|subgroupMatrix)Multiply\w+\(([^)]*)\)", r"multiply_add(\2, local_index % LANES)", text)
     lanes = "for (var own = 0u; own < OWN; own += 4u) {{ let e = local_index % LANES * OWN + own; {} }}"
     text = re.sub(STORES[dialect], lambda m: lanes.format(FOUR[dialect].format(**m.groupdict())), text)

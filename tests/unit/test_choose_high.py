@@ -1,4 +1,4 @@
-"""When float32 products use matrix units (precision "high"), and into how many parts k is then split."""
+"""When float32 products use matrix units (precision "high"), and how k is then divided."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 from test_choose_matrix_units import ABLE
 
 from webmm.calls.parts import Limits, parts
-from webmm.choose.gemm import attainable, made_for_matrix_units, runs_for
+from webmm.choose.gemm import attainable, made_for_matrix_units
 from webmm.errors import ConfigError
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
 from webmm.problems.gemm import gemm
@@ -23,7 +23,7 @@ class Device:
 
 def test_large_float32_products_use_matrix_units_on_request():
     problem = gemm(4096, 4096, 4096, precision="high")
-    assert made_for_matrix_units(problem, ABLE) == [MatrixUnitHigh(bk=32, sm=32, runs=4), MatrixUnitHigh(runs=4)]
+    assert made_for_matrix_units(problem, ABLE) == [MatrixUnitHigh(bk=32, sm=32, phases=2), MatrixUnitHigh(phases=2)]
     assert attainable(problem, Device(ABLE)) == problem
     assert not made_for_matrix_units(dataclasses.replace(problem, precision="highest"), ABLE)
 
@@ -38,8 +38,15 @@ def test_without_matrix_units_high_becomes_highest():
     assert attainable(gemm(4096, 4096, 4096, precision="high"), Device(none)) == gemm(4096, 4096, 4096)
 
 
-def test_number_of_partial_sums_grows_with_k_up_to_eight():
-    assert [runs_for(k) for k in (16, 900, 901, 4096, 5000, 8192, 10**6)] == [1, 1, 2, 4, 6, 8, 8]
+def test_long_sums_have_two_phases():
+    made = [made_for_matrix_units(gemm(4096, 4096, k, precision="high"), ABLE) for k in (16, 1536, 1537, 8192)]
+    assert [kernels[0].phases for kernels in made] == [1, 1, 2, 2]
+
+
+def test_two_tiles_per_multiprocessor_run_at_once():
+    """Of HIGH_TILES, the second has smaller workgroups, of which a multiprocessor runs two."""
+    first = [made_for_matrix_units(gemm(n, n, n, precision="high"), ABLE)[0] for n in (1536, 2048, 4096)]
+    assert [kernel.invocations for kernel in first] == [128, 128, 256]
 
 
 def test_precision_setting_is_high_or_highest(monkeypatch):
@@ -53,7 +60,7 @@ def test_precision_setting_is_high_or_highest(monkeypatch):
 
 
 def test_long_k_is_split_into_short_parts():
-    for (m, n, k), sums in (((4096, 4096, 32768), 8192), ((16384, 16384, 16384), 2048), ((512, 4096, 8192), 8192)):
+    for (m, n, k), sums in (((4096, 4096, 32768), 8192), ((16384, 16384, 16384), 8192), ((512, 4096, 8192), 8192)):
         whole = gemm(m, n, k, precision="high")
         assert {part.problem.k for part in parts(whole, UNLIMITED)} == {sums}
         assert len(parts(dataclasses.replace(whole, precision="highest"), UNLIMITED)) == 1
@@ -73,7 +80,8 @@ def test_too_little_workgroup_memory_falls_back_to_highest():
     assert attainable(problem, Device(small)).precision == "highest"
 
 
-def test_partial_sums_fit_a_binding():
-    problem, binding = gemm(4096, 4096, 4096, precision="high"), 2**27
-    assert {part.problem.k for part in parts(problem, Limits(binding, 2.0**80))} == {2048}
-    assert {part.problem.k for part in parts(problem, Limits(2**31, 2.0**80))} == {4096}
+def test_sums_of_the_first_phase_fit_a_binding():
+    problem = gemm(4000, 4000, 4096, precision="high")  # with whole tiles, C has 4096²
+    for binding, rows in ((2**26 - 4, 2048), (2**26, 4000)):
+        cut = [part.problem for part in parts(problem, Limits(binding, 2.0**80))]
+        assert ({part.m for part in cut} | {rows}, {part.k for part in cut}) == ({rows, 4000 - rows} - {0}, {4096})

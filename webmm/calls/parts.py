@@ -15,7 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from webmm.choose import tuned
-from webmm.choose.gemm import longest_sum
+from webmm.choose.gemm import LONGEST_PHASES, MOST_SUMS, kept_sums
 from webmm.dtypes import F32, F64, DType
 from webmm.engine.array import Array, element_of
 from webmm.engine.device import Device
@@ -178,10 +178,12 @@ def _axis_to_cut(p: Gemm, most: Limits) -> str:
             along = sizes[outer] == 1 or (outer == "k" and one_row > most.binding)
             axes.add(inner if along else outer)
     high = p.precision == "high" and p.dtype == F32 and p.batch == 1
-    if not axes and high and p.k > longest_sum(p, most.binding):
+    longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # a matrix bias is dense
+    if not axes and high and p.k > LONGEST_PHASES:
         axes.add("k")
+    if not axes and high and kept_sums(p) > min(MOST_SUMS, most.binding):
+        axes.add(longest)
     if not axes and p.flops > most.flops:
-        longest = max("m" if p.bias == "matrix" else "mn", key=lambda axis: sizes[axis])  # a matrix bias is dense
         axes.add("batch" if p.batch > 1 else longest if sizes[longest] > 4 * GRAIN or p.k == 1 else "k")
     if axes == {"k"}:
         if p.batch > 1:

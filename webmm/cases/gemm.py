@@ -269,12 +269,12 @@ class GemmOp(Op[Gemm]):
                 yield from _epilogues(f"{dtype.name} {words}", problem)
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
-        """Yield each stage on the examples, then precision "high" with k in one part and in several, then float64,
+        """Yield each stage on the examples, then precision "high" with one phase and with two, then float64,
         including the kernels that emulate it.
         """
         yield from super().shaders()
-        for (words, problem), runs in itertools.product(self.examples(), (1, 4)):
-            high, split = MatrixUnitHigh(runs=runs), replace(problem, precision="high")
+        for (words, problem), phases in itertools.product(self.examples(), (1, 2)):
+            high, split = MatrixUnitHigh(phases=phases), replace(problem, precision="high")
             if high.unsuited(split) is None:
                 yield f"{words}, precision high", high, split
         for kernel in (*(stage() for stage in self.stages), Software(), Slices(), SlicesUnit()):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 from webmm.choose import cpu, matrix_units
 from webmm.choose.adapted import model_of
+from webmm.choose.divided import MULTIPROCESSORS
 from webmm.choose.field import field
 from webmm.dtypes import F16, F32, F64
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.gemv import Gemv
-from webmm.kernels.gemm.matrix_unit_high import RUNS, MatrixUnitHigh
+from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.slices import Slices, Software
@@ -31,8 +31,11 @@ GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL
 LIKELY = 4  # predicted kernels that become candidates
 FEW = 8  # a product with at most this many rows or columns is limited by memory bandwidth
 
-# Tiles for float32 split into float16 on matrix units, each used if there are ENOUGH_MATRIX_TILES.
-# 4096³: 102 and 97 TFLOP/s. Smaller ones are no faster than float32: 42 at 1024³.
+# Tiles for float32 split into float16 on matrix units, used if there are ENOUGH_MATRIX_TILES. The second has smaller
+# workgroups, of which a multiprocessor runs two at once: it is faster if there are no more. TFLOP/s on an H200:
+#   4096³  97  95
+#   2048³  73  79
+# Smaller ones are no faster than float32: 42 at 1024³.
 HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
 ENOUGH_MATRIX_TILES = 128
 LEAST_K = 256  # the smallest part of k that is worth a separate workgroup
@@ -96,39 +99,34 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
         return list(matrix_units.ranked(problem, device))
     if min(problem.m, problem.n) <= FEW:
         return []
-    if problem.batch > 1:  # a batch is not cut along k
-        binding = device.limit("max-storage-buffer-binding-size")
-        if problem.k > longest_sum(problem, binding):
-            return []
-    stage, runs = MatrixUnitHigh.on(device), runs_for(problem.k)
-    kernels = [dataclasses.replace(stage, **tiles, runs=runs) for tiles in HIGH_TILES]
-    return [kernel for kernel in kernels if kernel.grid.tiles(problem) * problem.batch >= ENOUGH_MATRIX_TILES]
+    most = min(MOST_SUMS, device.limit("max-storage-buffer-binding-size"))
+    if problem.batch > 1 and (problem.k > LONGEST_PHASES or kept_sums(problem) > most):  # a batch is not cut
+        return []
+    stage, phases = MatrixUnitHigh.on(device), 1 if problem.k <= LONGEST_SUM else 2
+    tiles = stage.grid.tiles(problem) * problem.batch
+    if tiles < ENOUGH_MATRIX_TILES:
+        return []
+    large, small = HIGH_TILES
+    each = tiles / (device.workgroups or MULTIPROCESSORS)
+    return [
+        dataclasses.replace(stage, **found, phases=phases)
+        for found in ((small, large) if 1 < each <= 2 else HIGH_TILES)
+    ]
 
 
-# Beyond LONG_K, float32 kernels split k, too, and have smaller errors: 37 units at 32,768, compared with 130 for parts
-# of LONGEST_PART. The sums of all parts of a dispatch but one are kept in storage, at most MOST_SUMS of them.
-LONG_K, LONGEST_PART, MOST_SUMS = 4096, 1024, 2**28
+# Precision "high": without phases, sums of k terms of equal sign lose about 0.05·k units of 2⁻²⁴, or 0.1·k if A's
+# elements are float16; the largest error of float32 is 1.05·√k units (H200, measured from k = 128 to 32,768). Up to
+# LONGEST_SUM, the first is at most four times the second. With phases, this loss cancels unless a few terms dominate
+# the sum: then half of it is left, and LONGEST_PHASES limits it. MOST_SUMS is the largest size of the sums of a phase.
+LONGEST_SUM, LONGEST_PHASES, MOST_SUMS = 1536, 8192, 2**30
 
 
-def longest_sum(problem: Gemm, binding: int) -> int:
-    """Return the largest k of one dispatch with precision "high"; a longer k is cut into several dispatches.
-
-    `binding` is the largest size of a binding, in bytes.
-    """
+def kept_sums(problem: Gemm) -> int:
+    """Return the bytes of the sums that one dispatch with precision "high" keeps in a buffer."""
+    if problem.k <= LONGEST_SUM:
+        return 0
     kernel = MatrixUnitHigh()
-    elements = kernel.grid.tiles(problem) * kernel.bm * kernel.bn * problem.batch
-    return LONGEST_PART * min(RUNS[-1], 1 + min(MOST_SUMS, binding // F32.itemsize) // elements)
-
-
-def runs_for(k: int) -> int:
-    """Return the number of parts of k for which the truncation error is at most four times the rounding error.
-
-    Over a part of length k', sums of equal signs lose about 0.12·k' units of 2⁻²⁴; the largest error of float32 is
-    1.05·√k units (H200, measured from k = 128 to 32,768).
-    """
-    if k > LONG_K:
-        return next((runs for runs in RUNS if runs * LONGEST_PART >= k), RUNS[-1])
-    return next(runs for runs in RUNS if 30 * runs >= math.sqrt(k))
+    return F32.itemsize * kernel.grid.tiles(problem) * kernel.bm * kernel.bn * problem.batch
 
 
 def attainable(problem: Gemm, device: Device) -> Gemm:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,7 +22,6 @@ from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
 LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # buffers that the dispatches pass to each other
-RUNS = (1, 2, 4, 6, 8)  # with 3, an H200 reached 81 TFLOP/s at 4096³, with 2 and 4 it reached 96 and 93
 LINES_PER_WORKGROUP, WORDS_PER_WORKGROUP = 8, 256
 
 
@@ -96,6 +96,7 @@ class Mend(GemmKernel):
 
     name = "mend"
     summary = "elements of C in doubt, computed in float32"
+    few: ClassVar[int] = 8  # bits of a word up to which its columns are computed one at a time
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
@@ -104,19 +105,19 @@ class Mend(GemmKernel):
 
     @property
     def workgroup_bytes(self) -> int:
-        """Two words for whether there is any doubt, and a partial sum per invocation."""
-        return 8 + 4 * self.invocations
+        """Two words for the number of words with doubts, these words, and a partial sum per invocation."""
+        return 8 + 8 * self.invocations
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """Return workgroup counts: a workgroup per WORDS_PER_WORKGROUP words of doubts."""
         return fold(ceil_div(problem.m * ceil_div(problem.n, 32), WORDS_PER_WORKGROUP), problem.batch)
 
     def iterations(self, problem: Gemm) -> int:
-        """Return how many iterations its loops run, at most: if all elements of each word are in doubt, or two."""
+        """Return how many iterations its loops run, at most: if all elements of each word are in doubt, or `few`."""
         lanes = self.invocations
         many, few = (
-            n * (ceil_div(problem.k * columns, lanes) + (lanes // columns).bit_length())
-            for n, columns in ((1, 32), (2, 1))
+            n * (problem.k * columns // (4 * lanes) + 4 + (lanes // columns).bit_length())
+            for n, columns in ((1, 32), (self.few, 1))
         )
         return WORDS_PER_WORKGROUP * (1 + max(many, few))
 
@@ -138,12 +139,19 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
     spelling: ClassVar[str] = "current"
 
     bk: int = tunable(16, (16, 32, 64), "inner elements per step")
-    runs: int = tunable(1, RUNS, "parts of k with separate sums, since matrix units truncate long sums")
+    phases: int = tunable(1, (1, 2), "with 2, sums change sign between even and odd steps, to cancel truncation")
 
     @property
     def workgroup_bytes(self) -> int:
         """Panels of high and low parts, in the layout that needs the most."""
         return 2 * max(self.tile_bytes(a, b) for a in (False, True) for b in (False, True))
+
+    @property
+    def at_once(self) -> int:
+        """Adjacent fragments of C that a subgroup stores at once: one in each panel of A, and of B if it fits."""
+        b = min(self.panel_bytes(self.sn, along_k) for along_k in (False, True))
+        panels = 4 if b // (self.bm // self.sm) >= 4 * self.fm * self.fn else 2
+        return max(n for n in range(1, panels + 1) if self.sn // self.fn % n == 0)
 
     @property
     def fragments(self) -> int:
@@ -161,9 +169,9 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
         return (Mend(),)
 
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
-        """Return the buffers of lines, doubts, and sums of all parts of k but the last."""
-        elements = self.grid.tiles(problem) * problem.batch * self.subgroups * self.sm * self.sn
-        sums = [Scratch(SUMS, 4 * (self.runs - 1) * elements)] if self.runs > 1 else []
+        """Return the buffers of lines, doubts, and sums of even steps."""
+        elements = math.prod(self.dispatch(problem)) * self.bm * self.bn * self.slices
+        sums = [Scratch(SUMS, 4 * elements)] if self.phases > 1 else []
         return (lines(problem), doubts(problem), *sums)
 
     def unsuited(self, problem: Gemm) -> str | None:
@@ -181,6 +189,6 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the bindings of all stages, and those that the dispatches share."""
         more = {LINES: ("read-only-storage", "array<vec2f>"), DOUBTS: ("storage", "array<atomic<u32>>")}
-        if self.runs > 1:
+        if self.phases > 1:
             more[SUMS] = ("storage", "array<vec4<u32>>")
         yield from numbered(super().bindings(spec), more)
