@@ -24,7 +24,9 @@ import queue
 import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import BrokenBarrierError
 from typing import Any
 
 import click
@@ -59,6 +61,7 @@ from webmm.records import Record, from_json, save, to_json
 
 LONG = 1.5e11  # operations from which a problem is not collected
 GRACE = 25.0  # seconds after the end in which problems under way may finish
+START_UP = 25.0  # seconds that a process waits until all others have chosen their first kernel
 MAX_VECTOR = 32  # rows up to which `vector` is a candidate
 CHECKED = 2**31  # operations up to which results are compared with NumPy
 
@@ -142,14 +145,22 @@ class Task:
     checked: bool = False  # whether to compare the chosen kernel's result with NumPy
 
 
-def work(tasks: Any, results: Any, lock: Any, last: Any, adapter: str, engine: str, models: str) -> None:
-    """Measure tasks until the queue yields None."""
+def work(tasks: Any, results: Any, lock: Any, last: Any, ready: Any, adapter: str, engine: str, models: str) -> None:
+    """Measure tasks until the queue yields None.
+
+    The first choice runs self-tests on the device, so nothing is measured until all processes are `ready`, a barrier.
+    """
     bench = Bench(lock, last, adapter, engine)
     model = prior() if models == "prior" else None
-    while (task := tasks.get()) is not None:
+    for number in itertools.count():
+        if (task := tasks.get()) is None:
+            return
         problem = problem_of(task.row)
         try:
             kernels: list[Kernel[Any]] = [choose(problem, bench.device)] if task.chosen else []
+            if number == 0:
+                with suppress(BrokenBarrierError):  # measurements begin without those that are late
+                    ready.wait(START_UP)
             kernels += [k for k in task.kernels if not k.check(problem, bench.device.capabilities)]
             if task.candidates:
                 kernels += others(problem, bench.device, model, task.candidates, task.seed)
@@ -190,9 +201,10 @@ def measure(
     lock, last, results = context.Lock(), context.Value("d", 0.0), context.Queue()
     vendor = peers.available()
     ours, theirs = context.Queue(2 * workers), context.Queue(4)
+    workers = min(workers, len(tasks))
+    shared = (ours, results, lock, last, context.Barrier(workers))
     processes = [
-        context.Process(target=work, args=(ours, results, lock, last, adapter, engine, models), daemon=True)
-        for _ in range(workers)
+        context.Process(target=work, args=(*shared, adapter, engine, models), daemon=True) for _ in range(workers)
     ]
     if vendor:
         processes.append(context.Process(target=work_peers, args=(theirs, results, lock, last), daemon=True))

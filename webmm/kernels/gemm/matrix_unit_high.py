@@ -22,7 +22,7 @@ from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
 LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # buffers that the dispatches pass to each other
-LINES_PER_WORKGROUP, WORDS_PER_WORKGROUP = 8, 256
+LINES_PER_WORKGROUP, WORDS_PER_WORKGROUP = 16, 256
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class LineScales(GemmKernel):
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
-        """A line of invocations, which share the rows or columns."""
-        return (256, 1, 1)
+        """A line of invocations: 32 for each line along k. Of lines across k, they read 64 bytes at each k."""
+        return (32 * self.lines, 1, 1)
 
     @property
     def workgroup_bytes(self) -> int:
