@@ -116,9 +116,9 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
 
 # Precision "high": without phases, sums of k terms of equal sign lose about 0.05·k units of 2⁻²⁴, or 0.1·k if A's
 # elements are float16; the largest error of float32 is 1.05·√k units (H200, measured from k = 128 to 32,768). Up to
-# LONGEST_SUM, the first is at most four times the second. With phases, this loss cancels unless a few terms dominate
+# LONGEST_SUM, the first is less than four times the second. With phases, this loss cancels unless a few terms dominate
 # the sum: then half of it is left, and LONGEST_PHASES limits it. MOST_SUMS is the largest size of the sums of a phase.
-LONGEST_SUM, LONGEST_PHASES, MOST_SUMS = 1536, 8192, 2**30
+LONGEST_SUM, LONGEST_PHASES, MOST_SUMS = 1024, 8192, 2**30
 
 
 def kept_sums(problem: Gemm) -> int:
