@@ -5,8 +5,9 @@
 // the previous dispatch (line_scales) stores in `lines` a power of two that scales its elements, and a magnitude: an
 // element of C smaller than the sum of its two lines' magnitudes is in doubt.
 // Changed from matrix_unit: each element is scaled so that the largest of its line is at least 2¹⁴, and split into high
-// + low when it is written to workgroup memory. A·B is then high·high + high·low + low·high, within 2⁻²² of |a|·|b|;
-// low·low is smaller than that. The high part of B is the nearest float16; that of A is rounded away from zero.
+// + low when it is written to workgroup memory. The high part of B is the nearest float16; that of A is rounded away
+// from zero. A·B is then high·high + high·low + low·high, within 14 units of 2⁻²⁴·|a|·|b|: 4 for A's split, 2 for B's,
+// and 8 for low·low.
 //
 // Matrix units truncate (measured on an H200; errors of 4096 positive terms in units of 2⁻²⁴ of their sum):
 // - Each product loses the bits that are more than 26 below the first bit of the sum. Since A's low parts have the

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from products import check, check_exactly, fractions, multiply, view
 
+from webmm.choose.gemm import LEAST_SPLIT_K
 from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
@@ -120,6 +121,12 @@ def test_errors_are_those_of_float32(device, small, data):
     rng = np.random.default_rng(1)
     a, b = (DRAWS[data](rng, shape).astype(np.float32) for shape in ((48, 200), (200, 40)))
     assert units(device, small, a, b) <= FEW
+
+
+def test_largest_errors_of_the_split(device, small):
+    """Elements whose low parts are as large as they can be: their product is off by 14 units, and sums round, too."""
+    a, b = np.full((16, LEAST_SPLIT_K), 1 + 2.0**-22), np.full((LEAST_SPLIT_K, 16), 1 + 4097 * 2.0**-23)
+    assert 7 < units(device, small, a.astype(np.float32), b.astype(np.float32)) < 16 < 2 * LEAST_SPLIT_K
 
 
 def test_rows_and_columns_of_any_magnitude(device, small):

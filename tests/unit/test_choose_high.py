@@ -28,7 +28,7 @@ def test_large_float32_products_use_matrix_units_on_request():
     assert not made_for_matrix_units(dataclasses.replace(problem, precision="highest"), ABLE)
 
 
-@pytest.mark.parametrize("size", [(1024, 1024, 1024), (8, 65536, 512)])
+@pytest.mark.parametrize("size", [(1024, 1024, 1024), (8, 65536, 512), (4096, 4096, 31)])
 def test_small_or_narrow_products_stay_at_highest(size):
     assert attainable(gemm(*size, precision="high"), Device(ABLE)) == gemm(*size)
 
@@ -39,7 +39,7 @@ def test_without_matrix_units_high_becomes_highest():
 
 
 def test_long_sums_have_two_phases():
-    made = [made_for_matrix_units(gemm(4096, 4096, k, precision="high"), ABLE) for k in (16, 1024, 1025, 8192)]
+    made = [made_for_matrix_units(gemm(4096, 4096, k, precision="high"), ABLE) for k in (32, 1024, 1025, 8192)]
     assert [kernels[0].phases for kernels in made] == [1, 1, 2, 2]
 
 

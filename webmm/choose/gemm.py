@@ -38,6 +38,7 @@ FEW = 8  # a product with at most this many rows or columns is limited by memory
 # Smaller ones are no faster than float32: 42 at 1024³.
 HIGH_TILES: tuple[dict[str, Any], ...] = ({"bk": 32, "sm": 32}, {})
 ENOUGH_MATRIX_TILES = 128
+LEAST_SPLIT_K = 32  # for them; the split may be off by 14 units of 2⁻²⁴, and the bound is 2·k units
 LEAST_K = 256  # the smallest part of k that is worth a separate workgroup
 
 ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # Gemv for a k beyond the drivers' limit of iterations
@@ -97,7 +98,7 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
         return []
     if not split:
         return list(matrix_units.ranked(problem, device))
-    if min(problem.m, problem.n) <= FEW:
+    if min(problem.m, problem.n) <= FEW or problem.k < LEAST_SPLIT_K:
         return []
     most = min(MOST_SUMS, device.limit("max-storage-buffer-binding-size"))
     if problem.batch > 1 and (problem.k > LONGEST_PHASES or kept_sums(problem) > most):  # a batch is not cut
