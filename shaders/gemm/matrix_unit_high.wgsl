@@ -13,12 +13,13 @@
 // - Each product loses the bits that are more than 26 below the first bit of the sum. Since A's low parts have the
 //   opposite sign of its high parts, what low·high loses makes up for what high·high loses: -525 to -207.
 // - The sum loses its bits after the 24th, always towards zero.
-{%- if kernel.phases > 1 %} Therefore the sums of even steps are stored in `sums`, and
-//   change sign before the odd steps are added, in reverse order: E, then O - E, and C is 2·E + (O - E). While the sums
-//   grow from 0 to E, they lose as much as while they return from -E to 0, with the opposite sign: -525 to -157, and
-//   with both to +4. The order makes both phases pass through similar sums even if the data change along k.
+{% if kernel.phases > 1 %}
+//   Therefore the sums of even steps are stored in `sums`, and change sign before the odd steps are added, in reverse
+//   order: E, then O - E, and C is 2·E + (O - E). While the sums grow from 0 to E, they lose as much as while they
+//   return from -E to 0, with the opposite sign: -525 to -157, and with both to +4. The order makes both phases pass
+//   through similar sums even if the data change along k.
 {% endif %}
-
+//
 // Elements below 2⁻¹⁵ of their line's largest lose bits in float16. If they may matter, since the sum is too small to
 // have large terms, the element of C is not stored: its bit in `doubts` is set, and the next dispatch (mend) computes
 // it in float32.
