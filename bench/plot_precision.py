@@ -1,6 +1,8 @@
 """Plot the errors that `precision.py` measured: the largest of each precision over K.
 
-python bench/plot_precision.py bench/results/h200-precision-errors.json docs/precision.png
+    python bench/plot_precision.py bench/results/h200-precision-errors.json docs/precision.png
+
+The dotted line is the bound of all products, 2·K units.
 """
 
 from __future__ import annotations

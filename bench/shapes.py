@@ -159,8 +159,7 @@ def work(tasks: Any, results: Any, lock: Any, last: Any, ready: Any, adapter: st
         try:
             kernels: list[Kernel[Any]] = [choose(problem, bench.device)] if task.chosen else []
             if number == 0:
-                with suppress(BrokenBarrierError):  # measurements begin without those that are late
-                    ready.wait(START_UP)
+                wait_for_others(ready)
             kernels += [k for k in task.kernels if not k.check(problem, bench.device.capabilities)]
             if task.candidates:
                 kernels += others(problem, bench.device, model, task.candidates, task.seed)
@@ -176,8 +175,15 @@ def work(tasks: Any, results: Any, lock: Any, last: Any, ready: Any, adapter: st
         results.put((task, records))
 
 
-def work_peers(tasks: Any, results: Any, lock: Any, last: Any) -> None:
+def wait_for_others(ready: Any) -> None:
+    """Wait until all processes are `ready`, a barrier, or START_UP is over."""
+    with suppress(BrokenBarrierError):  # measurements begin without those that are late
+        ready.wait(START_UP)
+
+
+def work_peers(tasks: Any, results: Any, lock: Any, last: Any, ready: Any) -> None:
     """Time the peers on tasks until the queue yields None."""
+    wait_for_others(ready)
     while (task := tasks.get()) is not None:
         try:
             results.put((task, peer(problem_of(task.row), lock, last)))
@@ -201,13 +207,14 @@ def measure(
     lock, last, results = context.Lock(), context.Value("d", 0.0), context.Queue()
     vendor = peers.available()
     ours, theirs = context.Queue(2 * workers), context.Queue(4)
-    workers = min(workers, len(tasks))
-    shared = (ours, results, lock, last, context.Barrier(workers))
+    workers = max(1, min(workers, len(tasks)))
+    ready = context.Barrier(workers + vendor)
     processes = [
-        context.Process(target=work, args=(*shared, adapter, engine, models), daemon=True) for _ in range(workers)
+        context.Process(target=work, args=(ours, results, lock, last, ready, adapter, engine, models), daemon=True)
+        for _ in range(workers)
     ]
     if vendor:
-        processes.append(context.Process(target=work_peers, args=(theirs, results, lock, last), daemon=True))
+        processes.append(context.Process(target=work_peers, args=(theirs, results, lock, last, ready), daemon=True))
     for process in processes:
         process.start()
     waiting, half = list(reversed(tasks)), dict[str, list[Record]]()

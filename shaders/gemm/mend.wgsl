@@ -62,7 +62,7 @@ fn main(
             if (wanted) {
                 let step = INVOCATIONS / columns;
                 var k = local_index / columns;
-{% for count in (4, 1) %}
+{% for count in (kernel.loads, 1) %}
                 for (; k {% if count > 1 %}+ {{ count - 1 }}u * step {% endif %}< params.k; k += {{ count }}u * step) {
 {% for i in range(count) %}
                     let a{{ i }} = load_a(a_base, row, k + {{ i }}u * step);

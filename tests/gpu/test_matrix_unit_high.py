@@ -235,7 +235,6 @@ def test_truncation_cancels(device, small, monkeypatch, data):
     for phases in (2, 1):
         got, _ = multiply(device, dataclasses.replace(small, phases=phases), problem, a[None], b[None])
         lost.append(((exact - got[0]) / exact).mean())
-    print(data, lost)
     assert lost[1] > 2e-5
     assert abs(lost[0]) < lost[1] / 8
 

@@ -103,7 +103,7 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     most = min(MOST_SUMS, device.limit("max-storage-buffer-binding-size"))
     if problem.batch > 1 and (problem.k > LONGEST_PHASES or kept_sums(problem) > most):  # a batch is not cut
         return []
-    stage, phases = MatrixUnitHigh.on(device), 1 if problem.k <= LONGEST_SUM else 2
+    stage, phases = MatrixUnitHigh.on(device), phases_for(problem.k)
     tiles = stage.grid.tiles(problem) * problem.batch
     if tiles < ENOUGH_MATRIX_TILES:
         return []
@@ -122,12 +122,14 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
 LONGEST_SUM, LONGEST_PHASES, MOST_SUMS = 1024, 8192, 2**30
 
 
+def phases_for(k: int) -> int:
+    """Return the number of phases with precision "high"."""
+    return 1 if k <= LONGEST_SUM else 2
+
+
 def kept_sums(problem: Gemm) -> int:
     """Return the bytes of the sums that one dispatch with precision "high" keeps in a buffer."""
-    if problem.k <= LONGEST_SUM:
-        return 0
-    kernel = MatrixUnitHigh()
-    return F32.itemsize * kernel.grid.tiles(problem) * kernel.bm * kernel.bn * problem.batch
+    return MatrixUnitHigh(phases=phases_for(problem.k)).kept_sums(problem)
 
 
 def attainable(problem: Gemm, device: Device) -> Gemm:

@@ -22,7 +22,7 @@ from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.problems.gemm import Gemm
 
 LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # buffers that the dispatches pass to each other
-LINES_PER_WORKGROUP, WORDS_PER_WORKGROUP = 16, 256
+LINES_PER_WORKGROUP = 16
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ class Mend(GemmKernel):
 
     name = "mend"
     summary = "elements of C in doubt, computed in float32"
+    loads: ClassVar[int] = 4  # elements of A and of B in flight per invocation
     few: ClassVar[int] = 8  # bits of a word up to which its columns are computed one at a time
 
     @property
@@ -109,17 +110,17 @@ class Mend(GemmKernel):
         return 8 + 8 * self.invocations
 
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
-        """Return workgroup counts: a workgroup per WORDS_PER_WORKGROUP words of doubts."""
-        return fold(ceil_div(problem.m * ceil_div(problem.n, 32), WORDS_PER_WORKGROUP), problem.batch)
+        """Return workgroup counts: an invocation per word of doubts."""
+        return fold(ceil_div(problem.m * ceil_div(problem.n, 32), self.invocations), problem.batch)
 
     def iterations(self, problem: Gemm) -> int:
         """Return how many iterations its loops run, at most: if all elements of each word are in doubt, or `few`."""
         lanes = self.invocations
         many, few = (
-            n * (problem.k * columns // (4 * lanes) + 4 + (lanes // columns).bit_length())
+            n * (problem.k * columns // (self.loads * lanes) + self.loads + (lanes // columns).bit_length())
             for n, columns in ((1, 32), (self.few, 1))
         )
-        return WORDS_PER_WORKGROUP * (1 + max(many, few))
+        return lanes * (1 + max(many, few))
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the bindings of all stages, and the doubts."""
@@ -168,10 +169,13 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
         """The dispatch that computes elements in doubt."""
         return (Mend(),)
 
+    def kept_sums(self, problem: Gemm) -> int:
+        """Return the bytes of the sums of even steps, or 0 if there is one phase."""
+        return 4 * (self.phases - 1) * math.prod(self.dispatch(problem)) * self.bm * self.bn * self.slices
+
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
         """Return the buffers of lines, doubts, and sums of even steps."""
-        elements = math.prod(self.dispatch(problem)) * self.bm * self.bn * self.slices
-        sums = [Scratch(SUMS, 4 * elements)] if self.phases > 1 else []
+        sums = [Scratch(SUMS, self.kept_sums(problem))] if self.phases > 1 else []
         return (lines(problem), doubts(problem), *sums)
 
     def unsuited(self, problem: Gemm) -> str | None:
