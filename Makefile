@@ -1,5 +1,8 @@
 # make bench: set everything up, run the ladder, print the table.   make test: set everything up, run all tests.
-# make fuzz N=30000 SEED=0: check N random problems, starting at SEED.   make soak: run eight threads for ten minutes.
+# make quick: lint, the unit tests, and each op and call once.   make test-long: soak, fuzz, faults and tiles, in parts;
+# ARGS="--parts soak tiles", ARGS="--continue", ARGS="--seed 7".
+# make fuzz N=30000 SEED=0: check N random problems, starting at SEED; ARGS="--steps 100000": sequences of calls instead,
+# ARGS="--kills 500": products in files, whose processes are killed.   make soak: run eight threads for ten minutes.
 # make web: build the page in build/web, for any static host.
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,21 +10,31 @@ ARGS ?=
 N ?= 500
 SEED ?= 0
 PROCESSES ?= 2
-TOO_OLD := "make test needs Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
+TOO_OLD := "the tests need Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
 
-.PHONY: bench test lint unit fuzz soak web clean
+.PHONY: bench test quick test-long ready lint unit fuzz soak web clean
 
 bench: $(VENV)/bench tools/ensure-vulkan
 	tools/ensure-vulkan $(BIN)/webmm
 	$(BIN)/webmm bench $(ARGS)
 
-test: $(VENV)/dev
+test: ready
+	$(MAKE) lint
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile $(ARGS)
+
+quick: $(VENV)/dev
+	tools/ensure-vulkan $(BIN)/webmm
+	$(MAKE) lint
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile tests/unit tests/fuzz/test_smoke.py $(ARGS)
+
+test-long: ready
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/python tests/long.py --processes $(PROCESSES) $(ARGS)
+
+ready: $(VENV)/dev
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and $(TOO_OLD))'
 	tools/ensure-vulkan $(BIN)/webmm
 	tools/ensure-naga
 	tools/ensure-browser
-	$(MAKE) lint
-	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile $(ARGS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
@@ -33,7 +46,7 @@ unit: $(VENV)/dev
 	$(BIN)/pytest tests/unit $(ARGS)
 
 fuzz: $(VENV)/dev
-	$(BIN)/python tests/fuzz/fuzz.py $(N) $(SEED)
+	$(BIN)/python tests/fuzz/fuzz.py $(N) --seed $(SEED) $(ARGS)
 
 soak: $(VENV)/dev
 	$(BIN)/python tests/gpu/soak.py $(ARGS)

@@ -15,7 +15,7 @@ from whole_numbers import whole_numbers
 
 import webmm
 from webmm import BlockWeights
-from webmm.engine.array import Array
+from webmm.engine.device import Array
 
 SMALL = (64, 256)
 LENGTH = 100  # products in the chain

@@ -1,18 +1,21 @@
 """Public calls by the wall clock, compared with their kernels, ONNX Runtime on WebGPU, and PyTorch.
 
     python bench/calls.py --engine wgpu,dawn bench/results/my-gpu-calls.json
+    python bench/calls.py --summary bench/results/h200-calls.json    # the means of existing records; measures nothing
 
 Operands are resident unless a case says otherwise. In each of five rounds, as many calls as fit the time are queued,
 followed by one wait; the result is the median time per call. For comparison, the call's dispatches are timed by the
 device's clock, and the peers are timed like webmm: ONNX Runtime's native WebGPU provider (`onnx_peer.py`), one call and
-a run of ten, and PyTorch, eager and as a CUDA graph of ten, TF32 off. A missing peer is shown as nan. The first rows of
-each result are checked once. The 29 everyday cases come first; geometric means by group follow at the end; with
-`--matrix-units`, products for matrix units are timed instead. A case that fails is reported and skipped. The records of
-calls have `kernel` "call" and `clock` "wall".
+a run of ten, each also with graph capture, and PyTorch, eager and as a CUDA graph of ten, TF32 off. A missing peer is
+shown as nan. Portable peers that this script cannot run count with the times in `results/calls-reported.json`, on the
+device that these were taken on. The first rows of each result are checked once. The 29 everyday cases come first;
+geometric means by group follow at the end; with `--matrix-units`, products for matrix units are timed instead. A case
+that fails is reported and skipped. The records of calls have `kernel` "call" and `clock` "wall".
 """
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import time
@@ -27,19 +30,23 @@ import click
 import numpy as np
 import peers
 from call_cases import Case, everyday, on_matrix_units, others
-from onnx_peer import CHAIN, Peer
+from onnx_peer import CHAIN, MODES, Peer
+from onnx_peer import NOTHING as NO_ONNX
+from onnx_peer import Times as OnnxTimes
 
 from webmm import BlockWeights, Device
-from webmm.bench import record_of
-from webmm.engine.array import Array
+from webmm.engine.device import Array
 from webmm.engine.launch import Launch
 from webmm.engine.timing import Timing, time_calls, time_launch
 from webmm.kernels.base import Kernel
+from webmm.measure.bench import record_of
+from webmm.measure.records import Record, from_json, provenance, save, to_json
 from webmm.problems.base import Problem
-from webmm.records import Record, save, to_json
 
 GROUPS = ("f32", "f16", "integers")
 NOTHING = (math.nan, math.nan)
+TORCH = ("torch_us", "torch_of_ten_us")
+REPORTED = Path(__file__).with_name("results") / "calls-reported.json"
 
 
 def placed(device: Device, operand: Any) -> Any:
@@ -105,15 +112,22 @@ def per_product(timed: Timing, steps: int) -> Timing:
     return replace(timed, median_us=timed.median_us / steps, best_us=timed.best_us / steps)
 
 
-def in_onnx(peer: Peer, case: Case, seconds: float) -> tuple[float, float]:
-    """Return the µs of one call of ONNX Runtime, and of one of ten in a run, for the fastest of the case's models."""
+def in_onnx(peer: Peer, case: Case, seconds: float) -> OnnxTimes:
+    """Return the µs of ONNX Runtime in each mode, for the fastest of the case's models."""
     times = []
     for model in case.onnx:
-        *each, why = peer.time(model, seconds)
+        each, why = peer.time(model, seconds)
         times.append(each)
         if why or len(case.onnx) > 1:
-            print(f"  ONNX Runtime, {model}: {why or f'{each[0]:,.1f} µs, one of ten {each[1]:,.1f}'}", flush=True)
-    return best(single for single, _ in times), best(ten for _, ten in times)
+            shown = ", ".join(f"{mode.name} {us:,.1f}" for mode, us in zip(MODES, each, strict=True))
+            print(f"  ONNX Runtime, {model}, µs: {shown}{why and '; '}{why}", flush=True)
+    return tuple(map(best, zip(*times, strict=True))) or NO_ONNX
+
+
+def reported(case: str, adapter: str) -> float:
+    """Return the least µs that other portable peers were reported to take for a case on this adapter, or NaN."""
+    every = json.loads(REPORTED.read_text(encoding="utf-8"))["records"]
+    return best(each["us"] for each in every if each["case"] == case and each["device"] in adapter)
 
 
 def best(times: Iterable[float]) -> float:
@@ -157,22 +171,35 @@ class Row:
     engine: str
     call: float
     kernel: float
-    onnx: tuple[float, float]
-    torch: tuple[float, float]
+    onnx: OnnxTimes
+    torch: tuple[float, ...]
+    reported: float  # of the fastest other portable peer
 
     @property
     def lead(self) -> float:
         """The speedup of the call over the best portable peer."""
-        return best(self.onnx) / self.call
+        return best((*self.onnx, self.reported)) / self.call
 
     def __str__(self) -> str:
-        figures = (self.call, self.kernel, *self.onnx, *self.torch)
+        figures = (self.call, self.kernel, *self.onnx, self.reported, *self.torch)
         return f"{self.case:48} {self.engine:5}" + "".join(f"{x:10,.1f}" for x in figures) + f"{self.lead:8.2f}"
+
+    @classmethod
+    def of(cls, call: Record, kernel: Record, group: str) -> Row:
+        """Return the row of a call's record, which holds the peers' times, and its kernel's."""
+        assert call.median_us is not None
+        assert kernel.median_us is not None
+        case, config = str(call.config["call"]), call.config
+        onnx = tuple(float(config.get(f"{mode.name}_us", math.nan)) for mode in MODES)
+        torch = tuple(float(config.get(name, math.nan)) for name in TORCH)
+        engine, by_others = call.engine.split("-")[0].split(" ")[0], reported(case, call.adapter)
+        return cls(case, group, engine, call.median_us, kernel.median_us, onnx, torch, by_others)
 
 
 HEAD = f"{'µs':48} {'':5}" + "".join(
-    f"{x:>10}" for x in ("call", "kernel", "ONNX", "of ten", "PyTorch", "of ten")
-) + f"{'× ONNX':>8}"  # fmt: skip
+    f"{x:>10}"
+    for x in ("call", "kernel", "ONNX", "of ten", "captured", "of ten", "reported", "PyTorch", "of ten")
+) + f"{'× best':>8}"  # fmt: skip
 
 
 def summary(rows: list[Row]) -> Iterator[str]:
@@ -197,6 +224,16 @@ def summary(rows: list[Row]) -> Iterator[str]:
                     )
 
 
+def rows_in(file: Path) -> list[Row]:
+    """Return the rows of the records that an earlier run wrote."""
+    groups = {case.name: case.group for case in everyday(lambda n: n)}
+    found = from_json(file.read_text(encoding="utf-8"))
+    return [
+        Row.of(call, kernel, groups.get(str(call.config["call"]), ""))
+        for call, kernel in zip(found[::2], found[1::2], strict=True)
+    ]
+
+
 def tried(what: str, nothing: Any, measure: Callable[[], Any]) -> Any:
     """Return the result of `measure`; if it fails, print the error and return `nothing`."""
     try:
@@ -214,6 +251,7 @@ def tried(what: str, nothing: Any, measure: Callable[[], Any]) -> Any:
 @click.option("--seconds", default=0.15, show_default=True, help="Seconds per measurement.")
 @click.option("--budget", default=600.0, show_default=True, help="Seconds after which no case starts.")
 @click.option("--scale", default=1, show_default=True, help="Divide large sizes by this, for a trial run.")
+@click.option("--summary", "existing", is_flag=True, help="Measure nothing: print the rows and means of OUTPUT.")
 @click.argument("output", type=click.Path(path_type=Path))
 def main(
     adapter: str | None,
@@ -223,9 +261,14 @@ def main(
     seconds: float,
     budget: float,
     scale: int,
+    existing: bool,
     output: Path,
 ) -> None:
     """Time the calls and write their records to OUTPUT."""
+    if existing:
+        known = rows_in(output)
+        print(HEAD, *known, *summary(known), sep="\n")
+        return
 
     def sized(n: int) -> int:
         return max(n // scale, min(n, 128))
@@ -252,16 +295,14 @@ def main(
                     measured[engine] = both
                 tried(engine, None, device.trim)
         torch = tried(f"{case.name} by PyTorch", NOTHING, partial(in_pytorch, case, seconds))
-        onnx = tried(f"{case.name} by ONNX Runtime", NOTHING, partial(in_onnx, peer, case, seconds))
-        for engine, (call, kernel) in measured.items():
-            assert call.median_us is not None
-            assert kernel.median_us is not None
-            rows.append(Row(case.name, case.group, engine, call.median_us, kernel.median_us, onnx, torch))
-            peers_us = zip(("onnx_us", "onnx_of_ten_us", "torch_us", "torch_of_ten_us"), (*onnx, *torch), strict=True)
-            config = call.config | {name: us for name, us in peers_us if us == us}
-            records += (replace(call, config=config), kernel)
+        onnx = tried(f"{case.name} by ONNX Runtime", NO_ONNX, partial(in_onnx, peer, case, seconds))
+        peers_us = zip((*(f"{mode.name}_us" for mode in MODES), *TORCH), (*onnx, *torch), strict=True)
+        timed = {name: us for name, us in peers_us if us == us}
+        for call, kernel in measured.values():
+            records += (replace(call, config=call.config | timed), kernel)
+            rows.append(Row.of(*records[-2:], case.group))
             print(rows[-1], flush=True)
-        save(output, to_json(records))
+        save(output, to_json(records, **provenance()))
     peer.close()
     for device in devices.values():
         device.close()

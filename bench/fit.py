@@ -25,12 +25,12 @@ from shapes_report import geometric, grouped, tenth
 
 from webmm.choose import model as models
 from webmm.choose import tuned
-from webmm.choose.model import ASPECTS, NAMES, START, Machine, Model, parts, shape
+from webmm.choose.model import ASPECTS, NAMES, START, Machine, Model, parts_of_time, shape
 from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
+from webmm.measure.records import Record, from_json
 from webmm.problems.gemm import gemm
 from webmm.problems.product import transposes
-from webmm.records import Record, from_json
 
 KINDS = ("tiles", "gemv", "sum_splits")
 HELD = 0.3  # fraction of the problems that are held out
@@ -58,7 +58,7 @@ class Cases:
             problem = gemm(r.m, r.n, r.k, batch=r.batch, **transposes(r.layout))
             kernels = [configure(r.kernel, {name: str(v) for name, v in r.config.items()}) for r in found]
             first = len(self.kernels)
-            for kind, (owners, rows) in models.dispatches(kernels, problem).items():
+            for kind, (owners, rows) in models.dispatches_by_kind(kernels, problem).items():
                 tables[kind][0].extend(first + owner for owner in owners)
                 tables[kind][1].extend(rows)
             self.ranges.append((first, problem))
@@ -77,7 +77,7 @@ class Cases:
         """Return the times that the coefficients predict, without the weights per setting."""
         total = np.zeros(len(self.times))
         for coefficients, (owners, rows) in zip(named(logarithms).values(), self.tables.values(), strict=True):
-            np.add.at(total, owners, parts(rows, coefficients, self.machine)[0])
+            np.add.at(total, owners, parts_of_time(rows, coefficients, self.machine)[0])
         return total
 
     def aspects(self, model: Model) -> Numbers:
@@ -172,7 +172,7 @@ def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
     """Fit a model to the records in FILES and write it to OUTPUT."""
     records = [record for file in files for record in from_json(read(file))]
     engines = {tuned.family(record) for record in records if record.kernel in STAGES["gemm"]}
-    if engines != {models.engine_of(output.stem)}:
+    if engines != {models.engine_of_model(output.stem)}:
         raise click.UsageError(
             f"the file name {output.name} does not match the records' {' and '.join(sorted(engines))}"
         )

@@ -22,7 +22,7 @@ from webmm.cases import op_of
 from webmm.choose import quantized, weights
 from webmm.choose.divided import Costs, predicted
 from webmm.kernels import configure
-from webmm.records import from_json
+from webmm.measure.records import from_json
 
 TILES: dict[str, tuple[Any, ...]] = {"quantized": quantized.GPU, "weights": weights.TILES}
 START = {"latency": 0.03, "product": 1e-5, "load": 1e-4, "workgroup": 0.1, "sums": 2.0, "partial": 0.5}

@@ -23,9 +23,9 @@ from webmm.choose import matrix_units
 from webmm.choose.divided import MULTIPROCESSORS
 from webmm.choose.matrix_units import TILES, Times
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.measure.records import Record, from_json
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import transposes
-from webmm.records import Record, from_json
 
 FACTORS = (1.3, 1.1, 1.03, 1.01)
 COMMON = ("LAUNCH", "SECOND", "BYTES", "PARTIAL_BYTES", "UNALIGNED", "SINGLE")

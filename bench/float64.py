@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results import header
 
 import webmm
 from webmm.dtypes import F64
@@ -28,6 +29,7 @@ from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
+from webmm.measure.records import lines, save
 from webmm.problems.gemm import PRECISIONS, gemm
 
 WARM_UP = 0.5  # seconds
@@ -128,10 +130,13 @@ def main() -> None:
     error = error_of(a, b, problem.eps)
 
     def add(way: str, taken: float, largest: float | None = None) -> None:
-        rows.append({"way": way, "size": n, "seconds": taken, "gflops": 2e-9 * n**3 / taken, "error": largest})
+        named = {"engine": engine, "precision": options.precision, "way": way, "size": n}
+        rows.append({**named, "seconds": taken, "gflops": 2e-9 * n**3 / taken, "error": largest})
         print(json.dumps(rows[-1]), flush=True)
 
     with webmm.Device(options.adapter, engine=options.engine) as device:
+        engine = device.engine.version()
+        about = header(engine, device.info)
         x, y, c = device.array(a), device.array(b), device.empty((n, n), F64)
         for kernel in kernels(device.capabilities, device.info.kind, n):
             try:
@@ -143,15 +148,12 @@ def main() -> None:
         matmul = functools.partial(webmm.matmul, precision=options.precision)
         add("matmul, resident", seconds(lambda: matmul(x, y), device.synchronize))
         add("matmul of NumPy arrays", seconds(lambda: matmul(a, b, device=device), lambda: None))
-        place = dataclasses.asdict(device.info) | {"engine": device.engine.version()}
     if not options.alone:
         add("NumPy", seconds(lambda: a @ b, lambda: None))
         if (taken_by_cublas := cublas(a, b)) is not None:
             add("cuBLAS (torch)", taken_by_cublas)
     if options.out:
-        options.out.write_text(
-            json.dumps({"device": place, "precision": options.precision, "rows": rows}, indent=1) + "\n"
-        )
+        save(options.out, lines({**about, "records": rows}))
 
 
 if __name__ == "__main__":

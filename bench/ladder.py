@@ -13,13 +13,14 @@ from pathlib import Path
 import click
 import peers
 
-from webmm import Device, roofline
-from webmm.bench import Bench
+from webmm import Device
 from webmm.cases.gemm import Operands
 from webmm.cli import parse_kernels, parse_sizes
 from webmm.kernels import LADDER, label_of
+from webmm.measure import roofline
+from webmm.measure.bench import Bench
+from webmm.measure.records import Record, provenance, save, to_json
 from webmm.problems.gemm import gemm
-from webmm.records import Record, save, to_json
 
 # No set of tiles suits all sizes: large tiles reuse more data, small tiles fill the machine.
 TILES = ",".join(
@@ -54,7 +55,7 @@ def main(sizes: str, kernels: str | None, dtype: str, adapter: str | None, budge
             if record.kernel == "cpu" and peers.available():  # NumPy comes first at each size
                 problem = gemm(record.m, record.n, record.k, dtype=dtype)
                 records.append(peers.cublas(problem, Operands(device, problem).checker, ceiling.gflops))
-    save(output, to_json(records))
+    save(output, to_json(records, **provenance()))
     for size in dict.fromkeys(record.size for record in records):
         print(summary([record for record in records if record.size == size]), flush=True)
 

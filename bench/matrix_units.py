@@ -18,7 +18,6 @@ import click
 import peers
 
 from webmm import Device
-from webmm.bench import measure, record_of
 from webmm.cases import op_of
 from webmm.cases.base import Case
 from webmm.cases.gemm import Operands
@@ -29,10 +28,11 @@ from webmm.cli import parse_kernels, parse_sizes
 from webmm.errors import WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
+from webmm.measure.bench import measure, record_of
+from webmm.measure.records import Record, provenance, save, to_json
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import transposes
 from webmm.problems.quantized import Quantized
-from webmm.records import Record, save, to_json
 
 WITHOUT_UNITS = {"gemm": "pipelined", "quantized": "packed:bm=128:bn=64"}
 OUTPUTS = ("float32", "float16")  # of gemm; a quantised product has the type of its operands
@@ -72,7 +72,7 @@ def main(
                     for record in (*run(device, problem, kernels), *peer(device, problem)):
                         show(record)
                         records.append(record)
-                    save(output, to_json(records))
+                    save(output, to_json(records, **provenance()))
 
 
 def problem_of(op: str, size: tuple[int, int, int], dtype: str, layout: str) -> Problem:

@@ -1,8 +1,9 @@
 """ONNX Runtime's native WebGPU provider as a peer of `calls.py`: a portable engine, timed like webmm.
 
 It needs the packages onnx, onnxruntime and onnxruntime-ep-webgpu; if one is missing, or the provider lacks an operator,
-the time is NaN. Operands and results stay on the device. The peer runs in a separate process, which may fail or hang
-without ending the benchmark.
+the time is NaN. Operands and results stay on the device. Each model is timed in four modes: one node and ten nodes per
+run, and both with graph capture, in which the provider records the first run's dispatches and replays them. The peer
+runs in a separate process, which may fail or hang without ending the benchmark.
 """
 
 from __future__ import annotations
@@ -25,7 +26,25 @@ CONTRIBUTED = ("BiasGelu", "Gelu", "MatMulNBits")  # operators in ONNX Runtime's
 CHAIN = 10  # copies of a node in one run, each with its own result
 TIMEOUT = 20.0  # seconds for one model
 FAILURES = 3  # of the process, after which it is not restarted
-NOTHING = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to run a model: the number of nodes per run, and whether the provider captures and replays the run."""
+
+    name: str
+    nodes: int
+    captured: bool
+
+
+MODES = (
+    Mode("onnx", 1, False),
+    Mode("onnx_of_ten", CHAIN, False),
+    Mode("onnx_captured", 1, True),
+    Mode("onnx_captured_of_ten", CHAIN, True),
+)
+Times = tuple[float, ...]  # µs per node in each of MODES; NaN if it could not be timed
+NOTHING: Times = (math.nan,) * len(MODES)
 
 
 @dataclass(frozen=True)
@@ -56,10 +75,10 @@ class Peer:
         self._process: Any = None
         self._failures = 0
 
-    def time(self, model: Model, seconds: float) -> tuple[float, float, str]:
-        """Return the µs of a single run of a model, of one of ten copies in a run, and why a time is missing, if so."""
+    def time(self, model: Model, seconds: float) -> tuple[Times, str]:
+        """Return the times of a model, and why one is missing, if so."""
         if self._failures == FAILURES:
-            return (*NOTHING, "its process failed too often")
+            return NOTHING, "its process failed too often"
         if self._process is None:
             context = multiprocessing.get_context("spawn")
             self._to, ours = context.Pipe()
@@ -69,14 +88,14 @@ class Peer:
         try:
             self._to.send((model, seconds))
             if self._to.poll(TIMEOUT):
-                answer: tuple[float, float, str] = self._to.recv()
+                answer: tuple[Times, str] = self._to.recv()
                 return answer
             why = f"took over {TIMEOUT:.0f} s"
         except (EOFError, OSError):
             why = "its process ended"
         self._failures += 1
         self.close()
-        return (*NOTHING, why)
+        return NOTHING, why
 
     def close(self) -> None:
         """End the process."""
@@ -89,32 +108,43 @@ class Peer:
 def _serve(connection: Connection) -> None:
     while True:
         model, seconds = connection.recv()
-        times, why = list(NOTHING), ""
-        try:
-            operands = [_on_device(whole_numbers(*_flat(of))) for of in model.operands]
-            for i, count in enumerate((1, CHAIN)):
-                run = _runner(model, count, operands)
-                times[i] = time_calls(run, _wait, seconds).median_us / count
-        except Exception as error:  # any error: the other models are still timed
-            why = f"{type(error).__name__}: {error}"[:200]
-        connection.send((*times, why))
+        times, why = [], ""
+        for mode in MODES:
+            try:
+                times.append(_timed(model, mode, seconds))
+            except Exception as error:  # any error: the other modes and models are still timed
+                times.append(math.nan)
+                why = why or f"{mode.name}: {type(error).__name__}: {error}"[:200]
+        connection.send((tuple(times), why))
 
 
-def _flat(of: tuple[str, Shape]) -> tuple[Any, ...]:
-    return of[0], *of[1]
+def _timed(model: Model, mode: Mode, seconds: float) -> float:
+    """Return the µs per node; raises ValueError if a replayed run does not compute the results again."""
+    run = _runner(model, mode, _operands(model))
+    if mode.captured:
+        first = run()[-1]
+        expected = first.numpy().copy()
+        first.update_inplace(np.zeros_like(expected))
+        if not np.array_equal(run()[-1].numpy(), expected):
+            raise ValueError("the replayed run gives other results")
+    return time_calls(run, _wait, seconds).median_us / mode.nodes
 
 
-def results(model: Model, count: int = 1) -> list[NDArray[Any]]:
+def _operands(model: Model) -> list[Any]:
+    return [_on_device(whole_numbers(dtype, *shape)) for dtype, shape in model.operands]
+
+
+def results(model: Model, mode: Mode = MODES[0]) -> list[NDArray[Any]]:
     """Return the results that the provider computes from operands of whole numbers."""
-    run = _runner(model, count, [_on_device(whole_numbers(*_flat(of))) for of in model.operands])
-    return [value.numpy() for value in run()]
+    return [value.numpy() for value in _runner(model, mode, _operands(model))()]
 
 
-def _runner(model: Model, count: int, operands: list[Any]) -> Any:
-    """Return a function that queues `count` of the model's nodes on resident operands, and returns the results."""
+def _runner(model: Model, mode: Mode, operands: list[Any]) -> Any:
+    """Return a function that queues a run of the model's nodes on resident operands, and returns the results."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(_serialised(model, count), _options())
+    count = mode.nodes
+    session = onnxruntime.InferenceSession(_serialised(model, count), _options(mode.captured))
     binding = session.io_binding()
     for i, operand in enumerate(operands):
         binding.bind_ortvalue_input(f"x{i}", operand)
@@ -169,11 +199,11 @@ def _serialised(model: Model, count: int) -> bytes:
     return serialised
 
 
-def _options() -> Any:
+def _options(captured: bool) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.add_provider_for_devices([_provider()], {})
+    options.add_provider_for_devices([_provider()], {"enableGraphCapture": "1"} if captured else {})
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # keep the ten equal nodes
     options.log_severity_level = 4

@@ -20,8 +20,7 @@ from typing import Any
 import click
 import peers
 
-from webmm import Device, choose, roofline
-from webmm.bench import measure
+from webmm import Device, choose
 from webmm.cases import op_of
 from webmm.cases.base import Case, Op
 from webmm.dtypes import I8
@@ -29,11 +28,13 @@ from webmm.engine import timing
 from webmm.errors import ShaderError
 from webmm.kernels import STAGES, label_of
 from webmm.kernels.base import Kernel
+from webmm.measure import roofline
+from webmm.measure.bench import measure
+from webmm.measure.records import Record, provenance, save, to_json
 from webmm.problems.base import Problem
 from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Reduction
 from webmm.problems.weights import WeightOnly
-from webmm.records import Record, save, to_json
 
 PUBLISHED = ("512x8192", "128x32768", "64x256x1024", "64x64x4096")
 LARGE = "8192x32768"  # exceeds any cache
@@ -244,7 +245,8 @@ def main(workload: str, adapter: str | None, search: str | None, only: str, outp
         for asked in (words for words in WORKLOADS[workload]() if only in " ".join(words)):
             rows.append(row(device, asked, search, measured))
             print(rows[-1], flush=True)
-            save(output, to_json(r for each in rows for r in [*each.records, *([each.peer] if each.peer else [])]))
+            records = (r for each in rows for r in [*each.records, *([each.peer] if each.peer else [])])
+            save(output, to_json(records, **provenance()))
         copied = [each.ceiling.gbytes for each in rows]
         print(f"copy bandwidth: {min(copied):,.0f} to {max(copied):,.0f} GB/s")
 

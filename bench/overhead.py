@@ -17,7 +17,7 @@ import numpy as np
 from webmm import Device
 from webmm.kernels import KERNELS
 from webmm.problems.gemm import gemm
-from webmm.render import params_bytes, render
+from webmm.wgsl.render import params_bytes, render
 
 ROUNDS = 2000
 

@@ -6,7 +6,7 @@
 // Each ladder runs at its N largest sizes, in the page's order, until S seconds have passed; the gemm ladder runs at the
 // sizes of `--cubes`. The file is rewritten after each size.
 import { writeFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { basename, isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 
@@ -23,6 +23,8 @@ const { values } = parseArgs({
   },
 });
 const [page, output] = [values.page, values.output];
+const words = process.argv.slice(2).map((word) => (isAbsolute(word) ? basename(word) : word));
+const command = ["node bench/page.mjs", ...words].join(" ");
 if (!page || !output) throw new Error("name the page's folder (--page) and where its records go (--output)");
 const { create, globals } = await import(values.dawn);
 Object.assign(globalThis, globals);
@@ -76,6 +78,6 @@ for await (const [title, problem, kernels, prepare] of runs()) {
     const speed = record.gflops ? `${speedOf(record).toPrecision(4)} ${unitOf(record)}` : `${record.status}: ${record.reason}`;
     console.log(`  ${label.padEnd(22)} ${speed}`);
   }
-  writeFileSync(output, toJson(records));
+  writeFileSync(output, toJson(records, { command, date: new Date().toISOString().slice(0, 10) }));
 }
 process.exit(0); // Dawn keeps node alive

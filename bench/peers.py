@@ -16,13 +16,13 @@ from webmm import __version__
 from webmm.cases.base import Case
 from webmm.cases.quantized import Integers
 from webmm.engine.timing import SAMPLE_TIME, WARM_UP, Timing, sample_count
+from webmm.measure.records import Record
+from webmm.measure.verify import SAMPLED, Checker, bound
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Reduction
-from webmm.records import Record
-from webmm.verify import SAMPLED, Checker, bound
 
 LONG = 0.5  # seconds of a graph, from which on a call is timed once, without a graph
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from webmm.plot import BEST, GRID, INK, MUTED
+from webmm.report.plot import BEST, GRID, INK, MUTED
 
 PANELS = {
     "positive": "positive, from [0, 1)",
@@ -32,7 +32,7 @@ def main(errors: Path, picture: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = json.loads(errors.read_text())
+    rows = json.loads(errors.read_text())["records"]
     with plt.rc_context({"font.size": 10, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": GRID}):
         figure, panels = plt.subplots(1, len(PANELS), figsize=(11, 3.6), sharey=True, layout="constrained")
         for axes, (data, title) in zip(panels, PANELS.items(), strict=True):

@@ -10,7 +10,6 @@ my-gpu-precision-errors.json.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,15 @@ import click
 import numpy as np
 import peers
 from numpy.typing import NDArray
+from results import header
 
 import webmm
 from webmm import Device
-from webmm.bench import record_of
 from webmm.engine.timing import time_calls, time_launch
+from webmm.measure.bench import record_of
+from webmm.measure.records import Record, lines, provenance, save, to_json
+from webmm.measure.verify import Checker
 from webmm.problems.gemm import PRECISIONS, gemm
-from webmm.records import Record, save, to_json
-from webmm.verify import Checker
 
 Floats = NDArray[np.float32]
 ROWS = 64  # of C are compared
@@ -57,7 +57,7 @@ def timed(device: Device, n: int, precision: Any, a: webmm.Array, b: webmm.Array
         device.choices.clear()
         call = lambda: webmm.gemm(a, b, c, precision=precision)  # noqa: E731
         call()
-        ((problem, _), kernel) = next(iter(device.choices.items()))  # of the first part, if k is split
+        ((_, problem, _), kernel) = next(iter(device.choices.items()))  # of the first part, if k is split
         of_call = record_of(
             device, gemm(n, n, n, precision=precision), kernel, timed=time_calls(call, device.synchronize, 0.25)
         )
@@ -97,6 +97,7 @@ def main(adapter: str | None, engine: str, sizes: str, ks: str, shape: str, outp
     """Measure times and errors; write the records to OUTPUT and the errors to a second file next to it."""
     records: list[Record] = []
     with Device(adapter, engine=engine) as device:
+        about = header(device.engine.version(), device.info)
         for n in map(int, sizes.split(",")):
             rng = np.random.default_rng(n)
             left, right = (DRAWS["signed"](rng, (n, n)) for _ in range(2))
@@ -110,10 +111,10 @@ def main(adapter: str | None, engine: str, sizes: str, ks: str, shape: str, outp
                     records += both
                     rates = [f"{record.gflops / 1e3:.1f}" for record in both if record.gflops]
                     print(f"{n}³, {precision}: {' and '.join(rates)} TFLOP/s, a call and {both[1].kernel}", flush=True)
-            save(output, to_json(records))
+            save(output, to_json(records, **provenance()))
         m, columns = map(int, shape.split("x"))
         found = [row for k in map(int, ks.split(",")) for row in errors(device, k, m, columns)]
-    save(output.with_name(f"{output.stem}-errors.json"), json.dumps(found, indent=1) + "\n")
+    save(output.with_name(f"{output.stem}-errors.json"), lines({**about, "records": found}))
 
 
 if __name__ == "__main__":

@@ -16,24 +16,28 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from results import header
 
 import webmm
 from webmm import Device
 from webmm.calls.divided import worker_of
-from webmm.calls.scaling import Plan, Worker, cuts, plan
+from webmm.calls.scaling import Division, Worker, cuts, plan
+from webmm.config import settings
 from webmm.dtypes import F32
+from webmm.engine.adapters import choose_engine
 from webmm.engine.devices import chosen_adapters
+from webmm.measure.records import lines, save
 
 ENOUGH = 2.0  # seconds of measurements per row, of which there are at least three
 
@@ -63,18 +67,18 @@ def main() -> None:
         kind, n, count = options.only.split(",")
         print(json.dumps(measured(Job(kind, int(n), int(count)), indices)))
         return
-    known = {info.index: info.to_json() for info in chosen_adapters()}
-    result: dict[str, Any] = {"adapters": [known[i] for i in indices], "webmm": webmm.__version__, "rows": []}
+    known = {info.index: info for info in chosen_adapters()}
+    engine, *_ = choose_engine(settings().engine, indices[0])
+    about = header(engine.version(), *(known[i] for i in indices))
+    rows: list[dict[str, Any]] = []
     began = time.perf_counter()
     for job in jobs(options, len(indices)):
         left = options.budget - (time.perf_counter() - began)
         row = in_a_process(job, indices, min(options.limit, left)) if left > 0 else {"failed": "no time left"}
-        result["rows"].append({**job._asdict(), **row})
-        expect(result["rows"])
-        with open(options.json + ".new", "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-        os.replace(options.json + ".new", options.json)
-        print(words(result["rows"][-1]), flush=True)
+        rows.append({**job._asdict(), **row})
+        expect(rows)
+        save(Path(options.json), lines({**about, "records": rows}))
+        print(words(rows[-1]), flush=True)
 
 
 def _numbers(text: str | None) -> list[int]:
@@ -185,7 +189,7 @@ def expect(rows: list[dict[str, Any]]) -> None:
         row["expected"] = expected(row, rate, sent).seconds
 
 
-def expected(row: dict[str, Any], rate: float, sent: dict[int, float]) -> Plan:
+def expected(row: dict[str, Any], rate: float, sent: dict[int, float]) -> Division:
     """Return the plan for devices of this rate; `sent` has the measured bytes per second by number of devices."""
     n, count = row["n"], row["devices"]
     if row["kind"] == "resident":

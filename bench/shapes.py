@@ -35,7 +35,6 @@ from random_problems import BYTES, DRAWN, default_dtype, draw, problem_of
 from shapes_report import Key, grouped, report
 from shapes_timing import Bench, peer
 
-from webmm import tuner
 from webmm.cases import op_of
 from webmm.choose import choose, divided, quantized, weights
 from webmm.choose.adapted import model_of
@@ -51,13 +50,14 @@ from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
+from webmm.measure import tuner
+from webmm.measure.records import Record, from_json, provenance, save, to_json
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import LAYOUTS
 from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Reduction
 from webmm.problems.weights import WeightOnly
-from webmm.records import Record, from_json, save, to_json
 
 LONG = 1.5e11  # operations from which a problem is not collected
 GRACE = 25.0  # seconds after the end in which problems under way may finish
@@ -272,6 +272,13 @@ def key_of(row: dict[str, Any]) -> Key:
     return p.op, p.variant, p.dtype.name, m, n, k, batch, p.layout
 
 
+def header(output: Path) -> dict[str, str]:
+    """Return the header of records that are added to those in `output`, if any: with the commands of both."""
+    about = provenance()
+    before = json.loads(output.read_text()).get("command") if output.exists() else None
+    return about | {"command": f"{before}; {about['command']}" if before else about["command"]}
+
+
 @click.command()
 @click.option("--adapter", default="")
 @click.option("--engine", default="")
@@ -326,6 +333,7 @@ def main(
     rows = rows or rows_of(ops, dtype, seeds, count, scale, collect=bool(collect), ragged=ragged)
     classes = {key_of(row): str(row["cls"]) for _, row in rows}
     records = from_json(output.read_text()) if output.exists() else []
+    about = header(output)
     known, saved = grouped(records), time.monotonic()
     tasks = {  # one of each problem, some of which are drawn twice
         key_of(row): Task(row, 1000 * seed + i, collect or regret, tried, not collect, checked and not collect)
@@ -336,9 +344,9 @@ def main(
         del task
         records += found
         if time.monotonic() > saved + 5:
-            save(output, to_json(records))
+            save(output, to_json(records, **about))
             saved = time.monotonic()
-    save(output, to_json(records))
+    save(output, to_json(records, **about))
     print(f"{len(grouped(records))} problems, {len(records)} records")
     report(records, classes, every=bool(sizes))
 

@@ -10,7 +10,7 @@ from typing import Any
 from shapes_timing import COPY
 
 from webmm.kernels import label_of
-from webmm.records import Record
+from webmm.measure.records import Record
 
 PEERS = ("cublas", "pytorch", COPY)
 Key = tuple[Any, ...]

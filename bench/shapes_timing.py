@@ -18,19 +18,20 @@ from typing import Any
 import numpy as np
 import peers
 
-from webmm import Device, roofline
-from webmm.bench import record_of
+from webmm import Device
 from webmm.cases import op_of
 from webmm.engine import timing
-from webmm.engine.array import Array
+from webmm.engine.device import Array
 from webmm.engine.launch import Launch
 from webmm.engine.timing import Timing
 from webmm.errors import WebmmError
 from webmm.kernels.base import Kernel
+from webmm.measure import roofline
+from webmm.measure.bench import record_of
+from webmm.measure.records import Record
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.reduce import Reduction
-from webmm.records import Record
 
 COPY = "copy"  # name of the peer that copies as many bytes as the problem must move
 REPEATS = 10  # dispatches between two timestamps, and calls in a CUDA graph
@@ -143,7 +144,7 @@ class Bench:
 
     def passes(self, launch: Launch, repeats: int, count: int) -> list[float]:
         """Return the seconds per dispatch in each of `count` passes of `repeats` dispatches."""
-        gpu, usage = self.device.wgpu_device, self.device.engine.buffer_usage
+        gpu, usage = self.device.wgpu_device, self.device.engine.api.BufferUsage
         queries = gpu.create_query_set(type="timestamp", count=2 * count)
         resolved = gpu.create_buffer(size=16 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
         encoder = gpu.create_command_encoder()

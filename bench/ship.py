@@ -13,7 +13,7 @@ import click
 
 from webmm.choose import tuned
 from webmm.kernels import label_of
-from webmm.records import from_json, save, to_json
+from webmm.measure.records import from_json, provenance, save, to_json
 
 
 @click.command()
@@ -22,7 +22,7 @@ from webmm.records import from_json, save, to_json
 def main(results: tuple[Path, ...], output: Path) -> None:
     """Write the fastest records of RESULTS to OUTPUT."""
     best = tuned.fastest(record for path in results for record in from_json(path.read_text()))
-    save(output, to_json(best))
+    save(output, to_json(best, **provenance()))
     for record in best:
         print(f"{record.size} {record.dtype}: {label_of(record)}, {record.gflops:,.0f} GFLOP/s")
 

@@ -22,17 +22,18 @@ import click
 import numpy as np
 import peers
 
-from webmm import Device, choose, roofline
-from webmm.bench import measure
+from webmm import Device, choose
 from webmm.cases.gemm import Operands
 from webmm.cli import parse_kernels
 from webmm.engine import timing
 from webmm.kernels import label_of
 from webmm.kernels.gemm.base import GemmKernel
+from webmm.measure import roofline
+from webmm.measure.bench import measure
+from webmm.measure.records import Record, provenance, save, to_json
+from webmm.measure.roofline import Roofline
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import transposes
-from webmm.records import Record, save, to_json
-from webmm.roofline import Roofline
 
 SQUARES = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384)
 SKINNY = (1, 8, 32)  # rows or columns of a skinny product
@@ -189,7 +190,8 @@ def main(adapter: str | None, search: bool, only: str, output: Path) -> None:
         for problem in (p for p in problems() if any(part in name(p) for part in only.split(","))):
             rows.append(row(device, problem, candidates, ceiling))
             print(rows[-1], flush=True)
-            save(output, to_json(r for each in rows for r in [*([each.peer] if each.peer else []), *each.records]))
+            records = (r for each in rows for r in [*([each.peer] if each.peer else []), *each.records])
+            save(output, to_json(records, **provenance()))
         squares = [each.share for each in rows if each.problem in [gemm(n, n, n) for n in SQUARES if n >= 256]]
         defaults = [Row.fraction(each.fastest, each.default) for each in rows]
         if peers.available() and squares:

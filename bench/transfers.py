@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import peers
+from results import header
 
 import webmm
 from webmm import Device
 from webmm.engine.transfer import CHUNK, DEPTH, THREADS, Staging
+from webmm.measure.records import lines, save
 
 SIZES = (1, 16, 256, 1024)  # MiB
 PRODUCTS = (64, 1024, 4096, 8192, 16384)
@@ -50,7 +52,7 @@ def main() -> None:
     devices = [Device(int(name) if name and name.isdigit() else name, engine=options.engine) for name in names]
     first = devices[0]
     print(first.info, flush=True)
-    found: dict[str, Any] = {"adapter": first.info.to_json(), "engine": first.engine.version(), "devices": len(devices)}
+    found = header(first.engine.version(), *(device.info for device in devices))
     found["rates"] = rates(devices, [int(size) for size in options.sizes.split(",") if size], options.variants)
     found["read_us"] = reading(first)
     found["products"] = [
@@ -59,8 +61,7 @@ def main() -> None:
         for row in (product(n, devices[:1]), *([product(n, devices)] if len(devices) > 1 else []))
     ]
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(found, file, indent=1)
+        save(Path(options.json), lines(found))
     for device in devices:
         device.close()
 

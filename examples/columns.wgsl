@@ -21,7 +21,7 @@ fn main(
         return;
     }
 {{ matrix.bases() }}
-    var sum: array<f32, TM>;
+    var sum: array<{{ real }}, TM>;
 {% call matrix.k_loop() %}
         let b_reg = load_b(b_base, k, col);
         dbg(LOADED_B, dbg_row(row0, TM), col, k, b_reg);

@@ -23,8 +23,8 @@ from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F32, MATRIX_DTYPES, DType
 from webmm.errors import ProblemError
 from webmm.kernels.base import Binding, Kernel, Params, Stored, ceil_div, fold, tunable
-from webmm.params import U32, member
 from webmm.problems.base import Extent, Problem, check_floats
+from webmm.wgsl.params import U32, member
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class OneByOne(Kernel[Cumsum]):
     def iterations(self, problem: Cumsum) -> int:
         return problem.length
 
-    def specialise(self, problem: Cumsum) -> Stored:
+    def choices(self, problem: Cumsum) -> Stored:
         return Stored(problem.dtype, problem.dtype)
 
 

@@ -38,7 +38,7 @@ def swiftshader():
 @pytest.fixture
 def templates(tmp_path, monkeypatch):
     """Return the folder of a copy of the templates, which is rendered instead of the original; tests may edit it."""
-    render = importlib.import_module("webmm.render")  # webmm.render is also the name of a function
+    render = importlib.import_module("webmm.wgsl.render")  # webmm.wgsl.render is also the name of a function
     folder = shutil.copytree(render.shader_folder(), tmp_path / "shaders")
     monkeypatch.setattr(render, "shader_folder", lambda: folder)
     render.environment.cache_clear()

@@ -120,9 +120,12 @@ export class Operands {
   async #verdict(c) {
     const { k, dtype } = this.problem;
     const error_bound = errorBound(k, dtype, this.device.bundle.index.dtypes[dtype]);
-    const max_error = await this.checker.error(await c.read());
-    const words = `the largest error is ${max_error.toExponential(2)}·|A||B|; rounding explains at most ${error_bound.toExponential(2)}`;
-    return { wrong: max_error <= error_bound ? null : words, max_error, error_bound };
+    const got = await c.read();
+    const max_error = await this.checker.error(got);
+    if (max_error <= error_bound) return { wrong: null, max_error, error_bound };
+    const elements = await this.checker.wrong(got, error_bound);
+    const words = `the largest error is ${max_error.toExponential(2)}·|A||B|, rounding explains at most ${error_bound.toExponential(2)}`;
+    return { wrong: elements ? `${elements}; ${words}` : words, max_error, error_bound };
   }
 }
 

@@ -32,7 +32,7 @@ import { added, filledIn, render } from "./templates.js";
 
 const SCHEMA = "webmm.bundle/2";
 
-provide("webmm.render._filled_in", filledIn);
+provide("webmm.wgsl.render.filled_in", filledIn);
 
 /** Loads the files of a bundle, modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
 
@@ -88,6 +88,11 @@ export class Bundle {
         names.map((name) => [name, name === "config" ? new Dict(Object.entries(row.config)) : row[name]]),
       ),
     );
+  }
+
+  /** @param {Record<string, any>} row a valid record @returns {string | null} why it is not used although this version has its kernel, or null */
+  refusal(row) {
+    return this.core.refusal(this.record(row));
   }
 
   /** Load the cost models of an adapter's vendor, 60 KB each, by name. @param {string} adapter @returns {Promise<Dict>} */
@@ -154,6 +159,16 @@ export class Bundle {
   async shader(kernel, problem) {
     await this.module(moduleOf(kernel.template));
     return this.core.render(kernel, problem, "tint");
+  }
+
+  /**
+   * Python's `export.stage()` in the dialect of browsers: a stage as data, with texts whose headers state their contract.
+   * @param {Python} kernel @param {Python} problem @param {boolean} [general] whether the texts are right at any sizes
+   * @returns {Promise<any>} as a plain object
+   */
+  async stageAsData(kernel, problem, general = false) {
+    const [{ stage }] = await Promise.all([this.module("export.js"), this.ready(kernel)]);
+    return plain(stage(kernel, problem, "tint", general));
   }
 
   /** Render a template that belongs to no kernel. @param {string} template @param {Record<string, any>} settings @returns {Promise<string>} WGSL */
@@ -224,6 +239,12 @@ export class Bundle {
     const texts = Object.entries(config).map(([key, value]) => [key, String(value)]);
     return this.core.configure(name, new Dict(/** @type {any} */ (texts)), op);
   }
+}
+
+/** @param {any} x @returns {any} with plain objects in place of a Dict */
+function plain(x) {
+  if (x instanceof Dict) return Object.fromEntries([...x].map(([key, value]) => [key, plain(value)]));
+  return Array.isArray(x) ? x.map(plain) : x;
 }
 
 /** @param {string} template */

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Checks of matrix products against float64 sums on the CPU, at the bound of webmm/verify.py: every element compared must
+ * Checks of matrix products against float64 sums on the CPU, at the bound of webmm/measure/verify.py: every element compared must
  * satisfy |C - Ĉ| ≤ (K·ε + ε_out)·(|A|·|B|).
  *
  * A small product is compared in full. Of a large one, evenly spread rows and columns are compared, which keeps the tab
@@ -20,7 +20,7 @@ const APPROXIMATION = 2 ** -12; // error that is allowed for a driver's activati
 /** @type {Epilogue} */
 const NONE = { alpha: 1, bias: null, per: "", activation: "" };
 
-/** The activations, as in webmm/epilogues.py. @type {Record<string, (x: number) => number>} */
+/** The activations, as in webmm/wgsl/epilogues.py. @type {Record<string, (x: number) => number>} */
 const MEANINGS = {
   "": (x) => x,
   relu: (x) => Math.max(x, 0),
@@ -111,6 +111,38 @@ export class Checker {
       worst = Math.max(worst, this.#lineError(c, start, row ? 1 : this.n, line, got.dtype));
     });
     return Math.max(worst, await this.#rowSums(c));
+  }
+
+  /**
+   * The wrong elements among those compared, in the words of webmm/measure/verify.py.
+   * @param {import("./host.js").HostArray} got @param {number} bound
+   * @returns {Promise<string>} empty if no element that is compared is wrong
+   */
+  async wrong(got, bound) {
+    await this.prepare();
+    const c = got.floats();
+    const { rows, columns } = this.#sample;
+    const found = new Map(); // expected values of wrong elements, by position
+    ((await this.#reference) ?? []).forEach((line, i) => {
+      const row = i < rows.length;
+      const start = row ? rows[i] * this.n : columns[i - rows.length];
+      const stride = row ? 1 : this.n;
+      line.expected.forEach((expected, j) => {
+        const one = { expected: line.expected.subarray(j, j + 1), scale: line.scale.subarray(j, j + 1) };
+        const at = start + j * stride;
+        if (!(this.#lineError(c, at, 1, one, got.dtype) <= bound)) found.set(at, expected);
+      });
+    });
+    if (!found.size) return "";
+    const first = [...found.keys()].reduce((x, y) => Math.min(x, y));
+    const checked = rows.length * this.n + columns.length * (this.m - rows.length);
+    const place = `C[${Math.floor(first / this.n)}, ${first % this.n}]`;
+    const unwritten = Number.isNaN(c[first]) ? " (never written, read beyond an operand, or so computed)" : "";
+    const [expected, actual] = [found.get(first), c[first]].map((x) =>
+      Number.isNaN(x) ? "nan" : Number(x.toPrecision(6)),
+    );
+    const elements = `${found.size.toLocaleString("en")} of ${checked.toLocaleString("en")} elements ${found.size === 1 ? "is" : "are"} wrong`;
+    return `${elements}, first ${place}: expected ${expected}, got ${actual}${unwritten}`;
   }
 
   /**

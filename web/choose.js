@@ -2,7 +2,7 @@
 /** The choice of kernels: translated Python code decides whether a kernel can run on a device and which is likely the fastest. */
 
 import { LIMITS, MATRIX_UNITS } from "./engine/adapters.js";
-import { UnsupportedError } from "./errors.js";
+import { ProblemError, UnsupportedError } from "./errors.js";
 import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 
 /** @typedef {import("./bundle.js").Python} Python */
@@ -52,8 +52,9 @@ export class Choices {
     /** The attributes of a Python `Device` that the translated choice reads. */
     this.described = {
       info: { name: named(info), driver: info.driver, kind: info.kind === "cpu" ? "cpu" : "other" },
-      engine: { name: core.engine_of(info.engine) },
+      engine: { name: core.engine_of_record(info.engine) },
       capabilities: this.capabilities,
+      rates: new Dict(),
     };
   }
 
@@ -110,11 +111,13 @@ export class Choices {
 
   /**
    * Use tuning records: `choose` then prefers the kernel of the nearest record. Records of other adapters are ignored.
-   * @param {RunRecord[]} records
+   * @param {RunRecord[]} records throws ProblemError if one of them has a tunable with a value that is never tried
    */
   learn(records) {
     const { name, engine } = this.device.info;
     const own = records.filter((r) => r.status === "ok" && r.adapter === name && r.engine === engine);
+    const reason = own.map((record) => this.device.bundle.refusal(record)).find(Boolean);
+    if (reason) throw new ProblemError(`a record ${reason}`);
     this.#learned = own.map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
     this.#chosen.clear();
   }

@@ -86,7 +86,7 @@ const MEANINGS = {
     const scale = new Float64Array(columns);
     for (let i = 0; i < x.length; i++) {
       expected[i % columns] += x[i];
-      scale[i % columns] += Math.abs(x[i]) * F32_EPS * 32; // the bound of tree sums in webmm/verify.py
+      scale[i % columns] += Math.abs(x[i]) * F32_EPS * 32; // the bound of tree sums in webmm/measure/verify.py
     }
     return { expected, scale: scale.map((each) => each / APPROXIMATION) };
   },

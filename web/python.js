@@ -7,8 +7,9 @@
  * bytes is a Uint8Array. Keyword arguments are passed by `call(f, [args], {kwargs})`, to classes as well.
  */
 
+export * from "./python/objects.js";
 export * from "./python/values.js";
-export * from "./python/text.js";
 export * from "./python/iteration.js";
 export * from "./python/classes.js";
+export * from "./python/methods.js";
 export * from "./python/modules.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Reading and writing records, in the JSON schema of Python's `webmm.records`. */
+/** Reading and writing records, in the JSON schema of Python's `webmm.measure.records`. */
 
 import { ProblemError } from "./errors.js";
 
@@ -46,6 +46,8 @@ export const RECORD_FIELDS = /** @type {const} */ ([
   "error_bound",
   "peak_fraction",
 ]);
+/** What a measurement was made on. */
+const DEVICE = /** @type {const} */ (["adapter", "backend", "driver", "engine", "version"]);
 export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
 
 export const SCHEMA = "webmm.records/1";
@@ -79,10 +81,14 @@ export function speedOf({ op, dtype, n, gflops }) {
   return (gflops ?? 0) * (moved ? bytes * (moved + (op === "reduce" ? 1 / n : 0)) : 1);
 }
 
-/** @param {RunRecord[]} records @returns {string} */
-export function toJson(records) {
+/** @param {RunRecord[]} records @param {object} about entries of the header, such as `command` @returns {string} a header, then one record per line */
+export function toJson(records, about = {}) {
   const rows = records.map((record) => Object.fromEntries(RECORD_FIELDS.map((name) => [name, finite(record[name])])));
-  return JSON.stringify({ schema: SCHEMA, records: rows }, null, 1) + "\n";
+  const json = JSON.stringify;
+  const devices = new Set(rows.map((row) => json(row, [...DEVICE])));
+  const header = Object.entries({ schema: SCHEMA, ...about }).map(([name, value]) => `"${name}": ${json(value)},\n`);
+  const lines = (/** @type {string[]} */ list) => (list.length ? `[\n${list.join(",\n")}\n]` : "[]");
+  return `{\n${header.join("")}"devices": ${lines([...devices])},\n"records": ${lines(rows.map((row) => json(row)))}\n}\n`;
 }
 
 /** @param {unknown} value JSON has no infinity and NaN; as in Python, they become strings */
@@ -91,8 +97,10 @@ function finite(value) {
   return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-/** @param {string} text @returns {RunRecord[]} throws ProblemError for anything but a valid document */
-export function fromJson(text) {
+/** Why a valid record is refused all the same, or null: `Bundle.refusal`. @typedef {(record: RunRecord) => string | null} Refusal */
+
+/** @param {string} text @param {Refusal} refusal @returns {RunRecord[]} throws ProblemError for anything but a valid document */
+export function fromJson(text, refusal) {
   let document;
   try {
     document = JSON.parse(text);
@@ -111,7 +119,12 @@ export function fromJson(text) {
       `the document contains ${document.records.length} records; this page shows at most ${MAX_RECORDS}`,
     );
   }
-  return document.records.map(checked);
+  return document.records.map((/** @type {unknown} */ row, /** @type {number} */ i) => {
+    const record = checked(row, i);
+    const reason = refusal(record);
+    if (reason) throw new ProblemError(`record ${i + 1} ${reason}`);
+    return record;
+  });
 }
 
 const FIGURES = ["median_us", "best_us", "spread_us", "gflops", "max_error", "error_bound", "peak_fraction"];
@@ -174,8 +187,8 @@ export async function toFragment(records) {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
-/** @param {string} fragment @returns {Promise<RunRecord[]>} throws ProblemError for a damaged link */
-export async function fromFragment(fragment) {
+/** @param {string} fragment @param {Refusal} refusal @returns {Promise<RunRecord[]>} throws ProblemError for a damaged link */
+export async function fromFragment(fragment, refusal) {
   let text;
   try {
     const binary = atob(fragment.replaceAll("-", "+").replaceAll("_", "/"));
@@ -185,7 +198,7 @@ export async function fromFragment(fragment) {
       ? error
       : new ProblemError("the link's results are damaged; ask for the link again");
   }
-  return fromJson(text);
+  return fromJson(text, refusal);
 }
 
 /** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<string>} */

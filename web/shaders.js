@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Kernels as data, for other WebGPU programs: the equivalent of `webmm shader --json`, for a given problem.
+ * Kernels as data, for other WebGPU programs: the equivalent of `webmm shader --json --size`, for a given problem.
  *
  *     import { shader, stages } from "webmm/shaders";
  *     const { dispatches } = await shader("tile_2d", { op: "gemm", m: 100, n: 50, k: 30 });
@@ -31,20 +31,34 @@ import { Dict, call, make } from "./python.js";
  * @typedef {{op: "elementwise", activation: string, size: number, dtype?: string}} Mapped
  */
 /**
+ * The sizes for which a text is right, by name: members of the uniform (k, lda, a_offset, …), `batch`, and `m*n`. A size
+ * that is absent may be any. With `where`, such as "outer > 1", a condition applies only then; `equals` may name a size.
+ * @typedef {Record<string, {multiple_of?: number, at_least?: number, at_most?: number, equals?: number | string, where?: string}>} ValidFor
+ */
+/**
+ * Formulas over sizes, evaluated in the order count, y, x, z: the workgroups to dispatch are (x, y, z). They have
+ * + - * /, ceil() and min(). `rule` has them in words.
+ * @typedef {{count?: string, y: string, x: string, z: string, rule: string} & Record<string, any>} Grid
+ */
+/**
  * A dispatch: one pipeline with one bind group, whose binding 0 is a uniform buffer with the contents `uniform`. Offsets and
- * sizes are in bytes.
+ * sizes are in bytes. `uniform` and `workgroups` are those of the given problem.
  * @typedef {{
- *   kernel: string, config: Record<string, number | string>, wgsl: string, entry_point: string, bindings: Binding[],
+ *   kernel: string, config: Record<string, number | string>, dialect: "tint", wgsl: string, entry_point: string, bindings: Binding[],
  *   params: {size: number, members: {name: string, type: string, offset: number}[]}, uniform: Uint8Array,
- *   workgroup_size: number[], grid: Record<string, any> | null, workgroups: [number, number, number],
+ *   workgroup_size: number[], grid: Grid, workgroups: [number, number, number], valid_for: ValidFor,
  *   features: string[], limits: Record<string, number>,
  * }} Dispatch
  */
-/** An operand or a result with its number of elements, named like its binding. @typedef {{name: string, dtype: string, elements: number, written: boolean}} Buffer */
+/**
+ * An operand or a result with its number of elements for the given problem, named like its binding; `rule` is the
+ * number for any, `place` the index of an element. Buffers have a multiple of 16 bytes.
+ * @typedef {{name: string, dtype: string, elements: number, written: boolean, place: string | null, rule: string | null}} Buffer
+ */
 
-/** A scratch buffer, or a scratch array texture of rgba32float, named like its binding. @typedef {{name: string, nbytes: number} | {name: string, width: number, height: number, layers: number}} Scratch */
+/** A scratch buffer, or a scratch array texture of rgba32float, named like its binding; `rule` has its size as formulas. @typedef {{name: string, nbytes: number, rule: string} | {name: string, width: number, height: number, layers: number, rule: {width: string, height: string, layers: string}}} Scratch */
 
-const OPTIONS = /** @type {const} */ (["op", "config", "bundle"]);
+const OPTIONS = /** @type {const} */ (["op", "config", "general", "bundle"]);
 /** The fields of each op's problems. */
 const FIELDS = {
   gemm: [
@@ -81,11 +95,13 @@ export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
 /**
  * Render a stage for a problem.
  * @param {string} stage one of `stages()` @param {Product | ByteProduct | WeightProduct | RowReduction | RowNormalisation | Mapped} problem
- * @param {{config?: Record<string, number | string>, bundle?: Bundle | Promise<Bundle>}} [options] `config` sets tunables that
- *   differ from the defaults
- * @returns {Promise<{dispatches: Dispatch[], buffers: Buffer[], scratch: Scratch[]}>} `dispatches` run one after another;
- *   `buffers` are the operands and results; `scratch` is written by one dispatch and read by the next. Throws ConfigError
- *   for an unknown stage, option or tunable, or a stage that cannot compute the problem
+ * @param {{config?: Record<string, number | string>, general?: boolean, bundle?: Bundle | Promise<Bundle>}} [options] `config`
+ *   sets tunables that differ from the defaults; with `general`, the texts are right at any sizes, strides and offsets, not
+ *   specialised for those of the problem
+ * @returns {Promise<{op: string, dispatches: Dispatch[], buffers: Buffer[], scratch: Scratch[], valid_for: ValidFor}>}
+ *   `dispatches` run one after another; `buffers` are the operands and results; `scratch` is written by one dispatch and read by
+ *   the next; `valid_for` says for which sizes the texts are right, as do their headers. Throws ConfigError for an unknown
+ *   stage, option or tunable, or a stage that cannot compute the problem
  */
 export async function shader(stage, problem, options = {}) {
   checkOptions("shader", options, OPTIONS.slice(1));
@@ -95,15 +111,9 @@ export async function shader(stage, problem, options = {}) {
   const described = problemOf(core, op, problem);
   const settings = Object.entries(options.config ?? {}).map(([name, value]) => [name, String(value)]);
   const kernel = core.configure(stage, new Dict(/** @type {any} */ (settings)), op);
-  const dispatches = [];
-  for (const each of kernel.dispatches) dispatches.push(await dispatchOf(bundle, each, described));
-  return {
-    dispatches,
-    buffers: described
-      .buffers()
-      .map((/** @type {any} */ { name, dtype, end, written }) => ({ name, dtype: dtype.name, elements: end, written })),
-    scratch: kernel.scratch(described).map(({ ...fields }) => fields),
-  };
+  const { dispatches, buffers, scratch, valid_for } = await bundle.stageAsData(kernel, described, options.general);
+  const packed = dispatches.map((/** @type {any} */ each) => ({ ...each, uniform: Uint8Array.from(each.uniform) }));
+  return { op, dispatches: packed, buffers, scratch, valid_for };
 }
 
 /** @param {any} core @param {string} op @param {any} given @returns {any} the translated problem */
@@ -152,38 +162,3 @@ function problemOf(core, op, { op: _, ...given }) {
   const { outDtype = dtype, bias = "", activation = "", alpha = 1, beta = 0 } = others;
   return make(core.Gemm, [m, n, k, batch, type, core.dtype_of(outDtype), a, b, c], { bias, activation, alpha, beta });
 }
-
-/** @param {Bundle} bundle @param {any} kernel @param {any} problem @returns {Promise<Dispatch>} */
-async function dispatchOf(bundle, kernel, problem) {
-  const { core } = bundle;
-  const { wgsl, bindings, features } = await bundle.shader(kernel, problem);
-  const { size, members } = core.layout(kernel.params);
-  const [x, y] = kernel.workgroup_size;
-  return {
-    kernel: kernel.name,
-    config: Object.fromEntries(kernel.config),
-    wgsl,
-    entry_point: core.ENTRY_POINT,
-    bindings: bindings.map((/** @type {any} */ { binding, name, type, wgsl_type }) => ({
-      binding,
-      name,
-      type,
-      wgsl_type,
-    })),
-    params: { size, members: members.map((/** @type {any} */ { name, type, offset }) => ({ name, type, offset })) },
-    uniform: Uint8Array.from(core.params_bytes(kernel, problem)),
-    workgroup_size: [...kernel.workgroup_size],
-    grid: plain(kernel.grid_rule()),
-    workgroups: kernel.dispatch(problem),
-    features: [...features].sort(),
-    limits: {
-      maxComputeInvocationsPerWorkgroup: kernel.invocations,
-      maxComputeWorkgroupSizeX: x,
-      maxComputeWorkgroupSizeY: y,
-      maxComputeWorkgroupStorageSize: kernel.workgroup_bytes_for(problem),
-    },
-  };
-}
-
-/** @param {Dict | null} x @returns {Record<string, any> | null} as a plain object */
-const plain = (x) => (x instanceof Dict ? Object.fromEntries(x) : x);

@@ -5,6 +5,7 @@
  * A scope is an object whose prototype is the enclosing scope; using an undefined name is an error.
  */
 
+import { ConfigError } from "./errors.js";
 import * as $ from "./python.js";
 
 /** @typedef {any} Any */
@@ -28,11 +29,37 @@ function found(name) {
 
 const MAKES_DICT = Symbol("dict"); // marks functions that make a Dict of their keyword arguments
 
-/** @type {Scope} */
-const GLOBALS = Object.assign(Object.create(null), { range: $.range, dict: MAKES_DICT, namespace: MAKES_DICT });
+const MAX_STEPS = 50_000; // of the loops of a template that is rendered, as in webmm/wgsl/render.py
+let left = Infinity; // of these steps
 
-/** Python's `_filled_in()`. @param {Any} kernel @param {Any} values a Dict of variables @returns {string} the kernel's rendered template */
-export const filledIn = (kernel, values) => render(kernel.template, { kernel, ...Object.fromEntries(values) });
+class TooManySteps extends Error {}
+
+/** @param {number} start @param {number} [stop] @param {number} [step] @returns {number[]} */
+function range(start, stop, step = 1) {
+  const [first, end] = stop === undefined ? [0, start] : [start, stop];
+  left -= Math.max(0, Math.ceil((end - first) / step)); // before an array of that length is made
+  if (left < 0) throw new TooManySteps();
+  return $.range(first, end, step);
+}
+
+/** @type {Scope} */
+const GLOBALS = Object.assign(Object.create(null), { range, dict: MAKES_DICT, namespace: MAKES_DICT });
+
+/** Python's `filled_in()`. @param {Any} kernel @param {Any} values a Dict of variables @returns {string} the kernel's rendered template; throws ConfigError if it would be too long */
+export function filledIn(kernel, values) {
+  left = MAX_STEPS;
+  try {
+    return render(kernel.template, { kernel, ...Object.fromEntries(values) });
+  } catch (error) {
+    if (!(error instanceof TooManySteps)) throw error;
+    const steps = MAX_STEPS.toLocaleString("en");
+    throw new ConfigError(
+      `${$.str(kernel)}: its text would be unrolled in more than ${steps} steps; choose smaller tunables`,
+    );
+  } finally {
+    left = Infinity;
+  }
+}
 
 /** @param {string} name @param {Scope} given @returns {string} */
 export const render = (name, given) => found(name)(Object.assign(Object.create(GLOBALS), given));
@@ -138,11 +165,8 @@ export function module(name, scope) {
   return Object.assign(Object.create(null), own, { [MODULE]: true });
 }
 
-/** @param {Any} x */
-export const defined = (x) => !(x instanceof $.Undefined);
-
 /** @param {Any} x @param {Any} other */
-export const otherwise = (x, other) => (defined(x) ? x : other);
+export const otherwise = (x, other) => (x instanceof $.Undefined ? other : x);
 
 export const filters = {
   /** @param {Any} x */

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from webmm import choose
-from webmm.calls import numpy_functions
-from webmm.calls.einsum import einsum
-from webmm.calls.elementwise import gelu, map
-from webmm.calls.expression import astype, concatenate, elementwise, stack, take, where
-from webmm.calls.gemm import gemm, matmul, matmul_async
-from webmm.calls.normalise import layer_norm, rms_norm, softmax
-from webmm.calls.operands import from_dlpack
-from webmm.calls.quantized import qmatmul
-from webmm.calls.reduce import reduce
-from webmm.calls.weights import qmatmul_weights
-from webmm.config import Tune
-from webmm.engine import operators
-from webmm.engine.array import Array
-from webmm.engine.device import Device, default_device
-from webmm.engine.devices import devices
-from webmm.engine.profiling import Profile, profile
-from webmm.epilogues import Epilogue
+from numpy.typing import DTypeLike
+
+from webmm import hooks
 from webmm.errors import (
     ConfigError,
     DeviceLostError,
@@ -33,12 +21,27 @@ from webmm.errors import (
     UnsupportedError,
     WebmmError,
 )
-from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
-from webmm.problems.scheme import dequantize, quantize
-from webmm.problems.weights import BlockWeights, quantize_blocks
-from webmm.render import Shader, render
 from webmm.version import __version__
+from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.render import Shader, render  # now, since `webmm.wgsl.render` is also the name of the module
+
+if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a program needs few of them
+    from webmm.calls.einsum import einsum
+    from webmm.calls.elementwise import gelu, map
+    from webmm.calls.expression import astype, elementwise, where
+    from webmm.calls.gemm import gemm, matmul, matmul_async
+    from webmm.calls.joined import concatenate, stack, take
+    from webmm.calls.normalise import layer_norm, rms_norm, softmax
+    from webmm.calls.operands import from_dlpack
+    from webmm.calls.quantized import qmatmul
+    from webmm.calls.reduce import reduce
+    from webmm.calls.weights import qmatmul_weights
+    from webmm.engine.device import Array, Device
+    from webmm.engine.devices import devices
+    from webmm.engine.profiling import Profile, profile
+    from webmm.problems.scheme import dequantize, quantize
+    from webmm.problems.weights import BlockWeights, quantize_blocks
 
 __all__ = [
     "Array",
@@ -86,44 +89,115 @@ __all__ = [
     "where",
 ]
 
+_PUBLIC = {
+    "calls.einsum": "einsum",
+    "calls.elementwise": "gelu map",
+    "calls.expression": "astype elementwise where",
+    "calls.gemm": "gemm matmul matmul_async",
+    "calls.joined": "concatenate stack take",
+    "calls.normalise": "layer_norm rms_norm softmax",
+    "calls.operands": "from_dlpack",
+    "calls.quantized": "qmatmul",
+    "calls.reduce": "reduce",
+    "calls.weights": "qmatmul_weights",
+    "engine.device": "Array Device",
+    "engine.devices": "devices",
+    "engine.profiling": "Profile profile",
+    "problems.scheme": "dequantize quantize",
+    "problems.weights": "BlockWeights quantize_blocks",
+}
+_MODULES = "calls choose config engine files log measure text wgsl"  # as in `webmm.config.set()`
+
+_modules = {name: module for module, names in _PUBLIC.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _modules:
+        found = getattr(import_module(f"webmm.{_modules[name]}"), name)
+    elif name in _MODULES.split():
+        found = import_module(f"webmm.{name}")
+    else:
+        raise AttributeError(f"module 'webmm' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_modules, *_MODULES.split()})
+
+
 _Class = TypeVar("_Class", bound=type[Any])
 
 
 def register(what: _Class) -> _Class:
     """Register your own kernel stage or op with webmm and return it; see `webmm.plugins.register()`."""
-    from webmm import plugins  # imported here for the same reason as the two modules below
+    from webmm import plugins
 
     return plugins.register(what)
 
 
-def _failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
-    from webmm.selftest import failing  # most calls find their kernel in the cache and need neither module
+class _Above:
+    """`webmm.hooks.Above`: each function is imported at its first use."""
 
-    return failing(kernel, problem, device)
+    @cached_property
+    def matmul(self) -> hooks.Matmul:
+        from webmm.calls.gemm import matmul
+
+        return matmul
+
+    @cached_property
+    def elementwise(self) -> hooks.Elementwise:
+        from webmm.calls.expression import elementwise
+
+        return elementwise
+
+    @cached_property
+    def reduce(self) -> hooks.Reduce:
+        from webmm.calls.reduce import reduce
+
+        return reduce
+
+    @cached_property
+    def astype(self) -> Callable[[Any, DTypeLike], Any]:
+        from webmm.calls.expression import astype
+
+        return astype
+
+    @cached_property
+    def take(self) -> Callable[[Any, Any, int | None], Any]:
+        from webmm.calls.joined import take
+
+        return take
+
+    @cached_property
+    def default_device(self) -> Callable[[], Device]:
+        from webmm.engine.device import default_device
+
+        return default_device
+
+    @cached_property
+    def numpy_functions(self) -> Mapping[Any, Callable[..., Any]]:
+        from webmm.calls.numpy_functions import FUNCTIONS
+
+        return FUNCTIONS
+
+    @cached_property
+    def namespace(self) -> Callable[[str | None], Any]:
+        from webmm.calls.array_api import of_version
+
+        return of_version
+
+    @cached_property
+    def test(self) -> hooks.SelfTest:
+        from webmm.measure.selftest import test
+
+        return test
+
+    @cached_property
+    def tune(self) -> hooks.TuneAtFirstUse:
+        from webmm.measure.first_use import tune_at_first_use
+
+        return tune_at_first_use
 
 
-def _learn(problem: Problem, device: Device, tune: Tune) -> None:
-    from webmm.learn import learn
-
-    learn(problem, device, tune)
-
-
-def _namespace(version: str | None) -> Any:
-    from webmm import array_api
-
-    return array_api.of_version(version)
-
-
-def _restore(host: Any) -> Array:
-    return default_device().array(host)
-
-
-# Lower layers call these functions, but cannot import them.
-choose.set_hooks(_failing, _learn)
-operators.set_hooks(
-    {
-        **{"elementwise": elementwise, "reduce": reduce, "astype": astype, "take": take, "matmul": matmul},
-        **{"namespace": _namespace, "restore": _restore},
-    },
-    numpy_functions.FUNCTIONS,
-)
+hooks.above = _Above()

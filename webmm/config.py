@@ -1,9 +1,10 @@
 """Settings, which come from these places, first match wins: `set()`, environment, project file, user file, defaults.
 
 The project file is the nearest one in the working directory or its parents: `webmm.toml`, or, in a directory without
-one, a `pyproject.toml` with a `[tool.webmm]` table. The user file is `webmm.toml` in the platform's configuration
-directory. The environment variable of the setting `cache_dir` is WEBMM_CACHE_DIR; an empty variable counts as unset. A
-path in a file is relative to the directory of that file.
+one, a `pyproject.toml` with a `[tool.webmm]` table. Anyone may have written it, so settings that name a program or a
+path (`own` in the table below) are ignored there, with a warning. The user file is `webmm.toml` in the platform's
+configuration directory. The environment variable of the setting `cache_dir` is WEBMM_CACHE_DIR; an empty variable
+counts as unset. A path in the user file is relative to the directory of that file.
 
 `template()` returns a file with every setting and its description.
 
@@ -28,6 +29,7 @@ import platformdirs
 
 from webmm import log
 from webmm.errors import ConfigError
+from webmm.text import printable
 
 FILE = "webmm.toml"
 PREFIX = "WEBMM_"
@@ -94,8 +96,9 @@ def _topics(raw: object) -> str:
     return text
 
 
-def _setting(read: Callable[[object], Any], default: Any, doc: str) -> Any:
-    metadata = {"read": read, "doc": doc}
+def _setting(read: Callable[[object], Any], default: Any, doc: str, *, own: bool = False) -> Any:
+    """Declare a setting; one of the user's `own` names a program or a path, and is ignored in project files."""
+    metadata = {"read": read, "doc": doc, "own": own}
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -115,7 +118,10 @@ class Settings:
         _text, "wgpu", "wgpu; dawn (package wgpudawn), which supports matrix units; auto: dawn if it offers them"
     )
     cache_dir: Path = _setting(
-        _folder, lambda: Path(platformdirs.user_cache_dir("webmm")), "directory of tuned records and self-test verdicts"
+        _folder,
+        lambda: Path(platformdirs.user_cache_dir("webmm")),
+        "directory of tuned records and self-test verdicts",
+        own=True,
     )
     tune: Tune = _setting(
         tune_mode, "cached", "off: portable defaults; cached: tuned records; quick, auto: tune shapes without a record"
@@ -126,17 +132,25 @@ class Settings:
     )
     selftest: bool = _setting(_switch, True, "whether a shader must pass a self-test before its first use on a driver")
     log: str = _setting(_topics, "", _SHOWN)
-    log_file: Path | None = _setting(_file, None, "file for log messages; empty: the program's log handlers, or stderr")
-    naga: str = _setting(_text, "", "naga-cli for `webmm check`; empty: .tools/bin, then PATH")
+    log_file: Path | None = _setting(
+        _file, None, "file for log messages; empty: the program's log handlers, or stderr", own=True
+    )
+    naga: str = _setting(
+        _text, "", "naga-cli for `webmm check`; empty: .tools/bin of webmm's checkout, then PATH", own=True
+    )
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source of raw values: its name for messages, the directory that its paths are relative to, and the values."""
+    """A source of raw values: its name for messages, the directory that its paths are relative to, and the values.
+
+    `ignored` are the settings that it may not set.
+    """
 
     name: str
     folder: Path
     values: Mapping[str, object]
+    ignored: tuple[str, ...] = ()
 
 
 _chosen: dict[str, object] = {}  # the values given to set()
@@ -171,10 +185,13 @@ def template() -> str:
         "",
     ]
     default = Settings()
-    for field in dataclasses.fields(Settings):
+    fields = sorted(dataclasses.fields(Settings), key=lambda field: bool(field.metadata["own"]))
+    for field in fields:
         value = getattr(default, field.name)
         text = "" if value is None else str(value) if isinstance(value, Path) else value
-        lines += [f"# {field.metadata['doc']}", f"# {field.name} = {json.dumps(text, ensure_ascii=False)}", ""]
+        lines += [f"# {field.metadata['doc']}"]
+        lines += [f"# (ignored in a project's file; takes effect in {user_file()})"] * field.metadata["own"]
+        lines += [f"# {field.name} = {json.dumps(text, ensure_ascii=False)}", ""]
     return "\n".join(lines)
 
 
@@ -194,6 +211,11 @@ def effective() -> dict[str, tuple[Any, str]]:
         else:
             result[field.name] = _read(field, source), _name(field.name, source)
     return result
+
+
+def ignored() -> dict[str, str]:
+    """Return the name of the project file for each setting that it may not set but does."""
+    return {name: source.name for source in _sources() for name in source.ignored}
 
 
 def _read(field: dataclasses.Field[Any], source: Source) -> Any:
@@ -236,13 +258,33 @@ def unknown_variables() -> list[str]:
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
 
+def user_file() -> Path:
+    """Return the path of the user file, which need not exist."""
+    return Path(platformdirs.user_config_dir("webmm")) / FILE
+
+
 @functools.cache
 def _files(start: Path | None) -> tuple[Source, ...]:
     """Return the contents of the project file and the user file; raises ConfigError if one cannot be used."""
-    folders = (start, *start.parents) if start else ()
+    own = user_file().parent.resolve()  # its file is no project's, even if webmm is started there
+    folders = [folder for folder in (start, *start.parents) if folder.resolve() != own] if start else []
     project = (source for folder in folders for source in (_toml(folder / FILE), _pyproject(folder)) if source)
-    found = (next(project, None), _toml(Path(platformdirs.user_config_dir("webmm")) / FILE))
-    return tuple(_known(source) for source in found if source)
+    found, user = next(project, None), _toml(user_file())
+    return tuple(_known(source) for source in (_without_own(found) if found else None, user) if source)
+
+
+def _without_own(source: Source) -> Source:
+    """Return a project file without the settings that only the user may make; a warning names those."""
+    own = [
+        field.name for field in dataclasses.fields(Settings) if field.metadata["own"] and field.name in source.values
+    ]
+    if not own:
+        return source
+    text = f"{source.name}: {', '.join(own)} ignored, since a project's file may name no program and no path; set "
+    text += f"{'it' if len(own) == 1 else 'them'} in {user_file()}, by {', '.join(map(variable, own))}, or by {BY_SET}"
+    log.root.warning("%s", printable(text))
+    values = {name: value for name, value in source.values.items() if name not in own}
+    return dataclasses.replace(source, values=values, ignored=tuple(own))
 
 
 def _known(source: Source) -> Source:

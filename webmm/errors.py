@@ -10,12 +10,10 @@
     ├── MemoryLimitError (MemoryError) the device is out of memory; nothing was written
     ├── DeviceLostError                the device was lost (the message gives the reason) or closed, with all its arrays
     ├── FreedArrayError (ValueError)   an `Array` was used after `free()`
-    └── ShaderError                    an engine rejected a shader: kernel, parameters, numbered source
+    └── ShaderError                    an engine rejected a shader: kernel, parameters, file, line, the compiler's words
 """
 
 from __future__ import annotations
-
-import re
 
 
 class WebmmError(Exception):
@@ -51,18 +49,10 @@ class FreedArrayError(WebmmError, ValueError):
 
 
 class ShaderError(WebmmError):
-    """An engine or validator rejected a shader."""
+    """An engine, a validator or a template rejected a shader, or its results are wrong.
 
+    The first line says what is wrong, with the file and line if they are known; the others quote that line and the
+    compiler. `wgsl` is the text that a compiler refused, `said` its message, `what` the beginning of the first line.
+    """
 
-def numbered(source: str) -> str:
-    """Return `source` with the line numbers that compilers cite."""
-    return "\n".join(f"{i:4d} | {line}" for i, line in enumerate(source.splitlines(), 1))
-
-
-def cited(message: str, source: str) -> str:
-    """Return a compiler's message followed by the source line of its first line:column reference, if it has one."""
-    place = re.search(r":(\d+):\d+", message)
-    if not place:
-        return message
-    number, lines = int(place.group(1)), source.split("\n")  # an unexpected end is cited after the last newline
-    return f"{message}\nline {number}: {lines[number - 1].strip()}"
+    what = said = wgsl = ""

@@ -1,4 +1,4 @@
-"""Safe file access: atomic writes, size-limited reads, .npy matrices, and documents shared between processes."""
+"""Safe file access: what may be overwritten, atomic writes, size-limited reads, .npy matrices, shared documents."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
-import filelock
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +21,66 @@ from webmm.errors import ConfigError, ProblemError
 
 MAX_TEXT = 2**26  # bytes
 LOCK_TIMEOUT = 30  # seconds
+
+
+# Outputs: the rules for every file or folder that webmm writes
+
+
+def check_output(
+    path: Path, *, force: bool, folders: bool = False, operands: Iterable[Path] = (), beside: Iterable[str] = ()
+) -> Path:
+    """Return what `path` names, or the target if it is a link, if writing there loses nothing.
+
+    `beside` are endings: for each, the file of this name and ending is written, too. Raises ConfigError if any of them
+    is one of the files or folders `operands`, is inside one or has one inside, by any links; if the folder to write to
+    is missing; if `path` exists and `force` is not set; and if it is a folder, unless `folders` may be replaced.
+    """
+    target = resolved(path)
+    names = (target, *(target.with_name(target.name + end) for end in beside))
+    with writing(path):
+        for other in (each for operand in operands for each in (operand, *_links(operand))):
+            for name in names:
+                if _inside(name, other) or _inside(other, name):
+                    raise ConfigError(f"cannot write {path}: {name} and the operand {other} overlap; write elsewhere")
+        if not target.parent.is_dir():
+            raise ConfigError(f"cannot write {path}: there is no folder {target.parent}")
+        if path.exists() and not force:
+            raise ConfigError(f"{path} exists; --force overwrites it")
+        if path.is_dir() and not folders:
+            raise ConfigError(f"cannot write {path}: {os.strerror(errno.EISDIR)}")
+    return target
+
+
+def resolved(path: Path) -> Path:
+    """Return `path` without links, whether it exists or not; raises ConfigError for links to each other."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise ConfigError(f"cannot write {path}: {os.strerror(errno.ELOOP)}")
+    return target
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    """Return whether `path`, which need not exist, is `folder` (or the same file) or lies in it."""
+    path = Path(os.path.realpath(path))
+    return folder.exists() and any(each.exists() and each.samefile(folder) for each in (path, *path.parents))
+
+
+def _links(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_symlink()] if folder.is_dir() else []
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether `path` is a pipe, a device or an unlinked file: something to write into that has no name."""
+    return path.exists() and not path.is_dir() and not _replaceable(path)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise any OSError in this context as ConfigError: one line that names `path` and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -34,7 +93,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         if path.exists() and not _replaceable(path):
             _write_into(path, write)
         else:
-            _replace(Path(os.path.realpath(path)), write)
+            _replace(resolved(path), write)
     except OSError as error:
         no_reader = error.errno == errno.ENXIO and path.is_fifo()
         why = "nobody reads from this pipe; start its reader first" if no_reader else error.strerror or error
@@ -78,14 +137,15 @@ def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 def read_text(path: Path) -> str:
     """Return the text of a file; raises ProblemError if it cannot be read or is larger than MAX_TEXT bytes."""
-    with _reading(path):
+    with reading(path):
         if (size := _size(path)) > MAX_TEXT:
             raise ProblemError(f"{path} is too large: {size:,} bytes, of at most {MAX_TEXT:,}")
         return path.read_text(encoding="utf-8")
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
+    """Raise any OSError in this context as ProblemError: one line that names `path` and the reason."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -105,7 +165,7 @@ def load_matrix(path: Path) -> NDArray[Any]:
 
     Raises ProblemError for anything else; the message names what was found.
     """
-    with _reading(path):
+    with reading(path):
         _size(path)
         try:
             with np.errstate(over="raise"):
@@ -149,11 +209,13 @@ def note(path: Path, schema: str, driver: str, update: Callable[[Any], Any]) -> 
 
     Raises ConfigError if the document cannot be written.
     """
+    import filelock  # loads much that reading does not need
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(path.with_suffix(".lock"), timeout=LOCK_TIMEOUT):
             known = noted(path, schema)
             document = {"schema": schema, "drivers": known | {driver: update(known.get(driver))}}
             write_atomically(path, lambda out: out.write(json.dumps(document, indent=1).encode()))
-    except (OSError, filelock.Timeout) as error:
+    except OSError as error:  # which includes filelock.Timeout
         raise ConfigError(f"cannot write {path}: {error}; WEBMM_CACHE_DIR names another folder") from error

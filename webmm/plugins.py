@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 from webmm.cases import OPS
 from webmm.cases.base import Op
+from webmm.engine import generation
 from webmm.errors import ConfigError
 from webmm.kernels import REGISTERED, STAGES, ladder
 from webmm.kernels.base import Kernel
-from webmm.render import shader_folder, template_of
+from webmm.wgsl.render import shader_folder, template_of
 
 T = TypeVar("T", bound=type[Any])
 
@@ -38,6 +39,7 @@ def register(what: T) -> T:
         _register_op(what)
     else:
         raise ConfigError(f"register() takes a subclass of Kernel or Op, not {what!r}")
+    generation.advance()
     return what
 
 
@@ -53,6 +55,7 @@ def unregister(what: type[Any]) -> None:
         del OPS[what.name], STAGES[what.name]
     else:
         raise ConfigError(f"{what!r} is not registered")
+    generation.advance()
 
 
 def registered() -> tuple[type[Any], ...]:
@@ -61,7 +64,8 @@ def registered() -> tuple[type[Any], ...]:
 
 
 def _register_stage(cls: type[Kernel[Any]]) -> None:
-    name, op, follows = (getattr(cls, word, None) for word in ("name", "op", "follows"))
+    given: list[Any] = [getattr(cls, word, None) for word in ("name", "op", "follows")]
+    name, op, follows = given
     if not name or op not in STAGES or follows is None:
         raise ConfigError(f"{cls.__name__} must define name, op (one of {', '.join(STAGES)}) and follows")
     known: type[Kernel[Any]] | None = STAGES[op].get(name)
@@ -146,6 +150,11 @@ def file_of(stage: type[Any]) -> str | None:
     """
     path = getattr(sys.modules.get(stage.__module__), "__file__", None)
     return str(Path(path).resolve()) if path and stage.__module__ != "__main__" else None
+
+
+def registered_file(cls: type[Any]) -> str | None:
+    """Return the file that defines a stage or an op from outside the package, as `file_of()` does; None for webmm's."""
+    return file_of(cls) if cls in registered() else None
 
 
 def files() -> list[str]:

@@ -14,6 +14,7 @@ import { checkOf, flopsOf, inputsOf, nameOf } from "./tasks.js";
 const MAX_BATCH = 2000;
 const SLOW = 8;
 const SCHEMA = "webmm.records/1";
+const DEVICE = ["adapter", "backend", "driver", "engine", "version"]; // what a measurement was made on
 
 /** `warmUp` and `batchTime` in ms; no task starts after `seconds`. @typedef {{rounds: number, warmUp: number, batchTime: number, seconds: number}} Protocol */
 
@@ -135,10 +136,14 @@ function summary(samples) {
   return { median_us: quantile(0.5), best_us: us[0], spread_us: quantile(0.75) - quantile(0.25), samples: us.length, clock: "wall" };
 }
 
-/** @param {object[]} records @returns {string} schema webmm.records/1 */
-export function document(records) {
+/** @param {object[]} records @param {object} about entries of the header @returns {string} schema webmm.records/1, one record per line */
+export function document(records, about = {}) {
   const rows = records.map((record) => ({ ...record, max_error: record.max_error === Infinity ? "inf" : record.max_error }));
-  return JSON.stringify({ schema: SCHEMA, records: rows }, null, 1) + "\n";
+  const devices = new Set(rows.map((row) => JSON.stringify(Object.fromEntries(DEVICE.map((name) => [name, row[name]])))));
+  const onLines = (texts) => `[\n${texts.join(",\n")}\n]`;
+  const entries = Object.entries({ schema: SCHEMA, ...about }).map(([name, value]) => [name, JSON.stringify(value)]);
+  entries.push(["devices", onLines([...devices])], ["records", onLines(rows.map((row) => JSON.stringify(row)))]);
+  return `{\n${entries.map(([name, text]) => `"${name}": ${text}`).join(",\n")}\n}\n`;
 }
 
 /** @returns {string} such as "512³: webmm 16.5 µs, jax-js 77 µs: 4.67 × jax-js" */

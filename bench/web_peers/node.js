@@ -23,6 +23,7 @@ const { values } = parseArgs({
     seconds: { type: "string", default: "3600" }, // after which no task starts
     libraries: { type: "string" },
     toggles: { type: "string", default: "" }, // of Dawn, as in enable-dawn-features
+    command: { type: "string", default: "" }, // for the records' header
   },
 });
 
@@ -78,7 +79,7 @@ for (const [name, tasks] of chosen) {
     batchTime: Number(values["batch-time"]),
     seconds: Number(values.seconds) - performance.now() / 1e3,
     log,
-    keep: (some) => write(name, document(some)),
+    keep: (some) => write(name, document(some, { command: values.command })),
   });
   console.log(`\n${table(records)}`);
 }

@@ -71,7 +71,8 @@ else
   for each in packages page; do python3 -c "$unpack" "$here/$each.tar.xz" "$work"; done
 fi
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+:}$work/lib"
-"$work/bin/node" "$work/peers/node.js" --page "$work/page" --tasks "$work/tasks.json" --output "$records" "$@"
+"$work/bin/node" "$work/peers/node.js" --page "$work/page" --tasks "$work/tasks.json" --output "$records" \
+  --command "sh run.sh FOLDER $*" "$@"
 RUN
 chmod +x "$out/run.sh"
 ls -l "$out" >&2

@@ -24,8 +24,8 @@ from typing import Any
 import click
 from tasks import groups
 
+from webmm.measure.records import from_json, provenance, save, to_json
 from webmm.page import bundle
-from webmm.records import from_json, save
 
 HERE = Path(__file__).resolve().parent
 CHROMIUM_FLAGS = [
@@ -90,8 +90,7 @@ def main(
             flags = [*CHROMIUM_FLAGS, *([f"--use-webgpu-adapter={adapter}"] if adapter else [])]
             options = {"rounds": rounds, "warmUp": warm_up, "batchTime": batch_time, "seconds": LONGEST}
             for name, text in in_browser(folder, chromium, flags, tasks, {**options, "libraries": libraries or None}):
-                from_json(text)  # raises for invalid documents
-                save(output / f"{name}.json", text)
+                save(output / f"{name}.json", to_json(from_json(text), **provenance()))
         else:
             options = {"rounds": rounds, "warm-up": warm_up, "batch-time": batch_time, "only": only}
             in_node(folder, output, tasks, {**options, "libraries": libraries, "toggles": toggles})
@@ -144,7 +143,7 @@ def in_node(folder: Path, output: Path, tasks: dict[str, list[dict[str, Any]]], 
     """Run node.js, which prints and writes the results; environment variables select its driver."""
     (folder / "tasks.json").write_text(json.dumps(tasks))
     command = ["node", str(HERE / "node.js"), "--page", str(folder / "page"), "--tasks", str(folder / "tasks.json")]
-    command += ["--output", str(output)]
+    command += ["--output", str(output), "--command", provenance()["command"]]
     for name, value in options.items():
         if value:
             command += [f"--{name}", str(value)]

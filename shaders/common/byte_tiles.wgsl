@@ -1,14 +1,15 @@
 {#
   Tiles of 8-bit integers in workgroup memory, four consecutive elements along k per word. Invocations, fragments and
-  tiles are laid out as in register_tiles.wgsl, with words in place of floats: BK counts words, tiles are k-major, and a
-  load reads the words of four rows of A or of four columns of B.
+  tiles are laid out as in register_tiles/layout.wgsl, with words in place of floats: BK counts words, tiles are
+  k-major, and a load reads the words of four rows of A or of four columns of B.
 
   If storage is contiguous along k, 16 bytes of a row are four words, which are written to four rows of the tile; such a
   tile is an array of array<u32, 4>, since invocations that write components of one vec4 would race. If storage is
   contiguous across k, an invocation loads 4 bytes at each of four k and transposes these 4 × 4 bytes in registers to a
   vec4, which it writes at once.
 #}
-{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/register_tiles/layout.wgsl" as layout with context %}
+{% import "common/line_sums.wgsl" as lines with context %}
 {% import "common/quantized.wgsl" as quantized with context %}
 
 {% set operands = [
@@ -176,22 +177,7 @@ fn convert_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
     var acc_{{ r }}_{{ j }} = vec4i();
 {% endfor %}
 {% endfor %}
-{{ declare_line_sums(operands) }}
-{% endmacro %}
-
-{# An invocation sums the bytes that it loads of each row of A or column of B (a vec4 for four of these). #}
-{% macro declare_line_sums(operands) %}
-{% for o in operands if o.sums %}
-{% for i in range(o.summed) %}
-    var {{ o.x }}_sum{{ i }} = {{ "vec4i()" if o.across_k else "0" }};
-{% endfor %}
-{% endfor %}
-{% for o in operands if o.sums %}
-    for (var i = local_index; i < {{ o.tile }}; i += {{ kernel.invocations }}u) {
-        // WGSL guarantees zeros, but lavapipe (Mesa 22.3.6) clears them for the first workgroup only.
-        atomicStore(&{{ o.x }}_sums[i], 0);
-    }
-{% endfor %}
+{{ lines.declare_line_sums(operands) }}
 {% endmacro %}
 
 {# storage → registers: the tiles whose first inner element is k0 #}
@@ -228,7 +214,7 @@ fn convert_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% endif %}
 {% if o.sums %}
-        {{ o.x }}_sum{{ i }} += {{ sum_of_bytes(o, o.x ~ "_next" ~ i) }};
+        {{ o.x }}_sum{{ i }} += {{ lines.sum_of_bytes(o, o.x ~ "_next" ~ i) }};
 {% endif %}
 {% endfor %}
 {% endfor %}
@@ -236,18 +222,18 @@ fn convert_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 
 {# sums += tile of A · tile of B; k0 is their first inner element, for debug shaders. #}
 {% macro multiply_tiles(k0="k0") %}
-{{ tiles.for_each_kk(multiply_step, 0, k0) }}
+{{ layout.for_each_kk(multiply_step, 0, k0) }}
 {% endmacro %}
 
 {# One kk: the outer product of TM words of A and TN words of B, four products per pair of words. #}
 {% macro multiply_step(kk, buffer, k0) %}
 {% for i in range(kernel.tm // 4) %}
-{% set four %}a_tile[{{ kk }}][{{ tiles.row_vec4(i) }}]{% endset %}
-            let a_reg{{ i }} = {{ tiles.as_vector(four, operands[0].across_k, "vec4u") }};
+{% set four %}a_tile[{{ kk }}][{{ layout.row_vec4(i) }}]{% endset %}
+            let a_reg{{ i }} = {{ layout.as_vector(four, operands[0].across_k, "vec4u") }};
 {% endfor %}
 {% for j in range(kernel.tn // 4) %}
-{% set four %}b_tile[{{ kk }}][{{ tiles.col_vec4(j) }}]{% endset %}
-            let b_reg{{ j }} = {{ tiles.as_vector(four, operands[1].across_k, "vec4u") }};
+{% set four %}b_tile[{{ kk }}][{{ layout.col_vec4(j) }}]{% endset %}
+            let b_reg{{ j }} = {{ layout.as_vector(four, operands[1].across_k, "vec4u") }};
 {% endfor %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
@@ -256,9 +242,9 @@ fn convert_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% set bytes, k = "dbg_i8" if s.signed else "dbg_u8", k0 ~ " + (" ~ kk ~ ") * 4u" %}
 {% for r in range(kernel.tm) %}
-{% set row %}{{ tiles.first_row(r // 4) }} + {{ r % 4 }}u{% endset %}
+{% set row %}{{ layout.first_row(r // 4) }} + {{ r % 4 }}u{% endset %}
 {% for j in range(kernel.tn // 4) %}
-{% set col = tiles.first_column(j) %}
+{% set col = layout.first_column(j) %}
             {{ bytes }}(SHARED_A, {{ row }}, dbg_col({{ col }}, 4u), {{ k }}, a_reg{{ r // 4 }}.{{ "xyzw"[r % 4] }});
 {% for c in range(4) %}
             {{ bytes }}(SHARED_B, {{ row }}, {{ col }} + {{ c }}u, {{ k }}, b_reg{{ j }}[{{ c }}]);
@@ -268,38 +254,10 @@ fn convert_{{ o.x }}4(stored: vec4u, k: u32) -> vec4u {
 {% endfor %}
 {% endmacro %}
 
-{# The sum of the bytes of four words: one per word if these are of four rows or columns, otherwise one for all. #}
-{% macro sum_of_bytes(o, words) -%}
-{% if o.across_k -%}
-dots(0x01010101u, {{ words }})
-{%- else -%}
-dot(dots(0x01010101u, {{ words }}), vec4i(1))
-{%- endif %}
-{%- endmacro %}
-
-{# The invocations' sums of bytes → workgroup memory, added for each row of A or column of B. #}
-{% macro add_line_sums(operands) %}
-{% if s.zero_a or s.zero_b %}
-{% for o in operands if o.sums %}
-{% for i in range(o.summed) %}
-{% set line = o.line ~ i %}
-{% if o.across_k %}
-{% for j in range(4) %}
-    atomicAdd(&{{ o.x }}_sums[{{ line }} + {{ j }}u], {{ o.x }}_sum{{ i }}[{{ j }}]);
-{% endfor %}
-{% else %}
-    atomicAdd(&{{ o.x }}_sums[{{ line }}], {{ o.x }}_sum{{ i }});
-{% endif %}
-{% endfor %}
-{% endfor %}
-    workgroupBarrier(); // the sums are complete before anyone reads them
-{% endif %}
-{% endmacro %}
-
 {# The sums → C, or with `part`, the first argument of store_tile4(), to the partial sums of that part of k. #}
 {% macro store_sums(part="") %}
 {% for j in range(kernel.tn // 4) %}
-    let columns{{ j }} = {{ quantized.columns_of_tile("(" ~ tiles.col_vec4(j) ~ ") * 4u") }};
+    let columns{{ j }} = {{ quantized.columns_of_tile("(" ~ layout.col_vec4(j) ~ ") * 4u") }};
 {% for r in range(kernel.tm) %}
     store_tile4({{ part }}row0, (ly + {{ r // 4 }}u * WY) * 4u + {{ r % 4 }}u, columns{{ j }}, acc_{{ r }}_{{ j }});
 {% endfor %}

@@ -1,13 +1,15 @@
 {# Strips of columns: WX invocations along the kept axis j, with four columns each, and WY along k. #}
-{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/reduce/elements.wgsl" as elements with context %}
+{% import "common/reduce/parts.wgsl" as parts with context %}
+{% import "common/reduce/invocation.wgsl" as invocation with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 
 {% macro functions() %}
 const SPREAD: u32 = {{ "1u" if s.vec else "WX" }}; // distance between the four j of an invocation
 
-{{ reduce.functions() }}
-// x[k, j], x[k, j + SPREAD] …{{ reduce.beyond("the end of a column") }}
-fn load4(base: u32, k: u32, j: u32, end: u32) -> {{ reduce.number("4") }} {
+{{ parts.functions() }}
+// x[k, j], x[k, j + SPREAD] …{{ elements.beyond("the end of a column") }}
+fn load4(base: u32, k: u32, j: u32, end: u32) -> {{ elements.number("4") }} {
 {% set row = "min(k, end - 1u)" if s.edge else "k" %}
 {% if s.vec %}
 {% set place = "min(j, params.inner - 4u)" if s.edge_j else "j" %}
@@ -16,21 +18,21 @@ fn load4(base: u32, k: u32, j: u32, end: u32) -> {{ reduce.number("4") }} {
     let columns = vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD;
 {% set within = "min(columns, vec4u(params.inner - 1u))" if s.edge_j else "columns" %}
     let place = vec4u(base + {{ row }} * params.stride) + {{ within }} * params.inner_stride;
-    let v = {{ reduce.by_fours() }}(
+    let v = {{ elements.by_fours() }}(
 {% for c in "xyzw" %}
         {{ matrix.element("x", "place." ~ c) }},
 {% endfor %}
     );
 {% endif %}
-{% if s.edge and not reduce.doubles %}
-    return select(v, {{ reduce.number("4") }}({{ reduce.outside() }}), k >= end);
+{% if s.edge and not elements.doubles %}
+    return select(v, {{ elements.number("4") }}({{ elements.outside() }}), k >= end);
 {% else %}
     return v;
 {% endif %}
 }
 
 {% if kernel.wy > 1 %}
-var<workgroup> parts: array<array<{{ reduce.part("4") }}, WX>, WY>;
+var<workgroup> parts: array<array<{{ parts.part("4") }}, WX>, WY>;
 
 {% endif %}
 {% endmacro %}
@@ -60,7 +62,7 @@ select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPR
 
 {# Reduce an invocation's elements of x[begin..end]; with `once`, a single step, x0, x1 … stay in scope. #}
 {% macro walk(begin, end, once=false) %}
-{{ reduce.accumulators("4") }}
+{{ invocation.accumulators("4") }}
 {% if once %}
     let k = local.y;
 {% else %}
@@ -71,19 +73,19 @@ select(0xffffffffu, i * params.inner + j + {{ c }}u * SPREAD, j + {{ c }}u * SPR
         let x{{ u }} = load4(base, k{{ " + " ~ (u * kernel.wy) ~ "u" if u }}, j, {{ end }});
 {% endfor %}
 {% macro place(u) %}vec4u(k{{ " + " ~ (u * kernel.wy) ~ "u" if u }}){% endmacro %}
-{{ reduce.take(kernel.unroll, place) }}
-{{ reduce.carry("4") }}
+{{ invocation.take(kernel.unroll, place) }}
+{{ invocation.carry("4") }}
 {% for c in range(4) %}
 {% for u in range(kernel.unroll) %}
         dbg(LOADED, {{ row_of(c) }}, 0u, k + {{ u * kernel.wy }}u, f32(x{{ u }}[{{ c }}]));
 {% endfor %}
-{% set sum %}f32(result(component({{ reduce.all_levels("4") }}, {{ c }}u))){% endset %}
+{% set sum %}{{ real }}(result(component({{ invocation.all_levels("4") }}, {{ c }}u))){% endset %}
         dbg(ACC, {{ row_of(c) }}, 0u, k + {{ (kernel.unroll - 1) * kernel.wy }}u, {{ sum }});
 {% endfor %}
 {% if not once %}
     }
 {% endif %}
-    let own = {{ reduce.all_levels("4") }};
+    let own = {{ invocation.all_levels("4") }};
 {% endmacro %}
 
 {# Combine the partial results of a column: the first invocation reads the result at parts[0][local.x]. #}

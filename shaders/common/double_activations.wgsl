@@ -27,14 +27,14 @@
   0.07692307692307693, 0.09090909090909091, 0.1111111111111111, 0.14285714285714285, 0.2, 0.3333333333333333, 1.0
 ] %}
 {% set pair = kernel.integer %}
-{% set double, whole = ("vec2u", "i32") if pair else ("vec4f", "vec4i") %}
+{% set double, whole = ("vec2u", "i32") if pair else (vec4r, "vec4i") %}
 
 {% macro number(x) -%}
 {% if pair %}
 {% set low, high = kernel.words(x) %}
 vec2u({{ low }}u, {{ high }}u)
 {%- else -%}
-vec4f({{ x }})
+{{ vec4r }}({{ x }})
 {%- endif %}
 {%- endmacro %}
 
@@ -63,41 +63,41 @@ fn {{ name }}(x: {{ double }}) -> {{ double }} {
 
 {# The arithmetic of vec4 of f64. #}
 {% macro native_arithmetic() %}
-fn add(x: vec4f, y: vec4f) -> vec4f {
+fn add(x: {{ vec4r }}, y: {{ vec4r }}) -> {{ vec4r }} {
     return x + y;
 }
 
-fn multiply(x: vec4f, y: vec4f) -> vec4f {
+fn multiply(x: {{ vec4r }}, y: {{ vec4r }}) -> {{ vec4r }} {
     return x * y;
 }
 
-fn opposite(x: vec4f) -> vec4f {
+fn opposite(x: {{ vec4r }}) -> {{ vec4r }} {
     return -x;
 }
 
-fn where_negative(x: vec4f, yes: vec4f, no: vec4f) -> vec4f {
-    return select(no, yes, x < vec4f());
+fn where_negative(x: {{ vec4r }}, yes: {{ vec4r }}, no: {{ vec4r }}) -> {{ vec4r }} {
+    return select(no, yes, x < {{ vec4r }}());
 }
 
-fn reciprocal(x: vec4f) -> vec4f {
+fn reciprocal(x: {{ vec4r }}) -> {{ vec4r }} {
     return {{ number(1.0) }} / x;
 }
 
 // x, limited to ±limit
-fn bounded(x: vec4f, limit: vec4f) -> vec4f {
+fn bounded(x: {{ vec4r }}, limit: {{ vec4r }}) -> {{ vec4r }} {
     return select(select(x, limit, x > limit), -limit, x < -limit);
 }
 
-fn nearest(x: vec4f) -> vec4i {
+fn nearest(x: {{ vec4r }}) -> vec4i {
     return vec4i(x + where_negative(x, {{ number(-0.5) }}, {{ number(0.5) }}));
 }
 
-fn of_integer(n: vec4i) -> vec4f {
-    return vec4f(n);
+fn of_integer(n: vec4i) -> {{ vec4r }} {
+    return {{ vec4r }}(n);
 }
 
 // 2ⁿ, |n| < 1024
-fn power_of_two(n: vec4i) -> vec4f {
+fn power_of_two(n: vec4i) -> {{ vec4r }} {
     var left = abs(n);
     var factor = select({{ number(2.0) }}, {{ number(0.5) }}, n < vec4i());
     var power = {{ number(1.0) }};
@@ -125,13 +125,13 @@ fn power_of_two(n: i32) -> vec2u {
     return vec2u(0u, u32(n + 1023) << 20u);
 }
 
-// 1/x for x ≥ 1, by Newton's iteration from the result in f32
+// 1/x for x ≥ 1, by Newton's iteration from the result in {{ real }}
 fn reciprocal(x: vec2u) -> vec2u {
     if (is_special(x)) {
         return select(vec2u(0u), x, is_nan(x));
     }
     let m = vec2u(x.x, (x.y & 0xfffffu) | 0x3ff00000u); // 1 ≤ m < 2
-    let bits = bitcast<u32>(1.0 / (1.0 + f32(x.y & 0xfffffu) / 1048576.0));
+    let bits = bitcast<u32>(1.0 / (1.0 + {{ real }}(x.y & 0xfffffu) / 1048576.0));
     var r = vec2u(bits << 29u, (bits >> 3u) + (896u << 20u));
     for (var i = 0u; i < 3u; i++) {
         r = multiply(r, add({{ number(2.0) }}, opposite(multiply(m, r))));
@@ -179,9 +179,9 @@ fn exponential(given: {{ double }}) -> {{ double }} {
 {% macro logarithm() %}
 {{ polynomial("artanh_series", artanh_terms) }}
 // log x for 1 ≤ x < 2⁶⁴, or NaN. x is 2ⁿ·m with √½ < m ≤ √2, and log m = 2·artanh((m - 1)/(m + 1)).
-fn logarithm(x: f32) -> f32 {
+fn logarithm(x: {{ real }}) -> {{ real }} {
     var m = x;
-    var n = f32();
+    var n = {{ real }}();
 {% for bits in (32, 16, 8, 4, 2, 1) %}
     if (m >= {{ 2.0 ** bits }}) {
         m *= {{ 0.5 ** bits }};
@@ -194,7 +194,7 @@ fn logarithm(x: f32) -> f32 {
     }
     let z = (m - 1.0) / (m + 1.0);
     // The upper part of ln 2 has few enough bits for its product with n to be exact.
-    let lower = fma(n, 1.9082149292705877e-10, 2.0 * z * artanh_series(vec4f(z * z)).x);
+    let lower = fma(n, 1.9082149292705877e-10, 2.0 * z * artanh_series({{ vec4r }}(z * z)).x);
     return n * 0.6931471803691238 + lower;
 }
 {% endmacro %}

@@ -22,7 +22,7 @@
 {% macro declare_sums() %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
-    var acc_{{ r }}_{{ j }} = vec4f();
+    var acc_{{ r }}_{{ j }} = {{ vec4r }}();
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -46,7 +46,8 @@
         let a_row{{ r }} = subgroupBroadcast(a_reg{{ r // kernel.lanes }}, {{ r % kernel.lanes }}u);
 {% for j in range(kernel.tn // 4) %}
 {% for kk in range(4) %}
-        acc_{{ r }}_{{ j }} = fma(vec4f(a_row{{ r }}.{{ "xyzw"[kk] }}), b_reg{{ kk }}_{{ j }}, acc_{{ r }}_{{ j }});
+{% set acc, a_element = "acc_" ~ r ~ "_" ~ j, "a_row" ~ r ~ "." ~ "xyzw"[kk] %}
+        {{ acc }} = fma({{ vec4r }}({{ a_element }}), b_reg{{ kk }}_{{ j }}, {{ acc }});
 {% endfor %}
         dbg_k(SHARED_A, row0 + {{ r }}u, dbg_col(col + {{ j }}u * 4u * LANES, 4u), k, a_row{{ r }});
         dbg_n(ACC, row0 + {{ r }}u, col + {{ j }}u * 4u * LANES, k + 3u, acc_{{ r }}_{{ j }});

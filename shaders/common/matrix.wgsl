@@ -3,7 +3,7 @@
   matrix, and writes nothing there. `base` is the index of the first element of this batch entry's matrix.
   With `select_k`, a load beyond k selects zero rather than branch.
 #}
-{% import "common/stored.wgsl" as stored %}
+{% import "common/stored.wgsl" as stored with context %}
 
 {% macro bases(batch="workgroup.z", c=true) %}
     let a_base = params.a_offset + {{ batch }} * params.a_batch_stride;
@@ -41,7 +41,7 @@
 {% set outside = guards([(row, "row", "m"), (k, "k", "k")]) %}
 // A[row, k]{% if outside %}, zero outside the matrix{% elif select_k %}, zero beyond k{% endif %}
 
-fn load_a(base: u32, row: u32, k: u32) -> f32 {
+fn load_a(base: u32, row: u32, k: u32) -> {{ real }} {
 {% if outside %}
     if ({{ outside }}) {
         return 0.0;
@@ -56,7 +56,7 @@ fn load_a(base: u32, row: u32, k: u32) -> f32 {
 {% set outside = guards([(k, "k", "k"), (col, "col", "n")]) %}
 // B[k, col]{% if outside %}, zero outside the matrix{% elif select_k %}, zero beyond k{% endif %}
 
-fn load_b(base: u32, k: u32, col: u32) -> f32 {
+fn load_b(base: u32, k: u32, col: u32) -> {{ real }} {
 {% if outside %}
     if ({{ outside }}) {
         return 0.0;
@@ -80,14 +80,14 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% if s.bias == "matrix" %}
     let at = params.bias_offset + row * params.n + col;
 {% if width == 4 %}
-    result += vec4f(bias[at], bias[at + 1u], bias[at + 2u], bias[at + 3u]);
+    result += {{ vec4r }}(bias[at], bias[at + 1u], bias[at + 2u], bias[at + 3u]);
 {% else %}
     result += bias[at];
 {% endif %}
 {% elif s.bias == "row" %}
     result += {{ element("bias", "params.bias_offset + row") }};
 {% elif s.bias == "column" and width == 4 %}
-    result += vec4f(
+    result += {{ vec4r }}(
 {% for j in range(4) %}
         {{ element("bias", "params.bias_offset + col + " ~ j ~ "u") }},
 {% endfor %}
@@ -96,7 +96,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
     result += {{ element("bias", "params.bias_offset + col") }};
 {% endif %}
 {% if s.activation %}
-    result = {{ "activate(result)" if width == 4 else "activate(vec4f(result)).x" }};
+    result = {{ "activate(result)" if width == 4 else "activate(" ~ vec4r ~ "(result)).x" }};
 {% endif %}
 {% if "beta" in s.terms %}
     result += params.beta * {{ old }};
@@ -127,7 +127,7 @@ fn load_b(base: u32, k: u32, col: u32) -> f32 {
 {% set place = "base + row * params.ldc + col" %}
 // C[row, col] ← value{% if outside %}, nothing outside the matrix{% endif %}
 
-fn store_c(base: u32, row: u32, col: u32, value: f32) {
+fn store_c(base: u32, row: u32, col: u32, value: {{ real }}) {
 {% if outside %}
     if ({{ outside }}) {
         return;
@@ -152,20 +152,20 @@ fn store_c(base: u32, row: u32, col: u32, value: f32) {
 {% if s.vec_a %}
 // {{ elements }}{% if outside %}, zero outside the matrix{% elif select_k %}, zero beyond k{% endif %}
 
-fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
+fn load_a4(base: u32, row: u32, k: u32) -> {{ vec4r }} {
 {% if outside %}
     if ({{ outside }}) {
-        return vec4f();
+        return {{ vec4r }}();
     }
 {% endif %}
 {% set index = "base + k * params.lda + row" if along_m else "base + row * params.lda + k" %}
-    return {{ below_k(as_vec4f("a[(" ~ index ~ ") / 4u]"), "vec4f()", select_k) }};
+    return {{ below_k(as_vec4f("a[(" ~ index ~ ") / 4u]"), vec4r ~ "()", select_k) }};
 }
 {% else %}
 {{ load_a(row, k, select_k) }}
 // {{ elements }}, loaded one by one: not contiguous in storage, or not aligned
-fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
-    return vec4f(
+fn load_a4(base: u32, row: u32, k: u32) -> {{ vec4r }} {
+    return {{ vec4r }}(
 {% for i in range(4) %}
         load_a(base, {{ "row + " ~ i ~ "u, k" if along_m else "row, k + " ~ i ~ "u" }}),
 {% endfor %}
@@ -179,19 +179,19 @@ fn load_a4(base: u32, row: u32, k: u32) -> vec4f {
 {% if s.vec_b %}
 // B[k, col..col+3]{% if outside %}, zero outside the matrix{% elif select_k %}, zero beyond k{% endif %}
 
-fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
+fn load_b4(base: u32, k: u32, col: u32) -> {{ vec4r }} {
 {% if outside %}
     if ({{ outside }}) {
-        return vec4f();
+        return {{ vec4r }}();
     }
 {% endif %}
-    return {{ below_k(as_vec4f("b[(base + k * params.ldb + col) / 4u]"), "vec4f()", select_k) }};
+    return {{ below_k(as_vec4f("b[(base + k * params.ldb + col) / 4u]"), vec4r ~ "()", select_k) }};
 }
 {% else %}
 {{ load_b(k, col, select_k) }}
 // B[k, col..col+3], loaded one by one: not contiguous in storage, or not aligned
-fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
-    return vec4f(
+fn load_b4(base: u32, k: u32, col: u32) -> {{ vec4r }} {
+    return {{ vec4r }}(
 {% for i in range(4) %}
         load_b(base, k, col + {{ i }}u),
 {% endfor %}
@@ -207,7 +207,7 @@ fn load_b4(base: u32, k: u32, col: u32) -> vec4f {
 {% if s.vec_c %}
 // C[row, col..col+3] ← value{% if outside %}, nothing outside the matrix{% endif %}
 
-fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
+fn store_c4(base: u32, row: u32, col: u32, value: {{ vec4r }}) {
 {% if outside %}
     if ({{ outside }}) {
         return;
@@ -219,7 +219,7 @@ fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
 {% else %}
 {{ store_element(row, col) }}
 // C[row, col..col+3] ← value, stored one by one: C's row length is not a multiple of 4
-fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
+fn store_c4(base: u32, row: u32, col: u32, value: {{ vec4r }}) {
     store_c(base, row, col, value.x);
     store_c(base, row, col + 1u, value.y);
     store_c(base, row, col + 2u, value.z);

@@ -1,27 +1,31 @@
 {# Shared by the normalisations along rows: the statistics of a row, and the scaling of its elements. #}
-{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/reduce/elements.wgsl" as elements with context %}
+{% import "common/reduce/parts.wgsl" as parts with context %}
+{% import "common/reduce/loads.wgsl" as loads with context %}
+{% import "common/reduce/invocation.wgsl" as invocation with context %}
+{% import "common/reduce/workgroup.wgsl" as workgroup with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 
 {# Functions of four elements of a row, `spread` apart if they are not contiguous. #}
 {% macro functions(spread) %}
 {% if s.function != "softmax" %}
-fn square4(v: vec4f) -> vec4f {
+fn square4(v: {{ vec4r }}) -> {{ vec4r }} {
     return v * v;
 }
 
 {% endif %}
 {% if s.function == "layer_norm" and s.edge %}
 // Squared distances from the mean; 0 beyond the end
-fn deviation4(v: vec4f, k: u32, mean: f32) -> vec4f {
+fn deviation4(v: {{ vec4r }}, k: u32, mean: {{ real }}) -> {{ vec4r }} {
 {% set places %}vec4u(k){% if not s.vec %} + vec4u(0u, 1u, 2u, 3u) * {{ spread }}u{% endif %}{% endset %}
-    return select(square4(v - mean), vec4f(), {{ places }} >= vec4u(params.length));
+    return select(square4(v - mean), {{ vec4r }}(), {{ places }} >= vec4u(params.length));
 }
 
 {% endif %}
 {% endmacro %}
 
 {% macro loaded(u, k, end, inside) -%}
-{{ "held" ~ u if s.held else reduce.element4(u, k, end, inside) }}
+{{ "held" ~ u if s.held else loads.element4(u, k, end, inside) }}
 {%- endmacro %}
 
 {% macro squared(u, k, end, inside) -%}
@@ -38,7 +42,7 @@ square4({{ loaded(u, k, end, inside) }} - mean)
 
 {# all ← the reduction of x[begin..end] of a row by `lanes` invocations; `whole` combines their partial results. #}
 {% macro found(lanes, load, begin, end, whole, tag="LOADED", acc="ACC") %}
-{{ reduce.walk(lanes, begin, end, load, s.held, tag, acc) }}
+{{ invocation.walk(lanes, begin, end, load, s.held, tag, acc) }}
     all = {{ whole }};
 {% endmacro %}
 
@@ -46,13 +50,13 @@ square4({{ loaded(u, k, end, inside) }} - mean)
   The statistics of x[begin..end]: for layer norm the mean and, from a second pass, `all`, the sum of squared distances
   from it; for RMS norm `all` is the sum of squares, for softmax a Part.
 #}
-{% macro statistics(lanes, begin="0u", end="params.length", count="params.length", whole=reduce.whole()) %}
-    var all: {{ reduce.part() }};
+{% macro statistics(lanes, begin="0u", end="params.length", count="params.length", whole=workgroup.whole()) %}
+    var all: {{ parts.part() }};
 {% if s.function == "layer_norm" %}
     {
 {{ found(lanes, loaded, begin, end, whole) }}
     }
-    let mean = all / f32({{ count }});
+    let mean = all / {{ real }}({{ count }});
 {{ again() }}
 {{ found(lanes, deviating, begin, end, whole, "SQUARED", "SQUARES") }}
 {% elif s.function == "rms_norm" %}
@@ -72,22 +76,22 @@ square4({{ loaded(u, k, end, inside) }} - mean)
 {% macro scale() %}
 {% if s.function == "softmax" %}
     // An infinite element makes the whole row NaN, as in NumPy
-{% if reduce.native %}
+{% if elements.native %}
     let scale = select(1.0 / all.sum, sqrt(params.outside), all.sum > MOST); // √-∞ is NaN
 {% else %}
-    let scale = bitcast<f32>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
+    let scale = bitcast<{{ real }}>(select(bitcast<u32>(1.0 / all.sum), 0x7fc00000u, all.sum > MOST));
 {% endif %}
 {% if s.held and kernel.name == "rows" %}
     let factors = {{ exponential() }}(four.top - all.top) * scale; // of the powers, which are relative to four.top
 {% endif %}
 {% else %}
-{% set square = "all / f32(params.length) + params.epsilon" %}
-    let scale = {{ "1.0 / sqrt(" if reduce.native else "inverseSqrt(" }}{{ square }});
+{% set square = "all / " ~ real ~ "(params.length) + params.epsilon" %}
+    let scale = {{ "1.0 / sqrt(" if elements.native else "inverseSqrt(" }}{{ square }});
 {% endif %}
 {% endmacro %}
 
 {% macro exponential() -%}
-{{ "power4" if reduce.native else "exp" }}
+{{ "power4" if elements.native else "exp" }}
 {%- endmacro %}
 
 {# The results of vec4 number u of the step that begins at k. #}

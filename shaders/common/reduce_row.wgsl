@@ -1,19 +1,22 @@
 {# A workgroup per row, for the stages that differ in how its invocations combine their partial results. #}
-{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/reduce/parts.wgsl" as parts with context %}
+{% import "common/reduce/loads.wgsl" as loads with context %}
+{% import "common/reduce/invocation.wgsl" as invocation with context %}
+{% import "common/reduce/workgroup.wgsl" as workgroup with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
-{{ reduce.functions() }}
-{{ reduce.load4(kernel.lanes) }}
-{{ reduce.combined(kernel.lanes) }}
+{{ parts.functions() }}
+{{ loads.load4(kernel.lanes) }}
+{{ workgroup.combined(kernel.lanes) }}
 @compute @workgroup_size(LANES)
 fn main(
-{{ reduce.builtins() }}
+{{ workgroup.builtins() }}
 ) {
-{{ reduce.row() }}
-    let base = {{ reduce.base() }};
-{{ reduce.walk(kernel.lanes) }}
-    let all = {{ reduce.whole() }};
+{{ workgroup.row() }}
+    let base = {{ loads.base() }};
+{{ invocation.walk(kernel.lanes) }}
+    let all = {{ workgroup.whole() }};
     if (lane == 0u) {
         {{ out.store("params.y_offset + row", "result(all)") }}
     }

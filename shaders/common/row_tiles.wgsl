@@ -8,7 +8,10 @@
 
   After every 32 elements the tile has PAD elements of padding, so that rows of a power of two begin in several banks.
 #}
-{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/reduce/elements.wgsl" as elements with context %}
+{% import "common/reduce/parts.wgsl" as parts with context %}
+{% import "common/reduce/loads.wgsl" as loads with context %}
+{% import "reduce/operations/" ~ s.operation ~ ".wgsl" as operation with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 
 {# The index of element `at` in the padded tile. #}
@@ -22,7 +25,7 @@
 const ROWS: u32 = {{ kernel.rows }}u; // of a workgroup
 
 {% if tiled %}
-var<workgroup> tile: array<{{ reduce.number() }}, {{ kernel.tile }}>;
+var<workgroup> tile: array<{{ elements.number() }}, {{ kernel.tile }}>;
 
 // The tile's indices of elements k, k + PER_ROW, … of a row that begins at `base`
 fn places4(base: u32, k: u32) -> vec4u {
@@ -30,33 +33,33 @@ fn places4(base: u32, k: u32) -> vec4u {
     return {{ place("at") }};
 }
 
-// These elements{{ reduce.beyond("the end of the row") }}
-fn load4(base: u32, k: u32, end: u32) -> vec4f {
+// These elements{{ elements.beyond("the end of the row") }}
+fn load4(base: u32, k: u32, end: u32) -> {{ vec4r }} {
     let at = places4(base, k);
-    let v = vec4f(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
+    let v = {{ vec4r }}(tile[at.x], tile[at.y], tile[at.z], tile[at.w]);
 {% if s.edge %}
-    return select(v, vec4f({{ reduce.outside() }}), vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
+    return select(v, {{ vec4r }}({{ elements.outside() }}), vec4u(k) + vec4u(0u, 1u, 2u, 3u) * PER_ROW >= vec4u(end));
 {% else %}
     return v;
 {% endif %}
 }
 
 {% else %}
-{{ reduce.load4(kernel.per_row) }}
+{{ loads.load4(kernel.per_row) }}
 {% endif %}
 {% if kernel.per_row > 1 and kernel.combine == "tree" %}
-var<workgroup> parts: array<{{ "f32" if s.operation == "logsumexp" else reduce.part() }}, LANES>;
+var<workgroup> parts: array<{{ real if s.operation == "logsumexp" else parts.part() }}, LANES>;
 
 {% endif %}
 {% if s.operation == "logsumexp" %}
-{{ combined("row_maximum", "f32", "max") }}
-{{ combined("row_sum", "f32", "sum_of") }}
-fn sum_of(a: f32, b: f32) -> f32 {
+{{ combined("row_maximum", real, "max") }}
+{{ combined("row_sum", real, "sum_of") }}
+fn sum_of(a: {{ real }}, b: {{ real }}) -> {{ real }} {
     return a + b;
 }
 
 {% else %}
-{{ combined("combined", reduce.part(), "merge") }}
+{{ combined("combined", parts.part(), "merge") }}
 {% endif %}
 {% endmacro %}
 
@@ -74,7 +77,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     workgroupBarrier(); // all are read before they are written again
 {% elif type == "Part" %}
     all = {{ merge }}(all, Part(
-{% for field in reduce.fields %}
+{% for field in parts.fields %}
         subgroupShuffleXor(all.{{ field }}, {{ half.size }}u),
 {% endfor %}
     ));
@@ -91,7 +94,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {# Vec4 number u of an invocation. #}
 {% macro loaded(u) -%}
 {% set k = "k + " ~ (4 * kernel.per_row * u) ~ "u" %}
-{{ "load4(base, " ~ k ~ ", params.length)" if tiled else reduce.element4(u, k, "params.length", reduce.inside(u)) }}
+{{ "load4(base, " ~ k ~ ", params.length)" if tiled else loads.element4(u, k, "params.length", loads.inside(u)) }}
 {%- endmacro %}
 
 {#
@@ -108,12 +111,12 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% for u in range(kernel.unroll) %}
 {% set _ = xs.append("x" ~ u) %}
 {% endfor %}
-    let tops = {{ reduce.top(xs) }};
+    let tops = {{ operation.top(xs) }};
     let top = row_maximum(max(max(tops.x, tops.y), max(tops.z, tops.w)), place);
 {% for u in range(kernel.unroll) %}
     let powers{{ u }} = power4(x{{ u }} - top);
 {% endfor %}
-    let sums = {{ reduce.added("powers%d", kernel.unroll) }};
+    let sums = {{ operation.added("powers%d", kernel.unroll) }};
     let all = Part(top, row_sum((sums.x + sums.y) + (sums.z + sums.w), place));
     dbg(ACC, row, 0u, k + {{ step * kernel.unroll - kernel.per_row }}u, result(all));
 {% endmacro %}

@@ -8,7 +8,7 @@
 {% macro store_partial() %}
 // partial[row, col..col+3] ← value{% if s.edge_m or s.edge_n %}, nothing outside the matrix{% endif %}
 
-fn store_c4(base: u32, row: u32, col: u32, value: vec4f) {
+fn store_c4(base: u32, row: u32, col: u32, value: {{ vec4r }}) {
     let row_length = (params.n + 3u) / 4u;
 {% set outside = matrix.guards([(s.edge_m, "row", "m"), (s.edge_n, "col", "n")]) %}
 {% if outside %}
@@ -38,7 +38,7 @@ workgroup.z * params.m * ((params.n + 3u) / 4u)
 {% endmacro %}
 
 {# For the second dispatch: the invocations that share a vec4 of C, and their sums; `vector` is the type of four. #}
-{% macro adders(vector="vec4f") %}
+{% macro adders(vector=vec4r) %}
 const VECTORS = {{ kernel.invocations // kernel.adders }}u; // vec4 of C per workgroup
 {% if kernel.adders > 1 %}
 var<workgroup> sums: array<array<{{ vector }}, VECTORS>, {{ kernel.adders }}u>; // [adder][vector]
@@ -50,7 +50,7 @@ var<workgroup> sums: array<array<{{ vector }}, VECTORS>, {{ kernel.adders }}u>; 
   With many splits, each invocation of a group adds some of them, and their sums are added in workgroup memory, since a
   small C has too few elements to occupy a GPU; only the first of a group goes on.
 #}
-{% macro add_splits(zero="vec4f()") %}
+{% macro add_splits(zero=vec4r ~ "()") %}
 {% set adders = kernel.adders %}
     let row_length = (params.n + 3u) / 4u; // in vec4
     let matrix_length = params.m * row_length;

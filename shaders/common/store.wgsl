@@ -1,5 +1,5 @@
 {# Stores to the result y, converted to its element type. #}
-{% import "common/stored.wgsl" as stored %}
+{% import "common/stored.wgsl" as stored with context %}
 
 {#
   y[place] ← an f32, or an i32 if that is y's type. Packed elements are written by atomics, since other invocations may

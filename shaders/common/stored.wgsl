@@ -23,7 +23,7 @@
 {% if type.packed -%}
 {{ type.wgsl }}_at(atomicLoad(&{{ x }}[({{ index }}) / {{ type.per_word }}u]), {{ index }})
 {%- else -%}
-f32({{ x }}[{{ index }}])
+{{ real }}({{ x }}[{{ index }}])
 {%- endif %}
 {%- endmacro %}
 

@@ -1,6 +1,15 @@
 // Functions with NumPy's results where WGSL leaves them undefined, and for NaN, which drivers lose in max() and exp().
-fn is_nan(x: f32) -> bool {
+fn is_nan_f32(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+// A number that WGSL has no literal for, or that compilers must not know
+fn constant_f32(bits: u32) -> f32 {
+    return bitcast<f32>(bits ^ params.zero);
+}
+
+fn hidden_f32(x: f32) -> f32 {
+    return constant_f32(bitcast<u32>(x));
 }
 
 fn nan_of(x: f32) -> f32 {
@@ -8,28 +17,43 @@ fn nan_of(x: f32) -> f32 {
 }
 
 fn exp_f32(x: f32) -> f32 {
-    return select(exp(x), x, is_nan(x));
+    return select(exp(x), x, is_nan_f32(x));
 }
 
+// Drivers return log(2⁻¹²⁶) for 0 and subnormals; those are scaled by 2²⁴ first.
 fn log_f32(x: f32) -> f32 {
-    return select(log(x), nan_of(x), is_nan(x) || x < 0.0);
+    let small = abs(x) < 0x1p-126f;
+    let scaled = select(x, x * 0x1p24f, small);
+    let finite = log(scaled) - select(0.0, 16.635532, small);
+    let real = select(finite, constant_f32(0xff800000u), scaled == 0.0);
+    return select(real, nan_of(x), is_nan_f32(x) || x < 0.0);
 }
 
 fn sqrt_f32(x: f32) -> f32 {
-    return select(sqrt(x), nan_of(x), is_nan(x) || x < 0.0);
+    return select(sqrt(x), nan_of(x), is_nan_f32(x) || x < 0.0);
 }
 
 // Above 10, tanh is 1 in f32 although its exponentials overflow; near 0 their difference would cancel, hence a series.
 fn tanh_f32(x: f32) -> f32 {
     let square = x * x;
     let small = x * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 - square * 17.0 / 315.0)));
-    return select(select(tanh(clamp(x, -10.0, 10.0)), small, abs(x) < 0.1), x, is_nan(x));
+    return select(select(tanh(clamp(x, -10.0, 10.0)), small, abs(x) < 0.1), x, is_nan_f32(x));
 }
 
 fn maximum_f32(x: f32, y: f32) -> f32 {
-    return select(select(select(y, x, x > y), y, is_nan(y)), x, is_nan(x));
+    return select(select(select(y, x, x > y), y, is_nan_f32(y)), x, is_nan_f32(x));
 }
 
 fn minimum_f32(x: f32, y: f32) -> f32 {
-    return select(select(select(y, x, x < y), y, is_nan(y)), x, is_nan(x));
+    return select(select(select(y, x, x < y), y, is_nan_f32(y)), x, is_nan_f32(x));
+}
+
+// Rounds towards 0; numbers out of range become the nearest integer, NaN becomes 0.
+fn int32_f32(x: f32) -> i32 {
+    return select(select(i32(x), 2147483647, x >= 0x1p31f), 0, is_nan_f32(x));
+}
+
+// By the bits, since drivers may take subnormals for 0
+fn bool_f32(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) != 0u;
 }

@@ -1,9 +1,8 @@
 // fused: y[i] = {{ s.wgsl }}, for the elements of arrays that broadcast.
 //
-// Storage: four axes with any non-negative strides; bound as array<vec4> if all arrays are dense or single elements,
-// with lengths and first elements that are multiples of 4.
-// Shapes: any. Workgroup memory: none.
-{% import "common/stored.wgsl" as stored %}
+// Storage: four axes with any non-negative strides.
+// Workgroup memory: none.
+{% import "common/stored.wgsl" as stored with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 

@@ -1,7 +1,7 @@
 // map: y[i] = {{ s.activation }}(x[i]), UNROLL vec4 per invocation.
 //
-// Storage: x and y dense; bound as array<vec4> if their length and first elements are multiples of 4.
-// Shapes: any. Workgroup memory: none.
+// Storage: x and y dense.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}

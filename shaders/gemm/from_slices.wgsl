@@ -6,7 +6,7 @@
 // and f the exponents of the powers of two of its row and its column, the omitted products are less than
 // k·(KEPT + 1.1)·2^(e + f - 7·KEPT), which is then below the bound k·2⁻⁵²·(|A|·|B|) minus the rounding of the result.
 // All other elements, including those with NaN and infinities, are computed again, term by term.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/double.wgsl" as double with context %}
 {% include "common/header.wgsl" %}

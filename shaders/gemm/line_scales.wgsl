@@ -1,8 +1,7 @@
 // line_scales: for each row of A and column of B, the power of two that scales its largest element to at least 2¹⁴.
 //
-// Storage: A (m, k), B (k, n), bound as array<vec4> if the contiguous length is a multiple of 4; lines (batch, m + n):
-// the scale, and the least magnitude of a scaled element of C for which the bound holds regardless of the error of the
-// line's small elements (docs/precision.md):
+// Storage: A (m, k), B (k, n); lines (batch, m + n): the scale, and the least magnitude of a scaled element of C for
+// which the bound holds regardless of the error of the line's small elements (docs/precision.md):
 //
 //   -1e30                for a line of zeros, whose products are zero
 //   0                    for a line with a NaN, whose products are NaN, or without small elements: nonzero ones below
@@ -16,7 +15,12 @@
 //
 // First dispatch of matrix_unit_high. A line is a row of A or a column of B; LINES of them per workgroup. It also
 // clears the doubts.
-// Shapes: any. Workgroup memory: {{ kernel.workgroup_bytes }} bytes.
+{#
+  On an H200: 32, 64 or 128 bytes of a row per workgroup, for lines across k, take 198, 178 and 167 µs at 8192³, 23, 22
+  and 22 at 2048³. One pass over A and B, with each element weighted by the inverse of its magnitude, instead of a
+  second one that counts small elements: 84 → 56 µs.
+#}
+// Workgroup memory: {{ kernel.workgroup_bytes }} bytes.
 {% include "common/header.wgsl" %}
 
 const LINES: u32 = {{ kernel.lines }}u; // rows or columns per workgroup

@@ -1,34 +1,52 @@
 // matrix_unit_high: C = A·B in float32 by three products of float16 on the GPU's matrix units.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; float32 A and B, bound as array<vec4f> if the
-// contiguous length is a multiple of 4; C in float32 or float16. A line is a row of A or a column of B; for each line,
-// the previous dispatch (line_scales) stores in `lines` a power of two that scales its elements, and a magnitude: an
-// element of C smaller than the sum of its two lines' magnitudes is in doubt.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; float32 A and B; C in float32 or float16. A line
+// is a row of A or a column of B; for each line, the previous dispatch (line_scales) stores in `lines` a power of two
+// that scales its elements, and a magnitude: an element of C smaller than the sum of its two lines' magnitudes is in
+// doubt.
 // Changed from matrix_unit: each element is scaled so that the largest of its line is at least 2¹⁴, and split into high
 // + low when it is written to workgroup memory. The high part of B is the nearest float16; that of A is rounded away
 // from zero. A·B is then high·high + high·low + low·high, within 14 units of 2⁻²⁴·|a|·|b|: 4 for A's split, 2 for B's,
 // and 8 for low·low.
 //
-// Matrix units truncate (measured on an H200; errors of 4096 positive terms in units of 2⁻²⁴ of their sum):
-// - Each product loses the bits that are more than 26 below the first bit of the sum. Since A's low parts have the
-//   opposite sign of its high parts, what low·high loses makes up for what high·high loses: -525 to -207.
-// - The sum loses its bits after the 24th, always towards zero.
+// Matrix units truncate; the split of A makes what low·high loses make up for what high·high loses (docs/precision.md).
 {% if kernel.phases > 1 %}
-//   Therefore the sums of even steps are stored in `sums`, and change sign before the odd steps are added, in reverse
-//   order: E, then O - E, and C is 2·E + (O - E). While the sums grow from 0 to E, they lose as much as while they
-//   return from -E to 0, with the opposite sign: -525 to -157, and with both to +4. The order makes both phases pass
-//   through similar sums even if the data change along k.
+// For the same reason, the sums of even steps are stored in `sums`, and change sign before the odd steps are added, in
+// reverse order: E, then O - E, and C is 2·E + (O - E).
 {% endif %}
 //
 // Elements below 2⁻¹⁵ of their line's largest lose bits in float16. If they may matter, since the sum is too small to
 // have large terms, the element of C is not stored: its bit in `doubts` is set, and the next dispatch (mend) computes
 // it in float32.
-// Shapes: any. Elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
+{# What each optimisation is worth on an H200 with Dawn, in TFLOP/s of device time at 4096³ (101 without phases):
+  - Two phases, with the sums of the first in storage: 90, if the index of the stored sums is computed before the loops,
+    since the variable then occupies registers in them; 96 if it is computed where it is used; 99 if the sums are also
+    loaded before the last step's multiplications. Loaded there, but with the early index: 88. A single loop with the
+    store in a branch: 84. In two loops, the order of steps (even and odd, blocks of 4 or 16, or halves) makes no
+    difference. A third of the steps in the first phase, which lets the sums pass through zero: 98, and 12 % smaller
+    errors before A's high parts were rounded away from zero.
+  - Before: parts of k, each in its own loop, whose sums were added with rounding: 2 parts 96, 3 parts 81, 4 parts 93
+    (with the early index), with errors of up to 138 units with 4 parts, for positive operands at K = 4,096; two phases
+    have 29. Sums loaded, updated and stored in storage for each part: 52 with parts of 128, 63 of 256, 70 of 512, 76 of
+    1,024.
+  - Four fragments of C at once in the panels of A and B instead of one, which saves three of four barriers: without
+    phases 101.0 → 101.5, and 105 → 109 at 8192³.
+  - Tiles at 4096³, 2048³ and 1024³, undivided: 128×128, BK 16, 64×64 per subgroup 97, 82 and 28; BK 32 and 32×64 102,
+    85 and 32; 256×128, BK 16 103, 85 and 20; 128×64, BK 32 62 to 66, 62 and 42; 64×128 69, 52 and 26. A subgroup with
+    128 columns runs out of registers: 10 to 40. At 1024³ `highest` reaches 40 by the wall clock, so `high` is used from
+    128 tiles on.
+  - unpack2x16float(pack2x16float(x)) for the nearest float16: NVIDIA's driver replaces it by x, so the second half is
+    always zero and errors are those of float16. Rounding uses integers instead.
+  - No effect: splitting before the barrier, between the multiplications, or after them (72.0, 71.9, 71.8 with parts of
+    1,536); raster order. BK 32: 70, compared with 100 for BK 16 (with second halves of zero); 64×128 and 128×64: 70 and
+    62; 256×128: 94.
+#}
+// Edges: elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
 // engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: 4·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes if A is contiguous along k and B along n; C reuses
 // all panels.
 {% import "common/matrix.wgsl" as matrix with context %}
-{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/register_tiles/layout.wgsl" as layout with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
 {# "vec" is false, so that indices in storage count elements: load_a8() and load_b8() divide them by 4 for vec4. #}
 {% set operands = [
@@ -44,101 +62,14 @@
 {% set rows, columns = kernel.sm // kernel.fm, kernel.sn // kernel.fn %}
 {% set fragment_fours = kernel.fm * kernel.fn // 4 %}
 {# The types of what an invocation stores at once, a vec4 of C or one element, and constants of these types. #}
-{% set real, bits, integer = ("vec4f", "vec4<u32>", "vec4i") if s.vec_c else ("f32", "u32", "i32") %}
+{% set float, bits, integer = ("vec4f", "vec4<u32>", "vec4i") if s.vec_c else ("f32", "u32", "i32") %}
 {% set bias, mantissa_bits = ("vec4i(127)", "vec4u(23u)") if s.vec_c else ("127", "23u") %}
 
 {% include "common/header.wgsl" %}
 
 {{ fragments.declare_types() }}
 {{ fragments.declare_panels([a, b, a_low, b_low], "is contiguous in storage") }}
-struct Eight { // consecutive elements of storage
-    first: vec4f,
-    last: vec4f,
-}
-
-{% for x, vec in (("a", s.vec_a), ("b", s.vec_b)) %}
-// Eight elements of {{ x | upper }}, contiguous in storage, from `index` on
-fn load_{{ x }}8(index: u32) -> Eight {
-{% if vec %}
-    let at = index / 4u;
-    return Eight({{ x }}[at], {{ x }}[at + 1u]);
-{% else %}
-    return Eight(
-{% for first in (0, 4) %}
-        vec4f({% for j in range(first, first + 4) %}{{ x }}[index + {{ j }}u]{{ ", " if not loop.last }}{% endfor %}),
-{% endfor %}
-    );
-{% endif %}
-}
-
-{% endfor %}
-fn scaled(x: Eight, scale: Eight) -> Eight {
-    return Eight(x.first * scale.first, x.last * scale.last);
-}
-
-{% if s.edge_k %}
-// `x` with zeros beyond the end of k; `first` and `last` are the k of its elements
-fn before_end(x: Eight, first: vec4u, last: vec4u) -> Eight {
-    return Eight(
-        select(vec4f(), x.first, first < vec4u(params.k)),
-        select(vec4f(), x.last, last < vec4u(params.k)),
-    );
-}
-
-{% endif %}
-// Rounded to the eleven bits of a float16's significand: to the nearest, or away from zero. This uses integers, since a
-// driver may optimise away packing and unpacking.
-fn nearest(x: vec4f) -> vec4f {
-    return bitcast<vec4f>((bitcast<vec4u>(x) + vec4u(0x1000u)) & vec4u(0xffffe000u));
-}
-
-fn away_from_zero(x: vec4f) -> vec4f {
-    return bitcast<vec4f>((bitcast<vec4u>(x) + vec4u(0x1fffu)) & vec4u(0xffffe000u));
-}
-
-fn packed(x: Eight) -> vec4<u32> {
-    return vec4<u32>(
-        pack2x16float(x.first.xy), pack2x16float(x.first.zw), pack2x16float(x.last.xy), pack2x16float(x.last.zw),
-    );
-}
-
-fn power_of_two(exponent: {{ integer }}) -> {{ real }} {
-    return bitcast<{{ real }}>((exponent + {{ bias }}) << {{ mantissa_bits }});
-}
-
-{{ matrix.store_c4() if s.vec_c else matrix.store_c() }}
-// C[row, col{{ "..col+3" if s.vec_c }}] ← `value` without its scales, or if it is in doubt, sets its bit in `doubts`
-fn finish(base: u32, batch: u32, row: u32, col: u32, value: {{ real }}) {
-{% set outside = matrix.guards([(s.edge_m, "row", "m"), (s.edge_n, "col", "n")]) %}
-{% if outside %}
-    if ({{ outside }}) {
-        return;
-    }
-{% endif %}
-    let first = batch * (params.m + params.n);
-    let line = lines[first + row];
-{% if s.vec_c %}
-{% for j in range(4) %}
-    let column{{ j }} = lines[first + params.m + col + {{ j }}u];
-{% endfor %}
-    let scale = vec4f(column0.x, column1.x, column2.x, column3.x);
-    let least = line.y + vec4f(column0.y, column1.y, column2.y, column3.y);
-    if (any((abs(value) < least) | (least > vec4f(1e38)))) {
-{% else %}
-    let column = lines[first + params.m + col];
-    let scale = column.x;
-    let least = line.y + column.y;
-    if (abs(value) < least || least > 1e38) {
-{% endif %}
-{% set word %}doubts[(batch * params.m + row) * ((params.n + 31u) / 32u) + col / 32u]{% endset %}
-        atomicOr(&{{ word }}, {{ "15u" if s.vec_c else "1u" }} << (col % 32u));
-        return;
-    }
-    // Two factors undo the scales of row and column, since a single 2ᵉ may exceed float32's range.
-{% set row_exponent %}{{ integer }}(254 - i32(bitcast<u32>(line.x) >> 23u)){% endset %}
-    let e = {{ row_exponent }} - {{ integer }}(bitcast<{{ bits }}>(scale) >> {{ mantissa_bits }});
-    store_c{{ "4" if s.vec_c }}(base, row, col, value * power_of_two(e / 2) * power_of_two(e - e / 2));
-}
+{% include "common/high_parts.wgsl" %}
 
 {# The panels reused by fragments of C; each has room for one fragment of every subgroup. #}
 {% set reused = [a, a_low, b, b_low][:kernel.at_once] %}
@@ -277,7 +208,7 @@ fn read_{{ o.x }}(member: u32, i: u32) -> vec4f {
 fn main(
 {{ fragments.builtins() }}
 ) {
-{{ tiles.assign_tile() }}
+{{ layout.assign_tile() }}
 {{ matrix.bases() }}
 {{ fragments.plan_loads(operands) }}
 {{ load_scales() }}

@@ -7,7 +7,11 @@
 // few bits are set. Doubts often fill a row or a column; therefore the words of a workgroup are from different ones:
 // 7,328 words with doubts of 1024×2048×4096 took 11.7 ms on an H200 with 256 consecutive words per workgroup and one
 // load of A and B at a time, and take 0.65 so.
-// Shapes: any. Workgroup memory: {{ kernel.workgroup_bytes }} bytes.
+{#
+  No extractBits() here: with NVIDIA's driver some bits read as set that were not, and some elements were missed; a
+  shift is right.
+#}
+// Workgroup memory: {{ kernel.workgroup_bytes }} bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 

@@ -1,9 +1,9 @@
 // naive: C = A·B, one invocation per element of C.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // The first stage, which the others are compared with. A workgroup of one invocation leaves all other lanes of the
 // hardware's vector unit idle, and each loaded value is used only once.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
@@ -19,7 +19,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(num_workgroups) grid: 
         return;
     }
 {{ matrix.bases() }}
-    var sum: f32 = 0.0;
+    var sum: {{ real }} = 0.0;
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
         let b_reg = load_b(b_base, k, col);

@@ -3,7 +3,7 @@
 // Storage: B (k, n) with its own row stride. Texel (x, y) is B[y, 4x..4x+3] in f32, zero below the last row, so that
 // the product needs no guard along k. A new layer begins after every DEPTH rows, and for each matrix of the batch.
 // First dispatch of cpu_texture. One texel per invocation, whose position needs no division, which is scalar on CPUs.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 

@@ -1,15 +1,15 @@
 // shared: C = A·B, one element of C per invocation, from tiles of A and B in workgroup memory.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // Changed from workgroup_2d: a workgroup loads each element of its tiles from storage once, and its invocations read it
 // TILE times from workgroup memory.
-// Shapes: any; partial tiles are padded with zeros. Workgroup memory: 2·TILE·TILE·4 bytes.
+// Edges: partial tiles are padded with zeros. Workgroup memory: 2·TILE·TILE·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
 // Nested arrays let the compiler hoist the engine's bounds checks out of the loop over kk.
-var<workgroup> a_tile: array<array<f32, TILE>, TILE>; // [row][kk]
-var<workgroup> b_tile: array<array<f32, TILE>, TILE>; // [kk][col]
+var<workgroup> a_tile: array<array<{{ real }}, TILE>, TILE>; // [row][kk]
+var<workgroup> b_tile: array<array<{{ real }}, TILE>, TILE>; // [kk][col]
 
 {{ matrix.load_a(row=s.edge_m, k=s.edge_k) }}
 {{ matrix.load_b(k=s.edge_k, col=s.edge_n) }}
@@ -24,7 +24,7 @@ fn main(
     let row = row0 + local.y;
     let col = col0 + local.x;
 {{ matrix.bases() }}
-    var sum: f32 = 0.0;
+    var sum: {{ real }} = 0.0;
     for (var k0 = 0u; k0 < params.k; k0 += TILE) {
         a_tile[local.y][local.x] = load_a(a_base, row, k0 + local.x);
         b_tile[local.y][local.x] = load_b(b_base, k0 + local.y, col);

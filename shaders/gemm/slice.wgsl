@@ -7,7 +7,7 @@
 // exponent, as doubles store it, and the number of the last nonzero slice, {{ kernel.inexact }} if bits remain.
 // First dispatch of slices. A line is a row of A or a column of B. Each element is divided by a power of two above the
 // line's largest element; its digits of 7 bits, truncated towards zero, have the element's sign.
-// Shapes: any. Workgroup memory: 4 words per invocation.
+// Workgroup memory: 4 words per invocation.
 {% include "common/header.wgsl" %}
 
 {% set x = kernel.side %}

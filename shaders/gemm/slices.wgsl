@@ -6,7 +6,7 @@
 // accurate enough. The weight of a product of slices s and t is 2^-7(s + t). Pairs of equal weight are multiplied as
 // one long product, whose sums in i32 are added to `wide` before they can overflow. Pairs with s + t > KEPT + 1 are
 // omitted. Loading the next tiles into registers overlaps multiplying the current ones.
-// Shapes: any. Workgroup memory: (BM + BN)·BK·4 bytes.
+// Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/slices.wgsl" as slices with context %}
 {% include "common/header.wgsl" %}

@@ -1,4 +1,4 @@
-{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/register_tiles/layout.wgsl" as layout with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
 {% import "common/slices.wgsl" as slices with context %}
 {% set operands = [
@@ -15,7 +15,7 @@
 // Storage: as in slices.
 // Changed from slices: one instruction of a subgroup multiplies fragments of FM × FK and FK × FN bytes, as in
 // quantized/matrix_unit; its sums are written to workgroup memory, from which lanes add them to storage.
-// Shapes: any. Needs subgroups of exactly LANES lanes.
+// Needs subgroups of exactly LANES lanes.
 // Workgroup memory: (BM + BN)·(BK + 16) bytes; fragments of sums overwrite the tiles.
 {% include "common/header.wgsl" %}
 
@@ -30,7 +30,7 @@ const C_LINE: u32 = C_FOURS + 1u; // row stride of these, in vec4<u32>, padded a
 fn main(
 {{ fragments.builtins() }}
 ) {
-{{ tiles.assign_tile() }}
+{{ layout.assign_tile() }}
     let words = (params.k + BK - 1u) / BK * (BK / 4u); // of a line of a slice
 {{ fragments.plan_loads(operands, starts=false) }}
 {% for o in operands %}

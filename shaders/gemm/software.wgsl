@@ -2,7 +2,7 @@
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; a double is two words, the low word first.
 // For engines without f64, and for any operands: each product and each sum is rounded to nearest even, as in IEEE 754.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/double.wgsl" as double with context %}
 {% include "common/header.wgsl" %}

@@ -1,7 +1,6 @@
 // split_k: C = A·B, as pipelined, with k split among groups of invocations and among workgroups.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the
-// contiguous length is a multiple of 4; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // Changed from pipelined: if C has few tiles, one workgroup per tile leaves most of a GPU idle. Here SLICES groups of
 // invocations each compute every SLICES-th step of k for the same tile, and add their sums in workgroup memory.
 {% if kernel.splits > 1 %}
@@ -11,25 +10,29 @@
 // On an H200, against pipelined: 4.3 and 2.8 TFLOP/s at 256³, 17.7 and 15.0 at 512³ (8 slices both), 37 and 34 at
 // 1024³, 40.7 and 35.0 at 1536³ (3 splits both); 40.9 at 256×256×65536 (32 splits). From 2048³ on there is nothing to
 // gain. The second dispatch costs about 2 µs and the traffic of the partial sums; slices cost workgroup memory.
-// Shapes: any with at least one step of k per split; partial tiles are padded with zeros.
+// Edges: partial tiles are padded with zeros.
 // Workgroup memory: SLICES·(BM + BN + 8)·BK·4 bytes for tiles, (SLICES - 1)·BM·BN/TM·4 for sums.
-{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/register_tiles/layout.wgsl" as layout with context %}
+{% import "common/register_tiles/load.wgsl" as load with context %}
+{% import "common/register_tiles/multiply.wgsl" as multiply with context %}
+{% import "common/register_tiles/store.wgsl" as store with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/splits.wgsl" as splits with context %}
 {% include "common/header.wgsl" %}
 
-{% set staged = tiles.staged and kernel.splits == 1 %}
+{% set staged = store.staged and kernel.splits == 1 %}
 {% set slice = "[slice]" if kernel.slices > 1 else "" %}
 const SHARERS = BM / TM * (BN / TN); // invocations of a slice
 {% if kernel.slices > 1 %}
-var<workgroup> sums: array<array<array<vec4f, SHARERS>, TN / 4u>, SLICES - 1u>; // [slice - 1][column/4][sharer]
+var<workgroup> sums: array<array<array<{{ vec4r }}, SHARERS>, TN / 4u>, SLICES - 1u>; // [slice - 1][column/4][sharer]
 {% endif %}
 
 {% if kernel.splits > 1 %}
-{{ tiles.tiles_and_loads(slices=kernel.slices) }}
+{{ load.declarations(slices=kernel.slices) }}
 {{ splits.store_partial() }}
 {% else %}
-{{ tiles.declarations(slices=kernel.slices) }}
+{{ load.declarations(slices=kernel.slices) }}
+{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 {% endif %}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
@@ -37,7 +40,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) local_index: u32,
 ) {
-{{ tiles.assign_tile() }}
+{{ layout.assign_tile() }}
     let sharer = local_index % SHARERS;
     let slice = local_index / SHARERS;
 {% if kernel.splits > 1 %}
@@ -49,24 +52,24 @@ fn main(
     let split = 0u;
 {{ matrix.bases() }}
 {% endif %}
-{{ tiles.invocation_position("sharer") }}
-{{ tiles.plan_loads("sharer") }}
+{{ layout.invocation_position("sharer", kernel.interleaved(s)) }}
+{{ load.plan_loads("sharer") }}
 {{ splits.part_of_k("SLICES * BK", "split") }}
-{{ tiles.declare_sums() }}
-{{ tiles.declare_registers() }}
+{{ layout.declare_sums() }}
+{{ load.declare_registers() }}
     var k0 = k_first + slice * BK;
-{{ tiles.load_next("k0") }}
-{{ tiles.write_tiles(slice) }}
+{{ load.load_next("k0") }}
+{{ load.write_tiles(slice) }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
     for (var k = k_first + SLICES * BK; k < k_end; k += SLICES * BK) {
         k0 = k + slice * BK;
-{{ tiles.load_next("k0") }}
-{{ tiles.multiply_tiles(slice, "k0 - SLICES * BK") }}
+{{ load.load_next("k0") }}
+{{ multiply.multiply_tiles(slice, "k0 - SLICES * BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
-{{ tiles.write_tiles(slice) }}
+{{ load.write_tiles(slice) }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
-{{ tiles.multiply_tiles(slice) }}
+{{ multiply.multiply_tiles(slice) }}
 {% if kernel.slices > 1 %}
 {% for r in range(kernel.tm) %}
     if (slice > 0u) {
@@ -81,21 +84,21 @@ fn main(
         acc_{{ r }}_{{ j }} += sums[{{ other }}][{{ j }}][sharer];
 {% endfor %}
 {% if not staged %}
-        {{ tiles.store_vec4(r, j) }}
+        {{ store.store_vec4(r, j) }}
 {% endif %}
 {% endfor %}
 {% if staged %}
-{{ tiles.stage_rows(r, "[0]") }}
+{{ store.stage_rows(r, "[0]") }}
 {% endif %}
     }
 {% if staged %}
     workgroupBarrier(); // the sums are read, and these rows are complete, before anyone stores them
-{{ tiles.store_staged_rows(r, "[0]") }}
+{{ store.store_staged_rows(r, "[0]") }}
 {% elif not loop.last %}
     workgroupBarrier(); // the first slice has read the sums before they are overwritten
 {% endif %}
 {% endfor %}
 {% else %}
-{{ tiles.store_sums() }}
+{{ store.store_sums() }}
 {% endif %}
 }

@@ -1,15 +1,14 @@
 // subgroup: C = A·B, TM × TN elements of C per lane; the lanes of a subgroup exchange elements of A and B by shuffles.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the contiguous length
-// is a multiple of 4 and runs along k in A, along n in B; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // Changed from blocked: no workgroup memory and no barriers. A workgroup is one subgroup of LY × LX lanes; each loads
 // its share of the tiles of A and B into registers, and the other lanes read it by shuffles.
 // It is slower than blocked on GPUs with fast workgroup memory: on an H200 with 32 lanes as 4 × 8, 28.2 against 40.3
 // TFLOP/s at 4096³ and 15.6 against 26.5 at 1024³ (through wgpu). At 4096³, 2 × 16 lanes reach 25.5, 8 × 4 lanes 24.9,
 // 4 × 16 elements per lane 23.1, 4 × 8 elements per lane 21.2.
-// Shapes: any; partial tiles read zeros. Workgroup memory: none. Needs subgroups of LANES lanes or more.
+// Edges: partial tiles read zeros. Workgroup memory: none. Needs subgroups of LANES lanes or more.
 {% import "common/matrix.wgsl" as matrix with context %}
-{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/register_tiles/layout.wgsl" as layout with context %}
 {% include "common/header.wgsl" %}
 
 const LX = LANES / LY; // columns of lanes
@@ -29,11 +28,11 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-{{ tiles.assign_tile() }}
+{{ layout.assign_tile() }}
 {{ matrix.bases() }}
     let lx = lane % LX;
     let ly = lane / LX;
-{{ tiles.declare_sums() }}
+{{ layout.declare_sums() }}
     for (var k = 0u; k < params.k; k += 4u) {
         // Lane r % LANES loads row r of A's tile; lane v % LANES loads vec4 v of B's tile, counted over its four rows.
 {% for i in range(kernel.a_loads) %}
@@ -58,7 +57,7 @@ fn main(
 {% endfor %}
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
-            acc_{{ r }}_{{ j }} = fma(vec4f(a_row{{ r }}.{{ "xyzw"[kk] }}), b_row{{ j }}, acc_{{ r }}_{{ j }});
+            acc_{{ r }}_{{ j }} = fma({{ vec4r }}(a_row{{ r }}.{{ "xyzw"[kk] }}), b_row{{ j }}, acc_{{ r }}_{{ j }});
 {% endfor %}
 {% endfor %}
 {% for r in range(kernel.tm) %}

@@ -1,11 +1,11 @@
 // sum_splits: C = the sum of SPLITS partial sums per element, then the epilogue.
 //
-// Storage: partial (batch, split, row, column) in f32, rows padded to whole vec4; C (m, n) with its own row stride,
-// bound as array<vec4> if that is a multiple of 4.
+{% set partial = "partial (batch, split, row, column) in " ~ real ~ ", rows padded to whole vec4" %}
+// Storage: {{ partial }}; C (m, n) with its own row stride.
 // Second dispatch of split_k and matrix_unit. One vec4 of C per group of {{ kernel.adders }} invocations: with many
 // splits, each invocation of a group adds some of them, and their sums are added in workgroup memory, since a small C
 // has too few elements to occupy a GPU.
-// Shapes: any. Workgroup memory: 16 bytes per invocation, none if a group is one invocation.
+// Workgroup memory: 16 bytes per invocation, none if a group is one invocation.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/splits.wgsl" as splits with context %}
 {% include "common/header.wgsl" %}

@@ -1,8 +1,8 @@
 // tile_1d: C = A·B, four consecutive elements of a row of C per invocation.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // Changed from workgroup_2d: each element of A is loaded once and used four times: 5 loads for 4 FMAs instead of 8.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
@@ -19,10 +19,10 @@ fn main(
     let row = row0 + local.y;
     let col = col0 + local.x * 4u;
 {{ matrix.bases() }}
-    var acc = vec4f();
+    var acc = {{ vec4r }}();
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
-        let b_reg = vec4f(
+        let b_reg = {{ vec4r }}(
             load_b(b_base, k, col),
             load_b(b_base, k, col + 1u),
             load_b(b_base, k, col + 2u),
@@ -30,7 +30,7 @@ fn main(
         );
         dbg(LOADED_A, row, dbg_col(col, 4u), k, a_reg);
         dbg_n(LOADED_B, row, col, k, b_reg);
-        acc = fma(vec4f(a_reg), b_reg, acc);
+        acc = fma({{ vec4r }}(a_reg), b_reg, acc);
         dbg_n(ACC, row, col, k, acc);
 {% endcall %}
 {% for j in range(4) %}

@@ -1,9 +1,9 @@
 // tile_2d: C = A·B, a TM × 4 tile of C per invocation.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // Changed from tile_1d: each element of B is used for TM rows, too: TM + 4 loads for 4·TM FMAs. The template writes out
 // one variable per row, since drivers may keep an array that a loop indexes in memory.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
@@ -21,10 +21,10 @@ fn main(
     let col = col0 + local.x * 4u;
 {{ matrix.bases() }}
 {% for i in range(kernel.tm) %}
-    var acc_{{ i }} = vec4f();
+    var acc_{{ i }} = {{ vec4r }}();
 {% endfor %}
 {% call matrix.k_loop() %}
-        let b_reg = vec4f(
+        let b_reg = {{ vec4r }}(
             load_b(b_base, k, col),
             load_b(b_base, k, col + 1u),
             load_b(b_base, k, col + 2u),
@@ -34,7 +34,7 @@ fn main(
 {% for i in range(kernel.tm) %}
         let a_reg{{ i }} = load_a(a_base, row + {{ i }}u, k);
         dbg(LOADED_A, row + {{ i }}u, dbg_col(col, 4u), k, a_reg{{ i }});
-        acc_{{ i }} = fma(vec4f(a_reg{{ i }}), b_reg, acc_{{ i }});
+        acc_{{ i }} = fma({{ vec4r }}(a_reg{{ i }}), b_reg, acc_{{ i }});
         dbg_n(ACC, row + {{ i }}u, col, k, acc_{{ i }});
 {% endfor %}
 {% endcall %}

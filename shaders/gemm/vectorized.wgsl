@@ -1,16 +1,15 @@
 // vectorized: C = A·B, four consecutive elements of a row of C per invocation, loaded as vec4.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; bound as array<vec4> if the contiguous length
-// is a multiple of 4; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // Changed from shared: a load moves 16 bytes, and a vec4 of A from workgroup memory is used for 16 FMAs.
-// Shapes: any; partial tiles are padded with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
+// Edges: partial tiles are padded with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
 const INVOCATIONS = BM * BN / 4u; // per workgroup
 
-var<workgroup> a_tile: array<array<vec4f, BK / 4u>, BM>; // [row][kk/4], four elements along k
-var<workgroup> b_tile: array<array<vec4f, BN / 4u>, BK>; // [kk][col/4], four elements along n
+var<workgroup> a_tile: array<array<{{ vec4r }}, BK / 4u>, BM>; // [row][kk/4], four elements along k
+var<workgroup> b_tile: array<array<{{ vec4r }}, BN / 4u>, BK>; // [kk][col/4], four elements along n
 
 {{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
 {{ matrix.load_b4(k=s.edge_k, col=s.edge_n) }}
@@ -24,7 +23,7 @@ fn main(
 ) {
 {{ matrix.tile_origin("BM", "BN") }}
 {{ matrix.bases() }}
-    var acc = vec4f();
+    var acc = {{ vec4r }}();
     for (var k0 = 0u; k0 < params.k; k0 += BK) {
         // Consecutive invocations read consecutive elements of storage, whichever layout a matrix has.
         for (var i = local_index; i < BM * BK / 4u; i += INVOCATIONS) {
@@ -42,10 +41,10 @@ fn main(
         workgroupBarrier(); // the tiles are complete before anyone reads them
         for (var kk = 0u; kk < BK / 4u; kk++) {
             let a_reg = a_tile[local.y][kk];
-            acc = fma(vec4f(a_reg.x), b_tile[kk * 4u][local.x], acc);
-            acc = fma(vec4f(a_reg.y), b_tile[kk * 4u + 1u][local.x], acc);
-            acc = fma(vec4f(a_reg.z), b_tile[kk * 4u + 2u][local.x], acc);
-            acc = fma(vec4f(a_reg.w), b_tile[kk * 4u + 3u][local.x], acc);
+            acc = fma({{ vec4r }}(a_reg.x), b_tile[kk * 4u][local.x], acc);
+            acc = fma({{ vec4r }}(a_reg.y), b_tile[kk * 4u + 1u][local.x], acc);
+            acc = fma({{ vec4r }}(a_reg.z), b_tile[kk * 4u + 2u][local.x], acc);
+            acc = fma({{ vec4r }}(a_reg.w), b_tile[kk * 4u + 3u][local.x], acc);
             dbg_k(SHARED_A, row0 + local.y, dbg_col(col0 + local.x * 4u, 4u), k0 + kk * 4u, a_reg);
 {% for i in range(4) %}
 {% set in_tile = "kk * 4u + " ~ i ~ "u" %}

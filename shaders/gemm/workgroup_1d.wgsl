@@ -1,9 +1,9 @@
 // workgroup_1d: C = A·B, one invocation per element of C, workgroups of SIZE in a line.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // Changed from naive: workgroups are large enough to occupy every lane. Consecutive invocations compute consecutive
 // elements of a row of C: they read the same element of A and consecutive elements of B.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
@@ -23,7 +23,7 @@ fn main(
         return;
     }
 {{ matrix.bases() }}
-    var sum: f32 = 0.0;
+    var sum: {{ real }} = 0.0;
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
         let b_reg = load_b(b_base, k, col);

@@ -1,9 +1,9 @@
 // workgroup_2d: C = A·B, one invocation per element of C, workgroups of BM × BN invocations.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in f32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
 // Changed from workgroup_1d: a workgroup computes a BM × BN tile of C, so it reads BM rows of A and BN columns of B
 // instead of one row of A and SIZE columns of B, and its invocations share their cache lines.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
@@ -25,7 +25,7 @@ fn main(
     }
 {% endif %}
 {{ matrix.bases() }}
-    var sum: f32 = 0.0;
+    var sum: {{ real }} = 0.0;
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
         let b_reg = load_b(b_base, k, col);

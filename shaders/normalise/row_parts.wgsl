@@ -5,29 +5,30 @@
 } %}
 // row_parts: the statistics that {{ s.function }} needs of each row of x, by SPLITS workgroups per row.
 //
-// Storage: x[i, k, j] with a stride per axis; a row is one (i, j), k runs along it; bound as array<vec4> where k is
-// contiguous and all lengths are multiples of 4.
+// Storage: x[i, k, j] with a stride per axis; a row is one (i, j), k runs along it.
 // partials[split][row]: {{ found[s.function] }}.
-// Shapes: any; rows are padded with the identity. Workgroup memory: as the reduction's.
-{% import "common/reduce.wgsl" as reduce with context %}
+// Edges: rows are padded with the identity. Workgroup memory: as the reduction's.
+{% import "common/reduce/parts.wgsl" as parts with context %}
+{% import "common/reduce/loads.wgsl" as loads with context %}
+{% import "common/reduce/workgroup.wgsl" as workgroup with context %}
 {% import "common/normalise.wgsl" as normalise with context %}
 {% include "common/header.wgsl" %}
 
-{{ reduce.functions() }}
-{{ reduce.load4(kernel.lanes) }}
+{{ parts.functions() }}
+{{ loads.load4(kernel.lanes) }}
 {{ normalise.functions(kernel.lanes) }}
-{{ reduce.combined(kernel.lanes) }}
+{{ workgroup.combined(kernel.lanes) }}
 @compute @workgroup_size(LANES)
 fn main(
-{{ reduce.builtins() }}
+{{ workgroup.builtins() }}
 ) {
-{{ reduce.row() }}
-{{ reduce.split() }}
-    let base = {{ reduce.base() }};
+{{ workgroup.row() }}
+{{ workgroup.split() }}
+    let base = {{ loads.base() }};
 {{ normalise.statistics(kernel.lanes, "begin", "end", "max(end, begin + 1u) - begin") }}
     if (lane == 0u) {
 {% set mean_and_squares = "vec2u(bitcast<u32>(mean), bitcast<u32>(all))" %}
-{% set part = mean_and_squares if s.function == "layer_norm" else reduce.pack("all") %}
+{% set part = mean_and_squares if s.function == "layer_norm" else parts.pack("all") %}
         partials[workgroup.z * params.outer * params.inner + row] = {{ part }};
     }
 }

@@ -10,18 +10,22 @@
 // Changed from rows: PER_ROW neighbouring invocations share a row, so that a workgroup has ROWS short rows and no
 // barrier if they combine in a subgroup.
 {% endif %}
-// Shapes: rows of at most 4 * UNROLL * PER_ROW elements; rows are padded with the identity.
+{#
+  Loaded directly, without workgroup memory, softmax of 104,805 × 96 took 26 µs instead of 34 on an H200; of fewer than
+  64 elements it is still faster through workgroup memory.
+#}
+// Edges: rows have at most 4 * UNROLL * PER_ROW elements; they are padded with the identity.
 // Workgroup memory: a partial result per invocation if they combine in a tree
 {%- if kernel.load == "tile" %}, and ROWS rows with padding{% endif %}.
 
-{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/reduce/parts.wgsl" as parts with context %}
 {% import "common/normalise.wgsl" as normalise with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/row_tiles.wgsl" as tiles with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
-{{ reduce.functions() }}
+{{ parts.functions() }}
 {{ tiles.functions() }}
 {{ normalise.functions(kernel.per_row) }}
 @compute @workgroup_size(LANES)

@@ -1,8 +1,7 @@
 // rows: y = {{ s.function }} of each row of x, by {{ "a workgroup" if kernel.splits == 1 else "SPLITS workgroups" }}
 // per row.
 //
-// Storage: x[i, k, j] with a stride per axis; a row is one (i, j), k runs along it; y[i, k, j] is dense. Bound as
-// array<vec4> if k is contiguous in both and all lengths are multiples of 4.
+// Storage: x[i, k, j] with a stride per axis; a row is one (i, j), k runs along it; y[i, k, j] is dense.
 {% if kernel.splits > 1 %}
 // Few long rows: row_parts leaves the statistics of each part of a row in partials[split][row]; every workgroup
 // combines them and scales its part of the row.
@@ -14,21 +13,27 @@
 // The second pass may read from a cache.
 {% endif %}
 {% endif %}
-// Shapes: any; rows are padded with the identity. Workgroup memory: as the reduction's.
-{% import "common/reduce.wgsl" as reduce with context %}
+{#
+  Elements in registers also save softmax the second of two exponentials per element. Bounds are checked in the last
+  step of a row only; all other loads and stores need neither a clamp nor a select.
+#}
+// Edges: rows are padded with the identity. Workgroup memory: as the reduction's.
+{% import "common/reduce/parts.wgsl" as parts with context %}
+{% import "common/reduce/loads.wgsl" as loads with context %}
+{% import "common/reduce/workgroup.wgsl" as workgroup with context %}
 {% import "common/matrix.wgsl" as matrix with context %}
 {% set lanes = kernel.lanes %}
 {% import "common/normalise.wgsl" as normalise with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
-{{ reduce.functions() }}
-{{ reduce.load4(lanes) }}
+{{ parts.functions() }}
+{{ loads.load4(lanes) }}
 {{ normalise.functions(lanes) }}
 {% for name in (["store4", "store_inside"] if s.edge else ["store_inside"]) %}
 {% set guarded = name == "store4" %}
 // Store y[k] of a row, and the elements that load4 loads with it{{ "; none beyond its end" if guarded }}
-fn {{ name }}(base: u32, k: u32, value: vec4f) {
+fn {{ name }}(base: u32, k: u32, value: {{ vec4r }}) {
     var v = value;
 {% if s.vec %}
 {% if guarded %}
@@ -65,7 +70,7 @@ fn {{ name }}(base: u32, k: u32, value: vec4f) {
 }
 
 {% endfor %}
-{{ reduce.combined(lanes) }}
+{{ workgroup.combined(lanes) }}
 {# all ← the reduction of `term` over the parts of the row. #}
 {% macro sum_of_parts(term) %}
     {
@@ -74,35 +79,35 @@ fn {{ name }}(base: u32, k: u32, value: vec4f) {
             let pair = partials[i * params.outer * params.inner + row];
             own = merge(own, {{ term }});
         }
-        all = {{ reduce.whole() }};
+        all = {{ workgroup.whole() }};
     }
 {% endmacro %}
 {# The results of `normalise.statistics()`, from the partial results. #}
 {% macro gathered() %}
-    var all: {{ reduce.part() }};
+    var all: {{ parts.part() }};
 {% if s.function == "layer_norm" %}
 {{ sum_of_parts("bitcast<f32>(pair.x) * count(i, chunk)") }}
-    let mean = all / f32(params.length);
+    let mean = all / {{ real }}(params.length);
 {{ normalise.again() }}
 {% set distance = "(bitcast<f32>(pair.x) - mean)" %}
 {{ sum_of_parts("bitcast<f32>(pair.y) + " ~ distance ~ " * " ~ distance ~ " * count(i, chunk)") }}
 {% else %}
-{{ sum_of_parts(reduce.unpack("pair")) }}
+{{ sum_of_parts(parts.unpack("pair")) }}
 {% endif %}
 {% endmacro %}
 {% if kernel.splits > 1 and s.function == "layer_norm" %}
 // The elements of part number i
-fn count(i: u32, chunk: u32) -> f32 {
-    return f32(min(chunk, params.length - min(i * chunk, params.length)));
+fn count(i: u32, chunk: u32) -> {{ real }} {
+    return {{ real }}(min(chunk, params.length - min(i * chunk, params.length)));
 }
 
 {% endif %}
 @compute @workgroup_size(LANES)
 fn main(
-{{ reduce.builtins() }}
+{{ workgroup.builtins() }}
 ) {
-{{ reduce.row() }}
-    let base = {{ reduce.base() }};
+{{ workgroup.row() }}
+    let base = {{ loads.base() }};
 {% if s.dense %}
     let y_base = params.y_offset + row * params.length;
 {% else %}
@@ -113,13 +118,13 @@ k{% if u %} + {{ 4 * lanes * u }}u{% endif %}
 
 {%- endmacro %}
 {% if s.held %}
-    let k = {{ reduce.first(lanes) }};
+    let k = {{ loads.first(lanes) }};
 {% for u in range(kernel.unroll) %}
-    let held{{ u }} = {{ reduce.element4(u, next(u), "params.length", reduce.inside(u)) }};
+    let held{{ u }} = {{ loads.element4(u, next(u), "params.length", loads.inside(u)) }};
 {% endfor %}
 {% endif %}
 {% if kernel.splits > 1 %}
-{{ reduce.split() }}
+{{ workgroup.split() }}
 {{ gathered() }}
 {% else %}
 {{ normalise.statistics(lanes) }}
@@ -128,11 +133,11 @@ k{% if u %} + {{ 4 * lanes * u }}u{% endif %}
 {# The results of a step, all inside the row if `whole`. #}
 {% macro store(whole) %}
 {% for u in range(kernel.unroll) %}
-{% set inside = whole or not s.edge or s.held and reduce.inside(u) %}
+{% set inside = whole or not s.edge or s.held and loads.inside(u) %}
         let value{{ u }} = {{ normalise.value(u, next(u), inside) }};
 {% endfor %}
 {% for u in range(kernel.unroll) %}
-{% set inside = whole or not s.edge or s.held and reduce.inside(u) %}
+{% set inside = whole or not s.edge or s.held and loads.inside(u) %}
         dbg_far(RESULT, row, 0u, {{ next(u) }}, {{ 1 if s.vec else lanes }}u, value{{ u }});
         {{ "store_inside" if inside else "store4" }}(y_base, {{ next(u) }}, value{{ u }});
 {% endfor %}
@@ -142,7 +147,7 @@ k{% if u %} + {{ 4 * lanes * u }}u{% endif %}
 {% else %}
 {% set begin, end = ("begin", "end") if kernel.splits > 1 else ("0u", "params.length") %}
     for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ kernel.step }}u) {
-        let k = k0{{ " + " ~ reduce.first(lanes) if lanes > 1 }};
+        let k = k0{{ " + " ~ loads.first(lanes) if lanes > 1 }};
 {% if s.edge %}
         if (k0 + {{ kernel.step }}u <= {{ end }}) {
 {{ store(true) }}

@@ -1,7 +1,6 @@
 // strips: y = {{ s.function }} over k of x[i, k, j], invocations along j.
 //
-// Storage: x[i, k, j] with a stride per axis; y[i, k, j] is dense. Bound as array<vec4> if j is contiguous and all
-// lengths are multiples of 4.
+// Storage: x[i, k, j] with a stride per axis; y[i, k, j] is dense.
 // Changed from rows: for an axis other than the last. Neighbouring invocations read and write neighbouring elements; a
 // workgroup reduces a strip of columns, then scales them.
 {% if kernel.splits > 1 %}
@@ -10,9 +9,12 @@
 {% elif s.held %}
 // One step covers a column, so its elements stay in registers.
 {% endif %}
-// Shapes: any; columns are padded with the identity. Workgroup memory: four partial results per
+{#
+  On an H200, strips of 128 columns instead of 64 made softmax of 318,505 × 641 slower, 1,024 µs instead of 863.
+#}
+// Edges: columns are padded with the identity. Workgroup memory: four partial results per
 // invocation, or none.
-{% import "common/reduce.wgsl" as reduce with context %}
+{% import "common/reduce/workgroup.wgsl" as workgroup with context %}
 {% import "common/columns.wgsl" as columns with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
@@ -26,7 +28,7 @@ fn main(
 {{ columns.strip() }}
     let y_base = params.y_offset + i * params.length * params.inner;
 {% if kernel.splits > 1 %}
-{{ reduce.split() }}
+{{ workgroup.split() }}
     // The partial results of these columns from the first dispatch
     let places = vec4u(i * params.inner) + min(vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD, vec4u(params.inner - 1u));
     var own = none4();

@@ -15,9 +15,10 @@
 // SPLITS workgroups each compute a part of k for the same tile, with its share of the terms, and store partial sums;
 // the next dispatch (sum_splits) adds these and computes C.
 {% endif %}
-// Shapes: any; bytes beyond the end of k are zero. Workgroup memory: (BM + BN)·(BK + 1)·4 bytes.
-{% import "common/register_tiles.wgsl" as tiles with context %}
+// Edges: bytes beyond the end of k are zero. Workgroup memory: (BM + BN)·(BK + 1)·4 bytes.
+{% import "common/register_tiles/layout.wgsl" as layout with context %}
 {% import "common/byte_tiles.wgsl" as bytes with context %}
+{% import "common/line_sums.wgsl" as lines with context %}
 {% import "common/quantized.wgsl" as quantized with context %}
 {% import "common/splits.wgsl" as splits with context %}
 {% include "common/header.wgsl" %}
@@ -31,8 +32,8 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) local_index: u32,
 ) {
-{{ tiles.assign_tile() }}
-{{ tiles.invocation_position() }}
+{{ layout.assign_tile() }}
+{{ layout.invocation_position() }}
 {{ bytes.plan_loads() }}
 {{ bytes.declare_sums() }}
 {% if divided %}
@@ -50,6 +51,6 @@ fn main(
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
 {{ bytes.multiply_tiles("(" ~ end ~ " - 1u) / (4u * BK) * (4u * BK)") }}
-{{ bytes.add_line_sums(bytes.operands) }}
+{{ lines.add_line_sums(bytes.operands) }}
 {{ bytes.store_sums("workgroup.z, " if divided else "") }}
 }

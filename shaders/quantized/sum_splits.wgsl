@@ -2,7 +2,7 @@
 //
 // Storage: partial (split, row, column) in i32, zero points applied, rows padded to whole vec4; C (m, n), dense.
 // Second dispatch of packed. One vec4 of C per group of {{ kernel.adders }} invocations: see common/splits.wgsl.
-// Shapes: any. Workgroup memory: 16 bytes per invocation, none if a group is one invocation.
+// Workgroup memory: 16 bytes per invocation, none if a group is one invocation.
 {% import "common/quantized.wgsl" as quantized with context %}
 {% import "common/splits.wgsl" as splits with context %}
 {% include "common/header.wgsl" %}

@@ -2,7 +2,7 @@
 //
 // Storage: A (m, k), B (k, n), four bytes per u32, each with its own row stride; C (m, n), dense. Accumulation in i32.
 // The first stage, and the definition of the result: Σ (A - zero_a)·(B - zero_b), then bias and requantisation.
-// Shapes: any. Workgroup memory: none.
+// Workgroup memory: none.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/quantized.wgsl" as quantized with context %}
 {% include "common/header.wgsl" %}

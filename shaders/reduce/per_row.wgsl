@@ -3,12 +3,15 @@
 // Storage: x[i, k, j] with a stride per axis, reduced over k; a row is one (i, j); y holds the results in order.
 // Changed from serial: each row has its own invocation. Neighbouring invocations read along j: neighbouring elements if
 // the reduced axis is not the last, elements a row apart if it is.
-// Shapes: any. Workgroup memory: none.
-{% import "common/reduce.wgsl" as reduce with context %}
+// Workgroup memory: none.
+{% import "common/reduce/parts.wgsl" as parts with context %}
+{% import "common/reduce/loads.wgsl" as loads with context %}
+{% import "common/reduce/invocation.wgsl" as invocation with context %}
+{% import "reduce/operations/" ~ s.operation ~ ".wgsl" as operation with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
-{{ reduce.functions(vector=false) }}
+{{ parts.functions(vector=false) }}
 @compute @workgroup_size(SIZE)
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -19,13 +22,13 @@ fn main(
     if (row >= params.outer * params.inner) {
         return;
     }
-    let base = {{ reduce.base() }};
-{{ reduce.accumulators("") }}
+    let base = {{ loads.base() }};
+{{ invocation.accumulators("") }}
     for (var k = 0u; k < params.length; k++) {
-        acc0 = merge(acc0, {{ reduce.lift("", reduce.element(), "k") }});
-{{ reduce.carry("") }}
-        dbg(LOADED, row, 0u, k, f32({{ reduce.element() }}));
-        dbg(ACC, row, 0u, k, f32(result({{ reduce.all_levels("") }})));
+        acc0 = merge(acc0, {{ operation.lift("", loads.element(), "k") }});
+{{ invocation.carry("") }}
+        dbg(LOADED, row, 0u, k, f32({{ loads.element() }}));
+        dbg(ACC, row, 0u, k, f32(result({{ invocation.all_levels("") }})));
     }
-    {{ out.store("params.y_offset + row", "result(" ~ reduce.all_levels("") ~ ")") }}
+    {{ out.store("params.y_offset + row", "result(" ~ invocation.all_levels("") ~ ")") }}
 }

@@ -1,15 +1,16 @@
 // vectorized: y = {{ s.operation }} of each row of x, by one invocation per row, sixteen bytes at a time.
 //
-// Storage: x[i, k, j] with a stride per axis, reduced over k; bound as array<vec4> if k is contiguous and all lengths
-// are multiples of 4; a row is one (i, j); y holds the results in order.
+// Storage: x[i, k, j] with a stride per axis, reduced over k; a row is one (i, j); y holds the results in order.
 // Changed from per_row: UNROLL vec4 are loaded before the first is used, and reduced component by component.
-// Shapes: any; rows are padded with the identity. Workgroup memory: none.
-{% import "common/reduce.wgsl" as reduce with context %}
+// Edges: rows are padded with the identity. Workgroup memory: none.
+{% import "common/reduce/parts.wgsl" as parts with context %}
+{% import "common/reduce/loads.wgsl" as loads with context %}
+{% import "common/reduce/invocation.wgsl" as invocation with context %}
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
-{{ reduce.functions() }}
-{{ reduce.load4(1) }}
+{{ parts.functions() }}
+{{ loads.load4(1) }}
 @compute @workgroup_size(SIZE)
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -20,7 +21,7 @@ fn main(
     if (row >= params.outer * params.inner) {
         return;
     }
-    let base = {{ reduce.base() }};
-{{ reduce.walk(1) }}
+    let base = {{ loads.base() }};
+{{ invocation.walk(1) }}
     {{ out.store("params.y_offset + row", "result(own)") }}
 }

@@ -2,7 +2,7 @@
 // that scale·(q - zero), whose second factor is below 2⁸, is not too large for float16 and mostly not too small.
 //
 // Storage: scales (n, blocks); factors (n).
-// First dispatch of weights/matrix_unit. 32 invocations per column. Shapes: any. Workgroup memory: 1 KiB.
+// First dispatch of weights/matrix_unit. 32 invocations per column. Workgroup memory: 1 KiB.
 {% include "common/header.wgsl" %}
 
 const BLOCK: u32 = {{ s.block }}u; // consecutive weights along k that share a scale

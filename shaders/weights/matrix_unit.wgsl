@@ -6,11 +6,11 @@
 // Changed from gemm/matrix_unit: B holds weights, which are unpacked, scaled and rounded to float16, eight at a time,
 // when they are written from registers to workgroup memory. Each column is also multiplied by its factor, so that it
 // fits float16's range; C is divided by the factors at the end.
-// Shapes: any. Elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
+// Edges: elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
 // engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: 2·(BM·(BK + 8·SLICES) + BN·(BK + 8·SLICES)) bytes if A is contiguous along k; C reuses A's panels.
 {% import "common/matrix.wgsl" as matrix with context %}
-{% import "common/register_tiles.wgsl" as tiles with context %}
+{% import "common/register_tiles/layout.wgsl" as layout with context %}
 {% import "common/fragments.wgsl" as fragments with context %}
 {% import "common/halves.wgsl" as halves with context %}
 {% import "common/weights.wgsl" as weights with context %}
@@ -99,7 +99,7 @@ fn finish(base: u32, row: u32, col: u32, value: f32) {
 fn main(
 {{ fragments.builtins() }}
 ) {
-{{ tiles.assign_tile() }}
+{{ layout.assign_tile() }}
     let c_base = 0u;
 {{ fragments.plan_loads(operands) }}
 {% for i in range(b.loads) %}

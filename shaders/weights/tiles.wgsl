@@ -9,8 +9,12 @@
 // SPLITS workgroups each compute a part of k for the same tile, and store partial sums; the next dispatch (sum_splits)
 // adds these.
 {% endif %}
-// Shapes: any; partial tiles are padded with zeros. Workgroup memory: (BM + 4 + BN)·BK·4 bytes.
-{% import "common/register_tiles.wgsl" as tiles with context %}
+// Edges: partial tiles are padded with zeros. Workgroup memory: (BM + 4 + BN)·BK·4 bytes.
+{% import "common/register_tiles/layout.wgsl" as layout with context %}
+{% import "common/register_tiles/load.wgsl" as load with context %}
+{% import "common/register_tiles/multiply.wgsl" as multiply with context %}
+{% import "common/register_tiles/store.wgsl" as store with context %}
+{% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/splits.wgsl" as splits with context %}
 {% import "common/weights.wgsl" as weights with context %}
 {% include "common/header.wgsl" %}
@@ -31,10 +35,11 @@ fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
 }
 {% endmacro %}
 {% if divided %}
-{{ tiles.tiles_and_loads(load_b4=load_b4()) }}
+{{ load.declarations(load_b4=load_b4()) }}
 {{ splits.store_partial() }}
 {% else %}
-{{ tiles.declarations(load_b4=load_b4()) }}
+{{ load.declarations(load_b4=load_b4()) }}
+{{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 {% endif %}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
@@ -42,28 +47,28 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) local_index: u32,
 ) {
-{{ tiles.assign_tile() }}
+{{ layout.assign_tile() }}
     let a_base = params.a_offset;
     let b_base = 0u;
     let c_base = {{ splits.partial_base() ~ "; // of this split's partial sums, in vec4" if divided else "0u;" }}
-{{ tiles.invocation_position() }}
-{{ tiles.plan_loads() }}
-{{ tiles.declare_sums() }}
-{{ tiles.declare_registers() }}
+{{ layout.invocation_position() }}
+{{ load.plan_loads() }}
+{{ layout.declare_sums() }}
+{{ load.declare_registers() }}
 {% if divided %}
 {{ splits.part_of_k("BK") }}
 {% endif %}
 {% set first, end = ("k_first", "k_end") if divided else ("0u", "params.k") %}
-{{ tiles.load_next(first) }}
-{{ tiles.write_tiles() }}
+{{ load.load_next(first) }}
+{{ load.write_tiles() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
     for (var k0 = {{ "k_first + " if divided }}BK; k0 < {{ end }}; k0 += BK) {
-{{ tiles.load_next("k0") }}
-{{ tiles.multiply_tiles(k0="k0 - BK") }}
+{{ load.load_next("k0") }}
+{{ multiply.multiply_tiles(k0="k0 - BK") }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
-{{ tiles.write_tiles() }}
+{{ load.write_tiles() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
-{{ tiles.multiply_tiles(k0="(" ~ end ~ " - 1u) / BK * BK") }}
-{{ tiles.store_sums(tiles.staged and not divided) }}
+{{ multiply.multiply_tiles(k0="(" ~ end ~ " - 1u) / BK * BK") }}
+{{ store.store_sums(store.staged and not divided) }}
 }

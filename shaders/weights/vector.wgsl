@@ -5,7 +5,7 @@
 // The first stage. With few rows, each weight is used only a few times, and reading W takes most of the time. LANES
 // invocations share the inner dimension and read consecutive words, each of which is used for TM rows; at the end their
 // sums are added by a tree reduction.
-// Shapes: any; A is read as zero beyond the end of k. Workgroup memory: LANES·TM·TN·4 bytes.
+// Edges: A is read as zero beyond the end of k. Workgroup memory: LANES·TM·TN·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% import "common/weights.wgsl" as weights with context %}
 {% include "common/header.wgsl" %}

@@ -37,7 +37,12 @@ TEXTS = {
 
 # By command: arguments → part of the message. `fifo` is a pipe without a writer; `files()` creates files, a.npy valid.
 ARGUMENTS: dict[str, dict[str, str]] = {
-    "selftest": {"--adapter no-such-adapter": "the adapters are 0:", "--adapter ²": "no adapter matches", **ENGINES},
+    "selftest": {
+        "--adapter no-such-adapter": "the adapters are 0:",
+        "--adapter ²": "no adapter matches",
+        **ENGINES,
+        **PLUGINS,
+    },
     "probe": {"--adapter no-such-adapter": "the adapters are 0:", "--adapter ²": "no adapter matches", **ENGINES},
     "config": {"x": "Usage", "--write missing/webmm.toml": "cannot write", "--write .": "--force overwrites it"},
     "info": {
@@ -117,6 +122,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "naive --dialect glsl": "naga, tint",
         "naive --layout xy": "nn, nt, tn, tt",
         "naive --to glsl": "'msl', 'hlsl', 'spirv'",
+        "naive --dispatch 0": "not in the range",
+        "naive --dispatch 2": "has no dispatch 2",
         "naive --to msl --dtype float64": "cannot translate",
         "naive --to msl --dialect tint": "leave --dialect out",
         "naive --size ²": "at least 1",
@@ -178,6 +185,9 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy a.npy -o c.npy --workers 2 --engine dawn": "set WEBMM_ENGINE",
         "a.npy a.npy -o c.zarr --kernel naive": "are for .npy files",
         "fifo a.npy -o c.zarr": "it is a pipe",
+        "a.npy a.npy -o a.npy --force": "and the operand a.npy overlap; write elsewhere",
+        "a.npy a.npy -o a.npy --force --workers 1": "and the operand a.npy overlap; write elsewhere",
+        "a.npy a.npy -o . --force": "and the operand a.npy overlap; write elsewhere",
         "large.npy large.npy -o c.npy --workers 1": "it needs 1,000,000,000,000 bytes, the disk has",
         "": "Usage",
         "a.npy a.npy -o c.npy --profile=trace.txt": "a trace file is .json",

@@ -155,7 +155,9 @@ def test_settings(here: Path, monkeypatch: pytest.MonkeyPatch, setting: str, val
     if setting == "cache_dir":
         monkeypatch.delenv("WEBMM_CACHE_DIR")
     monkeypatch.delenv("WEBMM_" + setting.upper(), raising=False)
-    (here / "webmm.toml").write_text(f"{setting} = {value}")
+    own = config.Settings.__dataclass_fields__[setting].metadata["own"]  # ignored in a project's file
+    (here / "user").mkdir(exist_ok=True)
+    (here / ("user" if own else "") / "webmm.toml").write_text(f"{setting} = {value}")
     refused(["check" if setting == "naga" else "info"], words)
 
 

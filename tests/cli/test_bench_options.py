@@ -11,7 +11,7 @@ from tests.cli.conftest import Cli
 from webmm import Device
 from webmm.cases import op_of
 from webmm.choose import tuned
-from webmm.records import from_json
+from webmm.measure.records import from_json
 
 ONE = ("bench", "--sizes", "32", "--kernels", "naive", "--budget", "60")
 

@@ -15,8 +15,8 @@ from webmm.choose import tuned
 from webmm.choose.tuned import _nearest, bucket, distance
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.measure.records import SCHEMA, Record, from_json, to_json
 from webmm.problems.gemm import gemm
-from webmm.records import SCHEMA, Record, from_json, to_json
 
 RECORD = Record(
     *("gemm", "tile_2d", 64, 64, 64, 1, "float32", "wgpu", "some adapter", "Vulkan", "1.0", "0.1.0"),
@@ -154,6 +154,27 @@ def test_an_invalid_record_is_reported_and_the_others_imported(webmm: Cli, tmp_p
     assert done.returncode == 0
     assert "record 2 has no valid adapter" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_an_absurd_record_is_refused(
+    webmm: Cli, tmp_path: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    absurd = dataclasses.replace(RECORD, kernel="cpu_lanes", config={"tm": 1024, "tn": 16}, median_us=0.001)
+    words = "is of cpu_lanes with a value that is never tried: tm must be one of 1, 4, 16, 32, or at most 32, not 1024"
+    (tmp_path / "r.json").write_text(to_json([absurd]))
+    done = webmm("cache", "import", "r.json")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (folder / "tuned.json").exists()
+    (tmp_path / "r.json").write_text(to_json([absurd, RECORD]))
+    done = webmm("cache", "import", "r.json")
+    assert (done.returncode, done.stderr) == (0, f"r.json: record 1 {words}; it is left out\n")
+    (folder / "tuned.json").write_text(to_json([absurd, RECORD]))
+    assert tuned.load() == [RECORD]
+    assert caplog.messages[-1].endswith(f"tuned.json: record 1 {words}; it is left out")
+    assert tuned.add([absurd]) == 0
+    assert caplog.messages[-1] == f"a record is left out: it {words}"
+    assert tuned.load() == [RECORD]
 
 
 def test_a_tuned_record_is_chosen(webmm: Cli, tmp_path: Path) -> None:

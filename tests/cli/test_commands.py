@@ -16,12 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.conftest import Cli
-from webmm.bench import Bench
 from webmm.cases import OPS
 from webmm.cli import OP_HELP, main
 from webmm.engine.rates import Rates
 from webmm.kernels import KERNELS, LADDER
-from webmm.records import SCHEMA, Record, from_json
+from webmm.measure.bench import Bench
+from webmm.measure.records import SCHEMA, Record, from_json
 
 SMALL = ("--sizes", "64,33x17x29", "--budget", "250")  # seconds; more than needed on a busy machine
 
@@ -50,6 +50,7 @@ def test_records_are_the_public_format(webmm: Cli, tmp_path: Path) -> None:
     assert webmm("bench", "--sizes", "32", "--kernels", "naive", "--json", "r.json").returncode == 0
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["schema"] == SCHEMA
+    assert document["command"] == "webmm bench --sizes 32 --kernels naive --json r.json"
     fields = (
         "op kernel m n k batch dtype layout variant config engine adapter backend driver status reason median_us "
         "best_us spread_us samples gflops clock max_error error_bound peak_fraction version"
@@ -115,17 +116,40 @@ def test_info_without_an_adapter_says_what_to_install_and_exits_1(webmm: Cli) ->
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("kernel", [stage.name for stage in LADDER])
-@pytest.mark.parametrize("dialect", ["naga", "tint"])
+@pytest.mark.parametrize(
+    ("kernel", "dialect"), [*((stage.name, "naga") for stage in LADDER), ("shared", "tint"), ("split_k", "tint")]
+)
 def test_shader_prints_what_runs(webmm: Cli, kernel: str, dialect: str) -> None:
     text = webmm("shader", kernel, "--dialect", dialect)
     assert text.returncode == 0, text.stderr
     data = json.loads(webmm("shader", kernel, "--dialect", dialect, "--json").stdout)
-    assert data["wgsl"] == text.stdout
+    assert "\n".join(each["wgsl"] for each in data["dispatches"]) == text.stdout
+    assert data["wgsl"] in text.stdout, "that of the main dispatch"
     assert data["grid"]["rule"]
     names = {b["name"].removesuffix("_texture") for b in data["bindings"]}
     assert names >= {"params", "a", "b", "c"}
     assert np.prod(data["workgroup_size"]) == data["limits"]["maxComputeInvocationsPerWorkgroup"]
+
+
+def test_shader_is_general_unless_a_size_is_given(webmm: Cli) -> None:
+    general, special = (webmm("shader", "shared", *size).stdout for size in ((), ("--size", "64")))
+    assert "// Shapes: any sizes, strides and offsets.\n" in general
+    assert "// Shapes: only m, n, k a multiple of 16.\n" in special
+    numbers = json.loads(webmm("shader", "shared", "--size", "33x17x65", "--general", "--json").stdout)
+    assert numbers["wgsl"] == general
+    assert numbers["dispatches"][0]["workgroups"] == [6, 1, 1]
+    assert [each["elements"] for each in numbers["buffers"]] == [33 * 65, 65 * 17, 33 * 17]
+
+
+def test_shader_of_several_dispatches(webmm: Cli) -> None:
+    stage = ("shader", "split_k", "--set", "splits=4")
+    first = webmm(*stage, "--dispatch", "2")
+    assert first.stdout.startswith("// sum_splits:")
+    beyond = webmm(*stage, "--dispatch", "3")
+    assert (beyond.returncode, beyond.stderr) == (2, "webmm: split_k has no dispatch 3: its dispatches are 1 to 2\n")
+    binary = webmm(*stage, "--to", "spirv")
+    assert binary.returncode == 2
+    assert "choose one: --dispatch 1" in binary.stderr
 
 
 def test_shader_uses_settings(webmm: Cli) -> None:
@@ -152,7 +176,7 @@ def test_check_validates_every_shader(webmm: Cli) -> None:
     assert "SPIR-V, MSL, HLSL" in done.stdout
     assert "matrix_unit of quantized is rendered for Tint only; naga: its matrices hold floats only" in done.stdout
     assert "shaders are valid for browsers (Tint of wgpudawn" in done.stdout, (
-        "Tint must not be skipped: see webmm/tint.py"
+        "Tint must not be skipped: see webmm/wgsl/tint.py"
     )
 
 

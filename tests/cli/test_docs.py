@@ -81,8 +81,25 @@ def test_every_option_in_the_readme_exists() -> None:
     assert set(re.findall(r"--[a-z]+(?:-[a-z]+)*", README)) <= options
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+LINKING = [*PAGES, *sorted(ROOT.glob("*/README.md")), ROOT / "bench" / "results" / "README.md"]
+
+
+@pytest.mark.parametrize("page", LINKING, ids=[str(page.relative_to(ROOT)) for page in LINKING])
 def test_links_have_targets(page: Path) -> None:
-    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    for link in re.findall(r"\]\(([^)#]+)\)", prose):
-        assert link.startswith("https://") or (page.parent / link).exists(), link
+    for link in re.findall(r"\]\(([^)]+)\)", prose(page)):
+        path, _, heading = link.partition("#")
+        if not link.startswith("https://"):
+            target = page.parent / path if path else page
+            assert target.exists(), link
+            assert not heading or heading in anchors(target), link
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)", prose(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def prose(page: Path) -> str:
+    """Return the text of a page without blocks of code."""
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)

@@ -14,7 +14,7 @@ from tests.cli.conftest import Cli
 from webmm import report
 from webmm.engine import adapters
 from webmm.engine.wgpu import WGPU
-from webmm.records import from_json
+from webmm.measure.records import from_json
 
 DAWN = ("--engine", "dawn")
 MESA_22 = {"VK_DRIVER_FILES": "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"}

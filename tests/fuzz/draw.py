@@ -23,12 +23,18 @@ T = TypeVar("T")
 class Draw:
     """The random choices for one problem. The same seed always gives the same choices."""
 
-    def __init__(self, seed: int, device: Device) -> None:
-        self.seed, self.device = seed, device
+    def __init__(self, seed: int, device: Device, thread: int = 0) -> None:
+        self.seed, self.device, self.thread = seed, device, thread
         self.words: list[str] = []
         self.operands: list[tuple[str, Operand]] = []
         self.written: Operand | None = None
-        self._rng, self._values = Random(seed), np.random.default_rng(seed)
+        self.rng, self._values = Random(seed), np.random.default_rng(seed)
+
+    def begin(self, step: int, kinds: Sequence[str]) -> str:
+        """Draw all that follows for this step of a sequence, independently of other steps; return one of `kinds`."""
+        self.rng = Random(f"{self.seed} {self.thread} {step}")
+        self._values = np.random.default_rng((self.seed, self.thread, step))
+        return self.pick(f"\n  step {step}", kinds)
 
     def setting(self, name: str, choices: Sequence[T]) -> T:
         """Return one of `choices`, the same for all problems of a group."""
@@ -38,7 +44,7 @@ class Draw:
 
     def pick(self, name: str, choices: Sequence[T]) -> T:
         """Return one of `choices`."""
-        chosen = self._rng.choice(choices)
+        chosen = self.rng.choice(choices)
         self.words.append(f"{name} {chosen}")
         return chosen
 
@@ -74,9 +80,9 @@ class Draw:
             if kind == "whole"
             else self._values.standard_normal(shape)
         )
-        if special and self._rng.random() < 0.1 and drawn.size:
+        if special and self.rng.random() < 0.1 and drawn.size:
             self.words.append("special values")
-            drawn.flat[self._values.integers(0, drawn.size, 2)] = self._rng.sample((np.nan, np.inf, -np.inf), 2)
+            drawn.flat[self._values.integers(0, drawn.size, 2)] = self.rng.sample((np.nan, np.inf, -np.inf), 2)
         return drawn.astype(dtype_of(dtype).numpy)
 
     def integers(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
@@ -99,7 +105,7 @@ class Draw:
         """Return `values` as an operand of a call, surrounded by poison, and the values it then holds."""
         kind = self.setting(f"{name} is", views)
         poison = 165 if values.dtype == np.uint8 else -91 if values.dtype.kind in "iu" else np.nan
-        view = View.draw(kind, values.ndim, self._rng)
+        view = View.draw(kind, values.ndim, self.rng)
         self.words.append(f"{values.shape} {values.dtype} {view}")
         placed = place(values, view, poison, None if on_host else self.device)
         if written:

@@ -1,264 +1,101 @@
 """Sequences of calls without waits: results become operands, arrays are freed meanwhile, reads come in any order.
 
-Each array on the device has a NumPy counterpart, which is sliced, transposed and overwritten in the same way. Operands
-are small whole numbers, so that nothing is rounded: a buffer reused while in use, a read that comes too early, or a
-call with another call's strides give exactly detectable wrong numbers.
+The steps are in modules by subject; each is a function of the live arrays. A step draws its choices independently of
+the others, so that a sequence that fails can be shortened.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import Any
+import gc
+import traceback
+from collections.abc import Collection, Iterator
 from unittest import mock
 
-import numpy as np
-from draw import Draw, wrong
-from numpy.typing import NDArray
+import aliasing  # noqa: F401 (each of these modules registers its steps)
+import element_steps  # noqa: F401
+import host_operands  # noqa: F401
+import memory_steps  # noqa: F401
+import product_steps  # noqa: F401
+import special_numbers  # noqa: F401
+from draw import Draw
+from live import KINDS, POISON, STEPS, Live
 
-import webmm
+from webmm import Device
 from webmm.choose import gemm as gemm_choices
-from webmm.dtypes import dtype_of
-from webmm.epilogues import ACTIVATIONS
-from webmm.errors import ProblemError
+from webmm.dtypes import F64
 from webmm.kernels.gemm.naive import Naive
 
-STEPS = 30
-KINDS = (  # kinds of steps; a method each
-    *("matmul",) * 6,
-    *("gemm", "reduce", "drop") * 3,
-    *("new", "view", "free", "softmax", "gelu", "layer_norm") * 2,
-    *("qmatmul", "qmatmul_weights", "zeros", "assign", "refused", "read"),
-)
-LENGTHS = (5, 8, 12, 16, 33)
-LARGEST = {"float32": 2**22, "float16": 2**10, "bfloat16": 2**7}  # whole numbers up to these, and sums, are exact
-TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 0.1}  # for fractions; table.py has tighter bounds
-SMALL = 64  # largest operand of exponentials and norms
-POISON = 77  # overwrites host operands after a call
+LENGTH = 30  # steps
 
 
-@dataclass(eq=False)  # arrays are compared element by element
-class Pair:
-    """An array or view on the device and its NumPy counterpart, which may differ by `tolerance` · (1 + |x|)."""
+class Sequence(Live):
+    """A sequence of random steps."""
 
-    array: webmm.Array
-    host: NDArray[Any]
-    tolerance: float = 0.0
-
-    @property
-    def largest(self) -> float:
-        """The largest magnitude; infinite if the numbers are not whole."""
-        return np.inf if self.tolerance else float(np.abs(self.host).max(initial=0))
-
-    def shares(self, other: Any) -> bool:
-        """Return whether `other` uses the same buffer."""
-        return isinstance(other, webmm.Array) and other.storage is self.array.storage
-
-
-class Sequence:
-    """The live arrays, and a method for each kind of step."""
-
-    def __init__(self, draw: Draw) -> None:
-        self.draw, self.device, self.dtype = draw, draw.device, draw.dtype()
-        self.lengths = draw.setting("lengths", [(a, b) for a in LENGTHS for b in LENGTHS if a < b])
-        self.live: list[Pair] = []
-
-    def run(self) -> str:
-        """Perform random steps, read the remaining arrays in any order, and return "" (a wrong result raises)."""
-        with self.fast_kernels():
-            for _ in range(STEPS):
-                getattr(self, self.draw.pick("step", KINDS))()
-            while self.live:
-                self.read()
-        return ""
-
-    def fast_kernels(self) -> contextlib.AbstractContextManager[Any]:
-        """Use the kernel that compiles fastest on a CPU adapter, where compilation is slow."""
-        if self.device.info.kind != "cpu":
-            return contextlib.nullcontext()
-        return mock.patch.object(gemm_choices, "candidates", return_value=[Naive()])
-
-    # Operands
-
-    def one_of(self, pairs: list[Pair]) -> Pair:
-        return pairs[self.draw.pick("live array", range(len(pairs)))]
-
-    def shape(self) -> tuple[int, int]:
-        return self.draw.pick("rows", self.lengths), self.draw.pick("columns", self.lengths)
-
-    def whole(self, shape: tuple[int, ...], most: int = 2) -> NDArray[Any]:
-        return self.draw.whole(shape, most).astype(dtype_of(self.dtype).numpy)
-
-    def operand(self, shape: tuple[int, ...], most: float, not_of: Pair | None = None) -> tuple[Any, NDArray[Any]]:
-        """Return an operand of `shape` with numbers of at most `most` and its values: a live array or a new one."""
-        found = [
-            pair
-            for each in self.live
-            for pair in (each, Pair(each.array.T, each.host.T, each.tolerance))
-            if pair.host.shape == shape and pair.largest <= most and pair.array.element == dtype_of(self.dtype)
-            if not (not_of and not_of.shares(pair.array))
-        ]
-        kind = self.draw.pick("operand", ("live", "live", "live", "host", "window", "transposed", "new"))
-        if kind == "live" and found:
-            chosen = self.one_of(found)
-            return chosen.array, chosen.host.astype(np.float64)
-        if kind == "window" and len(shape) == 2:
-            wide = self.whole((shape[0] + 4, shape[1] + 3), 1)
-            window = (slice(2, 2 + shape[0]), slice(1, 1 + shape[1]))
-            return self.device.array(wide)[window], wide[window].astype(
-                np.float64
-            )  # the whole array is dropped at once
-        fresh = self.whole(shape[::-1], 1).T if kind == "transposed" else self.whole(shape, 1)
-        return (fresh if kind in ("host", "live") else self.device.array(fresh)), fresh.astype(np.float64)
-
-    def keep(self, array: Any, exact: NDArray[Any], *given: Any, tolerance: float = 0.0) -> None:
-        """Compare a host result now, keep a device result as live, and overwrite the call's host operands."""
-        for each in given:
-            if isinstance(each, np.ndarray):
+    def run(self, left_out: Collection[int] = ()) -> None:
+        """Perform the steps, and read the remaining arrays in any order; a wrong result raises."""
+        for i in range(LENGTH):
+            if i in left_out:
+                continue
+            STEPS[self.draw.begin(i, KINDS)](self)
+            for each in self.given:
                 each[...] = POISON
-        if isinstance(array, webmm.Array):
-            self.live.append(Pair(array, np.array(exact), tolerance))
-        else:
-            self.compare(array, exact, tolerance, array.dtype.name)
+            self.given.clear()
+        self.draw.begin(LENGTH, ("read all",))
+        while self.live:
+            STEPS["read"](self)
 
-    def compare(self, got: Any, exact: NDArray[Any], tolerance: float, dtype: str) -> None:
-        if problem := wrong(got, exact, tolerance * (1 + np.abs(exact)), dtype):
-            raise AssertionError(problem)
 
-    # Steps
+def alone(draw: Draw, left_out: Collection[int] = ()) -> None:
+    """Run the sequence of a seed without some of its steps."""
+    with fast_kernels(draw.device), without_leaks(draw.device):
+        Sequence(draw).run(left_out)
 
-    def new(self) -> None:
-        fresh = self.whole(self.shape())
-        self.live.append(Pair(self.device.array(fresh), fresh.astype(np.float64)))
-        fresh[...] = POISON
 
-    def zeros(self) -> None:
-        shape = self.shape()
-        self.live.append(Pair(self.device.zeros(shape, self.dtype), np.zeros(shape)))
+@contextlib.contextmanager
+def fast_kernels(device: Device) -> Iterator[None]:
+    """Use the kernel that compiles fastest on a CPU adapter, where compilation is slow."""
+    chosen = gemm_choices.candidates
+    if device.info.kind != "cpu":
+        yield
+        return
+    fast = lambda problem, *rest: chosen(problem, *rest) if problem.dtype == F64 else [Naive()]  # noqa: E731
+    with mock.patch.object(gemm_choices, "candidates", fast):
+        yield
 
-    def view(self) -> None:
-        if self.live:
-            pair, kind = self.one_of(self.live), self.draw.pick("view", ("transposed", "rows", "columns"))
-            index = {"transposed": ..., "rows": slice(1, None), "columns": (..., slice(None, -1))}[kind]
-            array, host = pair.array[index], pair.host[index]
-            if host.size:
-                self.live.append(
-                    Pair(array.T, host.T, pair.tolerance) if kind == "transposed" else Pair(array, host, pair.tolerance)
-                )
 
-    def matmul(self) -> None:
-        (m, n), k = self.shape(), self.draw.pick("k", self.lengths)
-        largest = LARGEST[self.dtype] // 4
-        a, left = self.operand((m, k), largest // k)
-        b, right = self.operand((k, n), largest // (k * max(1, np.abs(left).max())))
-        exact, settings = left @ right, {}
-        if self.draw.setting("bias", (False, False, True)):
-            settings["bias"], added = self.operand((n,), largest)
-            exact = exact + added
-        if self.draw.setting("activation", (False, False, True)):
-            settings["activation"], exact = "relu", ACTIVATIONS["relu"].reference(exact)
-        if self.draw.setting("residual", (False, False, True)):
-            settings["residual"], added = self.operand((m, n), largest)
-            exact = exact + added
-        self.keep(webmm.matmul(a, b, device=self.device, **settings), exact, a, b, *settings.values())
+@contextlib.contextmanager
+def without_leaks(device: Device) -> Iterator[None]:
+    """Raise AssertionError if more arrays are on the device after the block than before."""
+    before = array_bytes(device)
+    yield
+    if array_bytes(device) > before:
+        gc.collect()  # it takes longer than most sequences
+        if (left := array_bytes(device) - before) > 0:
+            raise AssertionError(f"{left:,} bytes of arrays are left after all were dropped")
 
-    def gemm(self) -> None:
-        found = [pair for pair in self.live if pair.host.ndim == 2 and pair.largest <= LARGEST[self.dtype] // 4]
-        found = [pair for pair in found if 1 in pair.array.strides and pair.array.element == dtype_of(self.dtype)]
-        if not found:
-            self.new()
-            return
-        c, k = self.one_of(found), self.draw.pick("k", self.lengths)
-        (m, n), largest = c.host.shape, LARGEST[self.dtype] // 4
-        a, left = self.operand((m, k), largest // k, not_of=c)
-        b, right = self.operand((k, n), largest // (k * max(1, np.abs(left).max())), not_of=c)
-        beta = self.draw.pick("beta", (0.0, 1.0, -1.0))
-        a, b = (x if isinstance(x, webmm.Array) else self.device.array(x) for x in (a, b))
-        webmm.gemm(a, b, c.array, beta=beta)
-        c.host[...] = left @ right + beta * c.host
 
-    def reduce(self) -> None:
-        op, axis, shape = self.draw.pick("op", ("sum", "max", "argmax")), self.draw.pick("axis", (0, 1)), self.shape()
-        x, values = self.operand(shape, LARGEST[self.dtype] // max(shape))
-        got = webmm.reduce(x, op, axis, device=self.device)
-        self.keep(got, getattr(values, op)(axis).astype(np.float64), x)
+def array_bytes(device: Device) -> int:
+    """Return the bytes of arrays other than constants, which are kept for later calls."""
+    constants = [x._storage.block for x in device.constants._kept.values()]
+    return device.memory_stats().array_bytes - sum(block.size for block in constants if block)
 
-    def softmax(self) -> None:
-        axis = self.draw.pick("axis", (0, 1))
-        x, values = self.operand(self.shape(), SMALL)
-        e = np.exp(values - values.max(axis, keepdims=True))
-        exact = e / e.sum(axis, keepdims=True)
-        self.keep(webmm.softmax(x, axis, device=self.device), exact, x, tolerance=TOLERANCE[self.dtype])
 
-    def layer_norm(self) -> None:
-        shape = self.shape()
-        (x, values), (weight, factors) = self.operand(shape, SMALL), self.operand(shape[1:], SMALL)
-        centred = values - values.mean(-1, keepdims=True)
-        exact = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1) * factors
-        got = webmm.layer_norm(x, weight, eps=1.0, device=self.device)
-        self.keep(got, exact, x, weight, tolerance=TOLERANCE[self.dtype])
+def shortened(draw: Draw, error: Exception) -> Draw:
+    """Return the draw of a sequence with the same error in fewer steps, found by leaving out one at a time."""
+    left_out: set[int] = set()
+    found = draw
+    for i in reversed(range(LENGTH)):
+        again = Draw(draw.seed, draw.device)
+        again.words += [word for word in draw.words[:1] if word.startswith("device")]
+        try:
+            alone(again, left_out | {i})
+        except Exception as other:
+            if _place(other) == _place(error):
+                left_out.add(i)
+                found = again
+    return found
 
-    def gelu(self) -> None:
-        x, values = self.operand(self.shape(), SMALL)
-        self.keep(
-            webmm.gelu(x, device=self.device), ACTIVATIONS["gelu"].reference(values), x, tolerance=TOLERANCE[self.dtype]
-        )
 
-    def qmatmul(self) -> None:
-        (m, n), k = self.shape(), self.draw.pick("k", self.lengths)
-        a, b = self.draw.integers((m, k), "uint8"), self.draw.integers((k, n), "int8")
-        zeros = self.draw.integers((m,), "uint8")
-        exact = (a.astype(np.int64) - zeros[:, None]) @ (b.astype(np.int64) - 3)
-        x = self.device.array(a) if self.draw.pick("a on the device", (False, True)) else a
-        got = webmm.qmatmul(x, b, 1.0, zeros, 1.0, 3, out_dtype="int32", device=self.device)
-        self.keep(got, exact.astype(np.float64), x, b, zeros)
-
-    def qmatmul_weights(self) -> None:
-        k, n = self.shape()
-        x, values = self.operand((self.draw.pick("rows of x", self.lengths), k), SMALL)
-        weights = webmm.quantize_blocks(self.draw.whole((k, n), 2), self.draw.pick("bits", (4, 8)))
-        exact = values @ weights.dequantize().astype(np.float64)
-        given = weights.to(self.device) if self.draw.pick("weights on the device", (False, True)) else weights
-        self.keep(
-            webmm.qmatmul_weights(x, given, device=self.device),
-            exact,
-            x,
-            *weights.parts,
-            tolerance=TOLERANCE[self.dtype],
-        )
-        given.free()
-
-    def assign(self) -> None:
-        found = [pair for pair in self.live if pair.array.contiguous and pair.array.size == pair.array.capacity]
-        found = [pair for pair in found if pair.array.element == dtype_of(self.dtype) and not pair.tolerance]
-        if not found:
-            self.new()
-            return
-        target = self.one_of(found)
-        data, values = self.operand(target.host.shape, LARGEST[self.dtype], not_of=target)
-        self.device.assign(target.array, data)
-        target.host[...] = values
-        if isinstance(data, np.ndarray):
-            data[...] = POISON
-
-    def refused(self) -> None:
-        with contextlib.suppress(ProblemError):
-            webmm.matmul(self.whole((3, 4)), self.device.array(self.whole((5, 6))))
-            raise AssertionError("mismatched operands were accepted")
-
-    def free(self) -> None:
-        if self.live:
-            gone = self.one_of(self.live)
-            self.live = [pair for pair in self.live if not pair.shares(gone.array)]
-            gone.array.free()
-
-    def drop(self) -> None:
-        if self.live:
-            self.live.remove(self.one_of(self.live))
-
-    def read(self) -> None:
-        if self.live:
-            pair = self.one_of(self.live)
-            self.compare(pair.array, pair.host, pair.tolerance, pair.array.element.name)
-            if self.draw.pick("read and dropped", (False, True)):
-                self.live.remove(pair)
+def _place(error: Exception) -> tuple[type, int]:
+    return type(error), traceback.extract_tb(error.__traceback__)[-1].lineno or 0

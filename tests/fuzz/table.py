@@ -18,12 +18,12 @@ from poisoned import WRITABLE
 import webmm
 from webmm.cases.normalise import EXP_ERROR
 from webmm.dtypes import F32, dtype_of
-from webmm.epilogues import ACTIVATIONS
-from webmm.expressions import reference as of_expression
+from webmm.measure.verify import bound, product_bound, sum_bound
 from webmm.problems.gemm import gemm as gemm_problem
 from webmm.problems.reduce import OPERATIONS
 from webmm.problems.scheme import Scheme, reference
-from webmm.verify import bound, product_bound, sum_bound
+from webmm.wgsl.epilogues import ACTIVATIONS
+from webmm.wgsl.expressions import reference as of_expression
 
 # Limits by name, and Device.memory.
 DEVICES: dict[str, Mapping[str, int]] = {

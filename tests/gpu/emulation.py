@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from webmm.render import render
+from webmm.wgsl.render import render
 
 # How each dialect loads and stores a fragment.
 LOADS = {
@@ -111,6 +111,6 @@ def stand_in(device, monkeypatch, kernel, *, emulate=emulated, dialect="tint", s
         return render(kernel, problem, dialect if kernel.matrix_shape else own)
 
     monkeypatch.setattr(device, "capabilities", able)
-    monkeypatch.setattr("webmm.engine.launch.render", rendered)
+    monkeypatch.setattr("webmm.engine.launches.render", rendered)
     monkeypatch.setattr(device, "pipeline", pipeline)
     return kernel

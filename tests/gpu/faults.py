@@ -8,7 +8,6 @@ import threading
 import time
 
 from webmm.engine.adapters import engine_of
-from webmm.engine.wgpu import Wgpu
 
 # The modules that define the classes of the engines' packages, which have the same API.
 MODULES = {"wgpu": "wgpu.backends.wgpu_native._api", "dawn": "wgpudawn.backends.dawn._api"}
@@ -40,7 +39,8 @@ class Fault:
 
     def __init__(self, monkeypatch, engine, point, kind=None, nth=0):
         self.api, self.errors, self.kind = importlib.import_module(MODULES[engine]), engine_of(engine).api, kind
-        owner, name = getattr(self.api, POINTS[point][0], type(engine_of(engine))), POINTS[point][1]
+        ours = type(engine_of(engine))
+        owner, name = getattr(self.api, POINTS[point][0], ours), POINTS[point][1]
         true, count = getattr(owner, name), itertools.count(1)
         self.uses, self.triggered = 0, False
 
@@ -49,7 +49,7 @@ class Fault:
             if use != nth:
                 return true(target, *args, **kwargs)
             self.triggered = True
-            of = args[0] if isinstance(target, Wgpu) else target  # methods of the engine class take a device or buffer
+            of = args[0] if isinstance(target, ours) else target  # methods of the engine class take a device or buffer
             if kind == "lost" and point in ENDS_THE_PROCESS[engine]:
                 true(target, *args, **kwargs)
                 return self.trigger(of)

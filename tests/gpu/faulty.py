@@ -1,4 +1,6 @@
-"""Fault injection for one call: `python tests/gpu/faulty.py wgpu matmul` tries all points, kinds and uses.
+"""Fault injection for one call: `python tests/gpu/faulty.py wgpu matmul` tries all points and kinds at some uses.
+
+`--everywhere` tries all kinds at every use, of many about `MOST_USES`, under both engines; `make test-long` does.
 
 Each call runs in a separate process: lavapipe leaks 4 MB for every lost device.
 """
@@ -78,6 +80,7 @@ CALLS = {
 }
 # wgpu-native aborts the process if a device is destroyed (the "lost" fault) while another thread maps a buffer.
 MOVED_BY_THREADS = {"wgpu": ("streamed", "much"), "dawn": ()}
+MOST_USES = 32  # of an engine call that are tried everywhere; a streamed product copies 300 times in a loop
 MOST_MEMORY = 2 * 10**9  # bytes of the process
 RAISED = {"out of memory": MemoryLimitError, "refused": WebmmError, "lost": DeviceLostError}
 
@@ -86,8 +89,8 @@ def fetch(call, scene):
     return np.asarray(CALLS[call](scene))
 
 
-def faults(engine, call, uses):
-    """Yield (point, kind, nth) for the first, second and last use; fewer for slow kinds.
+def faults(engine, call, uses, everywhere=False):
+    """Yield (point, kind, nth) for every use, of many every so many; or the first, second and last, fewer if slow.
 
     Under Dawn, whose drivers are slower, each call has one fault per point; all calls combined cover every kind.
     """
@@ -96,12 +99,14 @@ def faults(engine, call, uses):
             some = {"late": {1}, "lost": {1, count}}.get(kind, {1, 2, count})
             if engine == "dawn":
                 some = {count} if kind == KINDS[(i + list(CALLS).index(call)) % len(KINDS)] else set()
+            if everywhere:
+                some = set(range(1, count + 1, max(1, count // MOST_USES))) | {count}
             if not (kind == "lost" and call in MOVED_BY_THREADS[engine]):
                 yield from ((point, kind, nth) for nth in sorted(some & set(range(1, count + 1))))
 
 
-def try_all(engine, call, monkeypatch):
-    """Check that the call ends as documented under each fault, and return the number of faults."""
+def try_all(engine, call, monkeypatch, everywhere=False, only=None):
+    """Check that the call ends as documented under each fault, or only that one, and return the number of faults."""
     # Every fault opens a device and compiles: use the kernel that compiles fastest, or one with scratch memory.
     kernels = [CpuTexture(lanes=4, tm=1, tn=4)] * (call == "matmul with scratch") + [Naive()]
     monkeypatch.setattr(gemm, "candidates", lambda problem, device: kernels)
@@ -116,12 +121,14 @@ def try_all(engine, call, monkeypatch):
             counted = {point: Fault(patch, engine, point) for point in POINTS}
             fetch(call, scene)
         kept = kept_bytes(gpu)
-    attempts = list(faults(engine, call, {point: each.uses for point, each in counted.items()}))
-    for point, kind, nth in attempts:
+    attempts = list(faults(engine, call, {point: each.uses for point, each in counted.items()}, everywhere))
+    for point, kind, nth in only or attempts:
+        if everywhere:  # the last line says where a process died
+            print(f"{call}: {kind} at use {nth} to {point}", flush=True)
         check(engine, call, point, kind, nth, right, kept, monkeypatch)
         if kind == "lost":
             gc.collect()  # destructors of objects left by the error run now, not during a later call
-    return len(attempts)
+    return len(only or attempts)
 
 
 def check(engine, call, point, kind, nth, right, kept, monkeypatch):
@@ -174,9 +181,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine")
     parser.add_argument("call", choices=CALLS)
+    parser.add_argument("--everywhere", action="store_true", help="at every use, under Dawn as well")
+    parser.add_argument("--only", nargs=3, metavar=("POINT", "KIND", "USE"), help="such as: map lost 2")
     options = parser.parse_args()
+    only = options.only and [(*options.only[:2], int(options.only[2]))]
     with pytest.MonkeyPatch.context() as monkeypatch:
-        count = try_all(options.engine, options.call, monkeypatch)
+        count = try_all(options.engine, options.call, monkeypatch, options.everywhere, only)
     memory = most_memory()
     assert memory < MOST_MEMORY, f"the process took {memory:,} bytes"
     print(count, "faults", flush=True)

@@ -14,9 +14,9 @@ from webmm.errors import UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.measure.verify import bound, worst_error
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
-from webmm.verify import bound, worst_error
 
 UNTOUCHED = -4096.0  # exact in f16, and larger than any product of these tests
 SPARE = 1024  # elements after the last matrix of a buffer

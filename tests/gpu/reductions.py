@@ -16,8 +16,8 @@ from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.measure.verify import product_bound, sum_bound
 from webmm.problems.reduce import OPERATIONS, Reduction, Span
-from webmm.verify import product_bound, sum_bound
 
 UNTOUCHED = -77
 SPARE = 64  # elements after the last one of a buffer

@@ -153,10 +153,10 @@ class Soak:
     def count_compiling(self):
         true = self.gpu.pipelines.compile
 
-        def compile(*args):
+        def compile(*args, **kwargs):
             start = time.monotonic()
             try:
-                return true(*args)
+                return true(*args, **kwargs)
             finally:
                 self.compiling += time.monotonic() - start
 
@@ -203,7 +203,7 @@ class Soak:
         self.ended = True
         self.shared.clear()
         gc.collect()
-        wrong = [*self.wrong, *self.problems_found()]
+        wrong = self.wrong or [*self.problems_found()]  # an error ends the threads, before there are enough samples
         self.gpu.close()
         return wrong
 

@@ -1,4 +1,4 @@
-"""`webmm.array_api` agrees with `array-api-strict` in values, dtypes and shapes, on arrays drawn by Hypothesis."""
+"""The Array API namespace agrees with `array-api-strict` in values, dtypes and shapes, on arrays of Hypothesis."""
 
 import operator
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.array_api import make_strategies_namespace
 
 import webmm
-import webmm.array_api as xp
+import webmm.calls.array_api as xp
 from webmm.errors import ProblemError
 
 drawing = make_strategies_namespace(strict, api_version="2024.12")

@@ -16,7 +16,7 @@ from webmm.cases import OPS, op_of
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError
 from webmm.foreign.lanes import in_reverse
-from webmm.render import render
+from webmm.wgsl.render import render
 
 BARRIER = re.compile(r"(?:workgroup|storage|texture|subgroup)Barrier\(\);(?: // (.+))?")
 SMALL = {

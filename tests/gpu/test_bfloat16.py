@@ -6,7 +6,7 @@ import pytest
 from products import check, every_stage, runs, small, view
 
 import webmm
-from webmm.verify import worst_error
+from webmm.measure.verify import worst_error
 
 
 @every_stage

@@ -16,7 +16,7 @@ from test_quantized import F32, I8, I32, U8, check, draw, scheme_of
 from webmm.cases import OPS
 from webmm.errors import ConfigError
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
-from webmm.render import render
+from webmm.wgsl.render import render
 
 SMALL = {"bm": 32, "bn": 16, "bk": 64, "sm": 16, "sn": 16, "fm": 8, "fn": 16, "fk": 32, "group": 1}
 TINT_ONLY = ("enable subgroups;", "enable chromium_experimental_subgroup_matrix;", "diagnostic(off, chromium")

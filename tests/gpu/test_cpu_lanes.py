@@ -9,14 +9,14 @@ from products import check, check_exactly, every_dtype, runs, view
 
 from webmm.choose import candidates
 from webmm.choose.cpu import made_for_lanes
-from webmm.engine.launch import MAX_SCRATCH
+from webmm.engine.launches import MAX_SCRATCH
 from webmm.engine.timing import submit
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import DEPTH, CpuTexture, PackB
-from webmm.naga import translate
 from webmm.problems.gemm import gemm
-from webmm.render import render
+from webmm.wgsl.naga import translate
+from webmm.wgsl.render import render
 
 both = pytest.mark.parametrize("cls", [CpuLanes, CpuTexture], ids=lambda cls: cls.name)
 LAYOUTS = [(ta, tb) for ta in (False, True) for tb in (False, True)]

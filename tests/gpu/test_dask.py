@@ -1,8 +1,12 @@
 """Products of Dask arrays in this process: any chunks and epilogue, lazy; device arrays as chunks; files."""
 
-import json
+import os
+import resource
+import shutil
+import stat
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -15,10 +19,10 @@ import webmm.dask
 from webmm import Array, Device, choose
 from webmm.calls.scaling import Types
 from webmm.dask import files, products, workers
-from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.naive import Naive
 from webmm.problems.gemm import Gemm
+from webmm.wgsl.epilogues import ACTIVATIONS
 
 RNG = np.random.default_rng(8)
 
@@ -258,12 +262,295 @@ def test_more_workers_than_adapters(device, monkeypatch):
         workers.cluster([device.info.index], workers=3)
 
 
+def snapshot(folder):
+    """Return what is in a folder, without following links: kinds, contents and targets."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        content = os.readlink(path) if stat.S_ISLNK(mode) else path.read_bytes() if stat.S_ISREG(mode) else b""
+        found[path.relative_to(folder).as_posix()] = stat.S_IFMT(mode), content
+    return found
+
+
+@pytest.fixture
+def refused(inputs, device):
+    """Return a function that expects a product to be refused, and every file to stay as it was."""
+
+    def check(words, **more):
+        before = snapshot(inputs)
+        with pytest.raises(ConfigError, match=words) as raised:
+            product(inputs, device=device, tile=(20, 30), **more)
+        assert "\n" not in str(raised.value)
+        assert snapshot(inputs) == before
+
+    return check
+
+
+def interrupted(inputs, device, c="c.npy", tiles=3):
+    """Compute some tiles of the product."""
+    with pytest.raises(ZeroDivisionError):
+        product(inputs, c=c, tile=(20, 30), device=device, progress=lambda done, total: 1 / (done - tiles))
+
+
+def test_a_second_run_to_the_same_output_is_refused(inputs, device):
+    (inputs / "link.npy").symlink_to("c.npy")
+    said = []
+
+    def again(done, total):
+        for name in ("c.npy", "link.npy"):
+            with pytest.raises(ConfigError, match=r"another run is writing .*; wait until it has ended") as raised:
+                product(inputs, c=name, device=device)
+            said.append(raised)
+
+    product(inputs, tile=(65, 30), device=device, progress=again)
+    assert len(said) == 4
+    np.testing.assert_array_equal(read(inputs / "c.npy"), A @ B)
+    assert not list(inputs.glob("*.part*"))
+
+
+@pytest.mark.parametrize("c", ["c.npy", "c.zarr"])
+def test_the_target_of_a_link_is_replaced(inputs, device, c):
+    (inputs / "real").mkdir()
+    product(inputs, c="real/target.zarr" if c == "c.zarr" else "real/target.npy", device=device)
+    (inputs / c).symlink_to(next((inputs / "real").iterdir()))
+    np.save(inputs / "a.npy", A + 1)
+    product(inputs, c=c, device=device, force=True)
+    assert (inputs / c).is_symlink()
+    np.testing.assert_array_equal(read(inputs / c), (A + 1) @ B)
+    assert len(list((inputs / "real").iterdir())) == 1
+
+
+def folder_with(path, name="thesis.txt"):
+    path.mkdir()
+    (path / name).write_text("precious")
+
+
+def group(path):
+    zarr.create_group(store=str(path)).create_array("a", shape=(2, 2), dtype="float32")[:] = 1
+
+
+UNTOUCHABLE = {
+    "a pipe": (lambda here: os.mkfifo(here / "c.npy"), "c.npy", "is a pipe or a device"),
+    "a link to a pipe": (
+        lambda here: (os.mkfifo(here / "p"), (here / "c.npy").symlink_to("p")),
+        "c.npy",
+        "is a pipe or a device",
+    ),
+    "a folder": (lambda here: folder_with(here / "c.npy"), "c.npy", "Is a directory"),
+    "no array": (lambda here: folder_with(here / "c.zarr"), "c.zarr", "is not a Zarr array"),
+    "a group": (lambda here: group(here / "c.zarr"), "c.zarr", "is not a Zarr array"),
+    "a file": (lambda here: (here / "c.zarr").write_text("precious"), "c.zarr", "is not a Zarr array"),
+    "an array and more": (
+        lambda here: (shutil.copytree(here / "a.zarr", here / "c.zarr"), (here / "c.zarr" / "thesis").touch()),
+        "c.zarr",
+        "or holds other files",
+    ),
+    "links to each other": (lambda here: (here / "c.npy").symlink_to("c.npy"), "c.npy", "levels of symbolic links"),
+    "a matrix .part": (lambda here: np.save((here / "c.npy.part").open("wb"), A), "c.npy", "not from an unfinished"),
+    "a folder .part": (lambda here: folder_with(here / "c.zarr.part"), "c.zarr", "not from an unfinished run"),
+    "a link .part": (lambda here: (here / "c.npy.part").symlink_to("a.npy"), "c.npy", "overlap"),
+    "a list": (lambda here: (here / "c.npy.part.done").write_text("0 0\n"), "c.npy", "is damaged, or not a list"),
+    "a lock": (lambda here: (here / "c.npy.part.lock").write_text("precious"), "c.npy", "not from an unfinished run"),
+    "an old array": (lambda here: folder_with(here / "c.zarr.part.old"), "c.zarr", "not from an unfinished run"),
+}
+
+
+@pytest.mark.parametrize("case", UNTOUCHABLE)
+def test_what_is_not_an_output_of_webmm_is_not_replaced(inputs, refused, case):
+    make, c, words = UNTOUCHABLE[case]
+    make(inputs)
+    refused(words, c=c, force=True)
+
+
+OPERANDS = {
+    "itself": (lambda here: None, "a.npy", "a.npy"),
+    "its name with .part": (lambda here: (here / "a.npy").rename(here / "c.npy.part"), "c.npy.part", "c.npy"),
+    "the list": (lambda here: (here / "a.npy").rename(here / "c.npy.part.done"), "c.npy.part.done", "c.npy"),
+    "the lock": (lambda here: (here / "a.npy").rename(here / "c.npy.part.lock"), "c.npy.part.lock", "c.npy"),
+    "a hard link": (lambda here: (here / "c.npy.part").hardlink_to(here / "a.npy"), "a.npy", "c.npy"),
+    "a link": (lambda here: (here / "x.npy").symlink_to("a.npy"), "x.npy", "a.npy"),
+    "inside the operand": (lambda here: None, "a.zarr", "a.zarr/c.npy"),
+    "around the operand": (
+        lambda here: (
+            shutil.copytree(here / "a.zarr", here / "c.zarr"),
+            (here / "a.npy").rename(here / "c.zarr/a.npy"),
+        ),
+        "c.zarr/a.npy",
+        "c.zarr",
+    ),
+    "its chunks": (
+        lambda here: (
+            shutil.copytree(here / "a.zarr", here / "c.zarr"),
+            shutil.rmtree(here / "a.zarr" / "c"),
+            (here / "a.zarr" / "c").symlink_to(here / "c.zarr" / "c"),
+        ),
+        "a.zarr",
+        "c.zarr",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OPERANDS)
+def test_an_operand_is_never_written_to(inputs, refused, case):
+    make, a, c = OPERANDS[case]
+    make(inputs)
+    refused("the operand .* overlap", a=a, c=c, force=True)
+
+
+@pytest.mark.parametrize("line", [b"a b\n", b"\xff\xfe 1\n", b"[0, 0]\n", b"[1, 0, 5]\n", b"[0, 0, 1e999]\n", b"{}\n"])
+def test_a_damaged_list_is_refused(inputs, device, refused, line):
+    interrupted(inputs, device)
+    listing = inputs / "c.npy.part.done"
+    listing.write_bytes(listing.read_bytes() + line)
+    refused("is damaged, or not a list of tiles; to start again, move it")
+
+
+def halves(path):
+    with path.open("wb") as file:
+        np.save(file, np.zeros((65, 47), np.float16))
+
+
+def other(path):
+    with path.open("wb") as file:
+        np.save(file, np.zeros((65, 47), np.float32))
+
+
+def copied(path):
+    shutil.copy(path, path.with_name("copy"))
+    os.replace(path.with_name("copy"), path)
+
+
+@pytest.mark.parametrize("change", [halves, other, copied, lambda path: path.write_bytes(path.read_bytes() + b"x")])
+def test_a_part_that_was_changed_is_refused(inputs, device, refused, change):
+    interrupted(inputs, device)
+    change(inputs / "c.npy.part")
+    refused("not from an unfinished run")
+
+
+def test_a_zarr_part_that_was_changed_is_refused(inputs, device, refused):
+    interrupted(inputs, device, "c.zarr")
+    (inputs / "c.zarr.part" / "c" / "0" / "0").unlink()
+    refused("not from an unfinished run", c="c.zarr")
+
+
+@pytest.mark.parametrize("c", ["c.npy", "c.zarr"])
+def test_a_disk_that_fills_while_resuming_is_one_line(inputs, device, monkeypatch, c):
+    interrupted(inputs, device, c, tiles=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=65 * 47 * 4 - 20 * 30 * 4 - 1))
+        with pytest.raises(ConfigError, match=r"\.part: it needs 9,820 bytes, the disk has 9,819 left"):
+            product(inputs, c=c, tile=(20, 30), device=device)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"cannot write .*\.part: File too large"):
+            product(inputs, c=c, tile=(20, 30), device=device)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    np.testing.assert_array_equal(read(product(inputs, c=c, tile=(20, 30), device=device)), A @ B)
+
+
+def test_operands_that_change_meanwhile_are_noticed(inputs, device):
+    with pytest.raises(ProblemError, match=r"changed while they were multiplied; run this again"):
+        product(inputs, device=device, progress=lambda *_: np.save(inputs / "a.npy", A + 1))
+    np.testing.assert_array_equal(read(product(inputs, device=device)), (A + 1) @ B)
+
+
+def test_an_output_that_appears_meanwhile_is_not_replaced(inputs, device):
+    with pytest.raises(ConfigError, match="exists; --force overwrites it"):
+        product(inputs, device=device, progress=lambda *_: (inputs / "c.npy").write_text("precious"))
+    assert (inputs / "c.npy").read_text() == "precious"
+    np.testing.assert_array_equal(read(product(inputs, device=device, force=True)), A @ B)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np, zarr
+import webmm.dask
+from webmm.dask import files, tiles
+
+folder, name = Path(sys.argv[1]).resolve(), sys.argv[2]
+a, b = np.load(folder / "a.npy"), np.load(folder / "b.npy")
+old, new, c = np.ones((4, 4), np.float32), a @ b, folder / name
+files.compute = lambda job, tile, device: tiles.store(job, tile, new[job.slices(tile)])
+
+def multiply():
+    webmm.dask.multiply_files(folder / "a.npy", folder / "b.npy", c, tile=(33, 47), force=True)
+
+def read():
+    return zarr.open_array(str(c), mode="r")[:] if name.endswith("zarr") else np.load(c)
+
+def in_child(run):
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    try:
+        run()
+        os._exit(0)
+    except BaseException as error:
+        print(repr(error), file=sys.stderr)
+        os._exit(1)
+
+def killed(moment):
+    left = [moment]
+    def count(event, args):
+        if event.split(".")[0] in ("open", "os", "shutil", "tempfile") and event != "os.listdir":
+            if str(folder) in str(args) and "/b.npy" not in str(args) and "/a.npy" not in str(args):
+                left[0] -= 1
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(count)
+    multiply()
+
+def put_old():
+    if name.endswith("zarr"):
+        zarr.create_array(store=str(c), shape=(4, 4), chunks=(4, 4), dtype="float32", overwrite=True)[:] = 1
+    else:
+        np.save(c, old)
+
+def check(whole):
+    aside = c.with_name(name + ".part.old")
+    found = None if aside.exists() and not c.exists() else read()
+    assert found is None or np.array_equal(found, new) or (not whole and np.array_equal(found, old)), found
+    assert not whole or not [path for path in folder.iterdir() if path.name.startswith(name + ".part")]
+
+moment = 0
+while True:
+    moment += int(sys.argv[3])
+    assert in_child(put_old) == 0
+    status = in_child(lambda: killed(moment))
+    assert in_child(lambda: check(False)) == 0, moment
+    assert in_child(multiply) == 0, moment
+    assert in_child(lambda: check(True)) == 0, moment
+    if status == 0:
+        break
+    assert status == signal.SIGKILL, status
+print(moment)
+"""
+
+
+@pytest.mark.parametrize(("c", "step"), [("c.npy", 3), ("c.zarr", 7)])
+def test_a_run_that_is_killed_anywhere_can_be_resumed(inputs, c, step):
+    """C is the old or the new one – or aside, between two renames – and running again completes it."""
+    command = [sys.executable, "-c", KILLED, str(inputs), c, str(step)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
+
+
 def test_headers_identify_the_inputs(inputs):
-    job = files.Job(str(inputs / "a.npy"), str(inputs / "b.zarr"), "", (65, 47, 83), "float32", (20, 30), None)
-    before = job.header()
-    assert json.loads(before)["tile"] == [20, 30]
-    zarr.open_array(str(inputs / "b.zarr"), mode="r+")[0, 0] = 7
-    assert job.header() != before
+    a, b = str(inputs / "a.npy"), str(inputs / "b.zarr")
+    job = files.FileProduct(a, b, "", False, (65, 47, 83), "float32", (20, 30), None)
+    before = job.header(1)
+    assert before["tile"] == [20, 30]
+    zarr.open_array(b, mode="r+")[0, 0] = 7
+    changed = job.header(1)
+    assert changed != before
+    times = (inputs / "a.npy").stat()
+    np.save(inputs / "a.npy", A + 1)
+    os.utime(inputs / "a.npy", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert job.header(1) != changed, "same size and time, other contents"
 
 
 def test_a_device_serves_one_task_at_a_time(device):

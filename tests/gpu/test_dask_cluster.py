@@ -16,8 +16,8 @@ import webmm.dask
 from webmm.dask import workers
 from webmm.engine.device import default_device
 from webmm.errors import ProblemError
+from webmm.measure.verify import bound, worst_error
 from webmm.problems.gemm import gemm
-from webmm.verify import bound, worst_error
 
 RNG = np.random.default_rng(9)
 SECONDS = 60  # timeout

@@ -1,12 +1,13 @@
 """Debug shaders of float products: every stage records its values for an element; the first wrong value is found."""
 
+import io
 import json
 
 import numpy as np
 import pytest
 from products import every_stage, small
+from rich.console import Console
 
-from webmm import naga
 from webmm.debug import inspect
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
@@ -17,7 +18,8 @@ from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import gemm
-from webmm.render import render
+from webmm.wgsl import naga
+from webmm.wgsl.render import render
 
 
 def stage(cls):
@@ -109,6 +111,10 @@ def test_the_first_wrong_value_of_a_broken_stage_is_found(device, templates, ker
     assert value.origin.startswith(origin)
     assert step in found.steps[found.window()]
     assert "✗" in str(value)
+    shown = Console(file=io.StringIO(), width=200, markup=False)
+    shown.print(found.table())
+    assert "✗" in shown.file.getvalue()
+    assert "[" not in shown.file.getvalue(), "markup"
     assert f"first at k = {k}" in "\n".join(found.notes())
     json.dumps(found.to_json(), allow_nan=False)
 

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from webmm import naga, tint
 from webmm.cases import OPS, op_of
 from webmm.debug import inspect, inspect_each
 from webmm.dtypes import BF16, F64
@@ -33,8 +32,9 @@ from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.gemm import gemm
-from webmm.render import render, tags_of
 from webmm.report.debug import pages
+from webmm.wgsl import naga, tint
+from webmm.wgsl.render import render, tags_of
 
 SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}
 FACTORS, SHARED = {"LOADED_A", "LOADED_B", "ACC"}, {"SHARED_A", "SHARED_B"}
@@ -115,7 +115,7 @@ def test_every_op_records_its_values(device, op, kernel, size, tags, elements):
 
 # Edits of a template: op, kernel, file, old text, new text, tag of the first wrong value, its origin
 EDITS = [
-    ("reduce:sum", Serial(), "reduce/serial.wgsl", "reduce.element()", "first", "LOADED", "x[1, 0]"),
+    ("reduce:sum", Serial(), "reduce/serial.wgsl", "loads.element()", "first", "LOADED", "x[1, 0]"),
     ("reduce:max", PerRow(size=8), "reduce/per_row.wgsl", "merge(acc0, ", "(", "ACC", ""),
     ("quantized", Unpacked(wy=4, wx=4), "quantized/unpacked.wgsl", "sums += a", "sums = a", "ACC", ""),
     ("weights", Vector(lanes=8, tm=2), "common/weights.wgsl", "<< BITS) - 1u", "<< BITS) - 2u", "LOADED_B", ""),

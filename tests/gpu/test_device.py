@@ -8,7 +8,7 @@ import pytest
 from products import check_exactly, exact, small, whole_numbers
 
 from webmm import Device
-from webmm.engine.launch import MAX_LAUNCHES
+from webmm.engine.launches import MAX_LAUNCHES
 from webmm.engine.transfer import LEAST
 from webmm.errors import ConfigError, DeviceLostError, ShaderError
 from webmm.kernels import LADDER
@@ -17,7 +17,7 @@ from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.problems.gemm import gemm
-from webmm.render import Binding
+from webmm.wgsl.render import Binding
 
 
 def test_the_ci_adapter_has_every_wanted_feature(device):
@@ -139,9 +139,9 @@ def test_dispatches_run_in_order(device):
         assert np.array_equal(x.numpy(), np.linalg.matrix_power(step, 100))
 
 
-def test_a_refused_shader_is_quoted_with_line_numbers(device):
+def test_a_refused_shader_is_quoted_with_its_line(device):
     wgsl = "@compute @workgroup_size(1)\nfn main() {\n    nonsense;\n}"
-    with pytest.raises(ShaderError, match=r"(?s)broken was refused by the engine.*\n   3 \|     nonsense;"):
+    with pytest.raises(ShaderError, match=r"(?s)broken was refused by the engine: line 3: .*\n  line 3: nonsense;\n"):
         device.compile(wgsl, "broken", (Binding(0, "x", "storage", "array<f32>"),))
     check_exactly(device, Naive(), gemm(3, 3, 3))  # the device still works
 

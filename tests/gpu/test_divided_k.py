@@ -8,12 +8,12 @@ import pytest
 from tests.gpu.test_quantized import F32, I8, I32, PAIRS, U8, check, draw, scheme_of
 from tests.gpu.test_weights import check as check_weights
 from tests.gpu.test_weights import random_weights
-from webmm import selftest
 from webmm.cases import op_of
 from webmm.errors import UnsupportedError
 from webmm.kernels.quantized.packed import Packed, SumSplits
 from webmm.kernels.weights.tiles import Tiles
-from webmm.problems.scheme import limits
+from webmm.measure import selftest
+from webmm.problems.scheme import integer_range
 
 # Numbers of parts whose sums one, four and sixteen invocations add; steps that the parts share evenly, and not.
 PACKED = Packed(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)
@@ -41,7 +41,7 @@ def test_zero_points_and_scales(device, a_dtype, b_dtype, out):
     kernel, (m, n, k) = dataclasses.replace(PACKED, splits=3), (34, 37, 5 * STEP + 6)
     a, b = draw(rng, (m, k), a_dtype), draw(rng, (k, n), b_dtype)
     rows, columns, bias = np.linspace(0.1, 0.2, m), np.linspace(0.5, 2, n), rng.integers(-(2**20), 2**20, n)
-    zeros = [(x, y) for x, y in zip(limits(a_dtype), limits(b_dtype), strict=True)]
+    zeros = [(x, y) for x, y in zip(integer_range(a_dtype), integer_range(b_dtype), strict=True)]
     zeros += [(0, 0), (draw(rng, m, a_dtype), 3), (5, draw(rng, n, b_dtype))]
     requantised = {"scale_c": 30.0, "zero_c": 7} if out in (I8, U8) else {}
     for zero_a, zero_b in zeros:

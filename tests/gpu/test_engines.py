@@ -25,6 +25,10 @@ with webmm.Device(engine="dawn") as gpu:
     assert np.abs(webmm.matmul(a, b, bias=b[0], activation="gelu", device=gpu)).max() > 1
     assert np.isclose(webmm.reduce(x, "sum").numpy(), a.sum())
     assert np.allclose(webmm.softmax(x).numpy().sum(axis=1), 1)
+    ends = gpu.array(np.array([0, -0.0, 1e-40, 1, np.inf], np.float32))
+    assert np.log(ends).numpy().tolist()[:2] == [-np.inf, -np.inf]
+    assert webmm.elementwise("x / -0.0", x=ends).numpy()[3] == -np.inf
+    assert float(webmm.reduce(gpu.array(np.full(4, -np.inf, np.float32)), "logsumexp").numpy()) == -np.inf
     q = np.arange(64, dtype=np.uint8).reshape(8, 8)
     sums = webmm.qmatmul(q, q, 1.0, 0, 1.0, 0, out_dtype="int32", device=gpu)
     assert np.array_equal(sums, q.astype(np.int32) @ q.astype(np.int32))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ import pytest
 import webmm
 from webmm import Device, choose
 from webmm.cases import expression as cases
+from webmm.dtypes import BOOL, F16, F32, I32
 from webmm.errors import ProblemError
-from webmm.expressions import FUNCTIONS, compiled
 from webmm.kernels.elementwise.fused import Fused
-from webmm.selftest import prove, stand_ins
+from webmm.measure.selftest import prove, stand_ins
+from webmm.problems.expression import Expression, Strided
+from webmm.wgsl.expressions import FUNCTIONS, compiled, kind_of
 
 RNG = np.random.default_rng(3)
 
@@ -37,6 +40,116 @@ def test_the_self_test_detects_wrong_shaders(device, templates, right, wrong, wo
     file.write_text(file.read_text().replace(right, wrong))
     device.launches.clear()  # a launch of the unedited shader may be cached for buffers from the pool
     assert "computes wrong results" in prove(Fused(), dict(cases.examples())[words], device)
+
+
+REALS = np.array([1, -2, 0.5], np.float32)
+WHOLES = np.array([2**31 - 1, -(2**31), 7], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("text", "x", "expected"),
+    [
+        ("exp(x * 300)", REALS, [np.inf, 0, np.inf]),
+        ("x * 100000.0", REALS.astype(np.float16), [np.inf, -np.inf, 50000]),
+        ("x * x * 1e38 * x", 2 * REALS, [np.inf, -np.inf, 1e38]),
+        ("x + exp(100.0)", REALS, [np.inf] * 3),
+        ("x + 1e999", REALS, [np.inf] * 3),
+        ("x / 0.0", REALS, [np.inf, -np.inf, np.inf]),
+        ("x / (x - x)", REALS, [np.inf, -np.inf, np.inf]),
+        ("x / -0.0", REALS, [-np.inf, np.inf, -np.inf]),
+        ("x * 1e-30 * 0.0 + 1/4", REALS, [0.25] * 3),
+        ("where(~(1 < 2), x, -x)", REALS, -REALS),
+        ("where(x > 0, 1, 0) + True", REALS, [2, 1, 2]),
+        ("isnan(log(x))", REALS, [False, True, False]),
+        ("log(x * 0)", abs(REALS), [-np.inf] * 3),
+        ("(exp(x) * exp(-x) - 1) * 1e6 > 1e5", REALS, [False] * 3),  # rounding errors grow
+        ("x + 1e8 - 1e8 < 10", REALS, [True] * 3),  # compilers may reorder the sum
+        ("int32(x * 1e10)", REALS, [2**31 - 1, -(2**31), 2**31 - 1]),
+        ("int32(x / 0.0)", REALS, [2**31 - 1, -(2**31), 2**31 - 1]),
+        ("int32(x) + bool(x)", np.array([np.nan, np.inf, -1.9], np.float32), None),
+        ("int32(log(x))", REALS, [0, 0, 0]),
+        ("x + -2147483648", WHOLES, [-1, 0, -(2**31) + 7]),
+        ("x * x - abs(x)", WHOLES, [-(2**31) + 2, -(2**31), 42]),
+        ("x + False", WHOLES, WHOLES),
+        ("+".join(["x"] * 100), REALS, 100 * REALS),
+    ],
+)
+def test_results_at_the_ends_of_the_range(device, text, x, expected):
+    call = lambda: webmm.elementwise(text, x=device.array(x)).numpy()  # noqa: E731
+    if expected is None:
+        with pytest.raises(ProblemError, match="bool and i32 cannot be combined"):
+            call()
+        return
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(call().astype(np.float64), np.array(expected, np.float64), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "x", "words"),
+    [
+        ("x + 3000000000", WHOLES, "3000000000 does not fit int32"),
+        ("x + 1.5", WHOLES, "f32 and i32 cannot be combined"),
+        ("x * 1e39", REALS, "1e\\+39 does not fit float32"),
+        ("x + 1" + "0" * 400, REALS, "an integer of 1,329 bits does not fit float32"),
+        ("x + 1" + "0" * 5000, REALS, "is not an expression: Exceeds the limit"),
+        ("x + 1/0", REALS, "division by zero in a part without operands"),
+        ("x + 10**400", REALS, "10 \\*\\* 400 is not defined for f32"),
+        ("0 < x < 1", REALS, r"write \(a < b\) & \(b < c\)"),
+        ("x > 0 and x < 1", REALS, "use & and | instead of and, or"),
+        ("not x", REALS, "use ~ of booleans instead of not"),
+        ("x + nan", REALS, "nan was not given; the operands are x"),
+        ("x + 1j", REALS, "1j is not allowed"),
+        ("x \0", REALS, "is not an expression"),
+        (5, REALS, "5 is not an expression"),
+        ("+".join(["x"] * 500), REALS, "is too large: 999 parts, 500 levels deep, of at most 2,000 and 120"),
+        ("+".join(["x"] * 5000), REALS, "is too large|is not an expression"),
+        ("-" * 80 + "x", REALS, "more than 120 levels of brackets"),
+        ("(" * 300 + "x" + ")" * 300, REALS, "is not an expression: too many nested parentheses"),
+    ],
+)
+def test_invalid_expressions_have_one_clear_error(device, text, x, words):
+    with pytest.raises(ProblemError, match=words) as caught:
+        webmm.elementwise(text, x=x, device=device)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_number_that_does_not_fit_is_an_error(device):
+    for x, number in ((WHOLES, 3000000000), (REALS, 1e39), (REALS, 10**5000)):
+        with pytest.raises(ProblemError, match=r"y = .* does not fit"):
+            webmm.elementwise("x + y", x=x, y=number, device=device)
+
+
+LEAVES = {"f32": ("x0", "x0", "x1", "1.5", "0.0", "1e38", "-1e-40", "3"), "i32": ("x2", "x2", "-2147483648", "7")}
+FORMS = {
+    "f32": (
+        *("(f + f)", "(f - f)", "(f * f)", "(f / x1)", "exp(f)", "log(f)", "tanh(f)", "sqrt(abs(f))", "float32(i)"),
+        *("maximum(f, f)", "minimum(f, -f)", "where(b, f, f)"),
+    ),
+    "i32": ("(i + i)", "(i - i)", "(i * x2)", "abs(-x2)", "maximum(i, x2)", "where(b, i, x2)", "int32(f)", "int32(b)"),
+    "bool": ("(f < f)", "(i >= i)", "(f != f)", "(b & ~b)", "(b | b)", "isnan(f)", "bool(i)"),
+}
+SHORT = {"f": "f32", "i": "i32", "b": "bool"}
+
+
+def drawn(rng, kind, depth):
+    """Return a random expression."""
+    if kind in LEAVES and (depth == 0 or rng.random() < 0.1):
+        return rng.choice(LEAVES[kind])
+    form = rng.choice(FORMS[kind])
+    return re.sub(r"\b[fib]\b", lambda found: drawn(rng, SHORT[found[0]], max(depth - 1, 0)), str(form))
+
+
+def test_random_expressions_are_within_their_intervals(device):
+    rng, dtypes = np.random.default_rng(5), (F32, F16, I32)
+    kinds = tuple((f"x{i}", kind_of(dtype)) for i, dtype in enumerate(dtypes))
+    line = (0, 0, 0, 1)
+    for i in range(60):
+        text = drawn(rng, ("f32", "i32", "bool")[i % 3], 2)
+        found = compiled(text, kinds)
+        out = {"f32": F16 if i % 2 else F32, "i32": I32, "bool": BOOL}[found.kind]
+        operands = tuple(Strided(dtype, line) for dtype in dtypes)
+        problem = Expression(text, found.wgsl, found.kind, (1, 1, 1, 252), operands, Strided(out, line))
+        assert prove(Fused(), problem, device) == "", text
 
 
 def test_one_dispatch_and_one_shader_for_any_names_and_numbers(device, monkeypatch):
@@ -118,7 +231,7 @@ def test_indexing_with_lists(device):
 
 
 def test_arrays_are_pickled_onto_the_default_device(device, monkeypatch):
-    monkeypatch.setattr("webmm.default_device", lambda: device)
+    monkeypatch.setattr("webmm.engine.device.default_device", lambda: device)
     x = device.array(RNG.random((7, 5)).astype(np.float16))
     for copied in (pickle.loads(pickle.dumps(x[:, 1:])), copy.copy(x[:, 1:])):
         np.testing.assert_array_equal(copied.numpy(), x.numpy()[:, 1:])
@@ -136,3 +249,132 @@ def test_every_function_is_compiled_for_its_dtypes(name):
         else:
             with pytest.raises(ProblemError, match=f"not defined for {kind}"):
                 compiled(f"{name}({arguments})", kinds)
+
+
+# Calls of NumPy's functions of x (2, 3), a scalar s and a vector v, with every argument that webmm's versions take.
+AS_NUMPY = {
+    "zeros_like shape": lambda x, s, v: np.zeros_like(x, shape=(5, 4)),
+    "zeros_like shape number": lambda x, s, v: np.zeros_like(x, np.int32, "C", True, np.int64(4)),
+    "zeros_like a=": lambda x, s, v: np.zeros_like(a=x, dtype="float16", order="A", subok=False),
+    "zeros_like shape -1": lambda x, s, v: np.zeros_like(x, shape=(-1,)),
+    "empty_like shape": lambda x, s, v: np.empty_like(x, shape=(5, 0)),
+    "empty_like prototype=": lambda x, s, v: np.empty_like(prototype=x, shape=()) * 0 == 2,
+    "sum keepdims=1": lambda x, s, v: np.sum(x, axis=0, keepdims=1),
+    "sum keepdims=0": lambda x, s, v: np.sum(x, -1, None, None, 0),
+    "sum keepdims='x'": lambda x, s, v: np.sum(x, keepdims="x"),
+    "sum a=": lambda x, s, v: np.sum(a=x, axis=(0, 1), dtype=np.float32, out=None, where=True),
+    "sum no axes": lambda x, s, v: np.sum(x, axis=()),
+    "sum axis 2": lambda x, s, v: np.sum(x, axis=2),
+    "sum axis 0.5": lambda x, s, v: np.sum(x, axis=0.5),
+    "sum axes twice": lambda x, s, v: np.sum(x, axis=(0, -2)),
+    "prod keepdims": lambda x, s, v: np.prod(x, 1, keepdims=1),
+    "mean keepdims": lambda x, s, v: np.mean(x, axis=1, keepdims=1, where=True),
+    "max keepdims": lambda x, s, v: np.max(x, 1, None, 1),
+    "amin keepdims": lambda x, s, v: np.amin(x, axis=0, keepdims=1),
+    "argmax keepdims": lambda x, s, v: np.argmax(x, axis=0, keepdims=1),
+    "argmin all": lambda x, s, v: np.argmin(x, keepdims=True),
+    "argmin axis 7": lambda x, s, v: np.argmin(x, 7),
+    "method keepdims": lambda x, s, v: x.sum(axis=1, keepdims=1),
+    "method shape tuple": lambda x, s, v: x.reshape((3, -1)),
+    "reshape numpy number": lambda x, s, v: np.reshape(x, np.int64(6)),
+    "reshape -1 twice": lambda x, s, v: np.reshape(x, (-1, -1)),
+    "reshape half": lambda x, s, v: np.reshape(x, (0.5, 2)),
+    "reshape copy": lambda x, s, v: np.reshape(x, shape=(3, 2), order="C", copy=True),
+    "reshape no copy": lambda x, s, v: np.reshape(x, (3, 2), copy=False),
+    "reshape no copy possible": lambda x, s, v: np.reshape(x.T, (6,), copy=False),
+    "transpose a=": lambda x, s, v: np.transpose(a=x, axes=(1, 0)),
+    "transpose twice": lambda x, s, v: np.transpose(x, (0, 0)),
+    "swapaxes": lambda x, s, v: np.swapaxes(x, axis1=0, axis2=-1),
+    "moveaxis": lambda x, s, v: np.moveaxis(x, source=0, destination=-1),
+    "expand_dims": lambda x, s, v: np.expand_dims(x, axis=(0, 3)),
+    "squeeze long": lambda x, s, v: np.squeeze(x, axis=0),
+    "broadcast_to": lambda x, s, v: np.broadcast_to(array=x, shape=(2, 2, 3), subok=True),
+    "broadcast_to short": lambda x, s, v: np.broadcast_to(x, (3,)),
+    "size": lambda x, s, v: np.size(x),
+    "size axis": lambda x, s, v: np.size(x, axis=1),
+    "size axis 4": lambda x, s, v: np.size(x, 4),
+    "shape": lambda x, s, v: np.shape(a=x),
+    "ndim": lambda x, s, v: np.ndim(a=x),
+    "concatenate None": lambda x, s, v: np.concatenate([x, x.T], axis=None),
+    "concatenate casting": lambda x, s, v: np.concatenate((x, x), axis=-1, out=None, casting="same_kind"),
+    "concatenate axis": lambda x, s, v: np.concatenate((x, x), axis=2),
+    "stack": lambda x, s, v: np.stack(arrays=[v, v], axis=-1),
+    "stack shapes": lambda x, s, v: np.stack([x, v]),
+    "where": lambda x, s, v: np.where(x > 1, x, s),
+    "where one": lambda x, s, v: np.where(x > 1),
+    "where two": lambda x, s, v: np.where(x > 1, x),
+    "take": lambda x, s, v: np.take(x, indices=[2, -3], axis=1, out=None, mode="raise"),
+    "take out of range": lambda x, s, v: np.take(x, [3], axis=1),
+    "tensordot 1": lambda x, s, v: np.tensordot(x, x.T, axes=1),
+    "tensordot numpy number": lambda x, s, v: np.tensordot(x, x, np.int64(2)),
+    "tensordot 0": lambda x, s, v: np.tensordot(x, v, 0),
+    "tensordot -1": lambda x, s, v: np.tensordot(x, v, -1),
+    "tensordot 3": lambda x, s, v: np.tensordot(x, x, 3),
+    "tensordot axis": lambda x, s, v: np.tensordot(x, v, (1, 0)),
+    "tensordot negative": lambda x, s, v: np.tensordot(x, x, axes=([-1], [1])),
+    "tensordot out of range": lambda x, s, v: np.tensordot(x, x.T, axes=([5], [0])),
+    "tensordot below": lambda x, s, v: np.tensordot(x, x.T, axes=([-3], [0])),
+    "tensordot twice": lambda x, s, v: np.tensordot(x, x, axes=([1, 1], [1, 1])),
+    "tensordot unequal": lambda x, s, v: np.tensordot(x, x, axes=([0, 1], [0])),
+    "tensordot lengths": lambda x, s, v: np.tensordot(x, x, axes=([0], [1])),
+    "tensordot host": lambda x, s, v: np.tensordot(np.ones((4, 2), np.float32), x, 1),
+    "dot number": lambda x, s, v: np.dot(x, 2.0),
+    "dot number first": lambda x, s, v: np.dot(2.0, x),
+    "dot scalars": lambda x, s, v: np.dot(s, s),
+    "dot scalar": lambda x, s, v: np.dot(s, x),
+    "dot vectors": lambda x, s, v: np.dot(v, v),
+    "dot matrix vector": lambda x, s, v: np.dot(x, b=v, out=None),
+    "dot batch": lambda x, s, v: np.dot(x, np.reshape(x, (1, 3, 2))),
+    "dot host": lambda x, s, v: np.dot(np.ones((4, 2), np.float32), x),
+    "dot lengths": lambda x, s, v: np.dot(x, x),
+    "einsum": lambda x, s, v: np.einsum(
+        "ij,j->i", x, v, out=None, optimize=True, dtype=None, order="K", casting="safe"
+    ),
+    "copyto a host array": lambda x, s, v: np.copyto(np.zeros((2, 3)), x),
+}
+REFUSED = {  # right in NumPy; here one error says what is not supported
+    "sum where": lambda x, s, v: np.sum(x, where=x.T.T > 1),
+    "sum initial": lambda x, s, v: np.sum(x, None, None, None, False, 5),
+    "sum out": lambda x, s, v: np.sum(x, axis=0, out=v),
+    "max initial": lambda x, s, v: np.max(x, initial=9.0),
+    "mean where": lambda x, s, v: np.mean(x, where=[True, False, True]),
+    "reshape order": lambda x, s, v: np.reshape(x, (3, 2), order="F"),
+    "zeros_like order": lambda x, s, v: np.zeros_like(x, order="F"),
+    "zeros_like device": lambda x, s, v: np.zeros_like(x, device="cpu"),
+    "take mode": lambda x, s, v: np.take(x, [5], axis=1, mode="wrap"),
+    "take out": lambda x, s, v: np.take(v, [0, 1, 2], out=v),
+    "dot out": lambda x, s, v: np.dot(x, v, v[:2]),
+    "concatenate out": lambda x, s, v: np.concatenate([v[:1], v[:2]], out=v),
+    "concatenate dtype": lambda x, s, v: np.concatenate([v, v], dtype=np.float64),
+    "stack dtype": lambda x, s, v: np.stack([v, v], dtype=np.float64),
+    "einsum out": lambda x, s, v: np.einsum("ij->j", x, out=v),
+    "out of a function on the host": lambda x, s, v: np.cumsum(v, out=v),
+    "out by position": lambda x, s, v: np.cumsum(v, 0, None, v),
+    "copyto": lambda x, s, v: np.copyto(v, x[0]),
+    "put": lambda x, s, v: np.put(v, [0], [1.0]),
+    "fill_diagonal": lambda x, s, v: np.fill_diagonal(x, 7.0),
+}
+
+
+@pytest.mark.parametrize("name", [*AS_NUMPY, *REFUSED])
+def test_arguments_of_numpy_functions(device, name):
+    """Each is honoured, as in NumPy, or refused."""
+    hosts = np.arange(6, dtype=np.float32).reshape(2, 3), np.float32(3), np.float32([1, 4, 2])
+    arrays = [device.array(host) for host in hosts]
+    if name in REFUSED:
+        with pytest.raises(ProblemError):
+            REFUSED[name](*arrays)
+        REFUSED[name](*hosts)
+        return
+    try:
+        expected = AS_NUMPY[name](*hosts)
+    except (ValueError, TypeError, IndexError):
+        with pytest.raises((ProblemError, ValueError, TypeError, IndexError)):
+            AS_NUMPY[name](*arrays)
+        return
+    got = AS_NUMPY[name](*arrays)
+    if isinstance(expected, tuple):
+        assert len(got) == len(expected)
+    assert np.shape(got) == np.shape(expected)
+    if expected is not None:
+        np.testing.assert_array_equal(np.asarray(got), expected)

@@ -11,7 +11,7 @@ from emulation import stand_in
 from test_byte_matrix_unit import SMALL, emulated
 from test_float64 import ADVERSARIAL, excess, normal, run
 
-import webmm.engine.launch
+import webmm.engine.launches
 from webmm.kernels.gemm.slices import Slices
 from webmm.kernels.gemm.slices_unit import SlicesUnit
 

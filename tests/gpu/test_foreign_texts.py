@@ -11,7 +11,7 @@ from webmm.foreign import Foreign
 from webmm.foreign.bench import measured
 from webmm.foreign.check import SIZES, check, order_unknown
 from webmm.foreign.counts import Counts
-from webmm.roofline import Roofline
+from webmm.measure.roofline import Roofline
 
 RAGGED = (33, 130, 5)
 SHAPE = {"workgroup": (16, 16, 1), "grid": Counts("n/16,m/16")}
@@ -55,7 +55,7 @@ def test_a_missing_bounds_check_is_reported_with_its_element(device, tiles):
 def test_a_single_wrong_element_is_found(device, tiles):
     wrong = tiles("= sum;", "= sum + select(0.0, 1.0, at.y == 30u && at.x == 99u);")
     found = words(wrong, device, RAGGED)[RAGGED]
-    got = re.fullmatch(r"1 of 4,290 elements are wrong, first C\[30, 99\]: expected (-?\d+), got (-?\d+)", found)
+    got = re.fullmatch(r"1 of 4,290 elements is wrong, first C\[30, 99\]: expected (-?\d+), got (-?\d+)", found)
     assert int(got[2]) - int(got[1]) == 1
 
 

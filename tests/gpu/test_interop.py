@@ -1,18 +1,22 @@
 """Interoperability: DLPack, buffers and devices of other wgpu programs, event loops, imports."""
 
+import ast
 import asyncio
 import gc
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import wgpu
+from cffi import FFI
 
 import webmm
-from webmm import Device
+from webmm import Device, hooks
 from webmm.engine.adapters import choose_adapter
+from webmm.engine.header import parse_named
 from webmm.errors import ConfigError, FreedArrayError, ProblemError
 
 EYE = np.eye(8, dtype=np.float32)
@@ -175,7 +179,128 @@ def test_several_products_at_once(device):
         np.testing.assert_array_equal(got, EYE * (i % 20))
 
 
-def test_importing_webmm_loads_only_what_a_product_needs():
-    code = "import sys, webmm; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"asyncio", "click", "matplotlib", "rich", "http", "psutil", "rendercanvas", "torch"} & set(loaded)
+LOADED = """
+import gc, sys, webmm
+print(*sys.modules)
+eye = webmm.dtypes.np.eye(8, dtype="float32")
+assert (webmm.matmul(eye, eye) == eye).all() and gc.isenabled()
+print(*sys.modules)
+"""
+
+
+def test_what_an_import_and_a_product_load():
+    for _ in range(2):  # the first proves the kernel, and writes the cache
+        done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    imported, used = (set(line.split()) for line in done.stdout.splitlines())
+    assert not {"wgpu", "jinja2", "webmm.engine.device", "webmm.kernels.gemm", "webmm.calls"} & imported
+    rarely = {"asyncio", "click", "filelock", "matplotlib", "rich", "http", "psutil", "rendercanvas", "torch"}
+    other = {"webmm.cases", "webmm.kernels.quantized", "webmm.kernels.reduce", "webmm.kernels.weights"}
+    assert not (rarely | other) & used
+
+
+def test_public_names_are_found_at_their_first_use():
+    tree = ast.parse(Path(webmm.__file__).read_text())
+    typed = next(node.body for node in tree.body if isinstance(node, ast.If))
+    known = {f"webmm.{module}:{name}" for module, names in webmm._PUBLIC.items() for name in names.split()}
+    assert {f"{node.module}:{alias.name}" for node in typed for alias in node.names} == known
+    for name in webmm.__all__:
+        found = getattr(webmm, name)
+        assert name == "__version__" or found.__name__ == name
+    assert webmm.render.__module__ == webmm.Shader.__module__ == "webmm.wgsl.render"
+    assert set(webmm.__all__) <= set(dir(webmm))
+    assert callable(webmm.config.set)
+    assert {"exp", "tanh"} <= set(webmm.wgsl.expressions.FUNCTIONS)
+    assert callable(webmm.measure.records.from_json)
+    assert not hasattr(webmm.wgsl, "nothing")
+    assert not hasattr(webmm, "nothing")
+    names = [name for name in vars(hooks.Above) if not name.startswith("_")]
+    assert {"matmul", "tune"} <= set(names)
+    assert all(getattr(hooks.above, name) for name in names)
+
+
+PARSED = """
+import pycparser.c_parser, numpy, wgpu.backends.wgpu_native, webmm
+parse, parsed = pycparser.c_parser.CParser.parse, []
+def counted(self, text, *rest):
+    parsed.append(len(text))
+    return parse(self, text, *rest)
+pycparser.c_parser.CParser.parse = counted
+eye = numpy.eye(8, dtype=numpy.float32)
+assert (webmm.matmul(eye, eye) == eye).all()
+print(len(parsed), sum(parsed))
+"""
+
+
+def test_a_first_product_does_not_parse_a_header_for_each_type():
+    run = subprocess.run([sys.executable, "-c", PARSED], capture_output=True, text=True, check=True)
+    types, characters = map(int, run.stdout.split())
+    assert types > 10, "wgpu-py compiles its types now: parse_named() is not needed any more"
+    assert characters < 1000 * types  # 15,000 for each type with all typedefs
+
+
+HEADER = """
+typedef uint32_t Flags; typedef struct Chain { struct Chain *next; } Chain; typedef enum Kind { One = 1, Two } Kind;
+typedef struct Info { Chain chain; Kind kind; Flags flags[3]; } Info; typedef void (*Callback)(Info const *, void *);
+"""
+TYPES = ("Info *", "Info[3]", "Flags", "Kind *", "void(*)(Info const *, Kind, void *)", "Callback *", "unsigned")
+WRONG = ("Infos *", "Info *)", "struct Missing", "")
+
+
+def described(ffi, text):
+    try:
+        return repr(ffi.typeof(text)), ffi.sizeof(text)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def cffis():
+    plain, ffi = FFI(), FFI()
+    plain.cdef(HEADER)
+    ffi.cdef(HEADER)
+    return plain, ffi
+
+
+def test_cffi_parses_the_typedefs_that_a_type_names():
+    plain, ffi = cffis()
+    parse_named(ffi)
+    parse_named(ffi)  # it has been done already
+    assert "_parse" in vars(ffi._parser)
+    assert "_parse" not in vars(plain._parser)
+    for text in (*TYPES, *WRONG):
+        assert described(ffi, text) == described(plain, text)
+    assert ffi.new("Info *", {"kind": 2, "flags": [1, 2, 3]}).flags[2] == 3
+    seen = []
+    ffi.callback("void(Kind, void *)", lambda kind, _: seen.append(kind))(2, ffi.NULL)
+    assert seen == [2]
+    ffi.cdef("typedef struct Later { Info info; } Later;")
+    assert ffi.sizeof("Later") == ffi.sizeof("Info")
+
+
+def test_another_cffi_is_left_alone(monkeypatch):
+    _, ffi = cffis()
+    for version in ((1, 14, 6), (3, 0), ()):
+        with monkeypatch.context() as patch:
+            patch.setattr("cffi.__version_info__", version)
+            parse_named(ffi)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "cffi", None)
+        parse_named(ffi)
+    parse_named(object())  # a compiled module's ffi has no parser
+    for name in ("_declarations", "_parser"):
+        with monkeypatch.context() as patch:
+            patch.setattr(ffi._parser if name == "_declarations" else ffi, name, ())
+            parse_named(ffi)
+    assert "_parse" not in vars(ffi._parser)
+
+
+def test_a_type_that_needs_more_typedefs_is_parsed_with_all(monkeypatch):
+    plain, ffi = cffis()
+    parse = type(ffi._parser)._parse
+
+    def demanding(parser, source):
+        assert "typedef Flags" in parser._declarations
+        return parse(parser, source)
+
+    monkeypatch.setattr(type(ffi._parser), "_parse", demanding)
+    parse_named(ffi)
+    assert described(ffi, "Chain *") == described(plain, "Chain *")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ import webmm
 from webmm import Device, choose
 from webmm.calls import parts
 from webmm.cases import OPS
-from webmm.epilogues import ACTIVATIONS
+from webmm.choose import tuned
+from webmm.dtypes import F32
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
-from webmm.records import Record
+from webmm.measure.records import Record
 from webmm.report import choice
+from webmm.wgsl.epilogues import ACTIVATIONS
 
 BINDING = 2**14  # bytes: 64 × 64 float32
 RNG = np.random.default_rng(3)
@@ -125,15 +128,15 @@ def test_a_matrix_as_the_bias(device, cls):
 
 def test_long_dispatches_are_cut(device, monkeypatch):
     a, b = whole(300, 70), whole(70, 310)
-    monkeypatch.setattr("webmm.calls.product.limits", lambda *_: parts.Limits(2**27, 2.0**20))
+    monkeypatch.setattr("webmm.calls.product.dispatch_limits", lambda *_: parts.Limits(2**27, 2.0**20))
     np.testing.assert_array_equal(webmm.matmul(a, b, device=device, activation="relu"), np.maximum(a @ b, 0))
 
 
 def test_explain_reports_the_parts(monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(choice, "limits", lambda *_: parts.Limits(2**27, 2.0**26))
-    lines = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", Device).splitlines()
-    assert lines[1] == "too large for one dispatch: cut into 2 pieces, the first is 512x1024x64 nn float32"
+    monkeypatch.setattr(choice, "dispatch_limits", lambda *_: parts.Limits(2**27, 2.0**26))
+    words, _ = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", Device)
+    assert words.splitlines()[1] == "too large for one dispatch: cut into 2 pieces, the first is 512x1024x64 nn float32"
 
 
 def test_only_lower_limits_are_accepted(device, small):
@@ -146,19 +149,22 @@ def test_only_lower_limits_are_accepted(device, small):
         Device(device.info.index, limits={"max-bufer-size": 1})
 
 
+def named(device, name, kind="discrete"):
+    """Return a stand-in for `device` by another name, without rates that were looked up."""
+    info = dataclasses.replace(device.info, name=name, kind=kind)
+    return SimpleNamespace(info=info, capabilities=device.capabilities, rates={})
+
+
 def test_a_tuned_adapter_has_its_measured_rate(device):
-    assert parts.limits(device).flops == parts.ASSUMED_RATE[device.info.kind]
-    h200 = dataclasses.replace(device.info, name="NVIDIA H200", kind="discrete")
-    assert parts.measured_rate(h200.name) > 1e13
+    assert parts.dispatch_limits(device).flops == parts.ASSUMED_RATE[device.info.kind]
+    for name in ("NVIDIA H200", "nvidia-h200"):  # as the engines spell it
+        assert parts.dispatch_limits(named(device, name)).flops > 1e13
 
 
 def test_records_of_small_products_and_other_ops_do_not_change_the_rate(device, monkeypatch):
     gflops = {"gemm": 0.001, "reduce": 1e9}  # a tiny product, mostly overhead; and sums, which are no products
-    records = [
-        Record(op, "", 1, 1, 1, 1, "", "", device.info.name, "", "", "", {}, gflops=g) for op, g in gflops.items()
-    ]
-    monkeypatch.setattr(parts.tuned, "load", lambda: records)
-    parts.measured_rate.cache_clear()
-    assert parts.measured_rate(device.info.name) == 1e6
-    assert parts.limits(device).flops == parts.ASSUMED_RATE[device.info.kind] * parts.DISPATCH_SECONDS
-    parts.measured_rate.cache_clear()
+    records = [Record(op, "", 1, 1, 1, 1, "float32", "", "any", "", "", "", {}, gflops=g) for op, g in gflops.items()]
+    monkeypatch.setattr(tuned, "load", lambda: records)
+    alike = named(device, "any", "cpu")
+    assert tuned.rate(alike, F32) == 1e6
+    assert parts.dispatch_limits(alike).flops == parts.ASSUMED_RATE["cpu"] * parts.DISPATCH_SECONDS

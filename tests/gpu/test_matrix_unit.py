@@ -12,15 +12,15 @@ import wgpu
 from emulation import emulated, stand_in
 from products import check, check_exactly, exact, fractions, multiply, view, whole_numbers
 
-from webmm import naga
 from webmm.engine import probe
 from webmm.engine.wgpu import WGPU
-from webmm.epilogues import ACTIVATIONS
 from webmm.errors import UnsupportedError
 from webmm.kernels.base import MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.problems.gemm import gemm
-from webmm.render import render
+from webmm.wgsl import naga
+from webmm.wgsl.epilogues import ACTIVATIONS
+from webmm.wgsl.render import render
 
 SMALL = {"bm": 16, "bn": 16, "bk": 16, "sm": 8, "sn": 16, "fm": 8, "fn": 8, "fk": 8, "group": 1}
 
@@ -34,14 +34,15 @@ def small(device, monkeypatch, request):
     return stand_in(device, monkeypatch, kernel, dialect=request.param)
 
 
-both_dialects = pytest.mark.parametrize("small", ["tint", "naga"], indirect=True)
-
 # Several whole tiles; edges in chunks of eight elements; edges in single elements.
 SHAPES = [(32, 32, 32), (40, 24, 24), (33, 21, 19)]
 
 
-@both_dialects
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(
+    ("small", "layout"),
+    [*(("tint", layout) for layout in ("nn", "nt", "tn", "tt")), ("naga", "nn"), ("naga", "tt")],
+    indirect=["small"],
+)
 def test_layouts_and_shapes(device, small, layout):
     for m, n, k in SHAPES:
         turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
@@ -117,8 +118,11 @@ def test_other_tiles(device, small, settings):
     check_exactly(device, kernel, gemm(72, 64, 64, dtype="f16"))
 
 
-@both_dialects
-@pytest.mark.parametrize(("layout", "slices"), [("nn", 2), ("tt", 2), ("nt", 4)])
+@pytest.mark.parametrize(
+    ("small", "layout", "slices"),
+    [("tint", "nn", 2), ("tint", "tt", 2), ("tint", "nt", 4), ("naga", "tt", 2)],
+    indirect=["small"],
+)
 def test_slices_of_k_are_summed(device, small, layout, slices):
     kernel = dataclasses.replace(small, slices=slices, bk=16 * slices)
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
@@ -226,14 +230,14 @@ def test_fragments_are_probed_by_multiplying(device, small, monkeypatch):
     before, shape = device.capabilities, small.matrix_shape
     tiles = {name: SMALL[name] for name in ("bm", "bn", "bk", "sm", "sn")}
     monkeypatch.setattr(probe, "TILES", tiles)  # a CPU compiles larger ones for minutes
-    assert probe.multiplies(device, shape)
+    assert probe.multiplies(device, shape, device._product)
     assert device.capabilities is before
     wrong = lambda shader: device.compile(  # noqa: E731
         emulated(shader.wgsl).replace("sum[own] +=", "sum[own] -="), shader.label, shader.bindings
     )
     monkeypatch.setattr(device, "pipeline", wrong)
-    assert not probe.multiplies(device, shape)
-    assert probe.matrix_shapes(device) == frozenset()  # wgpu lists no shapes
+    assert not probe.multiplies(device, shape, device._product)
+    assert probe.matrix_shapes(device, device._product) == frozenset()  # wgpu lists no shapes
 
 
 def test_fragments_are_probed_for_any_subgroup_size(device, monkeypatch):
@@ -250,7 +254,7 @@ def test_fragments_are_probed_for_any_subgroup_size(device, monkeypatch):
     for lanes in (8, 16, 32, 64):
         able = dataclasses.replace(before, subgroup_size=lanes, features=features)
         monkeypatch.setattr(device, "capabilities", able)
-        assert probe.matrix_shapes(device) == squares, lanes
+        assert probe.matrix_shapes(device, device._product) == squares, lanes
 
 
 def test_reasons(device):

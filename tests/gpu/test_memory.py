@@ -12,7 +12,7 @@ from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 from webmm.problems.gemm import gemm
-from webmm.render import render
+from webmm.wgsl.render import render
 
 ROUNDS = 10_000
 PROBLEM = gemm(64, 64, 16)

@@ -12,7 +12,7 @@ from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.persistent import Persistent
-from webmm.render import params_bytes, render
+from webmm.wgsl.render import params_bytes, render
 
 
 def right(device, kernel, problem, wgsl):

@@ -9,12 +9,12 @@ import webmm
 from webmm import Epilogue
 from webmm.cases import OPS
 from webmm.engine.plans import Plans
-from webmm.epilogues import OWN
 from webmm.errors import ProblemError, ShaderError
+from webmm.measure.selftest import prove
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.gemm import gemm
-from webmm.render import render
-from webmm.selftest import prove
+from webmm.wgsl.epilogues import OWN
+from webmm.wgsl.render import render
 
 SQUARE = Epilogue(wgsl="x * x", numpy=np.square)
 WHOLE = """

@@ -12,9 +12,9 @@ from webmm.engine.launch import Launch
 from webmm.engine.timing import submit
 from webmm.kernels.base import Binding
 from webmm.kernels.gemm.base import GemmParams
-from webmm.params import F32, I32, U32, Vec2F, Vec2U, Vec3F, Vec3U, Vec4F, Vec4U, layout, pack, wgsl_struct
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
+from webmm.wgsl.params import F32, I32, U32, Vec2F, Vec2U, Vec3F, Vec3U, Vec4F, Vec4U, layout, pack, wgsl_struct
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ import pytest
 
 import webmm
 from webmm import Device, choose
+from webmm.calls import gemm
+from webmm.calls.planned import _describe
 from webmm.errors import DeviceLostError, FreedArrayError, ProblemError
 
 RNG = np.random.default_rng(4)
@@ -153,6 +155,21 @@ def test_host_operands_are_uploaded_each_time(gpu):
         assert np.array_equal(webmm.matmul(a, a, bias=bias).numpy(), a.numpy() @ a.numpy() + value)
 
 
+def test_products_of_numpy_arrays_are_checked_once_and_repeated(gpu, monkeypatch):
+    found, check = [], gemm.checked
+    monkeypatch.setattr(gemm, "checked", lambda *args: found.append(args) or check(*args))
+    x, y = numbers(24, 24), numbers(24, 24)
+    product = lambda: webmm.matmul(x, y, bias=y[0], alpha=2.0, activation="relu", device=gpu)  # noqa: E731
+    first = product()
+    assert len(found) == 1
+    assert np.array_equal(first, np.maximum(2 * x @ y + y[0], 0))
+    assert np.array_equal(product(), first)
+    monkeypatch.setattr(choose, "run", lambda *_, **__: pytest.fail("it was planned before"))
+    x = numbers(24, 24)
+    assert np.array_equal(product(), np.maximum(2 * x @ y + y[0], 0))
+    assert len(found) == 3
+
+
 def test_plans_are_bounded(gpu, monkeypatch):
     monkeypatch.setattr("webmm.engine.plans.MAX_PLANS", 5)
     a = gpu.array(numbers(30, 30))
@@ -173,3 +190,62 @@ def test_a_plan_survives_eviction_of_its_launch_or_buffer(gpu):
     gpu.pipelines.limit = 1
     _ = webmm.gelu(a)
     assert np.array_equal((a @ a).numpy(), x @ x)
+
+
+def same_bits(got, expected):
+    return np.array_equal(got.numpy().view(np.uint32), np.asarray(expected, np.float32).view(np.uint32))
+
+
+ZEROS = (0.0, -0.0, np.float32(0.0), np.float32(-0.0), 0.0)
+
+
+def test_numbers_are_part_of_a_plan_by_their_bits(gpu):
+    """0.0 == -0.0, but x / 0.0 and x / -0.0 differ."""
+    x = np.float32([1, -1, 2])
+    a, identity = gpu.array(x), gpu.array(np.eye(3, dtype=np.float32))
+    for zero in ZEROS:
+        with np.errstate(divide="ignore"):
+            assert same_bits(a / zero, x / np.float32(zero))
+        assert same_bits(webmm.matmul(identity, identity, alpha=zero), np.eye(3, dtype=np.float32) * np.float32(zero))
+
+
+def test_a_tuple_of_numbers_is_part_of_a_plan_by_their_bits(gpu):
+    key, tuples = [], [(0.0,), (-0.0,), (0,), (False,), (np.float32(0.0),), (np.nan,)]
+    for x in (*tuples, (float("nan"),)):
+        found = []
+        _describe(x, found, [])
+        key.append(tuple(found))
+    assert len(set(key)) == len(tuples)
+
+
+def test_nan_finds_its_plan(gpu):
+    a = gpu.array(np.float32([1, 2]))
+    for _ in range(3):
+        assert np.isnan((a + float("nan")).numpy()).all()
+    assert len(gpu.plans.kept) == 1
+
+
+@pytest.mark.parametrize("most", [4, 100])
+def test_more_launches_than_are_cached_keep_no_memory(monkeypatch, most):
+    """Launches are evicted while a replay prepares them; the buffers that it took must not be lost."""
+    monkeypatch.setattr("webmm.engine.launches.MAX_LAUNCHES", 4)
+    monkeypatch.setattr("webmm.engine.launches.MOST_LAUNCHES", most)
+    with Device() as gpu:
+        _multiply_many(gpu, min(most, 30))
+
+
+def _multiply_many(gpu, cached):
+    x, y = numbers(6, 3, 4, 4), numbers(6, 2, 4, 4)
+    a, b = gpu.array(x)[:, ::2], gpu.array(y)
+    held = []
+    for _ in range(6):
+        c = a @ b
+        assert np.array_equal(c.numpy(), x[:, ::2] @ y)
+        c.free()
+        held.append(gpu.memory_stats().array_bytes)
+    assert len(set(held[1:])) == 1
+    assert len(gpu.launches.kept) <= cached
+    if cached > 4:  # no launch is prepared again
+        before = dict(gpu.launches.kept)
+        (a @ b).free()
+        assert gpu.launches.kept == before

@@ -9,14 +9,15 @@ import pytest
 from products import check, view
 
 import webmm
-from webmm import choose, selftest, tuner
-from webmm.bench import measure
+from webmm import choose
 from webmm.cases import op_of
 from webmm.choose import tuned
 from webmm.kernels import STAGES, configure
 from webmm.kernels.gemm.naive import Naive
+from webmm.measure import selftest, tuner
+from webmm.measure.bench import measure
+from webmm.measure.roofline import Roofline
 from webmm.problems.gemm import gemm
-from webmm.roofline import Roofline
 
 CEILING = Roofline(100.0, 10.0)
 
@@ -81,8 +82,8 @@ def test_the_tuner_measures_plugins_in_its_worker(device, examples, load_plugin)
     load_plugin(examples / "columns.py")
     columns = configure("columns", {"tm": "2"})
     assert any(type(kernel) is type(columns) for kernel in tuner.drawn(device, gemm(64, 64, 64)))
-    with tuner.Worker.like(device) as worker:
-        record = worker.measure(tuner.Job.of(columns, gemm(64, 64, 64), 0.01), 60)
+    with tuner.TunerProcess.like(device) as worker:
+        record = worker.measure(tuner.Candidate.of(columns, gemm(64, 64, 64), 0.01), 60)
     assert (record.status, record.kernel, record.config["tm"]) == ("ok", "columns", 2)
 
 

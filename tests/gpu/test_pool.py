@@ -165,7 +165,7 @@ def test_sizes_are_rounded_up_within_the_limits(gpu):
 
 
 def test_a_wrapped_buffer_is_not_pooled(gpu):
-    usage = gpu.engine.buffer_usage
+    usage = gpu.engine.api.BufferUsage
     buffer = gpu.wgpu_device.create_buffer(size=64, usage=usage.STORAGE | usage.COPY_SRC)
     for _ in range(2 * TURNS):
         gpu.wrap(buffer, (16,)).free()

@@ -14,7 +14,7 @@ from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
-from webmm.problems.scheme import FixedPoint, Scheme, limits, reference
+from webmm.problems.scheme import FixedPoint, Scheme, integer_range, reference
 
 U8, I8, I32, F32 = (dtype_of(name) for name in ("uint8", "int8", "int32", "float32"))
 TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # compile quickly on a CPU
@@ -35,7 +35,7 @@ def scheme_of(scale_a=1.0, zero_a=0, scale_b=1.0, zero_b=0, scale_c=None, zero_c
 
 
 def draw(rng, shape, dtype):
-    bottom, top = limits(dtype)
+    bottom, top = integer_range(dtype)
     return rng.integers(bottom, top, shape, endpoint=True).astype(dtype.numpy)
 
 
@@ -79,7 +79,7 @@ PAIRS = [(U8, U8), (I8, I8), (U8, I8), (I8, U8)]
 def test_types_and_zero_points(device, kernel, a_dtype, b_dtype):
     rng = np.random.default_rng(1)
     a, b = draw(rng, (37, 45), a_dtype), draw(rng, (45, 39), b_dtype)
-    for zeros in zip(limits(a_dtype), limits(b_dtype), strict=True):  # at both ends
+    for zeros in zip(integer_range(a_dtype), integer_range(b_dtype), strict=True):  # at both ends
         check(device, kernel, a, b, scheme_of(zero_a=zeros[0], zero_b=zeros[1]), I32)
     none = [0 if dtype == I8 else 128 for dtype in (a_dtype, b_dtype)]
     check(device, kernel, a, b, scheme_of(zero_a=none[0], zero_b=none[1]), I32)
@@ -139,7 +139,7 @@ def test_shapes(device, kernel):
 def test_the_range_of_the_accumulator(device, kernel, k):
     # The largest sums: 255·255·k and -128·-128·k; also scaled, rounded and saturated.
     for a_dtype, zero_a, b_dtype, zero_b in [(U8, 0, U8, 0), (I8, 0, I8, 0), (U8, 255, U8, 0), (I8, 127, U8, 0)]:
-        ends = [np.array(limits(dtype), dtype.numpy) for dtype in (a_dtype, b_dtype)]
+        ends = [np.array(integer_range(dtype), dtype.numpy) for dtype in (a_dtype, b_dtype)]
         a, b = np.repeat(ends[0][:, None], k, 1), np.repeat(ends[1][None, :], k, 0)
         scheme = scheme_of(zero_a=zero_a, zero_b=zero_b)
         check(device, kernel, a, b, scheme, I32)

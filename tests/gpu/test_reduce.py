@@ -1,6 +1,7 @@
 """Public calls: webmm.reduce, softmax, layer and RMS normalisation, GELU, with NumPy's shapes, values and errors."""
 
 import dataclasses
+import itertools
 import re
 import warnings
 
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 
 import webmm
 from webmm.dtypes import dtype_of
-from webmm.epilogues import gelu, gelu_tanh
 from webmm.errors import ProblemError
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.normalise.row_tiles import RowTiles
@@ -20,6 +20,7 @@ from webmm.kernels.normalise.strips import Strips
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import OPERATIONS, Span, reduction
+from webmm.wgsl.epilogues import gelu, gelu_tanh
 
 NUMPY = {
     **{"sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min},
@@ -355,8 +356,11 @@ TILES = [
 ]
 
 
-@pytest.mark.parametrize("kernel", TILES, ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("dtype", "kernel"),
+    [*itertools.product(["float32"], TILES), *itertools.product(["float16", "bfloat16"], TILES[1:4:2])],
+    ids=str,
+)
 def test_tiles_of_short_rows(device, kernel, dtype):
     rng, element = np.random.default_rng(12), dtype_of(dtype)
     for function, reference in {"softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm}.items():

@@ -7,7 +7,6 @@ import pytest
 from reductions import STAGES, check, every_operation, every_stage, problem_of, reduce
 
 from webmm import kernels
-from webmm.bench import measure
 from webmm.cases import op_of
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, levels
@@ -16,8 +15,9 @@ from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Tree
 from webmm.kernels.reduce.two_pass import TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
+from webmm.measure.bench import measure
+from webmm.measure.verify import sum_bound
 from webmm.problems.reduce import OPERATIONS, reduction
-from webmm.verify import sum_bound
 
 # One element; one axis longer than 1; just above and below a tile of some stage; long and thin; many short rows;
 # vec4 along k, along j, along neither.
@@ -147,12 +147,18 @@ def test_the_first_of_equal_extremes_wins(device, operation, sign):
 # Accuracy: the error of a sum grows with the logarithm of its length
 
 
+@pytest.fixture(scope="module")
+def sums_of_2_to_the_24():
+    """Three vectors, each with its exact sum and that of its magnitudes, which take a second each."""
+    n, rng = 2**24, np.random.default_rng(3)
+    drawn = (np.full(n, 0.1, np.float32), rng.random(n, np.float32), rng.standard_normal(n).astype(np.float32))
+    return [(x, math.fsum(x.tolist()), math.fsum(np.abs(x).tolist())) for x in drawn]
+
+
 @pytest.mark.parametrize("kernel", [TwoPass(8, 4, 64, "alone"), TwoPass(256, 4, 64), Alone(8, 4), Tree(64, 4)], ids=str)
-def test_sums_of_2_to_the_24_elements(device, kernel):
+def test_sums_of_2_to_the_24_elements(device, kernel, sums_of_2_to_the_24):
     n = 2**24
-    rng = np.random.default_rng(3)
-    for x in (np.full(n, 0.1, np.float32), rng.random(n, np.float32), rng.standard_normal(n).astype(np.float32)):
-        exact, magnitude = math.fsum(x.tolist()), math.fsum(np.abs(x).tolist())
+    for x, exact, magnitude in sums_of_2_to_the_24:
         problem = reduction(1, n)
         if kernel.check(problem, device.capabilities):
             continue

@@ -1,18 +1,22 @@
 """Self-tests of every op: a fault in a template is detected before its first use, and another kernel is used."""
 
 import dataclasses
+import importlib
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 import webmm
-from webmm import Device, choose, selftest
-from webmm.cases import OPS, op_of
+from webmm import Device, choose
+from webmm.cases import OPS, expression, op_of
+from webmm.cases.base import Trial
 from webmm.choose import verdicts
-from webmm.dtypes import BF16, F32, I8, I32, U8
+from webmm.dtypes import BF16, F16, F32, I8, I32, U8
 from webmm.errors import UnsupportedError
 from webmm.kernels import STAGES
+from webmm.kernels.elementwise.fused import Fused
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
@@ -27,6 +31,7 @@ from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
+from webmm.measure import selftest
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.gemm import gemm
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
@@ -59,7 +64,7 @@ def integers(a):
 # By op: template, right text, wrong text, that kernel and another one, a call, its expected result.
 FAULTS = {
     "gemm": (
-        *("gemm/tile_2d.wgsl", "fma(vec4f(a_reg{{ i }}), ", "fma(vec4f(select(a_reg{{ i }}, 0.0, k == 7u)), "),
+        *("gemm/tile_2d.wgsl", "}}(a_reg{{ i }}), ", "}}(select(a_reg{{ i }}, 0.0, k == 7u)), "),
         *(Tile2D(), Workgroup2D()),
         *(lambda gpu: webmm.matmul(A.T, A, device=gpu), A.T @ A),
     ),
@@ -106,7 +111,7 @@ def test_another_kernel_takes_over(
         assert set(gpu.choices.values()) == {second}
         (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
         assert line.startswith(f"{first} is not used on {gpu.info}: it computes wrong results: ")
-        assert sorted(map(bool, verdicts.verdicts(selftest.driver(gpu)).values())) == [False, True]
+        assert sorted(map(bool, verdicts.verdicts(selftest.verdicts_key(gpu)).values())) == [False, True]
 
 
 def test_wrong_shaders_give_an_error_and_no_result(templates):
@@ -197,8 +202,8 @@ def test_right_shaders_pass_and_small_errors_do_not(device, op):
         small = next(selftest.stand_ins(kernel, problem, device), None)
         assert small is not None, (kernel, problem)
         assert small.flops <= problem.flops
-        text = selftest._text(kernel, small, device)
-        assert text == selftest._text(kernel, problem, device)
+        text = verdicts.text_of(kernel, small, device)
+        assert text == verdicts.text_of(kernel, problem, device)
         if text in proven or len(proven) >= 24:
             continue
         proven.add(text)
@@ -208,7 +213,55 @@ def test_right_shaders_pass_and_small_errors_do_not(device, op):
         for at in (0, -1):
             got = trial.expected.astype(np.float64)
             got.reshape(-1)[at] = off.reshape(-1)[at]
-            assert "it computes wrong results: 1 of" in selftest._complaint(small, got, trial)
+            assert selftest._wrong(got, trial).count == 1
+
+
+# By what they compute: template, right and wrong text, kernel, problem, what the self-test says
+ENDS = {
+    "log of 0": (
+        *(
+            "elementwise/functions.wgsl",
+            "select(finite, constant_f32(0xff800000u), scaled == 0.0)",
+            "max(finite, -88.0)",
+        ),
+        *(Fused(), expression.expression("log(x0)", F32, F32, (1, 1, 1, 512)), "expected -inf, got -88"),
+    ),
+    "exp of NaN": (
+        *("elementwise/functions.wgsl", "select(exp(x), x, is_nan_f32(x))", "select(exp(x), 0.0, is_nan_f32(x))"),
+        *(Fused(), expression.expression("exp(x0)", F32, F16, (1, 1, 1, 512)), "expected nan, got 0"),
+    ),
+    "logsumexp of -inf": (
+        *(
+            "reduce/operations/logsumexp.wgsl",
+            "part.top + log(part.sum), params.outside",
+            "part.top + log(part.sum), -MOST",
+        ),
+        *(PerRow(8), op_of("reduce", "logsumexp").problem((5, 300, 1), "float32"), r"expected -inf, got -3\.4"),
+    ),
+    "softmax of inf": (
+        *("common/normalise.wgsl", "0x7fc00000u, all.sum > MOST", "0x7fc00000u, all.sum > MOST && false"),
+        *(Rows(32, 1), op_of("normalise", "softmax").problem((5, 300, 1), "float32"), "expected nan"),
+    ),
+    "silu of the largest float": (
+        *("epilogues/silu.wgsl", "return x /", "return min(x, vec4f(3e38)) /"),
+        *(Map(), Elementwise("silu", 500, F32), r"expected 3.40282e\+38, got 3e\+38"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("template", "right", "wrong", "kernel", "problem", "words"), ENDS.values(), ids=ENDS)
+def test_ends_of_the_range_are_tested(device, templates, template, right, wrong, kernel, problem, words):
+    assert selftest.prove(kernel, problem, device) == ""
+    plant(templates, template, right, wrong)
+    importlib.import_module("webmm.wgsl.render")._render.cache_clear()
+    device.launches.clear()
+    assert re.search(words, selftest.prove(kernel, problem, device))
+
+
+def test_an_infinite_result_must_be_infinite():
+    trial = Trial({}, np.array([np.inf, np.nan, 1.0, 7.0]), np.array([1e9, 0.0, 0.1, np.inf]))
+    assert selftest._wrong(np.array([np.inf, np.nan, 1.05, np.nan]), trial) is None
+    assert selftest._wrong(np.array([3e38, 5.0, 1.05, 0.0]), trial).count == 2
 
 
 def test_a_missing_element_is_detected():
@@ -218,7 +271,7 @@ def test_a_missing_element_is_detected():
         problem = op_of("reduce", name).problem((3, 1000, 1), dtype.name)
         trial = OPS["reduce"].trial(problem)
         shorter = OPERATIONS[name].exact(trial.buffers["x"].reshape(3, 1000)[:, :-1])
-        assert selftest._complaint(problem, shorter.reshape(3, 1), trial), (name, dtype)
+        assert selftest._wrong(shorter.reshape(3, 1), trial), (name, dtype)
 
 
 @pytest.mark.parametrize("op", STAGES)
@@ -240,13 +293,13 @@ def test_refusals_under_low_limits_are_not_kept_for_the_driver():
     a = np.ones((33, 35), np.float32)
     with Device() as gpu:
         usual = choose.choose(gemm(33, 33, 35), gpu)
-        known = verdicts.verdicts(selftest.driver(gpu))
+        known = verdicts.verdicts(selftest.verdicts_key(gpu))
     with Device(limits={"max-storage-buffers-per-shader-stage": 2}) as low:
         with pytest.raises(UnsupportedError, match="refused"):
             webmm.matmul(a, a.T.copy(), device=low)
-        assert selftest.driver(low) != selftest.driver(gpu)
-        assert verdicts.verdicts(selftest.driver(low)) == {}
+        assert selftest.verdicts_key(low) != selftest.verdicts_key(gpu)
+        assert verdicts.verdicts(selftest.verdicts_key(low)) == {}
         assert all(low.verdicts.values())
     with Device() as gpu:
-        assert verdicts.verdicts(selftest.driver(gpu)) == known
+        assert verdicts.verdicts(selftest.verdicts_key(gpu)) == known
         assert choose.choose(gemm(33, 33, 35), gpu) == usual

@@ -10,8 +10,8 @@ import webmm
 from webmm import Device, DeviceLostError, ProblemError, choose
 from webmm.calls import divided, scaling
 from webmm.engine.wgpu import Wgpu
-from webmm.epilogues import ACTIVATIONS
 from webmm.kernels.gemm.naive import Naive
+from webmm.wgsl.epilogues import ACTIVATIONS
 
 RNG = np.random.default_rng(17)
 

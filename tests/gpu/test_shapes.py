@@ -1,7 +1,9 @@
 """Every stage × dtype over shapes that expose boundary errors: whole numbers exactly, fractions within the bound."""
 
-from products import check, every_dtype, every_stage, runs
+import pytest
+from products import check, every_dtype, every_stage, runs, small
 
+from webmm.kernels import LADDER
 from webmm.kernels.gemm.blocked import Blocked, RegisterTiled
 from webmm.problems.gemm import gemm
 
@@ -47,12 +49,22 @@ def test_there_are_at_least_forty():
     assert len(set(SHAPES)) == len(SHAPES) >= 40
 
 
+# Several default tiles of each stage, whole and ragged.
+LARGE = [(128, 256, 64), (130, 261, 35)]
+
+
 @every_dtype
 @every_stage
 def test_shapes(device, cls, dtype):
-    """Fewer shapes in float16, and for stages that share the macros of `blocked`: compiling takes minutes."""
-    kernel, shares = cls(), issubclass(cls, RegisterTiled) and cls is not Blocked
+    """Fewer shapes in float16, and for stages that share the macros of `blocked`; small tiles if others take long."""
+    kernel, shares = small(cls), issubclass(cls, RegisterTiled) and cls is not Blocked
     for seed, (m, n, k) in enumerate(SHAPES[:: 1 + (dtype == "float16") + shares]):
         problem = gemm(m, n, k, dtype=dtype)
         if runs(device, kernel, problem):
             check(device, kernel, problem, seed)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in LADDER if small(cls) != cls()], ids=lambda cls: cls.name)
+def test_default_tiles(device, cls):
+    for m, n, k in LARGE:
+        check(device, cls(), gemm(m, n, k))

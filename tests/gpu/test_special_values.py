@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from products import describe, every_dtype, every_stage, fractions, multiply, runs, small, view
 
-from webmm.verify import bound, worst_error
+from webmm.measure.verify import bound, worst_error
 
 # The last row, column and k are next to the padding of tiles, and next to the NaN between rows.
 M, N, K = 35, 37, 33

@@ -11,9 +11,9 @@ import webmm
 from webmm import Device, choose
 from webmm.calls import stream
 from webmm.calls.stream import steps, strip_of, tile_shape
-from webmm.epilogues import ACTIVATIONS
 from webmm.errors import MemoryLimitError, ProblemError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
+from webmm.wgsl.epilogues import ACTIVATIONS
 
 RNG = np.random.default_rng(5)
 MEMORY = 2**16
@@ -134,7 +134,7 @@ def test_out(device):
 
 def test_bad_input_of_a_stream(small):
     a = whole(300, 300)
-    with pytest.raises(ProblemError, match="out overlaps an operand"):
+    with pytest.raises(ProblemError, match="out overlaps a,"):
         webmm.matmul(a, a, out=a, device=small)
     with pytest.raises(ProblemError, match="bias has shape"):
         webmm.matmul(a, a, bias=whole(7), device=small)
@@ -243,3 +243,22 @@ def test_large_tiles_have_high_intensity():
     rows, columns, inner = tile_shape(32768, 32768, 32768, 4, 4, 2**31, 2**31 - 4)
     assert min(rows, columns) >= 8192
     assert inner >= 256
+
+
+def test_out_in_the_file_of_an_operand(small, tmp_path):
+    """A second memory map of a file has another address."""
+    host = whole(600, 300)
+    np.save(tmp_path / "a.npy", host)
+    a = np.load(tmp_path / "a.npy", mmap_mode="r")
+    out = np.load(tmp_path / "a.npy", mmap_mode="r+")
+    with pytest.raises(ProblemError, match="out overlaps a,"):
+        webmm.matmul(a[:300], whole(300, 300), out=out[:300], device=small)
+    assert np.array_equal(a, host)
+    b = whole(300, 300)
+    assert np.array_equal(webmm.matmul(a[:300], b, out=out[300:], device=small), host[:300] @ b), "other bytes"
+
+
+def test_out_between_the_elements_of_an_operand(small):
+    both, b = whole(300, 600), whole(300, 300)
+    expected = both[:, ::2] @ b
+    assert np.array_equal(webmm.matmul(both[:, ::2], b, out=both[:, 1::2], device=small), expected)

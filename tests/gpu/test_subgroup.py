@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 from products import check_exactly, runs
 
-from webmm import naga
 from webmm.kernels.gemm.subgroup import Subgroup
 from webmm.problems.gemm import gemm
-from webmm.render import render
+from webmm.wgsl import naga
+from webmm.wgsl.render import render
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 

@@ -214,7 +214,7 @@ def test_calls_on_a_shared_device_are_submitted_at_once():
 
 
 def test_calls_on_a_wrapped_buffer_are_submitted_at_once(gpu):
-    usage = gpu.engine.buffer_usage
+    usage = gpu.engine.api.BufferUsage
     buffer = gpu.wgpu_device.create_buffer(size=1600, usage=usage.STORAGE | usage.COPY_SRC)
     a, c = gpu.array(A), gpu.wrap(buffer, (20, 20))
     for factor in (1.0, 2.0, 3.0):

@@ -5,11 +5,11 @@ import time
 import pytest
 from products import check_exactly, runs
 
-from webmm import roofline
 from webmm.engine.timing import MAX_SAMPLES, MIN_SAMPLES, Timing, time_call, time_launch
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.measure import roofline
 from webmm.problems.gemm import gemm
 
 

@@ -5,9 +5,9 @@ import itertools
 
 from products import check, describe, every_stage, runs, small
 
-from webmm import naga
 from webmm.problems.gemm import gemm
-from webmm.render import render
+from webmm.wgsl import naga
+from webmm.wgsl.render import render
 
 PROBLEM = gemm(128, 128, 64)  # whole tiles for every candidate: guards compile slowly, and have separate tests
 

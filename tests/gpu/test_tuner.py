@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import webmm
-from webmm import Device, choose, learn, tuner
-from webmm.bench import record_of
+from webmm import Device, choose
 from webmm.cases import OPS, op_of
 from webmm.choose import tuned
 from webmm.engine import timing
@@ -25,15 +24,17 @@ from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.measure import first_use, tuner
+from webmm.measure.bench import record_of
 from webmm.problems.gemm import gemm
 
 # A worker on a driver that crashes at one kernel, hangs at another, miscalculates a third, runs out of memory at a
 # fourth, refuses to compile a fifth and loses the device at a sixth.
 BAD_DRIVER = """
 import dataclasses, os, sys, time
-import webmm.tuner as tuner
+import webmm.measure.tuner as tuner
 from webmm.engine import device
-from webmm.engine import launch as launching
+from webmm.engine import launches as launching
 from webmm.errors import MemoryLimitError
 true, launch, render = tuner.measure, device.Device.launch, launching.render
 
@@ -86,7 +87,7 @@ def folder(tmp_path, monkeypatch):
 def test_bad_candidates_do_not_end_the_search(device, monkeypatch):
     monkeypatch.setattr(tuner, "drawn", lambda device, problem: iter(()))
     monkeypatch.setattr(tuner, "MAX_TIMEOUT", 8.0)
-    with tuner.Worker(str(device.info.index), [sys.executable, "-c", BAD_DRIVER]) as worker:
+    with tuner.TunerProcess(str(device.info.index), [sys.executable, "-c", BAD_DRIVER]) as worker:
         records = tuner.tune(device, gemm(40, 40, 40), 120, worker=worker, first=[kernel() for kernel in OUTCOMES])
     first = {record.kernel: record for record in reversed(records)}
     for kernel, (status, words) in OUTCOMES.items():
@@ -99,15 +100,15 @@ def test_bad_candidates_do_not_end_the_search(device, monkeypatch):
 @pytest.mark.parametrize("answer", ["nonsense", "{}", "[1]"])
 def test_an_invalid_answer_is_an_outcome(answer):
     script = f"print('ready', flush=True); input(); print({answer!r}, flush=True); input()"
-    with tuner.Worker("", [sys.executable, "-c", script]) as worker:
-        status, reason = worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0), 10)
+    with tuner.TunerProcess("", [sys.executable, "-c", script]) as worker:
+        status, reason = worker.measure(tuner.Candidate("naive", {}, (8, 8, 8), "float32", 0.0), 10)
     assert status == "runtime"
     assert f"did not answer with a record, but '{answer}" in reason
 
 
 def test_a_worker_that_cannot_start_is_an_outcome(device):
-    with tuner.Worker("no such adapter") as worker:
-        status, reason = worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0), 10)
+    with tuner.TunerProcess("no such adapter") as worker:
+        status, reason = worker.measure(tuner.Candidate("naive", {}, (8, 8, 8), "float32", 0.0), 10)
     assert status == "runtime"
     assert "ended" in reason
 
@@ -115,7 +116,7 @@ def test_a_worker_that_cannot_start_is_an_outcome(device):
 def test_a_search_ends_within_its_budget(device):
     steps = []
     problem = gemm(64, 64, 64)
-    with tuner.Worker(str(device.info.index)) as worker:
+    with tuner.TunerProcess(str(device.info.index)) as worker:
         records = tuner.tune(device, problem, 6, worker=worker, on_step=steps.append)
     assert steps
     assert {record.status for record in records} <= {"ok"}
@@ -133,8 +134,10 @@ def test_candidates_can_run_and_are_deterministic(device):
 
 @pytest.mark.parametrize(("dtype", "layout", "batch"), [("float32", "tt", 1), ("float16", "nt", 3)])
 def test_jobs_of_gemm_are_sent_to_the_worker(device, dtype, layout, batch):
-    with tuner.Worker(str(device.info.index)) as worker:
-        record = worker.measure(tuner.Job("tile_2d", Tile2D(tm=8).config, (33, 17, 9), dtype, 0.01, layout, batch), 60)
+    with tuner.TunerProcess(str(device.info.index)) as worker:
+        record = worker.measure(
+            tuner.Candidate("tile_2d", Tile2D(tm=8).config, (33, 17, 9), dtype, 0.01, layout, batch), 60
+        )
     assert record.status == "ok"
     assert (record.m, record.n, record.k, record.dtype, record.config["tm"]) == (33, 17, 9, dtype, 8)
     assert (record.layout, record.batch) == (layout, batch)
@@ -151,8 +154,8 @@ def small_problem(op):
 def test_jobs_of_every_op_are_sent_to_the_worker(device, op):
     problem = small_problem(op)
     kernel = next(iter(choose.candidates(problem, device, "off")))
-    with tuner.Worker(str(device.info.index)) as worker:
-        record = worker.measure(tuner.Job.of(kernel, problem, 0.01), 60)
+    with tuner.TunerProcess(str(device.info.index)) as worker:
+        record = worker.measure(tuner.Candidate.of(kernel, problem, 0.01), 60)
     assert (record.status, record.op, record.variant) == ("ok", op, problem.variant), record.reason
     assert (record.m, record.n, record.k, record.batch) == problem.sizes
     assert tuned.kernel_of(record) == kernel
@@ -207,7 +210,7 @@ def test_only_the_first_product_of_a_bucket_is_tuned(folder, monkeypatch):
         assert {(r.m, r.n, r.k, r.layout, r.dtype) for r in kept} == {(60, 60, 70, "nt", "float32")}
         webmm.matmul(a[:50], a.T, tune="auto")  # the same bucket
         webmm.matmul(a.T, a)  # another bucket, but without tune=
-        (kernel,) = {kernel for (_, mode), kernel in gpu.choices.items() if mode == "auto"}
+        (kernel,) = {kernel for (_, _, mode), kernel in gpu.choices.items() if mode == "auto"}
         assert (kernel.name, kernel.config) == (kept[0].kernel, kept[0].config)
         portable = choose.choose(gemm(60, 60, 70, transpose_b=True), gpu, "off")
         assert portable == next(iter(choose.candidates(gemm(60, 60, 70, transpose_b=True), gpu, "off")))
@@ -235,7 +238,7 @@ def test_quick_tuning_times_the_likeliest_kernels_once(folder, monkeypatch, op):
     with Device() as gpu:
         problem = small_problem(op)
         likely = [k for k in choose.candidates(problem, gpu) if choose.refused(k, problem, gpu) is None][
-            : learn.MAX_KERNELS
+            : first_use.MAX_KERNELS
         ]
         before = gpu.memory_stats().array_bytes
         chosen = choose.choose(problem, gpu, "quick")
@@ -272,10 +275,10 @@ def test_ops_without_benchmarks_are_not_tuned(folder, monkeypatch, mode):
 
 
 def test_quick_tuning_respects_its_budget(folder, monkeypatch):
-    monkeypatch.setattr(learn, "QUICK", 0.0)
+    monkeypatch.setattr(first_use, "QUICK", 0.0)
     with Device() as gpu:
         choose.choose(gemm(60, 60, 70), gpu, "quick")
-        records = learn.quickly(gpu, gemm(60, 60, 70), 0.0)
+        records = first_use.quickly(gpu, gemm(60, 60, 70), 0.0)
     assert len(records) == 2
 
 
@@ -341,7 +344,7 @@ def test_a_search_that_fails_does_not_fail_the_product(folder, monkeypatch, capl
 
 def test_a_search_without_results_is_reported_once(folder, monkeypatch, caplog):
     monkeypatch.setattr(
-        tuner.Worker,
+        tuner.TunerProcess,
         "__init__",
         lambda self, *_, **__: (
             setattr(self, "_process", None) or setattr(self, "_command", [sys.executable, "-c", "raise SystemExit(3)"])
@@ -356,13 +359,13 @@ def test_a_search_without_results_is_reported_once(folder, monkeypatch, caplog):
 
 def test_a_worker_never_tunes():
     code = "import sys; sys.stdin.readline(); from webmm import config; print(config.settings().tune)"
-    with tuner.Worker("", [sys.executable, "-c", f"print('ready', flush=True)\n{code}"]) as worker:
-        assert "off" in worker.measure(tuner.Job("naive", {}, (8, 8, 8), "float32", 0.0), 60)[1]
+    with tuner.TunerProcess("", [sys.executable, "-c", f"print('ready', flush=True)\n{code}"]) as worker:
+        assert "off" in worker.measure(tuner.Candidate("naive", {}, (8, 8, 8), "float32", 0.0), 60)[1]
 
 
 TUNE_ONE = """
 import sys, numpy as np, webmm
-from webmm import tuner
+from webmm.measure import tuner
 tuner.FIRST_ROUND = 2
 m = int(sys.argv[1])
 a = np.ones((m, 64), np.float32)

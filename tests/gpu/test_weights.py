@@ -11,10 +11,10 @@ from webmm.errors import ProblemError
 from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
+from webmm.measure.verify import bound, worst_error
 from webmm.problems import weights as module
 from webmm.problems.product import Operand
 from webmm.problems.weights import WeightOnly
-from webmm.verify import bound, worst_error
 
 SMALL = Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)  # compiles quickly on a CPU
 KERNELS = [Vector(lanes=8, tm=2), Vector(lanes=8, tm=1, unroll=2), SMALL, CpuLanes(lanes=4, tm=4, tn=8)]

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from webmm import naga
 from webmm.cases.quantized import scheme_of
 from webmm.choose import tuned
 from webmm.dtypes import F16, U8
@@ -26,13 +25,15 @@ from webmm.errors import ConfigError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel
 from webmm.kernels.gemm.naive import Naive
+from webmm.measure.records import Record
 from webmm.page import bundle, exact, ladders, stages, translated
+from webmm.page.index import SCHEMA
 from webmm.page.script import templates
 from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
-from webmm.problems.scheme import limits
-from webmm.records import Record
-from webmm.render import render, shader_folder
+from webmm.problems.scheme import integer_range
+from webmm.wgsl import naga
+from webmm.wgsl.render import render, shader_folder
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +189,7 @@ def test_prepared_results_agree_with_numpy(ladder: ladders.Ladder) -> None:
             scheme = scheme_of(1, size[0], dtype, dtype, dtype)
             sums = (a - int(scheme.zero_a)) @ (b - int(scheme.zero_b))
             real = sums / scheme.scale_c + scheme.zero_c
-            expected = np.clip(np.floor(real + 0.5), *limits(dtype))
+            expected = np.clip(np.floor(real + 0.5), *integer_range(dtype))
             assert np.ptp(expected) > 100, "the scale rounds all results to the same value"
         np.testing.assert_array_equal(case.expected, expected)
         assert ladder.fingerprint(size, dtype) == exact.fingerprint(case.expected)
@@ -221,6 +222,47 @@ def test_building_again_gives_the_same_files(page: Path, tmp_path: Path) -> None
     for path in (bundle.MARKER, "bundle/core.js", "bundle/ladders.js"):
         assert (tmp_path / path).read_bytes() == (page / path).read_bytes()
     bundle.build(tmp_path)  # over an earlier bundle
+
+
+def small_page(out: Path) -> None:
+    with bundle.written(out, force=True) as page:
+        (page / "main.js").write_text("new")
+        (page / "bundle").mkdir()
+        (page / bundle.MARKER).write_text(json.dumps({"schema": SCHEMA}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("bundle/thesis.txt", "x"), ("bundle/index.json", "{}"), ("main.js/thesis.txt", "x"), ("bundle", "x")],
+)
+def test_force_deletes_nothing_of_others(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match="is in the way; move it away"):
+        small_page(tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
+    assert (tmp_path / name).read_text() == text
+
+
+@pytest.mark.parametrize("name", ["main.js", "bundle"])
+def test_links_in_the_folder_of_a_page_are_kept(tmp_path: Path, name: str) -> None:
+    small_page(tmp_path / "page")
+    (tmp_path / "page" / name).rename(tmp_path / "precious")
+    (tmp_path / "page" / name).symlink_to("../precious")
+    with pytest.raises(ConfigError, match="is in the way; move it away"):
+        small_page(tmp_path / "page")
+    assert (tmp_path / "page" / name).is_symlink()
+    assert (tmp_path / "precious").exists()
+
+
+def test_force_replaces_a_page_and_keeps_other_files(tmp_path: Path) -> None:
+    (tmp_path / "main.js").write_text("old")
+    (tmp_path / "thesis.txt").write_text("mine")
+    small_page(tmp_path)
+    (tmp_path / "bundle" / "left over").touch()
+    small_page(tmp_path)
+    names = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
+    assert sorted(names) == [bundle.MARKER, "main.js", "thesis.txt"]
 
 
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:

@@ -1,18 +1,26 @@
 """Tuned records: which of many measurements are kept, and which problems they apply to."""
 
+import collections
+import contextlib
 import dataclasses
+import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from webmm import __version__
 from webmm.cases import OPS, op_of
-from webmm.choose import tuned
+from webmm.choose import COLUMNS, tuned
+from webmm.choose.field import field
+from webmm.errors import ProblemError
 from webmm.kernels import STAGES
+from webmm.kernels.base import Capabilities, MatrixShape, untried
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
-from webmm.records import Record
+from webmm.measure.records import Record, from_json
 
+ROOT = Path(__file__).parents[2]
 RECORD = Record("gemm", "pipelined", 512, 512, 512, 1, "float32", "wgpu", "a", "Vulkan", "1", "0", Pipelined().config)
 
 
@@ -30,6 +38,38 @@ def test_scratch_memory_must_gain_two_percent():
 def test_failures_and_cpu_records_are_not_kept():
     numpy = dataclasses.replace(RECORD, kernel="cpu", config={}, median_us=1.0)
     assert tuned.fastest([numpy, dataclasses.replace(RECORD, status="incorrect")]) == []
+
+
+def test_published_records_are_not_refused():
+    files = [*(ROOT / "bench" / "results").glob("*.json"), *(ROOT / "leaderboard").glob("*.json")]
+    published = []
+    for file in files:
+        with contextlib.suppress(ProblemError):  # other documents
+            published += from_json(file.read_text(), lambda complaint: None)
+    assert len(published) > 1000
+    assert [reason for record in published if (reason := tuned.refusal(record))] == []
+    shipped = sum(len(from_json(file.read_text())) for file in tuned.SHIPPED.glob("*.json"))
+    assert len(tuned.shipped()) == shipped > 0
+
+
+SHAPES = [MatrixShape("f16", "f32", m, n, k) for m, n, k in ((8, 8, 8), (8, 16, 16), (16, 16, 16))]
+SHAPES += [MatrixShape(i8, i32, 16, 16, 32) for i8, i32 in (("i8", "i32"), ("u8", "u32"))]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_choice_makes_no_kernel_whose_record_is_refused(op):
+    rng = random.Random(op)
+    for _ in range(60):
+        limits, features = collections.defaultdict(lambda: 2**30), {"shader-f16", *rng.choice([(), ("shader-f64",)])}
+        lanes, shapes = rng.choice([0, 4, 8, 16, 32, 64, 128]), rng.choice([(), rng.sample(SHAPES, 3)])
+        able = Capabilities("a", limits, frozenset(features), 0, lanes, frozenset(shapes), "", rng.choice([0, 40, 600]))
+        info = SimpleNamespace(name="a", kind=rng.choice(["discrete", "cpu"]))
+        device = SimpleNamespace(info=info, capabilities=able, engine=HERE.engine)
+        m, n, k = (int(2 ** rng.uniform(0, 15)) for _ in range(3))
+        size = {"elementwise": (1, n, 1), "reduce": (m, n, 1), "normalise": (m, n, 1)}.get(op, (m, n, k))
+        problem = OPS[op].problem(size, rng.choice(OPS[op].dtypes).name)
+        made = [*COLUMNS[op].candidates(problem, device), *(field(problem, 132) if op == "gemm" else ())]
+        assert [reason for kernel in made if (reason := untried(kernel))] == []
 
 
 HERE = SimpleNamespace(info=SimpleNamespace(name="a", driver="1"), engine=SimpleNamespace(name="wgpu"))

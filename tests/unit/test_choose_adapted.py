@@ -8,7 +8,6 @@ import random
 import pytest
 from test_choose_model import H200, device, drawn
 
-from webmm import tuner
 from webmm.choose import adapted, model, tuned
 from webmm.choose import gemm as column
 from webmm.choose.field import field
@@ -16,8 +15,9 @@ from webmm.engine import rates
 from webmm.engine.rates import Rates
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.persistent import Persistent
+from webmm.measure import tuner
+from webmm.measure.records import Record
 from webmm.problems.gemm import gemm
-from webmm.records import Record
 
 FITTED_AT = Rates(61_000.0, 4_200.0, 8_000.0, 2.0, 132)
 MODEL = dataclasses.replace(H200, rates=FITTED_AT)
@@ -86,7 +86,9 @@ def test_shipped_models_state_their_rates():
     "entry", [1, [], {}, {"gflops": 1}, dataclasses.asdict(FITTED_AT) | {"workgroups": "2"}, {"gflops": -1}]
 )
 def test_invalid_rates_are_ignored(folder, entry):
-    (folder / "rates.json").write_text(json.dumps({"schema": rates.SCHEMA, "drivers": {rates.driver(RADEON): entry}}))
+    (folder / "rates.json").write_text(
+        json.dumps({"schema": rates.SCHEMA, "drivers": {rates.rates_key(RADEON): entry}})
+    )
     assert rates.known(RADEON) is None
 
 
@@ -157,7 +159,7 @@ def test_tuning_corrects_the_model():
         for problem in problems[:half]
         for kernel in list(field(problem, 132))[::3]
     ]
-    assert adapted.learn(gpu, measured) > 20
+    assert adapted.correct(gpu, measured) > 20
     after = misjudged(problems[half:], gpu)
     assert before >= 10
     assert after <= before // 3, (before, after)

@@ -13,7 +13,7 @@ from webmm.kernels import configure
 from webmm.kernels.splits import partial_bytes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
-from webmm.records import from_json
+from webmm.measure.records import from_json
 
 RECORDS = Path(__file__).parents[2] / "bench" / "results" / "h200-divided-collected.json.gz"
 COLUMNS = {"quantized": (quantized, "int8"), "weights": (weights, "float32")}
@@ -36,7 +36,7 @@ def ratios(op):
     return [(p[0], min(times.values()) / times[chosen[p]]) for p, times in found.items() if chosen[p] in times]
 
 
-# The constants were fitted to these records, too, so the test guards against a worse choice; see bench/README.md for
+# The constants were fitted to these records, too, so the test guards against a worse choice; see docs/results.md for
 # problems that nothing was fitted to.
 @pytest.mark.parametrize(
     ("op", "rows", "least", "mean", "tenth"),

@@ -1,5 +1,6 @@
 """Settings: precedence and reported source of values, refused values; topics, levels and files of the log."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -53,14 +54,45 @@ def test_environment_over_project_over_user_over_default(here, monkeypatch):
 
 
 def test_webmm_toml_takes_precedence_over_pyproject_in_a_folder(here):
-    write(here / "project" / "pyproject.toml", '[tool.webmm]\nadapter = "p"\nnaga = "n"')
+    write(here / "project" / "pyproject.toml", '[tool.webmm]\nadapter = "p"\nengine = "dawn"')
     write(here / "project" / "webmm.toml", 'adapter = "w"')
-    assert (config.settings().adapter, config.settings().naga) == ("w", "")
+    assert (config.settings().adapter, config.settings().engine) == ("w", "wgpu")
+
+
+OWN = "cache_dir = 'c'\nlog_file = 'l'\nnaga = 'n'\n"
+
+
+@pytest.mark.parametrize(("name", "head"), [("webmm.toml", ""), ("pyproject.toml", "[tool.webmm]\n")])
+def test_a_project_file_names_no_program_and_no_path(here, caplog, name, head):
+    file = write(here / "project" / name, f"{head}{OWN}tune = 'off'")
+    settings = [config.settings() for _ in range(3)]
+    assert settings == 3 * [dataclasses.replace(config.Settings(), tune="off")]
+    (message,) = caplog.messages
+    assert message.startswith(f"{file}{' [tool.webmm]' * bool(head)}: cache_dir, log_file, naga ignored")
+    for way in (here / "user" / "webmm.toml", "WEBMM_CACHE_DIR, WEBMM_LOG_FILE, WEBMM_NAGA", "webmm.config.set()"):
+        assert str(way) in message
+    rows = json.loads(CliRunner().invoke(main, ["config", "--json"]).stdout)
+    assert {row["name"] for row in rows if row["ignored"].startswith(str(file))} == {"cache_dir", "log_file", "naga"}
+    assert f"naga is set in {file}" in CliRunner().invoke(main, ["config"]).stdout
+
+
+def test_the_user_file_names_programs_and_paths_wherever_webmm_starts(here, monkeypatch, caplog):
+    write(here / "user" / "webmm.toml", OWN)
+    for folder in ("project", "user"):
+        monkeypatch.chdir(here / folder)
+        found = config.settings()
+        assert (found.cache_dir, found.log_file, found.naga) == (here / "user" / "c", here / "user" / "l", "n")
+    assert caplog.messages == []
+
+
+def test_every_setting_with_a_path_is_the_users_own():
+    fields = dataclasses.fields(config.Settings)
+    assert {f.name for f in fields if "Path" in str(f.type)} <= {f.name for f in fields if f.metadata["own"]}
 
 
 def test_paths_are_relative_to_the_file_that_sets_them(here, monkeypatch):
-    write(here / "project" / "webmm.toml", 'cache_dir = "cache"')
-    assert tuned.path() == here / "project" / "cache" / "tuned.json"
+    write(here / "user" / "webmm.toml", 'cache_dir = "cache"')
+    assert tuned.path() == here / "user" / "cache" / "tuned.json"
     monkeypatch.setenv("WEBMM_CACHE_DIR", "mine")
     assert tuned.folder() == here / "project" / "inner" / "mine"
     monkeypatch.setenv("WEBMM_CACHE_DIR", "~/mine")
@@ -74,7 +106,6 @@ def test_paths_are_relative_to_the_file_that_sets_them(here, monkeypatch):
         ("adapter = true", "adapter must be text, not True"),
         ("log = 'shout'", "'shout' is neither a topic (compile, choice, tune, profile) nor a level"),
         ("log = [1]", "log must be text"),
-        ("cache_dir = 3.5", "cache_dir must be text"),
         ("tune = 'on'", "tune must be off, cached, quick or auto, not 'on'"),
         ("selftest = 'maybe'", "selftest must be on or off, not 'maybe'"),
         ("tune_budget = 0", "tune_budget must be a number of seconds, at least 1, not 0"),
@@ -144,6 +175,7 @@ def test_the_command_prints_values_and_sources(here, monkeypatch):
         "value": "gpu",
         "source": str(file),
         "variable": "WEBMM_ADAPTER",
+        "ignored": "",
         "doc": config.Settings.__dataclass_fields__["adapter"].metadata["doc"],
     }
 
@@ -261,12 +293,18 @@ def test_config_set_applies_the_log_settings_at_once(chosen, tmp_path, monkeypat
 
 def test_template_documents_every_setting_and_changes_none(here):
     text = config.template()
-    write(here / "webmm.toml", text)
-    assert config.settings() == config.Settings()
-    settings = [line for line in text.splitlines() if re.match(r"# \w+ = ", line)]
-    write(here / "webmm.toml", "\n".join(line.removeprefix("# ") for line in settings))
-    assert config.settings() == config.Settings()
-    assert {source for _, source in config.effective().values()} == {str(here / "webmm.toml")}
+    settings = "\n".join(re.findall(r"^# (\w+ = .*)", text, re.MULTILINE))
+    own = {field.name for field in dataclasses.fields(config.Settings) if field.metadata["own"]}
+    for folder, ignored in (("", own), ("user", set())):
+        file = write(here / folder / "webmm.toml", text)
+        assert config.settings() == config.Settings()
+        write(file, settings)
+        assert config.settings() == config.Settings()
+        assert {name for name, (_, source) in config.effective().items() if source != str(file)} == ignored
+        file.unlink()
+    blocks = text.split("\n\n")
+    marked = {block.splitlines()[-1].split()[1] for block in blocks if f"takes effect in {config.user_file()}" in block}
+    assert marked == own
     assert all(field.metadata["doc"] in text for field in config.Settings.__dataclass_fields__.values())
 
 

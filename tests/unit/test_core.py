@@ -6,6 +6,7 @@ The code that translates constants writes each case as JavaScript; all cases run
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import random
 import shutil
@@ -20,11 +21,12 @@ import pytest
 from webmm import choose
 from webmm.choose import model, tuned
 from webmm.dtypes import BYTES, F16, F32, F64, FLOATS, I32, MATRIX_DTYPES
-from webmm.epilogues import ACTIVATIONS, BIASES
 from webmm.errors import WebmmError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
 from webmm.kernels.gemm.slices import Slices, Software
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.measure.records import Record
 from webmm.page import core
 from webmm.page.script.program import Program
 from webmm.page.script.values import value
@@ -37,7 +39,9 @@ from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of
 from webmm.problems.weights import BITS, BLOCKS, WeightOnly
-from webmm.render import expressible, params_bytes, render
+from webmm.wgsl import export
+from webmm.wgsl.epilogues import ACTIVATIONS, BIASES
+from webmm.wgsl.render import expressible, params_bytes, render
 
 WEB = Path(__file__).parents[2] / "web"
 CASES = 400  # of each op
@@ -74,7 +78,8 @@ def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(WEB / name, folder / name)
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "bundle").mkdir()
-    (folder / "bundle" / "core.js").write_text(program.text())
+    for name, text in core.modules(program).items():
+        (folder / "bundle" / name).write_text(text)
     core.write_templates(folder / "bundle" / "templates")
     return folder
 
@@ -82,9 +87,10 @@ def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
 HEAD = """
 import * as $ from "./python.js";
 import * as core from "./bundle/core.js";
+import * as exported from "./bundle/export.js";
 import { filledIn } from "./templates.js";
 TEMPLATES
-$.provide("webmm.render._filled_in", filledIn);
+$.provide("webmm.wgsl.render.filled_in", filledIn);
 const MODELS = PREDICTING;
 $.provide("webmm.choose.model.shipped", () => MODELS);
 $.provide("webmm.choose.adapted.adapted", (device, model, near) => (near === "other" ? null : model));
@@ -98,6 +104,9 @@ const chosen = (problem, info, capabilities) => {
   const device = { info, engine: { name: "dawn" }, capabilities };
   return [...core.candidates(problem, device, "cached")].map(([kernel, why]) => [$.str(kernel), why]);
 };
+const plain = (x) => x instanceof $.Dict ? Object.fromEntries([...x].map(([key, value]) => [key, plain(value)])) :
+  Array.isArray(x) ? x.map(plain) : x;
+const stage = (kernel, problem, general, sized) => plain(exported.stage(kernel, problem, "tint", general, sized));
 const rendered = (kernel, problem) => [
   $.str(kernel),
   resultOrError(() => shaderData(core.render(kernel, problem, "tint"))),
@@ -292,6 +301,38 @@ def test_shaders_grids_uniforms_and_scratch_agree(
         assert found == expected, f"{kernel} of {problem!r}"
         texts += isinstance(expected[1], list)
     assert texts > CASES / 4, "too few cases can be rendered"
+
+
+def test_texts_that_are_too_long_and_absurd_records_are_refused_alike(
+    program: Program, script: Path, node: Callable[..., Any]
+) -> None:
+    problem = gemm(64, 64, 64)
+    kernels = [Tile2D(tm=tm) for tm in (2000, 20_000, 10**9)]
+    records = [
+        Record(*("gemm", "tile_2d", *[8] * 4, *[""] * 6), config=kernel.config) for kernel in (*kernels, Tile2D())
+    ]
+    lines = [f"says(() => rendered({written(program, each)}, {written(program, problem)})[1]);" for each in kernels]
+    lines += [f"says(() => core.refusal({written(program, record)}));" for record in records]
+    found = run(node, script, program, lines)
+    assert found == [*(rendered(each, problem)[1] for each in kernels), *map(tuned.refusal, records)]
+    assert [words.split(": its text ")[1][:7] for words in found[:3]] == ["has 729", "would b", "would b"]
+    assert [words is None for words in found[3:]] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_stages_as_data_agree(op: str, program: Program, script: Path, node: Callable[..., Any]) -> None:
+    rng = random.Random(op)
+    cases = [(draw_kernel(rng, op), DRAWN[op](rng), rng.random() < 0.5, rng.random() < 0.5) for _ in range(CASES // 8)]
+    lines = [
+        f"says(() => stage({written(program, kernel)}, {written(program, problem)}, {json.dumps(general)}, "
+        f"{json.dumps(sized)}));"
+        for kernel, problem, general, sized in cases
+    ]
+    for (kernel, problem, general, sized), found in zip(cases, run(node, script, program, lines), strict=True):
+        expected = result_or_error(
+            functools.partial(export.stage, kernel, problem, "tint", general=general, sized=sized)
+        )
+        assert found == plain(expected), f"{kernel} of {problem!r}"
 
 
 def rendered(kernel: Kernel[Any], problem: Problem) -> list[Any]:

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from webmm.epilogues import OF_WHOLE_SUMS, EpilogueParams, Terms
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.base import GemmParams
-from webmm.params import layout
 from webmm.problems.gemm import gemm
+from webmm.wgsl.epilogues import OF_WHOLE_SUMS, EpilogueParams, Terms
+from webmm.wgsl.params import layout
 
 PRODUCT, HELD, BIAS = np.array([[-3.0, 1.0]]), np.array([[4.0, 8.0]]), np.array([1.0, -2.0])
 

@@ -14,7 +14,7 @@ from webmm import errors
 from webmm.dtypes import dtype_of
 from webmm.engine import adapters
 from webmm.engine.adapters import NO_ADAPTER, AdapterInfo, capabilities, choose_adapter
-from webmm.errors import ConfigError, NoAdapterError, ProblemError, WebmmError, numbered
+from webmm.errors import ConfigError, NoAdapterError, ProblemError, WebmmError
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.problems.gemm import gemm
 
@@ -59,10 +59,6 @@ def test_hierarchy_is_the_one_drawn_in_the_docstring():
         assert not builtin or builtin in bases
         if len(indent) > 8:
             assert "UnsupportedError" in bases
-
-
-def test_source_lines_are_numbered_like_in_compiler_messages():
-    assert numbered("a\n\nb") == "   1 | a\n   2 | \n   3 | b"
 
 
 GPU = AdapterInfo(0, "NVIDIA H200", "NVIDIA", "discrete", "Vulkan", "580.65")

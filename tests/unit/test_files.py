@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from webmm.errors import ConfigError
-from webmm.files import save_matrix, write_atomically
+from webmm.files import check_output, save_matrix, write_atomically
 
 MATRIX = np.arange(600_000, dtype=np.float32).reshape(600, 1000)  # more than a pipe holds
 
@@ -60,6 +60,30 @@ def test_the_target_of_a_link_is_replaced(tmp_path, exists):
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
     assert os.listdir(tmp_path / "folder") == ["x"]
+
+
+def test_links_to_each_other_are_kept(tmp_path):
+    (tmp_path / "x").symlink_to("y")
+    (tmp_path / "y").symlink_to("x")
+    with pytest.raises(ConfigError, match=r"^cannot write .*x: Too many levels of symbolic links$"):
+        put(tmp_path / "x")
+    assert os.readlink(tmp_path / "x") == "y"
+
+
+def test_what_an_output_may_be(tmp_path):
+    put(tmp_path / "x")
+    (tmp_path / "link").symlink_to("x")
+    assert check_output(tmp_path / "new", force=False) == tmp_path / "new"
+    assert check_output(tmp_path / "link", force=True) == tmp_path / "x"
+    for name, more, words in (
+        ("link", {"force": False}, "exists; --force overwrites it"),
+        ("none/x", {"force": True}, "there is no folder .*none"),
+        (".", {"force": True}, "Is a directory"),
+        ("link", {"force": True, "operands": [tmp_path / "x"]}, "and the operand .* overlap"),
+        ("", {"force": True, "folders": True, "operands": [tmp_path / "x"]}, "overlap"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            check_output(tmp_path / name, **more)
 
 
 def test_a_pipe_receives_the_bytes(tmp_path):

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from webmm.choose.gemm import SLICES, made_for_gpus, made_of_integers
-from webmm.epilogues import Epilogue
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.base import Capabilities, MatrixShape
@@ -17,9 +16,10 @@ from webmm.kernels.gemm.slices import SLICES as SLICE_COUNTS
 from webmm.kernels.gemm.slices import DoubleParams, Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.kernels.gemm.split_k import SplitK
-from webmm.params import layout, pack
 from webmm.problems.gemm import gemm
-from webmm.render import params_bytes, render
+from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.params import layout, pack
+from webmm.wgsl.render import params_bytes, render
 
 PROBLEM = gemm(1024, 1024, 1024, dtype="float64")
 BYTES = MatrixShape("i8", "i32", 16, 16, 32)

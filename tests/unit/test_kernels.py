@@ -21,7 +21,7 @@ from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.product import Grid
 from webmm.problems.gemm import gemm
-from webmm.render import shader_folder
+from webmm.wgsl.render import shader_folder
 
 LIMITS = {
     "max-compute-invocations-per-workgroup": 1024,

@@ -1,6 +1,7 @@
-"""The layers of the package: modules import only from lower layers; modules and classes stay small."""
+"""The layers of the package: modules import only from lower layers, without circles, and stay small, as classes do."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,20 +10,22 @@ import pytest
 import webmm
 
 PACKAGE = Path(webmm.__file__).parent
-# Lowest first. Each layer is a module or a package; modules of one package may import each other.
+SCRIPTS = PACKAGE.parent / "web" / "python"  # the runtime library of translated Python
+# Lowest first. Each layer is a module or a package; modules of one package may import each other, but not in a circle.
 LAYERS = (
-    *("version", "errors", "text", "dtypes", "log", "config", "files", "params", "epilogues", "expressions", "records"),
+    *("version", "lazy", "errors", "text", "dtypes", "log", "config", "files", "wgsl", "measure"),
+    *("wgsl.compilers", "wgsl.params", "wgsl.epilogues", "wgsl.templates", "wgsl.expressions", "measure.records"),
     "problems",
-    *("kernels", "render"),
+    *("kernels", "hooks", "wgsl.render", "wgsl.export", "wgsl.places"),
     "engine",
     "choose",
-    *("verify", "roofline", "cases"),
+    *("measure.verify", "measure.roofline", "cases"),
     "calls",
-    "array_api",
     "dask",
-    *("naga", "tint", "check", "plugins", "bench", "foreign", "debug", "selftest", "tuner", "learn"),
+    *("wgsl.naga", "wgsl.tint", "wgsl.check", "plugins", "measure.diagnosis", "measure.bench"),
+    *("foreign", "debug", "measure.selftest", "measure.tuner", "measure.first_use"),
     "page",
-    *("plot", "report", "cli"),
+    *("report", "cli"),
     "",  # webmm itself: exports public names, and passes objects of higher layers to lower ones
 )
 MAX_LINES, MAX_METHODS = 350, 25
@@ -32,8 +35,10 @@ TREES = {path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8")) 
 
 
 def layer(module: str) -> str:
-    """Return the layer that contains webmm.`module`."""
-    return module.partition(".")[0]
+    """Return the layer that contains webmm.`module`: in some rooms, modules belong to different layers."""
+    room, _, rest = module.partition(".")
+    inside = f"{room}.{rest.partition('.')[0]}"
+    return inside if inside in LAYERS else room
 
 
 def name_of(path: Path) -> str:
@@ -90,6 +95,54 @@ def lazy():
 """
     expected = ["", "cli", "report", "", "page.bundle", "engine", "choose.tuned"]
     assert sorted(name for _, name in imports(ast.parse(text))) == sorted(expected)
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules, below webmm, of every import; `from package import name` is one of `package.name`, if any."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for top, _, name in (name.partition(".") for name in names):
+            if top == "webmm":
+                yield name if name in MODULES else name.rpartition(".")[0]
+
+
+def imported_scripts(path: Path) -> Iterator[str]:
+    """Yield the names of the modules beside a JavaScript module that it imports, also those imported for types only."""
+    yield from re.findall(r"""(?:from|import) *\(? *["']\./([\w/.]+)["']""", path.read_text(encoding="utf-8"))
+
+
+def circles(imported: dict[str, set[str]]) -> list[str]:
+    """Return the modules in circles of imports, or between two, each with those of its imports that are there, too."""
+    left = {name: names & imported.keys() - {name} for name, names in imported.items()}
+    size = 0
+    while size != len(left):  # drop what imports nothing that is left, and what nothing that is left imports
+        size, used = len(left), set().union(*left.values())
+        left = {name: names & left.keys() for name, names in left.items() if names & left.keys() and name in used}
+    return [f"{name} -> {', '.join(sorted(names))}" for name, names in sorted(left.items())]
+
+
+def test_modules_import_each_other_without_circles():
+    assert circles({name: set(imported_modules(tree)) for name, tree in MODULES.items()}) == []
+
+
+def test_scripts_import_each_other_without_circles():
+    assert circles({path.name: set(imported_scripts(path)) for path in SCRIPTS.glob("*.js")}) == []
+
+
+def test_every_circle_is_found(tmp_path):
+    assert circles({"a": {"b", "x"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == ["b -> c", "c -> b"]
+    text = "from webmm import errors\nfrom webmm.engine.pool import Pool\nfrom webmm.kernels import base, KERNELS\n"
+    text += "import webmm.log\ndef lazy():\n    import numpy, webmm\n"
+    expected = ["", "engine.pool", "errors", "kernels", "kernels.base", "log"]
+    assert sorted(imported_modules(ast.parse(text))) == expected
+    script = tmp_path / "script.js"
+    script.write_text('import {\n  x } from "./a.js";\nimport "./b.js";\n/** @type {import("./c.js").C} */\n')
+    assert list(imported_scripts(script)) == ["a.js", "b.js", "c.js"]
 
 
 def too_long() -> Iterator[str]:

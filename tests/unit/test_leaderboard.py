@@ -6,8 +6,8 @@ import json
 import pytest
 
 from webmm.errors import ProblemError
+from webmm.measure.records import from_json, to_json
 from webmm.page import leaderboard
-from webmm.records import from_json, to_json
 
 FILES = sorted(leaderboard.folder().glob("*.json"))
 (HONEST,) = (file for file in FILES if file.stem == "nvidia-h200")
@@ -35,7 +35,9 @@ def test_published_records_are_valid_and_sorted():
         ({"peak_fraction": 1.2}, "of the measured peak of its device"),
         ({"peak_fraction": FIRST.peak_fraction / 2}, "different peaks"),
         ({"peak_fraction": None}, "lacks the measured peak"),
-        ({"config": {"bm": 12345}}, "tunables"),
+        ({"config": {"no_such": 1}}, "tunables"),
+        ({"config": {"bm": 12345}}, "bm must be one of"),
+        ({"kernel": "cpu_lanes", "config": {"tm": 1024}}, "tm must be one of"),
         ({"adapter": "NVIDIA H300"}, "several machines"),
         ({"dtype": "float31"}, "dtype"),
         ({"layout": ""}, "layout"),

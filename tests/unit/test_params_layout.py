@@ -8,7 +8,7 @@ import pytest
 
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.base import GemmParams
-from webmm.params import F32, I32, U32, Vec2F, Vec2U, Vec3F, Vec3U, Vec4F, Vec4U, layout, pack, wgsl_struct
+from webmm.wgsl.params import F32, I32, U32, Vec2F, Vec2U, Vec3F, Vec3U, Vec4F, Vec4U, layout, pack, wgsl_struct
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,22 @@
 """Problems, the memory layout of operands, and element types."""
 
 import dataclasses
+import math
 import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from webmm.calls.parts import Limits, parts
 from webmm.dtypes import BF16, DTYPES, F16, F32, INTEGERS, MATRIX_DTYPES, dtype_of
 from webmm.errors import ConfigError, ProblemError
+from webmm.kernels.gemm.naive import Naive
 from webmm.problems.gemm import Gemm, gemm
+from webmm.problems.normalise import Normalisation
 from webmm.problems.product import Operand
+from webmm.problems.reduce import Span
+from webmm.wgsl.render import params_bytes
 
 
 @pytest.mark.parametrize("name", ["m", "n", "k", "batch"])
@@ -143,3 +149,16 @@ def test_integer_dtypes_are_refused_by_float_products(dtype):
 def test_nonsense_is_refused_as_dtype(spec):
     with pytest.raises(ProblemError, match="is not a dtype"):
         dtype_of(spec)
+
+
+def test_problems_compare_their_numbers_by_bits():
+    """Uniforms, tokens of launches and parts of products are cached by their problem."""
+    zero, minus, nan = (dataclasses.replace(gemm(2, 3, 4), alpha=x) for x in (0.0, -0.0, float("nan")))
+    assert zero != minus
+    assert len({zero, minus, dataclasses.replace(minus), nan, dataclasses.replace(nan, alpha=float("nan"))}) == 3
+    assert params_bytes(Naive(), zero) != params_bytes(Naive(), minus)
+    most = Limits(2**30, 2.0**50)
+    assert [math.copysign(1, parts(each, most)[0].problem.alpha) for each in (zero, minus)] == [1, -1]
+    norm = Normalisation("sum", 2, 3, 1, F32, F32, Span(3, 1, 1), epsilon=0.0)
+    assert norm != dataclasses.replace(norm, epsilon=-0.0)
+    assert norm == dataclasses.replace(norm)

@@ -4,14 +4,18 @@ import dataclasses
 import json
 import logging
 import math
+import runpy
+import sys
+from pathlib import Path
 
 import pytest
 
-from webmm.choose.tuned import _odd, fastest, kernel_of
+from webmm.choose.tuned import _odd, fastest, kernel_of, refusal
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.blocked import Blocked
-from webmm.records import SCHEMA, Record, from_json, to_json
+from webmm.measure.records import SCHEMA, Record, from_json, lines, provenance, to_csv, to_json
 
+BENCH = Path(__file__).parents[2] / "bench"
 SOUND = Record(
     *("gemm", "blocked", 64, 64, 64, 1, "float32", "wgpu", "some adapter", "Vulkan", "1.0", "0.1.0"),
     config=Blocked().config,
@@ -98,8 +102,53 @@ def test_optional_and_unknown_fields_are_accepted():
 
 
 def test_infinite_errors_survive_a_round_trip():
-    unbounded = dataclasses.replace(SOUND, status="incorrect", median_us=None, max_error=math.inf, reason="a\nb")
+    unbounded = dataclasses.replace(SOUND, status="incorrect", median_us=None, max_error=math.inf, reason="a")
     assert from_json(to_json([unbounded])) == [unbounded]
+
+
+def test_a_document_is_a_header_and_one_record_per_line():
+    other = dataclasses.replace(SOUND, engine="dawn")
+    text = to_json([SOUND, other, SOUND], command="webmm bench")
+    head, records = text.split('"records": [\n')
+    *rows, end, closing = records.splitlines()
+    assert [Record.from_json(json.loads(row.rstrip(","))) for row in rows] == [SOUND, other, SOUND]
+    assert (end, closing) == ("]", "}")
+    document = json.loads(text)
+    assert list(document) == ["schema", "command", "devices", "records"]
+    assert [each["engine"] for each in document["devices"]] == [SOUND.engine, "dawn"]
+    assert len(head.splitlines()) == 1 + 2 + 4
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        ("/home/me/venv/bin/webmm bench --json /home/me/r.json", "webmm bench --json r.json"),
+        ("/venv/lib/webmm/cli/__main__.py bench --csv=/tmp/r.csv", "webmm bench --csv=r.csv"),
+        ("bench/ladder.py --sizes 64,1x2x3 results/r.json", "python bench/ladder.py --sizes 64,1x2x3 results/r.json"),
+        (r"C:\Users\me\webmm.exe tune --json D:\r\x.json", "webmm tune --json x.json"),
+    ],
+)
+def test_the_command_in_a_header_names_no_folders_of_this_machine(monkeypatch, given, command):
+    monkeypatch.setattr(sys, "argv", given.split(" "))
+    assert provenance()["command"] == command
+
+
+def test_the_table_of_results_is_current():
+    written = runpy.run_path(str(BENCH / "results.py"))["table"]()
+    assert (BENCH / "results" / "README.md").read_text(encoding="utf-8") == written
+
+
+@pytest.mark.parametrize("file", sorted((BENCH / "results").glob("*.json")), ids=lambda file: file.stem)
+def test_results_are_laid_out_as_they_are_written(file):
+    text = file.read_text(encoding="utf-8")
+    assert text == lines(json.loads(text))
+
+
+def test_the_first_line_of_a_reason_is_saved():
+    refused = dataclasses.replace(SOUND, status="compile", median_us=None, reason="a.wgsl:3: why\n    3 | nonsense")
+    (saved,) = from_json(to_json([refused]))
+    assert saved.reason == "a.wgsl:3: why"
+    assert "nonsense" not in to_csv([refused])
 
 
 @pytest.mark.parametrize(
@@ -110,6 +159,20 @@ def test_an_invalid_config_has_no_kernel(config):
     assert from_json(to_json([record])) == [record]
     assert fastest([record]) == [record]
     assert kernel_of(record) is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "value"),
+    [("cpu_lanes", "tm", 1024), ("cpu_lanes", "tm", 7 * 10**40), ("tile_2d", "tm", 12), ("blocked", "bm", 512)],
+)
+def test_a_tunable_that_no_search_tries_is_refused(kernel, name, value):
+    absurd = dataclasses.replace(SOUND, kernel=kernel, config={name: value})
+    complaints = []
+    document = to_json([SOUND, absurd])
+    assert from_json(document, complaints.append, refusal) == [SOUND]
+    (complaint,) = complaints
+    assert complaint.startswith(f"record 2 is of {kernel} with a value that is never tried: {name} must be one of ")
+    assert from_json(document) == [SOUND, absurd]  # only shown, as by bench --against
 
 
 def test_every_layout_is_valid():

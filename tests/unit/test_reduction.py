@@ -20,9 +20,10 @@ from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import ColumnsTwoPass, TwoPass
+from webmm.measure.verify import sum_bound
 from webmm.problems.reduce import OPERATIONS, Reduction, Span, reduction
-from webmm.render import render
-from webmm.verify import sum_bound
+from webmm.wgsl import export
+from webmm.wgsl.render import render
 
 REDUCTIONS = list(STAGES["reduce"].values())
 stages = pytest.mark.parametrize("cls", REDUCTIONS, ids=lambda cls: cls.name)
@@ -95,9 +96,9 @@ def test_to_json_holds_everything_another_host_needs(cls, dialect):
 
 @stages
 def test_header_states_changes_and_requirements(cls):
-    text = render(cls(), reduction(5, 7)).wgsl
+    text = export.stage(cls(), reduction(5, 7), "naga")["wgsl"]
     assert text.startswith(f"// {cls.name}: y = sum ")
-    header = text.split("\n\n")[0]
+    header = text.split("\nconst")[0].split("\n\n")[0]
     for part in ("Storage:", "Shapes:", "Workgroup memory:"):
         assert part in header
     if cls is not REDUCTIONS[0]:

@@ -7,13 +7,13 @@ import pytest
 import webmm
 from webmm import plugins
 from webmm.cases import OPS, op_of
-from webmm.check import registered, texts
 from webmm.choose import tuned
 from webmm.errors import ConfigError, ShaderError
 from webmm.kernels import KERNELS, REGISTERED, STAGES, configure
+from webmm.measure.records import Record
 from webmm.problems.gemm import gemm
-from webmm.records import Record
-from webmm.render import render
+from webmm.wgsl.check import registered, texts
+from webmm.wgsl.render import render
 
 STAGE = '''
 from dataclasses import dataclass
@@ -118,10 +118,10 @@ def test_a_missing_or_invalid_template_is_named(mine, tmp_path):
     with pytest.raises(ConfigError, match=r"mine has no template: .*mine\.wgsl does not exist"):
         mine(template="")
     cls = mine(template="// {{ nothing }}\n")
-    with pytest.raises(ShaderError, match=r"mine\.wgsl: 'nothing' is undefined"):
+    with pytest.raises(ShaderError, match=r"mine\.wgsl:1: 'nothing' is undefined"):
         render(cls(), gemm(1, 1, 1))
     (tmp_path / "mine.wgsl").write_text("\n{% if %}\n")
-    with pytest.raises(ShaderError, match=r"mine\.wgsl, line 2: "):
+    with pytest.raises(ShaderError, match=r"mine\.wgsl:2: Expected an expression.*\n.*mine\.wgsl:2: {% if %}"):
         render(cls(), gemm(2, 1, 1, batch=2, dtype="float16"))
 
 

@@ -2,11 +2,12 @@
 
 import dataclasses
 import re
+import sys
+import time
 
 import jinja2
 import pytest
 
-from webmm import params
 from webmm.errors import ConfigError
 from webmm.kernels import KERNELS, LADDER
 from webmm.kernels.gemm.base import GemmParams
@@ -14,17 +15,22 @@ from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
+from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.product import Grid
 from webmm.kernels.reduce.tree import Tree
 from webmm.problems.gemm import gemm
-from webmm.problems.reduce import reduction
-from webmm.render import _render, environment, params_bytes, render, shader_folder, tidy
+from webmm.problems.reduce import OPERATIONS, reduction
+from webmm.wgsl import export, params
+from webmm.wgsl.render import MAX_TEXT, _render, environment, params_bytes, render, shader_folder, tidy
+from webmm.wgsl.templates import Environment
 
 stages = pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
 # Stages whose tiles cover C the same way for every shape; gemv's depend on the operand with more rows or columns.
 tiled = pytest.mark.parametrize(
-    "cls", [cls for cls in LADDER if "at_most" in cls().grid_rule()], ids=lambda cls: cls.name
+    "cls", [cls for cls in LADDER if cls().grid != Grid() or cls is Naive], ids=lambda cls: cls.name
 )
 LAYOUTS = [
     {"dtype": dtype, "transpose_a": ta, "transpose_b": tb}
@@ -57,9 +63,9 @@ def test_tile_sizes_are_constants_with_their_docs(cls):
 
 @stages
 def test_header_states_changes_and_requirements(cls):
-    text = render(cls(), gemm(5, 6, 7)).wgsl
+    text = export.stage(cls(), gemm(5, 6, 7), "naga")["wgsl"]
     assert text.startswith(f"// {cls.name}: C = A·B")
-    header = text.split("\n\n")[0]
+    header = text.split("\nconst")[0].split("\n\n")[0]
     for part in ("Storage:", "Shapes:", "Workgroup memory:"):
         assert part in header
     if cls is not LADDER[0]:
@@ -68,10 +74,16 @@ def test_header_states_changes_and_requirements(cls):
         assert before[1] in [other.name for other in LADDER[: LADDER.index(cls)]]
 
 
-def test_lines_of_templates_have_at_most_120_columns():
+def test_templates_have_at_most_300_lines_of_120_columns():
     for path in shader_folder().rglob("*.wgsl"):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= 300, f"{path} has {len(lines)} lines: divide it by purpose"
+        for number, line in enumerate(lines, 1):
             assert len(line) <= 120, f"{path}, line {number}"
+
+
+def test_each_operation_of_a_reduction_is_a_template():
+    assert {path.stem for path in (shader_folder() / "reduce/operations").glob("*.wgsl")} == set(OPERATIONS)
 
 
 def test_an_undefined_name_is_an_error():
@@ -257,3 +269,65 @@ def test_uniform_holds_the_problem():
     words = [int.from_bytes(params_bytes(Blocked(), problem)[i : i + 4], "little") for i in range(0, 48, 4)]
     assert words == [2, 3, 4, 2, 3, 3, 0, 0, 0, 8, 12, 6]
     assert GemmParams.of(problem).lda == 2
+
+
+ABSURD = [(CpuLanes(tm=1024, tn=16), "its text has 1,"), (CpuLanes(tm=160, tn=16), "its text has 24")]
+ABSURD += [(Tile2D(tm=tm), "in more than 50,000 steps") for tm in (10**5, 10**30)]
+
+
+@pytest.mark.parametrize(("kernel", "words"), ABSURD, ids=lambda x: str(x)[:40])
+def test_a_text_that_takes_minutes_to_compile_is_refused(kernel, words):
+    start = time.process_time()
+    with pytest.raises(ConfigError, match=words) as caught:
+        render(kernel, gemm(64, 64, 64))
+    assert str(caught.value).startswith(f"{kernel}: ")
+    assert "choose smaller tunables" in str(caught.value)
+    assert time.process_time() - start < 10  # rendered whole, Tile2D would take hours
+
+
+def test_a_debug_shader_may_be_as_long_as_its_shader():
+    kernel, problem = CpuLanes(tm=128, tn=16), gemm(64, 64, 64)
+    assert len(render(kernel, problem).wgsl) < MAX_TEXT < len(render(kernel, problem, debug=True).wgsl)
+
+
+def test_compiled_templates_are_kept_where_python_keeps_modules(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "kept"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    folder, plugin = tmp_path / "shaders", tmp_path / "plugin.wgsl"
+    folder.mkdir()
+    template = folder / "one.wgsl"
+    for file in (template, plugin):
+        file.write_text("{{ 1 + 1 }}")
+    compiled = []
+
+    class Counting(Environment):
+        def compile(self, source, name=None, filename=None, *rest):
+            compiled.append(name)
+            return super().compile(source, name, filename, *rest)
+
+    def compiles(name="one.wgsl", expected="2"):
+        compiled.clear()
+        assert Counting(folder).get_template(name).render() == expected
+        return bool(compiled)
+
+    assert compiles()
+    assert compiles(), "PYTHONDONTWRITEBYTECODE holds for templates, too"
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    assert compiles()
+    assert not compiles()
+    (kept,) = (path for path in (tmp_path / "kept").rglob("*") if path.is_file())
+    assert kept.name == f"one.wgsl.{sys.implementation.cache_tag}.pyc"
+    template.write_text("{{ 1 + 2 }}")
+    assert compiles(expected="3"), "its source has changed"
+    for damaged in (b"", kept.read_bytes()[:60], b"nonsense"):
+        kept.write_bytes(damaged)
+        assert compiles(expected="3")
+        assert not compiles(expected="3")
+    monkeypatch.setattr("jinja2.__version__", "0")
+    assert compiles(expected="3"), "another version of Jinja writes other code"
+    for _ in range(2):
+        assert compiles(str(plugin)), "plugins' templates are not kept"
+    kept.unlink()
+    kept.parent.rmdir()
+    kept.parent.write_text("a file")
+    assert compiles(expected="3"), "a folder that cannot be written is ignored"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from webmm.dtypes import F16, F32
+from webmm.measure.verify import Checker, bound, worst_error
 from webmm.problems.gemm import gemm
-from webmm.verify import Checker, bound, worst_error
 
 
 def operands(m=17, n=13, k=300, dtype=np.float32):
@@ -80,8 +80,8 @@ def test_underflow_is_within_the_bound():
 
 
 def test_large_products_are_checked_on_sampled_rows_and_columns(monkeypatch):
-    monkeypatch.setattr("webmm.verify.FULL_CHECK", 1000)
-    monkeypatch.setattr("webmm.verify.SAMPLED", 4)
+    monkeypatch.setattr("webmm.measure.verify.FULL_CHECK", 1000)
+    monkeypatch.setattr("webmm.measure.verify.SAMPLED", 4)
     a, b = operands(m=50, n=40, k=20)
     problem = gemm(50, 40, 20)
     right = a @ b

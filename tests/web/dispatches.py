@@ -10,7 +10,7 @@ import numpy as np
 
 from webmm.kernels.base import Kernel, Scratch
 from webmm.problems.base import Problem
-from webmm.render import params_bytes, render
+from webmm.wgsl.render import params_bytes, render
 
 DISPATCH_JS = Path(__file__).with_name("dispatch.js")
 

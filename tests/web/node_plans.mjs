@@ -79,11 +79,31 @@ for (const [name, call] of Object.entries({
     mine.free();
     return device.matmul(mine, x);
   },
+  "an activation with an option in its name": async () => {
+    await device.matmul(x, x, { activation: "relu", alpha: 2 });
+    return device.matmul(x, x, { activation: "relu|alpha=2" });
+  },
+  "a result that an operand shares": () => device.gemm(x.slice([null, null, -1]), other, x, { beta: 1 }),
 }))
   errors[name] = await call().then(
     () => "none",
     (error) => error.name,
   );
+
+// -0 is another number than 0, in the key of a plan and in that of a prepared launch.
+const one = await device.array(new Float32Array([1]), { shape: [1, 1] });
+const zeros = [];
+for (const alpha of [0, -0, 0, -0]) {
+  const [found] = await read(await device.matmul(one, one, { alpha }));
+  zeros.push(Object.is(found, alpha));
+}
+
+// A replay of more launches than the device caches at first.
+const many = (await device.array(numbers(600 * 48), { shape: [600, 3, 4, 4] })).slice(null, [0, 3, 2]);
+const few = await device.array(numbers(600 * 32), { shape: [600, 2, 4, 4] });
+const results = [];
+for (let i = 0; i < 3; i++) results.push(String(await read(await device.matmul(many, few))));
+const launches = results.every((each) => each === results[0]);
 
 async function read(array) {
   const { data } = await array.read();
@@ -91,4 +111,4 @@ async function read(array) {
   return data;
 }
 
-finish({ calls: outcome, errors });
+finish({ calls: outcome, errors, zeros, launches });

@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 const [module, cases] = process.argv.slice(2);
 const { shader, stages } = await import(module);
 const outcomes = [];
-for (const [stage, problem] of JSON.parse(readFileSync(cases, "utf8"))) {
+for (const [stage, problem, options] of JSON.parse(readFileSync(cases, "utf8"))) {
   try {
-    const { dispatches, ...others } = await shader(stage, problem);
+    const { dispatches, ...others } = await shader(stage, problem, options);
     outcomes.push({ ...others, dispatches: dispatches.map((each) => ({ ...each, uniform: [...each.uniform] })) });
   } catch (error) {
     outcomes.push({ error: error.name });

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.web.table_case import EPS, INF, NAN, RNG, TINY, Case, X, drawn
-from webmm.epilogues import ACTIVATIONS
+from webmm.wgsl.epilogues import ACTIVATIONS
 
 
 def product(

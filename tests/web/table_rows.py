@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.web.table_case import EPS, INF, NAN, RNG, TINY, Case, Views, X, drawn
-from webmm.epilogues import ACTIVATIONS
+from webmm.measure.verify import product_bound, sum_bound
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import OPERATIONS
-from webmm.verify import product_bound, sum_bound
+from webmm.wgsl.epilogues import ACTIVATIONS
 
 
 def reductions() -> Iterator[Case]:

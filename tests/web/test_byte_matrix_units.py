@@ -15,7 +15,7 @@ from tests.web.test_integers import F32, I8, I32, U8, product
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.quantized.base import QuantizedKernel
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
-from webmm.render import MATRIX_UNITS
+from webmm.wgsl.render import MATRIX_UNITS
 
 FEATURE = MATRIX_UNITS["tint"]
 SHAPES = ((256, 256, 192), (260, 132, 68), (131, 259, 67))  # rows aligned to 16 bytes, to words, and not aligned

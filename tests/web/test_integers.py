@@ -17,11 +17,11 @@ from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
+from webmm.measure.verify import bound, worst_error
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
-from webmm.problems.scheme import Scheme, limits, reference
+from webmm.problems.scheme import Scheme, integer_range, reference
 from webmm.problems.weights import WeightOnly, quantize_blocks
-from webmm.verify import bound, worst_error
 
 TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # SwiftShader compiles these in a second
 PRODUCTS = (Unpacked(4, 4), Packed(**TILES))
@@ -58,7 +58,7 @@ def product(
     """Return (label, case, expected) of one product; with `each`, scales and zero points differ per row and column."""
     rng, (m, n, k) = np.random.default_rng(0), shape
     a, b = (
-        rng.integers(*limits(t), size, np.int16, endpoint=True).astype(t.numpy)
+        rng.integers(*integer_range(t), size, np.int16, endpoint=True).astype(t.numpy)
         for t, size in ((a_type, (m, k)), (b_type, (k, n)))
     )
     scheme = by_row_and_column(rng, m, n, a_type, b_type, out) if each else plain(k, out)
@@ -79,7 +79,7 @@ def plain(k: int, out: DType) -> Scheme:
 
 def by_row_and_column(rng: np.random.Generator, m: int, n: int, a: DType, b: DType, out: DType) -> Scheme:
     scales = (rng.uniform(0.5, 1.5, count).astype(np.float32) for count in (m, n))
-    zeros = (rng.integers(*limits(t), count, np.int32) for t, count in ((a, m), (b, n)))
+    zeros = (rng.integers(*integer_range(t), count, np.int32) for t, count in ((a, m), (b, n)))
     (scale_a, scale_b), (zero_a, zero_b) = scales, zeros
     bias = rng.integers(-1000, 1000, n, np.int32)
     return replace(plain(37, out), scale_a=scale_a, zero_a=zero_a, scale_b=scale_b, zero_b=zero_b, bias=bias)

@@ -45,7 +45,18 @@ def test_a_repeated_call_is_checked(outcome: dict[str, Any]) -> None:
         "an unknown option": "ConfigError",
         "no options": "ConfigError",
         "a freed operand": "FreedArrayError",
+        "an activation with an option in its name": "ProblemError",
+        "a result that an operand shares": "ProblemError",
     }
+
+
+def test_numbers_are_part_of_a_plan_by_their_bits(outcome: dict[str, Any]) -> None:
+    assert all(outcome["zeros"])
+
+
+def test_more_launches_than_are_cached(outcome: dict[str, Any]) -> None:
+    """They are evicted while a replay prepares them, which then must not begin again."""
+    assert outcome["launches"]
 
 
 def test_a_full_pool_evicts_the_least_recently_used_size(page_folder: Path, node: Callable[..., Any]) -> None:

@@ -18,11 +18,11 @@ from tests.web.dispatches import case, in_chromium, in_node, result
 from tests.web.page_steps import wait_text
 from webmm.choose import gemm as choose_gemm
 from webmm.choose import tuned
-from webmm.epilogues import BIASES
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.problems.gemm import Gemm, gemm
-from webmm.render import MATRIX_UNITS
+from webmm.wgsl.epilogues import BIASES
+from webmm.wgsl.render import MATRIX_UNITS
 
 FEATURE = MATRIX_UNITS["tint"]
 SHAPES: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {

@@ -10,7 +10,7 @@ import pytest
 
 from tests.web.conftest import FLAGS, chromium_path
 from tests.web.page_steps import MESSAGE, saved, show, wait_text
-from webmm import records
+from webmm.measure import records
 from webmm.page import bundle, stages
 
 STAGES = [kernel.name for kernel in stages.offered()]

@@ -55,6 +55,12 @@ def test_explain_copies_the_shader(open_page) -> None:
     page.click("#explain-copy")
     wait_text(page, "#explain-copy", "Copied")
     assert "@compute @workgroup_size(1)" in page.evaluate("navigator.clipboard.readText()")
+    for sizes, shapes in (("general", "any sizes, strides and offsets."), ("", "only k at most 65535.")):
+        page.select_option("#explain-sizes", sizes)
+        wait_text(page, "#explain-code", f"// Shapes: {shapes}")
+        page.click("#explain-copy")
+        wait_text(page, "#explain-copy", "Copied")
+        assert f"// Shapes: {shapes}\n" in page.evaluate("navigator.clipboard.readText()")
 
 
 def test_explain_has_every_op(page) -> None:
@@ -166,9 +172,9 @@ def test_explain_shows_translations_by_naga(page) -> None:
 @pytest.mark.parametrize(
     ("find", "replace", "status", "words"),
     [
-        ("fma(", "-fma(", "incorrect", "rounding explains at most"),
+        ("fma(", "-fma(", "incorrect", "elements are wrong, first C[0, 0]: expected "),
         ("store_c(c_base", "store_c(c_base + 1u", "incorrect", "rounding explains at most"),
-        ("fn main(", "fn main((", "compile", "refused by the engine"),
+        ("fn main(", "fn main((", "compile", "refused by the engine: line "),
     ],
 )
 def test_bad_shader_is_detected(open_page, find: str, replace: str, status: str, words: str) -> None:

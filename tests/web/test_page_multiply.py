@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.web.page_steps import MESSAGE, npy, saved, show, upload, wait_text
-from webmm import epilogues
-from webmm.verify import worst_error
+from webmm.measure.verify import worst_error
+from webmm.wgsl import epilogues
 
 
 def test_multiply_files_and_download(page) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.web.page_steps import saved, wait_text
-from webmm import records
 from webmm.cases import OPS
+from webmm.measure import records
 from webmm.page import ladders
 
 PREPARED_JS = Path(__file__).with_name("prepared.js")

@@ -9,7 +9,6 @@ import numpy as np
 
 from tests.web.dispatches import case, in_chromium, in_node, result
 from webmm.dtypes import F32
-from webmm.epilogues import gelu
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.normalise.row_tiles import RowTiles as NormalisedRowTiles
@@ -25,6 +24,7 @@ from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import OPERATIONS, Reduction, Span
+from webmm.wgsl.epilogues import gelu
 
 ROWS, LENGTH = 3, 300
 STAGES: list[Kernel[Any]] = [

@@ -14,7 +14,7 @@ from webmm.dtypes import FLOATS
 from webmm.page.bundle import CASES
 from webmm.page.stages import offered
 from webmm.problems.gemm import gemm
-from webmm.render import render
+from webmm.wgsl.render import render
 
 CASES_JS = Path(__file__).with_name("cases.js")
 LEGITIMATE = re.compile(
@@ -67,11 +67,22 @@ def test_the_page_runs_the_shaders_that_python_renders(page, shape: tuple[int, i
         assert page.evaluate(TEXT, [cls.name, *shape, dtype]) == expected
 
 
-def test_the_page_runs_the_shader_that_the_command_prints(page) -> None:
-    printed = CliRunner().invoke(cli.main, ["shader", "pipelined", "--dialect", "tint", "--set", "bm=32"])
-    assert printed.exit_code == 0, printed.output
-    text = "webmm.device.bundle.kernel('pipelined', { bm: 32 }).wgsl({ m: 1024, n: 1024, k: 1024, dtype: 'float32' })"
-    assert page.evaluate(text) == printed.output
+SHOWN = """
+async (general) => {
+  const { bundle } = webmm.device;
+  const p = bundle.problem({ m: 1024, n: 1024, k: 1024, dtype: "float32" });
+  const { dispatches } = await bundle.stageAsData(bundle.kernel("pipelined", { bm: 32 }).of, p, general);
+  return dispatches[0].wgsl;
+}
+"""
+
+
+def test_the_page_shows_the_text_that_the_command_prints(page) -> None:
+    command = ["shader", "pipelined", "--dialect", "tint", "--set", "bm=32"]
+    for general, options in ((False, ["--size", "1024"]), (True, [])):
+        printed = CliRunner().invoke(cli.main, [*command, *options])
+        assert printed.exit_code == 0, printed.output
+        assert page.evaluate(SHOWN, general) == printed.output
 
 
 def test_types(node_modules: Path, node) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.unit.test_export import evaluated, holds
 from webmm.dtypes import F32, I8, I32, U8
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
@@ -21,7 +22,7 @@ from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Span, reduction
 from webmm.problems.weights import WeightOnly
-from webmm.render import params_bytes, render
+from webmm.wgsl import export
 
 SCRIPT = Path(__file__).with_name("node_shaders.mjs")
 SIZES = {"m": 100, "n": 52, "k": 36}
@@ -49,33 +50,87 @@ def problems() -> Iterator[tuple[dict[str, Any], Problem]]:
     yield {"op": "elementwise", "activation": "gelu", "size": 1000}, Elementwise("gelu", 1000, F32)
 
 
-def expected(kernel: Kernel[Any], problem: Problem) -> dict[str, Any]:
+def expected(kernel: Kernel[Any], problem: Problem, general: bool) -> dict[str, Any]:
     try:
-        rendered = [(each, render(each, problem, "tint")) for each in kernel.dispatches]
+        data = export.stage(kernel, problem, "tint", general=general)
     except ConfigError:
         return {"error": "ConfigError"}
-    rows = []
-    for each, shader in rendered:
-        row = {**shader.to_json(), "uniform": list(params_bytes(each, problem)), "workgroups": each.dispatch(problem)}
-        del row["dialect"]
-        rows.append(row)
-    buffers = [
-        {"name": e.name, "dtype": e.dtype.name, "elements": e.end, "written": e.written} for e in problem.buffers()
-    ]
-    scratch = [dataclasses.asdict(each) for each in kernel.scratch(problem)]
-    return {"dispatches": rows, "buffers": buffers, "scratch": scratch}
+    return {name: data[name] for name in ("op", "dispatches", "buffers", "scratch", "valid_for")}
 
 
 def test_every_stage_agrees_with_python(node: Callable[..., Any], tmp_path: Path) -> None:
     npm.build(tmp_path / "package")
     made = [(cls(), given, problem) for given, problem in problems() for cls in STAGES[given["op"]].values()]
-    (tmp_path / "cases.json").write_text(json.dumps([(kernel.name, given) for kernel, given, _ in made]))
+    (tmp_path / "cases.json").write_text(
+        json.dumps([(kernel.name, given, {"general": i % 2 == 1}) for i, (kernel, given, _) in enumerate(made)])
+    )
     done = node(str(SCRIPT), str(tmp_path / "package" / "entries" / "shaders.js"), str(tmp_path / "cases.json"))
     assert done.returncode == 0, done.stderr[-2000:]
     output = json.loads(done.stdout)
     assert output["unknown"] == "ConfigError"
     assert output["stages"] == list(STAGES["reduce"])
-    for (kernel, given, problem), outcome in zip(made, output["outcomes"], strict=True):
-        assert outcome == json.loads(json.dumps(expected(kernel, problem))), (kernel.name, given)
+    for i, ((kernel, given, problem), outcome) in enumerate(zip(made, output["outcomes"], strict=True)):
+        assert outcome == json.loads(json.dumps(expected(kernel, problem, i % 2 == 1))), (kernel.name, given)
     right = sum("dispatches" in outcome for outcome in output["outcomes"])
     assert right > 0.7 * len(made)
+
+
+TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}
+CONFIGS = {
+    **{name: {} for name in ("naive", "workgroup_1d", "workgroup_2d", "tile_1d", "tile_2d", "shared", "vectorized")},
+    **dict.fromkeys(("blocked", "pipelined", "persistent"), TILES),
+    "split_k": {**TILES, "slices": 1, "splits": 2},
+    "gemv": {"lanes": 8, "groups": 4},
+}
+
+
+def case(name: str, stage: dict[str, Any], m: int, n: int, k: int, pad: int) -> dict[str, Any] | None:
+    """Return a stage with the numbers that follow from its rules; None for sizes outside its valid_for."""
+    strides = {"lda": k + pad, "ldb": n + pad, "ldc": n + pad, "a_offset": pad, "b_offset": pad, "c_offset": pad}
+    values = {"m": m, "n": n, "k": k, **strides, "bias_offset": 0, "alpha": 1, "beta": 0, "batch": 1}
+    values |= {f"{x}_batch_stride": 0 for x in "abc"}
+    if not holds(stage["valid_for"], {**values, "m*n": m * n}):
+        return None
+    grids = []
+    for each in stage["dispatches"]:
+        known = {**values}
+        for part in ("count", "y", "x", "z"):
+            known[part] = evaluated(each["grid"][part], known)
+        grids.append([known["x"], known["y"], known["z"]])
+    return {
+        "name": f"{name} at {(m, n, k)}, padded by {pad}",
+        "dispatches": stage["dispatches"],
+        "values": values,
+        "workgroups": grids,
+        "elements": {each["name"]: evaluated(each["rule"], values) for each in stage["buffers"]},
+        "scratch": {each["name"]: evaluated(each["rule"], values) for each in stage["scratch"]},
+    }
+
+
+def test_stages_run_in_a_program_of_ones_own(page, node: Callable[..., Any], tmp_path: Path) -> None:
+    """General texts at every size, and texts for 64³ at the sizes in their valid_for, right in plain WebGPU."""
+    npm.build(tmp_path / "package")
+    rows = [
+        (name, {"op": "gemm", "m": 64, "n": 64, "k": 64}, {"config": config, "general": general})
+        for name, config in CONFIGS.items()
+        for general in (False, True)
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps(rows))
+    done = node(str(SCRIPT), str(tmp_path / "package" / "entries" / "shaders.js"), str(tmp_path / "cases.json"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    sizes = ((100, 52, 36, 0), (33, 17, 65, 3), (9, 1, 70, 0), (64, 64, 64, 0), (128, 64, 192, 0))
+    made = [
+        (case(f"{name}, general: {options['general']}", stage, *size), options["general"])
+        for (name, _, options), stage in zip(rows, json.loads(done.stdout)["outcomes"], strict=True)
+        for size in sizes
+    ]
+    assert all(each for each, general in made if general), "a general text is for every size"
+    cases = [each for each, _ in made if each]
+    assert len(cases) > len(CONFIGS) * (len(sizes) + 1)
+    function = Path(__file__).with_name("home.js").read_text().replace("export async", "async")
+    wrong = page.evaluate(
+        f"""async (cases) => {{ {function}
+          return checkAtHome(await (await navigator.gpu.requestAdapter()).requestDevice(), cases); }}""",
+        cases,
+    )
+    assert wrong == []

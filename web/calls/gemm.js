@@ -1,7 +1,7 @@
 // @ts-check
 /** The calls for floating-point matrix products, as in webmm/calls/gemm.py. */
 
-import { DeviceArray } from "../engine/array.js";
+import { DeviceArray, checkSeparate } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
@@ -104,6 +104,7 @@ export async function gemm(call, a, b, c, options) {
       "gemm() works in place and takes only arrays on a device; create one with await device.array(x)",
     );
   for (const x of [a, b, c]) call.data(x);
+  checkSeparate("c", c, { a, b });
   if (Math.min(a.ndim, b.ndim, c.ndim) < 2)
     throw new ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes");
   const shape = resultShape(a, b);

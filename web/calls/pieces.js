@@ -76,7 +76,7 @@ export function maxPiece(call, x) {
 }
 
 /** @param {Call} call @param {import("../host.js").ElementType} dtype @returns {any} the limits of one dispatch for products of `dtype` */
-export const limits = (call, dtype) => call.core.limits(call.device.choices.described, call.element(dtype));
+export const limits = (call, dtype) => call.core.dispatch_limits(call.device.choices.described, call.element(dtype));
 
 /**
  * Compute `result` in pieces: cut along the axes with the letters `along` if necessary, and into pieces of length 1 along `each`.

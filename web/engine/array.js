@@ -26,6 +26,19 @@ export class Storage {
   }
 }
 
+/**
+ * Throw ProblemError if `out`, called `name`, shares its buffer with an array that is read while it is written: a view
+ * counts by the array that it was made of, also where the call would copy it.
+ * @param {string} name @param {DeviceArray} out @param {Record<string, DeviceArray>} read
+ */
+export function checkSeparate(name, out, read) {
+  const other = Object.keys(read).find((each) => out.shares(read[each]));
+  if (other)
+    throw new ProblemError(
+      `${name} shares its buffer with ${other}, which is read while ${name} is written; pass a separate array`,
+    );
+}
+
 const MAX_SIGNATURES = 4096;
 /** @type {Map<string, number>} */
 const signatures = new Map();

@@ -1,8 +1,10 @@
 // @ts-check
 /** Prepared launches: pipelines, bind groups and grids of a kernel on given arrays, cached for repeated calls. */
 
+import { checkSeparate } from "./array.js";
 import { ProblemError, UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
+import { TURNS } from "./pool.js";
 import { grouped } from "../text.js";
 
 /** @typedef {import("./array.js").DeviceArray} DeviceArray */
@@ -11,7 +13,8 @@ import { grouped } from "../text.js";
 /** Translated kernels and problems, from bundle/core.js. @typedef {any} Kernel @typedef {any} Problem */
 
 // Limits of the caches of a device:
-const MAX_LAUNCHES = 512; // launches; several per call, since results rotate through several buffers
+const MAX_LAUNCHES = 512; // launches, unless a plan has more
+const MOST_LAUNCHES = 8192; // launches in any case
 const MAX_TOKENS = 4096; // tokens of (kernel, problem) pairs
 const MAX_SCRATCH = 8; // scratch buffers and textures between the dispatches of a launch, shared by all launches
 
@@ -75,6 +78,7 @@ export class Launches {
   #scratch = new Map();
   #tokens = new Dict();
   #next = 0;
+  #limit = MAX_LAUNCHES;
   dropped = 0; // how often the cache was cleared
 
   /** @param {Device} device */
@@ -120,9 +124,14 @@ export class Launches {
   /** Prepare a launch, and cache it. @param {number} token @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers of arrays that were checked @returns {Promise<Launch>} */
   async prepare(token, kernel, problem, buffers) {
     const launch = await this.#prepare(kernel, problem, buffers);
-    if (this.#kept.size >= MAX_LAUNCHES) this.#clear();
+    if (this.#kept.size >= this.#limit) this.#clear();
     this.#kept.set(keyOf(token, buffers), launch);
     return launch;
+  }
+
+  /** Make room for a plan of `count` launches in each buffer through which its results rotate: with less, each replay would clear what the next one needs. @param {number} count */
+  reserve(count) {
+    this.#limit = Math.max(this.#limit, Math.min(count * (TURNS + 1), MOST_LAUNCHES));
   }
 
   #clear() {
@@ -233,11 +242,8 @@ export class Launches {
         throw new ProblemError(`${name} is ${array.dtype}; the problem expects ${dtype.name}`);
       if (array.capacity < end)
         throw new ProblemError(`${name} has ${grouped(array.capacity)} elements; the problem needs ${grouped(end)}`);
-      if (written && arrays.filter((other) => other.storage === array.storage).length > 1) {
-        throw new ProblemError(
-          `${name} shares its buffer with an operand, which would be overwritten; use another array`,
-        );
-      }
+      const others = arrays.map((other, at) => [extents[at].name, other]).filter((_, at) => at !== i);
+      if (written) checkSeparate(name, array, Object.fromEntries(others));
     });
   }
 }

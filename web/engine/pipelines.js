@@ -49,7 +49,7 @@ export class Pipelines {
     } catch (error) {
       await settled();
       this.guard.alive();
-      const refusal = (await scope)?.message ?? inWords(error);
+      const refusal = (await complaint(module, code)) ?? (await scope)?.message ?? inWords(error);
       throw new ShaderError(`${label} was refused by the engine: ${refusal}`, error);
     }
   }
@@ -60,6 +60,18 @@ export class Pipelines {
     this.wgpu.createShaderModule({ code });
     return (await this.wgpu.popErrorScope()) === null;
   }
+}
+
+/** @param {GPUShaderModule} module @param {string} code @returns {Promise<string | null>} the compiler's first error with the line that it means, as in Python; null if the text is valid */
+async function complaint(module, code) {
+  const { messages } = await module.getCompilationInfo();
+  const found = messages.find(({ type }) => type === "error");
+  if (!found) return null;
+  const { lineNum, message } = found;
+  if (!lineNum) return message;
+  const [first, ...more] = message.split("\n");
+  const quoted = `  line ${lineNum}: ${(code.split("\n")[lineNum - 1] ?? "").trim()}`;
+  return [`line ${lineNum}: ${first}`, quoted, ...more.map((line) => `    ${line}`)].join("\n").trimEnd();
 }
 
 /** @param {Binding} binding @returns {GPUBindGroupLayoutEntry} */

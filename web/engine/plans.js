@@ -172,9 +172,13 @@ class Plan {
 
   /** Queue the steps. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {DeviceArray | null} the result, or null, with nothing queued, if a launch is not cached */
   #queue(arrays, buffers) {
-    const { device } = this;
     const launch = this.#launch(buffers);
-    if (!launch) return null;
+    return launch && this.#queued(launch, arrays, buffers);
+  }
+
+  /** Queue a launch of all steps. @param {Launch} launch @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {DeviceArray} the result */
+  #queued(launch, arrays, buffers) {
+    const { device } = this;
     device.submissions.queue(launch);
     for (let n = this.firsts.length; n < buffers.length; n++)
       if (n !== this.result) device.pool.give(buffers[n], this.sizes[n - this.firsts.length]);
@@ -196,14 +200,14 @@ class Plan {
     try {
       for (const nbytes of this.sizes.slice(buffers.length - this.firsts.length))
         buffers.push(await device.pool.take(nbytes));
-      for (;;) {
-        for (const { token, kernel, problem, numbers } of this.steps) {
-          const these = numbers.map((n) => buffers[n]);
-          if (!device.launches.kept(token, these)) await device.launches.prepare(token, kernel, problem, these);
-        }
-        const result = this.#queue(arrays, buffers);
-        if (result) return result; // otherwise the cache was cleared meanwhile
+      /** @type {Launch} */
+      const all = []; // held here: the cache may be cleared meanwhile, and a plan may have more launches than it holds
+      for (const { token, kernel, problem, numbers } of this.steps) {
+        const these = numbers.map((n) => buffers[n]);
+        const known = device.launches.kept(token, these);
+        all.push(...(known ?? (await device.launches.prepare(token, kernel, problem, these))));
       }
+      return this.#queued(all, arrays, buffers);
     } catch (error) {
       for (const buffer of buffers.slice(this.firsts.length)) device.pool.give(buffer);
       throw error;
@@ -229,7 +233,7 @@ function keyOf(name, operands, options, arrays) {
   for (const option in options) {
     const value = options[option];
     if (value === undefined) continue;
-    const part = Array.isArray(value) ? `[${value}` : partOf(value, arrays);
+    const part = Array.isArray(value) ? listOf(value) : partOf(value, arrays);
     if (!part) return "";
     key += `|${option}${part}`;
   }
@@ -240,13 +244,24 @@ function keyOf(name, operands, options, arrays) {
   return key;
 }
 
+/** @param {unknown} value neither an object nor null @returns {string} equal for equal values of one type only; -0 differs from 0 */
+function plain(value) {
+  if (typeof value === "number") return Object.is(value, -0) ? "-0" : String(value);
+  return typeof value === "string" ? JSON.stringify(value) : `${typeof value} ${String(value)}`;
+}
+
+/** @param {unknown[]} list @returns {string} the part of the key for an option that is a list; "" if it holds objects */
+function listOf(list) {
+  return list.some((value) => typeof value === "object") ? "" : `[${list.map(plain)}]`;
+}
+
 /** @param {any} value @param {DeviceArray[]} arrays @returns {string} the part of the key for one operand or option; "" if it is in host memory */
 function partOf(value, arrays) {
   if (value instanceof DeviceArray) {
     arrays.push(value);
     return ` ${value.signature}`;
   }
-  if (typeof value !== "object") return `=${typeof value === "number" ? "" : typeof value}${value}`;
+  if (typeof value !== "object") return `=${plain(value)}`;
   if (value === null) return "=null";
   const parts = (value.parts ?? []).map((/** @type {any} */ part) => partOf(part, arrays));
   return parts.length && parts.every(Boolean) ? ` ${value.kind}${parts.join("")}` : "";
@@ -294,6 +309,7 @@ export class Plans {
       if (key && call.complete && result instanceof DeviceArray && call.storages.includes(result.storage)) {
         if (this.#kept.size >= MAX_PLANS) this.#kept.delete(/** @type {string} */ (this.#kept.keys().next().value));
         this.#kept.set(key, new Plan(call, arrays, result));
+        this.device.launches.reserve(call.steps.length);
       }
       return result;
     } finally {

@@ -5,7 +5,8 @@ import { MemoryLimitError, UnsupportedError } from "../errors.js";
 import { grouped } from "../text.js";
 
 // Keep at least TURNS buffers of up to SMALL bytes in rotation, so that consecutive results do not wait for each other.
-const [TURNS, SMALL] = [4, 2 ** 24];
+export const TURNS = 4;
+const SMALL = 2 ** 24;
 
 /** The buffer pool of one device. */
 export class Pool {

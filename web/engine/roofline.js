@@ -1,5 +1,5 @@
 // @ts-check
-/** The measured peak rates of a device, as in webmm/roofline.py. */
+/** The measured peak rates of a device, as in webmm/measure/roofline.py. */
 
 import { MemoryLimitError } from "../errors.js";
 import { Matrix } from "../matrix.js";

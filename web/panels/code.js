@@ -27,30 +27,37 @@ export function codeView({ bundle }) {
   });
   const title = h("span", {}, "WGSL");
   const about = h("p", { class: "hint", id: "explain-naga", hidden: true });
+  const sizes = select({ id: "explain-sizes", "aria-label": "Sizes", onchange: () => again() }, [
+    ["", "for this size"],
+    ["general", "for any size"],
+  ]);
   const target = select({ id: "explain-target", "aria-label": "Language", onchange: showOther }, TARGETS);
   const copy = h("button", { type: "button", id: "explain-copy", onclick: copyCode }, "Copy");
   const texts = h("div", { class: "texts" }, wgsl, other);
   const element = h(
     "div",
     { class: "card code" },
-    h("div", { class: "code-head" }, title, h("span", { class: "row" }, target, copy)),
+    h("div", { class: "code-head" }, title, h("span", { class: "row" }, sizes, target, copy)),
     about,
     texts,
   );
   /** @type {Kernel | null} */
   let shown = null;
   let text = "";
+  /** @type {() => Promise<string>} shows the same kernel again */
+  let again = async () => "";
   return { element, show };
 
   /** @param {Kernel} kernel @param {Python} problem that it computes @param {string} words appended to the title @returns {Promise<string>} the WGSL, or "" if another kernel was chosen meanwhile */
   async function show(kernel, problem, words) {
     shown = kernel;
+    again = () => show(kernel, problem, words);
     void showOther();
     try {
-      const shaders = [];
-      for (const each of kernel.of.dispatches) shaders.push((await bundle.shader(each, problem)).wgsl);
-      if (shown !== kernel) return "";
-      text = shaders.join("\n");
+      const general = sizes.value !== "";
+      const { dispatches } = await bundle.stageAsData(kernel.of, problem, general);
+      if (shown !== kernel || general !== (sizes.value !== "")) return "";
+      text = dispatches.map((/** @type {any} */ each) => each.wgsl).join("\n");
       title.textContent = `${kernel.label}${words}, ${text.split("\n").length} lines of WGSL`;
       wgsl.replaceChildren(...highlighted(text));
       return text;
@@ -102,7 +109,10 @@ export function changedIn(wgsl) {
   for (const line of wgsl.split("\n")) {
     const comment = line.replace(/^\/\/\s*/, "").trim();
     if (/^(Changed from|First stage|Made for)/.test(comment)) words.push(comment);
-    else if (words.length > 0 && (!line.startsWith("//") || /^(Shapes:|Workgroup memory:|Storage:)/.test(comment)))
+    else if (
+      words.length > 0 &&
+      (!line.startsWith("//") || /^(Dispatch |Edges:|Shapes:|Workgroup memory:|Storage:|Needs )/.test(comment))
+    )
       break;
     else if (words.length > 0) words.push(comment);
   }

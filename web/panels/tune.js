@@ -153,7 +153,7 @@ export function setup(app, root) {
     const chosen = file.files?.[0];
     if (!chosen) return;
     try {
-      const imported = fromJson(await chosen.text());
+      const imported = fromJson(await chosen.text(), app.refusal);
       if (imported.length === 0) return say(`${chosen.name} contains no records.`, true);
       app.addRun(chosen.name, imported);
       say(

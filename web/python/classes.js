@@ -3,8 +3,8 @@
 
 import * as errors from "../errors.js";
 import { dict, frozenset, list } from "./iteration.js";
-import { repr, str } from "./text.js";
-import { AttributeError, Dict, PySet, TypeError_, ValueError, floordiv, mod, truth } from "./values.js";
+import { AttributeError, PyObject, TypeError_, ValueError, fieldNames, repr, str } from "./objects.js";
+import { Dict, PySet, floordiv, mod, truth } from "./values.js";
 
 // Types
 
@@ -70,42 +70,6 @@ export function getattr(x, name, other) {
 export const vars = (x) => new Dict(fieldNames(x).map((name) => [name, x[name]]));
 
 // Classes
-
-/** The base of all translated classes. */
-export class PyObject {
-  /** @param {...any} args in the order of a dataclass's fields, keyword-only ones last */
-  constructor(...args) {
-    const { __fields__: fields = [], __arguments__: given = [], __places__: places = [] } = new.target;
-    if (args.length > given.length)
-      throw new TypeError_(`${new.target.__name__}() takes ${given.length} values, not ${args.length}`);
-    for (let i = 0; i < fields.length; i++) {
-      const field = fields[i];
-      const value = args[places[i]] ?? (args[places[i]] === undefined ? field.make() : null);
-      if (value === undefined) throw new TypeError_(`${new.target.__name__}() needs ${field.name}`);
-      if (field.name in this)
-        Object.defineProperty(this, field.name, { value, enumerable: true }); // overrides a property of a base
-      else /** @type {any} */ (this)[field.name] = value;
-    }
-    /** @type {any} */ (this).__post_init__?.();
-  }
-
-  /** @type {Field[] | undefined} */ static __fields__;
-  /** @type {Field[] | undefined} */ static __arguments__; // the fields in the order of the constructor's arguments
-  /** @type {number[] | undefined} */ static __places__; // each field's index among the arguments
-  /** @type {any[]} */ static __mro__ = [PyObject];
-  static __name__ = "object";
-  static __identity__ = false; // whether objects compare by identity
-  static __order__ = false;
-
-  /** @param {any} x */
-  static [Symbol.hasInstance](x) {
-    return typeof x === "object" && x !== null && (x.constructor?.__mro__?.includes(this) ?? false);
-  }
-
-  toString() {
-    return str(this);
-  }
-}
 
 /** A field of a dataclass. */
 export class Field {
@@ -220,10 +184,6 @@ export function parent(cls, self, name) {
   }
   throw new AttributeError(`no base of ${cls.__name__} has ${name}`);
 }
-
-/** @param {any} x a dataclass or an instance of one @returns {string[]} */
-export const fieldNames = (x) =>
-  (x.__fields__ ?? x.constructor.__fields__).map((/** @type {Field} */ field) => field.name);
 
 /** A cached property. @param {any} self @param {string} name @param {() => any} compute */
 export function cached(self, name, compute) {

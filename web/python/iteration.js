@@ -1,19 +1,8 @@
 // @ts-check
 /** Python's iteration, indexing and slicing. */
 
-import { repr } from "./text.js";
-import {
-  Dict,
-  KeyError,
-  PySet,
-  StopIteration,
-  TypeError_,
-  ValueError,
-  add,
-  compare,
-  isObject,
-  truth,
-} from "./values.js";
+import { KeyError, StopIteration, TypeError_, ValueError, isObject, repr } from "./objects.js";
+import { Dict, PySet, add, compare, eq, truth } from "./values.js";
 
 /** @param {any} x @returns {Iterable<any>} the values of a for loop over it; a dict's keys */
 export function iter(x) {
@@ -80,6 +69,13 @@ export function any(x) {
 export function all(x) {
   for (const each of iter(x)) if (!truth(each)) return false;
   return true;
+}
+/** @param {any} x @param {any} container @returns {boolean} */
+export function contains(x, container) {
+  if (typeof container === "string") return container.includes(x);
+  if (container instanceof Dict || container instanceof PySet) return container.has(x);
+  for (const each of iter(container)) if (eq(each, x)) return true;
+  return false;
 }
 /** @param {any} x @param {any} [start] */
 export const sum = (x, start = 0) => list(x).reduce(add, start);

@@ -1,9 +1,10 @@
 // @ts-check
 /** The parts of Python's standard library that translated code uses. */
 
-import { Field, fieldNames, kwargs } from "./classes.js";
+import { Field, kwargs } from "./classes.js";
 import { list } from "./iteration.js";
-import { Dict, OverflowError, PythonError, TypeError_, isObject, mul } from "./values.js";
+import { OverflowError, PythonError, TypeError_, fieldNames, isObject } from "./objects.js";
+import { Dict, mul } from "./values.js";
 
 export const dataclasses = {
   MISSING: undefined,

@@ -1,42 +1,9 @@
 // @ts-check
-/** Python's exceptions and values: equality, order, hashing and arithmetic. */
+/** Python's values: equality, order, hashing and arithmetic. */
 
-import { PyObject, fieldNames } from "./classes.js";
-import { iter } from "./iteration.js";
-import { percent, repr, str } from "./text.js";
-
-export class PythonError extends Error {
-  /** @param {any} [message] */
-  constructor(message = "") {
-    super(str(message));
-    this.name = new.target.name;
-  }
-}
-export class TypeError_ extends PythonError {}
-export class ValueError extends PythonError {}
-export class KeyError extends PythonError {}
-export class AttributeError extends PythonError {}
-export class AssertionError extends PythonError {}
-export class OverflowError extends PythonError {}
-export class StopIteration extends PythonError {}
-
-/** The value of an undefined name or attribute; using it throws. */
-export class Undefined {
-  /** @param {() => string} message */
-  constructor(message) {
-    this.message = message;
-  }
-
-  /** @returns {never} */
-  fail() {
-    throw new AttributeError(this.message());
-  }
-}
+import { TypeError_, Undefined, ValueError, fieldNames, isObject, percent, repr } from "./objects.js";
 
 // Values: equality, order, hashing
-
-/** @param {any} x @returns {boolean} */
-export const isObject = (x) => x instanceof PyObject;
 
 /** A stand-in for Python's hash: a primitive or a text that is equal for equal values. @param {any} x @returns {any} */
 function hashed(x) {
@@ -74,7 +41,9 @@ function hashedText(x) {
   if (typeof value === "string") return typeof x === "string" ? JSON.stringify(x) : value;
   return (typeof value === "object" && value !== null) || typeof value === "function"
     ? `#${numberOf(value)}`
-    : String(value);
+    : Object.is(value, -0)
+      ? "-0" // a problem with another sign of zero is another problem, as in Python's Problem.identity
+      : String(value);
 }
 
 /** @param {any} key @returns {any} a primitive that is equal for equal keys */
@@ -210,14 +179,6 @@ export const lt = (a, b) => (a instanceof PySet ? within(a, b) && a.size < b.siz
 export const ge = (a, b) => le(b, a);
 /** @param {any} a @param {any} b @returns {boolean} */
 export const gt = (a, b) => lt(b, a);
-
-/** @param {any} x @param {any} container @returns {boolean} */
-export function contains(x, container) {
-  if (typeof container === "string") return container.includes(x);
-  if (container instanceof Dict || container instanceof PySet) return container.has(x);
-  for (const each of iter(container)) if (eq(each, x)) return true;
-  return false;
-}
 
 /** @param {any} x @returns {boolean} its truth value */
 export function truth(x) {

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from webmm.calls.pieces import Data
-from webmm.engine.array import Array
+from webmm.engine.device import Array
 from webmm.errors import ProblemError
 from webmm.problems.reduce import Span
 

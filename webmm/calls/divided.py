@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +12,17 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import log
-from webmm.calls.operands import check_bias
-from webmm.calls.parts import ASSUMED_RATE, result_shape
+from webmm.calls.operands import data_of
+from webmm.calls.parts import ASSUMED_RATE
+from webmm.calls.product import checked
 from webmm.calls.scaling import Share, Types, Worker, cuts, plan
 from webmm.calls.stream import Progress
 from webmm.choose import tuned
 from webmm.dtypes import DType, dtype_of
-from webmm.engine.array import Array, host_array
-from webmm.engine.device import Device
+from webmm.engine.aliasing import check_separate, overlap
+from webmm.engine.device import Array, Device
 from webmm.engine.devices import devices as all_devices
+from webmm.engine.view import host_array
 from webmm.errors import DeviceLostError, ProblemError
 
 Devices = Literal["all"] | Sequence[Device]
@@ -39,19 +40,37 @@ def is_panels(x: Any) -> bool:
     return isinstance(x, list) and bool(x) and all(isinstance(each, Array) for each in x)
 
 
-def panels(one: One, a: Any, b: Any, **more: Any) -> list[Array]:
+def panels(one: One, a: Any, b: Any, more: Mapping[str, Any], out_dtype: DTypeLike | None) -> list[Array]:
     """Return `one()` of each pair of panels on the panels' devices; an argument that is not a list is used for all.
 
-    All products are queued without waiting for any. Raises ProblemError if the lists have different lengths.
+    All products are queued without waiting for any. Raises ProblemError if the lists have different lengths, and, with
+    `out`, before anything is written, if any panel is refused.
     """
     lists = [x for x in (a, b, *more.values()) if is_panels(x)]
     if len({len(each) for each in lists}) > 1:
         raise ProblemError(f"lists of panels must have equal lengths, not {', '.join(str(len(x)) for x in lists)}")
+    given = {"a": a, "b": b, **more}
+    each = [{name: x[i] if is_panels(x) else x for name, x in given.items()} for i, _ in enumerate(lists[0])]
+    if more["out"] is not None:
+        if not is_panels(more["out"]):
+            raise ProblemError("out must be a list of Arrays, one array for each panel")
+        _check_panels(each, out_dtype)
+    return [one(panel.pop("a"), panel.pop("b"), **panel) for panel in each]
 
-    def nth(x: Any, i: int) -> Any:
-        return x[i] if is_panels(x) else x
 
-    return [one(nth(a, i), nth(b, i), **{name: nth(x, i) for name, x in more.items()}) for i, _ in enumerate(lists[0])]
+def _check_panels(each: list[dict[str, Any]], out_dtype: DTypeLike | None) -> None:
+    """Raise ProblemError if a panel is invalid, or if one is written before another that shares its buffer is read."""
+    for panel in each:
+        bias, residual = (None if panel[name] is None else data_of(panel[name]) for name in ("bias", "residual"))
+        checked(panel["out"].device, data_of(panel["a"]), data_of(panel["b"]), bias, residual, panel["out"], out_dtype)
+    for i, panel in enumerate(each):
+        others = {
+            f"{name} of panel {j + 1}": x
+            for j, other in enumerate(each)
+            for name, x in other.items()
+            if i != j and isinstance(x, Array) and x.device is panel["out"].device
+        }
+        check_separate(f"out of panel {i + 1}", panel["out"], others)
 
 
 def chosen(devices: Devices) -> list[Device]:
@@ -67,14 +86,8 @@ def rate_of(device: Device, dtype: DType) -> float:
     """Return operations/s: from tuned records, else the best rate of a large share, including its transfers, in this
     process, else an assumed rate for the kind of device.
     """
-    key = (device.info.name, dtype.name)
-    return _recorded(*key) or _rates.get(key) or ASSUMED_RATE[device.info.kind]
-
-
-@functools.cache
-def _recorded(adapter: str, dtype: str) -> float:
-    products = (r for r in (*tuned.load(), *tuned.shipped()) if (r.op, r.adapter, r.dtype) == ("gemm", adapter, dtype))
-    return 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
+    known = _rates.get((device.info.name, dtype.name))
+    return tuned.rate(device, dtype) or known or ASSUMED_RATE[device.info.kind]
 
 
 def on_several(
@@ -97,25 +110,17 @@ def on_several(
             "device= and devices= exclude each other, and panels are multiplied on their own devices without device="
         )
     if devices is None:
-        return panels(one, a, b, **more)
+        return panels(one, a, b, more, out_dtype)
     if any(isinstance(x, Array) or is_panels(x) for x in (a, b, *more.values())):
         raise ProblemError("devices= takes NumPy arrays; pass Arrays as lists, one panel per device, without devices=")
     found, a, b, out = chosen(devices), host_array(a), host_array(b), more["out"]
     bias, residual = (None if more[name] is None else host_array(more[name]) for name in ("bias", "residual"))
-    dtype, shape = dtype_of(a.dtype), result_shape(a, b)
-    given = [x for x in (a, b, bias, residual) if x is not None]
-    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)
+    shape, wanted = checked(None, a, b, bias, residual, out, out_dtype)
+    aliased = out is not None and any(overlap(out, x) for x in (a, b, bias, residual) if x is not None)
     if len(found) == 1 or aliased or 0 in (*a.shape, *b.shape) or min(a.ndim, b.ndim) < 2:
         return one(a, b, device=found[0], progress=progress, out_dtype=out_dtype, **more)
-    wanted = dtype_of(out_dtype if out_dtype is not None else dtype if out is None else out.dtype)
     c = np.empty(shape, wanted.numpy) if out is None else out
-    if c.shape != shape or c.dtype != wanted.numpy:
-        raise ProblemError(f"out is {c.dtype} of shape {c.shape}; the result is {wanted.name} of shape {shape}")
-    if bias is not None:
-        check_bias(bias, shape[-2], shape[-1], dtype)
-    if residual is not None and residual.shape != shape:
-        raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {shape}")
-    job = _Job(one, a, b, c, (dtype, wanted), bias, residual, progress)
+    job = _Job(one, a, b, c, (dtype_of(a.dtype), wanted), bias, residual, progress)
     if a.ndim == b.ndim == 2:
         job.divide(Share(0, slice(0, shape[0]), slice(0, shape[1]), slice(0, a.shape[1])), found)
     else:

@@ -6,7 +6,7 @@ import numpy as np
 
 from webmm.calls.gemm import gemm
 from webmm.calls.operands import Temporaries
-from webmm.engine.array import Array
+from webmm.engine.device import Array
 
 
 def add_up(x: Array, y: Array, *, mean: bool) -> None:

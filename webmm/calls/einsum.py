@@ -8,14 +8,15 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from webmm.calls.expression import concatenate, elementwise
+from webmm.calls.expression import elementwise
 from webmm.calls.gemm import matmul
+from webmm.calls.joined import concatenate
 from webmm.calls.operands import Operandish
 from webmm.calls.pieces import Data
 from webmm.calls.reduce import reduce
 from webmm.dtypes import dtype_of
-from webmm.engine.array import Array, element_of, host_array
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
+from webmm.engine.view import element_of, host_array
 from webmm.errors import ProblemError
 
 Labels = tuple[str, ...]  # one per axis: a letter, or "...1" for the last axis of an ellipsis, "...2" before it

@@ -12,13 +12,13 @@ from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import Labelled, in_pieces
 from webmm.calls.planned import planned
 from webmm.dtypes import F32
-from webmm.engine.array import Array, element_of
-from webmm.engine.device import Device
-from webmm.epilogues import Epilogue, activation_name
+from webmm.engine.device import Array, Device
+from webmm.engine.view import element_of
 from webmm.errors import ProblemError, ShaderError
 from webmm.kernels.elementwise.map import Map
 from webmm.problems.elementwise import Elementwise
-from webmm.render import render
+from webmm.wgsl.epilogues import Epilogue, activation_name
+from webmm.wgsl.render import render
 
 TRIAL_SIZE = 1000  # elements in the test of an epilogue
 
@@ -47,7 +47,7 @@ def map(x: Operandish, function: str | Epilogue, *, device: Device | None = None
     Arguments:
 
     - `x`: an array of any shape, of one of `webmm.dtypes.MATRIX_DTYPES`.
-    - `function`: a name in `webmm.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
+    - `function`: a name in `webmm.wgsl.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
     - `device`: by default the device of `x`, or the most capable adapter.
 
     Returns a NumPy array, or an `Array` on the same device if `x` is one. Raises ProblemError for an unknown name,

@@ -11,16 +11,16 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.calls import divided
 from webmm.calls.elementwise import activation_on
-from webmm.calls.operands import Operandish, Temporaries, number
+from webmm.calls.operands import Operandish, Temporaries, data_of, number
 from webmm.calls.parts import broadcast_shape, result_shape
 from webmm.calls.planned import planned
-from webmm.calls.product import Settings, multiply_into, on_device, on_host
+from webmm.calls.product import Arguments, check_stored_once, checked, dispatches, on_device, on_host
 from webmm.calls.stream import Progress
 from webmm.config import Precision, Tune, tune_mode
-from webmm.engine.array import Array, element_of, host_array
-from webmm.engine.device import Device, default_device
-from webmm.epilogues import Epilogue, Terms
+from webmm.engine.aliasing import check_separate
+from webmm.engine.device import Array, Device, default_device
 from webmm.errors import ProblemError
+from webmm.wgsl.epilogues import Epilogue, Terms
 
 
 @planned
@@ -49,13 +49,16 @@ def matmul(
       axis. Transposed and sliced `Array`s are read in place; those with a negative stride, or with unit stride along
       neither matrix axis, are copied through the host first.
     - `bias`: shape (n,), or (m, 1) for one value per row; the operands' dtype, or float32, which is rounded to it.
-    - `activation`: a name in `webmm.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
+    - `activation`: a name in `webmm.wgsl.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
     - `residual`: an array of the result's shape. It costs a copy; the other terms are applied before the result is
       stored and cost no extra pass.
     - `alpha`: a number.
     - `out_dtype`: the dtype of the result, by default the operands' dtype.
-    - `out`: the array to write the result to: a NumPy array, such as a memory map, if all operands are NumPy arrays,
-      else an `Array` of the result's shape that shares no buffer with an operand.
+    - `out`: the array to write the result to, of the result's shape: a NumPy array, such as a memory map, if all
+      operands are NumPy arrays, else an `Array`. An `Array` shares no buffer with `a`, `b` or the bias, be it in other
+      elements; the residual may be `out` itself (C ← A·B + C), or any view of it; one other than `out` needs a whole,
+      contiguous `out`. A NumPy array may overlap operands if the product is not streamed in tiles. If the call is
+      refused, `out` is unchanged.
     - `device`: by default the device of the operands, or the most capable adapter.
     - `devices`: "all" or a list of Devices among which to divide NumPy operands, in proportion to the speed of each, if
       that is faster than one device (docs/scaling.md).
@@ -82,33 +85,19 @@ def matmul(
         one = partial(matmul, activation=activation, alpha=alpha, out_dtype=out_dtype, tune=tune, precision=precision)
         more = {"bias": bias, "residual": residual, "out": out}
         return divided.on_several(one, a, b, more, out_dtype, device, devices, progress)
-    given = [a, b, *(x for x in (bias, residual, out) if x is not None)]
-    resident = [x for x in given if isinstance(x, Array)]
-    if out is not None and not isinstance(out, Array if resident else np.ndarray):
-        raise ProblemError("out must be an Array if an operand is an Array, else a NumPy array")
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ProblemError("out is read-only; pass a writable array")
+    a, b = data_of(a), data_of(b)
+    bias, residual = (None if x is None else data_of(x) for x in (bias, residual))
+    resident = [x for x in (a, b, bias, residual, out) if isinstance(x, Array)]
     device = device or (resident[0].device if resident else default_device())
-    if out is not None and out_dtype is None:
-        out_dtype = element_of(out).name
+    _, dtype = checked(device, a, b, bias, residual, out, out_dtype)
     mode = tune_mode(tune or device.settings.tune)
     epilogue = Terms(alpha=number("alpha", alpha), activation=activation_on(device, activation))
-    run = partial(choose.run, tune=mode)
-    same = partial(
-        matmul,
-        activation=activation,
-        residual=residual,
-        alpha=alpha,
-        out_dtype=out_dtype,
-        precision=precision,
-        tune=mode,
-    )
-    settings = Settings(bias, residual, epilogue, out_dtype, run, precision, same)
+    settings = Arguments(bias, residual, epilogue, dtype, precision, mode)
     with device.span("matmul", "call"):
         if resident:
             return on_device(device, a, b, settings, out if isinstance(out, Array) else None)
         into = out if isinstance(out, np.ndarray) else None
-        result = on_host(device, host_array(a), host_array(b), settings, into, progress)
+        result = on_host(device, np.asarray(a), np.asarray(b), settings, into, progress)
         return result[()] if out is None else out  # [()] turns a 0-D array into a scalar
 
 
@@ -121,7 +110,8 @@ def gemm(
     Arguments:
 
     - `a`, (…, m, k), and `b`, (…, k, n): Arrays, as in `matmul()`. Batches broadcast to the batch of `c`.
-    - `c`, (…, m, n): the Array to update, which may be a transposed or sliced view. It is not read if `beta` is 0.
+    - `c`, (…, m, n): the Array to update, which may be a transposed or sliced view, but shares no buffer with `a` or
+      `b`. It is not read if `beta` is 0.
     - `alpha`, `beta`: numbers.
     - `precision`: as in `matmul()`.
 
@@ -137,14 +127,13 @@ def gemm(
         raise ProblemError(
             f"a @ b has shape {shape}; c {c.shape} must have the same last two axes and broadcast its batch"
         )
-    if any(length > 1 and not stride for length, stride in zip(c.shape, c.strides, strict=True)):
-        raise ProblemError(
-            "c repeats its elements, as a broadcast view does; pass an array that stores each element once"
-        )
+    check_stored_once("c", c)
+    check_separate("c", c, {"a": a, "b": b})
     epilogue = Terms(alpha=number("alpha", alpha), beta=number("beta", beta))
-    settings = Settings(None, None, epilogue, None, choose.run, precision)
+    settings = Arguments(None, None, epilogue, None, precision)
     with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
-        multiply_into(temporary, a, b, c, None, epilogue, settings)
+        for problem, arrays in dispatches(temporary, a, b, c, None, epilogue, settings):
+            choose.run(problem, c.device, *arrays)
     return c
 
 

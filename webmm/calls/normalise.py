@@ -11,8 +11,8 @@ from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.pieces import Labelled, in_pieces
 from webmm.calls.planned import planned
 from webmm.dtypes import DType
-from webmm.engine.array import Array, element_of
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
+from webmm.engine.view import element_of
 from webmm.errors import ProblemError
 from webmm.problems.normalise import NORMALISATIONS, Normalisation, check_normalised
 

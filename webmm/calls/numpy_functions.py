@@ -1,66 +1,187 @@
-"""The NumPy functions that accept `Array`s, such as ``np.sum(x)``, and how they are computed."""
+"""The NumPy functions that accept `Array`s, such as ``np.sum(x)``, and how they are computed.
+
+Their parameters have NumPy's names, order and defaults. An argument is honoured or refused with ProblemError.
+"""
 
 from __future__ import annotations
 
+import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from webmm.calls.einsum import einsum
-from webmm.calls.expression import concatenate, stack, take, where
+from webmm.calls.expression import elementwise, where
 from webmm.calls.gemm import matmul
+from webmm.calls.joined import concatenate, stack, take
+from webmm.calls.operands import Operandish, data_of
 from webmm.calls.reduce import reduce
-from webmm.engine.array import Array
+from webmm.engine.device import Array, Device
+from webmm.engine.view import checked_shape
 from webmm.errors import ProblemError
 
 VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to)
+NO: Any = getattr(np, "_NoValue", None)  # NumPy's default of some arguments
+ROW_MAJOR = ("C", "A", "K")  # orders in which new arrays, which are row-major, may be asked for
+
+
+def _refuse(function: str, **given: Any) -> None:
+    """Raise ProblemError for an argument that was given, and is not NumPy's default."""
+    for name, value in given.items():
+        if value is not None and value is not NO:
+            raise ProblemError(f"{function}() of device arrays does not support {name}=; use {function}(x.numpy(), …)")
 
 
 def _view(function: Any) -> Callable[..., Array]:
-    return lambda x, *args, **kwargs: x._view(lambda shadow: function(shadow, *args, **kwargs))
+    first = next(iter(inspect.signature(function).parameters))  # its name
 
-
-def reshape(x: Array, shape: Any, **settings: Any) -> Array:
-    """Return `x` with another shape in row-major order: a view if `x` is contiguous, else a copy."""
-    if settings.pop("order", "C") != "C" or any(value is not None for value in settings.values()):
-        raise ProblemError("device arrays are reshaped in row-major order only; omit order= and copy=")
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-    dense = x if x.contiguous else concatenate([x]) if x.ndim else x
-    return dense.reshape(*lengths)
-
-
-def _reduction(op: str) -> Callable[..., Any]:
-    def compute(x: Array, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False) -> Any:
-        if out is not None:
-            raise ProblemError("reductions of device arrays do not support out=; use the result")
-        return reduce(x, op, axis, keepdims is True, out_dtype=dtype)
+    def compute(*args: Any, **kwargs: Any) -> Array:
+        x, *more = args or (kwargs.pop(first),)
+        return x._view(lambda shadow: function(shadow, *more, **kwargs))  # type: ignore[no-any-return]
 
     return compute
 
 
+def shape_of(shape: Any) -> tuple[Any, ...]:
+    """Return a shape given as NumPy allows, as a number or a sequence, as a tuple."""
+    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+
+
+def reshape(a: Array, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: Any = None) -> Array:
+    """Return `a` with another shape in row-major order: a view if `a` is contiguous, else a copy.
+
+    With copy=True the result is always a copy; with copy=False ProblemError is raised if a copy would be needed.
+    """
+    if order != "C":
+        raise ProblemError("device arrays are reshaped in row-major order only; omit order=")
+    lengths = shape_of(newshape if shape is None else shape)
+    if copy is False and not a.contiguous:
+        raise ProblemError("copy=False is not possible: only a contiguous array can be reshaped without a copy")
+    dense = a if a.contiguous and not copy else concatenate([a]) if a.ndim else a.astype(a.dtype)
+    return dense.reshape(*lengths)
+
+
+def _reduction(op: str) -> Callable[..., Any]:
+    def compute(
+        a: Array,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: Any = NO,
+        initial: Any = NO,
+        where: Any = NO,
+    ) -> Any:
+        _refuse(op, out=out, initial=initial, where=None if where is True else where)
+        return reduce(a, op, axis, False if keepdims is NO else keepdims, out_dtype=dtype)
+
+    return compute
+
+
+def _mean(
+    a: Array, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO, *, where: Any = NO
+) -> Any:
+    return _reduction("mean")(a, axis, dtype, out, keepdims, where=where)
+
+
 def _positions(op: str) -> Callable[..., Any]:
-    return lambda x, axis=None, out=None, *, keepdims=False: _reduction(op)(x, axis, None, out, keepdims)
+    def compute(a: Array, axis: Any = None, out: None = None, *, keepdims: Any = NO) -> Any:
+        return _reduction(op)(a, axis, None, out, keepdims)
+
+    return compute
 
 
 def _extremes(op: str) -> Callable[..., Any]:
-    return lambda x, axis=None, out=None, keepdims=False: _reduction(op)(x, axis, None, out, keepdims)
+    def compute(
+        a: Array, axis: Any = None, out: None = None, keepdims: Any = NO, initial: Any = NO, where: Any = NO
+    ) -> Any:
+        return _reduction(op)(a, axis, None, out, keepdims, initial, where)
+
+    return compute
 
 
-def _einsum(*given: Any, dtype: Any = None, optimize: Any = False, **settings: Any) -> Any:
-    if settings:
-        raise ProblemError(f"einsum() of device arrays does not take {', '.join(settings)}")
+def _einsum(
+    *operands: Any,
+    out: None = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    order: str = "K",
+    casting: str = "safe",
+) -> Any:
     del optimize  # the order of contraction is fixed for two operands
-    return einsum(*given, out_dtype=dtype)
+    _refuse("einsum", out=out, order=_other(order, "K"), casting=_other(casting, "safe"))
+    return einsum(*operands, out_dtype=dtype)
 
 
-def tensordot(a: Array, b: Array, axes: Any = 2) -> Array:
+def _other(value: Any, default: Any) -> Any:
+    return None if value == default else value
+
+
+def _joined(function: str, join: Callable[..., Array]) -> Callable[..., Array]:
+    def compute(
+        arrays: Any, axis: Any = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind"
+    ) -> Array:
+        _refuse(function, out=out, dtype=dtype, casting=_other(casting, "same_kind"))
+        if axis is None and join is concatenate:
+            arrays, axis = [reshape(x, -1) if isinstance(x, Array) else np.ravel(x) for x in arrays], 0
+        return join(arrays, axis)
+
+    return compute
+
+
+def _where(condition: Any, x: Any = NO, y: Any = NO, /) -> Any:
+    if x is NO and y is NO:
+        return np.nonzero(np.asarray(condition))
+    if x is NO or y is NO:
+        raise ProblemError("where() takes both x and y, or neither")
+    return where(condition, x, y)
+
+
+def _take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: str = "raise") -> Array:
+    _refuse("take", out=out, mode=_other(mode, "raise"))
+    return take(a, indices, axis)
+
+
+def _size(a: Array, axis: Any = None) -> int:
+    return int(np.size(np.broadcast_to(np.empty(()), a.shape), axis))
+
+
+def _like(make: Callable[..., Array]) -> Callable[..., Array]:
+    """Return NumPy's `zeros_like()` or `empty_like()`, which name their first parameter differently."""
+
+    def compute(
+        a: Any = None,
+        dtype: Any = None,
+        order: str = "K",
+        subok: bool = True,
+        shape: Any = None,
+        *,
+        device: Any = None,
+        prototype: Any = None,
+    ) -> Array:
+        del subok  # there are no subclasses
+        x = prototype if a is None else a
+        if order not in ROW_MAJOR or not (device is None or isinstance(device, Device)):
+            raise ProblemError(
+                "arrays are row-major, on a webmm.Device: omit order= and device=, or pass such a device"
+            )
+        lengths = x.shape if shape is None else checked_shape(shape_of(shape))
+        return make(device or x.device, lengths, x.element if dtype is None else dtype)
+
+    return compute
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """Return the tensor contraction of NumPy's `tensordot()`, computed as a matrix product."""
-    if isinstance(axes, int):
-        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    a, b = _resident(a, b)
+    if isinstance(axes, (int, np.integer)):
+        pairs = [list(range(-axes, 0)), list(range(axes))]
     else:
-        left, right = ([x] if isinstance(x, int) else list(x) for x in axes)
-    left, right = [i % a.ndim for i in left], [i % b.ndim for i in right]
+        pairs = [[int(x)] if isinstance(x, (int, np.integer)) else list(x) for x in axes]
+    if len(pairs) != 2:
+        raise ProblemError(f"axes must be a number, or a pair of axes or of lists of axes, not {axes!r}")
+    left, right = (_places(pair, x, axes) for pair, x in zip(pairs, (a, b), strict=True))
     if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
         raise ProblemError(f"a {a.shape} and b {b.shape} do not fit along axes {axes}")
     rows = [i for i in range(a.ndim) if i not in left]
@@ -72,23 +193,53 @@ def tensordot(a: Array, b: Array, axes: Any = 2) -> Array:
     return product.reshape(*(a.shape[i] for i in rows), *(b.shape[i] for i in columns))
 
 
+def _places(axes: list[Any], x: Array, given: Any) -> list[int]:
+    """Return axes counted from 0; raises ProblemError for one that is out of range or occurs twice."""
+    try:
+        found = [operator.index(i) for i in axes]
+    except TypeError as error:
+        raise ProblemError(f"an axis must be an integer, not one of {given!r}") from error
+    places = [i % x.ndim for i in found if -x.ndim <= i < x.ndim]
+    if len({*places}) < len(axes):
+        raise ProblemError(f"axes {given} do not name distinct axes of an array of {x.ndim} axes, of shape {x.shape}")
+    return places
+
+
+def _resident(*operands: Operandish) -> list[Array]:
+    """Return the operands as Arrays on the device of the first one."""
+    device = next(x.device for x in operands if isinstance(x, Array))
+    return [x if isinstance(x, Array) else device.array(x) for x in operands]
+
+
+def _dot(a: Any, b: Any, out: None = None) -> Any:
+    _refuse("dot", out=out)
+    scalars = [np.ndim(x) == 0 for x in (a, b)]
+    if any(scalars):
+        return elementwise("x * y", **{name: _scalar(x) for name, x in (("x", a), ("y", b))})
+    return tensordot(a, b, ([-1], [max(-2, -np.ndim(b))]))
+
+
+def _scalar(x: Any) -> Any:
+    return x if isinstance(x, (bool, int, float, np.generic)) else data_of(x)
+
+
 def _count(x: Array, axes: list[int]) -> int:
     return int(np.prod([x.shape[i] for i in axes]))
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{function: _view(function) for function in VIEWS},
-    np.shape: lambda x: x.shape,
-    np.ndim: lambda x: x.ndim,
-    np.size: lambda x: x.size,
+    np.shape: lambda a: a.shape,
+    np.ndim: lambda a: a.ndim,
+    np.size: _size,
     np.reshape: reshape,
-    np.concatenate: lambda arrays, axis=0: concatenate(arrays, axis),
-    np.stack: lambda arrays, axis=0: stack(arrays, axis),
-    np.where: where,
-    np.take: lambda x, indices, axis=None: take(x, indices, axis),
+    np.concatenate: _joined("concatenate", concatenate),
+    np.stack: _joined("stack", stack),
+    np.where: _where,
+    np.take: _take,
     np.sum: _reduction("sum"),
     np.prod: _reduction("prod"),
-    np.mean: _reduction("mean"),
+    np.mean: _mean,
     np.max: _extremes("max"),
     np.amax: _extremes("max"),
     np.min: _extremes("min"),
@@ -97,7 +248,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.argmin: _positions("argmin"),
     np.einsum: _einsum,
     np.tensordot: tensordot,
-    np.dot: lambda a, b: tensordot(a, b, ([a.ndim - 1], [max(0, b.ndim - 2)])),
-    np.empty_like: lambda x, dtype=None, **_: x.device.empty(x.shape, dtype or x.element),
-    np.zeros_like: lambda x, dtype=None, **_: x.device.zeros(x.shape, dtype or x.element),
+    np.dot: _dot,
+    np.empty_like: _like(Device.empty),
+    np.zeros_like: _like(Device.zeros),
 }

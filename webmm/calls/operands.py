@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from webmm.calls.parts import matrix_operand
 from webmm.calls.pieces import Data
 from webmm.dtypes import F32, DType, dtype_of
-from webmm.engine.array import Array, element_of, host_array
-from webmm.engine.device import Device, default_device
+from webmm.engine.device import Array, Device, default_device
 from webmm.engine.moves import upload
+from webmm.engine.view import element_of, host_array
 from webmm.errors import ProblemError
 
 Operandish = Array | ArrayLike
@@ -31,6 +31,15 @@ def from_dlpack(x: Any, device: Device | None = None) -> Array:
     Raises ProblemError if `x` does not support DLPack, or is not in host memory; otherwise as `Device.array()`.
     """
     return (device or default_device()).array(host_array(x, dlpack=True))
+
+
+def data_of(x: Operandish) -> Data:
+    """Return `x`, as a NumPy array if it is not an `Array`; raises ProblemError for an unsupported dtype."""
+    if isinstance(x, Array):
+        return x
+    host = host_array(x)
+    dtype_of(host.dtype)
+    return host
 
 
 class Temporaries:
@@ -50,11 +59,7 @@ class Temporaries:
 
     def data(self, x: Operandish) -> Data:
         """Return `x` without moving it, as an `Array` or a NumPy array of a supported dtype."""
-        if isinstance(x, Array):
-            return self.array(x)
-        host = host_array(x)
-        dtype_of(host.dtype)
-        return host
+        return self.array(x) if isinstance(x, Array) else data_of(x)
 
     def result(self, shape: tuple[int, ...], dtype: DType, *operands: Data) -> Data:
         """Return an array for the result: an `Array` if any operand is one, else a NumPy array."""
@@ -94,14 +99,11 @@ class Temporaries:
         zero = self._own(self.device.zeros((1,), a.element))
         return zero.broadcast_to((*a.shape[:-1], 1)), zero.broadcast_to((*b.shape[:-2], 1, b.shape[-1]))
 
-    def bias(self, bias: Operandish | None, c: Array, dtype: DType) -> Array | None:
-        """Return the bias on the device as `dtype`; raises ProblemError if its shape or dtype is wrong."""
+    def bias(self, bias: Operandish | None, dtype: DType) -> Array | None:
+        """Return the bias, which was checked, on the device as `dtype`."""
         if bias is None:
             return None
-        given = self.data(bias)
-        rows, columns = c.shape[-2:]
-        check_bias(given, rows, columns, dtype)
-        array = self.array(given, dtype)
+        array = self.array(bias, dtype)
         if array.element != dtype or (array.strides[0] != 1 and array.shape[0] != 1):
             array = self._own(self.device.array(array.numpy(), dtype))
         return array
@@ -131,6 +133,13 @@ def number(name: str, x: Any) -> float:
         return float(x)
     except (TypeError, ValueError) as error:
         raise ProblemError(f"{name} must be a number, not {x!r}") from error
+
+
+def flag(name: str, x: Any) -> bool:
+    """Return `x` as a bool; raises ProblemError with its `name` if it is neither a bool nor an integer, as in NumPy."""
+    if not isinstance(x, (bool, int, np.bool_, np.integer)):
+        raise ProblemError(f"{name} must be True or False, not {x!r}")
+    return bool(x)
 
 
 @contextmanager

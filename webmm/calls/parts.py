@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from webmm.choose import tuned
 from webmm.choose.gemm import LONGEST_PHASES, MOST_SUMS, kept_sums
 from webmm.dtypes import F32, F64, DType
-from webmm.engine.array import Array, element_of
-from webmm.engine.device import Device
-from webmm.epilogues import OF_WHOLE_SUMS
+from webmm.engine.device import Array, Device
+from webmm.engine.view import element_of
 from webmm.errors import ProblemError
 from webmm.kernels.base import INDEX_LIMIT, MAX_WORKGROUPS
 from webmm.problems.base import ALIGNMENT
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
+from webmm.wgsl.epilogues import OF_WHOLE_SUMS
 
 
 def matrix_operand(x: Array) -> Operand | None:
@@ -84,8 +84,8 @@ def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
             yield replace(base, batch=min(MAX_WORKGROUPS, last.count - first), a=a, b=b, c=c)
 
 
-# The operations per second that a device of each kind is assumed to reach if it has no tuned record. A dispatch must
-# be short: drivers reset a device that is busy for long (Windows: 2 s), and a display freezes before that.
+# The operations per second that a device of each kind is assumed to reach if it has no faster tuned record. A dispatch
+# must be short: drivers reset a device that is busy for long (Windows: 2 s), and a display freezes before that.
 ASSUMED_RATE = {"cpu": 2.0**35, "integrated": 2.0**37, "other": 2.0**37, "discrete": 2.0**41}
 DISPATCH_SECONDS = 1.0
 AXES = (("m", "k"), ("k", "n"), ("m", "n"))  # rows and columns of A, B and C
@@ -112,22 +112,13 @@ class Part:
     from_sum: bool = False
 
 
-def limits(device: Device, dtype: DType = F32) -> Limits:
+def dispatch_limits(device: Device, dtype: DType = F32) -> Limits:
     """Return the limits of one dispatch on `device` for products of `dtype`."""
-    rate = max(measured_rate(device.info.name), ASSUMED_RATE[device.info.kind]) * DISPATCH_SECONDS
-    binding = device.capabilities.limit("max-storage-buffer-binding-size")
-    if dtype != F64:
-        return Limits(binding, rate)
-    if F64.features <= device.capabilities.features:
-        return Limits(binding, rate / SLOWER)
-    return Limits(binding // ROOM_FOR_SLICES, rate / SLOWER_IN_SLICES)
-
-
-@functools.cache
-def measured_rate(adapter: str) -> float:
-    """Return the highest rate of float matrix products in the tuned records of `adapter`, in operations/s, or 0."""
-    products = (r for r in (*tuned.load(), *tuned.shipped()) if r.op == "gemm" and r.adapter == adapter)
-    return 1e9 * max((r.gflops or 0.0 for r in products), default=0.0)
+    sliced = dtype == F64 and not F64.features <= device.capabilities.features
+    slower = 1 if dtype != F64 else SLOWER_IN_SLICES if sliced else SLOWER
+    assumed = max(tuned.rate(device, F32), ASSUMED_RATE[device.info.kind]) / slower  # no dtype is slower than this
+    binding = device.capabilities.limit("max-storage-buffer-binding-size") // (ROOM_FOR_SLICES if sliced else 1)
+    return Limits(binding, max(tuned.rate(device, dtype), assumed) * DISPATCH_SECONDS)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -266,7 +257,7 @@ def result_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int,
     return (*batch, *(a.shape[-2:-1] if a.ndim > 1 else ()), *(b.shape[-1:] if b.ndim > 1 else ()))
 
 
-def matrix_shape(a: Array, b: Array) -> tuple[int, ...]:
+def matrix_shape(a: Array | NDArray[Any], b: Array | NDArray[Any]) -> tuple[int, ...]:
     """Return the shape of a @ b including the axes that 1-D operands drop."""
     batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) or ()
     return (*batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)

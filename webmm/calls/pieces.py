@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.calls.parts import halved, limits
+from webmm.calls.parts import dispatch_limits, halved
 from webmm.calls.slots import LEAST_MEMORY, Slots
 from webmm.dtypes import DType
-from webmm.engine.array import Array, dense_strides, element_of
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
+from webmm.engine.view import dense_strides, element_of
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT
 from webmm.problems.base import ALIGNMENT, Extent
@@ -131,7 +131,7 @@ class _Cut:
 
 
 def _try(device: Device, compute: Compute, operands: Sequence[Labelled], result: Labelled, cut: _Cut) -> None:
-    most, everything = limits(device), (*operands, result)
+    most, everything = dispatch_limits(device), (*operands, result)
     lengths = {letter: n for one in everything for letter, n in zip(one.axes, one.data.shape, strict=True)}
     whole = {letter: lengths[letter] for letter in cut.each + cut.along}
     start = {letter: 1 if letter in cut.each else length for letter, length in whole.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -9,10 +10,10 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from webmm.dtypes import DType
-from webmm.engine.array import Array
-from webmm.engine.device import Device
-from webmm.epilogues import Epilogue
+from webmm.engine import generation
+from webmm.engine.device import Array, Device
 from webmm.problems.weights import BlockWeights
+from webmm.wgsl.epilogues import Epilogue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +29,7 @@ def planned(call: Callable[P, R]) -> Callable[P, R]:
     @wraps(call)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> R:
         arrays: list[Array] = []
-        key: list[Any] = [name]
+        key: list[Any] = [name, generation.current]
         for x in args:
             if type(x) is Array:
                 arrays.append(x)
@@ -41,9 +42,9 @@ def planned(call: Callable[P, R]) -> Callable[P, R]:
         if not arrays:
             return call(*args, **kwargs)
         if len(arrays) > 1:
-            storages = [x._storage for x in arrays]
-            if len(set(storages)) < len(storages):
-                key.append(tuple(map(storages.index, storages)))
+            buffers = [x._storage.buffer for x in arrays]
+            if len(set(buffers)) < len(buffers):
+                key.append(tuple(map(buffers.index, buffers)))
         plans = arrays[0]._storage.device.plans
         signature = tuple(key)
         try:
@@ -53,7 +54,7 @@ def planned(call: Callable[P, R]) -> Callable[P, R]:
         if plan is None:
             again = partial(call, *args, **kwargs)
             return plans.record(signature, arrays, again) if all(isinstance(x, PLAIN) for x in key) else again()
-        if plans.current() is None and (result := plan.run(arrays)) is not None:
+        if (result := plan.run(arrays)) is not None:
             return result  # type: ignore[return-value]
         return call(*args, **kwargs)
 
@@ -73,4 +74,13 @@ def _describe(x: Any, key: list[Any], arrays: list[Array]) -> None:
     elif kind is np.ndarray and x.nbytes <= SMALL and not x.dtype.hasobject:
         key += (kind, x.dtype, x.shape, x.tobytes())
     else:
-        key += (kind, x)  # the type, since 1, 1.0 and True are equal
+        key += (kind, _exact(x))  # the type, since 1, 1.0 and True are equal
+
+
+def _exact(x: Any) -> Any:
+    """Return `x` with floats replaced by their bits: 0.0 == -0.0, and NaN is not equal to itself."""
+    if isinstance(x, float):
+        return struct.pack("<d", x)
+    if isinstance(x, np.generic):
+        return x.dtype, x.tobytes()
+    return tuple((type(each), _exact(each)) for each in x) if type(x) is tuple else x

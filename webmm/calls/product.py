@@ -10,73 +10,141 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from webmm.calls.operands import Operandish, Temporaries, check_bias
-from webmm.calls.parts import batch_axes, limits, matrix_operand, matrix_shape, parts, problems, result_shape
+from webmm import choose
+from webmm.calls.operands import Temporaries, check_bias
+from webmm.calls.parts import batch_axes, dispatch_limits, matrix_operand, matrix_shape, parts, problems, result_shape
+from webmm.calls.pieces import Data
+from webmm.calls.planned import planned
 from webmm.calls.slots import LEAST_MEMORY
 from webmm.calls.stream import OVERLAP, Progress, Stream, bias_kind
 from webmm.choose.gemm import attainable
-from webmm.config import Precision
+from webmm.config import Precision, Tune
 from webmm.dtypes import DType, dtype_of
-from webmm.engine.array import Array
-from webmm.engine.device import Device
-from webmm.epilogues import OF_WHOLE_SUMS, Terms
+from webmm.engine.aliasing import check_separate, overlap
+from webmm.engine.device import Array, Device
+from webmm.engine.view import element_of
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.problems.gemm import Gemm
+from webmm.wgsl.epilogues import OF_WHOLE_SUMS, Terms
 
 Run = Callable[..., None]  # run(problem, device, *arrays) queues a kernel that computes the problem
+Dispatch = tuple[Gemm, tuple[Array, ...]]  # a problem and its arrays
 
 
 @dataclass(frozen=True)
-class Settings:
+class Arguments:
     """The arguments of `matmul()` other than the operands."""
 
-    bias: Operandish | None
-    residual: Operandish | None
+    bias: Data | None
+    residual: Data | None
     epilogue: Terms  # the terms other than bias and residual
-    out_dtype: DTypeLike | None
-    run: Run
+    out_dtype: DType | None
     precision: Precision | None = None  # None for the device's setting
-    same: Callable[..., Array] | None = None  # same(a, b, bias=…): the planned call with these arguments, for Arrays
+    tune: Tune | None = None  # None for the device's setting
+    other: Run | None = None  # runs the problems instead of `webmm.choose.run`
+
+    def run(self, problem: Gemm, device: Device, *arrays: Array) -> None:
+        """Queue a kernel that computes `problem`."""
+        if self.other:
+            self.other(problem, device, *arrays)
+        else:
+            choose.run(problem, device, *arrays, tune=self.tune)
 
 
-def on_device(device: Device, a: Operandish, b: Operandish, settings: Settings, into: Array | None = None) -> Array:
-    """Return the product on the device, in `into` if given, of operands of which at least one is an Array."""
+def checked(
+    device: Device | None,
+    a: Data,
+    b: Data,
+    bias: Data | None,
+    residual: Data | None,
+    out: Any,
+    out_dtype: DTypeLike | None,
+) -> tuple[tuple[int, ...], DType]:
+    """Return the shape and the dtype of a product, after checks of all its arrays; nothing has been written then.
+
+    An `out` on a device shares no buffer with an operand or the bias; the residual is read first, so that it may be
+    `out` or any view of it. One in host memory may overlap operands: `on_host()` decides. Raises ProblemError.
+    """
+    resident = [x for x in (a, b, bias, residual, out) if isinstance(x, Array)]
+    if any(x.device is not device for x in resident):
+        raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
+    shape = result_shape(a, b)
+    if bias is not None:
+        rows, columns = matrix_shape(a, b)[-2:]
+        check_bias(bias, rows, columns, element_of(a))
+    if residual is not None and residual.shape != shape:
+        raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {shape}")
+    if out is None:
+        return shape, element_of(a) if out_dtype is None else dtype_of(out_dtype)
+    if not isinstance(out, Array if resident else np.ndarray):
+        raise ProblemError("out must be an Array if an operand is an Array, else a NumPy array")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ProblemError("out is read-only; pass a writable array")
+    found = element_of(out)
+    dtype = found if out_dtype is None else dtype_of(out_dtype)
+    if out.shape != shape or found != dtype:
+        raise ProblemError(f"out is {found.name} of shape {out.shape}; the result is {dtype.name} of shape {shape}")
+    check_stored_once("out", out)
+    if isinstance(out, Array):
+        check_separate("out", out, {"a": a, "b": b, "bias": bias})
+    return shape, dtype
+
+
+def check_stored_once(name: str, out: Data) -> None:
+    """Raise ProblemError if several elements of `out` are stored in one place."""
+    if any(length > 1 and not stride for length, stride in zip(out.shape, out.strides, strict=True)):
+        raise ProblemError(
+            f"{name} repeats its elements, as a broadcast view does; pass an array that stores each element once"
+        )
+
+
+def on_device(device: Device, a: Data, b: Data, settings: Arguments, into: Array | None = None) -> Array:
+    """Return the product on the device, in `into` if given, of operands that were checked."""
     with Temporaries(device) as temporary:
         left, right = temporary.array(a), temporary.array(b)
         shape = result_shape(left, right)
-        out = dtype_of(settings.out_dtype) if settings.out_dtype is not None else left.element
-        c = (
-            device.empty(matrix_shape(left, right), out)
-            if into is None
-            else _checked_out(into, shape, out, left, right)
-        )
-        if settings.residual is not None:
-            _fill(c, settings.residual, shape)
-        bias, beta = temporary.bias(settings.bias, c, left.element), 0.0 if settings.residual is None else 1.0
+        out = left.element if settings.out_dtype is None else settings.out_dtype
+        c = device.empty(matrix_shape(left, right), out) if into is None else _with_dropped_axes(into, left, right)
+        bias, beta = temporary.bias(settings.bias, left.element), 0.0 if settings.residual is None else 1.0
         epilogue = replace(settings.epilogue, beta=beta, bias=bias_kind(bias))
-        multiply_into(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings)
+        queued = dispatches(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings)
+        if settings.residual is not None:
+            _fill(c, settings.residual, queued, settings)
+        for problem, arrays in queued:
+            settings.run(problem, device, *arrays)
         return c.reshape(*shape) if into is None else into
 
 
-def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: Settings) -> Array:
+def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: Arguments) -> Array:
     """Upload NumPy arrays and return their product on the device."""
-    if settings.same is None or device.profile is not None:
+    if settings.other or device.profile is not None:
         return on_device(device, a, b, settings)
     with Temporaries(device) as temporary:
         left, right, *bias = temporary.arrays(a, b, *([] if settings.bias is None else [settings.bias]))
-        return settings.same(left, right, bias=bias[0] if bias else None)
+        s, terms, added = settings, settings.epilogue, bias[0] if bias else None
+        more = s.residual, terms.alpha, terms.activation, s.out_dtype, s.precision, s.tune
+        return _of_arrays(left, right, added, *more)
 
 
-def _checked_out(out: Array, shape: tuple[int, ...], dtype: DType, a: Array, b: Array) -> Array:
-    """Return `out` with the axes that 1-D operands drop; raises ProblemError if its shape or dtype is wrong."""
-    if out.shape != shape or out.element != dtype:
-        raise ProblemError(
-            f"out is {out.element.name} of shape {out.shape}; the result is {dtype.name} of shape {shape}"
-        )
-    if any(length > 1 and not stride for length, stride in zip(out.shape, out.strides, strict=True)):
-        raise ProblemError(
-            "out repeats its elements, as a broadcast view does; pass an array that stores each element once"
-        )
+@planned
+def _of_arrays(
+    a: Array,
+    b: Array,
+    bias: Array | None,
+    residual: Data | None,
+    alpha: float,
+    activation: str,
+    out_dtype: DType | None,
+    precision: Precision | None,
+    tune: Tune | None,
+) -> Array:
+    """Return the product of uploaded operands, which were checked, as Settings say; a repeated call replays this."""
+    terms = Terms(alpha=alpha, activation=activation)
+    return on_device(a.device, a, b, Arguments(bias, residual, terms, out_dtype, precision, tune))
+
+
+def _with_dropped_axes(out: Array, a: Array, b: Array) -> Array:
+    """Return `out` with the axes that 1-D operands drop."""
     column = out if b.ndim > 1 else out[..., None]
     return column if a.ndim > 1 else column[..., None, :]
 
@@ -85,20 +153,21 @@ def on_host(
     device: Device,
     a: NDArray[Any],
     b: NDArray[Any],
-    settings: Settings,
+    settings: Arguments,
     out: NDArray[Any] | None,
     progress: Progress | None,
 ) -> NDArray[Any]:
-    """Multiply NumPy arrays: small ones at once, large ones in tiles, which shrink if the device runs out of memory."""
-    dtype, _ = dtype_of(a.dtype), dtype_of(b.dtype)
-    shape = result_shape(a, b)
-    out_dtype = dtype_of(settings.out_dtype) if settings.out_dtype is not None else dtype
-    if out is not None and (out.shape != shape or dtype_of(out.dtype) != out_dtype):
-        raise ProblemError(f"out is {out.dtype} of shape {out.shape}; the result is {out_dtype.name} of shape {shape}")
+    """Multiply NumPy arrays, which were checked: small ones at once, large ones in tiles.
+
+    An `out` that overlaps an operand is written after all is read, and refused if the product needs tiles. The tiles
+    shrink if the device runs out of memory.
+    """
+    dtype, shape = dtype_of(a.dtype), result_shape(a, b)
+    out_dtype = dtype if settings.out_dtype is None else settings.out_dtype
     sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
     memory = device.memory
-    given = [x for x in (a, b, settings.bias, settings.residual) if isinstance(x, np.ndarray)]
-    aliased = out is not None and any(np.may_share_memory(out, x) for x in given)  # written only after all is read
+    given = [x for x in (a, b, settings.bias, settings.residual) if x is not None]
+    aliased = out is not None and any(overlap(out, x) for x in given)
     # On a CPU adapter, transfers would not overlap with compute: both use the same cores.
     at_once = memory if aliased or device.info.kind == "cpu" else min(memory, OVERLAP)
     if sum(sizes) <= at_once and max(sizes) <= device.capabilities.limit("max-buffer-size"):
@@ -127,22 +196,17 @@ def _in_tiles(
     a: NDArray[Any],
     b: NDArray[Any],
     c: NDArray[Any],
-    settings: Settings,
+    settings: Arguments,
     memory: int,
     progress: Progress | None,
     fresh: bool,
 ) -> None:
     bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
-    if residual is not None and residual.shape != c.shape:
-        raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {c.shape}")
-    if any(np.may_share_memory(c, x) for x in (a, b, bias, residual) if x is not None):
-        raise ProblemError("out overlaps an operand, which is read while the result is written; pass a separate array")
+    check_separate("out", c, {"a": a, "b": b, "bias": bias, "residual": residual})
     into = c[..., None] if b.ndim == 1 else c
     into = into[..., None, :] if a.ndim == 1 else into
     left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
     left, right = (x[(None,) * (into.ndim - x.ndim)] for x in (left, right))
-    if bias is not None:
-        check_bias(bias, into.shape[-2], into.shape[-1], dtype_of(a.dtype))
     if not into.size:
         return
     if not left.shape[-1]:
@@ -153,7 +217,8 @@ def _in_tiles(
 
     def multiply(x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool) -> None:
         epilogue = replace(settings.epilogue, beta=beta, bias=kind, **({} if last else OF_WHOLE_SUMS))
-        multiply_into(temporary, x, y, z, added, epilogue, settings)
+        for problem, arrays in dispatches(temporary, x, y, z, added, epilogue, settings):
+            settings.run(problem, device, *arrays)
 
     with Temporaries(device) as temporary:
         Stream(
@@ -170,27 +235,38 @@ def _in_tiles(
 def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDArray[Any]:
     """Return `matmul(a, b)` for NumPy arrays, with each dispatch queued by `run(problem, device, *arrays)`."""
     with device.span("matmul", "call"):
-        return on_host(device, a, b, Settings(None, None, Terms(), None, run), None, None)
+        return on_host(device, a, b, Arguments(None, None, Terms(), None, other=run), None, None)
 
 
 def _at_least_2d(x: Array, new_axis: int) -> Array:
     return x if x.ndim > 1 else x[(None, slice(None)) if new_axis == 0 else (slice(None), None)]
 
 
-def _fill(c: Array, residual: Operandish, shape: tuple[int, ...]) -> None:
-    """Copy `residual` into `c`, which is dense; raises ProblemError if it does not have `shape`."""
-    if np.shape(residual) != shape if not isinstance(residual, Array) else residual.shape != shape:
-        found = residual.shape if isinstance(residual, Array) else np.shape(residual)
-        raise ProblemError(f"residual has shape {found}; it must have the result's shape, {shape}")
+def _fill(c: Array, residual: Data, queued: list[Dispatch], settings: Arguments) -> None:
+    """Copy `residual` into `c`, unless both are the same view, once all that is `queued` is known to have kernels."""
+    for problem, _ in queued:
+        choose.choose(problem, c.device, settings.tune)
+    if isinstance(residual, Array) and overlap(c, residual):
+        layouts = [[(n, s) for n, s in zip(x.shape, x.strides, strict=True) if n != 1] for x in (c, residual)]
+        if layouts[0] == layouts[1] and c.offset == residual.offset:
+            return
+    if not c.contiguous or c.offset or c.size != c.capacity:
+        raise ProblemError(
+            "out is part of an array; a residual other than out is copied there first, which needs a whole, contiguous "
+            "array: pass one, or residual=out"
+        )
     c.device.assign(c, residual)
 
 
-def multiply_into(
-    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Terms, settings: Settings
-) -> None:
-    """Queue c ← epilogue(a @ b), with `bias` if the epilogue has one, for arrays of at least two axes."""
+def dispatches(
+    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Terms, settings: Arguments
+) -> list[Dispatch]:
+    """Return the dispatches of c ← epilogue(a @ b), with `bias` if the epilogue has one.
+
+    The arrays have at least two axes. Nothing is written before the first of them runs.
+    """
     if not c.size:
-        return
+        return []
     if not a.shape[-1]:
         a, b = temporary.no_terms(a, b)
     batch = c.shape[:-2]
@@ -214,11 +290,12 @@ def multiply_into(
         precision=settings.precision or temporary.device.settings.precision,
         **{**vars(epilogue), "bias": kind},
     )
-    device, most = temporary.device, limits(temporary.device, a.element)
+    device, most, found = temporary.device, dispatch_limits(temporary.device, a.element), []
     for problem in problems(template, batch_axes(a, b, c)):
         for part in parts(attainable(problem, device), most):
             size, sums = part.problem.m * part.problem.n, problem.dtype.sums
             into = temporary.sum(size, sums) if part.to_sum else c
             added = temporary.sum(size, sums) if part.from_sum else bias
             more = [added] if part.problem.bias and added is not None else []
-            settings.run(attainable(part.problem, device), device, a, b, into, *more)
+            found.append((attainable(part.problem, device), (a, b, into, *more)))
+    return found

@@ -16,8 +16,8 @@ from webmm.calls.parts import broadcast_shape, matrix_operand
 from webmm.calls.pieces import Data, Labelled, in_pieces, starts_of
 from webmm.calls.planned import planned
 from webmm.dtypes import BYTES, F32, I32, DType, dtype_of
-from webmm.engine.array import Array, element_of
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
+from webmm.engine.view import element_of
 from webmm.errors import ProblemError
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe

@@ -11,12 +11,12 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.calls.axes import Axes, axes_of, each_as_ikj, span_of
 from webmm.calls.doubles import add_up
-from webmm.calls.operands import Operandish, opened, returned
+from webmm.calls.operands import Operandish, flag, opened, returned
 from webmm.calls.pieces import Data, Labelled, in_pieces, most_at_once
 from webmm.calls.planned import planned
 from webmm.dtypes import F64, I32, DType, dtype_of
-from webmm.engine.array import Array, element_of
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
+from webmm.engine.view import element_of
 from webmm.errors import ProblemError
 from webmm.problems.reduce import OPERATIONS, Operation, Reduction, check_device, check_types, operation_of
 
@@ -52,7 +52,7 @@ def reduce(
     over no elements; UnsupportedError if the device cannot hold the operands or lacks shader-f64 where it is needed,
     MemoryLimitError if it is out of memory.
     """
-    operation = operation_of(op)
+    operation, keepdims = operation_of(op), flag("keepdims", keepdims)
     with opened("reduce", device, x) as temporary:
         source, device = temporary.data(x), temporary.device
         axes, dtype = axes_of(source, axis), element_of(source)

@@ -54,7 +54,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Division:
     """The shares of all workers, and their predicted cost."""
 
     shares: tuple[Share, ...]
@@ -81,21 +81,21 @@ def plan(
     *,
     splits: bool = False,
     host: float = math.inf,
-) -> Plan:
+) -> Division:
     """Return the fastest plan for the product of an (m, k) and a (k, n) matrix, on all workers or the fastest of them.
 
     With `splits`, k may be cut. `host` is the total bandwidth to all workers, in bytes/s.
     """
     order = sorted(range(len(workers)), key=lambda i: -workers[i].rate)
     total = sum(worker.rate for worker in workers)
-    best: Plan | None = None
+    best: Division | None = None
     for count, parts in _choices(len(workers), k if splits else 1):
         shares = tuple(_divided((m, n, k), workers, order[:count], parts))
         costs = [cost(share, workers[share.worker], types, parts) for share in shares]
         moved = sum(bytes for _, bytes in costs)
         seconds = max(max(seconds for seconds, _ in costs), moved / host) + START * math.log2(count)
         if best is None or seconds < best.seconds:
-            best = Plan(shares, parts, seconds, moved, 2 * m * n * k / total / seconds)
+            best = Division(shares, parts, seconds, moved, 2 * m * n * k / total / seconds)
     assert best is not None, "at least one worker is required"
     return best
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from webmm.calls.parts import GRAIN
 from webmm.dtypes import DType
-from webmm.engine.array import Array
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
 
 LEAST_MEMORY = 2**24  # the smallest memory budget (bytes) to try before MemoryLimitError is raised
 

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from webmm.calls.parts import GRAIN, halved
 from webmm.calls.slots import Slots
 from webmm.dtypes import F32, DType
-from webmm.engine.array import Array
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
 
 LEAST_INNER = 256  # with a shorter slice of k, reading and writing the tile of C takes longer than multiplying
 SLICE = 1024  # length of a slice of k at which accessing C takes a twentieth of the time on a large GPU
@@ -45,7 +44,7 @@ Multiply = Callable[[Array, Array, Array, float, Array | None, str, bool], None]
 
 
 @dataclass(frozen=True)
-class Step:
+class StreamStep:
     """One multiplication: some matrices of the batch, a strip of rows of a tile of C, and a slice of k."""
 
     batch: tuple[slice, ...]
@@ -97,12 +96,12 @@ def strip_of(shape: tuple[int, int, int], itemsize: int, out_itemsize: int) -> i
 
 def steps(
     batch: tuple[int, ...], sizes: tuple[int, int, int], shape: tuple[int, int, int], strip: int, most: int
-) -> list[Step]:
+) -> list[StreamStep]:
     """Return the steps of products of `sizes` (m, n, k) in tiles of `shape`, with at most `most` matrices per step."""
     cuts = [_cut(slice(0, size), step) for size, step in zip(sizes, shape, strict=True)]
     whole = all(len(cut) == 1 for cut in cuts)
     return [
-        Step(group, tile, rows, columns, inner, inner.start == 0, inner.stop == sizes[2])
+        StreamStep(group, tile, rows, columns, inner, inner.start == 0, inner.stop == sizes[2])
         for group in _groups(batch, most if whole else 1)
         for tile, columns, inner in itertools.product(*cuts)
         for rows in _cut(tile, sizes[0] if whole and most > 1 else strip)
@@ -134,7 +133,7 @@ def _groups(batch: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
         yield (slice(i, min(i + step, batch[0])), *(slice(0, length) for length in batch[1:]))
 
 
-def part(x: NDArray[Any], step: Step, rows: slice, columns: slice) -> NDArray[Any]:
+def part(x: NDArray[Any], step: StreamStep, rows: slice, columns: slice) -> NDArray[Any]:
     """Return the rows and columns of the step's matrices of a batch; batch axes of length 1 broadcast."""
     batch = (slice(None) if length == 1 else at for length, at in zip(x.shape[:-2], step.batch, strict=True))
     index = (*batch, rows, columns)
@@ -243,7 +242,7 @@ class Stream:
     def _needs_separate_sum(self) -> bool:
         return self.needs_whole_sum or self.out != self.dtype.sums
 
-    def _steps(self, memory: int) -> list[Step]:
+    def _steps(self, memory: int) -> list[StreamStep]:
         m, n, k = self.c.shape[-2], self.c.shape[-1], self.a.shape[-1]
         size, out = self.dtype.itemsize, self.out.itemsize
         largest = min(map(self.device.capabilities.limit, ("max-storage-buffer-binding-size", "max-buffer-size")))
@@ -253,7 +252,7 @@ class Stream:
         strip = strip_of(shape, size, out)
         return steps(self.c.shape[:-2], (m, n, k), shape, strip, per_step)
 
-    def _queue_all(self, todo: list[Step]) -> Iterator[None]:
+    def _queue_all(self, todo: list[StreamStep]) -> Iterator[None]:
         """Queue the steps, one panel of B after another; the next panel is uploaded in parts between them."""
         panels = [list(group) for _, group in itertools.groupby(todo, lambda s: (s.batch, s.columns, s.inner))]
         following, rest = self._panel(panels[0][0], 1)
@@ -269,18 +268,18 @@ class Stream:
                 next(rest, None)
                 yield
 
-    def _panel(self, step: Step, parts: int) -> tuple[Array, Iterator[None]]:
+    def _panel(self, step: StreamStep, parts: int) -> tuple[Array, Iterator[None]]:
         host = part(self.b, step, step.inner, step.columns)
         return self._slots.begin("b", _address(host), host, self.dtype, parts)
 
-    def _next_tile(self, step: Step) -> None:
+    def _next_tile(self, step: StreamStep) -> None:
         shape = part(self.c, step, step.tile, step.columns).shape
         self._slot = self._slots.turn("c")
         self._downloads.wait(self._slot)
         self._tile = self._slots.take("c", self._slot, shape, self.out)
         self._total = self._slots.take("sum", 0, shape, self.dtype.sums) if self._separate_sum else self._tile
 
-    def _queue(self, step: Step, y: Array) -> None:
+    def _queue(self, step: StreamStep, y: Array) -> None:
         """Multiply a strip of A by a panel of B, and download the strip of C if it is complete."""
         strip = np.s_[..., step.rows.start - step.tile.start : step.rows.stop - step.tile.start, :]
         into, total = self._tile[strip], self._total[strip]
@@ -299,7 +298,7 @@ class Stream:
         if step.last:
             self._downloads.begin(self._slot, into, part(self.c, step, step.rows, step.columns))
 
-    def _bias(self, step: Step) -> Array | None:
+    def _bias(self, step: StreamStep) -> Array | None:
         if self.bias is None:
             return None
         return self.device.array(self.bias[step.columns if self.bias.ndim == 1 else step.rows], self.dtype)

@@ -13,8 +13,8 @@ from webmm.calls.parts import matrix_operand
 from webmm.calls.pieces import Labelled, in_pieces, starts_of
 from webmm.calls.planned import planned
 from webmm.dtypes import dtype_of
-from webmm.engine.array import Array, element_of
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
+from webmm.engine.view import element_of
 from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
 from webmm.problems.weights import BlockWeights, WeightOnly

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.dtypes import MATRIX_DTYPES, DType
-from webmm.engine.array import Array
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel
+from webmm.measure.records import Record
+from webmm.measure.roofline import Roofline
+from webmm.measure.verify import Wrong
 from webmm.problems.base import Problem
-from webmm.records import Record
-from webmm.roofline import Roofline
 from webmm.text import whole
 
 Size = tuple[int, int, int] | tuple[int, int, int, int]  # m, n, k, and for gemm optionally a batch
@@ -43,6 +43,11 @@ class Case(ABC, Generic[P]):
     def error(self, got: NDArray[Any]) -> float:
         """Return the error of a kernel's result, given as stored in its buffer; inf if NaN or infinities differ."""
 
+    def wrong(self, got: NDArray[Any]) -> Wrong | None:
+        """Return the wrong elements of a result whose error exceeds the bound; None if they cannot be told apart."""
+        del got
+        return None
+
     @abstractmethod
     def numpy(self) -> NDArray[Any]:
         """Compute the problem with NumPy, in the dtype in which NumPy is fast."""
@@ -57,7 +62,7 @@ class Trial:
     """Operands for which every term affects the result: the contents of the buffers by name, and the expected result.
 
     `expected` has the shape of the result, which is dense and starts at the start of the written buffer; `allowed` is
-    the largest permitted error of each element.
+    the largest permitted error of each element: an infinite one permits anything, NaN included.
     """
 
     buffers: dict[str, NDArray[Any]]
@@ -65,11 +70,19 @@ class Trial:
     allowed: NDArray[np.float64] | float
 
 
+def ends(dtype: DType) -> NDArray[Any]:
+    """Return the ends of a float's range, and numbers at which functions approach their limits."""
+    normal = dtype.tiny / dtype.eps
+    sizes = [0.0, dtype.tiny, normal, 0.5, 1.0, 20.0, 90.0, 1e4, (2 - dtype.eps) * 2 / normal, np.inf]
+    return np.array([np.nan, *sizes, *(-x for x in sizes)]).astype(dtype.numpy)
+
+
 class Op(ABC, Generic[P]):
     """An op, as in `webmm bench --op NAME` or NAME:VARIANT."""
 
     name: ClassVar[str]
     shape: ClassVar[str] = "N nor MxNxK"  # the forms of a size, for error messages
+    result: ClassVar[str] = "C"  # the name of the result, for messages
     unit: ClassVar[str] = "GFLOP/s"
     dtypes: tuple[DType, ...] = MATRIX_DTYPES  # the first is the default
     variants: ClassVar[tuple[str, ...]] = ()  # the variants to list; the first is the default
@@ -130,6 +143,11 @@ class Op(ABC, Generic[P]):
     def trial(self, problem: P) -> Trial:
         """Return operands and expected result of `problem`, whose arrays are dense."""
 
+    def extremes(self, problem: P) -> Trial | None:
+        """Return a second trial, with infinities, NaN and the ends of the range; None if the op defines none."""
+        del problem
+        return None
+
     @abstractmethod
     def examples(self) -> Iterator[tuple[str, P]]:
         """Yield (description, problem) for problems that together cover every specialisation of the templates."""
@@ -139,6 +157,11 @@ class Op(ABC, Generic[P]):
         for stage, (words, problem) in itertools.product(self.stages, self.examples()):
             if stage().unsuited(problem) is None:
                 yield words, stage(), problem
+
+    def element(self, problem: P, place: int) -> tuple[int, ...]:
+        """Return the indices of an element, as `webmm debug --at` takes them, from its place in the dense result."""
+        m, n, _, batch = problem.sizes
+        return (*((place // (m * n),) if batch > 1 else ()), place // n % m, place % n)
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
         """Return the peak rate in 10⁹ operations/s; the `peak_fraction` of a record is relative to it."""

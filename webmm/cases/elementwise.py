@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases import expression
-from webmm.cases.base import Size, Trial
+from webmm.cases.base import Size, Trial, ends
 from webmm.cases.normalise import EXP_ERROR
 from webmm.cases.products import reduced, representable
 from webmm.cases.streaming import Streamed, StreamingOp, drawn
 from webmm.dtypes import F32, MATRIX_DTYPES, DType
 from webmm.engine.device import Device
-from webmm.epilogues import ACTIVATIONS, activation_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.fused import Fused
 from webmm.kernels.elementwise.map import Map
 from webmm.problems.base import Problem
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.expression import Expression
+from webmm.wgsl.epilogues import ACTIVATIONS, activation_of
 
 CHECKED = 2**16  # the number of results to check, evenly spaced
 
@@ -90,6 +90,10 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         """Return `problem` with a random array."""
         return ElementwiseCase(device, problem)
 
+    def element(self, problem: Elementwise, place: int) -> tuple[int, ...]:
+        """Return the number of the element."""
+        return (place,)
+
     def stand_ins(self, kernel: Map | Fused, problem: Elementwise | Expression) -> Iterator[Any]:
         """Yield a problem of one workgroup's elements plus a remainder."""
         if isinstance(problem, Expression):
@@ -110,6 +114,20 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         buffer = np.concatenate([np.full(p.x_offset, np.nan), x])
         y = representable(activation_of(p.activation).reference(x), p.dtype)
         return Trial({"x": buffer}, y, rounding(p.dtype) * (scale_of(p, x, y) + p.dtype.tiny))
+
+    def extremes(self, problem: Elementwise | Expression) -> Trial | None:
+        """Return the ends of the range; None for a user-defined function, whose reference may leave them open."""
+        p = problem
+        if isinstance(p, Expression):
+            return expression.extremes(p)
+        if p.activation not in ACTIVATIONS:
+            return None
+        x = np.resize(ends(p.dtype), p.size).astype(np.float64)
+        with np.errstate(all="ignore"):
+            y = representable(activation_of(p.activation).reference(x), p.dtype)
+            allowed = rounding(p.dtype) * np.abs(x) + p.dtype.tiny / p.dtype.eps  # of a subnormal number, or 0 for it
+        buffer = np.concatenate([np.full(p.x_offset, np.nan), x])
+        return Trial({"x": buffer}, y, np.where(np.isfinite(x), allowed, 0.0))
 
     def examples(self) -> Iterator[tuple[str, Elementwise]]:
         """Yield each activation and dtype, with sizes divisible by 4 and not."""

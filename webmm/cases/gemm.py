@@ -17,17 +17,17 @@ from webmm.cases.base import Case, Op, Size, Trial, split_size
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, representable, small_sizes
 from webmm.dtypes import F32, F64, MATRIX_DTYPES
 from webmm.engine.device import Device
-from webmm.epilogues import ACTIVATIONS, BIASES, OWN, TRIALS
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
 from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
+from webmm.measure.roofline import Roofline
+from webmm.measure.verify import SAMPLED, Checker, Wrong, bound, unwritten, wrong_elements
 from webmm.problems.base import Problem
 from webmm.problems.gemm import PRECISIONS, Gemm, gemm
 from webmm.problems.product import Operand, transposes
-from webmm.roofline import Roofline
-from webmm.verify import SAMPLED, Checker, bound
+from webmm.wgsl.epilogues import ACTIVATIONS, BIASES, OWN, TRIALS
 
 DEFAULT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 SIZES_SHOWN = 4
@@ -62,8 +62,14 @@ class Operands(Case[Gemm]):
 
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error as a multiple of |A|·|B|."""
-        shape = (*self.checker.a.shape[:-1], self.problem.n)
-        return self.checker.error(got.reshape(shape))
+        return self.checker.error(self._as_matrices(got))
+
+    def wrong(self, got: NDArray[Any]) -> Wrong | None:
+        """Return the wrong elements."""
+        return self.checker.wrong(self._as_matrices(got), self.bound)
+
+    def _as_matrices(self, got: NDArray[Any]) -> NDArray[Any]:
+        return got.reshape(*self.checker.a.shape[:-1], self.problem.n)
 
     @functools.cached_property
     def _in_sums(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -106,16 +112,30 @@ class Finished(Operands):
 
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error as a multiple of |A|·|B| + |bias|; inf if any element was not written (NaN)."""
+        if np.isnan(got).any():
+            return math.inf
+        found, expected, unit, _ = self._compared(got)
+        return float((np.abs(found - expected) / unit).max())
+
+    def wrong(self, got: NDArray[Any]) -> Wrong | None:
+        """Return the wrong elements among the rows that are checked, or else all that were not written."""
+        found, expected, unit, rows = self._compared(got)
+        elements = wrong_elements(found, expected, ~(np.abs(found - expected) <= self.bound * unit))
+        if elements is None:
+            return unwritten(got)
+        batch, row, column = np.unravel_index(elements.first, (self.problem.batch, *found.shape[-2:]))
+        return replace(elements, first=int((batch * self.problem.m + rows[row]) * self.problem.n + column))
+
+    def _compared(self, got: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.intp]]:
+        """Return some rows of a result, their expected values, the unit of their errors, and their numbers."""
         p = self.problem
         rows = np.unique(np.linspace(0, p.m - 1, SAMPLED).astype(int))
         a, b = (x.astype(np.float64) for x in (self.checker.a[..., rows, :], self.checker.b))
         bias = self.bias.astype(np.float64)
         bias = bias[rows, None] if p.bias == "row" else bias if p.bias else np.zeros(1)
-        if np.isnan(got).any():
-            return math.inf
-        found = got.reshape(*self.checker.a.shape[:-1], p.n)[..., rows, :].astype(np.float64)
+        found = self._as_matrices(got)[..., rows, :].astype(np.float64)
         unit = np.abs(a) @ np.abs(b) + np.abs(bias) + p.out_dtype.tiny / p.out_dtype.eps
-        return float((np.abs(found - p.reference(a @ b, bias=bias)) / unit).max())
+        return found, p.reference(a @ b, bias=bias), unit, rows
 
     def numpy_error(self, got: NDArray[Any]) -> float:
         """Return the error of `numpy()`, which computes the product without the epilogue."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases.base import Size, Trial
-from webmm.cases.reduce import elements, smaller, strided
+from webmm.cases.reduce import elements, smaller, special_rows, strided
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F32, F64, MATRIX_DTYPES, DType
 from webmm.engine.device import Device
@@ -19,10 +19,10 @@ from webmm.kernels.base import Kernel
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
 from webmm.kernels.reduce.base import WAYS, ReduceKernel
+from webmm.measure.verify import sum_bound
 from webmm.problems.base import Problem
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
 from webmm.problems.reduce import Span
-from webmm.verify import sum_bound
 
 EPSILON = 1e-5
 EXP_ERROR = 2.0**-19  # of a driver's exp, and of activations that use it
@@ -97,18 +97,11 @@ class NormaliseOp(StreamingOp[Normalisation]):
 
     def trial(self, problem: Normalisation) -> Trial:
         """Return multiples of 1/4 with an outlier in each row."""
-        p, x = problem, elements(problem)
-        y = np.moveaxis(
-            NORMALISATIONS[p.function].reference(np.moveaxis(x, 1, -1).astype(np.float64), p.epsilon), -1, 1
-        )
-        allowed = rounding(p) * np.abs(y).max(axis=1, keepdims=True) + p.out_dtype.tiny
-        weight, bias = (1 + np.arange(p.length) % 3) / 4, (1 + np.arange(p.length) % 5) / 4
-        vectors = {name: v for name, v, there in (("weight", weight, p.weight), ("bias", bias, p.bias)) if there}
-        if p.weight:
-            y = y * weight[:, None]
-        if p.bias:
-            y, allowed = y + bias[:, None], allowed + rounding(p)
-        return Trial({"x": strided(x, p), **vectors}, y, np.broadcast_to(allowed, y.shape))
+        return _trial(problem, elements(problem))
+
+    def extremes(self, problem: Normalisation) -> Trial:
+        """Return rows with infinities and NaN."""
+        return _trial(problem, special_rows(problem))
 
     def examples(self) -> Iterator[tuple[str, Normalisation]]:
         """Yield each function and dtype: rows that stay in registers or not, with and without weight and bias."""
@@ -124,6 +117,21 @@ class NormaliseOp(StreamingOp[Normalisation]):
         for words, problem in self.examples():
             kernels = [Rows(combine=way) for way in WAYS] if problem.inner == 1 else [Strips()]
             yield from ((words, kernel, problem) for kernel in kernels)
+
+
+def _trial(p: Normalisation, x: NDArray[Any]) -> Trial:
+    with np.errstate(all="ignore"):
+        y = NORMALISATIONS[p.function].reference(np.moveaxis(x, 1, -1).astype(np.float64), p.epsilon)
+    y = np.moveaxis(y, -1, 1)
+    largest = np.abs(np.where(np.isfinite(y), y, 0.0)).max(axis=1, keepdims=True)
+    allowed = rounding(p) * largest + p.out_dtype.tiny
+    weight, bias = (1 + np.arange(p.length) % 3) / 4, (1 + np.arange(p.length) % 5) / 4
+    vectors = {name: v for name, v, there in (("weight", weight, p.weight), ("bias", bias, p.bias)) if there}
+    if p.weight:
+        y = y * weight[:, None]
+    if p.bias:
+        y, allowed = y + bias[:, None], allowed + rounding(p)
+    return Trial({"x": strided(x, p), **vectors}, y, np.broadcast_to(allowed, y.shape))
 
 
 def _normalisation(function: str, size: Size, dtype: DType, vectors: bool = False) -> Normalisation:

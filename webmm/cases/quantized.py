@@ -18,11 +18,11 @@ from webmm.cases.products import dense, laid_out, small_sizes
 from webmm.dtypes import BYTES, F32, I8, I32, U8, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.kernels.quantized.base import PACKED, WIDE, QuantizedKernel
+from webmm.measure.roofline import Roofline
+from webmm.measure.verify import FULL_CHECK, SAMPLED, Wrong, wrong_elements
 from webmm.problems.product import LAYOUTS, Operand, transposes
 from webmm.problems.quantized import Quantized, describe
-from webmm.problems.scheme import Scheme, limits, reference
-from webmm.roofline import Roofline
-from webmm.verify import FULL_CHECK, SAMPLED
+from webmm.problems.scheme import Scheme, integer_range, reference
 
 ZEROS = {I8: 0, U8: 117, I32: 0, F32: 0}
 
@@ -34,7 +34,7 @@ class Integers(Case[Quantized]):
         p = self.problem = problem
         rng = np.random.default_rng(0)
         self.a, self.b = (
-            rng.integers(*limits(dtype), shape, np.int16, endpoint=True).astype(dtype.numpy)
+            rng.integers(*integer_range(dtype), shape, np.int16, endpoint=True).astype(dtype.numpy)
             for dtype, shape in ((p.a_dtype, (p.m, p.k)), (p.b_dtype, (p.k, p.n)))
         )
         self.scheme = scheme_of(p.n, p.k, p.a_dtype, p.b_dtype, p.out_dtype)
@@ -50,11 +50,25 @@ class Integers(Case[Quantized]):
 
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error of an element; for a large product only evenly spaced rows are checked."""
+        found, expected, _ = self._compared(got)
+        return float(np.abs(found - expected).max())
+
+    def wrong(self, got: NDArray[Any]) -> Wrong | None:
+        """Return the elements that differ, among the rows that are checked."""
+        found, expected, rows = self._compared(got)
+        elements = wrong_elements(found, expected, found != expected)
+        if elements is None:
+            return None
+        row, column = divmod(elements.first, self.problem.n)
+        return replace(elements, first=int(rows[row]) * self.problem.n + column)
+
+    def _compared(self, got: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+        """Return rows of a result, their expected values, and their numbers."""
         p = self.problem
         whole = p.m * p.n * p.k <= FULL_CHECK
         rows = np.arange(p.m) if whole else np.unique(np.linspace(0, p.m - 1, SAMPLED).astype(int))
-        expected = reference(self.a[rows], self.b, self.scheme, p.out_dtype)
-        return float(np.abs(got.reshape(p.m, p.n)[rows].astype(np.float64) - expected).max())
+        expected = reference(self.a[rows], self.b, self.scheme, p.out_dtype).astype(np.float64)
+        return got.reshape(p.m, p.n)[rows].astype(np.float64), expected, rows
 
     @functools.cached_property
     def _in_f32(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -100,7 +114,7 @@ def _step(p: Quantized) -> float:
     """Return the scale of C for which most sums of uniformly distributed integers are in its range."""
     variance = (256**2 - 1) / 12  # of uniformly distributed 8-bit integers
     means = [
-        sum(limits(dtype)) / 2 - (ZEROS[dtype] if zero is None else zero)
+        sum(integer_range(dtype)) / 2 - (ZEROS[dtype] if zero is None else zero)
         for dtype, zero in ((p.a_dtype, p.zero_a), (p.b_dtype, p.zero_b))
     ]
     mean = math.prod(means)
@@ -143,7 +157,7 @@ class QuantizedOp(Op[Quantized]):
         for m, n, k in small_sizes(kernel, p, WIDE):
             a = dense(p.a, (m, k), (p.m, p.k), (PACKED, WIDE))
             b = dense(p.b, (k, n), (p.k, p.n), (PACKED, WIDE))
-            middle = sum(limits(p.out_dtype)) // 2 if p.out_dtype in BYTES else 0
+            middle = sum(integer_range(p.out_dtype)) // 2 if p.out_dtype in BYTES else 0
             small = replace(p, m=m, n=n, k=k, a=a, b=b, zero_c=middle)
             yield describe(m, n, k, (p.a_dtype, a), (p.b_dtype, b), _scheme_like(small), p.out_dtype)[0]
 
@@ -151,7 +165,7 @@ class QuantizedOp(Op[Quantized]):
         """Return matrices over the whole range of their dtypes; no error is allowed."""
         p, rng = problem, np.random.default_rng(0)
         a, b = (
-            rng.integers(*limits(dtype), shape, np.int16, endpoint=True)
+            rng.integers(*integer_range(dtype), shape, np.int16, endpoint=True)
             for dtype, shape in ((p.a_dtype, (p.m, p.k)), (p.b_dtype, (p.k, p.n)))
         )
         scheme = _scheme_like(p)

@@ -23,8 +23,8 @@ from webmm.dtypes import F32, F64, I32, DType
 from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, ReduceKernel
+from webmm.measure.verify import product_bound, sum_bound
 from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of
-from webmm.verify import product_bound, sum_bound
 
 R = TypeVar("R", bound=Reduction)
 
@@ -104,6 +104,10 @@ class ReduceOp(StreamingOp[Reduction]):
         """Return `problem` with its array."""
         return ReduceCase(device, problem)
 
+    def element(self, problem: Reduction, place: int) -> tuple[int, ...]:
+        """Return the number of the result."""
+        return (place,)
+
     def stand_ins(self, kernel: ReduceKernel, problem: Reduction) -> Iterator[Reduction]:
         """Yield small arrays."""
         yield from smaller(kernel, problem)
@@ -121,6 +125,19 @@ class ReduceOp(StreamingOp[Reduction]):
         else:
             allowed = (4 * F32.eps + out) * np.abs(expected) * (p.dtype != F64)
         return Trial({"x": strided(x, p)}, expected, allowed)
+
+    def extremes(self, problem: Reduction) -> Trial | None:
+        """Return rows with infinities and NaN; None for int32, whose trial has the ends of its range."""
+        p = problem
+        if p.dtype == I32:
+            return None
+        x = special_rows(p)
+        with np.errstate(all="ignore"):
+            expected = operation_of(p.operation).exact(np.moveaxis(x, 1, -1)).astype(np.float64)
+        finite = np.isfinite(expected)  # rows whose infinities add nothing, and positions
+        largest = np.where(finite, np.abs(expected), 0.0)
+        allowed = rounding(p) * (8 + LARGEST) if p.operation == "logsumexp" else rounding(p) * largest
+        return Trial({"x": strided(x, p)}, expected, np.where(finite, allowed, 0.0))
 
     def examples(self) -> Iterator[tuple[str, Reduction]]:
         """Yield each operation and dtype, with rows and columns that tiles divide and that they do not."""
@@ -188,6 +205,19 @@ def elements(p: Reduction) -> NDArray[Any]:
     largest = 2**31 - 1 if p.dtype == I32 else LARGEST_DOUBLE if _compared(p) else LARGEST
     x[i, places, j] = -largest if p.operation in ("min", "argmin") else largest
     return x
+
+
+def special_rows(p: Reduction) -> NDArray[Any]:
+    """Return elements() with rows, in turn, of only -∞, and with a NaN, ∞, -∞, or both infinities."""
+    x = elements(p)
+    rows = np.moveaxis(x, 1, -1).reshape(-1, p.length)  # a copy, unless inner is 1
+    places = np.random.default_rng(1).integers(0, p.length, len(rows))
+    numbers = np.arange(len(rows))
+    for i, value in enumerate((-math.inf, math.nan, math.inf, -math.inf, math.inf)):
+        rows[numbers[i::5], places[i::5]] = value
+    rows[::5] = -math.inf
+    rows[4::5, 0] = -math.inf
+    return np.ascontiguousarray(np.moveaxis(rows.reshape(p.outer, p.inner, p.length), -1, 1))
 
 
 def _compared(p: Reduction) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,11 +18,11 @@ from webmm.cases.base import Case, Op, Size, split_size
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import ConfigError
 from webmm.kernels.base import ceil_div
+from webmm.measure.records import Record
+from webmm.measure.roofline import Roofline
+from webmm.measure.verify import SAMPLED, Wrong, unwritten, wrong_elements
 from webmm.problems.base import Problem
-from webmm.records import Record
-from webmm.roofline import Roofline
 from webmm.text import whole
-from webmm.verify import SAMPLED
 
 # Other projects publish results for the first four; the last does not fit into any cache.
 DEFAULT_SIZES: tuple[Size, ...] = (
@@ -81,6 +82,16 @@ class Streamed(Case[P]):
             return math.inf
         return float((np.abs(self.at_checked(got) - self.expected) / self.unit).max())
 
+    def wrong(self, got: NDArray[Any]) -> Wrong | None:
+        """Return the wrong elements among the checked results, or else all floats that were not written."""
+        found = self.at_checked(got).astype(np.float64)
+        allowed = np.broadcast_to(np.asarray(self.bound * self.unit), found.shape)
+        elements = wrong_elements(found, self.expected, ~(np.abs(found - self.expected) <= allowed))
+        if elements is None:
+            return None if got.dtype.kind == "i" else unwritten(got)
+        places = self.at_checked(np.arange(got.size)).reshape(-1)
+        return replace(elements, first=int(places[elements.first]))
+
     def numpy_error(self, got: NDArray[Any]) -> float:
         """Return the error of NumPy's result, in float32."""
         return self.error(got)
@@ -91,6 +102,7 @@ class StreamingOp(Op[P]):
 
     shape = "N nor ROWSxCOLUMNS, nor more lengths, with an axis as in 64x256x1024@1"
     unit = "GB/s"
+    result = "y"
 
     def parse(self, text: str) -> Size:
         """Return (m, n, k) of a size such as 1024, 512x8192 or 64x256x1024@1: along the last axis, or number 1."""
@@ -122,6 +134,15 @@ class StreamingOp(Op[P]):
     def along(self, size: Size, dtype: DType) -> P:
         """Return the problem of x[m, n, k] along n."""
         raise NotImplementedError
+
+    def element(self, problem: P, place: int) -> tuple[int, ...]:
+        """Return the row and the column of an element of a result as large as x, and the place in a smaller one."""
+        rows, length, inner, _ = problem.sizes
+        count = next(extent.end - extent.start for extent in problem.buffers() if extent.written)
+        if count != rows * length * inner:
+            return (place,)
+        i, k, j = (int(x) for x in np.unravel_index(place, (rows, length, inner)))
+        return i * inner + j, k
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
         """Return the operations that the copy bandwidth allows, in 10⁹/s."""

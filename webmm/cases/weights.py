@@ -17,10 +17,10 @@ from webmm.dtypes import F32, MATRIX_DTYPES, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
 from webmm.kernels.weights.base import WeightKernel
+from webmm.measure.roofline import Roofline
+from webmm.measure.verify import Checker, Wrong, bound
 from webmm.problems.product import Operand
 from webmm.problems.weights import BITS, BLOCKS, BlockWeights, WeightOnly, quantize_blocks
-from webmm.roofline import Roofline
-from webmm.verify import Checker, bound
 
 ROWS = (1, 8, 64, 512)
 LAYER = (1024, 2048, 4096)  # sizes of n and k
@@ -54,6 +54,10 @@ class Layer(Case[WeightOnly]):
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error as a multiple of |A|·|W|."""
         return self.checker.error(got.reshape(self.problem.m, self.problem.n))
+
+    def wrong(self, got: NDArray[Any]) -> Wrong | None:
+        """Return the wrong elements."""
+        return self.checker.wrong(got.reshape(self.problem.m, self.problem.n), self.bound)
 
     @functools.cached_property
     def _in_f32(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -7,42 +7,33 @@ are based on measurements of similar shapes. An op with a cost model for the dev
 records of almost exactly the same shape, and predictions otherwise. A shape without a record can be tuned at its first
 use (`tune="quick"`, `tune="auto"`).
 
-The self-test and the tuner run problems themselves, and so belong to a higher layer; `set_hooks()` registers them here.
+The self-test and the tuner run problems themselves, and so belong to a higher layer; they are called through
+`webmm.hooks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from webmm import log
-from webmm.choose import elementwise, gemm, normalise, quantized, reduce, tuned, weights
+from webmm import hooks, log
+from webmm.choose import tuned
+from webmm.choose.verdicts import failing
 from webmm.config import Tune
-from webmm.engine.array import Array
-from webmm.engine.device import Device
+from webmm.engine import generation
+from webmm.engine.device import Array, Device
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
+from webmm.lazy import Lazy
+from webmm.problems import OPS
 from webmm.problems.base import Problem
 
-COLUMNS: dict[str, ModuleType] = {  # the module of each op
-    **{"gemm": gemm, "quantized": quantized, "weights": weights},
-    **{"reduce": reduce, "normalise": normalise, "elementwise": elementwise},
-}
+# The module of each op.
+COLUMNS: Lazy[str, ModuleType] = Lazy(OPS, lambda op: import_module(f"{__name__}.{op}"))
 MAX_CHOICES = 4096  # choices cached per device; problems that differ only in offsets count separately
-
-Failing = Callable[[Kernel[Any], Problem, Device], "str | None"]
-Learn = Callable[[Problem, Device, Tune], None]
-
-_failing: Failing = lambda kernel, problem, device: None  # noqa: E731
-_learn: Learn = lambda problem, device, tune: None  # noqa: E731
-
-
-def set_hooks(failing: Failing, learn: Learn) -> None:
-    """Set the function that returns why a kernel fails its self-test, if it does, and the one that tunes a shape."""
-    global _failing, _learn
-    _failing, _learn = failing, learn
 
 
 def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[Kernel[Any], str]:
@@ -71,22 +62,27 @@ def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[
 
 
 def refused(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
-    """Return why `kernel` cannot run `problem` on `device` or computes it incorrectly there; None if neither holds."""
-    return kernel.check(problem, device.capabilities) or _failing(kernel, problem, device)
+    """Return why `kernel` cannot run `problem` on `device` or computes it incorrectly there; None if neither holds.
+
+    The first line is the reason; for a kernel that fails there, more lines quote the compiler or the wrong element.
+    """
+    return kernel.check(problem, device.capabilities) or failing(kernel, problem, device)
 
 
 def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel[Any]:
     """Return the first candidate that can run; raises UnsupportedError with the reasons if none can.
 
     `tune` is "off" for portable defaults only, "cached" for tuned records as well, "quick" or "auto" to tune first if
-    this adapter has no record of the exact size or of the bucket of shapes; by default the device's setting.
+    this adapter has no record of the exact size or of the bucket of shapes; by default the device's setting. A choice
+    holds until this process adds or deletes records, corrections, rates or stages (`webmm.engine.generation`).
     """
     mode = tune or device.settings.tune
-    known: Kernel[Any] | None = device.choices.get((problem, mode))
+    known: Kernel[Any] | None = device.choices.get((generation.current, problem, mode))
     if known is not None:
         return known
     if mode in ("quick", "auto"):
-        _learn(problem, device, mode)
+        hooks.above.tune(problem, device, mode)
+    now = generation.current  # what changes from here on is not in this choice
     reasons: list[str] = []
     for kernel, why in candidates(problem, device, mode).items():
         reason = refused(kernel, problem, device)
@@ -96,9 +92,9 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
             log.choice.info(text, problem.op, problem, problem.layout, problem.dtype.name, kernel, why, words)
             if len(device.choices) >= MAX_CHOICES:
                 device.choices.clear()
-            device.choices[problem, mode] = kernel
+            device.choices[now, problem, mode] = kernel
             return kernel
-        reasons.append(f"{kernel.name} {reason}")
+        reasons.append(f"{kernel.name} {reason.splitlines()[0]}")
     raise UnsupportedError(f"no kernel can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")
 
 
@@ -115,7 +111,7 @@ def run(problem: Problem, device: Device, *arrays: Array, tune: Tune | None = No
         if lean is None:
             raise
         log.choice.warning("%s: too little memory for %s (%s); using %s", problem, kernel, error, lean)
-        device.choices[problem, tune or device.settings.tune] = lean
+        device.choices[generation.current, problem, tune or device.settings.tune] = lean
         device.run(lean, problem, *arrays)
 
 

@@ -18,13 +18,14 @@ from typing import Any
 from webmm.choose.model import Model, shape, shipped_for
 from webmm.choose.tuned import REFIT_FILE, folder, kernel_of
 from webmm.dtypes import F32
+from webmm.engine import generation
 from webmm.engine import rates as probed
 from webmm.engine.device import Device
 from webmm.engine.rates import Rates
 from webmm.files import note, noted
+from webmm.measure.records import Record
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import transposes
-from webmm.records import Record
 from webmm.version import __version__
 
 SCHEMA = "webmm.refit/1"
@@ -84,7 +85,7 @@ def at_rates(model: Model, rates: Rates) -> Model:
 # Corrections from tuning
 
 
-def learn(device: Device, records: Iterable[Record]) -> int:
+def correct(device: Device, records: Iterable[Record]) -> int:
     """Correct the device's model with measured records, and return the number of corrected settings.
 
     Raises ConfigError if the corrections cannot be written.
@@ -93,6 +94,7 @@ def learn(device: Device, records: Iterable[Record]) -> int:
     found = sums(model, records) if model else {}
     if found:
         note(Path(folder(), REFIT_FILE), SCHEMA, _driver(device), lambda known: _added(_valid(known), found))
+        generation.advance()
     return len(found)
 
 
@@ -141,7 +143,7 @@ def corrections(found: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 
 def _driver(device: Device) -> str:
-    return f"{probed.driver(device)}, webmm {__version__}"
+    return f"{probed.rates_key(device)}, webmm {__version__}"
 
 
 def _valid(known: Any) -> Sums:

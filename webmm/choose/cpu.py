@@ -18,7 +18,7 @@ ANY: tuple[GemmKernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
 
 
 @dataclass(frozen=True)
-class Tile:
+class LaneTile:
     """A tile of C on subgroups of eight lanes, and the time of a multiplication in ps, on two cores."""
 
     rows: int
@@ -26,12 +26,13 @@ class Tile:
     ps: float
 
 
-# Fitted to the times of 342 random products on lavapipe; only their ratios matter. Large tiles take a second to
+# Fitted to the times of 342 random products on lavapipe; only their ratios matter. Before, thresholds chose: best of
+# eight ÷ chosen was 0.93, a tenth below 0.76, and is 0.96 and 0.89 (docs/results.md). Large tiles take a second to
 # compile, twice as long as smaller ones, and two seconds if C is stored by element.
 LARGE = 2048  # elements
 ENOUGH, ENOUGH_BY_ELEMENT = 2**23, 2**27  # operations from which large tiles are used
-DIRECT = (Tile(16, 32, 180), Tile(32, 32, 145), Tile(32, 64, 132))
-TEXTURE = (Tile(16, 32, 118), Tile(32, 32, 115), Tile(16, 64, 96), Tile(16, 128, 88))
+DIRECT = (LaneTile(16, 32, 180), LaneTile(32, 32, 145), LaneTile(32, 64, 132))
+TEXTURE = (LaneTile(16, 32, 118), LaneTile(32, 32, 115), LaneTile(16, 64, 96), LaneTile(16, 128, 88))
 BY_ELEMENT = 1.2  # factor if B is not read as vec4
 WORKGROUP = 0.47  # µs
 COPY, COPIED = 200.0, 0.01  # µs of copying B to a texture, and of each element

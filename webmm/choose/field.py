@@ -10,7 +10,7 @@ from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
-from webmm.kernels.splits import partial_bytes
+from webmm.kernels.splits import MOST_SPLITS, partial_bytes
 from webmm.problems.gemm import Gemm
 
 # bm, bn, bk, tm, tn, and the numbers of slices of k within a workgroup to try. Large tiles reuse more; small tiles give
@@ -53,7 +53,6 @@ TILES: tuple[tuple[int, int, int, int, int, tuple[int, ...]], ...] = (
 )
 ORDERS = ((128, 128),)  # tiles whose FMAs are ordered by rows instead of in serpentine order
 MULTIPLES = (1, 2, 3, 4, 6)  # workgroups per multiprocessor to aim at when k is split
-MOST_SPLITS = 320
 LEAST_STEPS = 4  # tiles along k in each part
 MOST_PARTIAL = 2**28  # bytes of partial sums
 

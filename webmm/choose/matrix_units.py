@@ -1,4 +1,10 @@
-"""Tiles and parts of k for float16 products on matrix units, ranked by predicted times."""
+"""Tiles and parts of k for float16 products on matrix units, ranked by predicted times.
+
+`bench/fit_matrix_units.py` fits these; over its data, the best time is 0.976 of the time of the kernel chosen. Against
+cuBLAS, 299 random problems (docs/results.md) had a mean of 0.48 and a worst of 0.12 with five tiles and k undivided,
+0.74 and 0.25 now: K divided among workgroups takes 97×507×189653 from 1,505 to 158 µs and 64×5120×5120 nt from 75 to
+34, thirteen tiles take 40787×30×16 from 33 to 9.
+"""
 
 from __future__ import annotations
 

@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from webmm.config import Tune, settings
+from webmm.dtypes import DType
+from webmm.engine import generation
 from webmm.engine.device import Device
 from webmm.engine.rates import RATES_FILE
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import LOCK_TIMEOUT, read_text, write_atomically
 from webmm.kernels import STAGES, configure
-from webmm.kernels.base import Kernel
+from webmm.kernels.base import Kernel, untried
+from webmm.measure.records import Record, from_json, to_json
 from webmm.problems.base import Problem
-from webmm.records import Record, from_json, to_json
 from webmm.version import __version__
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ SELFTEST_FILE = "selftest.json"  # see webmm.choose.verdicts
 REFIT_FILE = "refit.json"  # see webmm.choose.adapted
 SHIPPED = Path(__file__).parents[1] / "tuned"
 WORTH_SCRATCH = 1.02
-Key = tuple[object, ...]
+ShapeKey = tuple[object, ...]
 NEAR = 3.0  # the largest distance() of a record that is used: sizes that differ by a factor of 2³ in total
 SAME = 0.02  # the largest distance() at which sizes count as equal: 1.4 %
 
@@ -49,7 +49,7 @@ def path() -> Path:
     return folder() / "tuned.json"
 
 
-def key(record: Record) -> Key:
+def key(record: Record) -> ShapeKey:
     """Return the key of a tuned record; a later record with the same key replaces it.
 
     The key has exact sizes, since 1023 and 1024 need different tiles, but a record is used for all shapes nearby.
@@ -64,7 +64,7 @@ def fastest(records: Iterable[Record]) -> list[Record]:
     A search times its best kernels several times, so only the kernels with the most records are compared, by their last
     records. A kernel with scratch buffers must be faster by WORTH_SCRATCH, since 0.1 % does not justify a gigabyte.
     """
-    times: dict[Key, dict[str, list[Record]]] = {}
+    times: dict[ShapeKey, dict[str, list[Record]]] = {}
     for record in records:
         if record.status == "ok" and record.median_us and record.kernel in STAGES.get(record.op, ()):
             times.setdefault(key(record), {}).setdefault(f"{record.kernel} {record.config}", []).append(record)
@@ -86,7 +86,7 @@ def load() -> list[Record]:
     file = path()
     try:
         status = file.stat()
-        return list(_read(file, (status.st_mtime_ns, status.st_ino, status.st_size)))
+        return list(_read(file, (status.st_mtime_ns, status.st_ino, status.st_size, generation.current)))
     except FileNotFoundError:
         return []
     except (OSError, ProblemError) as error:
@@ -101,23 +101,31 @@ def load() -> list[Record]:
 
 @functools.lru_cache(maxsize=1)
 def _read(file: Path, version: tuple[int, ...]) -> tuple[Record, ...]:
-    """Return the records of `file`, cached until its `version` changes; a warning is logged for each invalid record."""
+    """Return the records of `file`, cached for its `version`; a warning is logged for each invalid one."""
     del version
-    return tuple(from_json(read_text(file), lambda complaint: log.warning("%s: %s", file, complaint)))
+    return tuple(from_json(read_text(file), lambda complaint: log.warning("%s: %s", file, complaint), refusal))
 
 
 @functools.cache
 def shipped() -> tuple[Record, ...]:
     """Return the tuned records that come with webmm."""
-    return tuple(record for file in sorted(SHIPPED.glob("*.json")) for record in from_json(file.read_text()))
+    return tuple(
+        record for file in sorted(SHIPPED.glob("*.json")) for record in from_json(file.read_text(), refusal=refusal)
+    )
 
 
 def add(records: Iterable[Record]) -> int:
     """Merge the fastest of `records` into the user's file, and return their number.
 
-    Raises ConfigError if the directory is not writable.
+    Those that `load()` would leave out are left out here, with a warning. Raises ConfigError if the directory is not
+    writable.
     """
-    best = fastest(records)
+    import filelock  # loads much that reading records does not need
+
+    found = [(record, refusal(record)) for record in records]
+    for reason in dict.fromkeys(reason for _, reason in found if reason):
+        log.warning("a record is left out: it %s", reason)
+    best = fastest(record for record, reason in found if not reason)
     file = path()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +134,8 @@ def add(records: Iterable[Record]) -> int:
             others = [r for r in known if r.kernel not in STAGES.get(r.op, ())]  # kernels not registered here
             merged = {key(record): record for record in [*known, *best] if record not in others}
             write_atomically(file, lambda out: out.write(to_json([*merged.values(), *others]).encode()))
-    except (OSError, filelock.Timeout) as error:
+        generation.advance()
+    except OSError as error:  # which includes filelock.Timeout
         raise ConfigError(f"cannot write {file}: {error}; WEBMM_CACHE_DIR names another folder") from error
     return len(best)
 
@@ -138,6 +147,8 @@ def searching(seconds: float) -> Iterator[None]:
     Raises filelock.Timeout if another search does not end within `seconds`, ConfigError if the directory is not
     writable.
     """
+    import filelock
+
     file = folder() / "search.lock"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +169,19 @@ def clear() -> int:
     count = len(load())
     for file in (path(), *(folder() / name for name in (SELFTEST_FILE, REFIT_FILE, RATES_FILE))):
         file.unlink(missing_ok=True)
+    generation.advance()
     return count
+
+
+def rate(device: Device, dtype: DType) -> float:
+    """Return the highest rate of float products of `dtype` in tuned records of the adapter, in operations/s, or 0."""
+    known = (generation.current, dtype.name)
+    if known not in device.rates:
+        adapter = _words(device.info.name)
+        alike = (r for r in (*load(), *shipped()) if (r.op, r.dtype) == ("gemm", dtype.name))
+        best = max((r.gflops or 0.0 for r in alike if _words(r.adapter) == adapter), default=0.0)
+        device.rates[known] = 1e9 * best
+    return device.rates[known]
 
 
 # The record for a problem
@@ -253,10 +276,10 @@ def _odd(of: Problem | Record) -> bool:
 
 def family(record: Record) -> str:
     """Return the engine of a record, wgpu or dawn; they compile shaders differently and need different tiles."""
-    return engine_of(record.engine)
+    return engine_of_record(record.engine)
 
 
-def engine_of(words: str) -> str:
+def engine_of_record(words: str) -> str:
     """Return the engine, wgpu or dawn, for the engine field of a record; node and Chromium-based browsers use Dawn."""
     return "dawn" if any(name in words.lower() for name in ("dawn", "chrome", "edge", "opera")) else "wgpu"
 
@@ -276,10 +299,22 @@ def distance(problem: Problem, record: Record) -> float:
     return sum(abs(math.log2(mine / its)) for mine, its in pairs) + differs
 
 
+def refusal(record: Record) -> str | None:
+    """Return why a record is not used although this version has its kernel and tunables, or None."""
+    kernel = _configured(record)
+    reason = untried(kernel) if kernel else None
+    return f"is of {record.kernel} with a value that is never tried: {reason}" if reason else None
+
+
 def kernel_of(record: Record) -> Kernel[Any] | None:
     """Return the kernel of a record, or None if this version has no such kernel or tunables."""
+    kernel = _configured(record)
+    return None if kernel is None or kernel.invalid() else kernel
+
+
+def _configured(record: Record) -> Kernel[Any] | None:
     try:
         kernel: Kernel[Any] = configure(record.kernel, {name: str(v) for name, v in record.config.items()}, record.op)
     except ConfigError:
         return None
-    return None if kernel.invalid() else kernel
+    return kernel

@@ -2,12 +2,58 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from webmm import hooks
 from webmm.choose.tuned import SELFTEST_FILE, folder, log
-from webmm.errors import ConfigError
+from webmm.errors import ConfigError, ShaderError
 from webmm.files import note, noted
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
 from webmm.text import is_plain
+from webmm.version import __version__
+from webmm.wgsl.render import render
+
+if TYPE_CHECKING:
+    from webmm.engine.device import Device
 
 SELFTEST = "webmm.selftest/1"
+
+
+def failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
+    """Return why `kernel` must not compute `problem` on this driver, or None if its shader is right.
+
+    A shader without a verdict is tested, see `webmm.measure.selftest`; one that cannot be tested now passes. Raises
+    DeviceLostError.
+    """
+    if not device.settings.selftest:
+        return None
+    if device.verdicts is None:
+        device.verdicts = verdicts(verdicts_key(device))
+    try:
+        shader = text_of(kernel, problem, device)
+    except (ShaderError, ConfigError) as error:  # in a plugin's template, or its text is too long
+        return str(error)
+    if shader not in device.verdicts:
+        hooks.above.test(kernel, problem, device, shader)
+    return device.verdicts.get(shader) or None
+
+
+def verdicts_key(device: Device) -> str:
+    """Return the key of this device's verdicts: adapter, driver, engine, version of webmm, limits and features."""
+    info, offered = device.info, device.capabilities
+    opened_with = json.dumps([sorted(offered.limits.items()), sorted(offered.features)])
+    fingerprint = hashlib.sha256(opened_with.encode()).hexdigest()[:8]
+    engine = device.engine.version()
+    return f"{info.name}, {info.backend}, {info.driver}, {engine}, webmm {__version__}, limits {fingerprint}"
+
+
+def text_of(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
+    """Return a fingerprint of the shaders that `kernel` runs for `problem`."""
+    texts = [render(step, problem, device.engine.dialect).wgsl for step in kernel.dispatches]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 def verdicts(driver: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import click
 
 from webmm.cli import foreign, kernels, page, products, speed, system
 from webmm.cli.options import OP_HELP, parse_kernels, parse_sizes
-from webmm.errors import NoAdapterError, WebmmError
+from webmm.errors import NoAdapterError, ShaderError, WebmmError
 from webmm.text import printable
 from webmm.version import __version__
 
@@ -19,7 +19,10 @@ __all__ = ["OP_HELP", "main", "parse_kernels", "parse_sizes"]
 
 
 class Commands(click.Group):
-    """A command group that reports every expected error as one line on stderr, with exit code 2."""
+    """A command group that reports every expected error on stderr: bad input as one line, with exit code 2.
+
+    A kernel that does not compile or is wrong gives exit code 1, and several lines.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; report webmm's errors, and those of files and memory, without a traceback."""
@@ -27,7 +30,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except WebmmError as error:
             click.echo(f"webmm: {printable(str(error))}", err=True)
-            ctx.exit(1 if isinstance(error, NoAdapterError) and ctx.invoked_subcommand == "info" else 2)
+            no_adapter = isinstance(error, NoAdapterError) and ctx.invoked_subcommand == "info"
+            ctx.exit(1 if no_adapter or isinstance(error, ShaderError) else 2)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader closed the pipe
             ctx.exit(1)

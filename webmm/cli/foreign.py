@@ -114,7 +114,9 @@ def check(ctx: click.Context, foreign: Foreign, sizes: str | None, dtype: str, o
 @on_device()
 @BUDGET
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write records as JSON.")
+@click.pass_context
 def bench(
+    ctx: click.Context,
     foreign: Foreign,
     sizes: str,
     dtype: str,
@@ -123,12 +125,17 @@ def bench(
     budget: float,
     json_file: Path | None,
 ) -> None:
-    """Time the shader in FILE and compare it with webmm's kernels."""
-    from webmm import records
+    """Time the shader in FILE and compare it with webmm's kernels.
+
+    Exits with code 1 if the shader does not compile or its result is wrong.
+    """
+    from webmm import report
+    from webmm.measure import records
     from webmm.report.foreign import run_bench
 
     check_outputs([json_file] if json_file else [], None)
     compared = parse_kernels(kernels) if kernels else None
     found = run_bench(open_device, foreign, compared, matrices(sizes), dtype, budget)
     if json_file:
-        records.save(json_file, records.to_json(found))
+        records.save(json_file, records.to_json(found, **records.provenance()))
+    ctx.exit(0 if report.right(found) else 1)

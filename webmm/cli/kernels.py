@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PLUGIN, on_device, pair, parse_sizes, setting
 
 if TYPE_CHECKING:
-    from webmm.render import Shader
     from webmm.report import Open
 
 MATRICES = ("gemm", "quantized", "weights")  # ops whose result elements are addressed as ROW,COL
@@ -23,52 +22,72 @@ MATRICES = ("gemm", "quantized", "weights")  # ops whose result elements are add
 @OP
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable; may be repeated.")
 @click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
-@click.option("--size", "shape", default="1024", show_default=True, help="Specialise for size N or MxNxK.")
+@click.option("--size", "shape", metavar="SIZE", help="Specialise for a size, N or MxNxK; by default, right at any.")
+@click.option("--general", is_flag=True, help="With --size: the text for any size, and the numbers for SIZE.")
+@click.option("--dispatch", "number", type=click.IntRange(1), help="Print only this dispatch of a stage of several.")
 @LAYOUT
 @OP_DTYPE
-@click.option("--json", "as_json", is_flag=True, help="Print JSON with bindings, workgroup size, grid rule and limits.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: dispatches, buffers, scratch, valid_for.")
 @click.option("--to", "target", type=click.Choice(("msl", "hlsl", "spirv")), help="Print naga-cli's translation.")
 def shader(
     kernel: str,
     op: str,
     settings: tuple[str, ...],
     dialect: str,
-    shape: str,
+    shape: str | None,
+    general: bool,
+    number: int | None,
     layout: str,
     dtype: str | None,
     as_json: bool,
     target: str | None,
 ) -> None:
-    """Print the WGSL of KERNEL, exactly as it runs.
+    """Print the WGSL of KERNEL for use in another WebGPU program.
 
-    The text is ready for use in another WebGPU program. With --to, print the translation that wgpu gives to a Metal
-    (msl), Direct3D (hlsl) or Vulkan (spirv) driver. SPIR-V is binary: use --to spirv > FILE.
+    The text is right at every size. With --size, it is what runs for that size, and its header says for which sizes it
+    holds. A stage of several dispatches prints their texts one after another.
+
+    With --to, print the translation that wgpu gives to a Metal (msl), Direct3D (hlsl) or Vulkan (spirv) driver. SPIR-V
+    is binary: use --to spirv > FILE.
     """
     from webmm.cases import op_of
+    from webmm.errors import ConfigError
     from webmm.kernels import configure
-    from webmm.render import render
+    from webmm.wgsl import export
 
-    problem = op_of(op).problem(parse_sizes(shape, op)[0], dtype or op_of(op).dtypes[0].name, layout)
-    rendered = render(configure(kernel, dict(map(setting, settings)), op_of(op).name), problem, dialect)  # type: ignore[arg-type]
-    if target:
-        click.echo(_translated(rendered, target), nl=False)
-    else:
-        click.echo(json.dumps(rendered.to_json(), indent=1) if as_json else rendered.wgsl, nl=as_json)
-
-
-def _translated(shader: Shader, target: str) -> bytes:
-    from webmm import naga
-    from webmm.errors import ConfigError, UnsupportedError
-
-    if shader.dialect != "naga":
+    known = op_of(op)
+    problem = known.problem(parse_sizes(shape or "2", op)[0], dtype or known.dtypes[0].name, layout)
+    stage = configure(kernel, dict(map(setting, settings)), known.name)
+    if number and number > len(stage.dispatches):
+        raise ConfigError(f"{kernel} has no dispatch {number}: its dispatches are 1 to {len(stage.dispatches)}")
+    if target and dialect != "naga":
         raise ConfigError("--to translates the naga dialect only: leave --dialect out")
+    data = export.stage(stage, problem, dialect, general=general or not shape, sized=bool(shape))  # type: ignore[arg-type]
+    dispatches = data["dispatches"] if number is None else [data["dispatches"][number - 1]]
+    if target:
+        click.echo(_translated(dispatches, target), nl=False)
+    elif as_json:
+        click.echo(json.dumps(data if number is None else dispatches[0], indent=1))
+    else:
+        click.echo("\n".join(each["wgsl"] for each in dispatches), nl=False)
+
+
+def _translated(dispatches: list[dict[str, Any]], target: str) -> bytes:
+    from webmm.errors import ConfigError, UnsupportedError
+    from webmm.wgsl import naga
+
     if target == "spirv" and sys.stdout.isatty():
         raise ConfigError("SPIR-V is binary; write it to a file: --to spirv > shader.spv")
+    if target == "spirv" and len(dispatches) > 1:
+        raise ConfigError(f"SPIR-V of {len(dispatches)} dispatches makes no single file; choose one: --dispatch 1")
     name = {"msl": "MSL", "hlsl": "HLSL", "spirv": "SPIR-V"}[target]
-    found = naga.translate(shader.wgsl, shader.label)
-    if name not in found:
-        raise UnsupportedError(f"naga {naga.VERSION} cannot translate {shader.label} to {name}")
-    return found[name]
+    texts = []
+    for each in dispatches:
+        found = naga.translate(each["wgsl"], each["kernel"])
+        if name not in found:
+            raise UnsupportedError(f"naga {naga.version()} cannot translate {each['kernel']} to {name}")
+        texts.append(found[name])
+    return b"\n".join(texts)
 
 
 @click.command()
@@ -125,24 +144,29 @@ def check() -> None:
     """Validate every shader with naga-cli and Tint.
 
     naga-cli also translates each shader to SPIR-V, MSL and HLSL. With --plugin, validate only the plugin's shaders.
+    Exits with code 1 if one is invalid.
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from webmm import naga, tint
-    from webmm.check import inexpressible, registered, texts
+    from webmm.errors import ShaderError
     from webmm.kernels import REGISTERED
+    from webmm.wgsl import naga, tint
+    from webmm.wgsl.check import inexpressible, located, registered, shipped, texts
 
     naga.find()  # fails early, with the error that says what to install
     shaders = (list(registered()),) if REGISTERED else ()  # empty: webmm's shaders
-    with ThreadPoolExecutor() as pool:  # naga runs in processes, while Tint validates in this thread
-        known = texts("naga", *shaders)
-        translated = pool.map(naga.translate, known.keys(), known.values())
-        browsers = texts("tint", *shaders)
-        if tint.installed():
-            for wgsl, label in browsers.items():
-                tint.validate(wgsl, label)
-        list(translated)
-    click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.VERSION})")
+    try:
+        with ThreadPoolExecutor() as pool:  # naga runs in processes, while Tint validates in this thread
+            known = texts("naga", *shaders)
+            translated = pool.map(naga.translate, known.keys(), known.values())
+            browsers = texts("tint", *shaders)
+            if tint.installed():
+                for wgsl, label in browsers.items():
+                    tint.validate(wgsl, label)
+            list(translated)
+    except ShaderError as error:
+        raise located(error, *(shaders or (shipped(),))) from error
+    click.echo(f"{len(known)} shaders are valid and translate to {', '.join(naga.TARGETS)} (naga {naga.version()})")
     if not shaders:
         click.echo("shaders that use f64 were not translated to MSL nor rendered for Tint: Metal and browsers lack f64")
     for kernel in () if shaders else inexpressible("naga"):

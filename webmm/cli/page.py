@@ -10,7 +10,7 @@ import click
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace the contents of OUT, even if OUT holds other files.")
+@click.option("--force", is_flag=True, help="Write into OUT even if it holds other files, which stay.")
 @click.option("--npm", is_flag=True, help="Write the npm package instead, ready for `npm pack`.")
 def bundle(out: Path, force: bool, npm: bool) -> None:
     """Build the web page in the folder OUT.

@@ -45,7 +45,7 @@ def run(
     A, B and the output are .npy files or .zarr folders. With --workers, or if one of them is Zarr, the product is
     computed tile by tile; running the command again resumes an interrupted product.
     """
-    from webmm import report
+    from webmm import files, report
 
     if workers or ".zarr" in (a.suffix, b.suffix, output.suffix):
         from webmm.report import tiled
@@ -60,9 +60,8 @@ def run(
         return
     if memory:
         raise ConfigError("--memory is for --workers and .zarr only; in Python, Device.memory sets a device's limit")
-    if output.exists() and not force:
-        raise ConfigError(f"{output} exists; --force overwrites it")
-    check_outputs([output, *trace_file(profile)], None)
+    files.check_output(output, force=force, operands=(a, b))
+    check_outputs(trace_file(profile), None)
     kernel = parse_kernels(kernel_text)[0] if kernel_text else None
     click.echo(report.multiply_files(a, b, output, kernel, open_device, profile), err=True)
 
@@ -74,18 +73,24 @@ def run(
 @LAYOUT
 @OP_DTYPE
 @on_device()
-def explain(size: tuple[str, ...], op: str, layout: str, dtype: str | None, open_device: Open) -> None:
+@click.pass_context
+def explain(
+    ctx: click.Context, size: tuple[str, ...], op: str, layout: str, dtype: str | None, open_device: Open
+) -> None:
     """Show which kernel is chosen for a problem, and why.
 
     For an M×N×K product on this device, lists the candidates in order of preference, and the kernels that cannot run,
     with the reason. Other ops (--op) take their sizes as in `webmm bench`: 512 8192, or 512x8192, is a matrix of 512
-    rows and 8192 columns.
+    rows and 8192 columns. Exits with code 1 if a kernel of a plugin does not compile or is wrong.
     """
     from webmm.cases import op_of
     from webmm.report import choice
 
     known = op_of(op)
-    click.echo(choice.explain(known, known.parse("x".join(size)), layout, dtype or known.dtypes[0].name, open_device))
+    dtype = dtype or known.dtypes[0].name
+    words, right = choice.explain(known, known.parse("x".join(size)), layout, dtype, open_device)
+    click.echo(words)
+    ctx.exit(0 if right else 1)
 
 
 @click.command()

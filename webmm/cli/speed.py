@@ -20,9 +20,9 @@ from webmm.cli.options import (
     parse_sizes,
     trace_file,
 )
-from webmm.epilogues import ACTIVATIONS
 from webmm.errors import ConfigError
 from webmm.problems.gemm import PRECISIONS
+from webmm.wgsl.epilogues import ACTIVATIONS
 
 if TYPE_CHECKING:
     from webmm.report import Open
@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write records as CSV.")
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw the ladder and roofline (.png, .svg).")
 @PROFILE
+@click.pass_context
 def bench(
+    ctx: click.Context,
     op: str,
     sizes: str | None,
     kernels: str | None,
@@ -79,11 +81,14 @@ def bench(
     --profile shows how long upload, dispatches and readback take in one call of each size's fastest kernel. --against
     shows each kernel's speedup over an earlier run, and whether it exceeds the spread of both runs. --ablate shows
     what each tunable of a kernel contributes to its speed on this device.
+
+    Exits with code 1 if a kernel does not compile or its result is wrong; the others are measured nevertheless.
     """
-    from webmm import files, records
+    from webmm import files, report
     from webmm.cases import op_of
     from webmm.cases.gemm import Finish
     from webmm.dtypes import dtype_of
+    from webmm.measure import records
     from webmm.report import ablation, ladder
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
@@ -111,13 +116,14 @@ def bench(
     if against:
         ladder.compare(old, results, click.echo)
     if json_file:
-        records.save(json_file, records.to_json(results))
+        records.save(json_file, records.to_json(results, **records.provenance()))
     if csv_file:
         records.save(csv_file, records.to_csv(results))
     if plot_file:
-        from webmm import plot
+        from webmm.report import plot
 
         plot.save(plot_file, results, ceiling)
+    ctx.exit(0 if report.right(results) else 1)
 
 
 @click.command()
@@ -131,7 +137,9 @@ def bench(
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), help="Write the records of all candidates as JSON."
 )
+@click.pass_context
 def tune(
+    ctx: click.Context,
     op: str,
     sizes: str | None,
     layout: str,
@@ -142,19 +150,21 @@ def tune(
 ) -> None:
     """Find the fastest kernel for each size, and save it.
 
-    matmul() and the other calls use the saved kernels from then on.
+    matmul() and the other calls use the saved kernels from then on. A candidate that fails is left out; if all
+    candidates of a kernel fail, the reason is shown, and the command exits with code 1.
     """
-    from webmm import records
     from webmm.cases import op_of
     from webmm.choose import tuned
+    from webmm.measure import records
     from webmm.report import choice
 
     check_outputs([json_file] if json_file else [], None)
     wanted = parse_sizes(sizes, op) if sizes else None
-    outcomes = choice.tune(open_device, op_of(op), wanted, layout, dtype or op_of(op).dtypes[0].name, budget)
+    outcomes, right = choice.tune(open_device, op_of(op), wanted, layout, dtype or op_of(op).dtypes[0].name, budget)
     if json_file:
-        records.save(json_file, records.to_json(outcomes))
+        records.save(json_file, records.to_json(outcomes, **records.provenance()))
     click.echo(f"{tuned.path()}: {tuned.add(outcomes)} tuned records added")
+    ctx.exit(0 if right else 1)
 
 
 @click.group()
@@ -186,8 +196,8 @@ def clear() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 def export_records(file: Path) -> None:
     """Write your tuned records to FILE."""
-    from webmm import records
     from webmm.choose import tuned
+    from webmm.measure import records
 
     found = tuned.load()
     records.save(file, records.to_json(found))
@@ -201,8 +211,12 @@ def import_records(file: Path) -> None:
 
     FILE holds records (JSON) from `webmm bench`, the web page or `webmm cache export`.
     """
-    from webmm import files, records
+    from webmm import files
     from webmm.choose import tuned
+    from webmm.measure import records
 
-    found = records.from_json(files.read_text(file), lambda complaint: click.echo(f"{file}: {complaint}", err=True))
+    def complain(words: str) -> None:
+        click.echo(f"{file}: {words}", err=True)
+
+    found = records.from_json(files.read_text(file), complain, tuned.refusal)
     click.echo(f"{tuned.path()}: {tuned.add(found)} tuned records added")

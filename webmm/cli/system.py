@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webmm.cli.options import on_device
-from webmm.errors import ConfigError
+from webmm.cli.options import PLUGIN, on_device
 from webmm.text import printable
 
 if TYPE_CHECKING:
@@ -17,11 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@PLUGIN
 @on_device()
 def selftest(open_device: Open) -> None:
     """Check that this device's driver computes correctly.
 
-    Solves small problems of every op with the kernels that would be chosen for them.
+    Solves small problems of every op with the kernels that would be chosen for them. With --plugin, tests only the
+    plugin's kernels. Exits with code 1 if a kernel does not compile or is wrong.
     """
     from webmm.report import choice
 
@@ -36,8 +37,8 @@ def probe(open_device: Open) -> None:
 
     Choices of kernels are then predicted from the saved measurement.
     """
-    from webmm import roofline
     from webmm.engine import rates
+    from webmm.measure import roofline
 
     with open_device() as device:
         click.echo(f"{device.info}")
@@ -62,8 +63,7 @@ def config(as_json: bool, write: Path | None, force: bool) -> None:
     from webmm import config, files, report
 
     if write:
-        if write.exists() and not force:
-            raise ConfigError(f"{write} exists; --force overwrites it")
+        files.check_output(write, force=force)
         files.write_atomically(write, lambda out: out.write(config.template().encode()))
         click.echo(f"{write}: {len(report.settings())} settings, all at their defaults")
         return

@@ -8,10 +8,9 @@ import numpy as np
 from dask.array import dispatch
 from dask.sizeof import sizeof
 
-from webmm.calls.expression import concatenate, take
+from webmm.calls.joined import concatenate, take
 from webmm.calls.numpy_functions import tensordot
-from webmm.engine.array import Array
-from webmm.engine.device import default_device
+from webmm.engine.device import Array, default_device
 
 
 def register() -> None:

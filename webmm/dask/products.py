@@ -24,10 +24,9 @@ from webmm.calls.scaling import Types, Worker, plan
 from webmm.calls.stream import tile_shape
 from webmm.dask.workers import RESOURCE, count
 from webmm.dtypes import F64, MATRIX_DTYPES, DType, dtype_of
-from webmm.engine.array import Array
-from webmm.engine.device import Device, default_device
-from webmm.epilogues import Terms, activation_name
+from webmm.engine.device import Array, Device, default_device
 from webmm.errors import ProblemError
+from webmm.wgsl.epilogues import Terms, activation_name
 
 TILES = 4  # tiles per worker: if a worker is lost, only part of its share must be recomputed
 ROOM = 2**31  # bytes of a worker's memory for a task's tile and panels

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
-from webmm.bench import blank
 from webmm.debug.reference import Reference
 from webmm.debug.subject import Subject
 from webmm.debug.views import subject_of
@@ -25,16 +25,17 @@ from webmm.engine.device import Device
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.base import Kernel
-from webmm.params import pack
+from webmm.measure.bench import blank
 from webmm.problems.base import Problem
-from webmm.render import Watch, tags_of
+from webmm.wgsl.params import pack
+from webmm.wgsl.render import Watch, tags_of
 
 UNWRITTEN = np.uint32(0x7FC0DEB6)  # a NaN that arithmetic never produces
 SHOWN = 8  # number of steps shown by default
 
 
 @dataclass(frozen=True)
-class Value:
+class RecordedValue:
     """A recorded value, None if it is missing; `origin` names the element that a wrong factor is, if known."""
 
     value: float | None
@@ -47,7 +48,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Step:
+class InnerStep:
     """Inner step `k`: NumPy's values by group, such as A[row, k] and the sum so far, and the recorded values by tag.
 
     NaN marks an unknown value. If several invocations share an element, `part` is the number of the partial sum, and
@@ -57,7 +58,7 @@ class Step:
     k: int
     part: int
     numpy: dict[str, float]
-    values: dict[str, Value]
+    values: dict[str, RecordedValue]
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,13 @@ class Inspection:
     problem: Problem
     row: int
     col: int
-    steps: tuple[Step, ...]
-    stored: Value
+    steps: tuple[InnerStep, ...]
+    stored: RecordedValue
     expected: float
     reference: Reference
 
     @property
-    def wrong(self) -> list[tuple[Step, str, Value]]:
+    def wrong(self) -> list[tuple[InnerStep, str, RecordedValue]]:
         """The wrong values as (step, tag, value), in the order of steps."""
         return [(step, tag, value) for step in self.steps for tag, value in step.values.items() if value.wrong]
 
@@ -111,7 +112,7 @@ class Inspection:
         for tag in extra:
             table.add_column(tag, justify="right", no_wrap=True)
         for step in self.steps[shown or self.window()]:
-            row = [f"{step.k}", *([f"{step.part}"] if parts else [])]
+            row: list[str | Text] = [f"{step.k}", *([f"{step.part}"] if parts else [])]
             for name, tags in groups.items():
                 row += [_cell(step.values.get(tag)) for tag in tags]
                 row += [_number(step.numpy[name])] if tags else []
@@ -120,7 +121,7 @@ class Inspection:
 
     def notes(self) -> list[str]:
         """Return a line for each wrong tag, with its first wrong step and the origin of the value, and the verdict."""
-        first: dict[str, tuple[Step, Value]] = {}
+        first: dict[str, tuple[InnerStep, RecordedValue]] = {}
         for step, tag, value in self.wrong:
             first.setdefault(tag, (step, value))
         lines = []
@@ -162,17 +163,17 @@ class Inspection:
         }
 
 
-def _cell(value: Value | None) -> str:
+def _cell(value: RecordedValue | None) -> str | Text:
     if value is None:
         return ""
-    return f"[bold red]{value}[/]" if value.wrong else str(value)
+    return Text(str(value), "bold red") if value.wrong else str(value)
 
 
 def _number(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.5g}"
 
 
-def _json(value: Value) -> dict[str, Any]:
+def _json(value: RecordedValue) -> dict[str, Any]:
     number = value.value if value.value is not None and np.isfinite(value.value) else None
     return {"value": number, "wrong": value.wrong} | ({"origin": value.origin} if value.origin else {})
 
@@ -211,7 +212,7 @@ def inspect_each(
         stored = reference.stored(result)
         wrong = not abs(stored - reference.total) <= reference.allowed
         steps = _judged(reference, slots, tags)
-        yield Inspection(kernel, problem, row, col, steps, Value(stored, wrong), reference.total, reference)
+        yield Inspection(kernel, problem, row, col, steps, RecordedValue(stored, wrong), reference.total, reference)
 
 
 def _recorded(
@@ -236,7 +237,7 @@ def _recorded(
         return recorded.numpy()[len(watch) :].reshape(subject.steps, width), written.numpy()
 
 
-def _judged(reference: Reference, slots: NDArray[np.uint32], tags: tuple[str, ...]) -> tuple[Step, ...]:
+def _judged(reference: Reference, slots: NDArray[np.uint32], tags: tuple[str, ...]) -> tuple[InnerStep, ...]:
     """Return all steps of the reference, and further recorded ones, with the values of `slots` compared to NumPy's."""
     written, values = slots != UNWRITTEN, slots.view(np.float32).astype(np.float64)
     used = written.any(axis=0)
@@ -250,14 +251,14 @@ def _judged(reference: Reference, slots: NDArray[np.uint32], tags: tuple[str, ..
             if written[k, i]:
                 found[tag] = _value(reference, group, k, float(values[k, i]))
             elif used[i] and group in reference.every and k < reference.length:
-                found[tag] = Value(None, True)
+                found[tag] = RecordedValue(None, True)
         numpy = {group: float(reference.numpy[group][k]) for group in reference.heads}
-        steps.append(Step(k, int(reference.parts[k]), numpy, found))
+        steps.append(InnerStep(k, int(reference.parts[k]), numpy, found))
     return tuple(steps)
 
 
-def _value(reference: Reference, group: str, k: int, got: float) -> Value:
+def _value(reference: Reference, group: str, k: int, got: float) -> RecordedValue:
     expected = reference.numpy[group][k] if group else np.nan  # the expected value of a user's tag is unknown
     known = group and not np.isnan(expected)
     wrong = bool(known and got != expected and not abs(got - expected) <= reference.slack[group][k])
-    return Value(got, wrong, reference.origin(got) if wrong and group in reference.every else "")
+    return RecordedValue(got, wrong, reference.origin(got) if wrong and group in reference.every else "")

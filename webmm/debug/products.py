@@ -14,8 +14,8 @@ from webmm.engine.device import Device
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.splits import Divided
 from webmm.kernels.weights.vector import Vector
+from webmm.measure.verify import bound
 from webmm.problems.scheme import reference as quantized_reference
-from webmm.verify import bound
 
 PRODUCT = {
     "A": {"LOADED_A": "A loaded", "SHARED_A": "A shared"},

@@ -15,9 +15,9 @@ from webmm.cases.reduce import rounding
 from webmm.debug.reference import Floats, Origins, Reference, by_part
 from webmm.debug.subject import Subject
 from webmm.dtypes import F32, I32
-from webmm.epilogues import activation_of
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import operation_of
+from webmm.wgsl.epilogues import activation_of
 
 RUNNING = {  # cumulative functions of the operations that are not sums
     **{"max": np.maximum.accumulate, "min": np.minimum.accumulate},

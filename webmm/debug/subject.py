@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from webmm.cases import OPS
 from webmm.debug.reference import Floats, Reference
-from webmm.engine.array import Array
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 
 MAX_STEPS = 2**20

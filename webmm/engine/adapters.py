@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import Any
 
 from webmm.config import settings
-from webmm.engine.wgpu import WGPU, Wgpu
+from webmm.engine.engine import Engine
+from webmm.engine.wgpu import WGPU
 from webmm.errors import ConfigError, NoAdapterError, UnsupportedError
 from webmm.kernels.base import LOOP_LIMIT, Capabilities
 from webmm.text import whole
@@ -84,7 +85,7 @@ def _without_wayland() -> Iterator[None]:
             os.environ.pop(DISPLAY, None)
 
 
-def adapters(engine: Wgpu = WGPU) -> list[tuple[AdapterInfo, Any]]:
+def adapters(engine: Engine = WGPU) -> list[tuple[AdapterInfo, Any]]:
     """Return all adapters as (info, the engine's adapter), in the driver's order."""
     with _without_wayland():
         found = engine.adapters()
@@ -108,14 +109,14 @@ def describe(index: int, adapter: Any) -> AdapterInfo:
     return AdapterInfo(index, info["device"], info["vendor"], kind, info["backend_type"], info["description"])
 
 
-def engine_of(name: str) -> Wgpu:
+def engine_of(name: str) -> Engine:
     """Return the engine `name`, wgpu or dawn; raises ConfigError for other names and if it is not installed."""
     if name not in ENGINES:
         raise ConfigError(f"unknown engine {name!r}; choose from {', '.join((*ENGINES, AUTO))}")
     if name == WGPU.name:
         return WGPU
     try:
-        engine: Wgpu = import_module("webmm.engine.dawn").DAWN
+        engine: Engine = import_module("webmm.engine.dawn").DAWN
     except ModuleNotFoundError as error:
         raise ConfigError(
             "Dawn comes with wgpudawn, which is not installed: pip install 'webmm[dawn]' (Python 3.11 or newer)"
@@ -123,7 +124,7 @@ def engine_of(name: str) -> Wgpu:
     return engine
 
 
-def installed() -> list[Wgpu]:
+def installed() -> list[Engine]:
     """Return the installed engines; imports them."""
     found = [WGPU]
     with contextlib.suppress(ConfigError):
@@ -131,12 +132,12 @@ def installed() -> list[Wgpu]:
     return found
 
 
-def loaded() -> list[Wgpu]:
+def loaded() -> list[Engine]:
     """Return the engines that this process has imported: an object cannot belong to any other."""
     return [WGPU, *([engine_of("dawn")] if "wgpudawn" in sys.modules else [])]
 
 
-def choose_adapter(wanted: str | int | None = None, engine: Wgpu = WGPU) -> tuple[AdapterInfo, Any]:
+def choose_adapter(wanted: str | int | None = None, engine: Engine = WGPU) -> tuple[AdapterInfo, Any]:
     """Return the adapter that `wanted` (or the setting `adapter`) names; by default one of the most capable kind.
 
     `wanted` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name, vendor, backend or driver.
@@ -157,7 +158,7 @@ def choose_adapter(wanted: str | int | None = None, engine: Wgpu = WGPU) -> tupl
     return min(matching, key=lambda pair: _PREFERENCE.index(pair[0].kind))
 
 
-def choose_engine(name: str, wanted: str | int | None = None) -> tuple[Wgpu, AdapterInfo, Any]:
+def choose_engine(name: str, wanted: str | int | None = None) -> tuple[Engine, AdapterInfo, Any]:
     """Return the engine `name` and its adapter that `wanted` names; see `engine_of()` and `choose_adapter()`.
 
     `auto` chooses an adapter from wgpu's list, and opens it with Dawn if it has matrix units that Dawn can use.
@@ -169,7 +170,7 @@ def choose_engine(name: str, wanted: str | int | None = None) -> tuple[Wgpu, Ada
     return reaches_more(info, found) or (WGPU, info, found)
 
 
-def reaches_more(info: AdapterInfo, found: Any) -> tuple[Wgpu, AdapterInfo, Any] | None:
+def reaches_more(info: AdapterInfo, found: Any) -> tuple[Engine, AdapterInfo, Any] | None:
     """Return Dawn and its adapter for the GPU of wgpu's adapter `found`, or None unless both offer matrix units.
 
     GPUs of the same name are matched by their order. Dawn is not loaded if wgpu's adapter has no matrix units.
@@ -183,7 +184,7 @@ def reaches_more(info: AdapterInfo, found: Any) -> tuple[Wgpu, AdapterInfo, Any]
 
 
 def capabilities(
-    info: AdapterInfo, source: Any, lower: Mapping[str, int] | None = None, engine: Wgpu = WGPU
+    info: AdapterInfo, source: Any, lower: Mapping[str, int] | None = None, engine: Engine = WGPU
 ) -> Capabilities:
     """Return the capabilities of an adapter or an open device, with some limits replaced by `lower` ones.
 

@@ -1,6 +1,6 @@
 """The engine Dawn, Chromium's WebGPU, through the package wgpudawn, which has wgpu-py's API.
 
-Dawn enables matrix units, which wgpu-native does not. This module has what differs from wgpu-py, with the reasons.
+Dawn enables matrix units, which wgpu-native does not. This module has what it does differently, with the reasons.
 """
 
 from __future__ import annotations
@@ -8,16 +8,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import wgpudawn
+from numpy.typing import NDArray
 from wgpudawn.backends.dawn import _api, extras
 from wgpudawn.backends.dawn._ffi import CALLBACK_MODE, c_callback, callbacks
 
-from webmm.engine.wgpu import Functions, Mapped, Wgpu
+from webmm.engine import native
+from webmm.engine.engine import Copy, Dispatch, Engine, Mapped
 from webmm.kernels.base import MatrixShape
-from webmm.render import Dialect
+from webmm.wgsl.render import MATRIX_UNITS, SUBGROUPS, Dialect
 
 # Matrix units are experimental; float16 is disabled on NVIDIA because of a bug in old drivers; timestamps are rounded
 # to 65 µs.
@@ -25,15 +28,17 @@ ENABLED = ("allow_unsafe_apis", "vulkan_enable_f16_on_nvidia")
 DISABLED = ("timestamp_quantization",)
 
 
-class Dawn(Wgpu):
-    """The engine Dawn; overrides what it does differently from wgpu-py."""
+class Dawn:
+    """The engine Dawn; see `Engine` for what the methods do."""
 
     name = "dawn"
     api: Any = wgpudawn
     dialect: Dialect = "tint"
     rejects = "Dawn rejects old drivers, such as Mesa below 23; update the driver"
     # Without implicit synchronisation only one thread may use a device.
-    wanted = ("shader-f16", "subgroups", "timestamp-query", "implicit-device-synchronization")
+    wanted: tuple[str, ...] = ("shader-f16", "subgroups", "timestamp-query", "implicit-device-synchronization")
+    subgroups, matrix_units = SUBGROUPS["tint"], MATRIX_UNITS["tint"]
+    refusals: tuple[type[Exception], ...] = (wgpudawn.GPUError, RuntimeError)
 
     def version(self) -> str:
         """Return the engine's name and version, as in records."""
@@ -62,32 +67,62 @@ class Dawn(Wgpu):
             for each in listed
         )
 
-    @functools.cached_property
-    def functions(self) -> Functions:
-        """The C functions behind wgpudawn."""
-        return Functions(_api.lib, _api.libf, _api.ffi)
+    def min_subgroup_size(self, adapter_info: Mapping[str, Any]) -> int:
+        """Return the minimum subgroup size that an adapter reports, under wgpu-py's misspelt name."""
+        return int(adapter_info["stackgroup_min_size"] or 0)
 
-    def _callback_info(self, mapped: Mapped) -> Any:
-        """As wgpu's, with wgpudawn's C callback, which looks up the Python callback in its registry."""
+    def timestamp_period(self, device: Any) -> float:
+        """Return 1: Dawn converts ticks to nanoseconds."""
+        del device
+        return 1.0
+
+    # Queue
+
+    @functools.cached_property
+    def functions(self) -> native.Functions:
+        """The C functions behind wgpudawn."""
+        return native.Functions(_api.lib, _api.libf, _api.ffi)
+
+    def submit(self, device: Any, dispatches: Sequence[Dispatch], copy: Copy | None = None) -> None:
+        """Submit dispatches in order, in one pass, and then a copy."""
+        native.submit(self.functions, device, dispatches, copy)
+
+    def wait(self, device: Any) -> None:
+        """Wait until all work queued on `device` has finished."""
+        device._poll_wait()
+
+    # Mappings
+
+    def map(self, buffer: Any, mode: str, size: int) -> Mapped:
+        """Request a mapping; wgpudawn's C callback looks up the Python callback in its registry."""
+        mapped = Mapped(buffer, mode, size)
 
         def set_status(status: int, *unused: Any) -> None:
             del unused
             mapped.status = status
 
         info = {"mode": CALLBACK_MODE, "callback": c_callback("WGPUBufferMapCallback")}
-        user = {"userdata1": callbacks.register(set_status)}
-        return self.functions.ffi.new("WGPUBufferMapCallbackInfo *", info | user)
+        info |= {"userdata1": callbacks.register(set_status)}
+        return native.begin(self.functions, mapped, self.functions.ffi.new("WGPUBufferMapCallbackInfo *", info))
 
-    def _poll_mapping(self, device: Any, mapped: Mapped) -> None:
-        """As wgpu's, but processes the events of this mapping only."""
+    def ready(self, device: Any, mapped: Mapped) -> bool:
+        """Tell whether `data()` would return without waiting, after processing the events of this mapping only."""
         del device
-        wait = self.functions.ffi.new("WGPUFutureWaitInfo *", {"future": mapped.future})
-        self.functions.checked.wgpuInstanceWaitAny(_api.get_wgpu_instance(), 1, wait, 0)
+        if not mapped.status:
+            wait = self.functions.ffi.new("WGPUFutureWaitInfo *", {"future": mapped.future})
+            self.functions.checked.wgpuInstanceWaitAny(_api.get_wgpu_instance(), 1, wait, 0)
+        return bool(mapped.status)
 
-    def timestamp_period(self, device: Any) -> float:
-        """Return 1: Dawn converts ticks to nanoseconds."""
-        del device
-        return 1.0
+    def data(self, device: Any, mapped: Mapped) -> NDArray[np.uint8]:
+        """Wait for the mapping and return its bytes."""
+        native.wait(device, lambda: self.ready(device, mapped))
+        return native.data(self.functions, mapped, wgpudawn.GPUError)
+
+    def unmap(self, mapped: Mapped) -> None:
+        """Unmap the buffer, so that the device may use it."""
+        native.unmap(self.functions, mapped)
+
+    # Loss
 
     def is_lost(self, device: Any) -> bool:
         """Tell whether `device` was lost or destroyed."""
@@ -97,14 +132,9 @@ class Dawn(Wgpu):
             return "lost" in str(error).lower()
         return False
 
-    def _destroyed(self, device: Any) -> bool:
-        """Return False: Dawn raises an error for any call on a destroyed device."""
-        del device
-        return False
-
     def loss_reason(self, device: Any) -> str:
         """Return the driver's message about the loss of `device`; empty if there was none."""
-        self.poll(device)
+        device._poll()
         promise = device._lost_promise
         return str(getattr(promise._value, "message", "") or "")
 
@@ -134,4 +164,4 @@ def instance() -> None:
     )
 
 
-DAWN = Dawn()
+DAWN: Engine = Dawn()

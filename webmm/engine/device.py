@@ -1,46 +1,100 @@
-"""A device: an open adapter, with its limits, compiled pipelines and arrays."""
+"""Devices and their arrays, which refer to each other: an array knows its device, and a device makes arrays."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from webmm import log
-from webmm.config import settings
+from webmm.config import Settings, settings
 from webmm.dtypes import DType, dtype_of
 from webmm.engine import allocate, forking, moves, rates
 from webmm.engine.adapters import AdapterInfo, capabilities, choose_engine, describe, loaded
-from webmm.engine.array import Array, checked_shape, host_array
-from webmm.engine.guard import Guard
-from webmm.engine.launch import Launch, Launches
+from webmm.engine.core import Core
+from webmm.engine.engine import Engine
+from webmm.engine.launch import Launch
+from webmm.engine.launches import Launches
 from webmm.engine.memory import MemoryStats
-from webmm.engine.pipelines import Pipelines
+from webmm.engine.operators import Operators
 from webmm.engine.plans import Plans
-from webmm.engine.pool import Pool
 from webmm.engine.probe import matrix_shapes, subgroup_size
-from webmm.engine.submissions import Submissions
-from webmm.engine.transfer import Staging
+from webmm.engine.view import View, checked_shape, host_array
 from webmm.errors import ConfigError, WebmmError
-from webmm.kernels.base import Binding, Kernel
+from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
-from webmm.render import ENTRY_POINT, Shader
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from webmm.engine.profiling import Profile
 
 MEMORY = {"discrete": 2**31, "integrated": 2**30, "other": 2**30, "cpu": 2**30}  # bytes; see Device.memory
-NO_SPAN = nullcontext()
+DLPACK_CPU = (1, 0)  # kDLCPU and its number
 
 
-class Device:
+class Array(Operators, View["Device"]):
+    """An n-dimensional array on a device, or a view of one: slices and transposes share the buffer without a copy.
+
+    The buffer lives as long as any array that shares it. `free()`, or leaving a `with` block, releases it at once for
+    all of them; any later use raises FreedArrayError, and freeing twice has no effect. Strides and offset are in
+    elements.
+    """
+
+    def __getitem__(self, key: Any) -> Array:
+        """Return a view by integers, slices, None and `...`, with NumPy's meaning and NumPy's IndexError.
+
+        If one key is a list of positions, return a copy of those elements, as `take()` does.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        return self._taken(keys) if any(isinstance(k, (list, np.ndarray)) for k in keys) else super().__getitem__(key)
+
+    def numpy(self) -> NDArray[Any]:
+        """Return a copy in host memory, of the array's shape and dtype."""
+        return self.device.download(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("the array is in device memory, so copy=False is impossible; use copy=None or copy=True")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
+
+    async def numpy_async(self) -> NDArray[Any]:
+        """Return `numpy()`, awaited in another thread so that the event loop is not blocked."""
+        from asyncio import to_thread
+
+        return await to_thread(self.numpy)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of a copy in host memory: WebGPU exposes no device pointers."""
+        if copy is False or (dl_device or DLPACK_CPU) != DLPACK_CPU:
+            raise BufferError("the array is in a WebGPU buffer: DLPack can only export a copy in host memory")
+        del stream, max_version  # NumPy's capsule has the version that every consumer reads
+        return self.numpy().__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return DLPACK_CPU
+
+    def __repr__(self) -> str:
+        place = "lost" if self.device.lost else f"on {self.device.info.name}"
+        state = place if self._storage.alive else "freed"
+        return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.element.name} {state}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        """Return a contiguous copy on the same device, made through the host."""
+        del memo
+        return self.device.array(self.numpy())
+
+
+class Device(Core):
     """An open adapter that runs kernels; threads may share it.
 
     `adapter` is an index, a kind (discrete, integrated, cpu), "gpu", or part of a name. The default is the setting
@@ -49,9 +103,6 @@ class Device:
     which selects Dawn for an adapter with matrix units; the default is the setting `engine`. Raises NoAdapterError,
     ConfigError, or UnsupportedError if the adapter does not reach a limit. Closing the device frees its arrays. In a
     forked child process every use of the device raises DeviceLostError, and opening another raises NoAdapterError.
-
-    The class is long because every operation on a device has its method here; most of them are one line that calls
-    another module of this package.
     """
 
     def __init__(
@@ -61,15 +112,15 @@ class Device:
         limits: Mapping[str, int] | None = None,
         engine: str | None = None,
     ) -> None:
-        self._prepare_to_open()
-        self.engine, info, found = choose_engine(engine or self.settings.engine, adapter)
-        wanted = capabilities(info, found, limits or {}, self.engine)
+        current = _settings()
+        chosen, info, found = choose_engine(engine or current.engine, adapter)
+        wanted = capabilities(info, found, limits or {}, chosen)
         try:
-            features = [f for f in self.engine.wanted if f in wanted.features]
-            opened, no_matrix = self.engine.open(found, features, wanted.limits)
-        except self.engine.refusals as error:
+            features = [f for f in chosen.wanted if f in wanted.features]
+            opened, no_matrix = chosen.open(found, features, wanted.limits)
+        except chosen.refusals as error:
             raise WebmmError(f"{info} could not be opened: {error}") from error
-        self._set_up(opened, info, True, no_matrix, limits)
+        self._set_up(chosen, opened, info, True, current, no_matrix, limits)
 
     @classmethod
     def from_wgpu(cls, device: Any) -> Device:
@@ -78,55 +129,40 @@ class Device:
         Both libraries submit to the same queue, in the order in which they call it. Closing the Device leaves the wgpu
         device open. Raises ConfigError if `device` is not a wgpu device.
         """
-        engine = next((engine for engine in loaded() if engine.is_device(device)), None)
+        engine = next((engine for engine in loaded() if isinstance(device, engine.api.GPUDevice)), None)
         if engine is None:
             raise ConfigError(f"from_wgpu() takes an open wgpu.GPUDevice, not {type(device).__name__}")
         self = cls.__new__(cls)
-        self._prepare_to_open()
-        self.engine = engine
-        self._set_up(device, describe(-1, device.adapter), False)
+        self._set_up(engine, device, describe(-1, device.adapter), False, _settings())
         return self
 
-    def _prepare_to_open(self) -> None:
-        forking.check()
-        self.settings = settings()
-        if self.settings.log or self.settings.log_file:
-            log.show(self.settings.log, self.settings.log_file)
-
     def _set_up(
-        self, device: Any, info: AdapterInfo, owned: bool, no_matrix: str = "", lower: Mapping[str, int] | None = None
+        self,
+        engine: Engine,
+        device: Any,
+        info: AdapterInfo,
+        owned: bool,
+        current: Settings,
+        no_matrix: str = "",
+        lower: Mapping[str, int] | None = None,
     ) -> None:
-        self.wgpu_device, self.info, self._owned = device, info, owned
-        self.guard = Guard(self.engine, device, info.name)
-        if owned:
-            self.guard.shield()
-        forking.opened(self)
-        self.capabilities = capabilities(info, device, lower, self.engine)  # Dawn grants at least WebGPU's defaults
+        super().__init__(engine, device, info, owned, current, self._before_destroy, self._forget_pipeline, lower)
         self.launches = Launches(self)
-        self.pipelines = Pipelines(self.guard, info.kind, self.launches.forget_pipeline)
-        self.submissions = Submissions(self.guard, shared=not owned)
-        self.staging = Staging(self.guard, self.submissions)
-        self.pool = Pool(self.guard, self.capabilities, info.kind, self._before_destroy)
-        self.plans = Plans(self)
-        self.constants = allocate.Constants(self)
-        # Chosen kernels by problem and tune=; cleared together with `plans` when a new record changes a choice.
-        self.choices: dict[tuple[Problem, str], Any] = {}
-        self.learned: set[Any] = set()  # shape buckets that were tuned, with or without success
-        self.verdicts: dict[str, str] | None = None  # results of webmm.selftest, loaded on first use
+        self.plans = Plans(self, self.launches)
+        self.constants = allocate.Constants(self.array)
+        # What `webmm.choose` keeps, by `webmm.engine.generation` and: problem and tune= (kernels), dtype (operations/s)
+        self.choices: dict[tuple[int, Problem, str], Any] = {}
+        self.rates: dict[tuple[int, str], float] = {}
+        self.learned: set[Any] = set()  # shapes or buckets of them that were tuned without success
+        self.verdicts: dict[str, str] | None = None  # results of webmm.measure.selftest, loaded on first use
         self.memory = MEMORY[info.kind]  # device memory in bytes for a product of NumPy arrays; more is streamed
-        self.profile: Profile | None = None  # the active profile, if any
         self.capabilities = dataclasses.replace(
             self.capabilities, subgroup_size=subgroup_size(self), no_matrix=no_matrix
         )
-        probed = rates.known(self)
+        probed, shapes = rates.known(self), matrix_shapes(self, self._product)
         self.capabilities = dataclasses.replace(
-            self.capabilities, matrix_shapes=matrix_shapes(self), workgroups=probed.workgroups if probed else 0
+            self.capabilities, matrix_shapes=shapes, workgroups=probed.workgroups if probed else 0
         )
-
-    @property
-    def lost(self) -> str:
-        """Why the device was lost or closed; empty while it is usable."""
-        return self.guard.lost
 
     # Arrays
 
@@ -161,11 +197,13 @@ class Device:
 
     def empty(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new uninitialised array of `shape`, as `numpy.empty()`; raises the same errors as `array()`."""
-        return allocate.new(self, checked_shape(shape), dtype_of(dtype))[0]
+        shape, element = checked_shape(shape), dtype_of(dtype)
+        return Array(allocate.new(self, math.prod(shape) * element.itemsize)[0], shape, element)
 
     def zeros(self, shape: tuple[int, ...], dtype: DType | str = "float32") -> Array:
         """Return a new array of zeros of `shape`; raises the same errors as `array()`."""
-        return allocate.zeros(self, checked_shape(shape), dtype_of(dtype))
+        shape, element = checked_shape(shape), dtype_of(dtype)
+        return Array(allocate.zeros(self, math.prod(shape) * element.itemsize), shape, element)
 
     def constant(self, host: NDArray[Any]) -> Array:
         """Return a cached device copy of the small array `host`; callers share it and must not write to it."""
@@ -178,7 +216,8 @@ class Device:
         usage STORAGE, and COPY_SRC if the array is read back. Raises ProblemError if the buffer lacks the usage,
         belongs to another device or is too small.
         """
-        return allocate.wrap(self, buffer, shape, dtype_of(dtype), offset)
+        shape, element = checked_shape(shape), dtype_of(dtype)
+        return Array(allocate.wrapped(self, buffer, shape, element, offset), shape, element, offset=offset)
 
     def download(self, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the contents of `array` in host memory, in `out` if given; only the span of a view is transferred.
@@ -189,17 +228,6 @@ class Device:
         return moves.download(self, array, out)
 
     # Dispatch
-
-    def pipeline(self, shader: Shader) -> Any:
-        """Return the compute pipeline of `shader`, from the cache or newly compiled.
-
-        Raises UnsupportedError if it exceeds the device's limits, ShaderError if the engine rejects it.
-        """
-        return self.pipelines.get(shader, self.capabilities)
-
-    def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...], entry_point: str = ENTRY_POINT) -> Any:
-        """Compile WGSL with `bindings`, all in group 0; raises ShaderError with the numbered source."""
-        return self.pipelines.compile(wgsl, label, bindings, entry_point)
 
     def launch(self, kernel: Kernel[Any], problem: Problem, *arrays: Array, debug: Array | None = None) -> Launch:
         """Prepare `kernel` to compute `problem` on `arrays`, one for each of `problem.buffers()`, in that order.
@@ -212,19 +240,6 @@ class Device:
         with self.guard.using(f"preparing {kernel.name}"), self.guard.lock:
             return self.launches.get(kernel, problem, arrays, debug)
 
-    def bind(self, pipeline: Any, resources: list[Any]) -> Any:
-        """Return a wgpu bind group, numbered from 0, of buffers, (buffer, offset, size) in bytes, or texture views."""
-        with self.guard.using("binding"):
-            return self.wgpu_device.create_bind_group(
-                layout=pipeline.get_bind_group_layout(0),
-                entries=[{"binding": i, "resource": self._resource(x)} for i, x in enumerate(resources)],
-            )
-
-    def _resource(self, x: Any) -> Any:
-        if self.engine.is_texture_view(x):
-            return x
-        return dict(zip(("buffer", "offset", "size"), x if isinstance(x, tuple) else (x, 0, x.size), strict=True))
-
     def run(self, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
         """Queue `kernel` to compute `problem` with an array for each of its buffers; raises as `launch()` does.
 
@@ -232,41 +247,19 @@ class Device:
         """
         with self.guard.using(f"running {kernel.name}"), self.guard.lock:
             self.launches.run(kernel, problem, arrays)
-        if recording := self.plans.current():
+        if recording := self.recordings.current():
             recording.ran(self.launches.token(kernel, problem), kernel, problem, arrays)
 
-    def flush(self) -> None:
-        """Submit the queued dispatches now.
-
-        Reading and waiting do so themselves, and a queued dispatch is submitted after about a millisecond in any case.
-        """
-        self.submissions.flush()
-
-    def span(self, name: str, kind: str, **amounts: int) -> AbstractContextManager[None]:
-        """Return a context whose duration the active profile records; without a profile it does nothing."""
-        return NO_SPAN if self.profile is None else self.profile.span(name, kind, **amounts)
-
-    def using(self, doing: str) -> AbstractContextManager[None]:
-        """Return a context for direct work with `wgpu_device`: no other thread closes it, and errors become webmm's.
-
-        Queued dispatches are submitted first. `doing` names the activity in error messages. Raises DeviceLostError if
-        the device was lost or closed.
-        """
-        self.submissions.flush()
-        self.plans.interrupt()
-        return self.guard.using(doing)
-
-    def synchronize(self) -> None:
-        """Wait until all queued work has finished."""
-        with self.using("waiting"):
-            self.engine.wait(self.wgpu_device)
+    def _product(self, kernel: Kernel[Any], problem: Problem, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        """Return the product of `a` and `b` by `kernel`."""
+        with self.array(a) as x, self.array(b) as y, self.empty((len(a), b.shape[1])) as c:
+            self.run(kernel, problem, x, y, c)
+            return c.numpy()
 
     # Lifetime
 
-    def trim(self) -> None:
-        """Destroy the idle buffers in the pool."""
-        with self.guard.uses.use(), self.guard.lock:
-            self.pool.trim()
+    def _forget_pipeline(self, pipeline: Any) -> None:
+        self.launches.forget_pipeline(pipeline)
 
     def _before_destroy(self, launches: set[Any]) -> None:
         """Submit the work that may need a buffer, and drop its launches, before the buffer is destroyed."""
@@ -296,10 +289,6 @@ class Device:
         """
         self.guard.close(self._destroy)
 
-    def abandon(self) -> None:
-        """Mark the device as owned by the parent process; called in a forked child."""
-        self.guard.abandon()
-
     def _destroy(self) -> None:
         with self.guard.lock:
             self.staging.close()
@@ -321,6 +310,15 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<webmm.Device {self.info}>"
+
+
+def _settings() -> Settings:
+    """Return the settings of a device to be opened, after showing the log that they ask for; fails after a fork."""
+    forking.check()
+    current = settings()
+    if current.log or current.log_file:
+        log.show(current.log, current.log_file)
+    return current
 
 
 _default: list[Device] = []  # empty or one device

@@ -48,8 +48,8 @@ def _in_child() -> None:
     for device in tuple(_State.devices):
         device.abandon()
     # Keep the parent's GPU objects alive, so that the child's garbage collector or its exit does not destroy them.
-    engines = loaded()
-    kept = [x for x in gc.get_objects() if any(engine.is_object(x) for engine in engines)]
+    classes = tuple(each for engine in loaded() for each in (engine.api.GPUObjectBase, engine.api.GPUAdapter))
+    kept = [x for x in gc.get_objects() if issubclass(type(x), classes)]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 

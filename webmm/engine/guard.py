@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from webmm.engine import forking
+from webmm.engine.engine import Engine
 from webmm.engine.lifetime import Uses
-from webmm.engine.wgpu import Wgpu
 from webmm.errors import DeviceLostError, MemoryLimitError, WebmmError
 
 
 class Guard:
     """Counts the uses of an engine's device, knows whether it is lost, and converts the engine's errors to webmm's."""
 
-    def __init__(self, engine: Wgpu, device: Any, name: str) -> None:
+    def __init__(self, engine: Engine, device: Any, name: str) -> None:
         self.engine, self.device, self.name = engine, device, name
         self.lost = ""  # why the device is lost or closed; empty while it is usable
         self.abandoned = False  # whether this process was forked from the one that owns the device
@@ -41,15 +41,15 @@ class Guard:
             except WebmmError:
                 raise
             except Exception as error:  # wgpu-py raises various types if the device is lost while a buffer is mapped
-                if not isinstance(error, self.engine.out_of_memory) and self.find_lost(doing, error):
+                if not isinstance(error, self.engine.api.GPUOutOfMemoryError) and self.find_lost(doing, error):
                     raise DeviceLostError(f"{doing}: {self.lost}") from _bare(error)
-                if isinstance(error, self.engine.errors):
+                if isinstance(error, self.engine.api.GPUError):
                     raise self.error(doing, error) from _bare(error)
                 raise
 
     def error(self, doing: str, error: Exception) -> WebmmError:
         """Return webmm's error for an error of the engine."""
-        if isinstance(error, self.engine.out_of_memory):
+        if isinstance(error, self.engine.api.GPUOutOfMemoryError):
             return MemoryLimitError(f"{doing}: the device is out of memory; free arrays or use smaller ones")
         return WebmmError(f"{doing}: {error}")
 
@@ -85,6 +85,17 @@ class Guard:
         """Mark the device as owned by the parent process; called in a forked child."""
         self.lost = f"the device on {self.name} belongs to the process that this one was forked from; {forking.ADVICE}"
         self.abandoned, self.uses = True, Uses()
+
+
+def frameless(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return `call(*args, **kwargs)`, a call of the engine's package that borrows memory; its errors have no frames.
+
+    Otherwise every context manager that an error leaves keeps them, and in them what `_bare()` is about.
+    """
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        raise _bare(error)  # noqa: B904  # the same error
 
 
 def _bare(error: Exception) -> Exception:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
-from webmm.engine.array import Array
+from webmm.engine.aliasing import overlap
+from webmm.engine.core import Core
 from webmm.engine.transfer import Upload
+from webmm.engine.view import AnyView, View
 from webmm.errors import ProblemError
-
-if TYPE_CHECKING:
-    from webmm.engine.device import Device
 
 ACTIVITIES = {"upload": "uploading", "download": "downloading", "copy": "copying"}
 
 
-def upload(device: Device, *pairs: tuple[NDArray[Any], Array]) -> None:
+def upload(device: Core, *pairs: tuple[NDArray[Any], AnyView]) -> None:
     """Implement `Device.upload()` for several host arrays and targets, whose copies overlap."""
     uploads = [_upload(host, target) for host, target in pairs if host.size or target.size]
     if uploads:
@@ -29,7 +28,7 @@ def upload(device: Device, *pairs: tuple[NDArray[Any], Array]) -> None:
             device.staging.upload(*uploads)
 
 
-def _upload(host: NDArray[Any], target: Array) -> Upload:
+def _upload(host: NDArray[Any], target: AnyView) -> Upload:
     """Return the checked upload of `host` to `target`."""
     if host.size != math.prod(target.shape):
         raise ProblemError(f"{host.size:,} elements cannot fill an array of shape {target.shape}")
@@ -39,23 +38,23 @@ def _upload(host: NDArray[Any], target: Array) -> Upload:
     return Upload(host, target.element.numpy, target.storage, start)
 
 
-def assign(device: Device, target: Array, data: Array | ArrayLike) -> None:
+def assign(device: Core, target: AnyView, data: AnyView | ArrayLike) -> None:
     """Implement `Device.assign()`."""
-    if target.device is not device or (isinstance(data, Array) and data.device is not device):
+    if target.device is not device or (isinstance(data, View) and data.device is not device):
         raise ProblemError("the arrays are on different devices; copy one: device.array(x.numpy())")
     split = target.nbytes % 4 and target.size < target.capacity
     if not target.contiguous or target.offset or split:
         raise ProblemError("only a whole, contiguous array can be assigned to")
-    count = data.size if isinstance(data, Array) else np.size(data)
+    count = data.size if isinstance(data, View) else np.size(data)
     if count != target.size:
         raise ProblemError(f"{count:,} elements cannot fill an array of shape {target.shape}")
-    if isinstance(data, Array) and data.element == target.element and _can_copy(data, target):
+    if isinstance(data, View) and data.element == target.element and _can_copy(data, target):
         _copy(device, data, target)
         return
-    upload(device, (data.numpy() if isinstance(data, Array) else np.asarray(data), target))
+    upload(device, (download(device, data) if isinstance(data, View) else np.asarray(data), target))
 
 
-def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
+def download(device: Core, array: AnyView, out: NDArray[Any] | None = None) -> NDArray[Any]:
     """Implement `Device.download()`."""
     dtype, strides, buffer = array.element.numpy, array.strides, array.storage.buffer
     if out is None:
@@ -64,7 +63,7 @@ def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> N
         raise ProblemError(f"out has shape {out.shape}; the array's shape is {array.shape}")
     if not math.prod(array.shape):
         return out
-    if not buffer.usage & device.engine.buffer_usage.COPY_SRC:
+    if not buffer.usage & device.engine.api.BufferUsage.COPY_SRC:
         raise ProblemError("the wrapped buffer was created without the usage COPY_SRC, which a readback needs")
     reach = [(length - 1) * stride for length, stride in zip(array.shape, strides, strict=True)]
     first = array.offset + sum(min(0, r) for r in reach)
@@ -80,7 +79,7 @@ def download(device: Device, array: Array, out: NDArray[Any] | None = None) -> N
     return out
 
 
-def _copy(device: Device, source: Array, target: Array) -> None:
+def _copy(device: Core, source: AnyView, target: AnyView) -> None:
     nbytes = -(-source.nbytes // 4) * 4
     with _moving(device, "copy", nbytes), device.guard.lock:
         start = source.offset * source.element.itemsize
@@ -89,10 +88,10 @@ def _copy(device: Device, source: Array, target: Array) -> None:
 
 
 @contextmanager
-def _moving(device: Device, how: str, nbytes: int) -> Iterator[None]:
+def _moving(device: Core, how: str, nbytes: int) -> Iterator[None]:
     """Return the context of every upload, download and copy: a use of the device, recorded by an active profile."""
     if how == "download":  # its copy is submitted together with the queued launches
-        device.plans.interrupt()
+        device.recordings.interrupt()
         use: AbstractContextManager[None] = device.guard.using(ACTIVITIES[how])
     else:
         use = device.using(ACTIVITIES[how])
@@ -100,7 +99,7 @@ def _moving(device: Device, how: str, nbytes: int) -> Iterator[None]:
         yield
 
 
-def _can_copy(array: Array, target: Array) -> bool:
+def _can_copy(array: AnyView, target: AnyView) -> bool:
     """Tell whether a copy between buffers suffices: they differ, and `array` starts and ends at whole words."""
     whole = array.offset * array.element.itemsize % 4 == 0 and array.nbytes % 4 == 0
-    return whole and array.contiguous and array.storage is not target.storage
+    return whole and array.contiguous and not overlap(target, array)

@@ -1,23 +1,22 @@
 """Python's operators, NumPy's functions and other libraries' protocols on arrays.
 
-They call functions of `webmm.calls`, a higher layer, which registers them here with `set_hooks()`.
+They call functions of `webmm.calls`, a higher layer, through `webmm.hooks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
+from webmm import hooks
 from webmm.errors import ProblemError
 
 if TYPE_CHECKING:
-    from webmm.engine.array import Array
-
-_calls: dict[str, Callable[..., Any]] = {}
-_functions: dict[Any, Callable[..., Any]] = {}
+    from typing_extensions import Self
 
 # NumPy's ufuncs as expressions in their arguments x and y.
 UFUNCS: dict[Any, str] = {
@@ -28,24 +27,20 @@ UFUNCS: dict[Any, str] = {
     **{np.maximum: "maximum(x, y)", np.minimum: "minimum(x, y)"},
     **{np.logical_and: "x & y", np.logical_or: "x | y", np.logical_not: "~x", np.isnan: "x != x"},
 }
+# NumPy's functions that write to their first argument.
+IN_PLACE = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
 OPERANDS = (int, float, np.ndarray, np.generic)  # operands other than arrays
 
 
-def set_hooks(calls: Mapping[str, Callable[..., Any]], functions: Mapping[Any, Callable[..., Any]]) -> None:
-    """Register the calls that operators use, and the implementations of NumPy's functions."""
-    _calls.update(calls)
-    _functions.update(functions)
-
-
 def _unary(text: str) -> Callable[[Any], Any]:
-    return lambda self: _calls["elementwise"](text, x=self)
+    return lambda self: hooks.above.elementwise(text, x=self)
 
 
 def _binary(text: str) -> Callable[[Any, Any], Any]:
     def compute(self: Any, other: Any) -> Any:
         if not isinstance(other, (Operators, *OPERANDS)):
             return NotImplemented
-        return _calls["elementwise"](text, x=self, y=other)
+        return hooks.above.elementwise(text, x=self, y=other)
 
     return compute
 
@@ -53,36 +48,36 @@ def _binary(text: str) -> Callable[[Any, Any], Any]:
 class Reductions:
     """The reductions, as methods of an array."""
 
-    def sum(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
+    def sum(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """Return the sum over `axis` (an axis, a tuple of axes, or None for all), as `webmm.reduce()` does."""
         return self._reduced("sum", axis, keepdims, dtype)
 
-    def prod(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
+    def prod(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """Return the product; as `sum()` otherwise."""
         return self._reduced("prod", axis, keepdims, dtype)
 
-    def mean(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Array:
+    def mean(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """Return the mean; as `sum()` otherwise."""
         return self._reduced("mean", axis, keepdims, dtype)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Array:
+    def max(self, axis: Any = None, keepdims: bool = False) -> Self:
         """Return the maximum; as `sum()` otherwise."""
         return self._reduced("max", axis, keepdims)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Array:
+    def min(self, axis: Any = None, keepdims: bool = False) -> Self:
         """Return the minimum; as `sum()` otherwise."""
         return self._reduced("min", axis, keepdims)
 
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Array:
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """Return the position of the first maximum, int32; as `sum()` otherwise."""
         return self._reduced("argmax", axis, keepdims)
 
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Array:
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """Return the position of the first minimum, int32; as `sum()` otherwise."""
         return self._reduced("argmin", axis, keepdims)
 
-    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: DTypeLike | None = None) -> Array:
-        found: Array = _calls["reduce"](self, op, axis, keepdims, out_dtype=dtype)
+    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: DTypeLike | None = None) -> Self:
+        found: Self = hooks.above.reduce(self, op, axis, keepdims, out_dtype=dtype)
         return found
 
 
@@ -101,21 +96,21 @@ class Operators(Reductions):
     __hash__ = object.__hash__
     __array_priority__ = 20.0  # above NumPy's: Dask calls the functions of the array with the highest priority
 
-    def __matmul__(self, other: Any) -> Array:
-        found: Array = _calls["matmul"](self, other)
+    def __matmul__(self, other: Any) -> Self:
+        found: Self = hooks.above.matmul(self, other)
         return found
 
-    def __rmatmul__(self, other: Any) -> Array:
-        found: Array = _calls["matmul"](other, self)
+    def __rmatmul__(self, other: Any) -> Self:
+        found: Self = hooks.above.matmul(other, self)
         return found
 
-    def astype(self, dtype: DTypeLike, copy: bool = True) -> Array:
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> Self:
         """Return a copy converted to `dtype`, one of `webmm.dtypes.COMPUTED`, as `webmm.astype()` does."""
         del copy  # the result never shares the buffer
-        found: Array = _calls["astype"](self, dtype)
+        found: Self = hooks.above.astype(self, dtype)
         return found
 
-    def _taken(self, keys: tuple[Any, ...]) -> Array:
+    def _taken(self, keys: tuple[Any, ...]) -> Self:
         """Return the elements selected by `keys`: one is a list of positions, the others are slices, None or `...`."""
         lists = [i for i, key in enumerate(keys) if isinstance(key, (list, np.ndarray))]
         if len(lists) > 1 or any(isinstance(key, (int, np.integer)) for key in keys):
@@ -124,24 +119,24 @@ class Operators(Reductions):
         rest = (*keys[:at], slice(None), *keys[at + 1 :])
         view = self[rest]  # type: ignore[index]
         axis = view.ndim - len(keys) + at if Ellipsis in keys[:at] else at
-        found: Array = view.take(keys[at], axis)
+        found: Self = view.take(keys[at], axis)
         return found
 
-    def squeeze(self, axis: Any = None) -> Array:
+    def squeeze(self, axis: Any = None) -> Self:
         """Return a view without axes of length 1: all, or those in `axis`; raises ProblemError for longer axes."""
         return self._viewed(lambda shadow: shadow.squeeze(axis))
 
-    def transpose(self, *axes: Any) -> Array:
+    def transpose(self, *axes: Any) -> Self:
         """Return a view with the axes in another order, reversed by default."""
         return self._viewed(lambda shadow: shadow.transpose(*axes))
 
-    def _viewed(self, change: Callable[[Any], Any]) -> Array:
-        view: Array = self._view(change)  # type: ignore[attr-defined]
+    def _viewed(self, change: Callable[[Any], Any]) -> Self:
+        view: Self = self._view(change)  # type: ignore[attr-defined]
         return view
 
-    def take(self, indices: Any, axis: int | None = None) -> Array:
+    def take(self, indices: Any, axis: int | None = None) -> Self:
         """Return the elements at `indices` along `axis`, as `webmm.take()` does."""
-        found: Array = _calls["take"](self, indices, axis)
+        found: Self = hooks.above.take(self, indices, axis)
         return found
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **settings: Any) -> Any:
@@ -149,20 +144,23 @@ class Operators(Reductions):
         if method != "__call__" or settings:
             return NotImplemented
         if ufunc is np.matmul:
-            return _calls["matmul"](*given, out_dtype=dtype)
+            return hooks.above.matmul(*given, out_dtype=dtype)
         if ufunc not in UFUNCS:
             return NotImplemented
-        return _calls["elementwise"](UFUNCS[ufunc], out_dtype=dtype, **dict(zip("xy", given, strict=False)))
+        return hooks.above.elementwise(UFUNCS[ufunc], out_dtype=dtype, **dict(zip("xy", given, strict=False)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Call webmm's implementation of `function`, or else NumPy's on copies of the arrays in host memory."""
         del types
-        if function in _functions:
-            return _functions[function](*args, **kwargs)
+        functions = hooks.above.numpy_functions
+        if function in functions:
+            return functions[function](*args, **kwargs)
+        if isinstance(_written(function, args, kwargs), Operators):
+            raise ProblemError(f"{function.__name__}() cannot write to an array on a device; use its result")
         return function(*_on_host(args), **_on_host(kwargs))
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        return _calls["namespace"](api_version)
+        return hooks.above.namespace(api_version)
 
     def __bool__(self) -> bool:
         return bool(self._only())
@@ -186,13 +184,29 @@ class Operators(Reductions):
     def __dask_tokenize__(self) -> tuple[str, Any]:
         return "webmm.Array", self.numpy()  # type: ignore[attr-defined]
 
-    def __copy__(self) -> Array:
-        view: Array = self[...]  # type: ignore[index]
+    def __copy__(self) -> Self:
+        view: Self = self[...]  # type: ignore[index]
         return view
 
     def __reduce__(self) -> Any:
         # Unpickled on the default device of the process that loads it, such as a worker's.
-        return _calls["restore"], (self.numpy(),)  # type: ignore[attr-defined]
+        return restored, (self.numpy(),)  # type: ignore[attr-defined]
+
+
+def restored(host: NDArray[Any]) -> Operators:
+    """Return an array that was pickled as `host`."""
+    array: Operators = hooks.above.default_device().array(host)
+    return array
+
+
+def _written(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return the argument to which one of NumPy's functions writes, or None."""
+    if function in IN_PLACE:
+        return args[0] if args else next(iter(kwargs.values()), None)
+    try:
+        return inspect.signature(function).bind_partial(*args, **kwargs).arguments.get("out")
+    except (TypeError, ValueError):  # it has no signature
+        return kwargs.get("out")
 
 
 def _on_host(x: Any) -> Any:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from webmm import log
 from webmm.engine.guard import Guard
-from webmm.errors import ShaderError, UnsupportedError, numbered
+from webmm.errors import UnsupportedError
 from webmm.kernels.base import Binding, Capabilities
-from webmm.render import ENTRY_POINT, Shader
+from webmm.wgsl.compilers import Place, refused
+from webmm.wgsl.render import ENTRY_POINT, Shader
 
 # Host memory of a pipeline, estimated from the length of its WGSL, as measured on lavapipe (Mesa 22.3.6: naive 1.4 MB
 # for 2,600 characters, cpu_lanes 4.7 MB for 28,000, blocked 6.7 MB for 32,000, pipelined 3.2 MB for 54,000).
@@ -22,7 +23,7 @@ CPU_LIMIT, GPU_LIMIT = 2**28, 2**30  # bytes of all pipelines by that estimate, 
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledPipeline:
     """A pipeline and its estimated host memory in bytes."""
 
     pipeline: Any
@@ -37,7 +38,7 @@ class Pipelines:
 
     def __init__(self, guard: Guard, kind: str, forget: Callable[[Any], None]) -> None:
         self._guard, self._forget = guard, forget
-        self._kept: OrderedDict[str, Compiled] = OrderedDict()
+        self._kept: OrderedDict[str, CompiledPipeline] = OrderedDict()
         self.limit = CPU_LIMIT if kind == "cpu" else GPU_LIMIT
         self.nbytes = 0  # estimate for all cached pipelines
         self.compilations = 0
@@ -57,8 +58,8 @@ class Pipelines:
                 return found.pipeline
             _check_limits(shader, capabilities)
             start = time.perf_counter()
-            made = Compiled(
-                self.compile(shader.wgsl, shader.label, shader.bindings),
+            made = CompiledPipeline(
+                self.compile(shader.wgsl, shader.label, shader.bindings, origin=lambda: _places(shader)),
                 BYTES + BYTES_PER_CHARACTER * len(shader.wgsl),
             )
             elapsed = time.perf_counter() - start
@@ -73,12 +74,22 @@ class Pipelines:
                 self._forget(evicted.pipeline)
             return made.pipeline
 
-    def compile(self, wgsl: str, label: str, bindings: tuple[Binding, ...], entry_point: str = ENTRY_POINT) -> Any:
-        """Compile WGSL with `bindings`, all in group 0; raises ShaderError with the numbered source."""
+    def compile(
+        self,
+        wgsl: str,
+        label: str,
+        bindings: tuple[Binding, ...],
+        entry_point: str = ENTRY_POINT,
+        origin: Callable[[], Sequence[Place | None]] = tuple,
+    ) -> Any:
+        """Compile WGSL with `bindings`, all in group 0; raises ShaderError with the line that the compiler means.
+
+        `origin` returns the places of the text's lines in templates, as far as they are known.
+        """
         device = self._guard.device
-        with self._guard.using(f"compiling {label}"), self._shader_errors(label, wgsl):
+        with self._guard.using(f"compiling {label}"), self._shader_errors(label, wgsl, origin):
             module = device.create_shader_module(label=label, code=wgsl)
-            visible = self._guard.engine.compute
+            visible = self._guard.engine.api.ShaderStage.COMPUTE
             entries = [{"binding": b.binding, "visibility": visible, **_entry(b.type)} for b in bindings]
             layout = device.create_pipeline_layout(
                 bind_group_layouts=[device.create_bind_group_layout(entries=entries)]
@@ -88,19 +99,25 @@ class Pipelines:
             )
 
     @contextmanager
-    def _shader_errors(self, label: str, wgsl: str) -> Iterator[None]:
+    def _shader_errors(self, label: str, wgsl: str, origin: Callable[[], Sequence[Place | None]]) -> Iterator[None]:
         engine = self._guard.engine
         try:
             yield
-        except engine.errors as error:
-            if isinstance(error, engine.out_of_memory) or self._guard.find_lost(f"compiling {label}", error):
+        except engine.api.GPUError as error:
+            if isinstance(error, engine.api.GPUOutOfMemoryError) or self._guard.find_lost(f"compiling {label}", error):
                 raise
-            raise ShaderError(f"{label} was refused by the engine: {error}\n{numbered(wgsl)}") from error
+            raise refused(f"{label} was refused by the engine", str(error), wgsl, origin()) from error
 
     def clear(self) -> None:
         """Drop all pipelines."""
         self._kept.clear()
         self.nbytes = 0
+
+
+def _places(shader: Shader) -> Sequence[Place | None]:
+    from webmm.wgsl.places import places  # needed for errors only
+
+    return places(shader)
 
 
 def _check_limits(shader: Shader, capabilities: Capabilities) -> None:

@@ -3,76 +3,34 @@
 What a call does depends on its arguments and on the shapes, strides and dtypes of its arrays, not on their contents or
 their buffers. So the first call is recorded under a key (see `webmm.calls.planned`); later calls with that key take
 buffers from the pool, look up their launches, and queue them. Everything unusual – a freed array, a lost device, an
-active profile – is left to the ordinary call.
+active profile – is left to the ordinary call. Plans of an earlier `webmm.engine.generation` are not found again.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webmm import log
-from webmm.engine.array import Array, Storage
-from webmm.engine.pool import Block
+from webmm.engine.core import Core
+from webmm.engine.launches import Launches
+from webmm.engine.pool import Block, Storage
+from webmm.engine.recording import Recording
+from webmm.engine.view import AnyView, View
 from webmm.errors import WebmmError
-from webmm.kernels.base import Kernel
-from webmm.problems.base import Problem
-
-if TYPE_CHECKING:
-    from webmm.engine.device import Device
 
 MAX_PLANS = 1024  # cached per device
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A recorded dispatch: token, kernel, problem, and the numbers of all its buffers and of those that it writes."""
-
-    token: int
-    kernel: Kernel[Any]
-    problem: Problem
-    numbers: tuple[int, ...]
-    written: tuple[int, ...]
-
-
-class Recording:
-    """The allocations and dispatches of a call; storages are numbered, those of the operands first, then new ones."""
-
-    def __init__(self, arrays: Sequence[Array]) -> None:
-        self.storages: dict[Storage, int] = {}
-        for array in arrays:
-            self.storages.setdefault(array._storage, len(self.storages))
-        self.operands = tuple(self.storages)
-        self.constants: set[Storage] = set()
-        self.steps: list[Step] = []
-        self.complete = True  # whether replaying the steps does everything that the call does
-
-    def made(self, storage: Storage) -> None:
-        """Record the allocation of an array."""
-        self.storages[storage] = len(self.storages)
-
-    def ran(self, token: int, kernel: Kernel[Any], problem: Problem, arrays: Sequence[Array]) -> None:
-        """Record a dispatch."""
-        for storage in (array._storage for array in arrays):
-            if storage.constant and storage not in self.storages:
-                self.storages[storage] = len(self.storages)
-                self.constants.add(storage)
-        numbers = tuple(self.storages.get(array._storage, -1) for array in arrays)
-        written = tuple(compress(numbers, (extent.written for extent in problem.buffers())))
-        self.steps.append(Step(token, kernel, problem, numbers, written))
-        self.complete = self.complete and -1 not in numbers  # -1: neither an operand nor allocated by the call
 
 
 class Plan:
     """A replayable call, for other arrays of the same signatures."""
 
-    def __init__(self, device: Device, recording: Recording, arrays: Sequence[Array], result: Array) -> None:
-        self._device, self._steps = device, recording.steps
+    def __init__(
+        self, device: Core, launches: Launches, recording: Recording, arrays: Sequence[AnyView], result: AnyView
+    ) -> None:
+        self._device, self._launches, self._steps = device, launches, recording.steps
         # The first argument with each operand storage, by index.
         self._operands = [next(i for i, x in enumerate(arrays) if x._storage is s) for s in recording.operands]
         others = [
@@ -85,14 +43,17 @@ class Plan:
         made = [n for n, (constant, _) in enumerate(others, len(self._operands)) if constant is None]
         self._temporary = [n for n in made if n != self._result]
         self._returned_argument = next((i for i, x in enumerate(arrays) if x is result), None)
+        self._class = type(result)
         self._layout = result.shape, result.element, result.strides, result.offset
         self._signature = result.signature
 
-    def run(self, arrays: Sequence[Array]) -> Array | None:
+    def run(self, arrays: Sequence[AnyView]) -> AnyView | None:
         """Queue the call's dispatches and return its result, or None if the ordinary call must be made instead."""
         device = self._device
         guard, pool = device.guard, device.pool
-        if guard.lost or device.profile is not None or log.profile.isEnabledFor(logging.DEBUG):
+        if guard.lost or device.recordings.current() or device.profile is not None:
+            return None
+        if log.profile.isEnabledFor(logging.DEBUG):
             return None
         blocks: list[Block | None] = []
         with guard.lock:
@@ -116,16 +77,23 @@ class Plan:
             device.submissions.flush([block for block in (blocks[self._result],) if block])
         return result
 
-    def _queue(self, blocks: list[Block]) -> bool | None:
-        """Queue the dispatches and tell whether to submit them; return None, doing nothing, if a launch is missing."""
-        kept, add = self._device.launches.kept, self._device.submissions.add
+    def _queue(self, blocks: list[Block], make: bool = False) -> bool | None:
+        """Queue the dispatches and tell whether to submit them; return None, doing nothing, if a launch is missing.
+
+        With `make`, missing launches are prepared. They are all held meanwhile: a plan may have more than are cached.
+        """
+        launches, add = self._launches, self._device.submissions.add
         found = []
         for step in self._steps:
             key = (step.token, *[blocks[n].uid for n in step.numbers])
-            prepared = kept.get(key)
-            if prepared is None:
+            prepared = launches.kept.get(key)
+            if prepared is not None:
+                launches.kept.move_to_end(key)
+            elif make:
+                these = tuple([blocks[n] for n in step.numbers])
+                prepared = launches.prepare(step.token, step.kernel, step.problem, these)
+            else:
                 return None
-            kept.move_to_end(key)
             found.append(prepared)
         due = False
         for step, prepared in zip(self._steps, found, strict=True):
@@ -144,19 +112,16 @@ class Plan:
             with device.guard.using("repeating a call"), device.guard.lock:
                 for n, (_, nbytes, _) in enumerate(self._others, first):
                     blocks[n] = blocks[n] or device.pool.take(nbytes)[0]
-                complete: list[Block] = blocks  # type: ignore[assignment]
-                for step in self._steps:
-                    these = tuple([complete[n] for n in step.numbers])
-                    if (step.token, *[block.uid for block in these]) not in device.launches.kept:
-                        device.launches.prepare(step.token, step.kernel, step.problem, these)
-                return self._queue(complete)
-        except WebmmError:
+                return self._queue(blocks, make=True)  # type: ignore[arg-type]
+        except BaseException as error:
             for n, (constant, _, _) in enumerate(self._others, first):
                 if constant is None and (block := blocks[n]) is not None:
                     device.pool.drop(block)
-            return None
+            if isinstance(error, WebmmError):
+                return None
+            raise
 
-    def _returned(self, arrays: Sequence[Array], block: Block | None) -> Array:
+    def _returned(self, arrays: Sequence[AnyView], block: Block | None) -> AnyView:
         if self._returned_argument is not None:
             return arrays[self._returned_argument]
         if self._result < len(self._operands):
@@ -164,44 +129,31 @@ class Plan:
         else:
             assert block is not None, "the result's buffer was allocated"
             storage = Storage(self._device, block, self._others[self._result - len(self._operands)][1])
-        result = Array(storage, *self._layout)
+        result = self._class(storage, *self._layout)
         result.signature = self._signature
         return result
 
 
 class Plans:
-    """The plans of one device, and the recordings in progress, by thread."""
+    """The plans of one device."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, device: Core, launches: Launches) -> None:
+        self._device, self._launches = device, launches
         self.kept: OrderedDict[Hashable, Plan] = OrderedDict()
-        self.recordings: dict[int, Recording] = {}
 
-    def current(self) -> Recording | None:
-        """Return the calling thread's recording, or None."""
-        return self.recordings.get(threading.get_ident()) if self.recordings else None
-
-    def interrupt(self) -> None:
-        """Note that the calling thread's recording, if any, does more than launches, so that it cannot be replayed."""
-        if recording := self.current():
-            recording.complete = False
-
-    def record(self, key: Hashable, arrays: Sequence[Array], call: Callable[[], Any]) -> Any:
+    def record(self, key: Hashable, arrays: Sequence[AnyView], call: Callable[[], Any]) -> Any:
         """Return the result of `call`, and cache a plan for it if replaying its steps is sufficient."""
-        me = threading.get_ident()
-        if me in self.recordings:  # a call within a call
+        if self._device.recordings.current():  # a call within a call
             return call()
-        recording = self.recordings[me] = Recording(arrays)
-        try:
+        with self._device.recordings.begin(arrays) as recording:
             result = call()
-        finally:
-            del self.recordings[me]
-        if recording.complete and isinstance(result, Array) and result._storage in recording.storages:
-            self.kept[key] = Plan(self._device, recording, arrays, result)
+        if recording.complete and isinstance(result, View) and result._storage in recording.storages:
+            self.kept[key] = Plan(self._device, self._launches, recording, arrays, result)
+            self._launches.reserve(len(recording.steps))
             if len(self.kept) > MAX_PLANS:
                 self.kept.popitem(last=False)
         return result
 
     def clear(self) -> None:
-        """Drop all plans, because calls may now choose other kernels."""
+        """Drop all plans."""
         self.kept.clear()

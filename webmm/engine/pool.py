@@ -9,14 +9,11 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from webmm.engine.guard import Guard
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels.base import Capabilities
-
-if TYPE_CHECKING:
-    from webmm.engine.array import Storage
 
 LIMITS = {"discrete": 2**31, "integrated": 2**28, "other": 2**28, "cpu": 2**27}  # bytes of idle buffers kept
 STEPS = 8  # sizes per power of two
@@ -39,6 +36,52 @@ class Block:
         self.uid = next(_uids)
         self.launches: set[Any] = set()
         self.refused: Exception | None = None
+
+
+class Owner(Protocol):
+    """What a storage needs of its device."""
+
+    @property
+    def pool(self) -> Pool:
+        """The pool to which buffers return."""
+
+
+Owner_co = TypeVar("Owner_co", bound=Owner, covariant=True)
+
+
+class Storage(Generic[Owner_co]):
+    """The owner of a GPU buffer: shared by the arrays over it; returns it to the device's pool after the last one."""
+
+    __slots__ = ("__weakref__", "block", "constant", "device", "nbytes")
+
+    def __init__(self, device: Owner_co, block: Block, nbytes: int) -> None:
+        self.device = device
+        self.block: Block | None = block
+        self.nbytes = nbytes  # bytes of data; the buffer may be larger
+        self.constant = False  # whether calls share it and must not write to it: see `Device.constant()`
+
+    @property
+    def alive(self) -> bool:
+        """Whether the buffer has not been freed."""
+        return self.block is not None
+
+    @property
+    def buffer(self) -> Any:
+        """The wgpu buffer, None once it is freed."""
+        return self.block and self.block.buffer
+
+    def free(self) -> None:
+        """Return the buffer to the pool; calling it again has no effect."""
+        if self.block is not None:
+            self.device.pool.give_back(self)
+
+    def __del__(self) -> None:
+        block = self.block
+        if block is not None:
+            self.device.pool.drop(block)
+
+
+AnyStorage = Storage[Owner]  # of whatever device
 
 
 class Pool:
@@ -113,7 +156,7 @@ class Pool:
         return block, True
 
     def _make(self, size: int) -> Any:
-        usage = self._guard.engine.buffer_usage
+        usage = self._guard.engine.api.BufferUsage
         with self._guard.using(f"allocating {size:,} bytes"):
             return self._guard.device.create_buffer(size=size, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
 
@@ -131,7 +174,7 @@ class Pool:
             idle = self._idle[size] = deque()
         idle.append(block)
 
-    def give_back(self, storage: Storage) -> None:
+    def give_back(self, storage: AnyStorage) -> None:
         """Return the buffer of `storage` to the pool, if it has one; destroy idle buffers over the limit."""
         if self._guard.abandoned:
             return

@@ -7,18 +7,19 @@ Matrix units: a test product shows which fragment shapes work.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from webmm.engine.core import Core
 from webmm.errors import WebmmError
-from webmm.kernels.base import Binding, MatrixShape
+from webmm.kernels.base import Binding, Kernel, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
-from webmm.render import environment, tidy
-
-if TYPE_CHECKING:
-    from webmm.engine.device import Device
+from webmm.wgsl.render import environment, tidy
 
 INVOCATIONS = 128  # workgroup size of the probe: the largest subgroup size
 NVIDIA = 0x10DE  # PCI vendor ID
@@ -27,7 +28,7 @@ BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
 TILES: dict[str, Any] = {"bm": 64, "bn": 64, "sm": 32, "sn": 32}  # with which fragments are tried
 
 
-def subgroup_size(device: Device) -> int:
+def subgroup_size(device: Core) -> int:
     """Return the subgroup size in lanes; 0 if there are no subgroups, or if broadcasts give wrong results.
 
     A workgroup of at most that many invocations is one subgroup, whose lanes are numbered from 0.
@@ -52,12 +53,12 @@ def subgroup_size(device: Device) -> int:
     return lanes if fixed else min(lanes, device.engine.min_subgroup_size(info) or lanes)
 
 
-def _run_probe(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
+def _run_probe(device: Core) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     text = tidy(
         environment().get_template("probe/subgroup.wgsl").render(dialect=device.engine.dialect, invocations=INVOCATIONS)
     )
     pipeline = device.compile(text, "probe/subgroup", BINDINGS)
-    gpu, usage = device.wgpu_device, device.engine.buffer_usage
+    gpu, usage = device.wgpu_device, device.engine.api.BufferUsage
     heard = gpu.create_buffer(size=16 * INVOCATIONS, usage=usage.STORAGE | usage.COPY_SRC)
     encoder = gpu.create_command_encoder()
     compute_pass = encoder.begin_compute_pass()
@@ -69,7 +70,11 @@ def _run_probe(device: Device) -> np.ndarray[tuple[int, int], np.dtype[np.uint32
     return np.frombuffer(gpu.queue.read_buffer(heard), np.uint32).reshape(INVOCATIONS, 4)
 
 
-def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
+# Returns the product of two matrices by a kernel on the device.
+Multiply = Callable[[Kernel[Any], Problem, NDArray[Any], NDArray[Any]], NDArray[Any]]
+
+
+def matrix_shapes(device: Core, multiply: Multiply) -> frozenset[MatrixShape]:
     """Return the fragment shapes that the device's matrix units support; empty without the feature.
 
     Shapes with float16 operands and float32 results are included if a test product is right, others if the engine
@@ -79,10 +84,10 @@ def matrix_shapes(device: Device) -> frozenset[MatrixShape]:
         return frozenset()
     listed = device.engine.matrix_shapes(device.wgpu_device.adapter)
     floats = {shape for shape in listed if (shape.operands, shape.result) == ("f16", "f32")}
-    return (listed - floats) | {shape for shape in floats if multiplies(device, shape)}
+    return (listed - floats) | {shape for shape in floats if multiplies(device, shape, multiply)}
 
 
-def multiplies(device: Device, shape: MatrixShape) -> bool:
+def multiplies(device: Core, shape: MatrixShape, multiply: Multiply) -> bool:
     """Tell whether a float16 product of 2x2 tiles, with fragments of `shape`, is right on this device."""
     before, lanes = device.capabilities, device.capabilities.subgroup_size
     kernel = MatrixUnit(**TILES, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
@@ -94,9 +99,7 @@ def multiplies(device: Device, shape: MatrixShape) -> bool:
     rng = np.random.default_rng(0)
     a, b = rng.integers(-8, 9, (m, k)).astype(np.float16), rng.integers(-8, 9, (k, n)).astype(np.float16)
     try:
-        with device.array(a) as x, device.array(b) as y, device.empty((m, n)) as c:
-            device.run(kernel, problem, x, y, c)
-            return np.array_equal(c.numpy(), a.astype(np.float32) @ b.astype(np.float32))
+        return np.array_equal(multiply(kernel, problem, a, b), a.astype(np.float32) @ b.astype(np.float32))
     except WebmmError:  # the driver reports matrix units but cannot compile the kernel: treat it as without
         return False
     finally:

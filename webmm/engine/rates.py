@@ -6,13 +6,12 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webmm.config import settings
+from webmm.engine import generation
+from webmm.engine.core import Core
 from webmm.files import note, noted
-
-if TYPE_CHECKING:
-    from webmm.engine.device import Device
 
 SCHEMA = "webmm.rates/1"
 RATES_FILE = "rates.json"
@@ -49,18 +48,19 @@ def path() -> Path:
     return settings().cache_dir / RATES_FILE
 
 
-def driver(device: Device) -> str:
+def rates_key(device: Core) -> str:
     """Return the key of this device's rates: adapter, driver and engine."""
     return f"{device.info.name}, {device.info.driver}, {device.engine.name}"
 
 
-def known(device: Device) -> Rates | None:
+def known(device: Core) -> Rates | None:
     """Return the device's rates, or None if it was not probed."""
-    return Rates.of(noted(path(), SCHEMA).get(driver(device)))
+    return Rates.of(noted(path(), SCHEMA).get(rates_key(device)))
 
 
-def keep(device: Device, rates: Rates) -> None:
+def keep(device: Core, rates: Rates) -> None:
     """Store the device's rates; raises ConfigError if the file cannot be written."""
     entry: dict[str, Any] = dataclasses.asdict(rates)
-    note(path(), SCHEMA, driver(device), lambda before: entry)
+    note(path(), SCHEMA, rates_key(device), lambda before: entry)
     device.capabilities = dataclasses.replace(device.capabilities, workgroups=rates.workgroups)
+    generation.advance()

@@ -13,15 +13,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from webmm.engine.engine import Copy
 from webmm.engine.guard import Guard
+from webmm.engine.launch import Launch
 from webmm.engine.pool import Block
-from webmm.engine.wgpu import Copy
 from webmm.errors import WebmmError
-
-if TYPE_CHECKING:
-    from webmm.engine.launch import Launch
 
 PAUSE = 1e-4  # seconds between two calls after which the device is assumed to be idle
 PER_SUBMISSION = 16  # launches at most
@@ -40,7 +37,7 @@ def minimum_seconds(kind: str, operations: int, nbytes: int) -> float:
 
 
 # A launch, the buffers that it reads or writes, and the buffers that it writes.
-Queued = tuple["Launch", tuple[Block, ...], tuple[Block, ...]]
+Queued = tuple[Launch, tuple[Block, ...], tuple[Block, ...]]
 
 
 class Submissions:
@@ -122,7 +119,7 @@ class Submissions:
         try:
             self._submit(pending, copy)
             return True
-        except self._guard.engine.errors as error:
+        except self._guard.engine.api.GPUError as error:
             if not pending or self._guard.find_lost("submitting", error):
                 raise
             self._one_by_one(pending)
@@ -144,7 +141,7 @@ class Submissions:
             if error is None:
                 try:
                     self._submit([queued])
-                except self._guard.engine.errors as refused:
+                except self._guard.engine.api.GPUError as refused:
                     if self._guard.find_lost("submitting", refused):
                         raise
                     error = self._guard.error(f"running {launch.label}", refused)

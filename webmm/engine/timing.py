@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webmm.engine.device import Device
+from webmm.engine.core import Core
 from webmm.engine.launch import Launch
 
 WARM_UP = 0.2  # seconds
@@ -29,7 +29,7 @@ QUEUED_TIME, QUEUED_WARM_UP, QUEUED_ROUNDS = 0.5, 0.4, 5  # of time_calls(): sec
 BATCH_TIME = 0.02  # minimum length of a wall-clock sample in seconds
 
 
-_timed: MutableMapping[Device, float] = weakref.WeakKeyDictionary()  # when a device was last timed
+_timed: MutableMapping[Core, float] = weakref.WeakKeyDictionary()  # when a device was last timed
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _wall(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def clock_of(device: Device) -> str:
+def clock_of(device: Core) -> str:
     """Return how dispatches are timed: "timestamp" if the device has timestamp queries, else "wall".
 
     CPU adapters use the wall clock: after lavapipe (Mesa 22.3) has run a kernel that uses a texture, its timestamps are
@@ -81,7 +81,7 @@ def clock_of(device: Device) -> str:
 
 
 def time_launch(
-    device: Device, launch: Launch, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME, *, clock: str = ""
+    device: Core, launch: Launch, warm_up: float = WARM_UP, sample_time: float = SAMPLE_TIME, *, clock: str = ""
 ) -> Timing:
     """Time `launch` by `clock`, "timestamp" or "wall"; the default is `clock_of(device)`."""
     clock = clock or clock_of(device)
@@ -122,7 +122,7 @@ def time_calls(call: Callable[[], object], wait: Callable[[], object], seconds: 
     return Timing.of([batch() / count for _ in range(QUEUED_ROUNDS)], "wall")
 
 
-def submit(device: Device, launch: Launch, count: int = 1) -> None:
+def submit(device: Core, launch: Launch, count: int = 1) -> None:
     """Run `launch` `count` times and wait for the end."""
     with device.using("timing"):
         encoder = device.wgpu_device.create_command_encoder()
@@ -134,12 +134,12 @@ def submit(device: Device, launch: Launch, count: int = 1) -> None:
         device.synchronize()
 
 
-def intervals(device: Device, launches: Sequence[Launch]) -> list[tuple[float, float]]:
+def intervals(device: Core, launches: Sequence[Launch]) -> list[tuple[float, float]]:
     """Run `launches`, each in a separate pass, and return start and end times in seconds of the device clock."""
     gpu = device.wgpu_device
     with device.using("timing"):
         queries = gpu.create_query_set(type="timestamp", count=2 * len(launches))
-        usage = device.engine.buffer_usage.QUERY_RESOLVE | device.engine.buffer_usage.COPY_SRC
+        usage = device.engine.api.BufferUsage.QUERY_RESOLVE | device.engine.api.BufferUsage.COPY_SRC
         resolved = gpu.create_buffer(size=16 * len(launches), usage=usage)
         encoder = gpu.create_command_encoder()
         for i, launch in enumerate(launches):

@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.engine.array import Storage
-from webmm.engine.guard import Guard
+from webmm.engine.engine import Mapped
+from webmm.engine.guard import Guard, frameless
+from webmm.engine.pool import AnyStorage
 from webmm.engine.submissions import Submissions
-from webmm.engine.wgpu import Mapped
 from webmm.errors import FreedArrayError
 
-CHUNK = 8 * 2**20  # bytes of a staging buffer
+# Bytes of a staging buffer. With 4 MiB, uploads reach 25 GB/s and downloads 22, as each chunk costs the calling thread
+# about 150 µs; 16 MiB are as fast as 8. With half as many buffers, downloads reach 22.
+CHUNK = 8 * 2**20
 # Bytes of a staging buffer while gigabytes are transferred, see `Staging.long()`. A product of 32768³ of NumPy arrays
 # took 1.8 s on one H200 and 1.25 s on two, instead of 2.6 s and 2.2 s with CHUNK, where threads wait for the GIL.
 # But 4096³ took 21 ms instead of 15 ms.
@@ -48,7 +50,7 @@ class Upload(NamedTuple):
 
     data: NDArray[Any]
     dtype: np.dtype[Any]
-    target: Storage
+    target: AnyStorage
     offset: int = 0
 
     @property
@@ -104,7 +106,7 @@ class Staging:
                 flat = np.ascontiguousarray(upload.data, upload.dtype).reshape(-1).view(np.uint8)
                 flat = np.pad(flat, (0, -flat.size % 4)) if flat.size % 4 else flat
                 with self._lock:
-                    self._device.queue.write_buffer(_live_buffer(upload.target), upload.offset, flat)
+                    frameless(self._device.queue.write_buffer, _live_buffer(upload.target), upload.offset, flat)
         if large:
             self._upload_staged(large)
 
@@ -119,7 +121,7 @@ class Staging:
         ]
         threads = max(1, min(WRITERS, self._threads) // len(chunks))
         with staging.writing.lent(min(len(chunks), staging.depth)) as buffers, self._copies(threads) as copies:
-            filled: dict[int, tuple[Storage, int, int]] = {}
+            filled: dict[int, tuple[AnyStorage, int, int]] = {}
 
             def send(slot: int) -> None:
                 """Queue the copy of a filled staging buffer to the device, and map the staging buffer again."""
@@ -143,7 +145,7 @@ class Staging:
             for i in range(len(chunks), len(chunks) + len(buffers)):
                 send(i % len(buffers))
 
-    def download(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
+    def download(self, source: AnyStorage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
         """Fill `data`, in row-major order, with elements of `dtype` from byte `offset` of the buffer of `source` on.
 
         The offset is a multiple of 4. `data` may have any strides, and another dtype, to which they are converted.
@@ -185,7 +187,7 @@ class Staging:
                 copies.wait(slot)
                 self._engine.unmap(mapped)
 
-    def _download_small(self, source: Storage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
+    def _download_small(self, source: AnyStorage, offset: int, dtype: np.dtype[Any], data: NDArray[Any]) -> None:
         """As `download()`, without threads and rotation, whose overhead would be as long as the transfer."""
         nbytes = data.size * dtype.itemsize
         with self._small_reads.lent(1) as (buffer,):
@@ -195,7 +197,7 @@ class Staging:
             np.copyto(data, host[:nbytes].view(dtype).reshape(data.shape), casting="unsafe")
             self._engine.unmap(mapped)
 
-    def _read(self, source: Storage, offset: int, buffer: Any, size: int) -> None:
+    def _read(self, source: AnyStorage, offset: int, buffer: Any, size: int) -> None:
         """Submit the pending launches, and the copy of `source`, from byte `offset` on, to a staging buffer."""
         self._submissions.submit_with(lambda: (_live_buffer(source), offset, buffer, 0, size))
 
@@ -203,11 +205,11 @@ class Staging:
         return _Copies(self._guard, self._pool, threads)
 
     def _new_to_read(self, size: int) -> Any:
-        usage = self._engine.buffer_usage
+        usage = self._engine.api.BufferUsage
         return self._device.create_buffer(size=size, usage=usage.MAP_READ | usage.COPY_DST)
 
     def _new_to_write(self, size: int) -> Mapped:
-        usage = self._engine.buffer_usage
+        usage = self._engine.api.BufferUsage
         buffer = self._device.create_buffer(size=size, usage=usage.MAP_WRITE | usage.COPY_SRC)
         return self._engine.map(buffer, "WRITE", size)
 
@@ -252,7 +254,7 @@ class _Copies:
         wait([future for futures in self._futures.values() for future in futures])
 
 
-def _live_buffer(storage: Storage) -> Any:
+def _live_buffer(storage: AnyStorage) -> Any:
     """Return the buffer, if it is not freed: wgpu-native aborts the process if submitted work needs a destroyed one.
 
     Raises the error of the launch that was to write the buffer, if the engine rejected it.

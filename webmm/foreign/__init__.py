@@ -9,8 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.engine.array import Array
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
 from webmm.engine.launch import Launch
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.foreign.counts import Counts
@@ -127,4 +126,4 @@ class Foreign:
         lengths = dict(zip(LENGTHS, size, strict=True))
         data = struct.pack(f"<{len(self.uniform)}I", *(lengths[name] for name in self.uniform))
         data += bytes(-len(data) % 16)
-        return device.wgpu_device.create_buffer_with_data(data=data, usage=device.engine.buffer_usage.UNIFORM)
+        return device.wgpu_device.create_buffer_with_data(data=data, usage=device.engine.api.BufferUsage.UNIFORM)

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from webmm.bench import record_of
 from webmm.cases import op_of
 from webmm.engine.device import Device
 from webmm.engine.timing import submit, time_launch
 from webmm.errors import ProblemError, ShaderError, UnsupportedError
 from webmm.foreign import Foreign, Size
-from webmm.records import Record
-from webmm.roofline import Roofline
+from webmm.measure import diagnosis
+from webmm.measure.bench import record_of
+from webmm.measure.records import Record
+from webmm.measure.roofline import Roofline
 
 
 def measured(
@@ -31,7 +32,8 @@ def measured(
             try:
                 launch = foreign.launch(device, size, {**case.inputs, "c": result})
                 submit(device, launch)
-                error = case.error(result.numpy())
+                got = result.numpy()
+                error = case.error(got)
                 if error <= case.bound:
                     timed = time_launch(device, launch)
                     known = record_of(
@@ -39,7 +41,7 @@ def measured(
                     )
                     yield dataclasses.replace(known, kernel=foreign.name, config={})
                 else:
-                    reason = f"the largest error is {error:.2e}{case.scale}; webmm kernel check locates it"
+                    reason, _ = diagnosis.incorrect(case, got, error)
                     yield dataclasses.replace(record, status="incorrect", reason=reason, max_error=error)
             except (ProblemError, UnsupportedError) as failure:
                 yield dataclasses.replace(record, status="unsupported", reason=str(failure))

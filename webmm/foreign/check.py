@@ -14,8 +14,8 @@ from webmm.engine.device import Device
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError, ProblemError
 from webmm.foreign import Foreign, Size
+from webmm.measure.verify import bound, wrong_elements
 from webmm.problems.gemm import gemm
-from webmm.verify import bound
 
 SIZES: tuple[Size, ...] = ((64, 64, 64), (65, 67, 63), (1, 1, 1), (33, 130, 5), (128, 16, 200), (7, 300, 77))
 GUARD = 1024  # guard elements after each matrix: NaN after the operands, UNTOUCHED after the result
@@ -41,7 +41,7 @@ def check(
         raise ProblemError(f"{foreign.name} has a fixed size: give it with --sizes")
     reverse = None if order_unknown(foreign, cpu) else foreign.reversed()
     for size in sizes:
-        trial = Trial(size, dtype)
+        trial = SizeCheck(size, dtype)
         got = trial.run(foreign, device)
         words = [trial.errors(got)]
         if cpu and reverse:
@@ -61,7 +61,7 @@ def order_unknown(foreign: Foreign, cpu: Device | None) -> str:
     return ""
 
 
-class Trial:
+class SizeCheck:
     """The check of one size: operands of small integers, whose products are exact, and NumPy's result."""
 
     def __init__(self, size: Size, dtype: DType) -> None:
@@ -90,20 +90,14 @@ class Trial:
     def errors(self, got: NDArray[Any]) -> str:
         """Return a description of wrong elements and stray writes; empty if there are none."""
         inside, beyond = self._split(got)
-        wrong = ~(np.abs(inside - self.expected) <= self.allowed)
+        wrong = wrong_elements(inside, self.expected, ~(np.abs(inside - self.expected) <= self.allowed))
         strays = np.flatnonzero(beyond != UNTOUCHED)
-        words = []
-        if wrong.any():
-            i, j = (int(x) for x in np.argwhere(wrong)[0])
-            words.append(
-                f"{int(wrong.sum()):,} of {wrong.size:,} elements are wrong, first C[{i}, {j}]: "
-                f"expected {self.expected[i, j]:g}, got {_formatted(inside[i, j])}"
-            )
+        words = [wrong.words(self._name(wrong.first))] if wrong else []
         if strays.size:
             at = inside.size + int(strays[0])
             words.append(
                 f"{strays.size:,} elements beyond the end of C were written, first element {at:,} of its buffer: "
-                f"got {_formatted(beyond[strays[0]])}"
+                f"got {beyond[strays[0]]:g}"
             )
         return "; ".join(words)
 
@@ -113,12 +107,16 @@ class Trial:
         close = (np.abs(first - second) <= 2 * self.allowed) | (np.isnan(first) & np.isnan(second))
         if close.all():
             return ""
-        i, j = (int(x) for x in np.argwhere(~close)[0])
+        at = int(np.flatnonzero(~close)[0])
         return (
             "the result depends on the order of invocations (a missing barrier, or two invocations write one element): "
-            f"{int((~close).sum()):,} of {close.size:,} elements, first C[{i}, {j}]: expected {self.expected[i, j]:g}, "
-            f"got {_formatted(first[i, j])} in order and {_formatted(second[i, j])} in reverse"
+            f"{int((~close).sum()):,} of {close.size:,} elements, first {self._name(at)}: "
+            f"expected {self.expected.flat[at]:g}, got {first.flat[at]:g} in order and {second.flat[at]:g} in reverse"
         )
+
+    def _name(self, place: int) -> str:
+        row, column = divmod(place, self.expected.shape[1])
+        return f"C[{row}, {column}]"
 
     def _split(self, buffer: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         m, n, _ = self.size
@@ -128,7 +126,3 @@ class Trial:
 def _guarded(values: NDArray[np.float64], filling: float) -> NDArray[np.float64]:
     count = -(-(values.size + GUARD) // 8) * 8  # whole vec4 of any type
     return np.concatenate([values, np.full(count - values.size, filling)])
-
-
-def _formatted(value: float) -> str:
-    return f"{value:g} (never written, or read beyond an operand)" if np.isnan(value) else f"{value:g}"

@@ -12,7 +12,7 @@ from webmm.kernels.base import ceil_div
 MAX_CHARACTERS = 200  # also limits the nesting of brackets
 _TOKEN = re.compile(r"\s*(?:(\d+)|([mnk])\b|([-+*/()]))")
 
-Value = Callable[[Mapping[str, int]], int]  # a function of m, n and k
+Count = Callable[[Mapping[str, int]], int]  # a function of m, n and k
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Counts:
     """
 
     text: str
-    _values: tuple[Value, ...] = field(init=False, repr=False, compare=False)
+    _values: tuple[Count, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = self.text.replace("×", "*").replace("−", "-").lower().split(",")
@@ -47,7 +47,7 @@ class Counts:
         made_of = "m, n, k, whole numbers, + - * / and brackets"
         return ConfigError(f"a grid is one to three counts, made of {made_of}, such as n/16,m/16, not {what!r}")
 
-    def _read(self, part: str) -> Value:
+    def _read(self, part: str) -> Count:
         tokens, at = [], 0
         while part[at:].strip():
             token = _TOKEN.match(part, at)
@@ -60,21 +60,21 @@ class Counts:
             raise self._wrong(part)
         return value
 
-    def _sum(self, tokens: list[str]) -> Value:
+    def _sum(self, tokens: list[str]) -> Count:
         value = self._product(tokens)
         while tokens and tokens[0] in "+-":
             sign = 1 if tokens.pop(0) == "+" else -1
             value = _added(value, self._product(tokens), sign)
         return value
 
-    def _product(self, tokens: list[str]) -> Value:
+    def _product(self, tokens: list[str]) -> Count:
         value = self._single(tokens)
         while tokens and tokens[0] in "*/":
             operation = _multiplied if tokens.pop(0) == "*" else _divided
             value = operation(value, self._single(tokens))
         return value
 
-    def _single(self, tokens: list[str]) -> Value:
+    def _single(self, tokens: list[str]) -> Count:
         token = tokens.pop(0) if tokens else ""
         if token.isdigit():
             number = int(token)
@@ -88,13 +88,13 @@ class Counts:
         raise self._wrong(self.text)
 
 
-def _added(x: Value, y: Value, sign: int) -> Value:
+def _added(x: Count, y: Count, sign: int) -> Count:
     return lambda lengths: x(lengths) + sign * y(lengths)
 
 
-def _multiplied(x: Value, y: Value) -> Value:
+def _multiplied(x: Count, y: Count) -> Count:
     return lambda lengths: x(lengths) * y(lengths)
 
 
-def _divided(x: Value, y: Value) -> Value:
+def _divided(x: Count, y: Count) -> Count:
     return lambda lengths: ceil_div(x(lengths), y(lengths))

@@ -9,12 +9,15 @@ import dataclasses
 import pkgutil
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webmm.errors import ConfigError
 from webmm.kernels.base import Kernel
+from webmm.lazy import Lazy
 from webmm.problems import OPS
-from webmm.records import Record
+
+if TYPE_CHECKING:
+    from webmm.measure.records import Record
 
 
 def ladder(stages: Mapping[str, type[Kernel[Any]]]) -> Iterator[type[Kernel[Any]]]:
@@ -51,13 +54,25 @@ def _found(op: str) -> Iterator[type[Kernel[Any]]]:
                 yield value
 
 
-STAGES: dict[str, dict[str, type[Any]]] = {  # by op and name, in the order of the ladder
-    op: {stage.name: stage for stage in ladder({stage.name: stage for stage in _found(op)})} for op in OPS
-}
-KERNELS = STAGES["gemm"]
-LADDER = tuple(stage for stage in KERNELS.values() if not _beyond(stage))
-BEYOND = tuple(stage for stage in KERNELS.values() if _beyond(stage))
+def _stages(op: str) -> dict[str, type[Any]]:
+    """Return the stages of an op by name, in the order of the ladder."""
+    return {stage.name: stage for stage in ladder({stage.name: stage for stage in _found(op)})}
+
+
+STAGES: Lazy[str, dict[str, type[Any]]] = Lazy(OPS, _stages)  # by op
+KERNELS: dict[str, type[Any]]  # the stages of gemm; this and the next two are found in __getattr__()
+LADDER: tuple[type[Any], ...]  # webmm's own without matrix units
+BEYOND: tuple[type[Any], ...]  # webmm's own on matrix units
 REGISTERED: list[type[Kernel[Any]]] = []  # the stages from outside the package; webmm.plugins adds them
+
+
+def __getattr__(name: str) -> Any:
+    if name == "KERNELS":
+        return STAGES["gemm"]
+    if name in ("LADDER", "BEYOND"):
+        own = (stage for stage in STAGES["gemm"].values() if stage not in REGISTERED)
+        return tuple(stage for stage in own if _beyond(stage) == (name == "BEYOND"))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def kernel_class(name: str, op: str = "gemm") -> type[Any]:

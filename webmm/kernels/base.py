@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from webmm.dtypes import F32, F64, DType
 from webmm.errors import ConfigError
+from webmm.kernels.sizes import MAX_WORKGROUPS as MAX_WORKGROUPS
+from webmm.kernels.sizes import Params as Params
+from webmm.kernels.sizes import Sized
 from webmm.problems.base import Problem
 
 # Mesa's lavapipe (22.3.6) silently leaves a loop once the loops of an invocation have run this often in total.
 LOOP_LIMIT = 65_535
 INDEX_LIMIT = 2**32  # shaders index storage with u32
-MAX_WORKGROUPS = 65_535  # per dimension: WebGPU's default limit, and the limit of every engine
 
 P = TypeVar("P", bound=Problem)
 K = TypeVar("K", bound="Kernel[Any]")
@@ -33,11 +35,14 @@ def fold(count: int, z: int = 1) -> tuple[int, int, int]:
     return ceil_div(count, y), y, z
 
 
-def tunable(default: Any, candidates: tuple[Any, ...], doc: str) -> Any:
-    """Declare a tunable: its default, the values that a tuner may try, and its comment in WGSL."""
+def tunable(default: Any, candidates: tuple[Any, ...], doc: str, most: int = 0) -> Any:
+    """Declare a tunable: its default, the values that a tuner may try, and its comment in WGSL.
+
+    If the choice of kernels computes other values, such as from the device's properties, `most` is the largest.
+    """
     if default not in candidates:
         raise ConfigError(f"the default {default!r} is not among the candidates {candidates}")
-    return dataclasses.field(default=default, metadata={"candidates": candidates, "doc": doc})
+    return dataclasses.field(default=default, metadata={"candidates": candidates, "doc": doc, "most": most})
 
 
 @dataclass(frozen=True, order=True)
@@ -107,14 +112,6 @@ class Stored:
         return tuple(dict.fromkeys((self.dtype, self.out_dtype)))
 
 
-class Params(Protocol):
-    """A dataclass of 32-bit members: the uniform of a kernel, computed from its problem."""
-
-    @classmethod
-    def of(cls, problem: Any) -> Any:
-        """Return the uniform for `problem`."""
-
-
 @dataclass(frozen=True)
 class Texture:
     """A 2D array of rgba32float texels that one dispatch writes and a later one reads; devices reuse equal ones."""
@@ -145,14 +142,13 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class Kernel(ABC, Generic[P]):
+class Kernel(Sized[P]):
     """A way to compute problems of class P: tunable fields and a WGSL template of the same name."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     op: ClassVar[str]
     follows: ClassVar[str]  # the previous stage of the op's ladder, "" for the first; not set for dispatches of a stage
-    params: ClassVar[type[Params]]
     integer: ClassVar[bool] = False  # whether it handles float64 as pairs of u32, which every device has
     not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, with the reason
     features: ClassVar[frozenset[str]] = frozenset()  # WebGPU features in addition to those of the problem's types
@@ -212,6 +208,11 @@ class Kernel(ABC, Generic[P]):
         del problem
         return ()
 
+    def scratch_rule(self, problem: P) -> dict[str, Any]:
+        """Return the rules of `scratch` by name: of a buffer's bytes, or of a texture's width, height and layers."""
+        del problem
+        return {}
+
     @abstractmethod
     def bindings(self, spec: Any) -> Iterator[Binding]:
         """Yield the bindings from number 1 on for the specialisation `spec`; binding 0 is the uniform."""
@@ -219,10 +220,6 @@ class Kernel(ABC, Generic[P]):
     @abstractmethod
     def dispatch(self, problem: P) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
-
-    def grid_rule(self) -> dict[str, Any] | None:
-        """Return the rule of `dispatch`, as data and in words for hosts in other languages, or None."""
-        return None
 
     def iterations(self, problem: P) -> int:
         """Return how many iterations the loops of an invocation run, except loops over constants, which drivers unroll.
@@ -290,13 +287,22 @@ class Kernel(ABC, Generic[P]):
             return f"needs subgroups of {self.subgroup} lanes, {device.name} has {device.subgroup_size or 'none'}"
         return _beyond_limits(self, problem, device)
 
-    @abstractmethod
-    def specialise(self, problem: P) -> Hashable:
-        """Return the template choices that fit `problem`; problems that share them share a shader."""
-
     def __str__(self) -> str:
         settings = ",".join(f"{name}={value}" for name, value in self.config.items())
         return f"{self.name}({settings})" if settings else self.name
+
+
+def untried(kernel: Kernel[Any]) -> str | None:
+    """Return which tunable has a value that neither a search nor the choice takes, or None.
+
+    Records of such kernels are refused: whatever is in a file may be chosen, and nobody has tried these.
+    """
+    for field in dataclasses.fields(kernel):
+        value, candidates, most = getattr(kernel, field.name), field.metadata["candidates"], field.metadata["most"]
+        if value not in candidates and not (isinstance(value, int) and 1 <= value <= most):
+            beyond = f", or at most {most:,}" if most else ""
+            return f"{field.name} must be one of {', '.join(map(str, candidates))}{beyond}, not {value}"
+    return None
 
 
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:

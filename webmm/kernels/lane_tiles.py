@@ -15,8 +15,8 @@ INNER = 4  # inner elements per step: a vec4 of A
 class LaneTiles(Kernel[P]):
     """A (tm, lanes·tn) tile of C per workgroup: the tunables of `shaders/common/lanes.wgsl`."""
 
-    lanes: int = tunable(8, (4, 8), "lanes of a workgroup, which is one subgroup")
-    tm: int = tunable(32, (1, 4, 16, 32), "rows of C per workgroup")
+    lanes: int = tunable(8, (4, 8), "lanes of a workgroup, which is one subgroup", most=16)
+    tm: int = tunable(32, (1, 4, 16, 32), "rows of C per workgroup", most=32)
     tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
 
     @property

@@ -22,15 +22,15 @@ class MatrixTiles(Tiled[P]):
 
     chunk: ClassVar[int]  # elements of A or B in CHUNK_BYTES
 
-    bm: int = tunable(128, (32, 64, 128, 256), "rows of C per workgroup")
+    bm: int = tunable(128, (32, 64, 128, 256), "rows of C per workgroup", most=256)
     bn: int = tunable(128, (32, 64, 128, 256), "columns of C per workgroup")
     bk: int = tunable(32, (16, 32, 64, 128), "inner elements per step")
     sm: int = tunable(64, (16, 32, 64), "rows of C per subgroup")
     sn: int = tunable(64, (16, 32, 64, 128), "columns of C per subgroup")
-    fm: int = tunable(16, (8, 16), "rows of a fragment of A and C, as the adapter reports")
-    fn: int = tunable(16, (8, 16), "columns of a fragment of B and C, likewise")
-    fk: int = tunable(16, (8, 16), "inner elements of a fragment, likewise")
-    lanes: int = tunable(32, (8, 16, 32, 64), "invocations of a subgroup, as the adapter reports")
+    fm: int = tunable(16, (8, 16), "rows of a fragment of A and C, as the adapter reports", most=64)
+    fn: int = tunable(16, (8, 16), "columns of a fragment of B and C, likewise", most=64)
+    fk: int = tunable(16, (8, 16), "inner elements of a fragment, likewise", most=64)
+    lanes: int = tunable(32, (8, 16, 32, 64), "invocations of a subgroup, as the adapter reports", most=128)
     slices: int = tunable(1, (1, 2, 4, 8), "groups of subgroups, each with a part of every step of k")
     group: int = tunable(8, (1, 8), "rows of tiles in a group; workgroups of a group share tiles of B in cache")
 

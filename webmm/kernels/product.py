@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Kernel, P, ceil_div, fold
+from webmm.kernels.base import LOOP_LIMIT, Kernel, P, ceil_div, fold
+from webmm.kernels.sizes import Assumption, Condition, folded, multiples
 from webmm.kernels.traffic import Traffic
 from webmm.problems.product import Product
 
@@ -49,8 +51,13 @@ class Grid:
             tile = {"tile_m": self.tile_m, "tile_n": self.tile_n}
         if self.at_most:
             count = f"min({count}, {self.at_most})"
-        words = f"count = {count}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"
-        return {**tile, "at_most": self.at_most or None, "rule": words}
+        return {**tile, "at_most": self.at_most or None, **folded(count, "batch")}
+
+    def whole(self) -> Iterator[Assumption]:
+        """Yield the sizes at which no tile is partial along the rows of C, and along its columns."""
+        if not self.elements:  # runs of the flattened C are always guarded
+            yield Assumption("edge_m", False, multiples(self.tile_m, "m"))
+            yield Assumption("edge_n", False, multiples(self.tile_n, "n"))
 
 
 class Tiled(Kernel[P]):
@@ -75,14 +82,29 @@ class Tiled(Kernel[P]):
 class ProductKernel(Kernel[M]):
     """A kernel whose workgroups compute tiles of C; subclasses define their size."""
 
+    single_k: ClassVar[bool] = True  # whether it runs `matrix.k_loop` over single k, if its inner step is 1
+
     @property
     def grid(self) -> Grid:
         """The grid of workgroups over C."""
         return Grid()
 
-    def grid_rule(self) -> dict[str, Any] | None:
+    def grid_rule(self, spec: Any) -> dict[str, Any] | None:
         """Return the rule of `dispatch`, as data and in words for hosts in other languages."""
+        del spec
         return self.grid.rule()
+
+    def assumptions(self, choices: Any) -> Iterator[Assumption]:
+        """Yield the sizes at which no tile is partial, and those at which no loop over single k is too long."""
+        yield from self.grid.whole()
+        yield Assumption("edge_k", False, multiples(self.whole_k(choices), "k"))
+        loops = self.single_k and self.inner_step == 1
+        yield Assumption("long_k", False, (Condition("k", at_most=LOOP_LIMIT),) if loops else ())
+
+    def whole_k(self, choices: Any) -> int:
+        """Return the number of which k must be a multiple for the last step to be whole."""
+        del choices
+        return self.inner_step
 
     def dispatch(self, problem: M) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
@@ -107,3 +129,34 @@ class ProductKernel(Kernel[M]):
         """Return how many iterations the loop over k runs."""
         step = LONG_K_STEP if self.inner_step == 1 and problem.k > LOOP_LIMIT else self.inner_step
         return ceil_div(problem.k, step)
+
+
+def aligned(operand: str, contiguous: str, to: int, *strides: str) -> tuple[Condition, ...]:
+    """Return the conditions that every `to` adjacent elements of an operand can be loaded at once.
+
+    `contiguous` is the size along which it is contiguous; `strides` are its other strides, besides ld and offset.
+    """
+    return multiples(to, contiguous, f"ld{operand}", f"{operand}_offset", *strides)
+
+
+def place(
+    operand: str,
+    rows: str,
+    columns: str,
+    transposed: bool = False,
+    *,
+    batched: bool = False,
+    ld: str = "",
+    offset: bool = True,
+) -> tuple[str, str]:
+    """Return the place of an operand's element (row, column) of matrix z, and the number of its elements, as formulas.
+
+    `ld` is its row stride as stored, by default the member of that name.
+    """
+    stride = ld or f"ld{operand}"
+    outer, inner = ("column", "row") if transposed else ("row", "column")
+    lines, length = (columns, rows) if transposed else (rows, columns)
+    first = [f"{operand}_offset"] if offset else []
+    where = [*first, *([f"z * {operand}_batch_stride"] if batched else []), f"{outer} * {stride}", inner]
+    matrices = [f"(batch - 1) * {operand}_batch_stride"] if batched else []
+    return " + ".join(where), " + ".join([*first, *matrices, f"({lines} - 1) * {stride}", length])

@@ -1,23 +1,46 @@
-"""Register tiles over workgroup tiles, for any op: the tunables of `shaders/common/register_tiles.wgsl`."""
+"""Register tiles over workgroup tiles, for any op: the tunables of `shaders/common/register_tiles/`, and operands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
+from webmm.dtypes import F64
 from webmm.kernels.base import P, tunable
 from webmm.kernels.product import Tiled
+
+
+@dataclass(frozen=True)
+class TileOperand:
+    """Properties of A or B that templates use; shaders/common/register_tiles/tiles.wgsl explains each field."""
+
+    x: str
+    axis: str
+    base: str
+    origin: str
+    stride: str
+    extent: str
+    length: int
+    vec: bool
+    across_k: bool
+    by_element: bool
+    vec4_tile: bool
+    swizzled: bool
+    loads: int
 
 
 @dataclass(frozen=True)
 class RegisterTiles(Tiled[P]):
     """A (tm, tn) tile of C per invocation in a (bm, bn) tile per workgroup, with bk inner elements per step."""
 
-    bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup")
-    bn: int = tunable(128, (32, 64, 128), "columns of C per workgroup")
+    b_words: ClassVar[bool] = False  # whether B consists of words, from which the stage's load_b4() unpacks elements
+
+    bm: int = tunable(64, (32, 64, 128), "rows of C per workgroup", most=256)
+    bn: int = tunable(128, (32, 64, 128), "columns of C per workgroup", most=256)
     bk: int = tunable(16, (8, 16, 32), "inner elements per step")
-    tm: int = tunable(8, (4, 8), "rows of C per invocation")
+    tm: int = tunable(8, (4, 8), "rows of C per invocation", most=16)
     tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
     unroll: int = tunable(16, (1, 4, 8, 16), "inner elements multiplied per iteration of the inner loop, at most BK")
     group: int = tunable(8, (1, 8), "rows of tiles in a group; workgroups of a group share tiles of B in cache")
@@ -51,6 +74,36 @@ class RegisterTiles(Tiled[P]):
     def b_loads(self) -> int:
         """vec4 of B that each invocation loads per step."""
         return self.bn * self.bk // 4 // self.sharers
+
+    def operands(self, spec: Any) -> tuple[TileOperand, TileOperand]:
+        """Return A and B of a product of floats with these choices."""
+        a = self._operand("a", spec, spec.vec_a, spec.trans_a)
+        b = self._operand("b", spec, spec.vec_b, not spec.trans_b)
+        return a, b
+
+    def _operand(self, x: str, spec: Any, vec: bool, across_k: bool) -> TileOperand:
+        axis, extent, length = ("row", "BM", self.bm) if x == "a" else ("col", "BN", self.bn)
+        by_element = not vec and (x == "a" or not self.b_words)
+        along_k = not (across_k or by_element)
+        return TileOperand(
+            x=x,
+            axis=axis,
+            base=f"{x}_base",
+            origin=f"{axis}0",
+            stride=f"params.ld{x}",
+            extent=extent,
+            length=length,
+            vec=vec,
+            across_k=across_k,
+            by_element=by_element,
+            vec4_tile=across_k and not by_element,
+            swizzled=along_k and spec.dtype == F64 and length % 32 == 0,
+            loads=self.a_loads if x == "a" else self.b_loads,
+        )
+
+    def interleaved(self, spec: Any) -> bool:
+        """Return whether neighbouring invocations share columns, and every second one rows: in tiles of float64."""
+        return spec.dtype == F64 and self.wx % 8 == 0 and self.wy % 4 == 0
 
     def iterations(self, problem: P) -> int:
         """Return how many iterations an invocation's loops run: over k, and over the tile if that is not unrolled."""

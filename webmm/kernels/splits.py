@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from webmm.dtypes import F64, DType
 from webmm.kernels.base import Capabilities, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.product import ProductKernel
 from webmm.kernels.register_tiles import RegisterTiles
+from webmm.kernels.sizes import Assumption, Condition, folded
 from webmm.problems.product import Product
 
 PARTIAL = "partial"
 SHARED = (2**20, 2**26)  # bytes of the smallest and of the largest buffer whose size is a power of two
 SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
+MOST_SPLITS = 320  # that the choice makes
 SPLITS_DOC = "workgroups per tile of C, each with a part of k"
 
 M = TypeVar("M", bound=Product)
@@ -28,6 +32,11 @@ def partial_sums(problem: Product, splits: int) -> Scratch:
     return Scratch(PARTIAL, nbytes if nbytes > SHARED[1] else max(SHARED[0], 1 << (nbytes - 1).bit_length()))
 
 
+def partial_type(dtype: DType) -> str:
+    """Return the WGSL type of their binding, for products of elements of `dtype`."""
+    return f"array<vec4<{F64.wgsl}>>" if dtype == F64 else "array<vec4f>"
+
+
 def partial_bytes(problem: Product, splits: int) -> int:
     """Return the bytes of all partial sums."""
     row = 4 * ceil_div(problem.n, 4) * problem.dtype.sums.itemsize
@@ -40,8 +49,9 @@ class AddsSplits(ProductKernel[M]):
 
     name = "sum_splits"
     summary = "sums of partial sums"
+    single_k = False
 
-    splits: int = tunable(2, SPLITS, SPLITS_DOC)
+    splits: int = tunable(2, SPLITS, SPLITS_DOC, most=MOST_SPLITS)
 
     @cached_property
     def adders(self) -> int:
@@ -63,9 +73,14 @@ class AddsSplits(ProductKernel[M]):
         count = ceil_div(problem.m * ceil_div(problem.n, 4), self.invocations // self.adders)
         return fold(count, problem.batch)
 
-    def grid_rule(self) -> dict[str, Any] | None:
-        """Return None: the grid is not one of tiles."""
-        return None
+    def grid_rule(self, spec: Any) -> dict[str, Any] | None:
+        """Return the rule of `dispatch`."""
+        del spec
+        return folded(f"ceil(m * ceil(n / 4) / {self.invocations // self.adders})", "batch")
+
+    def assumptions(self, choices: Any) -> Iterator[Assumption]:
+        """Yield what it assumes of C; it does not read A and B."""
+        yield from (each for each in super().assumptions(choices) if each.choice[-2:] not in ("_a", "_b"))
 
     def iterations(self, problem: M) -> int:
         """Return 0: it has no loop."""
@@ -95,13 +110,28 @@ class Divided(ProductKernel[M]):
         x, y, batch = self.grid.dispatch(problem)
         return x, y, batch * self.splits
 
-    def grid_rule(self) -> dict[str, Any] | None:
-        """Return the rule of `dispatch` if k is not divided, otherwise None."""
-        return super().grid_rule() if self.splits == 1 else None
+    def grid_rule(self, spec: Any) -> dict[str, Any] | None:
+        """Return the rule of `dispatch`; z is the number of splits of all matrices."""
+        rule = self.grid.rule()
+        return rule if self.splits == 1 else {**rule, **folded(rule["count"], f"batch * {self.splits}")}
+
+    def assumptions(self, choices: Any) -> Iterator[Assumption]:
+        """Yield those of any product; partial sums always have rows of whole vec4."""
+        yield from (each for each in super().assumptions(choices) if self.splits == 1 or each.choice != "vec_c")
+
+    def needs(self) -> Iterator[Condition]:
+        """Yield that every part needs a step of k."""
+        if self.splits > 1:
+            yield Condition("k", at_least=self.inner_step * (self.splits - 1) + 1)
 
     def scratch(self, problem: M) -> tuple[Texture | Scratch, ...]:
         """Return the partial sums, if k is divided."""
         return (partial_sums(problem, self.splits),) if self.splits > 1 else ()
+
+    def scratch_rule(self, problem: M) -> dict[str, Any]:
+        """Return the rule of the bytes of the partial sums."""
+        vec4 = 4 * problem.dtype.sums.itemsize
+        return {PARTIAL: f"{vec4 * self.splits} * ceil(n / 4) * m * batch"} if self.splits > 1 else {}
 
     def part(self, problem: M, k: int) -> int:
         """Return the number of the part that has inner element `k`."""
@@ -120,4 +150,4 @@ class Divided(ProductKernel[M]):
 class DividedTiles(RegisterTiles[M], Divided[M]):
     """Register tiles whose k workgroups may divide."""
 
-    splits: int = tunable(1, (1, 4, 16, 64, 256), SPLITS_DOC)
+    splits: int = tunable(1, (1, 4, 16, 64, 256), SPLITS_DOC, most=MOST_SPLITS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from webmm.choose import model
 from webmm.errors import ConfigError
+from webmm.files import read_text
 from webmm.page import core, index, ladders, leaderboard, translated
 from webmm.page.script.compact import compact
 from webmm.page.script.program import Program
@@ -31,7 +33,7 @@ from webmm.page.script.program import Program
 # Loaded on demand: files of the bundle that the service worker does not fetch in advance either …
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/")
 LAZY = (  # … and modules.
-    *(*ON_DEMAND, "bundle/ladders.js"),
+    *(*ON_DEMAND, "bundle/ladders.js", "bundle/export.js"),
     *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic")),
     *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "leaderboard.html"),
 )
@@ -66,8 +68,9 @@ class Summary:
 def build(out: Path, *, force: bool = False) -> Summary:
     """Write the page and its bundle to the folder `out`, ready for any static host.
 
-    Raises ConfigError, and leaves `out` unchanged, if `out` is a file, cannot be written to, or has files that are not
-    a bundle and `force` is not set.
+    With `force`, `out` may have other files: those of the page's names are replaced, the others stay. Raises
+    ConfigError, and leaves `out` unchanged, if `out` is a file, cannot be written to, has files that are not a bundle
+    and `force` is not set, or has something else in place of the page's files: a link, a folder, another `bundle`.
     """
     with written(out, force) as page:
         shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published, copy_function=_copy)
@@ -91,6 +94,7 @@ def written(out: Path, force: bool) -> Iterator[Path]:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".page-", dir=out) as temporary:  # in `out`, so on the same disk
             yield Path(temporary)
+            _check_names(Path(temporary), out)
             shutil.rmtree(out / "bundle", ignore_errors=True)
             _move(Path(temporary), out)
     except OSError as error:
@@ -105,7 +109,8 @@ def write_kernels(bundle: Path) -> Program:
     """Write the translated kernels, templates and cost models to the folder `bundle`; return the translation."""
     bundle.mkdir(exist_ok=True)
     program = core.program()
-    (bundle / "core.js").write_text(program.text(), encoding="utf-8")
+    for name, text in core.modules(program).items():
+        (bundle / name).write_text(text, encoding="utf-8")
     shutil.copytree(model.SHIPPED, bundle / "models")
     core.write_templates(bundle / "templates")
     return program
@@ -174,8 +179,32 @@ def _move(page: Path, out: Path) -> None:
 def _check(out: Path, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out} is a file; give a folder for the page")
-    if out.is_dir() and any(out.iterdir()) and not (force or (out / MARKER).is_file()):
+    if out.is_dir() and any(out.iterdir()) and not (force or _is_bundle(out)):
         raise ConfigError(f"{out} has other files; give an empty folder, or add the page's files to them with --force")
+    if os.path.lexists(out / "bundle") and not _is_bundle(out):
+        raise _in_the_way(out / "bundle")
+
+
+def _is_bundle(out: Path) -> bool:
+    """Return whether the folder `out` has a bundle that `written()` made."""
+    try:
+        schema = json.loads(read_text(out / MARKER))["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+    return str(schema).startswith("webmm.bundle/") and not (out / "bundle").is_symlink()
+
+
+def _check_names(page: Path, out: Path) -> None:
+    """Raise ConfigError if something in `out` cannot be replaced by a file or folder of `page`."""
+    for path in page.rglob("*"):
+        there = out / path.relative_to(page)
+        replaceable = there.is_dir() if path.is_dir() else there.is_file()
+        if os.path.lexists(there) and (there.is_symlink() or not replaceable):
+            raise _in_the_way(there)
+
+
+def _in_the_way(path: Path) -> ConfigError:
+    return ConfigError(f"{path} is not from an earlier bundle, and is in the way; move it away")
 
 
 def _not_published(folder: str, names: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Translation of this package's kernels, problems, choice and templates to JavaScript.
 
-`bundle/core.js` has the names in EXPORTS and everything that they need; `bundle/templates/` has a module per template.
+`bundle/core.js` has the names in EXPORTS and everything that they need, except for those in LATE, which are in
+`bundle/export.js`, loaded on demand; `bundle/templates/` has a module per template.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from webmm.page.script import templates
 from webmm.page.script.compact import compact
 from webmm.page.script.names import Name
 from webmm.page.script.program import Program
-from webmm.render import environment, shader_folder
+from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.calls.parts": (
-        *("Axis", "Limits", "Part", "batch_axes", "broadcast_shape", "foldable", "halved", "limits", "matrix_operand"),
-        *("parts", "problems"),
+        *("Axis", "Limits", "Part", "batch_axes", "broadcast_shape", "dispatch_limits", "foldable", "halved"),
+        *("matrix_operand", "parts", "problems"),
     ),
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable", "made_for_matrix_units"),
     "webmm.choose.model": ("Machine", "Model"),
-    "webmm.choose.tuned": ("engine_of",),
+    "webmm.choose.tuned": ("engine_of_record", "refusal"),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
-    "webmm.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
+    "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
+    "webmm.wgsl.export": ("stage",),
     "webmm.kernels": ("STAGES", "configure", "kernel_class"),
     "webmm.kernels.base": (
         *(
@@ -38,7 +40,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         ),
     ),
     "webmm.page.stages": ("configurations", "light", "offered"),
-    "webmm.params": ("layout",),
+    "webmm.wgsl.params": ("layout",),
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
@@ -55,8 +57,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "reduction",
     ),
     "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
-    "webmm.records": ("Record",),
-    "webmm.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
+    "webmm.measure.records": ("Record",),
+    "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
     "webmm.version": ("__version__",),
 }
 # Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
@@ -67,9 +69,18 @@ DESCRIBED = {
 }
 
 
+LATE = (Name("webmm.wgsl.export", "stage"),)
+
+
+def modules(program: Program) -> dict[str, str]:
+    """Return the texts of the translation's modules by file name."""
+    return {"core.js": program.text(LATE), "export.js": program.late_text(LATE, "core.js")}
+
+
 def program() -> Program:
     """Return the translation of EXPORTS; raises ScriptError for Python outside the supported subset."""
-    return Program([Name(module, name) for module, names in EXPORTS.items() for name in names], DESCRIBED)
+    entries = [Name(module, name) for module, names in EXPORTS.items() for name in names]
+    return Program(entries, DESCRIBED, templates.by_keyword(environment(), shader_folder()))
 
 
 def write_templates(folder: Path) -> int:

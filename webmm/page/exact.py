@@ -22,7 +22,7 @@ from webmm.problems.gemm import gemm
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
 from webmm.problems.reduce import operation_of, reduction
-from webmm.problems.scheme import limits, reference
+from webmm.problems.scheme import integer_range, reference
 from webmm.problems.weights import BLOCKS, BlockWeights, WeightOnly
 
 Integers = NDArray[np.int32]
@@ -65,7 +65,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Case:
+class ExactCase:
     """A problem with its inputs, and a function that computes the result from their integers."""
 
     problem: Problem
@@ -102,40 +102,40 @@ def fingerprint(result: NDArray[Any]) -> int:
     return int(mix(bits ^ mix(np.arange(bits.size, dtype=np.uint32))).sum(dtype=np.uint32))
 
 
-def reduced(operation: str, size: Size, dtype: DType) -> Case:
+def reduced(operation: str, size: Size, dtype: DType) -> ExactCase:
     """Return the reduction of each row of a matrix."""
     rows, length = size
     problem = reduction(rows, length, operation, dtype=dtype)
     low, high = SUMMED[dtype] if operation_of(operation).sums else COMPARED
     drawn = Input("x", dtype, rows * length, 1, low, high)
-    return Case(problem, (drawn,), lambda x: operation_of(operation).reference(x.reshape(rows, length)))
+    return ExactCase(problem, (drawn,), lambda x: operation_of(operation).reference(x.reshape(rows, length)))
 
 
-def multiplied(size: Size, dtype: DType) -> Case:
+def multiplied(size: Size, dtype: DType) -> ExactCase:
     """Return a product of matrices of 8-bit integers, with a zero point and a scale for each matrix."""
     (n,) = size
     scheme = scheme_of(1, n, dtype, dtype, dtype)
     problem, _ = describe(n, n, n, (dtype, Operand(n)), (dtype, Operand(n)), scheme, dtype)
-    inputs = tuple(Input(name, dtype, n * n, seed, *limits(dtype)) for seed, name in enumerate("ab", 1))
+    inputs = tuple(Input(name, dtype, n * n, seed, *integer_range(dtype)) for seed, name in enumerate("ab", 1))
 
     def compute(a: Integers, b: Integers) -> NDArray[Any]:
         a_q, b_q = (x.reshape(n, n).astype(dtype.numpy) for x in (a, b))
         return reference(a_q, b_q, scheme, dtype)
 
-    return Case(problem, inputs, compute)
+    return ExactCase(problem, inputs, compute)
 
 
-def thin(size: Size, dtype: DType) -> Case:
+def thin(size: Size, dtype: DType) -> ExactCase:
     """Return a floating-point product."""
     m, n, k = size
     inputs = tuple(
         Input(name, dtype, count, seed, *MULTIPLIED[dtype])
         for seed, (name, count) in enumerate((("a", m * k), ("b", k * n)))
     )
-    return Case(gemm(m, n, k, dtype=dtype), inputs, lambda a, b: _product(a.reshape(m, k), b.reshape(k, n)))
+    return ExactCase(gemm(m, n, k, dtype=dtype), inputs, lambda a, b: _product(a.reshape(m, k), b.reshape(k, n)))
 
 
-def weighted(size: Size, dtype: DType) -> Case:
+def weighted(size: Size, dtype: DType) -> ExactCase:
     """Return a product with 4-bit weights, with a zero point for each block, and all scales equal to one."""
     m, n, k = size
     block = BLOCKS[0]
@@ -153,7 +153,7 @@ def weighted(size: Size, dtype: DType) -> Case:
         parts = scales.astype(np.float32).reshape(n, -1), zeros.astype(np.uint8).reshape(n, -1)
         return _product(a.reshape(m, k), BlockWeights((k, n), 4, block, words, *parts).dequantize())
 
-    return Case(problem, inputs, compute)
+    return ExactCase(problem, inputs, compute)
 
 
 def _product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:

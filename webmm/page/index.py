@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from webmm import roofline
 from webmm.choose import model, tuned
 from webmm.dtypes import FLOATS
 from webmm.engine import timing
+from webmm.measure import roofline
+from webmm.measure.records import SCHEMA as RECORDS
+from webmm.measure.records import Record
 from webmm.page import ladders
-from webmm.records import SCHEMA as RECORDS
-from webmm.records import Record
 from webmm.version import __version__
 
 SCHEMA = "webmm.bundle/2"

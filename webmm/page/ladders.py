@@ -36,7 +36,7 @@ from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
-from webmm.page.exact import Case, Size, fingerprint, multiplied, reduced, thin, weighted
+from webmm.page.exact import ExactCase, Size, fingerprint, multiplied, reduced, thin, weighted
 from webmm.page.script.compact import abbreviated
 from webmm.page.script.program import Program
 from webmm.page.script.values import value
@@ -98,7 +98,7 @@ class Ladder:
 
     title: str
     kernels: dict[str, tuple[Kernel[Any], ...]]
-    case: Callable[[Size, DType], Case]
+    case: Callable[[Size, DType], ExactCase]
     sizes: dict[str, tuple[Size, ...]]
     dtypes: tuple[DType, ...]
 

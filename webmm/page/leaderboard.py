@@ -16,23 +16,23 @@ from typing import Any
 import jinja2
 
 from webmm.cases import OPS, op_of
-from webmm.choose.tuned import kernel_of, key
+from webmm.choose.tuned import kernel_of, key, refusal
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import read_text
 from webmm.kernels import STAGES, label_of
+from webmm.measure.records import Record, from_json
 from webmm.problems.base import Problem
-from webmm.records import Record, from_json
 from webmm.version import __version__
 
 SAME = 0.01  # relative tolerance of two figures that should be equal
 BEYOND = 1.03  # a kernel may reach this multiple of the measured peak, since both are measurements
 FASTEST = 1e7  # GFLOP/s beyond any device
 
-Machine = tuple[str, str, str]
+MachineName = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Place:
+class Entry:
     """The best record of one machine for one problem."""
 
     record: Record
@@ -50,7 +50,7 @@ class Board:
 
     title: str
     unit: str
-    places: tuple[Place, ...]
+    places: tuple[Entry, ...]
 
 
 def folder() -> Path:
@@ -89,7 +89,7 @@ def checked(text: str, name: str) -> list[Record]:
 
     complaints: list[str] = []
     try:
-        records = from_json(text, complaints.append)
+        records = from_json(text, complaints.append, refusal)
     except ProblemError as error:
         raise ProblemError(f"{name}: {error}") from error
     if complaints:
@@ -110,7 +110,7 @@ def checked(text: str, name: str) -> list[Record]:
     return measured
 
 
-def _machine(record: Record) -> Machine:
+def _machine(record: Record) -> MachineName:
     return record.adapter, record.driver, record.engine
 
 
@@ -146,7 +146,7 @@ def _implausible(r: Record) -> str | None:
 
 def boards(records: Sequence[Record]) -> list[Board]:
     """Return a board per problem, with the best record of each machine, ordered by op, dtype and size."""
-    best: dict[tuple[Any, ...], dict[Machine, Record]] = {}
+    best: dict[tuple[Any, ...], dict[MachineName, Record]] = {}
     for r in records:
         places = best.setdefault(
             (list(OPS).index(r.op), r.variant, r.dtype, r.m * r.n * r.k * r.batch, r.size, r.layout), {}
@@ -160,7 +160,7 @@ def boards(records: Sequence[Record]) -> list[Board]:
 def _board(records: list[Record]) -> Board:
     r = records[0]
     op = op_of(r.op, r.variant)
-    ranked = sorted((Place(record, op.rate(record)) for record in records), key=lambda place: -place.speed)
+    ranked = sorted((Entry(record, op.rate(record)) for record in records), key=lambda place: -place.speed)
     variant = f"{r.op} {r.variant}".rstrip()
     return Board(" ".join(filter(None, (variant, r.size, r.layout, r.dtype))), op.unit, tuple(ranked))
 

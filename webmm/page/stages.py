@@ -15,6 +15,7 @@ from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.subgroup import Subgroup
+from webmm.problems.gemm import gemm
 
 # Tunables that the page offers in all combinations, and their limits there: those that a picture of a tile can show,
 # within a few megabytes. The others are varied one at a time from their default.
@@ -46,9 +47,10 @@ def light(cls: type[GemmKernel]) -> GemmKernel:
 
 
 def offered() -> list[type[GemmKernel]]:
-    """Return the stages that the page can run: those with one dispatch and a grid rule."""
-    every = (*LADDER, *BEYOND)
-    return [cls for cls in every if len(cls().dispatches) == 1 and "at_most" in (cls().grid_rule() or {})]
+    """Return the stages that the page can run: those with one dispatch and a grid of tiles."""
+    every, problem = (*LADDER, *BEYOND), gemm(1, 1, 1)
+    tiled = [cls for cls in every if "at_most" in (cls().grid_rule(cls().general(problem)) or {})]
+    return [cls for cls in tiled if len(cls().dispatches) == 1]
 
 
 def chosen(cls: type[GemmKernel]) -> list[GemmKernel]:

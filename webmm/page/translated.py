@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from webmm import naga
 from webmm.cases import OPS
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
-from webmm.render import render
+from webmm.wgsl import naga
+from webmm.wgsl.render import render
 
 FOLDER = "translated"
 TARGETS = ("MSL", "HLSL")
@@ -57,7 +57,7 @@ def document(kernel: Kernel[Any]) -> dict[str, Any] | None:
         return None
     written = [{"name": name, **{t: each[t].decode() for t in TARGETS if t in each}} for name, each in texts]
     text = f"{str(problem).removesuffix(f' {problem.dtype.name}')} {problem.dtype.name}"
-    return {"problem": text, "naga": naga.VERSION, "dispatches": written}
+    return {"problem": text, "naga": naga.version(), "dispatches": written}
 
 
 def example(kernel: Kernel[Any]) -> Problem | None:

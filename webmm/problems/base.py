@@ -6,9 +6,13 @@ memory.
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
 
 from webmm.dtypes import MATRIX_DTYPES, DType, names
 from webmm.errors import ProblemError
@@ -66,6 +70,28 @@ class Problem(ABC):
 
     op: ClassVar[str]
     dtype: DType  # of the operands
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Let the problems of a subclass compare by `identity`: its dataclass decorator keeps methods that it finds."""
+        super().__init_subclass__(**settings)
+        for method in (Problem.__eq__, Problem.__hash__):
+            setattr(cls, method.__name__, method)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    @cached_property
+    def identity(self) -> tuple[Any, ...]:
+        """The class and the values of the fields, with floats by their bits: 0.0 == -0.0, and NaN != NaN.
+
+        Caches are keyed by problems, and a cached uniform or part of a product holds the numbers themselves.
+        """
+        values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        exact = (struct.pack("<d", x) if isinstance(x, (float, np.floating)) else x for x in values)
+        return (type(self), *exact)
 
     @property
     @abstractmethod

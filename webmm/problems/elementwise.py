@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from webmm.dtypes import DType
-from webmm.epilogues import ACTIVATIONS, activation_name
 from webmm.problems.base import Extent, Problem, check_floats
+from webmm.wgsl.epilogues import ACTIVATIONS, activation_name
 
 
 @dataclass(frozen=True)

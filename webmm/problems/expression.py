@@ -32,9 +32,9 @@ class Strided:
 class Expression(Problem):
     """y[i] ← an expression of x0[i], x1[i], … and of numbers s0, s1, …, for each index i within `lengths`.
 
-    `text` is the expression (see `webmm.expressions`) and `wgsl` its translation, whose value has the type `kind`: f32,
-    i32 or bool. `numbers` are the bits of s0, s1, …, all of type `number_kind`: f32 or i32. If `taken` is not 0, x0 is
-    gathered: its element for i is x1[i]·taken elements further, with x1[i] clamped to [0, taken_length).
+    `text` is the expression (see `webmm.wgsl.expressions`) and `wgsl` its translation, whose value has the type `kind`:
+    f32, i32 or bool. `numbers` are the bits of s0, s1, …, all of type `number_kind`: f32 or i32. If `taken` is not 0,
+    x0 is gathered: its element for i is x1[i]·taken elements further, with x1[i] clamped to [0, taken_length).
     """
 
     text: str

@@ -8,10 +8,10 @@ from typing import ClassVar, get_args
 
 from webmm.config import Precision
 from webmm.dtypes import F32, F64, DType, dtype_of
-from webmm.epilogues import OWN, Terms
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
+from webmm.wgsl.epilogues import OWN, Terms
 
 PRECISIONS = get_args(Precision)  # the default first
 HIGH_F64 = 2.0**-40  # machine epsilon of float64 products at precision "high"

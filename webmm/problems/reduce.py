@@ -1,7 +1,7 @@
 """Reductions: the operation, the axis, and the layout of the array in memory.
 
 Shaders reduce floats in float32, whatever their storage type, int32 modulo 2^32, and compare float64 exactly; products
-and logsumexp of float64 need a device with f64. shaders/common/reduce.wgsl has the accumulation of each operation.
+and logsumexp of float64 need a device with f64. shaders/reduce/operations/ has the accumulation of each operation.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ SUM_LIMIT = 2**31 - 1
 Integers = NDArray[Any]
 
 
-def limits(dtype: DType) -> tuple[int, int]:
+def integer_range(dtype: DType) -> tuple[int, int]:
     """Return the least and the greatest integer of `dtype`."""
     info = np.iinfo(dtype.name)
     return int(info.min), int(info.max)
@@ -59,7 +59,7 @@ def quantize(
     host = np.asarray(x, np.float32)
     if not np.isfinite(host).all():
         raise ProblemError("x contains NaN or infinity, which cannot be quantised")
-    q, scale, zero = spread(host, _other_axes(host, axis), *limits(target), symmetric)
+    q, scale, zero = spread(host, _other_axes(host, axis), *integer_range(target), symmetric)
     shape = () if axis is None else (host.shape[axis],)
     return q.astype(target.numpy), scale.reshape(shape), zero.reshape(shape)
 
@@ -156,7 +156,7 @@ def checked_zero(name: str, zero: ArrayLike, length: int, dtype: DType) -> NDArr
     values = _vector(name, zero, length)
     if values.dtype.kind not in "iu":
         raise ProblemError(f"{name} is {values.dtype}; zero points must be integers")
-    bottom, top = limits(dtype)
+    bottom, top = integer_range(dtype)
     outside = (values < bottom) | (values > top)
     if outside.any():
         raise ProblemError(f"{name} must be from {bottom} to {top} for {dtype.name}, not {_first(values, outside)}")
@@ -263,8 +263,8 @@ class Scheme:
     def check(self, k: int, a: DType, b: DType) -> None:
         """Raise ProblemError if a sum of k products of integers of `a` and `b` may overflow 32 bits."""
         furthest = [
-            int(max(np.max(limits(dtype)[1] - zero, initial=1), np.max(zero - limits(dtype)[0], initial=1)))
-            for dtype, zero in ((a, self.zero_a), (b, self.zero_b))
+            int(max(np.max(top - zero, initial=1), np.max(zero - bottom, initial=1)))
+            for (bottom, top), zero in ((integer_range(a), self.zero_a), (integer_range(b), self.zero_b))
         ]
         added = 0 if self.bias is None or not self.bias.size else int(np.abs(self.bias.astype(np.int64)).max())
         longest = (SUM_LIMIT - added) // (furthest[0] * furthest[1])
@@ -315,4 +315,4 @@ def reference(a: Integers, b: Integers, scheme: Scheme, out: DType) -> NDArray[A
         rows = FixedPoint(rows.mantissa.reshape(-1, 1), rows.shift.reshape(-1, 1))
     multiplier = (rows * columns).clamped() if rows and columns else rows or columns
     assert multiplier is not None
-    return np.clip(multiplier.scale(sums) + scheme.zero_c, *limits(out)).astype(out.numpy)
+    return np.clip(multiplier.scale(sums) + scheme.zero_c, *integer_range(out)).astype(out.numpy)

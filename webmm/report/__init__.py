@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
-from textwrap import wrap
+from textwrap import indent, wrap
 from typing import Any
 
 from rich.console import Console
@@ -17,16 +17,16 @@ from webmm.calls.product import multiply
 from webmm.choose import choose, run
 from webmm.dtypes import FLOATS
 from webmm.engine.adapters import AdapterInfo, adapters, engine_of, installed, reaches_more
-from webmm.engine.array import Array
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
 from webmm.engine.profiling import Profile, profile
 from webmm.engine.wgpu import WGPU
 from webmm.errors import ProblemError
 from webmm.files import load_matrix, save_matrix
-from webmm.kernels import KERNELS
+from webmm.kernels import KERNELS, label_of
 from webmm.kernels.base import Kernel
+from webmm.measure.records import Record
 from webmm.problems.gemm import Gemm, gemm
-from webmm.records import Record
+from webmm.text import printable
 
 Open = Callable[[], Device]  # opens the device that a command uses
 TABLE_WIDTH = 124  # characters; narrower terminals wrap a table's lines
@@ -119,13 +119,18 @@ def describe(open_device: Open) -> str:
 
 
 def settings() -> list[dict[str, Any]]:
-    """Return every setting as JSON types: its name, value, source, environment variable and description."""
+    """Return every setting as JSON types: its name, value, source, environment variable and description.
+
+    "ignored" is the project file that has the setting without effect, "" if there is none.
+    """
+    ignored = config.ignored()
     return [
         {
             "name": field.name,
             "value": str(value) if isinstance(value, Path) else value,
             "source": source or "default",
             "variable": config.variable(field.name),
+            "ignored": ignored.get(field.name, ""),
             "doc": field.metadata["doc"],
         }
         for field, (value, source) in zip(fields(config.Settings), config.effective().values(), strict=True)
@@ -133,10 +138,11 @@ def settings() -> list[dict[str, Any]]:
 
 
 def describe_settings() -> str:
-    """Return the settings as text, with a line for each WEBMM_ environment variable that is not a setting."""
+    """Return the settings as text, with a line for each that has no effect: in a project file, or a WEBMM_ variable."""
     rows = [(row["name"], json.dumps(row["value"], ensure_ascii=False), row["source"]) for row in settings()]
     name, value, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = [f"{row[0]:<{name}}  {row[1]:<{value}}  {row[2]}" for row in rows]
+    lines += [f"{name} is set in {file}, but is ignored there" for name, file in config.ignored().items()]
     lines += [f"{name} is set in the environment, but is not a setting" for name in config.unknown_variables()]
     return "\n".join(lines)
 
@@ -148,9 +154,30 @@ def show_profile(found: Profile, trace: str | None) -> None:
         found.save(trace)
 
 
+FAILED = ("compile", "runtime", "incorrect")  # the statuses of a kernel that does not do what it should
+
+
 def first_line(record: Record) -> str:
     """Return the first line of the reason why a record has no time."""
-    return (record.reason or "").splitlines()[0]
+    return (record.reason or "").partition("\n")[0]
+
+
+def show_reasons(records: Sequence[Record], label: Callable[[Record], str] = label_of) -> None:
+    """Print why records have no time; what a compiler says about several records is quoted once."""
+    console, quoted = plain(), set[str]()
+    for record in records:
+        if record.status != "ok":
+            first, _, more = (record.reason or "").partition("\n")
+            words = f"  {label(record)}: {record.status}: {first}"
+            if more and more not in quoted:
+                words += f"\n{indent(more, '  ')}"
+            quoted.add(more)
+            console.print(printable(words), soft_wrap=True)
+
+
+def right(records: Sequence[Record]) -> bool:
+    """Return whether no kernel failed; one that is too slow, or that this device cannot run, has not."""
+    return not any(record.status in FAILED for record in records)
 
 
 def multiply_files(

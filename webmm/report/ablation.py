@@ -11,12 +11,12 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from webmm.bench import Bench, relative
 from webmm.cases.base import Size
-from webmm.errors import UnsupportedError
+from webmm.errors import ShaderError, UnsupportedError
 from webmm.kernels.base import Kernel
-from webmm.records import Record
-from webmm.report import Open, first_line, plain
+from webmm.measure.bench import Bench, relative
+from webmm.measure.records import Record
+from webmm.report import Open, plain, right, show_reasons
 from webmm.report.ladder import Wanted, announce, duration, measured
 
 PAIRED = 4  # number of tunables with the largest effect, whose pairs are measured
@@ -28,7 +28,8 @@ def ablate(open_device: Open, kernel: Kernel[Any], wanted: Wanted) -> list[Recor
     """Measure `kernel` with every other value of each tunable, then pairs of the most important ones; print a table.
 
     Single changes and pairs each take half of the budget. For a pair, the table also shows the speedup expected if the
-    two effects were independent. Returns all records. Raises UnsupportedError if `kernel` itself cannot be timed.
+    two effects were independent, and below it why a variant has no time. Returns all records. Raises UnsupportedError
+    if `kernel` itself cannot be timed, ShaderError if it is refused or wrong.
     """
     results: list[Record] = []
     with open_device() as device:
@@ -46,12 +47,14 @@ def _at(bench: Bench, kernel: Kernel[Any], size: Size) -> list[Record]:
     first = _timed(bench, kernel, single_changes)
     (base,) = (r for r in first if r.config == kernel.config)
     if not base.median_us:
-        raise UnsupportedError(f"{kernel} could not be timed: {base.status}: {first_line(base)}")
+        why = UnsupportedError if right([base]) else ShaderError  # of a kernel that fails
+        raise why(f"{kernel} could not be timed: {base.status}: {base.reason}")
     single = {(name, value): relative(r, base) for r in first for name, value in _changed(kernel, r)}
     best = _strongest(single)
     pairs = [{x: best[x], y: best[y]} for x, y in itertools.combinations(best, 2)]
     second = [r for r in _timed(bench, kernel, pairs) if r.config != kernel.config] if pairs else []
     plain().print(_table(bench.op.problem(size, bench.dtype, bench.layout), kernel, base, first, second, single))
+    show_reasons([*first, *second], lambda record: _words(kernel, record))
     return [*first, *second]
 
 
@@ -77,6 +80,11 @@ def _timed(bench: Bench, kernel: Kernel[Any], changes: list[Change]) -> list[Rec
 def _changed(kernel: Kernel[Any], record: Record) -> Iterator[tuple[str, Any]]:
     """Yield the tunables whose values in `record` differ from the kernel's."""
     return ((name, value) for name, value in record.config.items() if value != kernel.config[name])
+
+
+def _words(kernel: Kernel[Any], record: Record) -> str:
+    """Return the tunables whose values in `record` differ from the kernel's, as text."""
+    return ", ".join(f"{name}={value}" for name, value in _changed(kernel, record))
 
 
 def _strongest(single: dict[tuple[str, Any], float]) -> Change:
@@ -111,8 +119,7 @@ def _table(
     for records in (first, second):
         timed = [r for r in records if r.config != kernel.config]
         for r in sorted(timed, key=lambda r: (r.median_us is None, r.median_us)):
-            changes = list(_changed(kernel, r))
-            words = ", ".join(f"{name}={value}" for name, value in changes)
+            words, changes = _words(kernel, r), list(_changed(kernel, r))
             expected = math.prod(single.get(change, math.nan) for change in changes)
             if r.median_us:
                 independent = f"{expected:.3f}" if len(changes) > 1 else ""

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
+from textwrap import indent
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 
-from webmm import roofline, tuner
-from webmm.calls.parts import Part, limits, parts
+from webmm.calls.parts import Part, dispatch_limits, parts
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
 from webmm.choose import adapted, candidates, choose, refused, tuned
 from webmm.choose.gemm import attainable
 from webmm.dtypes import F64
 from webmm.engine.device import Device
-from webmm.errors import ConfigError, ProblemError, WebmmError
-from webmm.kernels import label_of
+from webmm.errors import ConfigError, ProblemError, ShaderError
+from webmm.kernels import REGISTERED, label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
+from webmm.measure import roofline, tuner
+from webmm.measure.records import Record
+from webmm.measure.selftest import run as run_selftest
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
-from webmm.records import Record
-from webmm.report import Open, first_line, plain
-from webmm.selftest import run as run_selftest
+from webmm.report import Open, first_line, plain, right, show_reasons
+from webmm.text import printable
 
 MAX_DISPATCHES = 10_000  # for explain: cutting a product into this many pieces takes about a second
 
@@ -48,8 +51,12 @@ def summary(record: Record) -> str:
     return f"{words}: {label_of(record)}, {known.rate(record):,.1f} {known.unit}"
 
 
-def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open) -> str:
-    """Return the candidates for a problem in order of preference, the choice, and why other stages cannot run."""
+def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open) -> tuple[str, bool]:
+    """Return the candidates for a problem in order of preference, the choice, and why other stages cannot run.
+
+    Also return whether no stage from outside the package failed its self-test.
+    """
+    right = True
     problem = op.problem(size, dtype, layout)
     with open_device() as device:
         lines = [f"{title(problem)} on {device.info}"]
@@ -67,12 +74,14 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
                 f"cannot run: {reason}" if reason else f"{why}, {workgroups:,} workgroups{_loads(kernel, problem)}"
             )
             lines.append(f" {place + 1}. {kernel}: {verdict}")
+            failed = reason and type(kernel) in REGISTERED and not kernel.check(problem, device.capabilities)
+            right = right and not failed
         lines.append(f"→  {choose(problem, device)}")
         for stage in op.stages:
             reason = stage.on(device.capabilities).check(problem, device.capabilities)
             if reason and stage not in map(type, ranked):
                 lines.append(f"    {stage.name} cannot run: {reason}")
-    return "\n".join(lines)
+    return printable("\n".join(lines)), right
 
 
 def _loads(kernel: Kernel[Any], problem: Problem) -> str:
@@ -83,7 +92,7 @@ def _loads(kernel: Kernel[Any], problem: Problem) -> str:
 
 def _pieces(problem: Gemm, device: Device) -> tuple[Part, ...]:
     """Return the pieces that a product is cut into; raises ProblemError if there are more than MAX_DISPATCHES."""
-    most = limits(device, problem.dtype)
+    most = dispatch_limits(device, problem.dtype)
     dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
     if dispatches > MAX_DISPATCHES:
         raise ProblemError(
@@ -94,14 +103,16 @@ def _pieces(problem: Gemm, device: Device) -> tuple[Part, ...]:
 
 def tune(
     open_device: Open, op: Op[Any], sizes: list[Size] | None, layout: str, dtype: str, budget: float
-) -> list[Record]:
+) -> tuple[list[Record], bool]:
     """Tune each size, each with an equal share of `budget` seconds; default sizes are those of `webmm bench`.
 
-    Prints the winners, corrects the cost model with the measurements, and returns the records of all candidates.
+    Prints the winners, and the reasons of kernels whose candidates all failed; corrects the cost model with the
+    measurements. Returns the records of all candidates, and whether no kernel failed.
     """
     console, status = plain(), Console(stderr=True)
     outcomes: list[Record] = []
-    with open_device() as device, tuner.Worker.like(device) as worker:
+    broken: list[Record] = []
+    with open_device() as device, tuner.TunerProcess.like(device) as worker:
         console.print(f"{device.info}")
         ceiling = roofline.measure(device)
         roofline.probe_and_keep(device, ceiling)
@@ -110,7 +121,7 @@ def tune(
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)
 
-            def show(step: tuner.Step) -> None:
+            def show(step: tuner.SearchProgress) -> None:
                 text = f"{step.label}, {step.seconds_left:.0f} s left"
                 bar.update(task, completed=step.done, total=step.total, description=text)
 
@@ -123,8 +134,21 @@ def tune(
                 found = tuner.tune(device, problem, share, worker=worker, first=[default], on_step=show)
                 outcomes += found
                 console.print(_verdict(found, default))
-        adapted.learn(device, outcomes)
-    return outcomes
+                failures = list(_without_candidates(found))
+                show_reasons(failures)
+                broken += failures
+        adapted.correct(device, outcomes)
+    return outcomes, right(broken)
+
+
+def _without_candidates(found: list[Record]) -> Iterator[Record]:
+    """Yield the first failure of each kernel whose candidates all failed."""
+    for name in dict.fromkeys(record.kernel for record in found):
+        tried = [record for record in found if record.kernel == name]
+        failed = [record for record in tried if not right([record])]
+        if failed and all(record.status != "ok" for record in tried):
+            words = f"all {len(tried)} candidates failed: " if len(tried) > 1 else ""
+            yield dataclasses.replace(failed[0], reason=f"{words}{failed[0].reason}")
 
 
 def _verdict(found: list[Record], default: Kernel[Any]) -> str:
@@ -141,13 +165,21 @@ def _verdict(found: list[Record], default: Kernel[Any]) -> str:
 
 
 def selftest(open_device: Open) -> Iterator[str]:
-    """Yield a line per tested shader and a final summary; raises WebmmError if any shader computes wrong results."""
+    """Yield a line per tested shader and a final summary; raises ShaderError if a shader is refused or wrong.
+
+    More lines quote the compiler or the wrong element, once for each kernel and op.
+    """
+    quoted = set[tuple[str, str]]()
     with open_device() as device:
         yield f"{device.info}"
         wrong, tried = 0, 0
         for problem, kernel, complaint in run_selftest(device):
             wrong, tried = wrong + bool(complaint), tried + 1
-            yield f"  {title(problem)}: {kernel}: {complaint or 'right'}"
+            first, _, more = complaint.partition("\n")
+            yield f"  {title(problem)}: {kernel}: {first or 'right'}"
+            if more and (kernel.name, problem.op) not in quoted:
+                quoted.add((kernel.name, problem.op))
+                yield printable(indent(more, "  "))
         if wrong:
-            raise WebmmError(f"{wrong} of {tried} shaders are wrong on {device.info}; webmm does not use them there")
+            raise ShaderError(f"{wrong} of {tried} shaders are wrong on {device.info}; webmm does not use them there")
         yield f"{tried} shaders are right"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from webmm import roofline
-from webmm.bench import Bench
 from webmm.cases import op_of
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
@@ -15,8 +13,10 @@ from webmm.foreign import Foreign, Size
 from webmm.foreign.bench import measured
 from webmm.foreign.check import SIZES, check, order_unknown
 from webmm.kernels.base import Kernel
-from webmm.records import Record
-from webmm.report import Open, first_line, plain
+from webmm.measure import roofline
+from webmm.measure.bench import Bench
+from webmm.measure.records import Record
+from webmm.report import Open, plain, show_reasons
 from webmm.report.ladder import ladder_table
 
 
@@ -62,7 +62,5 @@ def run_bench(
     for size in dict.fromkeys(record.size for record in found):
         same_size = [record for record in found if record.size == size]
         console.print(ladder_table(same_size, op))
-        for record in same_size:
-            if record.status != "ok":
-                console.print(f"  {record.kernel}: {record.status}: {first_line(record)}")
+        show_reasons(same_size)
     return found

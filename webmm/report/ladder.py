@@ -14,8 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
-from webmm import roofline
-from webmm.bench import CPU_STAGE, Bench, Progress, relative, time_product
 from webmm.cases import op_of
 from webmm.cases.base import Op, Size
 from webmm.choose.tuned import kernel_of
@@ -26,10 +24,12 @@ from webmm.errors import UnsupportedError, WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
+from webmm.measure import roofline
+from webmm.measure.bench import CPU_STAGE, Bench, Progress, relative, time_product
+from webmm.measure.records import Record
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
-from webmm.records import Record
-from webmm.report import Open, first_line, plain, show_profile
+from webmm.report import Open, plain, show_profile, show_reasons
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,7 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
         calls = _calls(device, results)
     for size in dict.fromkeys(record.size for record in results):
         console.print(ladder_table([record for record in results if record.size == size], op))
-        for record in results:
-            if record.size == size and record.status != "ok":
-                console.print(f"  {label_of(record)}: {record.status}: {first_line(record)}")
+        show_reasons([record for record in results if record.size == size])
         if words := calls.get(size):
             console.print(f"  {words}\n")
     if found:
@@ -82,8 +80,17 @@ def announce(device: Device) -> roofline.Roofline:
     ceiling = roofline.measure(device)
     roofline.probe_and_keep(device, ceiling)
     plain().print(f"{device.info}")
-    plain().print(f"measured peak: {ceiling.gflops:,.0f} GFLOP/s f32, {ceiling.gbytes:,.1f} GB/s")
+    plain().print(f"{peak(ceiling, device.info.kind == 'cpu')}", soft_wrap=True)
     return ceiling
+
+
+def peak(ceiling: roofline.Roofline, cpu: bool) -> str:
+    """Return the rates of a roofline, and what they are, in a line."""
+    words = (
+        f"best rates measured, to which 'of peak' refers: {ceiling.gflops:,.0f} GFLOP/s f32 by a kernel of independent "
+        f"FMAs, {ceiling.gbytes:,.1f} GB/s by a copy"
+    )
+    return words + "; on a CPU, NumPy may exceed them, since they are those of code that this driver compiles" * cpu
 
 
 def measured(bench: Bench) -> list[Record]:

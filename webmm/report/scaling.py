@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from webmm.calls.scaling import Plan, Types, Worker, plan
+from webmm.calls.scaling import Division, Types, Worker, plan
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import ConfigError, ProblemError
 from webmm.problems.base import check_floats
@@ -45,7 +45,7 @@ def _amount(name: str, text: str) -> float:
     return value
 
 
-def _data(found: Plan) -> dict[str, object]:
+def _data(found: Division) -> dict[str, object]:
     shares = [
         {"worker": share.worker, **{axis: [at.start, at.stop] for axis, at in _axes(asdict(share))}}
         for share in found.shares
@@ -57,7 +57,7 @@ def _axes(share: Mapping[str, object]) -> list[tuple[str, slice]]:
     return [(name, at) for name, at in share.items() if isinstance(at, slice)]
 
 
-def _words(sizes: tuple[int, int, int], dtype: DType, worker: Worker, devices: int, found: Plan) -> str:
+def _words(sizes: tuple[int, int, int], dtype: DType, worker: Worker, devices: int, found: Division) -> str:
     m, n, k = sizes
     operands = (m * k + k * n + m * n) * dtype.itemsize
     rows, columns, inner = max((share.sizes for share in found.shares), key=lambda lengths: lengths[0] * lengths[1])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.dtypes import DType
 from webmm.kernels.base import Binding, Kernel, Params, ceil_div, fold, tunable
-from webmm.params import U32, Vec4U, member
+from webmm.kernels.sizes import Assumption, Condition, folded, multiples
 from webmm.problems.expression import MAX_OPERANDS, Expression, Strided
+from webmm.wgsl.params import U32, Vec4U, member
 
 OWN_FUNCTIONS = "_f32("  # suffix, with the bracket of a call, of the functions of shaders/elementwise/functions.wgsl
 
@@ -33,6 +34,7 @@ class FusedParams:
     x3_offset: U32 = member("of x3")
     taken_stride: U32 = member("stride of the axis of x0 along which x1 selects")
     taken_length: U32 = member("length of that axis")
+    zero: U32 = member("0, which compilers do not know")
 
     @classmethod
     def of(cls, p: Expression) -> FusedParams:
@@ -42,7 +44,7 @@ class FusedParams:
         s0, s1, s2, s3 = (*p.numbers, *(0 for _ in range(4 - len(p.numbers))))
         return cls(
             *(p.lengths, p.y.strides, x0.strides, x1.strides, x2.strides, x3.strides, (s0, s1, s2, s3)),
-            *(p.size, p.y.offset, x0.offset, x1.offset, x2.offset, x3.offset, p.taken, p.taken_length),
+            *(p.size, p.y.offset, x0.offset, x1.offset, x2.offset, x3.offset, p.taken, p.taken_length, 0),
         )
 
 
@@ -110,20 +112,54 @@ class Fused(Kernel[Expression]):
         """Return how many iterations the loop over an invocation's elements runs."""
         return 4
 
-    def specialise(self, problem: Expression) -> FusedSpecialisation:
-        """Return the template choices for `problem`."""
+    def grid_rule(self, spec: FusedSpecialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`."""
+        del spec
+        return folded(f"ceil(size / {4 * self.size})")
+
+    def choices(self, problem: Expression) -> FusedSpecialisation:
+        """Return the template choices for problems like `problem` that assume nothing of lengths and strides."""
         p = problem
-        single = tuple(i for i, x in enumerate(p.operands) if not any(x.strides))
-        dense = [x for i, x in enumerate((*p.operands, p.y)) if i not in single]
-        in_line = p.lengths[:3] == (1, 1, 1) and all(x.strides[3] == 1 for x in dense)
-        vec = in_line and not p.taken and not any(n % 4 for n in (p.size, *(x.offset for x in dense)))
         return FusedSpecialisation(
             wgsl=p.wgsl,
             kind=p.kind,
             operands=tuple(x.dtype for x in p.operands),
             out_dtype=p.y.dtype,
             numbers=tuple(p.number_kind for _ in p.numbers),
-            vec=vec,
-            single=single if vec else (),
+            vec=False,
+            single=tuple(i for i, x in enumerate(p.operands) if not any(x.strides)),
             taken=p.taken > 0,
         )
+
+    def assumptions(self, choices: FusedSpecialisation) -> Iterator[Assumption]:
+        """Yield when all arrays can be accessed as vec4: if they are dense along the last axis, or single elements."""
+        if not choices.taken:
+            operands = [f"x{i}" for i, _ in enumerate(choices.operands)]
+            single = [operands[i] for i in choices.single]
+            dense = [x for x in (*operands, "y") if x not in single]
+            yield Assumption(
+                "vec",
+                True,
+                (
+                    *(Condition(f"lengths.{axis}", equals=1) for axis in "xyz"),
+                    *(Condition(f"{x}_strides.w", equals=1) for x in dense),
+                    *(Condition(f"{x}_strides.{axis}", equals=0) for x in single for axis in "xyzw"),
+                    *multiples(4, "size", *(f"{x}_offset" for x in dense)),
+                ),
+            )
+
+    def places(self, problem: Expression) -> dict[str, tuple[str, str]]:
+        """Return the places of elements of x0, x1, … and y, and their numbers."""
+        names = [*(f"x{i}" for i, _ in enumerate(problem.operands)), "y"]
+        found = {x: (f"{x}_offset + dot(index, {x}_strides)", f"{x}_offset + 1 + {reach(x)}") for x in names}
+        if problem.taken:
+            found["x0"] = (
+                f"{found['x0'][0]} + x1[…] * taken_stride",
+                f"{found['x0'][1]} + (taken_length - 1) * taken_stride",
+            )
+        return found
+
+
+def reach(x: str) -> str:
+    """Return the distance from the first to the last element of `x`, as a formula."""
+    return " + ".join(f"(lengths.{axis} - 1) * {x}_strides.{axis}" for axis in "xyzw")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.kernels.base import Binding, Kernel, Params, Stored, ceil_div, fold, tunable
-from webmm.params import U32, member
+from webmm.kernels.sizes import Assumption, folded, multiples
 from webmm.problems.elementwise import Elementwise
+from webmm.wgsl.params import U32, member
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,22 @@ class Map(Kernel[Elementwise]):
         """Return the workgroup counts (x, y, z)."""
         return fold(ceil_div(problem.size, 4 * self.unroll * self.size))
 
-    def specialise(self, problem: Elementwise) -> MapSpecialisation:
-        """Return the template choices for `problem`."""
+    def grid_rule(self, spec: MapSpecialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`."""
+        del spec
+        return folded(f"ceil(size / {4 * self.unroll * self.size})")
+
+    def choices(self, problem: Elementwise) -> MapSpecialisation:
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
         p = problem
-        vec = not any(n % 4 for n in (p.size, p.x_offset, p.y_offset))
-        return MapSpecialisation(p.dtype, p.dtype, p.activation, vec)
+        return MapSpecialisation(p.dtype, p.dtype, p.activation, False)
+
+    def assumptions(self, choices: MapSpecialisation) -> Iterator[Assumption]:
+        """Yield the sizes at which x and y can be accessed as vec4."""
+        del choices
+        yield Assumption("vec", True, multiples(4, "size", "x_offset", "y_offset"))
+
+    def places(self, problem: Elementwise) -> dict[str, tuple[str, str]]:
+        """Return the places of elements of x and y, and their numbers."""
+        del problem
+        return {x: (f"{x}_offset + i", f"{x}_offset + size") for x in "xy"}

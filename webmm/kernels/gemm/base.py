@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.dtypes import F64
-from webmm.epilogues import EpilogueParams, EpilogueSpecialisation
-from webmm.kernels.base import LOOP_LIMIT, Binding, Params, Stored, ceil_div
-from webmm.kernels.product import ProductKernel
+from webmm.kernels.base import Binding, Params, Stored, ceil_div
+from webmm.kernels.product import ProductKernel, aligned, place
+from webmm.kernels.sizes import Assumption
 from webmm.kernels.traffic import Traffic
-from webmm.params import U32, member
 from webmm.problems.gemm import Gemm
+from webmm.wgsl.epilogues import EpilogueParams, EpilogueSpecialisation
+from webmm.wgsl.params import U32, member
 
 
 @dataclass(frozen=True)
@@ -137,24 +138,59 @@ class GemmKernel(ProductKernel[Gemm]):
                 access = "write" if written else "read"
                 yield Binding(number, name, f"{access}-only", f"texture_storage_2d_array<rgba32float, {access}>")
 
-    def specialise(self, problem: Gemm) -> Specialisation:
-        """Return the template choices for `problem`."""
-        grid, p = self.grid, problem
-        contiguous_a, contiguous_b = "m" if p.a.transposed else "k", "k" if p.b.transposed else "n"
-        ragged = bool(grid.elements) and bool(p.m * p.n % grid.elements)
+    def choices(self, problem: Gemm) -> Specialisation:
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
+        p = problem
         return Specialisation(
             dtype=p.dtype,
             out_dtype=p.out_dtype,
             trans_a=p.a.transposed,
             trans_b=p.b.transposed,
-            vec_a=self.a_vector_axis in (contiguous_a, "any") and p.a.aligned(p.m, p.k, self.vector),
-            vec_b=self.b_vector_axis in (contiguous_b, "any") and p.b.aligned(p.k, p.n, self.vector),
-            vec_c=bool(self.b_vector_axis) and p.c.vectorizable(p.m, p.n),
-            edge_m=ragged or p.m % grid.tile_m != 0,
-            edge_n=ragged or p.n % grid.tile_n != 0,
-            edge_k=p.k % self.inner_step != 0,
-            long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
+            vec_a=False,
+            vec_b=False,
+            vec_c=False,
+            edge_m=True,
+            edge_n=True,
+            edge_k=True,
+            long_k=True,
             terms=p.terms,
             bias=p.bias,
             activation=p.activation,
         )
+
+    def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
+        """Yield the sizes at which A, B and C can be accessed as vec4, and those of any product."""
+        axes = {"a": (self.a_vector_axis, contiguous_a(choices)), "b": (self.b_vector_axis, contiguous_b(choices))}
+        for x, (axis, along) in axes.items():
+            if x in self.binds and axis in (along, "any"):
+                yield Assumption(f"vec_{x}", True, aligned(x, along, self.vector, f"{x}_batch_stride"))
+        if self.b_vector_axis and "c" in self.binds:
+            yield Assumption("vec_c", True, aligned("c", "n", 4, "c_batch_stride"))
+        yield from super().assumptions(choices)
+
+    def places(self, problem: Gemm) -> dict[str, tuple[str, str]]:
+        """Return the places of elements of A, B, C and the bias, and their numbers."""
+        p = problem
+        return {
+            "a": place("a", "m", "k", p.a.transposed, batched=True),
+            "b": place("b", "k", "n", p.b.transposed, batched=True),
+            "c": place("c", "m", "n", batched=True),
+            **({"bias": BIAS_PLACES[p.bias]} if p.bias else {}),
+        }
+
+
+BIAS_PLACES = {  # of the bias of C[row, column], by kind, and the number of its elements
+    "row": ("bias_offset + row", "bias_offset + m"),
+    "column": ("bias_offset + column", "bias_offset + n"),
+    "matrix": ("bias_offset + row * n + column", "bias_offset + m * n"),
+}
+
+
+def contiguous_a(choices: Specialisation) -> str:
+    """Return the size along which A is contiguous."""
+    return "m" if choices.trans_a else "k"
+
+
+def contiguous_b(choices: Specialisation) -> str:
+    """Return the size along which B is contiguous."""
+    return "k" if choices.trans_b else "n"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from webmm.kernels.base import Scratch, Texture
-from webmm.kernels.gemm.base import GemmKernel
+from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.lane_tiles import INNER
 from webmm.problems.gemm import Gemm
@@ -20,6 +21,7 @@ class PackB(GemmKernel):
 
     name = "pack_b"
     summary = "a copy of B in a texture"
+    single_k = False
     doubles = False
     b_vector_axis = "n"
     binds = ("b", NAME)
@@ -40,10 +42,23 @@ class PackB(GemmKernel):
         rows, layers = -(-problem.k // INNER) * INNER, -(-problem.k // DEPTH)
         return (Texture(NAME, -(-problem.n // 4), min(rows, DEPTH), layers * problem.batch),)
 
+    def scratch_rule(self, problem: Gemm) -> dict[str, Any]:
+        """Return the rule of the texture's size."""
+        del problem
+        rows, layers = f"min({INNER} * ceil(k / {INNER}), {DEPTH})", f"ceil(k / {DEPTH}) * batch"
+        return {NAME: {"width": "ceil(n / 4)", "height": rows, "layers": layers}}
+
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """Return workgroup counts: an invocation per texel."""
         x, y, _ = self.workgroup_size
         return -(-problem.n // (4 * x)), -(-(-(-problem.k // INNER) * INNER) // y), problem.batch
+
+    def grid_rule(self, spec: Specialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`."""
+        del spec
+        x, y, _ = self.workgroup_size
+        across, down = f"ceil(n / {INNER * x})", f"ceil({INNER} * ceil(k / {INNER}) / {y})"
+        return {"x": across, "y": down, "z": "batch", "rule": f"dispatch ({across}, {down}, batch)"}
 
     def iterations(self, problem: Gemm) -> int:
         """Return 0: it has no loop."""
@@ -74,3 +89,7 @@ class CpuTexture(CpuLanes):
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
         """Return the texture of B."""
         return PackB().scratch(problem)
+
+    def scratch_rule(self, problem: Gemm) -> dict[str, Any]:
+        """Return the rule of the texture's size."""
+        return PackB().scratch_rule(problem)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.kernels.base import MAX_WORKGROUPS, ceil_div, fold, tunable
-from webmm.kernels.gemm.base import GemmKernel, Specialisation
+from webmm.kernels.base import ceil_div, fold, tunable
+from webmm.kernels.gemm.base import GemmKernel, Specialisation, contiguous_a, contiguous_b
+from webmm.kernels.product import aligned
+from webmm.kernels.sizes import Assumption, folded, multiples
 from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
@@ -32,6 +33,7 @@ class Gemv(GemmKernel):
     name = "gemv"
     follows = "split_k"
     summary = "matrix times a few vectors: bound by memory"
+    single_k = False
 
     lanes: int = tunable(
         32, (4, 8, 16, 32, 64, 128), "adjacent invocations along the contiguous axis of the wide operand"
@@ -66,15 +68,10 @@ class Gemv(GemmKernel):
         count = ceil_div(i, self.tile_i(along_k)) * ceil_div(j, self.tj)
         return fold(count, problem.batch)
 
-    def grid_rule(self) -> dict[str, Any]:
-        """Return the rule of `dispatch` in words, which depends on the wide operand."""
-        tile = (
-            f"{self.tile_i(along_k=True)} if the wide operand is contiguous along k, else {self.tile_i(along_k=False)}"
-        )
-        words = (
-            f"i, j = the larger and the smaller of m, n; count = ceil(i / tile) * ceil(j / {self.tj}), tile = {tile}"
-        )
-        return {"rule": f"{words}; y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, batch)"}
+    def grid_rule(self, spec: GemvSpecialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`, which depends on the wide operand."""
+        i, j = ("m", "n") if spec.wide == "a" else ("n", "m")
+        return folded(f"ceil({i} / {self.tile_i(spec.along_k)}) * ceil({j} / {self.tj})", "batch")
 
     def iterations(self, problem: Gemm) -> int:
         """Return how many iterations the loop over k runs."""
@@ -110,24 +107,40 @@ class Gemv(GemmKernel):
         step = k if s.along_k and not s.short_along_k else k // 4
         return step % (self.lanes if s.along_k else self.groups)
 
-    def specialise(self, problem: Gemm) -> GemvSpecialisation:
-        """Return the template choices that fit `problem`."""
+    def choices(self, problem: Gemm) -> GemvSpecialisation:
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
         wide, along_k = _wide(problem)
-        i, j = (problem.m, problem.n) if wide == "a" else (problem.n, problem.m)
-        fits_a, fits_b = problem.a.vectorizable(problem.m, problem.k), problem.b.vectorizable(problem.k, problem.n)
-        common = super().specialise(problem)
         short_along_k = self.tj % 4 != 0 or (problem.b.transposed if wide == "a" else not problem.a.transposed)
-        interleaved = along_k and not short_along_k  # see the template
-        changes = {
-            "vec_a": fits_a and (not interleaved if wide == "a" else short_along_k != problem.a.transposed),
-            "vec_b": fits_b and (not interleaved if wide == "b" else short_along_k == problem.b.transposed),
-            "edge_k": problem.k % self.step_k(along_k) != 0,
-        }
-        fields = {field.name: getattr(common, field.name) for field in dataclasses.fields(common)}
-        edges = {"edge_i": i % self.tile_i(along_k) != 0, "edge_j": j % self.tj != 0}
         return GemvSpecialisation(
-            **{**fields, **changes, **edges}, wide=wide, along_k=along_k, short_along_k=short_along_k
+            **vars(super().choices(problem)),
+            wide=wide,
+            along_k=along_k,
+            short_along_k=short_along_k,
+            edge_i=True,
+            edge_j=True,
         )
+
+    def assumptions(self, choices: GemvSpecialisation) -> Iterator[Assumption]:  # type: ignore[override]
+        """Yield the sizes at which A and B can be loaded as vec4, and those at which no workgroup has a partial tile.
+
+        An operand is loaded as vec4 along the axis along which it is contiguous, unless that of the wide operand is k
+        and that of the short one is not: then invocations load k apart, see the template.
+        """
+        s = choices
+        interleaved = s.along_k and not s.short_along_k
+        vec_a = not interleaved if s.wide == "a" else s.short_along_k != s.trans_a
+        vec_b = not interleaved if s.wide == "b" else s.short_along_k == s.trans_b
+        for x, fits, along in (("a", vec_a, contiguous_a(s)), ("b", vec_b, contiguous_b(s))):
+            if fits:
+                yield Assumption(f"vec_{x}", True, aligned(x, along, 4, f"{x}_batch_stride"))
+        i, j = ("m", "n") if s.wide == "a" else ("n", "m")
+        yield Assumption("edge_i", False, multiples(self.tile_i(s.along_k), i))
+        yield Assumption("edge_j", False, multiples(self.tj, j))
+        yield from super().assumptions(s)
+
+    def whole_k(self, choices: GemvSpecialisation) -> int:
+        """Return the inner elements per iteration of the loop over k."""
+        return self.step_k(choices.along_k)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require nothing: the number of sums need not be a multiple of the invocations that add them."""

@@ -11,7 +11,7 @@ from webmm.kernels.base import Binding, Kernel, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.split_k import SumSplits
 from webmm.kernels.matrix_tiles import HalfTiles
-from webmm.kernels.splits import PARTIAL, SPLITS_DOC, Divided
+from webmm.kernels.splits import MOST_SPLITS, PARTIAL, SPLITS_DOC, Divided
 from webmm.problems.gemm import Gemm
 
 
@@ -26,7 +26,7 @@ class MatrixUnit(Divided[Gemm], HalfTiles[Gemm], GemmKernel):
     b_vector_axis = "any"
     vector = HalfTiles.chunk
 
-    splits: int = tunable(1, (1,), SPLITS_DOC)  # the choice computes it; a sample by a tuner would rarely fit
+    splits: int = tunable(1, (1,), SPLITS_DOC, most=MOST_SPLITS)  # a sample by a tuner would rarely fit
     spelling: str = tunable("current", ("current", "deprecated"), "Tint's syntax for loads and stores of fragments")
 
     @property

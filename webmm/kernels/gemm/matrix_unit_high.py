@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.dtypes import F16, F32, DType
 from webmm.kernels.base import (
@@ -19,6 +19,7 @@ from webmm.kernels.base import (
 )
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.matrix_tiles import HalfTiles
+from webmm.kernels.sizes import folded
 from webmm.problems.gemm import Gemm
 
 LINES, DOUBTS, SUMS = "lines", "doubts", "sums"  # buffers that the dispatches pass to each other
@@ -57,6 +58,7 @@ class LineScales(GemmKernel):
 
     name = "line_scales"
     summary = "scales of rows of A and columns of B"
+    single_k = False
     a_vector_axis = "any"
     b_vector_axis = "any"
     binds = ("a", "b")
@@ -80,6 +82,11 @@ class LineScales(GemmKernel):
         """Return workgroup counts: workgroups for the rows of A, then for the columns of B."""
         return fold(ceil_div(problem.m, self.lines) + ceil_div(problem.n, self.lines), problem.batch)
 
+    def grid_rule(self, spec: Specialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`."""
+        del spec
+        return folded(f"ceil(m / {self.lines}) + ceil(n / {self.lines})", "batch")
+
     def iterations(self, problem: Gemm) -> int:
         """Return how many iterations its loops run: over k, the doubts, and the invocations' sums."""
         return ceil_div(problem.k, 32) + ceil_div(problem.n, 8 * self.invocations) + 1 + 128
@@ -96,6 +103,7 @@ class Mend(GemmKernel):
 
     name = "mend"
     summary = "elements of C in doubt, computed in float32"
+    single_k = False
     loads: ClassVar[int] = 4  # elements of A and of B in flight per invocation
     few: ClassVar[int] = 8  # bits of a word up to which its columns are computed one at a time
 
@@ -112,6 +120,11 @@ class Mend(GemmKernel):
     def dispatch(self, problem: Gemm) -> tuple[int, int, int]:
         """Return workgroup counts: an invocation per word of doubts."""
         return fold(ceil_div(problem.m * ceil_div(problem.n, 32), self.invocations), problem.batch)
+
+    def grid_rule(self, spec: Specialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`."""
+        del spec
+        return folded(f"ceil(m * ceil(n / 32) / {self.invocations})", "batch")
 
     def iterations(self, problem: Gemm) -> int:
         """Return how many iterations its loops run, at most: if all elements of each word are in doubt, or `few`."""
@@ -178,6 +191,14 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
         sums = [Scratch(SUMS, self.kept_sums(problem))] if self.phases > 1 else []
         return (lines(problem), doubts(problem), *sums)
 
+    def scratch_rule(self, problem: Gemm) -> dict[str, Any]:
+        """Return the rules of the buffers' bytes."""
+        rules = {LINES: "8 * (m + n) * batch", DOUBTS: "4 * batch * m * ceil(n / 32)"}
+        if self.phases > 1:
+            each = 4 * (self.phases - 1) * self.bm * self.bn * self.slices
+            rules[SUMS] = f"{each} * x * y * z"  # workgroups of this dispatch
+        return rules
+
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why no device can compute `problem`: it must be float32 with precision=high."""
         if problem.dtype != F32:
@@ -186,9 +207,9 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
             return "is for precision=high"
         return f"cannot write {problem.out_dtype.name}" if problem.out_dtype.packed else None
 
-    def specialise(self, problem: Gemm) -> HighSpecialisation:
-        """Return the template choices that fit `problem`."""
-        return HighSpecialisation(**vars(super().specialise(problem)))
+    def choices(self, problem: Gemm) -> HighSpecialisation:
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
+        return HighSpecialisation(**vars(super().choices(problem)))
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the bindings of all stages, and those that the dispatches share."""

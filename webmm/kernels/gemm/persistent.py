@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.base import Capabilities, tunable
+from webmm.kernels.base import MAX_WORKGROUPS, Capabilities, tunable
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.product import Grid
 from webmm.problems.gemm import Gemm
@@ -20,7 +20,7 @@ class Persistent(RegisterTiled):
     follows = "pipelined"
     summary = "a fixed number of workgroups loop over the tiles"
 
-    workgroups: int = tunable(RESIDENT * 132, (132, 264, 396, 528, 792), "workgroups per matrix")
+    workgroups: int = tunable(RESIDENT * 132, (132, 264, 396, 528, 792), "workgroups per matrix", most=MAX_WORKGROUPS)
 
     @classmethod
     def on(cls, device: Capabilities) -> Persistent:

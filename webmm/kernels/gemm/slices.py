@@ -5,14 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.dtypes import F64
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.gemm.base import GemmKernel, GemmLengths, Specialisation
 from webmm.kernels.product import Grid
-from webmm.params import Vec2U, member
+from webmm.kernels.sizes import Assumption, folded
 from webmm.problems.gemm import Gemm
+from webmm.wgsl.params import Vec2U, member
 
 # Slices of 7 bits each, by precision: 56 bits, which hold the 53 of a double; or 42, for errors up to k·2⁻⁴⁰.
 SLICES = {"highest": 8, "high": 6}
@@ -90,10 +91,14 @@ class DoubleKernel(GemmKernel):
         """Return the low and the high word of a constant, for templates."""
         return halves(number)
 
-    def specialise(self, problem: Gemm) -> DoubleSpecialisation:
-        """Return the template choices for `problem`, which depend on its precision."""
-        base, of = vars(super().specialise(problem)), problem.precision
+    def choices(self, problem: Gemm) -> DoubleSpecialisation:
+        """Return the template choices for problems like `problem`, which depend on its precision."""
+        base, of = vars(super().choices(problem)), problem.precision
         return DoubleSpecialisation(**base, kept=SLICES[of], enough=ENOUGH[of])
+
+    def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
+        """Yield for which k a loop over single k is short enough; these templates guard every tile."""
+        yield from (each for each in super().assumptions(choices) if each.choice == "long_k")
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the bindings named in `binds`, in that order."""
@@ -131,6 +136,7 @@ class Slice(DoubleKernel):
 
     name = "slice"
     summary = "an operand of float64 cut into slices"
+    single_k = False
     inexact: ClassVar[int] = INEXACT
     at_once: ClassVar[int] = LINES
 
@@ -167,6 +173,16 @@ class Slice(DoubleKernel):
         lines, batch = self.lines(problem)
         return fold(ceil_div(lines, LINES), batch)
 
+    def grid_rule(self, spec: Specialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`."""
+        del spec
+        return folded(f"ceil({'m' if self.side == 'a' else 'n'} / {LINES})", self.matrices)
+
+    @property
+    def matrices(self) -> str:
+        """The number of matrices, as a formula: one if all of the batch are the same."""
+        return f"min(batch, 1 + (batch - 1) * {self.side}_batch_stride)"
+
     def iterations(self, problem: Gemm) -> int:
         """Return how many iterations its loops run, which go over k twice."""
         return ceil_div(problem.k, LINES) + 6 * (ceil_div(problem.k, 4 * LINES) + self.step) + 3 * LINES
@@ -176,6 +192,15 @@ class Slice(DoubleKernel):
         lines, batch = self.lines(problem)
         nbytes = 4 * self.step * ceil_div(problem.k, 4 * self.step) * SLICES[problem.precision] * lines * batch
         return Scratch(f"{self.side}_slices", nbytes), Scratch(f"{self.side}_lines", 8 * lines * batch)
+
+    def scratch_rule(self, problem: Gemm) -> dict[str, Any]:
+        """Return the rules of its buffers' bytes."""
+        each = 4 * self.step * SLICES[problem.precision]
+        lines = f"{'m' if self.side == 'a' else 'n'} * {self.matrices}"
+        return {
+            f"{self.side}_slices": f"{each} * ceil(k / {4 * self.step}) * {lines}",
+            f"{self.side}_lines": f"8 * {lines}",
+        }
 
 
 @dataclass(frozen=True)
@@ -247,6 +272,11 @@ class Slices(DoubleKernel):
         """Return the buffers of the slices, and of four words per element of C."""
         cut = (left for kernel in self.before for left in kernel.scratch(problem))
         return (*cut, Scratch("wide", 16 * problem.m * problem.n * problem.batch))
+
+    def scratch_rule(self, problem: Gemm) -> dict[str, Any]:
+        """Return the rules of the buffers' bytes."""
+        a, b = (kernel.scratch_rule(problem) for kernel in self.before)
+        return {**a, **b, "wide": "16 * m * n * batch"}
 
     def iterations(self, problem: Gemm) -> int:
         """Return how many iterations its loops run: over k for each pair of slices, and for the magnitudes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape, Scratch, Texture, tunable
 from webmm.kernels.gemm.slices import CHUNK, DoubleKernel, FromSlices, Slice, Slices
@@ -26,7 +26,7 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
     most: ClassVar[int] = CHUNK
 
     bk: int = tunable(64, (32, 64), "inner elements per step")
-    fk: int = tunable(32, (16, 32), "inner elements of a fragment, likewise")
+    fk: int = tunable(32, (16, 32), "inner elements of a fragment, likewise", most=64)
     spelling: str = tunable("current", ("current",), "Tint's syntax for loads and stores of fragments")
 
     @classmethod
@@ -80,6 +80,10 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
     def scratch(self, problem: Gemm) -> tuple[Texture | Scratch, ...]:
         """Return the buffers of the slices, and of four words per element of C."""
         return Slices(bk=self.bk // 4).scratch(problem)
+
+    def scratch_rule(self, problem: Gemm) -> dict[str, Any]:
+        """Return the rules of the buffers' bytes."""
+        return Slices(bk=self.bk // 4).scratch_rule(problem)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole chunks along k, and room for sums."""

@@ -10,7 +10,16 @@ from functools import cached_property
 from webmm.kernels.base import Binding, Kernel, tunable
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.blocked import RegisterTiled
-from webmm.kernels.splits import PARTIAL, SPLITS, SPLITS_DOC, AddsSplits, Divided, partial_bytes
+from webmm.kernels.splits import (
+    MOST_SPLITS,
+    PARTIAL,
+    SPLITS,
+    SPLITS_DOC,
+    AddsSplits,
+    Divided,
+    partial_bytes,
+    partial_type,
+)
 from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
@@ -42,7 +51,7 @@ class SumSplits(AddsSplits[Gemm], GemmKernel):
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the partial sums, C and the bias."""
-        yield Binding(1, PARTIAL, "read-only-storage", "array<vec4f>")
+        yield Binding(1, PARTIAL, "read-only-storage", partial_type(spec.dtype))
         rest = [x for x in super().bindings(spec) if x.name in ("c", "bias")]
         yield from (Binding(i, x.name, x.type, x.wgsl_type) for i, x in enumerate(rest, 2))
 
@@ -56,7 +65,7 @@ class SplitK(Divided[Gemm], RegisterTiled):
     summary = "k is split among invocations and workgroups"
 
     slices: int = tunable(2, (1, 2, 4, 8), "groups of invocations per workgroup, each with every SLICES-th step of k")
-    splits: int = tunable(1, SPLITS, SPLITS_DOC)
+    splits: int = tunable(1, SPLITS, SPLITS_DOC, most=MOST_SPLITS)
 
     @property
     def sharing(self) -> tuple[int, int]:
@@ -89,7 +98,7 @@ class SplitK(Divided[Gemm], RegisterTiled):
             yield from super().bindings(spec)
             return
         yield from (x for x in super().bindings(spec) if x.name in ("a", "b"))
-        yield Binding(3, PARTIAL, "storage", "array<vec4f>")
+        yield Binding(3, PARTIAL, "storage", partial_type(spec.dtype))
 
     def part(self, problem: Gemm, k: int) -> int:
         """Return the number of the slice, counted over all splits, that computes inner element k."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from webmm.dtypes import F64
 from webmm.kernels.base import Binding, Scratch, Texture
 from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, ReduceParams, Specialisation
-from webmm.params import F32, member
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction
+from webmm.wgsl.params import F32, member
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,11 @@ def parts_of(problem: Reduction, splits: int) -> tuple[Texture | Scratch, ...]:
     return (Scratch(PARTIALS, splits * problem.results * PARTIAL_BYTES),) if splits > 1 else ()
 
 
-def specialised(spec: Specialisation, p: Normalisation, neighbours: bool, held: bool) -> RowsSpecialisation:
-    """Return `spec` with the choices of a normalisation; `neighbours`: a vec4 of x is contiguous in y, too."""
-    base = {**vars(spec), "vec": spec.vec and neighbours and p.y_offset % 4 == 0}
-    return RowsSpecialisation(**base, function=p.function, weight=p.weight, bias=p.bias, held=held)
+def parts_rule(splits: int) -> dict[str, Any]:
+    """Return the rule of that buffer's bytes."""
+    return {PARTIALS: f"{splits * PARTIAL_BYTES} * outer * inner"} if splits > 1 else {}
+
+
+def normalising(choices: Specialisation, p: Normalisation, held: bool = False) -> RowsSpecialisation:
+    """Return `choices` with those of a normalisation."""
+    return RowsSpecialisation(**vars(choices), function=p.function, weight=p.weight, bias=p.bias, held=held)

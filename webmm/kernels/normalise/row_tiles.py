@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Binding, Params, tunable
-from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, specialised
+from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, normalising
 from webmm.kernels.reduce.base import Specialisation
 from webmm.kernels.reduce.row_tiles import RowTiles as ReducedRowTiles
+from webmm.kernels.sizes import Condition
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction
 
@@ -52,6 +53,13 @@ class RowTiles(ReducedRowTiles):
         """Yield x, y, and weight and bias if the problem has them."""
         return bindings_of(spec)
 
-    def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
-        """Return the template choices for `problem`; rows stay in registers."""
-        return specialised(super().specialise(problem), problem, False, True)
+    def choices(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
+        """Return the template choices for problems like `problem`; rows stay in registers."""
+        return normalising(super().choices(problem), problem, held=True)
+
+    def needs(self) -> Iterator[Condition]:
+        """Yield that rows must be short and the last axis, and those of a tile contiguous."""
+        yield from super().needs()
+        if self.load == "tile":
+            yield Condition("stride", equals=1, where="length")
+            yield Condition("outer_stride", equals="length", where="outer")

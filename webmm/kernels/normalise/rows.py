@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.kernels.base import Binding, Kernel, Params, Scratch, Texture, tunable
-from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, parts_of, specialised
+from webmm.kernels.normalise.base import (
+    RowsParams,
+    RowsSpecialisation,
+    bindings_of,
+    doubles,
+    normalising,
+    parts_of,
+    parts_rule,
+)
 from webmm.kernels.reduce.base import PARTIALS, WAYS, CombiningKernel, Specialisation
 from webmm.kernels.reduce.two_pass import SPLITS
+from webmm.kernels.sizes import Assumption, Condition, multiples
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction
 
@@ -28,7 +37,9 @@ class Rows(CombiningKernel):
     params: ClassVar[type[Params]] = RowsParams
     vectorizes = "k"
 
-    lanes: int = tunable(256, (1, 4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row")
+    lanes: int = tunable(
+        256, (1, 4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup, which share a row", most=1024
+    )
     unroll: int = tunable(4, (1, 2, 3, 4, 5, 6, 7, 8, 12, 16), "vec4 that an invocation loads before it reduces them")
     combine: str = tunable("tree", WAYS, "how the invocations of a workgroup combine their partial results")
     splits: int = tunable(1, (1, *SPLITS), "workgroups per row")
@@ -56,14 +67,33 @@ class Rows(CombiningKernel):
         """A partial result for each workgroup."""
         return parts_of(problem, self.splits)
 
+    def scratch_rule(self, problem: Reduction) -> dict[str, Any]:
+        """The rule of their bytes."""
+        return parts_rule(self.splits)
+
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield x, y, weight and bias if the problem has them, and the partial results."""
         return bindings_of(spec, self.splits)
 
-    def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
-        """Return the template choices for `problem`; y is written as vec4 only if its rows are contiguous."""
-        held = self.splits == 1 and self.steps(problem) == 1
-        return specialised(super().specialise(problem), problem, problem.inner == 1, held)
+    def choices(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
+        return normalising(super().choices(problem), problem)
+
+    def vector_needs(self) -> Iterator[Condition]:
+        """Yield that y, which is dense, can be written as vec4, too: its rows are contiguous."""
+        yield Condition("inner", equals=1)
+        yield from multiples(4, "y_offset")
+
+    def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
+        """Yield those of a reduction, and rows that a step covers."""
+        covered = Condition("length", at_most=self.step)
+        for each in super().assumptions(choices):
+            if each.choice != "full":
+                yield each
+            elif self.splits == 1:
+                yield Assumption("full", True, (*each.conditions, covered))
+        if self.splits == 1:
+            yield Assumption("held", True, (covered,))
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.kernels.base import Binding, Kernel, Params, Scratch, Texture, tunable
-from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, parts_of, specialised
+from webmm.kernels.normalise.base import (
+    RowsParams,
+    RowsSpecialisation,
+    bindings_of,
+    doubles,
+    normalising,
+    parts_of,
+    parts_rule,
+)
 from webmm.kernels.reduce.base import Specialisation
 from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.two_pass import SPLITS, ColumnParts
+from webmm.kernels.sizes import Assumption, Condition, multiples
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction
 
@@ -44,6 +53,10 @@ class Strips(Columns):
         """A partial result for each split and column."""
         return parts_of(problem, self.splits)
 
+    def scratch_rule(self, problem: Reduction) -> dict[str, Any]:
+        """The rule of their bytes."""
+        return parts_rule(self.splits)
+
     def unsuited(self, problem: Reduction) -> str | None:
         """Only softmax runs along axes other than the last."""
         made = isinstance(problem, Normalisation) and problem.function == "softmax"
@@ -53,7 +66,16 @@ class Strips(Columns):
         """Yield x, y, and the partial results."""
         return bindings_of(spec, self.splits)
 
-    def specialise(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
-        """Return the template choices for `problem`."""
-        held = self.splits == 1 and self.steps(problem) == 1
-        return specialised(super().specialise(problem), problem, True, held)
+    def choices(self, problem: Normalisation) -> RowsSpecialisation:  # type: ignore[override]
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
+        return normalising(super().choices(problem), problem)
+
+    def vector_needs(self) -> Iterator[Condition]:
+        """Yield that y, which is dense, can be written as vec4, too."""
+        yield from multiples(4, "y_offset")
+
+    def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
+        """Yield those of a reduction, and strips that a step covers."""
+        yield from super().assumptions(choices)
+        if self.splits == 1:
+            yield Assumption("held", True, (Condition("length", at_most=self.step),))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm import params
 from webmm.dtypes import BYTES, I8, DType
-from webmm.kernels.base import LOOP_LIMIT, Binding, Params
-from webmm.kernels.product import ProductKernel
-from webmm.params import U32, Vec2I, member
-from webmm.problems.product import Operand
+from webmm.kernels.base import Binding, Params
+from webmm.kernels.product import ProductKernel, aligned, place
+from webmm.kernels.sizes import Assumption, multiples
 from webmm.problems.quantized import Quantized
+from webmm.wgsl import params
+from webmm.wgsl.params import U32, Vec2I, member
 
 PACKED = 4  # bytes in a word
 WIDE = 16  # bytes in a vec4 of words
@@ -114,9 +114,9 @@ class QuantizedKernel(ProductKernel[Quantized]):
         """Tell whether elements are multiplied as i8; an operand of u8 is then converted."""
         return I8 in (problem.a_dtype, problem.b_dtype)
 
-    def specialise(self, problem: Quantized) -> Specialisation:
-        """Return the template choices for `problem`."""
-        p, grid = problem, self.grid
+    def choices(self, problem: Quantized) -> Specialisation:
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
+        p = problem
         signed_a, signed_b = p.a_dtype == I8, p.b_dtype == I8
         signed = self.signed(p)
         flip_a, flip_b = (self.packs and signed and not is_i8 for is_i8 in (signed_a, signed_b))
@@ -128,16 +128,16 @@ class QuantizedKernel(ProductKernel[Quantized]):
             flip_b=flip_b,
             trans_a=p.a.transposed,
             trans_b=p.b.transposed,
-            align_a=self._alignment(p.a, p.m, p.k, along_k=not p.a.transposed),
-            align_b=self._alignment(p.b, p.k, p.n, along_k=p.b.transposed),
-            edge_m=p.m % grid.tile_m != 0,
-            edge_n=p.n % grid.tile_n != 0,
-            edge_k=p.k % self.inner_step != 0,
-            long_k=self.inner_step == 1 and p.k > LOOP_LIMIT,
+            align_a=1,
+            align_b=1,
+            edge_m=True,
+            edge_n=True,
+            edge_k=True,
+            long_k=True,
             zero_a=_zero(p.zero_a, MIDDLE * flip_a),
             zero_b=_zero(p.zero_b, MIDDLE * flip_b),
             out_dtype=p.out_dtype,
-            vec_c=p.n % PACKED == 0,
+            vec_c=False,
             scaled_rows=p.scaled_rows,
             scaled_columns=p.scaled_columns,
             by_row=p.by_row,
@@ -145,12 +145,26 @@ class QuantizedKernel(ProductKernel[Quantized]):
             bias=p.bias,
         )
 
-    def _alignment(self, operand: Operand, rows: int, columns: int, along_k: bool) -> int:
-        """Return the bytes that a load reads: 16 or 4 if the operand is aligned to that, otherwise 1."""
-        if not self.packs:
-            return 1
-        sizes = (WIDE, PACKED) if along_k else (PACKED,)  # across k, blocks of 4 × 4 are transposed
-        return next((size for size in sizes if operand.aligned(rows, columns, size)), 1)
+    def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
+        """Yield the sizes at which loads of A and B read 4 or 16 bytes, stores of C write four elements, and so on."""
+        a, b = "m" if choices.trans_a else "k", "k" if choices.trans_b else "n"
+        for x, contiguous in (("a", a), ("b", b)):
+            widths = (PACKED, WIDE) if contiguous == "k" else (PACKED,)  # across k, blocks of 4 × 4 are transposed
+            for width in widths if self.packs else ():
+                yield Assumption(f"align_{x}", width, aligned(x, contiguous, width))
+        yield Assumption("vec_c", True, multiples(PACKED, "n"))
+        yield from super().assumptions(choices)
+
+    def places(self, problem: Quantized) -> dict[str, tuple[str, str]]:
+        """Return the places of elements of A, B, C and the terms by row and column, and their numbers."""
+        p = problem
+        return {
+            "a": place("a", "m", "k", p.a.transposed),
+            "b": place("b", "k", "n", p.b.transposed),
+            "c": place("c", "m", "n", ld="n", offset=False),
+            **({"row_terms": ("row * 4 + term", "4 * m")} if p.by_row else {}),
+            **({"column_terms": ("column * 4 + term", "4 * n")} if p.by_column else {}),
+        }
 
 
 def _zero(zero: int | None, none: int) -> str:

@@ -28,7 +28,7 @@ class MatrixUnit(MatrixTiles[Quantized], QuantizedKernel):
     dot: ClassVar[str] = "builtin"
 
     bk: int = tunable(64, (32, 64, 128), "inner elements per step")
-    fk: int = tunable(32, (16, 32), "inner elements of a fragment, likewise")
+    fk: int = tunable(32, (16, 32), "inner elements of a fragment, likewise", most=64)
     operands: str = tunable("i8", ("i8", "u8"), "element type of fragments of A and B; u8 cannot hold int8")
     spelling: str = tunable("current", ("current",), "Tint's syntax for loads and stores of fragments")
 

@@ -16,9 +16,9 @@ from webmm.problems.quantized import Quantized
 class SumSplits(AddsSplits[Quantized], QuantizedKernel):
     """Add the partial sums of each element of C, and scale, round and store it."""
 
-    def specialise(self, problem: Quantized) -> Specialisation:
-        """Return the template choices for `problem`, whose zero points the partial sums include."""
-        return super().specialise(replace(problem, zero_a=0, zero_b=0))
+    def choices(self, problem: Quantized) -> Specialisation:
+        """Return the template choices for problems like `problem`, whose zero points the partial sums include."""
+        return super().choices(replace(problem, zero_a=0, zero_b=0))
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the partial sums, C, and the terms by row and by column."""
@@ -60,12 +60,12 @@ class Packed(DividedTiles[Quantized], QuantizedKernel):
         """The dispatch that adds the partial sums."""
         return (SumSplits(self.splits),) if self.splits > 1 else ()
 
-    def specialise(self, problem: Quantized) -> Specialisation:
-        """Return the template choices for `problem`; partial sums are int32, neither scaled nor rounded."""
+    def choices(self, problem: Quantized) -> Specialisation:
+        """Return the template choices for problems like `problem`; partial sums are neither scaled nor rounded."""
         if self.splits == 1:
-            return super().specialise(problem)
+            return super().choices(problem)
         sums = replace(problem, out_dtype=I32, scaled_rows=False, scaled_columns=False, bias=False)
-        return super().specialise(sums)
+        return super().choices(sums)
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield A, B, C or the partial sums, and the terms by row and by column."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from webmm.dtypes import F64, I32, DType
-from webmm.kernels.base import MAX_WORKGROUPS, Binding, Kernel, Params, Stored, ceil_div, fold
-from webmm.params import F32, U32, member
+from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Params, Stored, ceil_div, fold
+from webmm.kernels.sizes import Assumption, Condition, folded, multiples
 from webmm.problems.reduce import Reduction, operation_of
+from webmm.wgsl.params import F32, U32, member
 
 CHAIN = 16  # consecutive additions at a level of a sum, before its result is added to the next level
 WAYS = ("tree", "subgroup", "alone")  # how the invocations of a workgroup combine their partial results
@@ -117,10 +118,10 @@ class ReduceKernel(Kernel[Reduction]):
         """Return the workgroup counts (x, y, z): x and y folded so that neither exceeds 65,535, z for the splits."""
         return fold(self.workgroups(problem), self.splits)
 
-    def grid_rule(self) -> dict[str, Any]:
-        """Return the rule of `dispatch` in words, for hosts in other languages."""
-        words = f"y = ceil(count / {MAX_WORKGROUPS}); dispatch (ceil(count / y), y, {self.splits})"
-        return {"rule": f"count = {self.count_rule}; {words}"}
+    def grid_rule(self, spec: Any) -> dict[str, Any]:
+        """Return the rule of `dispatch`, for hosts in other languages."""
+        del spec
+        return folded(self.count_rule, str(self.splits))
 
     @property
     def count_rule(self) -> str:
@@ -138,22 +139,54 @@ class ReduceKernel(Kernel[Reduction]):
         yield Binding(1, self.reads, "read-only-storage", types[self.reads])
         yield Binding(2, self.writes, "storage", types[self.writes])
 
-    def specialise(self, problem: Reduction) -> Specialisation:
-        """Return the template choices for `problem`."""
+    def choices(self, problem: Reduction) -> Specialisation:
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
         p = problem
         return Specialisation(
             operation=p.operation,
             dtype=p.dtype,
             out_dtype=p.out_dtype,
             native=not operation_of(p.operation).compared,
-            vec=p.dtype != F64 and self.vectorizes in vector_axes(p),
-            edge=p.length % (self.step * self.splits) != 0,
-            edge_j=p.inner % self.columns != 0,
-            dense=p.inner == 1 and p.x.stride == 1,
-            full=self.step - self.block <= p.length,
-            levels=levels(self.steps(p)) if p.rounded_sums else 1,
+            vec=False,
+            edge=True,
+            edge_j=True,
+            dense=False,
+            full=False,
+            levels=self.most_levels(p.operation, p.dtype),
             outside=int(operation_of(p.operation).beyond(I32)) if p.dtype == I32 else 0,
         )
+
+    def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
+        """Yield the sizes at which x can be read as vec4, no step or strip is partial, and sums need few levels."""
+        step = self.step * self.splits
+        if choices.dtype != F64 and self.vectorizes:
+            yield Assumption("vec", True, (*vectorizable(self.vectorizes), *self.vector_needs()))
+        yield Assumption("edge", False, multiples(step, "length"))
+        yield Assumption("edge_j", False, multiples(self.columns, "inner"))
+        if self.columns == 1:
+            yield Assumption("dense", True, (Condition("inner", equals=1), Condition("stride", equals=1)))
+        whole = self.step - self.block
+        yield Assumption("full", True, (Condition("length", at_least=whole),) if whole else ())
+        for count in range(self.most_levels(choices.operation, choices.dtype) - 1, 0, -1):
+            yield Assumption("levels", count, (Condition("length", at_most=step * CHAIN**count),))
+
+    def most_levels(self, operation: str, dtype: DType) -> int:
+        """Return the levels of an invocation's sum of the longest rows; 1 if the order of additions does not matter."""
+        rounded = operation_of(operation).sums and dtype != I32
+        return levels(ceil_div(INDEX_LIMIT, self.step * self.splits)) if rounded else 1
+
+    def vector_needs(self) -> Iterator[Condition]:
+        """Yield what it takes, besides x, for loads of vec4."""
+        yield from ()
+
+    def places(self, problem: Reduction) -> dict[str, tuple[str, str]]:
+        """Return the places of elements of x, y, and of a normalisation's weight and bias, and their numbers."""
+        reach = "(outer - 1) * outer_stride + (length - 1) * stride + (inner - 1) * inner_stride"
+        x = ("x_offset + i * outer_stride + k * stride + j * inner_stride", f"x_offset + {reach} + 1")
+        if problem.op == "reduce":
+            return {"x": x, "y": ("y_offset + i * inner + j", "y_offset + outer * inner")}
+        y = ("y_offset + (i * length + k) * inner + j", "y_offset + outer * length * inner")
+        return {"x": x, "y": y, "weight": ("k", "length"), "bias": ("k", "length")}
 
     @property
     def columns(self) -> int:
@@ -201,15 +234,14 @@ class CombiningKernel(ReduceKernel):
         yield self.lanes & (self.lanes - 1) == 0, f"lanes = {self.lanes} must be a power of two: a tree halves them"
 
 
-def vector_axes(problem: Reduction) -> Iterator[str]:
-    """Yield the axes along which four consecutive elements can always be read as one vec4."""
-    p, x = problem, problem.x
-    axes = {"i": (p.outer, x.outer_stride), "k": (p.length, x.stride), "j": (p.inner, x.inner_stride)}
-    for axis in "kj":
-        count, stride = axes[axis]
-        others = [far for name, (n, far) in axes.items() if name != axis and n > 1]
-        if stride == 1 and not any(n % 4 for n in (x.offset, count, *others)):
-            yield axis
+def vectorizable(axis: str) -> Iterator[Condition]:
+    """Yield the conditions that four consecutive elements along `axis`, k or j, can be read as one vec4."""
+    axes = {"i": ("outer", "outer_stride"), "k": ("length", "stride"), "j": ("inner", "inner_stride")}
+    count, stride = axes[axis]
+    yield Condition(stride, equals=1)
+    yield from multiples(4, "x_offset", count)
+    for length, far in (found for other, found in axes.items() if other != axis):
+        yield Condition(far, multiple_of=4, where=length)
 
 
 def levels(steps: int) -> int:

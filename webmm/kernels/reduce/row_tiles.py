@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from webmm.kernels.base import ceil_div, tunable
 from webmm.kernels.reduce.base import PARTIAL_BYTES, ReduceKernel
+from webmm.kernels.sizes import Condition
 from webmm.problems.reduce import Reduction
 
 
@@ -20,7 +21,7 @@ class RowTiles(ReduceKernel):
 
     lanes: int = tunable(128, (32, 64, 128, 256), "invocations per workgroup")
     per_row: int = tunable(4, (1, 2, 4, 8, 16, 32), "invocations that share a row")
-    unroll: int = tunable(2, (1, 2, 3, 4, 5, 6, 8), "vec4 of a row per invocation")
+    unroll: int = tunable(2, (1, 2, 3, 4, 5, 6, 8), "vec4 of a row per invocation", most=8)
     combine: str = tunable("tree", ("tree", "subgroup"), "how the invocations of a row combine their partial results")
 
     @property
@@ -74,6 +75,11 @@ class RowTiles(ReduceKernel):
             f"per_row = {self.per_row} must be a power of two: a tree halves them",
         )
         yield self.lanes % self.per_row == 0, f"lanes = {self.lanes} must be a multiple of per_row = {self.per_row}"
+
+    def needs(self) -> Iterator[Condition]:
+        """Yield that rows must be short, and the last axis."""
+        yield Condition("length", at_most=self.step)
+        yield Condition("inner", equals=1)
 
     def unsuited(self, problem: Reduction) -> str | None:
         """Rows must be short, and the last axis."""

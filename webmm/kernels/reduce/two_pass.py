@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, fold, tunable
-from webmm.kernels.reduce.base import PARTIALS, WAYS, CombiningKernel, partial_bytes
+from webmm.kernels.reduce.base import PARTIALS, WAYS, CombiningKernel, Specialisation, levels, partial_bytes
 from webmm.kernels.reduce.columns import WIDTHS, Columns
 from webmm.kernels.reduce.tree import Tree
+from webmm.kernels.sizes import Assumption, folded
 from webmm.problems.reduce import Reduction
 
 SPLITS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -49,9 +51,29 @@ class SecondPass(CombiningKernel):
         """A partial result for each split and result."""
         return (Scratch(PARTIALS, self.splits * problem.results * partial_bytes(problem.dtype)),)
 
+    def scratch_rule(self, problem: Reduction) -> dict[str, Any]:
+        """The rule of their bytes."""
+        return {PARTIALS: f"{self.splits * partial_bytes(problem.dtype)} * outer * inner"}
+
     def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
         """A workgroup per result."""
         return fold(problem.results)
+
+    def grid_rule(self, spec: Specialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`."""
+        del spec
+        return folded(self.count_rule)
+
+    def choices(self, problem: Reduction) -> Specialisation:
+        """Return the template choices for problems like `problem`: only the partial results' count matters."""
+        steps = ceil_div(self.splits, self.lanes)
+        count = levels(steps) if problem.rounded_sums else 1
+        return replace(super().choices(problem), edge=False, edge_j=False, full=True, levels=count)
+
+    def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
+        """Yield nothing."""
+        del choices
+        yield from ()
 
     def steps(self, problem: Reduction) -> int:
         """Partial results per invocation."""

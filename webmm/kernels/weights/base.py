@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Binding, Params
-from webmm.kernels.gemm.base import Specialisation
-from webmm.kernels.product import ProductKernel
-from webmm.params import U32, member
+from webmm.kernels.gemm.base import Specialisation, contiguous_a
+from webmm.kernels.product import ProductKernel, aligned, place
+from webmm.kernels.sizes import Assumption, multiples
 from webmm.problems.weights import WeightOnly
+from webmm.wgsl.params import U32, member
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,11 @@ class WeightKernel(ProductKernel[WeightOnly]):
     """A way to multiply by quantised weights; subclasses add tunables and define the sizes of tiles."""
 
     op = "weights"
+    single_k = False
     params: ClassVar[type[Params]] = WeightParams
     a_vector_axis: ClassVar[str] = "k"  # the axis along which the kernel can read A as vec4: "k" or "any"
     b_vector_axis: ClassVar[str] = ""  # B is bound by words in every kernel
+    vector: ClassVar[int] = 4  # elements of A that it reads at once
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
         """Yield A, the words of B, their scales and zero points, and C."""
@@ -65,21 +68,40 @@ class WeightKernel(ProductKernel[WeightOnly]):
         for number, (name, wgsl) in enumerate(types.items(), 1):
             yield Binding(number, name, "storage" if name == "c" else "read-only-storage", wgsl)
 
-    def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
-        """Return the template choices for `problem`."""
-        p, grid = problem, self.grid
+    def choices(self, problem: WeightOnly) -> WeightSpecialisation:
+        """Return the template choices for problems like `problem` that assume nothing of sizes."""
+        p = problem
         return WeightSpecialisation(
             dtype=p.dtype,
             out_dtype=p.out_dtype,
             trans_a=p.a.transposed,
             trans_b=True,
-            vec_a=(self.a_vector_axis == "any" or not p.a.transposed) and p.a.vectorizable(p.m, p.k),
+            vec_a=False,
             vec_b=False,
-            vec_c=p.n % 4 == 0,
-            edge_m=p.m % grid.tile_m != 0,
-            edge_n=p.n % grid.tile_n != 0,
-            edge_k=p.k % self.inner_step != 0,
+            vec_c=False,
+            edge_m=True,
+            edge_n=True,
+            edge_k=True,
             long_k=False,
             bits=p.bits,
             block=p.block,
         )
+
+    def assumptions(self, choices: WeightSpecialisation) -> Iterator[Assumption]:
+        """Yield the sizes at which A and C can be accessed as vec4, and those of any product."""
+        if self.a_vector_axis == "any" or not choices.trans_a:
+            yield Assumption("vec_a", True, aligned("a", contiguous_a(choices), self.vector))
+        yield Assumption("vec_c", True, multiples(4, "n"))
+        yield from super().assumptions(choices)
+
+    def places(self, problem: WeightOnly) -> dict[str, tuple[str, str]]:
+        """Return the places of elements of A, the words of W, its scales and zero points, and C, and their numbers."""
+        p = problem
+        block = f"column * (ldb / {p.block}) + row / {p.block}"
+        return {
+            "a": place("a", "m", "k", p.a.transposed),
+            "b": (f"(column * ldb + row) / {32 // p.bits}", f"n * ldb / {32 // p.bits}"),
+            "scales": (block, f"n * ldb / {p.block}"),
+            "zeros": (block, f"n * ldb / {p.block}"),
+            "c": place("c", "m", "n", offset=False),
+        }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from webmm.kernels.lane_tiles import LaneTiles
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
@@ -21,6 +21,6 @@ class CpuLanes(LaneTiles[WeightOnly], WeightKernel):
         """Return how many iterations the loops run: over blocks, and over the words of each."""
         return problem.blocks * (2 + problem.block * problem.bits // 32)
 
-    def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
-        """Return the template choices for `problem`; an iteration multiplies a whole word of weights."""
-        return replace(super().specialise(problem), edge_k=problem.k * problem.bits % 32 != 0)
+    def whole_k(self, choices: WeightSpecialisation) -> int:
+        """Return the weights of a word, which an iteration multiplies."""
+        return choices.per_word

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.dtypes import F16
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold
 from webmm.kernels.matrix_tiles import HalfTiles
+from webmm.kernels.sizes import Assumption, folded
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problems.weights import WeightOnly
 
@@ -37,9 +38,19 @@ class ColumnFactors(WeightKernel):
         """Return workgroup counts: eight columns per workgroup."""
         return fold(ceil_div(problem.n, 8))
 
+    def grid_rule(self, spec: WeightSpecialisation) -> dict[str, Any]:
+        """Return the rule of `dispatch`."""
+        del spec
+        return folded("ceil(n / 8)")
+
     def iterations(self, problem: WeightOnly) -> int:
         """Return how many iterations the loops run: over blocks, and over the invocations' results."""
         return ceil_div(problem.blocks, 32) + 32
+
+    def assumptions(self, choices: WeightSpecialisation) -> Iterator[Assumption]:
+        """Yield nothing: it only reads scales."""
+        del choices
+        yield from ()
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
         """Yield scales and factors."""
@@ -55,6 +66,7 @@ class MatrixUnit(HalfTiles[WeightOnly], WeightKernel):
     follows = "tiles"
     summary = "many rows of float16: weights are unpacked into fragments on matrix units"
     a_vector_axis = "any"
+    vector = HalfTiles.chunk
     not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu does not enable matrix units"}
     spelling: ClassVar[str] = "current"
 
@@ -72,6 +84,11 @@ class MatrixUnit(HalfTiles[WeightOnly], WeightKernel):
         """Return the buffer of the columns' factors."""
         return (Scratch(FACTORS, 4 * problem.n),)
 
+    def scratch_rule(self, problem: WeightOnly) -> dict[str, Any]:
+        """Return the rule of the factors' bytes."""
+        del problem
+        return {FACTORS: "4 * n"}
+
     def unsuited(self, problem: WeightOnly) -> str | None:
         """Return why no device can compute `problem`: A and C must be float16, to which weights are rounded."""
         if (problem.dtype, problem.out_dtype) != (F16, F16):
@@ -83,8 +100,3 @@ class MatrixUnit(HalfTiles[WeightOnly], WeightKernel):
         bound = list(super().bindings(spec))
         chunks = dataclasses.replace(bound[0], wgsl_type="array<vec4<u32>>" if spec.vec_a else "array<u32>")
         yield from (chunks, *bound[1:], Binding(len(bound) + 1, FACTORS, "read-only-storage", "array<f32>"))
-
-    def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
-        """Return the template choices for `problem`."""
-        aligned = problem.a.aligned(problem.m, problem.k, self.chunk)
-        return dataclasses.replace(super().specialise(problem), vec_a=aligned)

@@ -29,6 +29,7 @@ class Tiles(DividedTiles[WeightOnly], WeightKernel):
     follows = "vector"
     summary = "many rows: weights are unpacked into tiles in workgroup memory"
     a_vector_axis = "any"
+    b_words = True
 
     order: str = tunable("serpentine", ("serpentine", "rows"), "order of the FMAs of one inner element")
 

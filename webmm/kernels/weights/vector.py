@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from webmm.kernels.base import tunable
 from webmm.kernels.product import Grid
@@ -49,10 +49,9 @@ class Vector(WeightKernel):
         """Return how many iterations an invocation's loops run: over k, and over the levels of the final sum."""
         return super().iterations(problem) + self.lanes.bit_length()
 
-    def specialise(self, problem: WeightOnly) -> WeightSpecialisation:
-        """Return the template choices for `problem`; no invocation starts beyond the end of k."""
-        whole = 32 // problem.bits * (1 if self.unroll == 1 else self.unroll * self.lanes)
-        return replace(super().specialise(problem), edge_k=problem.k % whole != 0)
+    def whole_k(self, choices: WeightSpecialisation) -> int:
+        """Return the weights of a word, or of an iteration of several; no invocation starts beyond the end of k."""
+        return choices.per_word * (1 if self.unroll == 1 else self.unroll * self.lanes)
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole vec4, and a power of two of invocations."""

@@ -91,6 +91,7 @@ class Calls(Expressions):
         order = self.signature(found)
         spread = any(isinstance(argument, ast.Starred) for argument in node.args)
         if order is None or any(keyword.arg is None for keyword in node.keywords) or (spread and node.keywords):
+            self.by_keyword.add(found.name)
             return self._called(name, node, scope)
         given = {keyword.arg: self.write(keyword.value, scope) for keyword in node.keywords}
         if unknown := [each for each in given if each not in order[len(node.args) :]]:
@@ -119,6 +120,7 @@ class Calls(Expressions):
             return f"$.method({', '.join(filter(None, [json.dumps(name), x, values]))})"
         self.attribute(name, scope.module, function)
         if node.keywords:
+            self.by_keyword.add(name)
             return f"$.invoke({x}, {json.dumps(name)}, [{self._all(node.args, scope)}]{self._keywords(node, scope)})"
         return f"{x}.{name}({self._all(node.args, scope)})"
 

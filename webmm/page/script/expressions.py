@@ -60,6 +60,7 @@ class Expressions:
     ) -> None:
         self.use = use
         self.signature = signature
+        self.by_keyword: set[str] = set()  # names of functions and methods that are called with keywords at run time
         self.attribute = attribute
 
     def write(self, node: ast.expr | ast.Slice, scope: Scope) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
+from webmm.lazy import Lazy
 from webmm.page.script import runtime
 
 PACKAGES = ["webmm"]  # the packages whose modules are translated
@@ -33,7 +34,7 @@ class HostError(Exception):
     """A name without a counterpart in JavaScript."""
 
 
-REGISTRIES = ("webmm.epilogues.OWN", "webmm.kernels.REGISTERED")  # filled by user code: empty on the page
+REGISTRIES = ("webmm.wgsl.epilogues.OWN", "webmm.kernels.REGISTERED")  # filled by user code: empty on the page
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class Name:
     @property
     def value(self) -> Any:
         """The defined object; an empty one for REGISTRIES."""
-        value = vars(importlib.import_module(self.module))[self.name]
+        value = getattr(importlib.import_module(self.module), self.name)
+        if isinstance(value, Lazy):
+            return dict(value)
         return type(value)() if str(self) in REGISTRIES else value
 
     def __str__(self) -> str:

@@ -24,6 +24,7 @@ from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
 ERRORS = "webmm.errors"  # its classes are implemented in JavaScript
+SIGNED = re.compile(r"^\$\.signed\(.*?(\w+)»?, \"[^\"]*\"\);\n?", re.MULTILINE)  # a declaration of parameters' names
 MARK = re.compile("«(.*?)»")  # placeholder of a definition's identifier, until all definitions are known
 
 
@@ -40,16 +41,19 @@ class Definition:
 class Program:
     """Translates `names` and everything that they need; objects that JavaScript passes in have attributes `described`.
 
+    The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
+    translated code or, if they are in `by_keyword`, by others.
     Raises ScriptError, with file and line, for code outside the supported subset.
     """
 
-    def __init__(self, names: Iterable[Name], described: Iterable[str] = ()) -> None:
+    def __init__(self, names: Iterable[Name], described: Iterable[str] = (), by_keyword: Iterable[str] = ()) -> None:
         self.entries = list(names)
         self.described = set(described)
         self.found: dict[Name, Definition] = {}
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
         self._functions = Functions(self._use, signature, self._attribute)
+        self._functions.by_keyword.update(by_keyword, (name.name for name in self.entries))
         self._walk()
         self._check_attributes()
 
@@ -172,12 +176,39 @@ class Program:
 
     # The text
 
-    def text(self) -> str:
-        """Return the JavaScript module, for a file in a subfolder of the folder of `python.js`."""
+    def text(self, late: Iterable[Name] = ()) -> str:
+        """Return the JavaScript module, for a file in a subfolder of the folder of `python.js`.
+
+        It lacks what only the names `late` need.
+        """
+        early = self._needed([name for name in self.entries if name not in set(late)])
+        return self._module([name for name in self._in_order() if name in early], "")
+
+    def late_text(self, late: Iterable[Name], core: str) -> str:
+        """Return a module next to that of `text(late)`, called `core`, with the names `late` and what it lacks."""
+        early = self._needed([name for name in self.entries if name not in set(late)])
+        names = [name for name in self._in_order() if name not in early]
+        used = {mark for name in names for mark in MARK.findall(self.found[name].text)} - set(map(str, names))
+        imported = ", ".join(sorted(self._identifiers[each] for each in used))
+        return self._module(names, f'import {{ {imported} }} from "./{core}";\n')
+
+    def _needed(self, names: Iterable[Name]) -> set[Name]:
+        """Return `names` and everything that they need."""
+        found, waiting = set(), list(names)
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += self.found[name].needs | self.found[name].before
+        return found
+
+    def _module(self, definitions: Iterable[Name], imports: str) -> str:
         identifiers = self._identifiers
         names = {"* as $": "python", "* as $errors": "errors", "{ numpy as $numpy }": "numpy"}
-        header = "".join(f'import {name} from "../{module}.js";\n' for name, module in names.items())
-        body = "\n".join(self.found[name].text for name in self._in_order())
+        header = "".join(f'import {name} from "../{module}.js";\n' for name, module in names.items()) + imports
+        body = "\n".join(self.found[name].text for name in definitions)
+        by_keyword = self._functions.by_keyword
+        body = SIGNED.sub(lambda match: match.group(0) if match.group(1) in by_keyword else "", body)
         return abbreviated(header + MARK.sub(lambda match: identifiers[match.group(1)], body)) + "\n"
 
     def identifier(self, name: Name) -> str:

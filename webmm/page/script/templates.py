@@ -15,17 +15,19 @@ import jinja2
 from jinja2 import nodes
 
 from webmm.dtypes import DTYPES
-from webmm.epilogues import ACTIVATIONS
 from webmm.page.script import runtime
+from webmm.problems.reduce import OPERATIONS
+from webmm.wgsl.epilogues import ACTIVATIONS
 
 OPERATORS: dict[type[nodes.Node], str] = {
     **{nodes.Add: "add", nodes.Sub: "sub", nodes.Mul: "mul", nodes.FloorDiv: "floordiv"},
     **{nodes.Mod: "mod", nodes.Pow: "pow"},
 }
 COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": "$.gt", "gteq": "$.ge"}
-COMPUTED = {*ACTIVATIONS, *(dtype.wgsl for dtype in DTYPES.values())}  # possible values in computed template names
+# The possible values in computed template names.
+COMPUTED = {*ACTIVATIONS, *OPERATIONS, *(dtype.wgsl for dtype in DTYPES.values())}
 IMPORTED = (
-    "add, call, defined, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, method,"
+    "add, call, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, method,"
     " module, otherwise"
 )
 FILTERS = {"upper", "join", "length", "default", "list", "reverse", "max", "rejectattr"}
@@ -41,6 +43,13 @@ class TemplateError(Exception):
 def names(folder: Path) -> list[str]:
     """Return the names of the templates below `folder`."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.wgsl"))
+
+
+def by_keyword(environment: jinja2.Environment, folder: Path) -> set[str]:
+    """Return the names of the methods that templates call with keywords, other than macros of templates."""
+    roots = (environment.parse((folder / name).read_text(encoding="utf-8"), name) for name in names(folder))
+    calls = (call for root in roots for call in root.find_all(nodes.Call) if call.kwargs)
+    return {call.node.attr for call in calls if isinstance(call.node, nodes.Getattr)}
 
 
 def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequence[str]) -> str:
@@ -131,16 +140,9 @@ class _Expressions:
             return f"otherwise({self._x(node.node)}, {values})"
         return f"filters.{node.name}({', '.join(filter(None, [self._x(node.node), values]))})"
 
-    def _test(self, node: nodes.Test) -> str:
-        if node.name == "defined":
-            return f"defined({self._x(node.node)})"
-        if node.name == "false":
-            return f"({self._x(node.node)} === false)"
-        raise self._error(node, f"the test {node.name} is not translated")
-
     def _condition(self, node: nodes.Node) -> str:
         text = self._x(node)
-        return text if isinstance(node, nodes.Compare | nodes.Not | nodes.Test) else f"$.truth({text})"
+        return text if isinstance(node, nodes.Compare | nodes.Not) else f"$.truth({text})"
 
     def _condexpr(self, node: nodes.CondExpr) -> str:
         other = '""' if node.expr2 is None else self._x(node.expr2)

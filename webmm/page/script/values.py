@@ -15,10 +15,10 @@ from typing import Any
 from webmm.page.script import runtime
 from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours
 
-Use = Callable[[Name], str]  # records that a definition is needed earlier, and returns its identifier
+UseOfName = Callable[[Name], str]  # records that a definition is needed earlier, and returns its identifier
 
 
-def value(x: Any, use: Use, where: str) -> str:
+def value(x: Any, use: UseOfName, where: str) -> str:
     """Return `x`, found at `where`, as JavaScript; raises HostError if it has no counterpart."""
     if x is None or isinstance(x, bool):
         return {None: "null", True: "true", False: "false"}[x]
@@ -47,7 +47,7 @@ def _flags(pattern: re.Pattern[str]) -> str:
     return "gu" + ("m" if pattern.flags & re.MULTILINE else "")
 
 
-def _named(x: Any, use: Use, where: str) -> str:
+def _named(x: Any, use: UseOfName, where: str) -> str:
     if expression := runtime.spelled(x):
         return expression
     if home := home_of(x):
@@ -59,7 +59,7 @@ def _named(x: Any, use: Use, where: str) -> str:
     raise HostError(f"{x!r}")
 
 
-def _made(x: Any, use: Use, where: str) -> str:
+def _made(x: Any, use: UseOfName, where: str) -> str:
     def inner(each: Any) -> str:
         return value(each, use, where)
 
@@ -95,7 +95,7 @@ def _in_order(x: Any) -> list[dataclasses.Field[Any]]:
     return sorted(dataclasses.fields(x), key=lambda f: bool(f.kw_only))
 
 
-def field(f: dataclasses.Field[Any], hint: str | None, use: Use, where: str) -> str:
+def field(f: dataclasses.Field[Any], hint: str | None, use: UseOfName, where: str) -> str:
     """Return a field of a dataclass with its default and other declared properties."""
     metadata = ", ".join(f"{key}: {value(x, use, where)}" for key, x in f.metadata.items())
     more = {

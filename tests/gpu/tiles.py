@@ -1,0 +1,121 @@
+"""Tiles of one stage, each computing a problem of its op: `python tests/gpu/tiles.py gemm blocked`.
+
+A stage whose space has at most `COMPLETE` kernels is tried completely; of the others, so many that each valid pair of
+values of two tunables occurs. Problems alternate between the op's variants, dtypes, sizes and layouts. Kernels that no
+problem suits on this device are rendered in both dialects, and validated by naga.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import os
+import random
+import sys
+import tempfile
+import time
+
+from webmm import Device
+from webmm.cases import OPS, op_of
+from webmm.errors import WebmmError
+from webmm.kernels import STAGES, kernel_class
+from webmm.measure.selftest import prove
+from webmm.wgsl import naga
+from webmm.wgsl.render import expressible, render
+
+COMPLETE = 400  # kernels
+REOPENED = 100  # kernels after which the device is replaced, with its pipelines
+NAMES = [f"{op} {stage}" for op, stages in STAGES.items() for stage in stages]
+TOO_LONG = "drivers take minutes for more"  # how render() refuses a text
+TELL = 10  # seconds between lines about the progress
+
+
+def tiles(cls, seed):
+    """Return the kernels to try, in random order."""
+    kernels = list(cls.space())
+    random.Random(seed).shuffle(kernels)
+    return kernels if len(kernels) <= COMPLETE else list(covering(kernels))
+
+
+def covering(kernels):
+    """Yield the kernels that have a pair of values which no earlier one had."""
+    had = set()
+    for kernel in kernels:
+        pairs = set(itertools.combinations(dataclasses.asdict(kernel).items(), 2))
+        if not pairs <= had:
+            had |= pairs
+            yield kernel
+
+
+def problems(op):
+    """Return the problems of `webmm selftest`, variants and dtypes first; then the op's examples, of any precision."""
+    known = [op_of(op, variant) for variant in OPS[op].variants or ("",)]
+    tried = [
+        each.problem(size, dtype.name, layout)
+        for size, layout in OPS[op].tried
+        for each in known
+        for dtype in each.dtypes
+    ]
+    return tried, [problem for _, problem in OPS[op].examples()]
+
+
+def wrong(kernel, candidates, examples, device):
+    """Return what is wrong with the kernel's result for the first problem that suits it; "" if nothing is."""
+    suited = [problem for problem in candidates if kernel.unsuited(problem) is None]
+    suited = suited or [problem for problem in examples if kernel.unsuited(problem) is None]
+    if not suited:  # such as a tile that is shorter than every row
+        return ""
+    fit = next((problem for problem in suited if kernel.check(problem, device.capabilities) is None), None)
+    try:
+        if fit is not None:
+            return prove(kernel, fit, device)
+        for step in kernel.dispatches:
+            render(step, suited[0], "tint")
+            shape = step.matrix_shape
+            if shape and len({shape.m, shape.n, shape.k}) > 1:
+                continue  # naga has square fragments only
+            if "naga" not in step.not_in and expressible(step, suited[0], "naga"):
+                naga.translate(render(step, suited[0], "naga").wgsl, f"{step} {suited[0]}")
+    except WebmmError as error:
+        return "" if TOO_LONG in str(error) else str(error)
+    return ""
+
+
+def run(cls, seed, first, most):
+    """Try the tiles from number `first` on, at most `most`, print those that are wrong, and return their number."""
+    every, (candidates, examples) = tiles(cls, seed), problems(cls.op)
+    last = len(every) if most is None else min(len(every), first + most)
+    failed, told, device = 0, time.monotonic(), None
+    for i in range(first, last):
+        if device is None or i % REOPENED == 0:
+            if device:
+                device.close()
+            device = Device()
+        start = i % len(candidates)
+        if words := wrong(every[i], candidates[start:] + candidates[:start], examples, device):
+            failed += 1
+            print(f"tile {i}: {every[i]}: {words}\n  again: {again(cls, seed, i)} --most 1", flush=True)
+        if i == last - 1 or time.monotonic() - told > TELL:
+            told = time.monotonic()
+            print(f"{i + 1} of {len(every)} tiles, {failed} failed; next: {again(cls, seed, i + 1)}", flush=True)
+    return failed
+
+
+def again(cls, seed, first):
+    return f"tests/gpu/tiles.py {cls.op} {cls.name} --seed {seed} --first {first}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("op", choices=STAGES)
+    parser.add_argument("stage")
+    parser.add_argument("--seed", type=int, default=0, help="of the order, and of the tiles of a large space")
+    parser.add_argument("--first", type=int, default=0, help="skip those before this number")
+    parser.add_argument("--most", type=int, help="try so many")
+    options = parser.parse_args()
+    return bool(run(kernel_class(options.stage, options.op), options.seed, options.first, options.most))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="webmm-tiles-") as folder:
+        os.environ["WEBMM_CACHE_DIR"] = folder
+        sys.exit(main())

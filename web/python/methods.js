@@ -1,0 +1,78 @@
+// @ts-check
+/** The methods of Python's builtin types. */
+
+import { item, iter, list } from "./iteration.js";
+import { AttributeError, isObject } from "./objects.js";
+import { Dict, PySet, eq } from "./values.js";
+
+/** The methods of strings, lists, dicts, sets and numbers, by name. @type {Record<string, (x: any, ...args: any[]) => any>} */
+const METHODS = {
+  add: (x, value) => void x.add(value),
+  append: (x, value) => void x.push(value),
+  bit_length: (x) => (x === 0 ? 0 : Math.floor(Math.log2(Math.abs(x))) + 1),
+  capitalize: (x) => x.slice(0, 1).toUpperCase() + x.slice(1).toLowerCase(),
+  count: (x, value) =>
+    typeof x === "string" ? occurrences(x, value) : x.filter((/** @type {any} */ each) => eq(each, value)).length,
+  endswith: (x, end) => x.endsWith(end),
+  extend: (x, values) => void x.push(...iter(values)),
+  get: (x, key, other = null) => (x.has(key) ? x.get(key) : other),
+  index: (x, value) => x.findIndex((/** @type {any} */ each) => eq(each, value)),
+  isdecimal: (x) => /^\d+$/.test(x),
+  items: (x) => [...x.entries()],
+  join: (x, values) => list(values).join(x),
+  keys: (x) => [...x.keys()],
+  lower: (x) => x.toLowerCase(),
+  lstrip: (x, characters = " \t\n\r") => x.slice(leading(x, characters)),
+  pop: (x, key) => (x instanceof Dict ? popped(x, key) : x.splice(key ?? -1, 1)[0]),
+  removeprefix: (x, start) => (x.startsWith(start) ? x.slice(start.length) : x),
+  replace: (x, from, to) => x.replaceAll(from, () => to),
+  rstrip: (x) => x.trimEnd(),
+  setdefault: (x, key, value) => (x.has(key) ? x.get(key) : (x.set(key, value), value)),
+  split: (x, by) => (by === undefined ? x.trim().split(/\s+/).filter(Boolean) : x.split(by)),
+  splitlines: (x) => (x === "" ? [] : x.replace(/\n$/, "").split("\n")),
+  startswith: (x, start) => (Array.isArray(start) ? start.some((each) => x.startsWith(each)) : x.startsWith(start)),
+  strip: (x) => x.trim(),
+  union: (x, ...others) => new PySet([...x, ...others.flatMap((other) => list(other))]),
+  update: (x, other) => void [...other].forEach(([key, value]) => x.set(key, value)),
+  upper: (x) => x.toUpperCase(),
+  values: (x) => [...x.values()],
+};
+
+/** @param {string} x @param {string} part @returns {number} its occurrences without overlaps */
+function occurrences(x, part) {
+  let count = 0;
+  for (let at = x.indexOf(part); at >= 0; at = x.indexOf(part, at + part.length)) count++;
+  return count;
+}
+
+/** @param {string} x @param {string} characters @returns {number} how many of its first characters are among them */
+function leading(x, characters) {
+  let count = 0;
+  while (count < x.length && characters.includes(x[count])) count++;
+  return count;
+}
+
+/** @param {Dict} x @param {any} key */
+function popped(x, key) {
+  const value = item(x, key);
+  x.delete(key);
+  return value;
+}
+
+/** Call a method of a builtin type, or of an object that defines it. @param {string} name @param {any} x @param {...any} args */
+export function method(name, x, ...args) {
+  if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
+  if (isObject(x) || (x.__host__ && typeof x[name] === "function")) return /** @type {any} */ (x)[name](...args);
+  return METHODS[name](x, ...args);
+}
+
+/** @param {string} name @returns {(x: any, ...args: any[]) => any} such as `str.strip` */
+export const unbound =
+  (name) =>
+  (x, ...args) =>
+    method(name, x, ...args);
+/** @param {string} name @param {any} x @returns {(...args: any[]) => any} such as `code.count` */
+export const bound =
+  (name, x) =>
+  (...args) =>
+    method(name, x, ...args);

@@ -1,0 +1,176 @@
+"""A product by tiles: what a worker needs to know, and the matrices in files that it reads and writes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.dtypes import F64, FLOATS
+from webmm.errors import ConfigError, ProblemError
+from webmm.files import load_matrix, reading, writing
+
+ZARR = ".zarr"
+SCHEMA = "webmm.tiles/1"
+END = 2**20  # bytes at the beginning and at the end of an operand that identify it
+# Files of a Zarr array: metadata, and chunks, whose writing may have been cut off.
+ZARR_FILE = re.compile(
+    r"zarr\.json|\.z(array|attrs|metadata)|c|(c[./])?\d+([./]\d+)*|.*\.[0-9a-f]{32}\.partial", re.DOTALL
+)
+Tile = tuple[int, int]  # the first row and column of a tile
+Written = tuple[int, int, int]  # … and the checksum of its bytes
+
+
+@dataclass(frozen=True)
+class FileProduct:
+    """A product of two files, written to a third: everything that a worker needs to compute a tile."""
+
+    a: str
+    b: str
+    part: str
+    zarr: bool  # whether `part` is a Zarr folder
+    shape: tuple[int, int, int]
+    dtype: str
+    tile: tuple[int, int]
+    memory: int | None
+
+    def tiles(self) -> list[Tile]:
+        """Return all tiles in row-major order."""
+        m, n, _ = self.shape
+        return [(row, column) for row in range(0, m, self.tile[0]) for column in range(0, n, self.tile[1])]
+
+    def has(self, tile: Tile) -> bool:
+        """Return whether there is such a tile."""
+        return all(at in range(0, size, step) for at, size, step in zip(tile, self.shape, self.tile, strict=False))
+
+    def slices(self, tile: Tile) -> tuple[slice, slice]:
+        """Return the rows and columns of a tile."""
+        (row, column), (rows, columns), (m, n, _) = tile, self.tile, self.shape
+        return slice(row, min(row + rows, m)), slice(column, min(column + columns, n))
+
+    def nbytes(self, tile: Tile) -> int:
+        """Return the size of a tile in bytes."""
+        rows, columns = self.slices(tile)
+        return int((rows.stop - rows.start) * (columns.stop - columns.start) * np.dtype(self.dtype).itemsize)
+
+    def header(self, part: int) -> dict[str, Any]:
+        """Return what must be unchanged to resume a product; `part` is the number of the `.part` in its file system."""
+        operands = [[name, *fingerprint(Path(name))] for name in (self.a, self.b)]
+        known = {"shape": list(self.shape), "dtype": self.dtype, "tile": list(self.tile), "zarr": self.zarr}
+        return {"schema": SCHEMA, **known, "operands": operands, "part": part}
+
+    @classmethod
+    def of(cls, header: dict[str, Any]) -> FileProduct:
+        """Return the job of a header, without its files; raises ValueError, TypeError or KeyError if it is invalid."""
+        (m, n, k), (rows, columns) = header["shape"], header["tile"]
+        numbers = (m, n, k, rows, columns, header["part"])
+        if not (header["schema"] == SCHEMA and all(type(number) is int and number > 0 for number in numbers)):
+            raise ValueError("the header is invalid")
+        if header["dtype"] not in [dtype.name for dtype in (*FLOATS, F64)] or not isinstance(header["zarr"], bool):
+            raise ValueError("the header is invalid")
+        return cls("", "", "", header["zarr"], (m, n, k), header["dtype"], (rows, columns), None)
+
+
+def fingerprint(path: Path) -> tuple[int, int, str]:
+    """Return size, time of the last change, and a hash of both ends, for a file or for all files in a Zarr folder.
+
+    Raises ProblemError if they cannot be read.
+    """
+    with reading(path):
+        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        found = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+        digest = hashlib.sha256(repr(found).encode())
+        with files[0].open("rb") as first, files[-1].open("rb") as last:
+            digest.update(first.read(END))
+            last.seek(-min(END, found[-1][1]), os.SEEK_END)
+            digest.update(last.read())
+    return sum(size for _, size, _ in found), max(time for _, _, time in found), digest.hexdigest()
+
+
+def zarr_library() -> Any:
+    """Return the module zarr; raises ConfigError if it is not installed."""
+    try:
+        import zarr
+    except ImportError as error:
+        raise ConfigError("Zarr files need zarr, which is not installed: pip install 'webmm[dask]'") from error
+    return zarr
+
+
+def is_zarr_array(folder: Path) -> bool:
+    """Return whether `folder` holds one Zarr array, and no other files."""
+    try:
+        zarr_library().open_array(store=str(folder), mode="r")
+    except ConfigError:
+        raise
+    except Exception:  # as for opened()
+        return False
+    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return all(ZARR_FILE.fullmatch(path.relative_to(folder).as_posix()) for path in files)
+
+
+def opened(path: Path, zarr: bool | None = None) -> Any:
+    """Return the matrix in a memory-mapped .npy file or in a .zarr folder; raises ProblemError for anything else.
+
+    `zarr` says which it is, by default the suffix.
+    """
+    if not (path.suffix == ZARR if zarr is None else zarr):
+        return load_matrix(path)
+    library = zarr_library()
+    try:
+        found = library.open_array(store=str(path), mode="r")
+    except Exception as error:  # the store, the metadata and the codecs raise errors of any type
+        raise ProblemError(f"cannot read {path} as a Zarr array: {' '.join(str(error).split())}") from error
+    if found.ndim != 2 or 0 in found.shape:
+        raise ProblemError(f"{path} has shape {found.shape}; a product takes matrices, 2-D and not empty")
+    if found.dtype not in [dtype.numpy for dtype in (*FLOATS, F64)]:
+        names = " or ".join(dtype.name for dtype in (*FLOATS, F64))
+        raise ProblemError(f"{path} holds {found.dtype}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
+    return found
+
+
+def checksum(values: Any) -> int:
+    """Return the checksum of the bytes of an array in C order."""
+    return zlib.crc32(np.ascontiguousarray(values).data)
+
+
+def store(job: FileProduct, tile: Tile, values: NDArray[Any]) -> Written:
+    """Write a tile to the `.part`, and return it with its checksum once it is on the disk.
+
+    Raises ConfigError if it cannot be written, such as for a full disk.
+    """
+    values = np.ascontiguousarray(values)
+    with writing(Path(job.part)):
+        (_store_in_zarr if job.zarr else _store_in_npy)(job, tile, values)
+    return *tile, checksum(values)
+
+
+def _store_in_npy(job: FileProduct, tile: Tile, values: NDArray[Any]) -> None:
+    """Write by system calls: with a memory map, a full disk would kill the process."""
+    rows, columns = job.slices(tile)
+    matrix: Any = load_matrix(Path(job.part))
+    start, n = matrix.offset, job.shape[1]
+    lines = values if values.shape[1] < n else values.reshape(1, -1)
+    with open(job.part, "r+b") as file:
+        for i, line in enumerate(lines, rows.start):
+            file.seek(start + (i * n + columns.start) * values.itemsize)
+            file.write(line.data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _store_in_zarr(job: FileProduct, tile: Tile, values: NDArray[Any]) -> None:
+    array = zarr_library().open_array(store=job.part, mode="r+")
+    array[job.slices(tile)] = values
+    chunk = Path(job.part) / array.metadata.encode_chunk_key(
+        tuple(at // size for at, size in zip(tile, job.tile, strict=True))
+    )
+    if chunk.exists():  # zeros are not stored
+        with chunk.open("rb") as file:
+            os.fsync(file.fileno())

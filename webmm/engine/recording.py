@@ -1,0 +1,80 @@
+"""Recordings of what calls allocate and dispatch, of which `webmm.engine.plans` makes plans."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+from webmm.engine.pool import AnyStorage
+from webmm.engine.view import AnyView
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDispatch:
+    """A recorded dispatch: token, kernel, problem, and the numbers of all its buffers and of those that it writes."""
+
+    token: int
+    kernel: Kernel[Any]
+    problem: Problem
+    numbers: tuple[int, ...]
+    written: tuple[int, ...]
+
+
+class Recording:
+    """The allocations and dispatches of a call; storages are numbered, those of the operands first, then new ones."""
+
+    def __init__(self, arrays: Sequence[AnyView]) -> None:
+        self.storages: dict[AnyStorage, int] = {}
+        for array in arrays:
+            self.storages.setdefault(array._storage, len(self.storages))
+        self.operands = tuple(self.storages)
+        self.constants: set[AnyStorage] = set()
+        self.steps: list[RecordedDispatch] = []
+        self.complete = True  # whether replaying the steps does everything that the call does
+
+    def made(self, storage: AnyStorage) -> None:
+        """Record the allocation of an array."""
+        self.storages[storage] = len(self.storages)
+
+    def ran(self, token: int, kernel: Kernel[Any], problem: Problem, arrays: Sequence[AnyView]) -> None:
+        """Record a dispatch."""
+        for storage in (array._storage for array in arrays):
+            if storage.constant and storage not in self.storages:
+                self.storages[storage] = len(self.storages)
+                self.constants.add(storage)
+        numbers = tuple(self.storages.get(array._storage, -1) for array in arrays)
+        written = tuple(compress(numbers, (extent.written for extent in problem.buffers())))
+        self.steps.append(RecordedDispatch(token, kernel, problem, numbers, written))
+        self.complete = self.complete and -1 not in numbers  # -1: neither an operand nor allocated by the call
+
+
+class Recordings:
+    """The recordings in progress on one device, one for each thread at most."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Recording] = {}  # by thread
+
+    def current(self) -> Recording | None:
+        """Return the calling thread's recording, or None."""
+        return self._of.get(threading.get_ident()) if self._of else None
+
+    def interrupt(self) -> None:
+        """Note that the calling thread's recording, if any, does more than launches, so that it cannot be replayed."""
+        if recording := self.current():
+            recording.complete = False
+
+    @contextmanager
+    def begin(self, arrays: Sequence[AnyView]) -> Iterator[Recording]:
+        """Record what the calling thread, which has no recording yet, does with these operands in a context."""
+        me = threading.get_ident()
+        recording = self._of[me] = Recording(arrays)
+        try:
+            yield recording
+        finally:
+            del self._of[me]

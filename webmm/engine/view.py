@@ -1,0 +1,206 @@
+"""Views of buffers in device memory: where the elements of an array are."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from webmm.dtypes import DType, dtype_of
+from webmm.engine.pool import Owner, Owner_co, Storage
+from webmm.errors import FreedArrayError, ProblemError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class View(Generic[Owner_co]):
+    """Shape, dtype, strides and offset, in elements, of an array in the storage that it shares with others.
+
+    Calls receive an `Array`, which is a view with the methods that need its device.
+    """
+
+    def __init__(
+        self,
+        storage: Storage[Owner_co],
+        shape: tuple[int, ...],
+        element: DType,
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+    ) -> None:
+        self._storage = storage
+        self.shape = shape
+        self.element = element  # webmm's dtype of the elements
+        self.strides = dense_strides(shape) if strides is None else strides
+        self.offset = offset
+
+    @property
+    def device(self) -> Owner_co:
+        """The device that holds the array."""
+        return self._storage.device
+
+    @property
+    def storage(self) -> Storage[Owner_co]:
+        """The storage behind the array.
+
+        Raises FreedArrayError after `free()`, and the error of the dispatch that was to write the array, if the engine
+        rejected it.
+        """
+        block = self._storage.block
+        if block is None:
+            raise FreedArrayError(f"this {'x'.join(map(str, self.shape))} {self.element.name} array was freed")
+        if block.refused is not None:
+            raise block.refused
+        return self._storage
+
+    @functools.cached_property
+    def signature(self) -> Any:
+        """The properties that a call's plan depends on, hashable: shape, strides, offset, dtype and buffer size."""
+        block = self._storage.block
+        return self.shape, self.strides, self.offset, self.element.name, block and block.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype of the elements; raises ConfigError for bfloat16 if ml_dtypes is not installed."""
+        return self.element.numpy
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements; the buffer is rounded up to a multiple of 16."""
+        return self.size * self.element.itemsize
+
+    @property
+    def capacity(self) -> int:
+        """Number of elements that fit in the buffer's data."""
+        return self.storage.nbytes // self.element.itemsize
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements are in row-major order without gaps."""
+        axes = zip(self.shape, self.strides, dense_strides(self.shape), strict=True)
+        return all(length == 1 or stride == dense for length, stride, dense in axes)
+
+    # Views
+
+    @property
+    def T(self) -> Self:  # noqa: N802 (NumPy's name)
+        """The array with its dimensions reversed; no copy."""
+        return self._view(lambda shadow: shadow.T)
+
+    @property
+    def mT(self) -> Self:  # noqa: N802
+        """Each matrix of a batch transposed; no copy. Raises ProblemError below two dimensions."""
+        if self.ndim < 2:
+            raise ProblemError(f"an array of shape {self.shape} holds no matrices to transpose")
+        return self._view(lambda shadow: shadow.swapaxes(-1, -2))
+
+    def __getitem__(self, key: Any) -> Self:
+        """Return a view by integers, slices, None and `...`, with NumPy's meaning and NumPy's IndexError."""
+        keys = key if isinstance(key, tuple) else (key,)
+        plain = [k for k in keys if k is not None and k is not Ellipsis]
+        if any(isinstance(k, bool) or not isinstance(k, (int, np.integer, slice)) for k in plain):
+            raise ProblemError(
+                "a device array is indexed by integers, slices, None and ...; use x.numpy()[...] for more"
+            )
+        if Ellipsis not in keys:
+            keys = (*keys, Ellipsis)  # a view even of a single element
+        return self._view(lambda shadow: shadow[keys])
+
+    def reshape(self, *shape: Any) -> Self:
+        """Return a view of a contiguous array in another shape, given as numbers or as a tuple.
+
+        Raises ProblemError if the array is not contiguous.
+        """
+        if not self.contiguous:
+            raise ProblemError("only a contiguous array can be reshaped without a copy")
+        return self._view(lambda shadow: shadow.reshape(shape[0] if len(shape) == 1 else shape))
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> Self:
+        """Return a view repeated along new or unit dimensions; raises ProblemError if `shape` does not fit."""
+        return self._view(lambda shadow: np.broadcast_to(shadow, shape))
+
+    def _view(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Self:
+        """Compute a view's shape, strides and offset by applying `change` to a NumPy array of the same strides.
+
+        The elements of that array are never read. Raises ProblemError if NumPy raises ValueError.
+        """
+        itemsize = self.element.itemsize
+        base = np.empty(1, self.element.numpy)
+        shadow = as_strided(base, self.shape, [s * itemsize for s in self.strides], writeable=False)
+        try:
+            changed = change(shadow)
+        except ValueError as error:
+            raise ProblemError(str(error)) from error
+        moved = (changed.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // itemsize
+        strides = tuple(s // itemsize for s in changed.strides)
+        return type(self)(self.storage, changed.shape, self.element, strides, self.offset + moved)
+
+    def free(self) -> None:
+        """Release the buffer now, for every array that shares it; calling it again has no effect."""
+        self._storage.free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.free()
+
+
+AnyView = View[Owner]  # on whatever device
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a row-major array of `shape`."""
+    strides = [1]
+    for length in shape[:0:-1]:
+        strides.append(strides[-1] * length)
+    return tuple(strides[: len(shape)][::-1])
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return `shape` as a tuple of int; raises ProblemError if it is not a sequence of integers from 0 on."""
+    try:
+        lengths = tuple(map(operator.index, shape))
+    except TypeError as error:
+        raise ProblemError(f"a shape is a tuple of whole numbers, not {shape!r}") from error
+    if any(length < 0 for length in lengths):
+        raise ProblemError(f"shape {shape} has a negative length")
+    return lengths
+
+
+def element_of(x: AnyView | NDArray[Any]) -> DType:
+    """Return the dtype of a device or host array; raises ProblemError for a dtype that no kernel supports."""
+    return x.element if isinstance(x, View) else dtype_of(x.dtype)
+
+
+def host_array(x: Any, dlpack: bool = False) -> NDArray[Any]:
+    """Return `x` as a NumPy array, without a copy if it is one or exports DLPack; with `dlpack` it must export DLPack.
+
+    Raises ProblemError if the import through DLPack fails.
+    """
+    if not dlpack and (isinstance(x, np.ndarray) or hasattr(x, "__array__") or not hasattr(x, "__dlpack__")):
+        return np.asarray(x)
+    try:
+        return np.from_dlpack(x)
+    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
+        raise ProblemError(
+            f"{type(x).__name__} cannot be read through DLPack: {error}; move it to host memory"
+        ) from error

@@ -1,0 +1,161 @@
+"""Measured limits of a device: the f32 FMA rate, memory and cache bandwidth, and the cost of a dispatch."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from webmm.engine import rates
+from webmm.engine.device import Array, Device
+from webmm.engine.launch import Launch
+from webmm.engine.rates import Rates
+from webmm.engine.timing import time_launch
+from webmm.errors import ConfigError
+from webmm.kernels.base import MAX_WORKGROUPS, Binding
+from webmm.wgsl.render import environment, tidy
+
+BINDINGS = (
+    Binding(0, "source", "read-only-storage", "array<vec4f>"),
+    Binding(1, "result", "storage", "array<vec4f>"),
+)
+COPY_WORKGROUP = 256
+CACHED = 2**20  # float32 elements of a copy that stays within a cache
+MAX_AT_ONCE = 2**11  # workgroups
+SLOWED = 1.4  # times the duration of a single workgroup: beyond it, workgroups no longer all run at once
+BRIEFLY = (0.01, 0.01)  # seconds of warm-up and of timing
+
+
+@dataclass(frozen=True)
+class FmaVariant:
+    """One way to measure the FMA rate: the template's settings and the number of workgroups."""
+
+    settings: dict[str, int]
+    workgroups: int
+
+    @property
+    def invocations(self) -> int:
+        """Number of invocations; each writes one vec4."""
+        return self.workgroups * self.settings["workgroup"]
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one dispatch."""
+        s = self.settings
+        return 2 * 4 * s["chains"] * s["unroll"] * s["iterations"] * self.invocations
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Measured ceilings of a device."""
+
+    gflops: float  # 10⁹ f32 operations per second; an FMA counts as two
+    gbytes: float  # 10⁹ bytes per second, read plus written
+
+    def attainable(self, flops: float, nbytes: float) -> float:
+        """Return the highest rate, in GFLOP/s, for work of `flops` operations on `nbytes` bytes."""
+        return min(self.gflops, self.gbytes * flops / nbytes)
+
+
+def measure(device: Device) -> Roofline:
+    """Measure FMA rate and bandwidth, in about a second."""
+    return Roofline(max(_fma_rates(device)), _copy_rate(device))
+
+
+def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
+    """Measure the rates that the cost model uses, in about a second, or half a second if `ceiling` is given."""
+    ceiling = ceiling or measure(device)
+    launch = _copy_us(device, 4)
+    cached = max(_copy_us(device, CACHED) - launch, 1e-3)
+    return Rates(ceiling.gflops, ceiling.gbytes, 8 * CACHED / cached / 1e3, launch, workgroups_at_once(device))
+
+
+def probe_and_keep(device: Device, ceiling: Roofline) -> None:
+    """Probe a GPU whose roofline is known, and save the rates for the cost model, which does not cover CPUs."""
+    if device.info.kind != "cpu":
+        with contextlib.suppress(ConfigError):  # if the rates cannot be saved, they are measured again
+            rates.keep(device, probe(device, ceiling))
+
+
+def _copy_us(device: Device, elements: int) -> float:
+    """Return the time of copying `elements` float32, in µs."""
+    with device.zeros((elements,)) as source, device.empty((elements,)) as result:
+        return time_launch(device, copy(device, source, result), *BRIEFLY).best_us
+
+
+def workgroups_at_once(device: Device) -> int:
+    """Return how many workgroups can run at the same time without slowing each other down.
+
+    Each workgroup keeps a multiprocessor's arithmetic units busy, so one workgroup more than there are multiprocessors
+    takes twice as long.
+    """
+    variant = next(fma_variants(device.info.kind == "cpu"))
+    settings = variant.settings | {"workgroup": 256}
+    with device.array(np.full(8, 0.5, np.float32)) as source, device.empty((4 * 256 * MAX_AT_ONCE,)) as out:
+        launch = _launch(device, "fma", settings, 1, source, out)
+
+        def slowed(count: int) -> bool:
+            took = time_launch(device, dataclasses.replace(launch, grid=(count, 1, 1)), *BRIEFLY).best_us
+            return took > SLOWED * single
+
+        single = time_launch(device, launch, *BRIEFLY).best_us
+        low, high = 1, 2
+        while high < MAX_AT_ONCE and not slowed(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if slowed(middle) else (middle, high)
+    return low
+
+
+def fma_variants(cpu: bool) -> Iterator[FmaVariant]:
+    """Yield the variants to measure; the device's FMA rate is that of the fastest."""
+    workgroups, iterations = (64, 64) if cpu else (4096, 256)
+    for chains, workgroup in ((4, 64), (8, 64), (8, 256)):
+        settings = {"chains": chains, "unroll": 8, "iterations": iterations, "workgroup": workgroup}
+        yield FmaVariant(settings, workgroups)
+
+
+def copy_bytes(cpu: bool) -> int:
+    """Return the size, in bytes, of a buffer that exceeds any cache."""
+    return 1 << (26 if cpu else 29)
+
+
+def _fma_rates(device: Device) -> Iterator[float]:
+    for variant in fma_variants(device.info.kind == "cpu"):
+        source, out = device.array(np.full(8, 0.5, np.float32)), device.empty((variant.invocations * 4,))
+        launch = _launch(device, "fma", variant.settings, variant.workgroups, source, out)
+        yield variant.flops / time_launch(device, launch, warm_up=0.1).best_us / 1e3
+
+
+def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:
+    """Return a launch that copies a buffer too large for caches, within the binding limit, and its two arrays."""
+    limit = device.capabilities.limit("max-storage-buffer-binding-size")
+    elements = min(copy_bytes(device.info.kind == "cpu"), limit) // 16 * 4
+    source, out = device.array(np.ones(elements, np.float32)), device.empty((elements,))
+    return copy(device, source, out), (source, out)
+
+
+def copy(device: Device, source: Array, result: Array) -> Launch:
+    """Return a launch that copies a float32 array, whose size is a multiple of 4, into another."""
+    workgroups = -(-source.size // (4 * COPY_WORKGROUP))
+    return _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, result)
+
+
+def _copy_rate(device: Device) -> float:
+    launch, arrays = copying(device)
+    return sum(x.nbytes for x in arrays) / time_launch(device, launch, warm_up=0.1).best_us / 1e3
+
+
+def _launch(
+    device: Device, name: str, settings: dict[str, Any], workgroups: int, source: Array, result: Array
+) -> Launch:
+    text = tidy(environment().get_template(f"roofline/{name}.wgsl").render(settings))
+    pipeline = device.compile(text, name, BINDINGS)
+    buffers = [source.storage.buffer, result.storage.buffer]
+    y = -(-workgroups // MAX_WORKGROUPS)
+    return Launch(pipeline, device.bind(pipeline, buffers), (-(-workgroups // y), y, 1))
