@@ -1,9 +1,13 @@
 """Shared by all tests: an empty cache folder, a deterministic Hypothesis profile, templates and drivers."""
 
 import atexit
+import contextlib
+import ctypes
+import gc
 import importlib
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +17,10 @@ from hypothesis import HealthCheck, settings
 # Records in the user's cache would change the choice of kernels, and the tests must not add to them.
 os.environ["WEBMM_CACHE_DIR"] = tempfile.mkdtemp(prefix="webmm-tests-")
 atexit.register(shutil.rmtree, os.environ["WEBMM_CACHE_DIR"], ignore_errors=True)
+
+# Hundreds of tests start a process, which would compile all of webmm's modules and templates if nobody kept the code.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # No deadline: the first run of a shader compiles it, which takes seconds on a CPU. No database: it would add examples.
 settings.register_profile(
@@ -24,6 +32,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("webmm")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trimmed():
+    """Give the memory that a file's tests have freed back to the system: the C library keeps it in pieces."""
+    yield
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # of the GNU C library only
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

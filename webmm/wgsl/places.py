@@ -38,7 +38,7 @@ class _Marks(Extension):
 
 def places(shader: Shader) -> list[Place | None]:
     """Return the place of each line of a shader's text, None for blank lines; [] if they cannot be found."""
-    marked = environment().overlay(extensions=[_Marks])
+    marked = environment().overlay(extensions=[_Marks], bytecode_cache=None)  # the code that is kept has no marks
     try:
         text = filled_in(shader.kernel, shader.values, marked)
     except WebmmError:
