@@ -98,6 +98,7 @@ class Shader:
         }
 
 
+@functools.cache
 def shader_folder() -> Path:
     """Return the folder of the templates: inside the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parents[1]
@@ -143,7 +144,7 @@ def tidy(text: str) -> str:
     depth = 0
     for line in map(str.strip, text.splitlines()):
         code = line.split("//")[0].strip()
-        opened, closed = (sum(code.count(mark) for mark in marks) for marks in ("{(", "})"))
+        opened, closed = code.count("{") + code.count("("), code.count("}") + code.count(")")
         leading = len(code) - len(code.lstrip("})"))
         previous = lines[-1] if lines else ""
         if line or not (previous == "" or previous.endswith("{")):

@@ -102,5 +102,7 @@ class Environment(jinja2.Environment):
 
     def join_path(self, template: str, parent: str) -> str:
         """Return the name of `template` as `parent` includes it."""
+        if not os.path.isabs(parent):  # webmm's own, most of all calls
+            return template
         sibling = Path(os.path.normpath(Path(parent).parent / template))
-        return sibling.as_posix() if sibling.is_absolute() and sibling.is_file() else template
+        return sibling.as_posix() if sibling.is_file() else template
