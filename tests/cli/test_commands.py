@@ -23,13 +23,13 @@ from webmm.kernels import KERNELS, LADDER
 from webmm.measure.bench import Bench
 from webmm.measure.records import SCHEMA, Record, from_json
 
-SMALL = ("--sizes", "64,33x17x29", "--budget", "250")  # seconds; more than needed on a busy machine
+SMALL = ("--sizes", "128,128x256x64", "--budget", "250")  # seconds; more than needed on a busy machine
 
 
 def test_bench_prints_a_table_per_size_and_writes_its_records(webmm: Cli, tmp_path: Path) -> None:
     done = webmm("bench", *SMALL, "--json", "r.json", "--csv", "r.csv", "--plot", "r.svg")
     assert done.returncode == 0, done.stderr
-    for word in ("64×64×64", "33×17×29", "GFLOP/s", "× naive", "× NumPy", "of peak", "bound", "cpu (NumPy)"):
+    for word in ("128×128×128", "128×256×64", "GFLOP/s", "× naive", "× NumPy", "of peak", "bound", "cpu (NumPy)"):
         assert word in done.stdout
     records = from_json((tmp_path / "r.json").read_text())
     assert {r.kernel for r in records} == {"cpu", *(stage.name for stage in LADDER)}
@@ -320,7 +320,7 @@ def test_explain_supports_every_op(webmm: Cli, op: str) -> None:
 def test_tune_supports_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     size = "8x64x64" if op[0] in "qw" else "8x512"
     cache = {"WEBMM_CACHE_DIR": str(tmp_path / "cache")}
-    done = webmm("tune", "--op", op, "--sizes", size, "--budget", "3", "--json", "r.json", **cache)
+    done = webmm("tune", "--op", op, "--sizes", size, "--budget", "1.5", "--json", "r.json", **cache)
     assert done.returncode == 0, done.stderr
     records = from_json((tmp_path / "r.json").read_text())
     assert {(r.op, r.variant) for r in records} == {(op.split(":")[0], records[0].variant)}

@@ -1,4 +1,4 @@
-"""The device shared by all GPU tests. Without an adapter they fail; in CI a skipped test fails, too."""
+"""The device shared by a file's GPU tests. Without an adapter they fail; in CI a skipped test fails, too."""
 
 import os
 
@@ -12,8 +12,9 @@ from webmm.engine.pool import Pool
 POISONED = {"test_random", "test_shapes", "test_weights", "test_quantized", "test_reduce", "test_special_values"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def device():
+    """Return a device that is closed after the file: a CPU's pipelines take gigabytes in the course of all tests."""
     with Device() as device:
         yield device
 

@@ -181,9 +181,19 @@ def test_a_row_larger_than_a_binding_is_refused(place):
             call(put(floats(2, 6000)), device=there)
 
 
-@pytest.mark.parametrize("sizes", [(200, 190, 150), (1000, 300, 9), (300, 1000, 9), (3, 4099, 21)], ids=str)
 @pytest.mark.parametrize(
-    ("out", "transposed"), [("int32", True), ("uint8", False), ("uint8", True), ("float32", False)]
+    ("sizes", "out", "transposed"),
+    [
+        ((200, 190, 150), "int32", True),
+        ((200, 190, 150), "uint8", False),
+        ((1000, 300, 9), "float32", False),
+        ((1000, 300, 9), "uint8", True),
+        ((300, 1000, 9), "uint8", False),
+        ((300, 1000, 9), "int32", True),
+        ((3, 4099, 21), "uint8", True),
+        ((3, 4099, 21), "float32", False),
+    ],
+    ids=str,
 )
 def test_quantized_products(place, sizes, out, transposed):
     m, n, k = sizes

@@ -8,6 +8,9 @@ import pytest
 from products import check, every_dtype, every_stage, exact, multiply, runs, small, view, whole_numbers
 
 from webmm.kernels import LADDER
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import gemm
 
 # Whole tiles; edges with aligned vec4; edges without alignment.
@@ -18,8 +21,11 @@ TRANSPOSED = list(itertools.product((False, True), repeat=2))
 @every_dtype
 @every_stage
 def test_transposed_operands(device, cls, dtype):
-    edges = itertools.product(SIZES[1:], TRANSPOSED[::3] if dtype == "float32" else TRANSPOSED[1:2])
-    for (m, n, k), (ta, tb) in (*itertools.product(SIZES[:1], TRANSPOSED), *edges):
+    # All layouts with whole tiles; at edges, and in float16, one or two: others in the next stage.
+    turn = LADDER.index(cls)
+    whole = TRANSPOSED if dtype == "float32" else TRANSPOSED[turn % 2 :: 2]
+    edges = zip(SIZES[1:], (TRANSPOSED[turn % 4], TRANSPOSED[(turn + 2) % 4]), strict=True)
+    for (m, n, k), (ta, tb) in (*itertools.product(SIZES[:1], whole), *edges):
         problem = gemm(m, n, k, dtype=dtype, transpose_a=ta, transpose_b=tb)
         if runs(device, small(cls), problem):
             check(device, small(cls), problem)
@@ -35,9 +41,11 @@ def test_views_with_gaps_and_offsets(device, cls, dtype):
         {"pads": (4, 0, 1), "offsets": (4, 5, 0)},  # one operand aligned
     ]
     layouts = [*zip(gaps, TRANSPOSED, strict=True)]
-    sizes, layouts = (SIZES, layouts) if dtype == "float32" else (SIZES[1:2], layouts[1:3])
-    for (m, n, k), (gap, (ta, tb)), batch in itertools.product(sizes, layouts, (1, 3)):
-        problem = view(m, n, k, dtype, batch=batch, ta=ta, tb=tb, **gap)
+    # Each of them with one of the sizes, with another one in the next stage.
+    turn = LADDER.index(cls)
+    for i, (gap, (ta, tb)) in enumerate(layouts) if dtype == "float32" else [(turn, layouts[turn % 4])]:
+        m, n, k = SIZES[(i + turn) % 3]
+        problem = view(m, n, k, dtype, batch=1 + 2 * (i % 2), ta=ta, tb=tb, **gap)
         if runs(device, small(cls), problem):
             check(device, small(cls), problem)
 
@@ -63,13 +71,12 @@ def test_an_operand_broadcast_over_the_batch(device, cls):
 @every_stage
 @pytest.mark.parametrize(("dtype", "out_dtype"), [("float16", "float32"), ("float32", "float16")])
 def test_result_of_another_dtype(device, cls, dtype, out_dtype):
-    for m, n, k in SIZES[1:]:
-        problem = gemm(m, n, k, dtype=dtype, out_dtype=out_dtype)
-        if runs(device, small(cls), problem):
-            check(device, small(cls), problem)
+    problem = gemm(*SIZES[1 + LADDER.index(cls) % 2], dtype=dtype, out_dtype=out_dtype)
+    if runs(device, small(cls), problem):
+        check(device, small(cls), problem)
 
 
-@pytest.mark.parametrize("cls", [cls for cls in LADDER if small(cls) != cls()], ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", [Pipelined, SplitK, CpuLanes], ids=lambda cls: cls.name)  # seconds to compile each
 def test_default_tiles_with_transposed_operands_and_gaps(device, cls):
     # The default tiles where the tests above use small ones, with both operands transposed, unlike test_shapes.py.
     check(device, cls(), view(67, 131, 35, ta=True, tb=True, pads=(1, 2, 3), offsets=(3, 2, 1)))

@@ -115,7 +115,9 @@ COMBINATIONS = list(
 @pytest.mark.parametrize("dtype", EPS)
 def test_epilogues(device, first, activation, dtype):
     """Each activation and dtype with other combinations: compiling a shader for each takes minutes."""
-    for (m, n, k), kind, batch, layout in COMBINATIONS[(first + 5 * list(EPS).index(dtype)) % 23 :: 23]:
+    turn = 13 * (first + 5 * list(EPS).index(dtype))  # 13 and 48 have no common factor
+    for i in (turn, turn + 29) if dtype == np.float32 else (turn,):
+        (m, n, k), kind, batch, layout = COMBINATIONS[i % len(COMBINATIONS)]
         a = ((RNG.random((*batch, m, k)) - 0.5) * 4).astype(dtype)
         b = ((RNG.random((k, n)) - 0.5) * 4).astype(dtype)
         bias = None if kind is None else (RNG.random((n,) if kind == "column" else (m, 1)) - 0.5).astype(dtype)

@@ -204,7 +204,7 @@ def test_right_shaders_pass_and_small_errors_do_not(device, op):
         assert small.flops <= problem.flops
         text = verdicts.text_of(kernel, small, device)
         assert text == verdicts.text_of(kernel, problem, device)
-        if text in proven or len(proven) >= 24:
+        if text in proven or len(proven) >= 12:
             continue
         proven.add(text)
         assert selftest.prove(kernel, small, device) == "", (kernel, problem)

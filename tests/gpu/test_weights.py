@@ -67,7 +67,7 @@ SHAPES += [(65, 3, 130), (1, 130, 1025), (5, 36, 257)]
 @pytest.mark.parametrize("block", module.BLOCKS)
 def test_shapes(device, kernel, bits, block):
     rng = np.random.default_rng(0)
-    for m, n, k in SHAPES:
+    for m, n, k in SHAPES[module.BLOCKS.index(block) % 2 :: 2]:  # each shape with half of the blocks
         check(device, kernel, rng.standard_normal((m, k)).astype(np.float32), random_weights(rng, k, n, bits, block))
 
 
