@@ -1,6 +1,7 @@
 """Messages of compilers: their line, in few words, and the template's line that a rendered one comes from."""
 
 import re
+import sys
 
 import pytest
 
@@ -12,7 +13,7 @@ from webmm.wgsl import naga
 from webmm.wgsl.check import located, texts
 from webmm.wgsl.compilers import complaint, refused
 from webmm.wgsl.places import places
-from webmm.wgsl.render import render, shader_folder
+from webmm.wgsl.render import _render, environment, render, shader_folder
 
 NAGA = """Validation Error
 
@@ -90,3 +91,18 @@ def test_every_line_of_a_stage_comes_from_a_template():
         assert len(quoted) > len(lines) / 8, "lines that templates do not change"
         main = next(place for line, place in zip(lines, found, strict=True) if re.match(r"fn main\(", line))
         assert main.text.startswith("fn main(")
+
+
+def test_places_and_kept_code_of_templates_do_not_mix(templates, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    problem = gemm(65, 67, 63)
+    shader = render(Naive(), problem)
+    assert list(templates.rglob("*.pyc"))
+    assert any(places(shader)), "found despite the code that was kept without marks"
+    for path in templates.rglob("*.pyc"):
+        path.unlink()
+    environment.cache_clear()
+    places(shader)
+    environment.cache_clear()
+    _render.cache_clear()
+    assert render(Naive(), problem).wgsl == shader.wgsl, "not from code with marks"
