@@ -32,8 +32,8 @@ from results import header
 import webmm
 from webmm import Device
 from webmm.calls.divided import worker_of
-from webmm.calls.scaling import Division, Worker, cuts, plan
 from webmm.config import settings
+from webmm.cut.devices import Division, Worker, divided, proportional
 from webmm.dtypes import F32
 from webmm.engine.adapters import choose_engine
 from webmm.engine.devices import chosen_adapters
@@ -118,15 +118,15 @@ def measured(job: Job, indices: Sequence[int]) -> dict[str, Any]:
     if job.kind == "moves":
         return row | moves(a, devices)
     if job.kind == "resident":
-        parts = cuts(job.n, [1.0] * len(devices))
-        x = [device.array(a[part]) for device, part in zip(devices, parts, strict=True)]
+        cut = [slice(*at) for at in proportional(job.n, [1.0] * len(devices))]
+        x = [device.array(a[rows]) for device, rows in zip(devices, cut, strict=True)]
         y = [device.array(b) for device in devices]
         return row | timed(lambda: resident(x, y)) | {"used": len(devices)}
     c = np.empty((job.n, job.n), np.float32)
     times = timed(lambda: webmm.matmul(a, b, out=c, devices=devices))
-    at = slice(job.n // 2, job.n // 2 + 2)  # two rows and two columns, around the border between shares
+    at = slice(job.n // 2, job.n // 2 + 2)  # two rows and two columns, around the border between pieces
     error = max(np.abs(c[at] - a[at] @ b).max(), np.abs(c[:, at] - a @ b[:, at]).max())
-    return row | times | {"used": len(plan(job.n, job.n, job.n, workers).shares), "error": float(error) / job.n}
+    return row | times | {"used": len(divided((job.n,) * 3, workers).pieces), "error": float(error) / job.n}
 
 
 def matrix(n: int, seed: int) -> NDArray[np.float32]:
@@ -193,9 +193,9 @@ def expected(row: dict[str, Any], rate: float, sent: dict[int, float]) -> Divisi
     """Return the plan for devices of this rate; `sent` has the measured bytes per second by number of devices."""
     n, count = row["n"], row["devices"]
     if row["kind"] == "resident":
-        return plan(n, n, n, [Worker(rate)] * count)
+        return divided((n, n, n), [Worker(rate)] * count)
     worker = Worker(rate, row["memory"], sent[1], row["largest"])
-    return plan(n, n, n, [worker] * count, host=sent[count])
+    return divided((n, n, n), [worker] * count, host=sent[count])
 
 
 def words(row: dict[str, Any]) -> str:

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import webmm
 from webmm import Device, report
-from webmm.calls.parts import Limits
 from webmm.calls.slots import Slots
+from webmm.cut.pieces import Limits
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels.gemm.shared import Shared
 from webmm.problems.scheme import Scheme, reference
@@ -177,7 +177,7 @@ def test_a_vector_larger_than_a_binding_is_not_gathered(bound):
 def test_a_row_larger_than_a_binding_is_refused(place):
     there, put = place
     for call in (webmm.softmax, webmm.layer_norm, webmm.rms_norm):
-        with pytest.raises(UnsupportedError, match=r"takes 24,000 bytes, and a binding and a buffer hold 16,384"):
+        with pytest.raises(UnsupportedError, match=r"takes 24,000 bytes, a binding and a buffer hold 16,384"):
             call(put(floats(2, 6000)), device=there)
 
 
@@ -266,7 +266,7 @@ def test_smaller_pieces_are_tried_if_memory_runs_out(device, monkeypatch):
         return empty(self, shape, dtype)
 
     expected = webmm.softmax(x, device=device)
-    monkeypatch.setattr("webmm.calls.pieces.LEAST_MEMORY", 2**12)
+    monkeypatch.setattr("webmm.calls.executor.LEAST_MEMORY", 2**12)
     monkeypatch.setattr(Device, "empty", scarce)
     assert_array_equal(webmm.softmax(x, device=device), expected)
     assert refused

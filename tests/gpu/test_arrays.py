@@ -11,7 +11,7 @@ import pytest
 
 import webmm
 from webmm import Array, Device
-from webmm.calls import stream
+from webmm.calls import streamed
 from webmm.engine import transfer
 from webmm.engine.transfer import CHUNK, DIRECT_WRITE, LEAST, Staging, Upload
 from webmm.errors import FreedArrayError, ProblemError, UnsupportedError, WebmmError
@@ -161,7 +161,7 @@ def test_large_streamed_products_use_long_chunks(device, monkeypatch):
     monkeypatch.setattr(device, "memory", 6 * 2**20)  # too little for the whole product
     webmm.matmul(a, a, device=device)
     short = max(sizes)
-    monkeypatch.setattr(stream, "LONG", 1)
+    monkeypatch.setattr(streamed, "LONG", 1)
     assert np.all(webmm.matmul(a, a, device=device) == 1024)
     assert (short, max(sizes)) == (transfer.CHUNK, transfer.LONG_CHUNK)
     assert device.staging._long == 0

@@ -17,7 +17,7 @@ from dask.base import tokenize
 import webmm
 import webmm.dask
 from webmm import Array, Device, choose
-from webmm.calls.scaling import Types
+from webmm.cut.devices import Types
 from webmm.dask import files, products, workers
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.naive import Naive
@@ -61,7 +61,7 @@ def test_products_are_lazy(monkeypatch):
         c.compute()
 
 
-@pytest.mark.parametrize("tile", [(20, 30, 83), (20, 30, 30)], ids=["whole k", "parts of k"])
+@pytest.mark.parametrize("tile", [(20, 30, 83), (20, 30, 30)], ids=["whole k", "pieces of k"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(
     ("bias", "activation"), [("column", "gelu"), ("row", "relu"), (None, "silu"), ("column", None)]
@@ -100,11 +100,11 @@ def test_the_memory_limit_is_passed_to_the_device(device, monkeypatch):
     assert device.memory == before
 
 
-def test_tiles_follow_the_plan():
-    rows, columns, inner = products.tile_of((60_000, 60_000, 60_000), Types(), 4)
+def test_pieces_follow_the_division():
+    rows, columns, inner = products.task_sizes((60_000, 60_000, 60_000), Types(), 4)
     assert rows * columns * 4 + 2 * (rows + columns) * inner * 4 <= products.ROOM
-    assert (60_000 / rows) * (60_000 / columns) >= 4 * products.TILES
-    assert products.tile_of((64, 64, 10**7), Types(), 4)[2] < 10**7, "few tiles are split along k"
+    assert (60_000 / rows) * (60_000 / columns) >= 4 * products.TASKS
+    assert products.task_sizes((64, 64, 10**7), Types(), 4)[2] < 10**7, "few pieces are split along k"
 
 
 def test_device_arrays_as_chunks(device):
@@ -195,7 +195,7 @@ def read(path):
 @pytest.mark.parametrize("kinds", ["nnn", "zzz", "nzn", "nnz"])
 @pytest.mark.parametrize("tile", [None, (20, 30)])
 def test_files(inputs, device, kinds, tile, monkeypatch):
-    monkeypatch.setattr(files, "SLAB", 2**13)
+    monkeypatch.setattr(files, "READ", 2**13)
     names = [f"{name}.{'npy' if kind == 'n' else 'zarr'}" for name, kind in zip("abc", kinds, strict=True)]
     calls = []
     c = product(inputs, *names, device=device, tile=tile, memory=2**14, progress=lambda *step: calls.append(step))
@@ -208,11 +208,11 @@ def test_files(inputs, device, kinds, tile, monkeypatch):
 def test_an_interrupted_product_is_resumed(inputs, device, monkeypatch, c):
     computed, compute = [], files.compute
 
-    def stopped(job, tile, of):
+    def stopped(job, corner, of):
         if len(computed) == 3:
             raise KeyboardInterrupt
-        computed.append(tile)
-        return compute(job, tile, of)
+        computed.append(corner)
+        return compute(job, corner, of)
 
     monkeypatch.setattr(files, "compute", stopped)
     with pytest.raises(KeyboardInterrupt):
@@ -223,7 +223,7 @@ def test_an_interrupted_product_is_resumed(inputs, device, monkeypatch, c):
     listing.write_text(listing.read_text() + "4")  # cut short while it was written
     monkeypatch.setattr(files, "compute", lambda *args: (computed.append(args[1]), compute(*args))[1])
     np.testing.assert_array_equal(read(product(inputs, c=c, tile=(20, 30), device=device)), A @ B)
-    assert len(computed) == len(set(computed)) == 8, "a tile was computed twice, or never"
+    assert len(computed) == len(set(computed)) == 8, "a piece was computed twice, or never"
 
 
 def test_a_product_of_changed_files_starts_again(inputs, device):
@@ -286,10 +286,10 @@ def refused(inputs, device):
     return check
 
 
-def interrupted(inputs, device, c="c.npy", tiles=3):
-    """Compute some tiles of the product."""
+def interrupted(inputs, device, c="c.npy", count=3):
+    """Compute some pieces of the product."""
     with pytest.raises(ZeroDivisionError):
-        product(inputs, c=c, tile=(20, 30), device=device, progress=lambda done, total: 1 / (done - tiles))
+        product(inputs, c=c, tile=(20, 30), device=device, progress=lambda done, total: 1 / (done - count))
 
 
 def test_a_second_run_to_the_same_output_is_refused(inputs, device):
@@ -402,7 +402,7 @@ def test_a_damaged_list_is_refused(inputs, device, refused, line):
     interrupted(inputs, device)
     listing = inputs / "c.npy.part.done"
     listing.write_bytes(listing.read_bytes() + line)
-    refused("is damaged, or not a list of tiles; to start again, move it")
+    refused("is damaged, or not a list of pieces; to start again, move it")
 
 
 def halves(path):
@@ -435,7 +435,7 @@ def test_a_zarr_part_that_was_changed_is_refused(inputs, device, refused):
 
 @pytest.mark.parametrize("c", ["c.npy", "c.zarr"])
 def test_a_disk_that_fills_while_resuming_is_one_line(inputs, device, monkeypatch, c):
-    interrupted(inputs, device, c, tiles=1)
+    interrupted(inputs, device, c, count=1)
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=65 * 47 * 4 - 20 * 30 * 4 - 1))
         with pytest.raises(ConfigError, match=r"\.part: it needs 9,820 bytes, the disk has 9,819 left"):
@@ -468,12 +468,12 @@ import os, signal, sys
 from pathlib import Path
 import numpy as np, zarr
 import webmm.dask
-from webmm.dask import files, tiles
+from webmm.dask import files, stored
 
 folder, name = Path(sys.argv[1]).resolve(), sys.argv[2]
 a, b = np.load(folder / "a.npy"), np.load(folder / "b.npy")
 old, new, c = np.ones((4, 4), np.float32), a @ b, folder / name
-files.compute = lambda job, tile, device: tiles.store(job, tile, new[job.slices(tile)])
+files.compute = lambda job, corner, device: stored.store(job, corner, new[job.slices(corner)])
 
 def multiply():
     webmm.dask.multiply_files(folder / "a.npy", folder / "b.npy", c, tile=(33, 47), force=True)

@@ -11,9 +11,9 @@ from products import small as small_tiles
 
 import webmm
 from webmm import Device, choose
-from webmm.calls import parts
 from webmm.cases import OPS
-from webmm.choose import tuned
+from webmm.choose import limits, tuned
+from webmm.cut.pieces import Limits
 from webmm.dtypes import F32
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
@@ -128,13 +128,13 @@ def test_a_matrix_as_the_bias(device, cls):
 
 def test_long_dispatches_are_cut(device, monkeypatch):
     a, b = whole(300, 70), whole(70, 310)
-    monkeypatch.setattr("webmm.calls.product.dispatch_limits", lambda *_: parts.Limits(2**27, 2.0**20))
+    monkeypatch.setattr("webmm.calls.product.dispatch_limits", lambda *_: Limits(2**27, 2.0**20))
     np.testing.assert_array_equal(webmm.matmul(a, b, device=device, activation="relu"), np.maximum(a @ b, 0))
 
 
-def test_explain_reports_the_parts(monkeypatch):
+def test_explain_reports_the_pieces(monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(choice, "dispatch_limits", lambda *_: parts.Limits(2**27, 2.0**26))
+    monkeypatch.setattr(choice, "dispatch_limits", lambda *_: Limits(2**27, 2.0**26))
     words, _ = choice.explain(OPS["gemm"], (1024, 1024, 64), "nn", "float32", Device)
     assert words.splitlines()[1] == "too large for one dispatch: cut into 2 pieces, the first is 512x1024x64 nn float32"
 
@@ -156,9 +156,9 @@ def named(device, name, kind="discrete"):
 
 
 def test_a_tuned_adapter_has_its_measured_rate(device):
-    assert parts.dispatch_limits(device).flops == parts.ASSUMED_RATE[device.info.kind]
+    assert limits.dispatch_limits(device).flops == limits.ASSUMED_RATE[device.info.kind]
     for name in ("NVIDIA H200", "nvidia-h200"):  # as the engines spell it
-        assert parts.dispatch_limits(named(device, name)).flops > 1e13
+        assert limits.dispatch_limits(named(device, name)).flops > 1e13
 
 
 def test_records_of_small_products_and_other_ops_do_not_change_the_rate(device, monkeypatch):
@@ -167,4 +167,4 @@ def test_records_of_small_products_and_other_ops_do_not_change_the_rate(device, 
     monkeypatch.setattr(tuned, "load", lambda: records)
     alike = named(device, "any", "cpu")
     assert tuned.rate(alike, F32) == 1e6
-    assert parts.dispatch_limits(alike).flops == parts.ASSUMED_RATE["cpu"] * parts.DISPATCH_SECONDS
+    assert limits.dispatch_limits(alike).flops == limits.ASSUMED_RATE["cpu"] * limits.DISPATCH_SECONDS

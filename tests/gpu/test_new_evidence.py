@@ -5,8 +5,8 @@ import pytest
 
 import webmm
 from webmm import Device, choose, plugins
-from webmm.calls import divided, parts
-from webmm.choose import adapted, tuned
+from webmm.calls import divided
+from webmm.choose import adapted, limits, tuned
 from webmm.dtypes import F16, F32, F64
 from webmm.engine import rates
 from webmm.engine.timing import Timing
@@ -133,18 +133,18 @@ def test_a_stage_registered_after_a_call_is_chosen_by_its_record(gpu, ran, examp
 
 
 def test_rates_are_those_of_the_dtype_and_follow_the_records(gpu):
-    assumed = parts.ASSUMED_RATE[gpu.info.kind]
+    assumed = limits.ASSUMED_RATE[gpu.info.kind]
     fast = {F16: 5e5, F32: 2e5, F64: 1e3}  # GFLOP/s
     size = 4096
     assert [divided.rate_of(gpu, dtype) for dtype in fast] == [assumed] * 3
-    assert parts.dispatch_limits(gpu, F16).flops == parts.dispatch_limits(gpu, F32).flops == assumed
+    assert limits.dispatch_limits(gpu, F16).flops == limits.dispatch_limits(gpu, F32).flops == assumed
     for dtype, gflops in fast.items():
         problem = gemm(size, size, size, dtype=dtype)
         tuned.add([record(gpu, Tile2D(), 2 * size**3 / gflops / 1e3, problem)])
         assert divided.rate_of(gpu, dtype) == pytest.approx(gflops * 1e9)
-        assert parts.dispatch_limits(gpu, dtype).flops >= gflops * 1e9 * (1 - 1e-6)
-    assert parts.dispatch_limits(gpu, F32).flops == pytest.approx(2e14)
-    assert parts.dispatch_limits(gpu, F64).flops < 1e14
+        assert limits.dispatch_limits(gpu, dtype).flops >= gflops * 1e9 * (1 - 1e-6)
+    assert limits.dispatch_limits(gpu, F32).flops == pytest.approx(2e14)
+    assert limits.dispatch_limits(gpu, F64).flops < 1e14
 
 
 def test_corrections_and_probes_count_at_once(gpu, monkeypatch):

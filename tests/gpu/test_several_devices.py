@@ -8,7 +8,9 @@ import pytest
 
 import webmm
 from webmm import Device, DeviceLostError, ProblemError, choose
-from webmm.calls import divided, scaling
+from webmm.calls import divided
+from webmm.cut import devices as cut
+from webmm.cut.pieces import elements
 from webmm.engine.wgpu import Wgpu
 from webmm.kernels.gemm.naive import Naive
 from webmm.wgsl.epilogues import ACTIVATIONS
@@ -25,7 +27,7 @@ def naive(monkeypatch):
 @pytest.fixture
 def pair(device, monkeypatch):
     """Two devices, between which every product is divided, however small."""
-    monkeypatch.setattr(scaling, "START", -1.0)
+    monkeypatch.setattr(cut, "START", -1.0)
     monkeypatch.setattr(divided, "HOST", float("inf"))
     with Device(device.info.index) as one, Device(device.info.index) as two:
         yield [one, two]
@@ -33,14 +35,14 @@ def pair(device, monkeypatch):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """A list of (device, sizes) of the computed shares."""
+    """A list of (device, sizes) of the computed pieces."""
     heard, run = [], divided._Job._rectangle
 
-    def share(job, part, device):
-        heard.append((device, part.sizes))
-        run(job, part, device)
+    def compute(job, piece, device):
+        heard.append((device, cut.sizes_of(piece)))
+        run(job, piece, device)
 
-    monkeypatch.setattr(divided._Job, "_rectangle", share)
+    monkeypatch.setattr(divided._Job, "_rectangle", compute)
     return heard
 
 
@@ -85,7 +87,7 @@ def test_batches_and_vectors(pair, left, right):
     np.testing.assert_array_equal(webmm.matmul(a, b, devices=pair), a @ b)
 
 
-def test_shares_are_proportional_to_rates(pair, calls, monkeypatch):
+def test_pieces_are_proportional_to_rates(pair, calls, monkeypatch):
     monkeypatch.setattr(divided, "rate_of", lambda device, dtype: 3e9 if device is pair[0] else 1e9)
     a, b = whole(512, 30), whole(30, 20)
     np.testing.assert_array_equal(webmm.matmul(a, b, devices=pair), a @ b)
@@ -118,16 +120,16 @@ def test_small_products_use_one_device(device, calls):
 def test_the_other_device_takes_over_after_a_loss(pair, calls, monkeypatch):
     run, lost = divided._Job._rectangle, threading.Event()
 
-    def share(job, part, device):
+    def compute(job, piece, device):
         if device is pair[1]:
-            job._c[part.rows, part.columns] = -1  # a partial result
+            job._c[elements(piece, "mn")] = -1  # a partial result
             device.wgpu_device.destroy()
             lost.set()
         else:
             lost.wait()
-        run(job, part, device)
+        run(job, piece, device)
 
-    monkeypatch.setattr(divided._Job, "_rectangle", share)
+    monkeypatch.setattr(divided._Job, "_rectangle", compute)
     a, b = whole(300, 50), whole(50, 100)
     np.testing.assert_array_equal(webmm.matmul(a, b, devices=pair), a @ b)
     assert calls[-1][0] is pair[0]
@@ -137,11 +139,11 @@ def test_the_other_device_takes_over_after_a_loss(pair, calls, monkeypatch):
         webmm.matmul(a, b, devices=pair)
 
 
-def test_an_error_of_one_share_is_raised(pair, monkeypatch):
-    def share(job, part, device):
+def test_an_error_of_one_piece_is_raised(pair, monkeypatch):
+    def compute(job, piece, device):
         raise ProblemError("this cannot be")
 
-    monkeypatch.setattr(divided._Job, "_rectangle", share)
+    monkeypatch.setattr(divided._Job, "_rectangle", compute)
     with pytest.raises(ProblemError, match="this cannot be"):
         webmm.matmul(whole(30, 30), whole(30, 30), devices=pair)
 

@@ -9,8 +9,10 @@ import pytest
 
 import webmm
 from webmm import Device, choose
-from webmm.calls import stream
-from webmm.calls.stream import steps, strip_of, tile_shape
+from webmm.calls import executor, streamed
+from webmm.cut import streams
+from webmm.cut.pieces import lengths_of
+from webmm.cut.streams import HELD, held_lengths, rows_at_a_time
 from webmm.errors import MemoryLimitError, ProblemError, UnsupportedError
 from webmm.kernels.gemm.naive import Naive
 from webmm.wgsl.epilogues import ACTIVATIONS
@@ -51,11 +53,11 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
-@pytest.mark.parametrize(("order", "strips"), [("C", True), ("T", False)])
-def test_shapes(small, left, right, order, strips, monkeypatch):
-    if strips:  # as in long products
-        monkeypatch.setattr(stream, "LEAST_STRIP", 8)
-        monkeypatch.setattr(stream, "STRIP", 2**10)
+@pytest.mark.parametrize(("order", "few_rows"), [("C", True), ("T", False)])
+def test_shapes(small, left, right, order, few_rows, monkeypatch):
+    if few_rows:  # as in long products
+        monkeypatch.setattr(streams, "LEAST_ROWS", 8)
+        monkeypatch.setattr(streams, "MOVED", 2**10)
     a, b = whole(*left), whole(*right)
     if order == "T":
         a, b = (np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.ndim > 1 else x for x in (a, b))
@@ -94,10 +96,10 @@ def test_epilogues(small, dtype):
         assert (np.abs(got - (value + (0 if residual is None else residual))) <= bound).all(), settings
 
 
-def test_smaller_tiles_are_tried_if_memory_runs_out(device, monkeypatch):
+def test_smaller_pieces_are_tried_if_memory_runs_out(device, monkeypatch):
     a, b = whole(130, 140), whole(140, 150)
     limit, empty, refused = 2**15, Device.empty, []
-    monkeypatch.setattr("webmm.calls.product.LEAST_MEMORY", 2**12)
+    monkeypatch.setattr("webmm.calls.executor.LEAST_MEMORY", 2**12)
 
     def scarce(self, shape, dtype="float32"):
         if np.prod(shape) * 4 > limit:
@@ -148,36 +150,34 @@ def test_bad_input_of_a_stream(small):
     )
 
 
-def test_steps_cover_the_product_once_within_memory():
+def test_pieces_cover_the_product_once_within_memory():
     for sizes, memory, largest, beside in itertools.product(
         [(5, 7, 9), (1000, 1000, 1000), (1, 1, 10**6), (10**6, 3, 50), (129, 70_000, 65), (4000, 4000, 3000)],
         [2**12, 2**20, 2**28],
         [2**11, 2**30],
         [False, True],
     ):
-        rows, columns, inner = shape = tile_shape(*sizes, 4, 4, memory, largest, beside)
+        rows, columns, inner = shape = held_lengths(sizes, 4, 4, memory, largest, beside)
         slots = (1 if (rows, columns) == sizes[:2] else 2) + beside
         assert rows * columns * 4 * slots <= memory * 3 // 4
         assert (rows + columns) * inner * 8 <= memory // 4
         assert max(rows * columns, rows * inner, columns * inner) * 4 <= largest
         if np.prod([-(-size // step) for size, step in zip(sizes, shape, strict=True)]) > 5000:
             continue
-        found = steps((2, 3), sizes, shape, strip_of(shape, 4, 4), 2)
-        work = sum(
-            np.prod([s.stop - s.start for s in (*step.batch, step.rows, step.columns, step.inner)]) for step in found
-        )
+        found = streams.streamed((2, 3), sizes, shape, rows_at_a_time(shape, 4, 4), 2)
+        work = sum(np.prod([length for axis, length in lengths_of(piece).items() if axis != HELD]) for piece in found)
         assert work == 6 * np.prod(sizes)
-        assert len({str(step) for step in found}) == len(found)
-        assert all(step.tile.start <= step.rows.start < step.rows.stop <= step.tile.stop for step in found)
+        assert len({str(piece) for piece in found}) == len(found)
+        assert all(piece.at[HELD][0] <= piece.at["m"][0] < piece.at["m"][1] <= piece.at[HELD][1] for piece in found)
 
 
 def test_large_products_load_each_operand_once():
-    # 16384³ in 2 GiB: C is one tile; panels and strips are small.
+    # 16384³ in 2 GiB: C is one piece; the pieces of A and B are small.
     sizes = (16384, 16384, 16384)
-    rows, columns, inner = shape = tile_shape(*sizes, 4, 4, 2**31, 2**31 - 4, separate_sum=False)
+    rows, columns, inner = shape = held_lengths(sizes, 4, 4, 2**31, 2**31 - 4, separate_sum=False)
     assert (rows, columns) == sizes[:2]
     assert 1024 <= inner <= 16384 / 8
-    assert strip_of(shape, 4, 4) * inner * 4 <= 2**24
+    assert rows_at_a_time(shape, 4, 4) * inner * 4 <= 2**24
 
 
 @pytest.fixture
@@ -189,10 +189,10 @@ def as_gpu(device, monkeypatch):
 
 
 def test_transfers_overlap_with_products(as_gpu, monkeypatch):
-    """The next panel is uploaded in slices, between the strips of the current one, while the device computes."""
-    monkeypatch.setattr(stream, "SLICE", 256)
-    monkeypatch.setattr(stream, "LEAST_STRIP", 64)
-    monkeypatch.setattr(stream, "STRIP", 2**16)
+    """The next piece of B is uploaded in parts, between the rows of the current one, while the device computes."""
+    monkeypatch.setattr(streams, "INNER", 256)
+    monkeypatch.setattr(streams, "LEAST_ROWS", 64)
+    monkeypatch.setattr(streams, "MOVED", 2**16)
     a, b, events, upload, run = whole(512, 512), whole(512, 256), [], Device.upload, Device.run
     monkeypatch.setattr(Device, "upload", lambda *args: (events.append(args[1].nbytes), upload(*args))[1])
     monkeypatch.setattr(Device, "run", lambda *args: (events.append("run"), run(*args))[1])
@@ -200,21 +200,21 @@ def test_transfers_overlap_with_products(as_gpu, monkeypatch):
     ran = [i for i, event in enumerate(events) if event == "run"]
     between = [sum(events[i + 1 : j]) for i, j in itertools.pairwise(ran)]
     assert sum(e for e in events if e != "run") == a.nbytes + b.nbytes, "an operand was uploaded twice"
-    assert max(between) < b.nbytes // 2, "a panel was uploaded at once"
+    assert max(between) < b.nbytes // 2, "a piece was uploaded at once"
 
 
 def test_new_results_are_paged_in_before_they_are_written(as_gpu, monkeypatch):
-    monkeypatch.setattr(stream, "SLICE", 64)
-    monkeypatch.setattr(stream, "LEAST_STRIP", 64)
-    monkeypatch.setattr(stream, "STRIP", 2**14)
+    monkeypatch.setattr(streams, "INNER", 64)
+    monkeypatch.setattr(streams, "LEAST_ROWS", 64)
+    monkeypatch.setattr(streams, "MOVED", 2**14)
     touched = []
 
-    def late(strip):
+    def late(rows):
         time.sleep(2)
-        strip[...] = -1
-        touched.append(strip.shape)
+        rows[...] = -1
+        touched.append(rows.shape)
 
-    monkeypatch.setattr(stream, "_touch", late)
+    monkeypatch.setattr(executor, "_touch", late)
     a, b, out = whole(256, 256), whole(256, 192), np.full((256, 192), 7, np.float32)
     webmm.matmul(a, b, out=out, device=as_gpu)  # also compiles, which takes longer than the delay
     assert not touched, "the caller's array was written to"
@@ -230,16 +230,16 @@ def test_out_that_is_an_operand(as_gpu):
 
 @pytest.mark.parametrize("out", ["float32", "float16"])
 def test_batches_are_transferred_in_groups(as_gpu, monkeypatch, out):
-    monkeypatch.setattr(stream, "BATCH_BYTES", 2**14)
+    monkeypatch.setattr(streamed, "BATCH_BYTES", 2**14)
     a, b, calls = whole(7, 20, 30), whole(7, 30, 20), []
     got = webmm.matmul(a, b, out_dtype=out, device=as_gpu, progress=lambda done, total: calls.append((done, total)))
     np.testing.assert_array_equal(got, a.astype(np.float64) @ b)
     assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def test_large_tiles_have_high_intensity():
+def test_large_pieces_have_high_intensity():
     # 32768³ in 2 GiB: few passes over A and B.
-    rows, columns, inner = tile_shape(32768, 32768, 32768, 4, 4, 2**31, 2**31 - 4)
+    rows, columns, inner = held_lengths((32768, 32768, 32768), 4, 4, 2**31, 2**31 - 4)
     assert min(rows, columns) >= 8192
     assert inner >= 256
 

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 from test_choose_matrix_units import ABLE
 
-from webmm.calls.parts import Limits, parts
-from webmm.choose.gemm import attainable, made_for_matrix_units
+from webmm.choose.gemm import asked, attainable, made_for_matrix_units
+from webmm.cut.dispatches import dispatches
+from webmm.cut.pieces import Limits
 from webmm.errors import ConfigError
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
 from webmm.problems.gemm import gemm
@@ -59,17 +60,17 @@ def test_precision_setting_is_high_or_highest(monkeypatch):
         settings()
 
 
-def test_long_k_is_split_into_short_parts():
+def test_long_k_is_split_into_short_pieces():
     for (m, n, k), sums in (((4096, 4096, 32768), 8192), ((16384, 16384, 16384), 8192), ((512, 4096, 8192), 8192)):
         whole = gemm(m, n, k, precision="high")
-        assert {part.problem.k for part in parts(whole, UNLIMITED)} == {sums}
-        assert len(parts(dataclasses.replace(whole, precision="highest"), UNLIMITED)) == 1
+        assert {piece.problem.k for piece in dispatches(whole, UNLIMITED, asked)} == {sums}
+        assert len(dispatches(dataclasses.replace(whole, precision="highest"), UNLIMITED, asked)) == 1
 
 
 def test_batches_with_long_k_are_not_split_and_use_highest():
     whole = gemm(256, 256, 16384, batch=100, precision="high")
     assert attainable(whole, Device(ABLE)) == dataclasses.replace(whole, precision="highest")
-    assert len(parts(whole, UNLIMITED)) == 1
+    assert len(dispatches(whole, UNLIMITED, asked)) == 1
     short = dataclasses.replace(whole, k=4096, a=dataclasses.replace(whole.a, ld=4096))
     assert attainable(short, Device(ABLE)) == short
 
@@ -83,5 +84,5 @@ def test_too_little_workgroup_memory_falls_back_to_highest():
 def test_sums_of_the_first_phase_fit_a_binding():
     problem = gemm(4000, 4000, 4096, precision="high")  # with whole tiles, C has 4096²
     for binding, rows in ((2**26 - 4, 2048), (2**26, 4000)):
-        cut = [part.problem for part in parts(problem, Limits(binding, 2.0**80))]
-        assert ({part.m for part in cut} | {rows}, {part.k for part in cut}) == ({rows, 4000 - rows} - {0}, {4096})
+        cut = [piece.problem for piece in dispatches(problem, Limits(binding, 2.0**80), asked)]
+        assert ({piece.m for piece in cut} | {rows}, {piece.k for piece in cut}) == ({rows, 4000 - rows} - {0}, {4096})

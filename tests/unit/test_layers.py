@@ -17,6 +17,7 @@ LAYERS = (
     *("wgsl.compilers", "wgsl.params", "wgsl.epilogues", "wgsl.templates", "wgsl.expressions", "measure.records"),
     "problems",
     *("kernels", "hooks", "wgsl.render", "wgsl.export", "wgsl.places"),
+    "cut",
     "engine",
     "choose",
     *("measure.verify", "measure.roofline", "cases"),

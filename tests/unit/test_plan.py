@@ -1,4 +1,4 @@
-"""Cutting products into parts: each is within the limits, and they cover every term of the product once."""
+"""Cutting products into dispatches: each is within the limits, and they cover every term of the product once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webmm.calls.parts import GRAIN, Limits, parts
+from webmm.choose.gemm import asked
+from webmm.cut.dispatches import dispatches
+from webmm.cut.pieces import GRAIN, Limits
 from webmm.dtypes import F16, F32
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import Operand
 
 WIDE = Limits(binding=2**31, flops=1e18)
+
+
+def cut(problem, limits):
+    return dispatches(problem, limits, asked)
 
 
 def matrices(buffer, operand, rows, columns, batch):
@@ -28,7 +34,7 @@ def matrices(buffer, operand, rows, columns, batch):
 
 
 def compute(problem, most):
-    """Return C computed by the parts and by NumPy, both in float64 from whole numbers."""
+    """Return C computed by the pieces and by NumPy, both in float64 from whole numbers."""
     rng = np.random.default_rng(0)
     spans = [extent.end for extent in problem.buffers()]
     a, b, c, *rest = (rng.integers(-4, 5, span).astype(np.float64) for span in spans)
@@ -51,11 +57,17 @@ def compute(problem, most):
 
     expected, summed = c.copy(), np.full(problem.m * problem.n, np.nan)
     run(problem, a, b, expected, bias)
-    for part in parts(problem, most):
-        for extent in part.problem.buffers():
+    for piece in cut(problem, most):
+        for extent in piece.problem.buffers():
             assert extent.nbytes <= most.binding
-        assert part.problem.flops <= max(most.flops, 2 * (4 * GRAIN) ** 2)
-        run(part.problem, a, b, summed if part.to_sum else c, summed if part.from_sum else bias)
+        assert piece.problem.flops <= max(most.flops, 2 * (4 * GRAIN) ** 2)
+        run(
+            piece.problem,
+            a,
+            b,
+            summed if piece.apart and not piece.last else c,
+            summed if piece.apart and piece.last else bias,
+        )
     return c, expected
 
 
@@ -81,20 +93,20 @@ def problems(draw):
 
 
 @given(problems(), st.sampled_from([1 << 11, 1 << 13, 1 << 16]), st.sampled_from([1e4, 1e6, 1e18]))
-def test_parts_make_up_the_product(problem, binding, flops):
+def test_pieces_make_up_the_product(problem, binding, flops):
     got, expected = compute(problem, Limits(binding, flops))
     np.testing.assert_array_equal(got, expected)
 
 
-def test_a_product_within_the_limits_is_one_part():
+def test_a_product_within_the_limits_is_one_piece():
     problem = gemm(16384, 16384, 16384)
-    assert [part.problem for part in parts(problem, WIDE)] == [problem]
+    assert [piece.problem for piece in cut(problem, WIDE)] == [problem]
 
 
 def test_large_products_are_cut_evenly_at_whole_tiles():
-    found = [part.problem for part in parts(gemm(16384, 16384, 16384), replace(WIDE, flops=2.0**41))]
+    found = [piece.problem for piece in cut(gemm(16384, 16384, 16384), replace(WIDE, flops=2.0**41))]
     assert [(p.m, p.n, p.k) for p in found] == [(8192, 8192, 16384)] * 4
-    found = [part.problem for part in parts(gemm(100, 100, 2**24), replace(WIDE, binding=2**40, flops=2.0**34))]
+    found = [piece.problem for piece in cut(gemm(100, 100, 2**24), replace(WIDE, binding=2**40, flops=2.0**34))]
     assert {(p.m, p.n) for p in found} == {(100, 100)}
     assert sum(p.k for p in found) == 2**24
     assert not any(p.k % GRAIN for p in found)
@@ -102,21 +114,21 @@ def test_large_products_are_cut_evenly_at_whole_tiles():
 
 def test_products_are_cut_before_indices_exceed_32_bits():
     problem = gemm(2**20, 2**13, 16, dtype="float16")  # C has 2^33 elements
-    for part in parts(problem, Limits(binding=2**40, flops=1e18)):
-        assert max(extent.end - extent.first for extent in part.problem.buffers()) <= 2**32
+    for piece in cut(problem, Limits(binding=2**40, flops=1e18)):
+        assert max(extent.end - extent.first for extent in piece.problem.buffers()) <= 2**32
 
 
-def test_the_activation_is_applied_in_the_last_part_of_k():
+def test_the_activation_is_applied_in_the_last_piece_of_k():
     problem = replace(gemm(64, 64, 2**20, transpose_a=True), activation="gelu", bias="column", beta=2.0)
-    *early, last = parts(problem, replace(WIDE, binding=2**25))
+    *early, last = cut(problem, replace(WIDE, binding=2**25))
     assert len(early) > 1
-    assert all(part.to_sum and not part.problem.activation for part in early)
-    assert [part.problem.bias for part in early] == ["column", *[""] * (len(early) - 1)]
-    assert last.from_sum
+    assert all(piece.apart and not piece.problem.activation for piece in early)
+    assert [piece.problem.bias for piece in early] == ["column", *[""] * (len(early) - 1)]
+    assert last.apart
     assert (last.problem.activation, last.problem.bias, last.problem.beta) == ("gelu", "matrix", 2.0)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_partial_sums_are_float32(dtype):
     problem = gemm(64, 64, 2**20, dtype="float16", out_dtype=dtype, transpose_a=True)
-    assert any(part.to_sum for part in parts(problem, replace(WIDE, binding=2**24))) == (dtype == "float16")
+    assert any(piece.apart for piece in cut(problem, replace(WIDE, binding=2**24))) == (dtype == "float16")

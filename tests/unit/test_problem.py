@@ -8,7 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from webmm.calls.parts import Limits, parts
+from webmm.choose.gemm import asked
+from webmm.cut.dispatches import dispatches
+from webmm.cut.pieces import Limits
 from webmm.dtypes import BF16, DTYPES, F16, F32, INTEGERS, MATRIX_DTYPES, dtype_of
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.naive import Naive
@@ -158,7 +160,7 @@ def test_problems_compare_their_numbers_by_bits():
     assert len({zero, minus, dataclasses.replace(minus), nan, dataclasses.replace(nan, alpha=float("nan"))}) == 3
     assert params_bytes(Naive(), zero) != params_bytes(Naive(), minus)
     most = Limits(2**30, 2.0**50)
-    assert [math.copysign(1, parts(each, most)[0].problem.alpha) for each in (zero, minus)] == [1, -1]
+    assert [math.copysign(1, dispatches(each, most, asked)[0].problem.alpha) for each in (zero, minus)] == [1, -1]
     norm = Normalisation("sum", 2, 3, 1, F32, F32, Span(3, 1, 1), epsilon=0.0)
     assert norm != dataclasses.replace(norm, epsilon=-0.0)
     assert norm == dataclasses.replace(norm)

@@ -157,15 +157,14 @@ export async function multiply(call, a, b, c, bias, terms, { precision, kernel }
       ...terms,
     },
   );
-  const dispatchLimits = limits(call, x.dtype);
   for (const problem of core.problems(template, core.batch_axes(x, y, z))) {
-    for (const part of core.parts(core.attainable(problem, device.choices.described), dispatchLimits)) {
-      const size = part.problem.m * part.problem.n;
+    for (const piece of core.pieces(problem, device.choices.described, limits(call, x.dtype))) {
+      const size = piece.problem.m * piece.problem.n;
       const { name } = call.element(x.dtype).sums;
-      const into = part.to_sum ? await partialSums(call, size, name) : z;
-      const added = part.from_sum ? await partialSums(call, size, name) : bias;
-      const more = part.problem.bias && added ? [added] : [];
-      await call.run(core.attainable(part.problem, device.choices.described), [x, y, into, ...more], kernel);
+      const into = piece.apart && !piece.last ? await partialSums(call, size, name) : z;
+      const added = piece.apart && piece.last ? await partialSums(call, size, name) : bias;
+      const more = piece.problem.bias && added ? [added] : [];
+      await call.run(piece.problem, [x, y, into, ...more], kernel);
     }
   }
 }

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable
 from itertools import product
 
-from webmm.calls.pieces import Data
+from webmm.calls.executor import Data
 from webmm.engine.device import Array
 from webmm.errors import ProblemError
 from webmm.problems.reduce import Span

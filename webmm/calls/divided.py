@@ -1,7 +1,8 @@
-"""Products on several devices of one host: each computes a rectangle of C, as planned by `webmm.calls.scaling`."""
+"""Products on several devices of one host: each computes a piece of C, a rectangle (`webmm.cut.devices`)."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +13,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import log
+from webmm.calls.executor import Progress
 from webmm.calls.operands import data_of
-from webmm.calls.parts import ASSUMED_RATE
 from webmm.calls.product import checked
-from webmm.calls.scaling import Share, Types, Worker, cuts, plan
-from webmm.calls.stream import Progress
 from webmm.choose import tuned
+from webmm.choose.limits import ASSUMED_RATE, largest_buffer
+from webmm.cut.devices import Types, Worker, divided, proportional, sizes_of
+from webmm.cut.pieces import Piece, elements, lengths_of, moved
+from webmm.cut.streams import BATCH
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate, overlap
 from webmm.engine.device import Array, Device
@@ -29,8 +32,8 @@ Devices = Literal["all"] | Sequence[Device]
 BANDWIDTH = {"discrete": 2.5e10, "integrated": 2e10, "other": 1e10, "cpu": 5e9}  # measured uploads from NumPy, bytes/s
 # Total upload bandwidth of a host, bytes/s. Two H200s have the same as one: 34e9 for uploads only, 24e9 in a product.
 HOST = 2.4e10
-LONG = 0.1  # the rate of a share is remembered if it took at least this many seconds
-_rates: dict[tuple[str, str], float] = {}  # operations/s by adapter name and dtype: equal adapters get equal shares
+LONG = 0.1  # the rate of a piece is remembered if it took at least this many seconds
+_rates: dict[tuple[str, str], float] = {}  # operations/s by adapter name and dtype: equal adapters get equal pieces
 
 One = Callable[..., Any]  # matmul() on one device
 
@@ -83,7 +86,7 @@ def chosen(devices: Devices) -> list[Device]:
 
 
 def rate_of(device: Device, dtype: DType) -> float:
-    """Return operations/s: from tuned records, else the best rate of a large share, including its transfers, in this
+    """Return operations/s: from tuned records, else the best rate of a large piece, including its transfers, in this
     process, else an assumed rate for the kind of device.
     """
     known = _rates.get((device.info.name, dtype.name))
@@ -102,7 +105,7 @@ def on_several(
 ) -> Any:
     """Multiply panels on their devices, or NumPy arrays on several devices (on one if more would not be faster).
 
-    `one` is `matmul()` with all arguments bound except the operands and `more`: bias, residual and out. The share of a
+    `one` is `matmul()` with all arguments bound except the operands and `more`: bias, residual and out. The piece of a
     lost device is computed by the others. Raises as `matmul()` does, and DeviceLostError if no device is left.
     """
     if device is not None:
@@ -122,9 +125,9 @@ def on_several(
     c = np.empty(shape, wanted.numpy) if out is None else out
     job = _Job(one, a, b, c, (dtype_of(a.dtype), wanted), bias, residual, progress)
     if a.ndim == b.ndim == 2:
-        job.divide(Share(0, slice(0, shape[0]), slice(0, shape[1]), slice(0, a.shape[1])), found)
+        job.divide(Piece({"m": (0, shape[0]), "n": (0, shape[1]), "k": (0, a.shape[1])}), found)
     else:
-        job.divide_batch(found, slice(0, shape[0]))
+        job.divide_batch(Piece({BATCH[0]: (0, shape[0])}), found)
     return c
 
 
@@ -144,114 +147,98 @@ class _Job:
     ) -> None:
         self._one, self._a, self._b, self._c, self._dtypes = one, a, b, c, dtypes
         self._bias, self._residual, self._progress = bias, residual, progress
-        self._done: dict[tuple[int, int], float] = {}  # finished elements of C, by the first row and column of a share
+        self._done: dict[tuple[int, ...], float] = {}  # finished elements of C, by the first elements of a piece
         self._progress_lock = threading.Lock()
 
-    def divide(self, whole: Share, devices: list[Device]) -> None:
+    def divide(self, whole: Piece, devices: list[Device]) -> None:
         """Compute a rectangle of C."""
-        m, n, k = whole.sizes
         types = Types(*(dtype.itemsize for dtype in self._dtypes))
         workers = [worker_of(device, self._dtypes[0]) for device in devices]
-        chosen = plan(m, n, k, workers, types, host=HOST)
-        shares = [_within(whole, share) for share in chosen.shares]
-        self._run(shares, devices, self._rectangle, self.divide)
+        pieces = divided(sizes_of(whole), workers, types, host=HOST).pieces
+        self._run([moved(piece, whole) for piece in pieces], devices, self._rectangle, self.divide)
 
-    def divide_batch(self, devices: list[Device], batch: slice) -> None:
-        """Compute the part `batch` of C's first axis, along which the products are independent."""
-        parts = cuts(batch.stop - batch.start, [rate_of(device, self._dtypes[0]) for device in devices])
-        shares = [
-            Share(i, slice(batch.start + part.start, batch.start + part.stop), slice(0, 1), slice(0, 1))
-            for i, part in enumerate(parts)
-            if part.stop > part.start
-        ]
-        self._run(shares, devices, self._matrices, lambda share, left: self.divide_batch(left, share.rows))
+    def divide_batch(self, whole: Piece, devices: list[Device]) -> None:
+        """Compute a piece of C's first axis, along which the products are independent."""
+        first, rates = BATCH[0], [rate_of(device, self._dtypes[0]) for device in devices]
+        cut = enumerate(proportional(lengths_of(whole)[first], rates))
+        pieces = [moved(Piece({first: at}, worker=i), whole) for i, at in cut if at[1] > at[0]]
+        self._run(pieces, devices, self._matrices, self.divide_batch)
 
     def _run(
         self,
-        shares: list[Share],
+        pieces: list[Piece],
         devices: list[Device],
-        compute: Callable[[Share, Device], None],
-        again: Callable[[Share, list[Device]], None],
+        compute: Callable[[Piece, Device], None],
+        again: Callable[[Piece, list[Device]], None],
     ) -> None:
-        """Compute all shares concurrently, each on its device; call `again` for the shares of lost devices."""
+        """Compute all pieces concurrently, each on its device; call `again` for the pieces of lost devices."""
 
-        def attempt(share: Share) -> Exception | None:
+        def attempt(piece: Piece) -> Exception | None:
             try:
-                compute(share, devices[share.worker])
+                compute(piece, devices[piece.worker])
             except Exception as error:
                 return error
             return None
 
-        with ThreadPoolExecutor(len(shares), "webmm-device") as pool:
-            others = [pool.submit(attempt, share) for share in shares[1:]]
-            errors = [attempt(shares[0]), *(future.result() for future in others)]
-        lost = [share for share, error in zip(shares, errors, strict=True) if isinstance(error, DeviceLostError)]
+        with ThreadPoolExecutor(len(pieces), "webmm-device") as pool:
+            others = [pool.submit(attempt, piece) for piece in pieces[1:]]
+            errors = [attempt(pieces[0]), *(future.result() for future in others)]
+        lost = [piece for piece, error in zip(pieces, errors, strict=True) if isinstance(error, DeviceLostError)]
         left = [device for device in devices if not device.lost]
         for error in errors:
             if error is not None and not (isinstance(error, DeviceLostError) and left):
                 raise error
-        for share in lost:
-            log.choice.warning("%s: its share is computed by the other devices", devices[share.worker].lost)
-            again(share, left)
+        for piece in lost:
+            log.choice.warning("%s: its piece is computed by the other devices", devices[piece.worker].lost)
+            again(piece, left)
 
-    def _rectangle(self, share: Share, device: Device) -> None:
-        rows, columns = share.rows, share.columns
+    def _rectangle(self, piece: Piece, device: Device) -> None:
         bias, residual = self._bias, self._residual
         if bias is not None:
-            bias = bias[columns] if bias.ndim == 1 else bias[rows]
-        residual = residual if residual is None else residual[rows, columns]
-        began = time.perf_counter()
+            bias = bias[elements(piece, "n" if bias.ndim == 1 else "m")]
+        began, c = time.perf_counter(), self._c[elements(piece, "mn")]
         self._one(
-            *(self._a[rows], self._b[:, columns]),
-            out=self._c[rows, columns],
+            *(self._a[elements(piece, "m")], self._b[elements(piece, "kn")]),
+            out=c,
             device=device,
             bias=bias,
-            residual=residual,
-            progress=self._share_progress(rows.start, columns.start, share.sizes[0] * share.sizes[1]),
+            residual=residual if residual is None else residual[elements(piece, "mn")],
+            progress=self._progress_of(piece, c.size),
         )
         if (took := time.perf_counter() - began) > LONG:
             key = (device.info.name, self._dtypes[0].name)
-            _rates[key] = max(_rates.get(key, 0.0), share.flops / took)
+            _rates[key] = max(_rates.get(key, 0.0), 2 * math.prod(sizes_of(piece)) / took)
 
-    def _matrices(self, share: Share, device: Device) -> None:
+    def _matrices(self, piece: Piece, device: Device) -> None:
+        at = elements(piece, BATCH[0])
+
         def some(x: NDArray[Any]) -> NDArray[Any]:
-            return x[share.rows] if x.ndim == self._c.ndim and len(x) > 1 else x
+            return x[at] if x.ndim == self._c.ndim and len(x) > 1 else x
 
-        c = self._c[share.rows]
+        c = self._c[at]
         self._one(
             *(some(self._a), some(self._b)),
             out=c,
             device=device,
             bias=self._bias,
-            residual=self._residual if self._residual is None else self._residual[share.rows],
-            progress=self._share_progress(share.rows.start, 0, c.size),
+            residual=self._residual if self._residual is None else self._residual[at],
+            progress=self._progress_of(piece, c.size),
         )
 
-    def _share_progress(self, row: int, column: int, elements: int) -> Progress | None:
-        """Return the progress function of a share, which reports the finished elements of all of C."""
+    def _progress_of(self, piece: Piece, elements: int) -> Progress | None:
+        """Return the progress function of a piece, which reports the finished elements of all of C."""
         if self._progress is None:
             return None
-        report = self._progress
+        report, key = self._progress, tuple(start for start, _ in piece.at.values())
 
         def progress(done: int, total: int) -> None:
             with self._progress_lock:
-                self._done[row, column] = elements * done / total
+                self._done[key] = elements * done / total
                 report(int(sum(self._done.values())), self._c.size)
 
         return progress
 
 
 def worker_of(device: Device, dtype: DType) -> Worker:
-    """Return the description of a device that the plan needs."""
-    limit = device.capabilities.limit
-    largest = min(limit("max-storage-buffer-binding-size"), limit("max-buffer-size"))
-    return Worker(rate_of(device, dtype), device.memory, BANDWIDTH[device.info.kind], largest)
-
-
-def _within(whole: Share, share: Share) -> Share:
-    """Return a share whose rows and columns count from the rectangle `whole` as one that counts from C."""
-
-    def moved(by: slice, part: slice) -> slice:
-        return slice(by.start + part.start, by.start + part.stop)
-
-    return Share(share.worker, moved(whole.rows, share.rows), moved(whole.columns, share.columns), whole.inner)
+    """Return the description of a device that the division needs."""
+    return Worker(rate_of(device, dtype), device.memory, BANDWIDTH[device.info.kind], largest_buffer(device))

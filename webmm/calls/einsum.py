@@ -8,11 +8,11 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
+from webmm.calls.executor import Data
 from webmm.calls.expression import elementwise
 from webmm.calls.gemm import matmul
 from webmm.calls.joined import concatenate
 from webmm.calls.operands import Operandish
-from webmm.calls.pieces import Data
 from webmm.calls.reduce import reduce
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Array, Device

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from webmm import choose
+from webmm.calls.executor import Labelled
 from webmm.calls.operands import Operandish, opened, returned
-from webmm.calls.pieces import Labelled, in_pieces
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
 from webmm.dtypes import F32
 from webmm.engine.device import Array, Device

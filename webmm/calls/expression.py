@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm import choose
+from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, opened, returned
-from webmm.calls.parts import broadcast_shape
-from webmm.calls.pieces import Data, Labelled, in_pieces
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
+from webmm.calls.strided import broadcast_shape
 from webmm.dtypes import BOOL, COMPUTED, F32, I32, DType, dtype_of, names
 from webmm.engine.device import Array, Device
 from webmm.engine.view import element_of

@@ -11,11 +11,11 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.calls import divided
 from webmm.calls.elementwise import activation_on
+from webmm.calls.executor import Progress
 from webmm.calls.operands import Operandish, Temporaries, data_of, number
-from webmm.calls.parts import broadcast_shape, result_shape
 from webmm.calls.planned import planned
 from webmm.calls.product import Arguments, check_stored_once, checked, dispatches, on_device, on_host
-from webmm.calls.stream import Progress
+from webmm.calls.strided import broadcast_shape, result_shape
 from webmm.config import Precision, Tune, tune_mode
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device, default_device
@@ -57,7 +57,7 @@ def matmul(
     - `out`: the array to write the result to, of the result's shape: a NumPy array, such as a memory map, if all
       operands are NumPy arrays, else an `Array`. An `Array` shares no buffer with `a`, `b` or the bias, be it in other
       elements; the residual may be `out` itself (C ← A·B + C), or any view of it; one other than `out` needs a whole,
-      contiguous `out`. A NumPy array may overlap operands if the product is not streamed in tiles. If the call is
+      contiguous `out`. A NumPy array may overlap operands if the product is not streamed. If the call is
       refused, `out` is unchanged.
     - `device`: by default the device of the operands, or the most capable adapter.
     - `devices`: "all" or a list of Devices among which to divide NumPy operands, in proportion to the speed of each, if
@@ -71,7 +71,7 @@ def matmul(
 
     Returns a NumPy array (a scalar if no axis is left) if all operands are NumPy arrays, an `Array` on the same device
     if any operand is one, or `out` if it is given. NumPy operands of more than `Device.memory` bytes are streamed in
-    tiles. Sums are float32 for all dtypes but float64, whose sums and results are float64 on any device
+    pieces. Sums are float32 for all dtypes but float64, whose sums and results are float64 on any device
     (docs/float64.md). If `a` or `b` is a list of Arrays, one panel on each of several devices, the result is the list
     of their products.
 

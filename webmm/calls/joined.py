@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from webmm import choose
+from webmm.calls.executor import Labelled
 from webmm.calls.expression import LETTERS, Maker, problems_of
 from webmm.calls.operands import Operandish, Temporaries, opened
-from webmm.calls.parts import dispatch_limits
-from webmm.calls.pieces import Labelled
+from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import I32
 from webmm.engine.device import Array
 from webmm.errors import ProblemError

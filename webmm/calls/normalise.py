@@ -7,8 +7,9 @@ from typing import Any
 
 from webmm import choose
 from webmm.calls.axes import as_ikj, axes_of, span_of
+from webmm.calls.executor import Labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
-from webmm.calls.pieces import Labelled, in_pieces
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device

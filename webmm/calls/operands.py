@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from webmm.calls.parts import matrix_operand
-from webmm.calls.pieces import Data
+from webmm.calls.executor import Data
+from webmm.calls.strided import matrix_operand
 from webmm.dtypes import F32, DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
 from webmm.engine.moves import upload

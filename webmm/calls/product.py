@@ -1,4 +1,4 @@
-"""How a float matrix product is computed: of arrays on a device, and of NumPy arrays at once or in tiles."""
+"""How a float matrix product is computed: of arrays on a device, and of NumPy arrays at once or streamed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
+from webmm.calls.executor import Data, Progress, shrinking
 from webmm.calls.operands import Temporaries, check_bias
-from webmm.calls.parts import batch_axes, dispatch_limits, matrix_operand, matrix_shape, parts, problems, result_shape
-from webmm.calls.pieces import Data
 from webmm.calls.planned import planned
-from webmm.calls.slots import LEAST_MEMORY
-from webmm.calls.stream import OVERLAP, Progress, Stream, bias_kind
-from webmm.choose.gemm import attainable
+from webmm.calls.streamed import OVERLAP, StreamedProduct, bias_kind
+from webmm.calls.strided import batch_axes, matrix_operand, matrix_shape, problems, result_shape
+from webmm.choose.gemm import pieces
+from webmm.choose.limits import dispatch_limits
 from webmm.config import Precision, Tune
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate, overlap
@@ -157,9 +157,9 @@ def on_host(
     out: NDArray[Any] | None,
     progress: Progress | None,
 ) -> NDArray[Any]:
-    """Multiply NumPy arrays, which were checked: small ones at once, large ones in tiles.
+    """Multiply NumPy arrays, which were checked: small ones at once, large ones streamed in pieces.
 
-    An `out` that overlaps an operand is written after all is read, and refused if the product needs tiles. The tiles
+    An `out` that overlaps an operand is written after all is read, and refused if the product is streamed. The pieces
     shrink if the device runs out of memory.
     """
     dtype, shape = dtype_of(a.dtype), result_shape(a, b)
@@ -181,17 +181,11 @@ def on_host(
             memory = sum(sizes) // 2
     fresh = out is None
     result = np.empty(shape, out_dtype.numpy) if out is None else out
-    while True:
-        try:
-            _in_tiles(device, a, b, result, settings, memory, progress, fresh)
-            return result
-        except MemoryLimitError:
-            if memory < LEAST_MEMORY:
-                raise
-            memory //= 2
+    shrinking(memory, lambda memory: _streamed(device, a, b, result, settings, memory, progress, fresh))
+    return result
 
 
-def _in_tiles(
+def _streamed(
     device: Device,
     a: NDArray[Any],
     b: NDArray[Any],
@@ -221,7 +215,7 @@ def _in_tiles(
             settings.run(problem, device, *arrays)
 
     with Temporaries(device) as temporary:
-        Stream(
+        StreamedProduct(
             *(device, multiply, left, right, into),
             *(dtype_of(a.dtype), dtype_of(c.dtype)),
             bias=bias,
@@ -290,12 +284,12 @@ def dispatches(
         precision=settings.precision or temporary.device.settings.precision,
         **{**vars(epilogue), "bias": kind},
     )
-    device, most, found = temporary.device, dispatch_limits(temporary.device, a.element), []
+    device, limits, found = temporary.device, dispatch_limits(temporary.device, a.element), []
     for problem in problems(template, batch_axes(a, b, c)):
-        for part in parts(attainable(problem, device), most):
-            size, sums = part.problem.m * part.problem.n, problem.dtype.sums
-            into = temporary.sum(size, sums) if part.to_sum else c
-            added = temporary.sum(size, sums) if part.from_sum else bias
-            more = [added] if part.problem.bias and added is not None else []
-            found.append((attainable(part.problem, device), (a, b, into, *more)))
+        for piece in pieces(problem, device, limits):
+            size, sums = piece.problem.m * piece.problem.n, problem.dtype.sums
+            into = temporary.sum(size, sums) if piece.apart and not piece.last else c
+            added = temporary.sum(size, sums) if piece.apart and piece.last else bias
+            more = [added] if piece.problem.bias and added is not None else []
+            found.append((piece.problem, (a, b, into, *more)))
     return found

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from webmm import choose
+from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, readable, returned, rows_of
-from webmm.calls.parts import broadcast_shape, matrix_operand
-from webmm.calls.pieces import Data, Labelled, in_pieces, starts_of
+from webmm.calls.pieces import in_pieces, starts_of
 from webmm.calls.planned import planned
+from webmm.calls.strided import broadcast_shape, matrix_operand
 from webmm.dtypes import BYTES, F32, I32, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.engine.view import element_of

@@ -11,8 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.calls.axes import Axes, axes_of, each_as_ikj, span_of
 from webmm.calls.doubles import add_up
+from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, flag, opened, returned
-from webmm.calls.pieces import Data, Labelled, in_pieces, most_at_once
+from webmm.calls.pieces import in_pieces, most_at_once
 from webmm.calls.planned import planned
 from webmm.dtypes import F64, I32, DType, dtype_of
 from webmm.engine.device import Array, Device
@@ -67,7 +68,7 @@ def reduce(
             nothing = _of_nothing(source, operation, shape, math.prod(source.shape[i] for i in axes), out)
             return device.array(nothing) if isinstance(source, Array) else returned(nothing)
         pieces = each_as_ikj(source, axes)
-        in_parts = any(_part_length(device, piece) < piece.shape[1] for piece in pieces)
+        in_parts = any(_k_at_once(device, piece) < piece.shape[1] for piece in pieces)
         y = temporary.result((math.prod(kept),), out, *([] if in_parts else [source]))
         for at, piece in enumerate(pieces):
             outer, _, inner = piece.shape
@@ -83,7 +84,7 @@ def _of_nothing(x: Data, operation: Operation, shape: tuple[int, ...], count: in
     return np.full(shape, operation.empty or 0, out.numpy)
 
 
-def _part_length(device: Device, x: Data) -> int:
+def _k_at_once(device: Device, x: Data) -> int:
     """Return how many k of x[i, k, j] can be reduced at once: all, or fewer if a single i is too large."""
     _, length, inner = x.shape
     return min(length, max(1, most_at_once(device, x) // (inner * element_of(x).itemsize)))
@@ -91,7 +92,7 @@ def _part_length(device: Device, x: Data) -> int:
 
 def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
     """Fill y[i, j], which is a NumPy array if x[i, k, j] has to be reduced in parts of k."""
-    step, length = _part_length(device, x), x.shape[1]
+    step, length = _k_at_once(device, x), x.shape[1]
     if step < length:
         assert not isinstance(y, Array), "partial results are combined on the host"
         y[...] = _combined(device, operation, x, step)
@@ -113,17 +114,17 @@ def _combined(device: Device, operation: Operation, x: Data, step: int) -> NDArr
     outer, length, inner = x.shape
     starts, whole = range(0, length, step), element_of(x) == I32
 
-    def of_parts(name: str, dtype: DType) -> NDArray[Any]:
+    def of_pieces(name: str, dtype: DType) -> NDArray[Any]:
         parts = np.empty((len(starts), outer, inner), dtype.numpy)
         for part, start in zip(parts, starts, strict=True):
             _reduce(device, OPERATIONS[name], x[:, start : start + step], part)
         return np.moveaxis(parts, 0, -1)
 
-    parts = of_parts(operation.of_parts or operation.name, I32 if whole else element_of(x).sums)
+    parts = of_pieces(operation.of_parts or operation.name, I32 if whole else element_of(x).sums)
     if not operation.index:
         return operation.combine(parts.astype(np.int64 if whole else np.float64), length)
     if length > 2**31:
         raise ProblemError(f"{operation.name} over {length:,} elements: positions are int32")
     best = operation.reference(parts)  # the first one, or the first NaN
-    within = np.take_along_axis(of_parts(operation.name, I32), best[..., None], axis=-1)[..., 0]
+    within = np.take_along_axis(of_pieces(operation.name, I32), best[..., None], axis=-1)[..., 0]
     return np.asarray(within + best * step)

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.calls.parts import GRAIN
+from webmm.cut.pieces import GRAIN
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
-
-LEAST_MEMORY = 2**24  # the smallest memory budget (bytes) to try before MemoryLimitError is raised
 
 
 class Slots:
@@ -50,7 +48,7 @@ class Slots:
     def begin(
         self, name: str, key: Any, data: NDArray[Any] | Array, dtype: DType, parts: int = 1
     ) -> tuple[Array, Iterator[None]]:
-        """Return the array of `load()` and an iterator that uploads one of about `parts` parts for each step."""
+        """Return the array of `load()` and an iterator that uploads about one of `steps` for each step."""
         for turn in (0, 1):
             loaded = self._loaded.get((name, turn))
             if loaded is not None and loaded[0] == key:

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm import choose
+from webmm.calls.executor import Labelled
 from webmm.calls.operands import Operandish, opened, readable, returned, rows_of
-from webmm.calls.parts import matrix_operand
-from webmm.calls.pieces import Labelled, in_pieces, starts_of
+from webmm.calls.pieces import in_pieces, starts_of
 from webmm.calls.planned import planned
+from webmm.calls.strided import matrix_operand
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Array, Device
 from webmm.engine.view import element_of

@@ -9,6 +9,8 @@ from webmm.choose import cpu, matrix_units
 from webmm.choose.adapted import model_of
 from webmm.choose.divided import MULTIPROCESSORS
 from webmm.choose.field import field
+from webmm.cut.dispatches import dispatches, longest
+from webmm.cut.pieces import Limits, Piece
 from webmm.dtypes import F16, F32, F64
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
@@ -130,6 +132,21 @@ def phases_for(k: int) -> int:
 def kept_sums(problem: Gemm) -> int:
     """Return the bytes of the sums that one dispatch with precision "high" keeps in a buffer."""
     return MatrixUnitHigh(phases=phases_for(problem.k)).kept_sums(problem)
+
+
+def asked(problem: Gemm, limits: Limits) -> str:
+    """Return the axis along which precision "high" asks for a cut: k to stay exact, m or n for the kept sums; or ""."""
+    if problem.precision != "high" or problem.dtype != F32 or problem.batch > 1:
+        return ""
+    if problem.k > LONGEST_PHASES:
+        return "k"
+    return longest(problem) if kept_sums(problem) > min(MOST_SUMS, limits.binding) else ""
+
+
+def pieces(problem: Gemm, device: Device, limits: Limits) -> list[Piece]:
+    """Return the dispatches that compute `problem` on `device`, each with the precision that it attains."""
+    cut = dispatches(attainable(problem, device), limits, asked)
+    return [dataclasses.replace(piece, problem=attainable(piece.problem, device)) for piece in cut]
 
 
 def attainable(problem: Gemm, device: Device) -> Gemm:

@@ -43,12 +43,12 @@ def run(
     """Multiply the matrices in the files A and B.
 
     A, B and the output are .npy files or .zarr folders. With --workers, or if one of them is Zarr, the product is
-    computed tile by tile; running the command again resumes an interrupted product.
+    computed piece by piece; running the command again resumes an interrupted product.
     """
     from webmm import files, report
 
     if workers or ".zarr" in (a.suffix, b.suffix, output.suffix):
-        from webmm.report import tiled
+        from webmm.report import file_product
 
         if kernel_text or profile is not None:
             raise ConfigError("--kernel and --profile are for .npy files without --workers")
@@ -56,7 +56,7 @@ def run(
         if workers and named["engine"]:
             raise ConfigError("--engine does not reach --workers: set WEBMM_ENGINE instead")
         adapters = [named["adapter"]] * workers if named["adapter"] else None
-        click.echo(tiled.multiply(a, b, output, workers, adapters, memory, force, open_device), err=True)
+        click.echo(file_product.multiply(a, b, output, workers, adapters, memory, force, open_device), err=True)
         return
     if memory:
         raise ConfigError("--memory is for --workers and .zarr only; in Python, Device.memory sets a device's limit")

@@ -13,11 +13,11 @@ try:
 except ImportError as error:
     raise ConfigError("webmm.dask needs Dask, which is not installed: pip install 'webmm[dask]'") from error
 
-from webmm.dask import chunks
+from webmm.dask import registered
 from webmm.dask.files import multiply_files
 from webmm.dask.products import matmul
 from webmm.dask.workers import Adapters, cluster
 
 __all__ = ["Adapters", "cluster", "matmul", "multiply_files"]
 
-chunks.register()
+registered.register()

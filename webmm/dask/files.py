@@ -1,7 +1,7 @@
-"""Products of matrices in files, larger than memory: tile by tile, with several workers, and resumable.
+"""Products of matrices in files, larger than memory: piece by piece, with several workers, and resumable.
 
-Tiles are written to `C.npy.part` or `C.zarr.part`; `C….part.done` lists the finished ones (see `webmm.dask.part`). When
-all tiles are finished, the `.part` is renamed and the list is deleted.
+Pieces are written to `C.npy.part` or `C.zarr.part`; `C….part.done` lists the finished ones (`webmm.dask.output`). When
+all pieces are finished, the `.part` is renamed and the list is deleted.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 from distributed import Client, as_completed
 from numpy.typing import NDArray
 
+from webmm.calls.executor import Progress
 from webmm.calls.gemm import gemm
 from webmm.calls.gemm import matmul as multiply
-from webmm.calls.scaling import Types
-from webmm.calls.stream import Progress
-from webmm.dask.part import Output
-from webmm.dask.products import own_device, tile_of
-from webmm.dask.tiles import FileProduct, Tile, Written, opened, store
+from webmm.cut.devices import Types
+from webmm.dask.output import Output
+from webmm.dask.products import own_device, task_sizes
+from webmm.dask.stored import Corner, FileProduct, Written, opened, store
 from webmm.dask.workers import RESOURCE, cluster, count
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
 
-SLAB = 2**28  # bytes of Zarr operands that are read at a time
+READ = 2**28  # bytes of Zarr operands that are read at a time
 
 
 def multiply_files(
@@ -46,10 +46,10 @@ def multiply_files(
 ) -> Path:
     """Write the product of the matrices in `a` and `b` to `c`, each a .npy file or a .zarr folder, and return its path.
 
-    With `workers`, that many processes on this machine compute tiles, each with its own adapter. With a `client`, its
+    With `workers`, that many processes on this machine compute pieces, each with its own adapter. With a `client`, its
     workers do, which need access to the same files. Otherwise this process does, on `device`. `tile` is the number of
-    rows and columns of a tile, by default as planned; `memory` is `Device.memory` of each worker. `progress(done,
-    total)` is called after every tile. An interrupted product is resumed if the operands did not change.
+    rows and columns of a piece, by default as planned; `memory` is `Device.memory` of each worker. `progress(done,
+    total)` is called after every piece. An interrupted product is resumed if the operands did not change.
     Raises ProblemError for files that are not valid matrices or whose shapes or dtypes differ, or that change
     meanwhile; ConfigError for an output that cannot be written, that another run is writing, or that exists (`force`
     replaces a .npy file or a Zarr array), and for files beside it named `.part…` that are not from an unfinished run.
@@ -62,14 +62,14 @@ def multiply_files(
     output = Output(c, (a, b), force)
     sizes = (x.shape[0], y.shape[1], x.shape[1])
     size = x.dtype.itemsize
-    rows, columns = tile or tile_of(sizes, Types(size, size), workers)[:2]
+    rows, columns = tile or task_sizes(sizes, Types(size, size), workers)[:2]
     names = [str(path.resolve()) for path in (a, b)]
     cut = (min(rows, sizes[0]), min(columns, sizes[1]))
     job = FileProduct(names[0], names[1], str(output.part), output.zarr, sizes, str(x.dtype), cut, memory)
     with ExitStack() as stack:
         stack.enter_context(output.locked())
         finished = output.resume(job)
-        todo = [each for each in job.tiles() if each not in finished]
+        todo = [each for each in job.corners() if each not in finished]
         if workers and client is None and todo:
             client = stack.enter_context(Client(stack.enter_context(cluster(adapters, workers=workers))))
         for i, each in enumerate(_computed(job, todo, client, device), len(finished) + 1):
@@ -80,8 +80,8 @@ def multiply_files(
     return c
 
 
-def _computed(job: FileProduct, todo: list[Tile], client: Client | None, device: Device | None) -> Iterator[Written]:
-    """Compute tiles, and yield each after it is written."""
+def _computed(job: FileProduct, todo: list[Corner], client: Client | None, device: Device | None) -> Iterator[Written]:
+    """Compute pieces, and yield each after it is written."""
     if client is None:
         yield from (compute(job, each, device) for each in todo)
         return
@@ -91,23 +91,23 @@ def _computed(job: FileProduct, todo: list[Tile], client: Client | None, device:
         yield future.result()
 
 
-def compute(job: FileProduct, tile: Tile, device: Device | None = None) -> Written:
-    """Compute a tile, write it, and return it with its checksum."""
-    rows, columns = job.slices(tile)
+def compute(job: FileProduct, corner: Corner, device: Device | None = None) -> Written:
+    """Compute a piece, write it, and return it with its checksum."""
+    rows, columns = job.slices(corner)
     a, b = opened(Path(job.a)), opened(Path(job.b))
     with own_device(memory=job.memory, device=device) as device:
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
             found = multiply(a[rows], b[:, columns], device=device)
         else:
-            found = _in_slabs(a, b, rows, columns, device)
-    return store(job, tile, found)
+            found = _along_k(a, b, rows, columns, device)
+    return store(job, corner, found)
 
 
-def _in_slabs(a: Any, b: Any, rows: slice, columns: slice, device: Device) -> NDArray[Any]:
-    """Return a tile; reads the operands in slabs along k and accumulates the sum on the device."""
+def _along_k(a: Any, b: Any, rows: slice, columns: slice, device: Device) -> NDArray[Any]:
+    """Return a piece; reads the operands in pieces along k and accumulates the sum on the device."""
     dtype, k = dtype_of(a.dtype), a.shape[1]
     m, n = rows.stop - rows.start, columns.stop - columns.start
-    step = max(1, SLAB // ((m + n) * dtype.itemsize))
+    step = max(1, READ // ((m + n) * dtype.itemsize))
     with device.zeros((m, n), dtype.sums) as total:
         for start in range(0, k, step):
             inner = slice(start, min(start + step, k))

@@ -1,4 +1,4 @@
-"""Products of Dask arrays: one task per tile of C, or per part of k of a tile, with a tree of partial sums."""
+"""Products of Dask arrays: one task per piece of C, or several along k, with a tree of partial sums."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import dask.array as da
 import numpy as np
 from numpy.typing import DTypeLike
 
-from webmm.calls import divided
+from webmm.calls.divided import BANDWIDTH
 from webmm.calls.elementwise import map as mapped
 from webmm.calls.expression import elementwise
 from webmm.calls.gemm import matmul as multiply
-from webmm.calls.parts import ASSUMED_RATE
-from webmm.calls.scaling import Types, Worker, plan
-from webmm.calls.stream import tile_shape
+from webmm.choose.limits import ASSUMED_RATE
+from webmm.cut.devices import Types, Worker, divided, sizes_of
+from webmm.cut.streams import Sizes, held_lengths
 from webmm.dask.workers import RESOURCE, count
 from webmm.dtypes import F64, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
 from webmm.errors import ProblemError
 from webmm.wgsl.epilogues import Terms, activation_name
 
-TILES = 4  # tiles per worker: if a worker is lost, only part of its share must be recomputed
-ROOM = 2**31  # bytes of a worker's memory for a task's tile and panels
-# Assumed speed of a worker: equal workers get equal shares at any speed, but small products are not divided.
-RATE, BANDWIDTH = ASSUMED_RATE["discrete"], divided.BANDWIDTH["discrete"]
+TASKS = 4  # per worker: if a worker is lost, only a part of its work must be recomputed
+ROOM = 2**31  # bytes of a worker's memory for a task's pieces of the operands and of C
+# Assumed speed of a worker: equal workers get equal pieces at any speed, but small products are not divided.
+WORKER = Worker(ASSUMED_RATE["discrete"], bandwidth=BANDWIDTH["discrete"])
 _task_lock = threading.Lock()
 
 
@@ -50,10 +50,10 @@ def matmul(
     """Return ``activation(alpha·x @ y + bias) + residual`` of Dask arrays, as a lazy Dask array.
 
     `x` is (m, k) and `y` (k, n), of the same dtype, any that `webmm.matmul()` accepts, in chunks of any sizes that are
-    NumPy arrays or `webmm.Array`s. A task computes a tile of C, which is a chunk of the result: it streams its panels
-    of x and y through the device and accumulates the sum there. If there are few tiles or the panels are large, tasks
-    compute parts of k, whose float32 sums are added pairwise. `tile` sets the rows, columns and length of k of a task;
-    by default `webmm.calls.scaling.plan()` chooses them for the available workers. `memory` is `Device.memory` of the
+    NumPy arrays or `webmm.Array`s. A task computes a piece of C, which is a chunk of the result: it streams its pieces
+    of x and y through the device and accumulates the sum there. If they are few, or long along k, tasks
+    compute pieces of k, whose float32 sums are added pairwise. `tile` sets the rows, columns and length of k of a task;
+    by default `webmm.cut.devices.divided()` chooses them for the available workers. `memory` is `Device.memory` of the
     workers. `bias`, (n,) or (m, 1), and `residual`, (m, n), are NumPy or Dask arrays; other arguments are as in
     `webmm.matmul()`.
 
@@ -64,22 +64,22 @@ def matmul(
     m, n, k = x.shape[0], y.shape[1], x.shape[1]
     workers = count()
     types = Types(dtype.itemsize, out.itemsize)
-    rows, columns, inner = _tile((m, n, k), tile) if tile else tile_of((m, n, k), types, workers or 1)
+    rows, columns, inner = _given((m, n, k), tile) if tile else task_sizes((m, n, k), types, workers or 1)
     x, y = x.rechunk((rows, inner)), y.rechunk((inner, columns))
     more = {"bias": _bias(bias, m, n, rows, columns), "residual": _residual(residual, (m, n), rows, columns)}
     settings: dict[str, Any] = {"alpha": float(alpha), "activation": activation_name(activation), "out": out.name}
-    finish = [part for name in ("bias", "residual") for part in _indexed(more[name])]
+    finish = [each for name in ("bias", "residual") for each in _indexed(more[name])]
     like = {"dtype": out.numpy, "meta": _meta(x, out)}
-    parts = x.numblocks[1]
+    splits = x.numblocks[1]
     with on_devices(workers):
-        if parts == 1:
-            compute = functools.partial(_tile_of_c, memory=memory, **settings)
+        if splits == 1:
+            compute = functools.partial(_product, memory=memory, **settings)
             return da.blockwise(compute, "ij", x, "ik", y, "kj", *finish, concatenate=True, **like)
         sums = {"dtype": dtype.sums.numpy, "meta": _meta(x, dtype.sums)}
-        part = functools.partial(_tile_of_c, memory=memory, out=dtype.sums.name)
+        partial = functools.partial(_product, memory=memory, out=dtype.sums.name)
         found = [
-            da.blockwise(part, "ij", x.blocks[:, i], "ik", y.blocks[i], "kj", concatenate=True, **sums)
-            for i in range(parts)
+            da.blockwise(partial, "ij", x.blocks[:, i], "ik", y.blocks[i], "kj", concatenate=True, **sums)
+            for i in range(splits)
         ]
     while len(found) > 1:
         pairs = zip(found[::2], found[1::2], strict=False)
@@ -89,15 +89,14 @@ def matmul(
         return da.blockwise(functools.partial(_finished, **settings), "ij", found[0], "ij", *finish, **like)
 
 
-def tile_of(sizes: tuple[int, int, int], types: Types, workers: int) -> tuple[int, int, int]:
+def task_sizes(sizes: Sizes, types: Types, workers: int) -> Sizes:
     """Return the rows, columns and length of k of a task for `workers` workers."""
-    worker = Worker(RATE, bandwidth=BANDWIDTH)
-    found = plan(*sizes, [worker] * (TILES * workers if workers > 1 else 1), types, splits=True)
-    rows, columns, inner = (max(share.sizes[axis] for share in found.shares) for axis in range(3))
-    return tile_shape(rows, columns, inner, types.itemsize, types.out, ROOM, ROOM)
+    found = divided(sizes, [WORKER] * (TASKS * workers if workers > 1 else 1), types, splits=True)
+    m, n, k = (max(lengths) for lengths in zip(*map(sizes_of, found.pieces), strict=True))
+    return held_lengths((m, n, k), types.itemsize, types.out, ROOM, ROOM)
 
 
-def _tile(sizes: tuple[int, int, int], tile: tuple[int, int, int]) -> tuple[int, int, int]:
+def _given(sizes: Sizes, tile: Sizes) -> Sizes:
     if len(tile) != 3 or not all(isinstance(length, int) and length > 0 for length in tile):
         raise ProblemError(f"tile must be three whole numbers (rows, columns and length of k), not {tile!r}")
     m, n, k = (max(1, min(length, size)) for length, size in zip(tile, sizes, strict=True))
@@ -174,7 +173,7 @@ def own_device(*chunks: Any, memory: int | None = None, device: Device | None = 
             device.memory = before
 
 
-def _tile_of_c(
+def _product(
     x: Any,
     y: Any,
     bias: Any = None,

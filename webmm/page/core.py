@@ -15,14 +15,14 @@ from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
-    "webmm.calls.parts": (
-        *("Axis", "Limits", "Part", "batch_axes", "broadcast_shape", "dispatch_limits", "foldable", "halved"),
-        *("matrix_operand", "parts", "problems"),
-    ),
+    "webmm.calls.strided": ("batch_axes", "broadcast_shape", "matrix_operand", "problems"),
     "webmm.choose": ("candidates",),
-    "webmm.choose.gemm": ("attainable", "made_for_matrix_units"),
+    "webmm.choose.gemm": ("attainable", "made_for_matrix_units", "pieces"),
+    "webmm.choose.limits": ("dispatch_limits",),
     "webmm.choose.model": ("Machine", "Model"),
     "webmm.choose.tuned": ("engine_of_record", "refusal"),
+    "webmm.cut.arrays": ("Extents", "array_pieces"),
+    "webmm.cut.pieces": ("Limits",),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
     "webmm.wgsl.export": ("stage",),

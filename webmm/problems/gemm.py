@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 from webmm.config import Precision
 from webmm.dtypes import F32, F64, DType, dtype_of
@@ -39,6 +39,7 @@ class Gemm(Terms, Product):
     precision: str = "highest"
 
     op: ClassVar[str] = "gemm"
+    cuttable: ClassVar[tuple[str, ...]] = ("batch", "m", "n", "k")  # axes, in the order of preference
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,6 +85,29 @@ class Gemm(Terms, Product):
             ("B", self.b, self.k, self.n),
             ("C", self.c, self.m, self.n),
         )
+
+    @property
+    def axes(self) -> tuple[tuple[str, str], ...]:
+        """The axes between and along the stored rows of A, B and C; k is summed."""
+        named = zip((self.a, self.b, self.c), (("m", "k"), ("k", "n"), ("m", "n")), strict=True)
+        return tuple((inner, outer) if operand.transposed else (outer, inner) for operand, (outer, inner) in named)
+
+    @property
+    def sums_apart(self) -> bool:
+        """Whether partial sums over k accumulate outside C: it has another type, or a term needs the whole sum."""
+        return self.needs_whole_sum or self.out_dtype != self.dtype.sums
+
+    def cut(self, axis: str, start: int, length: int) -> Gemm:
+        """Return the product of [start, start + length) along `axis`, in the same buffers."""
+        moved = []
+        for operand, (outer, inner) in zip((self.a, self.b, self.c), self.axes, strict=True):
+            step = {"batch": operand.batch_stride, outer: operand.ld, inner: 1}.get(axis, 0)
+            moved.append(replace(operand, offset=operand.offset + start * step))
+        a, b, c = moved
+        assert (self.bias, axis) != ("matrix", "n"), "its rows are n elements apart"
+        step = {("row", "m"): 1, ("column", "n"): 1, ("matrix", "m"): self.n}.get((self.bias, axis), 0)
+        sizes: dict[str, Any] = {axis: length}
+        return replace(self, a=a, b=b, c=c, bias_offset=self.bias_offset + start * step, **sizes)
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return A, B, C and, if there is one, the bias."""

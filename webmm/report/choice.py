@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 
-from webmm.calls.parts import Part, dispatch_limits, parts
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
 from webmm.choose import adapted, candidates, choose, refused, tuned
-from webmm.choose.gemm import attainable
+from webmm.choose.gemm import pieces
+from webmm.choose.limits import dispatch_limits
+from webmm.cut.pieces import Piece
 from webmm.dtypes import F64
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, ShaderError
@@ -62,10 +63,10 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
         lines = [f"{title(problem)} on {device.info}"]
         if problem.dtype == F64 and device.info.kind == "cpu":
             lines.append("this device is a CPU, on which NumPy is faster for float64")
-        pieces = _pieces(problem, device) if isinstance(problem, Gemm) else ()
-        if len(pieces) > 1:
-            problem = pieces[0].problem
-            lines.append(f"too large for one dispatch: cut into {len(pieces):,} pieces, the first is {title(problem)}")
+        cut = _pieces(problem, device) if isinstance(problem, Gemm) else []
+        if len(cut) > 1:
+            problem = cut[0].problem
+            lines.append(f"too large for one dispatch: cut into {len(cut):,} pieces, the first is {title(problem)}")
         ranked = candidates(problem, device, device.settings.tune)
         for place, (kernel, why) in enumerate(ranked.items()):
             reason = refused(kernel, problem, device)
@@ -90,7 +91,7 @@ def _loads(kernel: Kernel[Any], problem: Problem) -> str:
     return f", {traffic.loads_per_fma:.2g} loads per vec4 FMA" if traffic else ""
 
 
-def _pieces(problem: Gemm, device: Device) -> tuple[Part, ...]:
+def _pieces(problem: Gemm, device: Device) -> list[Piece]:
     """Return the pieces that a product is cut into; raises ProblemError if there are more than MAX_DISPATCHES."""
     most = dispatch_limits(device, problem.dtype)
     dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
@@ -98,7 +99,7 @@ def _pieces(problem: Gemm, device: Device) -> tuple[Part, ...]:
         raise ProblemError(
             f"{problem} takes at least {dispatches:,.0f} dispatches; explain handles at most {MAX_DISPATCHES:,}"
         )
-    return parts(attainable(problem, device), most)
+    return pieces(problem, device, most)
 
 
 def tune(

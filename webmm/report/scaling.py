@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 
-from webmm.calls.scaling import Division, Types, Worker, plan
+from webmm.cut.devices import Division, Types, Worker, divided, sizes_of
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import ConfigError, ProblemError
 from webmm.problems.base import check_floats
 from webmm.text import amount, whole
+
+AXES = {"m": "rows", "n": "columns", "k": "inner"}
 
 
 def describe(
@@ -27,7 +28,7 @@ def describe(
     check_floats("float matrix products", element)
     types = Types(element.itemsize, element.itemsize)
     host = {"host": given["host"]} if "host" in given else {}
-    found = plan(m, n, k, [worker] * devices, types, splits=True, **host)
+    found = divided((m, n, k), [worker] * devices, types, splits=True, **host)
     return json.dumps(_data(found), indent=1) if as_json else _words((m, n, k), element, worker, devices, found)
 
 
@@ -46,28 +47,23 @@ def _amount(name: str, text: str) -> float:
 
 
 def _data(found: Division) -> dict[str, object]:
-    shares = [
-        {"worker": share.worker, **{axis: [at.start, at.stop] for axis, at in _axes(asdict(share))}}
-        for share in found.shares
+    pieces = [
+        {"worker": piece.worker, **{name: piece.at[axis] for axis, name in AXES.items()}} for piece in found.pieces
     ]
-    return {**{name: getattr(found, name) for name in ("seconds", "moved", "efficiency", "splits")}, "shares": shares}
-
-
-def _axes(share: Mapping[str, object]) -> list[tuple[str, slice]]:
-    return [(name, at) for name, at in share.items() if isinstance(at, slice)]
+    return {**{name: getattr(found, name) for name in ("seconds", "moved", "efficiency", "splits")}, "pieces": pieces}
 
 
 def _words(sizes: tuple[int, int, int], dtype: DType, worker: Worker, devices: int, found: Division) -> str:
     m, n, k = sizes
     operands = (m * k + k * n + m * n) * dtype.itemsize
-    rows, columns, inner = max((share.sizes for share in found.shares), key=lambda lengths: lengths[0] * lengths[1])
-    used = len(found.shares)
+    rows, columns, inner = max(map(sizes_of, found.pieces), key=lambda lengths: lengths[0] * lengths[1])
+    used = len(found.pieces)
     each = f"{worker.rate / 1e12:,.3g} TFLOP/s, {worker.bandwidth / 1e9:,.3g} GB/s"
     lines = [
         f"{m}×{n}×{k} {dtype.name} on {devices} × {each}",
         f"devices     {used} of {devices}" + ("" if used == devices else ": more would not be faster"),
         f"each        up to {rows}×{columns} of C over {inner} of k"
-        + (f", with k split into {found.splits} parts" if found.splits > 1 else ""),
+        + (f", with k split into {found.splits} pieces" if found.splits > 1 else ""),
         f"transfers   {_bytes(found.moved)}, {found.moved / operands:.2f} × the matrices' size",
         f"time        {_seconds(found.seconds)}",
         f"efficiency  {found.efficiency:.1%} of the devices' combined rate",

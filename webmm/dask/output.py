@@ -1,7 +1,7 @@
-"""The unfinished output of a product by tiles: `C.npy.part` or `C.zarr.part`, and the list of its finished tiles.
+"""The unfinished output of a product in pieces: `C.npy.part` or `C.zarr.part`, and the list of its finished pieces.
 
 The list, `C….part.done`, begins with a header: what is multiplied, and which file or folder is its `.part`. A line for
-each tile follows once its data are on the disk. A `.part` that does not agree with its list is not webmm's, and is not
+each piece follows once its data are on the disk. A `.part` that does not agree with its list is not webmm's, and is not
 touched. `C….part.lock` is locked during a run; the system unlocks it when the process ends, however it ends.
 `C.zarr.part.old` is an array that is being replaced.
 """
@@ -22,7 +22,7 @@ from typing import Any
 import filelock
 import numpy as np
 
-from webmm.dask.tiles import ZARR, FileProduct, Tile, Written, checksum, is_zarr_array, opened, zarr_library
+from webmm.dask.stored import ZARR, Corner, FileProduct, Written, checksum, is_zarr_array, opened, zarr_library
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import check_output, is_stream, write_atomically, writing
 
@@ -32,11 +32,11 @@ DISCARDED = "discarded"  # a line of the list: the `.part` is being deleted
 
 @dataclass(frozen=True)
 class List:
-    """The list of finished tiles: a header, tiles with their checksums, and what happened to the folders."""
+    """The list of finished pieces: a header, pieces with their checksums, and what happened to the folders."""
 
     job: FileProduct
     header: dict[str, Any]
-    tiles: dict[Tile, int]
+    finished: dict[Corner, int]
     old: int | None  # the number of the folder that is being replaced
     discarded: bool
     nbytes: int  # without a last line that was cut off
@@ -47,23 +47,23 @@ class List:
         whole = text[: text.rfind(b"\n") + 1]
         header, *notes = (json.loads(line) for line in whole.splitlines())
         job = FileProduct.of(header)
-        tiles: dict[Tile, int] = {}
+        finished: dict[Corner, int] = {}
         old, discarded = None, False
         for note in notes:
             match note:
                 case [int(row), int(column), int(total)] if job.has((row, column)):
-                    tiles[row, column] = total
+                    finished[row, column] = total
                 case {"old": int(number)}:
                     old = number
                 case _ if note == DISCARDED:
                     discarded = True
                 case _:
                     raise ValueError(f"invalid line: {note}")
-        return cls(job, header, tiles, old, discarded, len(whole))
+        return cls(job, header, finished, old, discarded, len(whole))
 
 
 class Output:
-    """The output of a product by tiles, and the files beside it; `force` allows to replace a .npy file or Zarr array.
+    """The output of a product in pieces, and the files beside it; `force` allows to replace a .npy file or Zarr array.
 
     Raises ConfigError for a path that cannot be such an output.
     """
@@ -118,7 +118,7 @@ class Output:
     def _check(self) -> None:
         """Raise ConfigError if the output must not be replaced."""
         if is_stream(self.path):
-            raise ConfigError(f"{self.path} is a pipe or a device; a product by tiles needs a file or a folder")
+            raise ConfigError(f"{self.path} is a pipe or a device; a product in pieces needs a file or a folder")
         self._check_output(self._force)
         if self.zarr and self._target.exists() and not is_zarr_array(self._target):
             raise ConfigError(f"{self.path} is not a Zarr array, or holds other files, too; move it away")
@@ -138,7 +138,7 @@ class Output:
             shutil.rmtree(self._old)
 
     def _list(self) -> List | None:
-        """Return the list of finished tiles, None if there is none; raises ConfigError if it is not a valid one."""
+        """Return the list of finished pieces, None if there is none; raises ConfigError if it is not a valid one."""
         if not os.path.lexists(self.done):
             return None
         try:
@@ -147,11 +147,11 @@ class Output:
             return List.parse(self.done.read_bytes())
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise ConfigError(
-                f"{self.done} is damaged, or not a list of tiles; to start again, move it and {self.part.name} away"
+                f"{self.done} is damaged, or not a list of pieces; to start again, move it and {self.part.name} away"
             ) from error
 
-    def resume(self, job: FileProduct) -> set[Tile]:
-        """Return the tiles of an interrupted run of this job that are finished; if there are none, begin a new `.part`.
+    def resume(self, job: FileProduct) -> set[Corner]:
+        """Return the finished pieces of an interrupted run of this job; if there are none, begin a new `.part`.
 
         Raises ConfigError for a `.part` or a list that is not from such a run, and for a disk with too little space.
         """
@@ -162,16 +162,18 @@ class Output:
                     raise self._foreign(self.part)
                 os.truncate(self.done, found.nbytes)
                 if not found.discarded and found.header == job.header(self.part.lstat().st_ino):
-                    self._check_space(sum(job.nbytes(tile) for tile in job.tiles() if tile not in found.tiles))
-                    return set(found.tiles)
+                    self._check_space(
+                        sum(job.nbytes(corner) for corner in job.corners() if corner not in found.finished)
+                    )
+                    return set(found.finished)
                 self._note(DISCARDED)
                 shutil.rmtree(self.part) if found.job.zarr else self.part.unlink()
-            self._check_space(sum(map(job.nbytes, job.tiles())))
+            self._check_space(sum(map(job.nbytes, job.corners())))
             self._begin(job)
         return set()
 
     def _agrees(self, found: List) -> bool:
-        """Return whether the `.part` is that of its list, with every tile in it."""
+        """Return whether the `.part` is that of its list, with every piece in it."""
         if self.part.is_symlink() or self.part.lstat().st_ino != found.header["part"]:
             return False
         if found.discarded:
@@ -179,9 +181,9 @@ class Output:
         job = found.job
         try:
             c = opened(self.part, zarr=job.zarr)
-            same = c.chunks == job.tile if job.zarr else _is_plain(c, self.part)
+            same = c.chunks == job.lengths if job.zarr else _is_plain(c, self.part)
             same = same and (c.shape, c.dtype) == (job.shape[:2], job.dtype)
-            return same and all(checksum(c[job.slices(tile)]) == total for tile, total in found.tiles.items())
+            return same and all(checksum(c[job.slices(corner)]) == total for corner, total in found.finished.items())
         except Exception:  # as for opened(); also from reading a chunk
             return False
 
@@ -196,17 +198,17 @@ class Output:
         with tempfile.TemporaryDirectory(dir=self.part.parent, prefix=f".{self.part.name}.") as folder:
             new = Path(folder) / "part"
             if self.zarr:
-                zarr_library().create_array(store=str(new), shape=(m, n), chunks=job.tile, dtype=job.dtype)
+                zarr_library().create_array(store=str(new), shape=(m, n), chunks=job.lengths, dtype=job.dtype)
             else:
                 np.lib.format.open_memmap(new, "w+", dtype=np.dtype(job.dtype), shape=(m, n))
             line = json.dumps(job.header(new.lstat().st_ino)) + "\n"
             write_atomically(self.done, lambda file: file.write(line.encode()))
             os.rename(new, self.part)
 
-    def add(self, tile: Written) -> None:
-        """List a tile as finished; raises ConfigError if that fails."""
+    def add(self, piece: Written) -> None:
+        """List a piece as finished; raises ConfigError if that fails."""
         with writing(self.done):
-            self._note(tile)
+            self._note(piece)
 
     def _note(self, note: object) -> None:
         """Append a line to the list."""
@@ -216,7 +218,7 @@ class Output:
             os.fsync(file.fileno())
 
     def finish(self, job: FileProduct) -> None:
-        """Rename the `.part`, whose tiles are all finished, to the output, and delete the list.
+        """Rename the `.part`, whose pieces are all finished, to the output, and delete the list.
 
         Raises ProblemError if an operand changed since the beginning, ConfigError if the output cannot be replaced.
         """

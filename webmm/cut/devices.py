@@ -1,11 +1,11 @@
-"""Plans for dividing a product among devices, and their predicted cost; used for real runs and for predictions.
+"""The pieces of a product that is divided among devices, and their predicted time; for runs and for predictions.
 
 C is cut into columns of rectangles, one rectangle per device, with an area proportional to the device's speed. Each
-device receives a panel of A and one of B, so that nearly square rectangles move the fewest bytes. If the rectangles
+device receives rows of A and columns of B, so that nearly square rectangles move the fewest bytes. If the rectangles
 would be long and narrow, k is cut as well, and its partial sums are added in a tree.
 
-The time is a model: operations by rate and bytes by bandwidth, with panels uploaded during multiplications, and the
-last tile of C downloaded when it is complete. docs/scaling.md compares it with measurements.
+The time is a model: operations by rate and bytes by bandwidth, with operands uploaded during multiplications, and
+the last held piece of C downloaded when it is complete. docs/scaling.md compares it with measurements.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from webmm.calls.parts import GRAIN
-from webmm.calls.stream import tile_shape
+from webmm.cut.pieces import GRAIN, Piece, Range, lengths_of
+from webmm.cut.streams import Sizes, held_lengths
 from webmm.dtypes import F32
 
 START = 2e-3  # overhead (seconds) of doubling the number of devices: threads, buffers, first transfers
@@ -24,7 +24,7 @@ START = 2e-3  # overhead (seconds) of doubling the number of devices: threads, b
 
 @dataclass(frozen=True)
 class Worker:
-    """A device, or a machine with one: operations/s, memory for tiles (bytes), bandwidth each way (bytes/s)."""
+    """A device, or a machine with one: operations/s, memory for pieces (bytes), bandwidth each way (bytes/s)."""
 
     rate: float
     memory: int = 2**31
@@ -33,32 +33,11 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Share:
-    """The work of one worker, given by its index: a rectangle of C, over a part of k."""
-
-    worker: int
-    rows: slice
-    columns: slice
-    inner: slice
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """The number of rows and columns, and the length along k."""
-        m, n, k = (each.stop - each.start for each in (self.rows, self.columns, self.inner))
-        return m, n, k
-
-    @property
-    def flops(self) -> int:
-        """The number of operations."""
-        return 2 * math.prod(self.sizes)
-
-
-@dataclass(frozen=True)
 class Division:
-    """The shares of all workers, and their predicted cost."""
+    """The pieces of all workers, one each, and their predicted cost."""
 
-    shares: tuple[Share, ...]
-    splits: int  # parts of k whose results are summed
+    pieces: tuple[Piece, ...]
+    splits: int  # pieces of k whose results are summed
     seconds: float
     moved: int  # bytes uploaded to and downloaded from the devices
     efficiency: float  # achieved fraction of the total rate of all workers, idle ones included
@@ -72,83 +51,90 @@ class Types:
     out: int = F32.itemsize
 
 
-def plan(
-    m: int,
-    n: int,
-    k: int,
+def divided(
+    sizes: Sizes,
     workers: Sequence[Worker],
     types: Types = Types(),
     *,
     splits: bool = False,
     host: float = math.inf,
 ) -> Division:
-    """Return the fastest plan for the product of an (m, k) and a (k, n) matrix, on all workers or the fastest of them.
+    """Return the fastest division of an (m, k) by (k, n) product among all workers, or the fastest of them.
 
     With `splits`, k may be cut. `host` is the total bandwidth to all workers, in bytes/s.
     """
     order = sorted(range(len(workers)), key=lambda i: -workers[i].rate)
     total = sum(worker.rate for worker in workers)
     best: Division | None = None
-    for count, parts in _choices(len(workers), k if splits else 1):
-        shares = tuple(_divided((m, n, k), workers, order[:count], parts))
-        costs = [cost(share, workers[share.worker], types, parts) for share in shares]
+    m, n, k = sizes
+    for count, splits_of_k in _choices(len(workers), k if splits else 1):
+        pieces = tuple(_pieces(sizes, workers, order[:count], splits_of_k))
+        costs = [cost(piece, workers[piece.worker], types, splits_of_k) for piece in pieces]
         moved = sum(bytes for _, bytes in costs)
         seconds = max(max(seconds for seconds, _ in costs), moved / host) + START * math.log2(count)
         if best is None or seconds < best.seconds:
-            best = Division(shares, parts, seconds, moved, 2 * m * n * k / total / seconds)
+            best = Division(pieces, splits_of_k, seconds, moved, 2 * m * n * k / total / seconds)
     assert best is not None, "at least one worker is required"
     return best
 
 
 def _choices(workers: int, k: int) -> Iterator[tuple[int, int]]:
-    """Yield (number of workers, parts of k): powers of two and all workers, each with every useful number of parts."""
+    """Yield (number of workers, pieces of k): powers of two and all workers, with every useful number of pieces."""
     counts = sorted({workers, *(2**i for i in range(workers.bit_length()) if 2**i <= workers)})
     for count in counts:
-        for parts in (2**i for i in range(count.bit_length())):
-            if parts == 1 or (parts <= count and k // parts >= GRAIN):
-                yield count, parts
+        for splits in (2**i for i in range(count.bit_length())):
+            if splits == 1 or (splits <= count and k // splits >= GRAIN):
+                yield count, splits
 
 
-def cost(share: Share, worker: Worker, types: Types, parts: int = 1) -> tuple[float, int]:
-    """Return the seconds and bytes of one worker's share, including its part in summing `parts` parts of k."""
-    m, n, k = share.sizes
-    out = types.out if parts == 1 else F32.itemsize
-    rows, columns, inner = tile_shape(m, n, k, types.itemsize, out, worker.memory, worker.largest, out != F32.itemsize)
+def cost(piece: Piece, worker: Worker, types: Types, splits: int = 1) -> tuple[float, int]:
+    """Return the seconds and bytes of a worker's piece, including its part in summing `splits` pieces of k."""
+    m, n, k = sizes = sizes_of(piece)
+    out = types.out if splits == 1 else F32.itemsize
+    rows, columns, inner = held_lengths(
+        sizes, types.itemsize, out, worker.memory, worker.largest, separate_sum=out != F32.itemsize
+    )
     down, across = math.ceil(m / rows), math.ceil(n / columns)
-    slices = down * across * math.ceil(k / inner)
+    steps = down * across * math.ceil(k / inner)
     arriving = (m * across + n * down) * k * types.itemsize
     leaving = m * n * out
-    sums = 2 * leaving * (parts - 1) // parts  # tree sum: each pair uploads and downloads one partial sum
-    compute, come = share.flops / worker.rate, arriving / worker.bandwidth
-    seconds = max(compute, come) + min(compute, come) / slices + leaving / (down * across) / worker.bandwidth
-    seconds += sums * math.ceil(math.log2(parts) + 1) / worker.bandwidth if parts > 1 else 0.0
+    sums = 2 * leaving * (splits - 1) // splits  # tree sum: each pair uploads and downloads one partial sum
+    compute, come = 2 * m * n * k / worker.rate, arriving / worker.bandwidth
+    seconds = max(compute, come) + min(compute, come) / steps + leaving / (down * across) / worker.bandwidth
+    seconds += sums * math.ceil(math.log2(splits) + 1) / worker.bandwidth if splits > 1 else 0.0
     return seconds, arriving + leaving + sums
 
 
-def _divided(
-    sizes: tuple[int, int, int], workers: Sequence[Worker], chosen: Sequence[int], parts: int
-) -> Iterator[Share]:
-    """Yield the shares of the `chosen` workers, assigned to the parts of k round-robin."""
+def sizes_of(piece: Piece) -> Sizes:
+    """Return the lengths of a product's piece: m, n and k."""
+    lengths = lengths_of(piece)
+    return lengths["m"], lengths["n"], lengths["k"]
+
+
+def _pieces(sizes: Sizes, workers: Sequence[Worker], chosen: Sequence[int], splits: int) -> Iterator[Piece]:
+    """Yield the pieces of the `chosen` workers, assigned to the pieces of k round-robin."""
     m, n, k = sizes
-    teams = [chosen[i::parts] for i in range(parts)]
+    teams = [chosen[i::splits] for i in range(splits)]
     rates = [sum(workers[i].rate for i in team) for team in teams]
-    for team, inner in zip(teams, cuts(k, rates), strict=True):
+    for team, inner in zip(teams, proportional(k, rates), strict=True):
         for worker, rows, columns in rectangles(m, n, [(i, workers[i].rate) for i in team]):
-            if inner.stop > inner.start:
-                yield Share(worker, rows, columns, inner)
+            if inner[1] > inner[0]:
+                yield Piece({"m": rows, "n": columns, "k": inner}, worker=worker)
 
 
-def rectangles(m: int, n: int, rates: Sequence[tuple[int, float]]) -> Iterator[tuple[int, slice, slice]]:
+def rectangles(m: int, n: int, rates: Sequence[tuple[int, float]]) -> Iterator[tuple[int, Range, Range]]:
     """Yield (worker, rows, columns): an (m, n) matrix divided by rate, fastest first, with the least perimeter."""
     by_columns, by_rows = _groups([rate for _, rate in rates], m, n), _groups([rate for _, rate in rates], n, m)
     transposed = by_rows[0] < by_columns[0]
     first = iter(rates)
     groups = [list(itertools.islice(first, size)) for size in (by_rows if transposed else by_columns)[1]]
-    widths = cuts(m if transposed else n, [sum(rate for _, rate in group) for group in groups])
+    widths = proportional(m if transposed else n, [sum(rate for _, rate in group) for group in groups])
     for group, across in zip(groups, widths, strict=True):
-        for (worker, _), along in zip(group, cuts(n if transposed else m, [rate for _, rate in group]), strict=True):
+        for (worker, _), along in zip(
+            group, proportional(n if transposed else m, [rate for _, rate in group]), strict=True
+        ):
             rows, columns = (across, along) if transposed else (along, across)
-            if rows.stop > rows.start and columns.stop > columns.start:
+            if rows[1] > rows[0] and columns[1] > columns[0]:
                 yield worker, rows, columns
 
 
@@ -178,10 +164,10 @@ def _groups(rates: Sequence[float], m: int, n: int) -> tuple[float, list[int]]:
     return least[-1][0], sizes[::-1]
 
 
-def cuts(length: int, weights: Sequence[float]) -> list[slice]:
-    """Return slices that divide `length` in proportion to `weights`, at multiples of GRAIN if it is long enough."""
+def proportional(length: int, weights: Sequence[float]) -> list[Range]:
+    """Return ranges that divide `length` in proportion to `weights`, at multiples of GRAIN if it is long enough."""
     grain = GRAIN if length >= 2 * GRAIN * len(weights) else 1
     total = sum(weights)
     ends = [round(length * end / total / grain) * grain for end in itertools.accumulate(weights)]
     ends[-1] = length
-    return [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
+    return list(itertools.pairwise([0, *ends]))

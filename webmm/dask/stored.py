@@ -1,8 +1,9 @@
-"""A product by tiles: what a worker needs to know, and the matrices in files that it reads and writes."""
+"""A product in pieces: what a worker needs to know, and the matrices in files that it reads and writes."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import zlib
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cut.pieces import ranges
 from webmm.dtypes import F64, FLOATS
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import load_matrix, reading, writing
@@ -24,13 +26,13 @@ END = 2**20  # bytes at the beginning and at the end of an operand that identify
 ZARR_FILE = re.compile(
     r"zarr\.json|\.z(array|attrs|metadata)|c|(c[./])?\d+([./]\d+)*|.*\.[0-9a-f]{32}\.partial", re.DOTALL
 )
-Tile = tuple[int, int]  # the first row and column of a tile
+Corner = tuple[int, int]  # the first row and column of a piece of C
 Written = tuple[int, int, int]  # … and the checksum of its bytes
 
 
 @dataclass(frozen=True)
 class FileProduct:
-    """A product of two files, written to a third: everything that a worker needs to compute a tile."""
+    """A product of two files, written to a third: everything that a worker needs to compute a piece."""
 
     a: str
     b: str
@@ -38,32 +40,35 @@ class FileProduct:
     zarr: bool  # whether `part` is a Zarr folder
     shape: tuple[int, int, int]
     dtype: str
-    tile: tuple[int, int]
+    lengths: tuple[int, int]  # the rows and columns of a piece
     memory: int | None
 
-    def tiles(self) -> list[Tile]:
-        """Return all tiles in row-major order."""
+    def corners(self) -> list[Corner]:
+        """Return the pieces in row-major order."""
         m, n, _ = self.shape
-        return [(row, column) for row in range(0, m, self.tile[0]) for column in range(0, n, self.tile[1])]
+        return [
+            (row, column)
+            for (row, _), (column, _) in itertools.product(ranges(m, self.lengths[0]), ranges(n, self.lengths[1]))
+        ]
 
-    def has(self, tile: Tile) -> bool:
-        """Return whether there is such a tile."""
-        return all(at in range(0, size, step) for at, size, step in zip(tile, self.shape, self.tile, strict=False))
+    def has(self, corner: Corner) -> bool:
+        """Return whether there is such a piece."""
+        return all(at in range(0, size, step) for at, size, step in zip(corner, self.shape, self.lengths, strict=False))
 
-    def slices(self, tile: Tile) -> tuple[slice, slice]:
-        """Return the rows and columns of a tile."""
-        (row, column), (rows, columns), (m, n, _) = tile, self.tile, self.shape
+    def slices(self, corner: Corner) -> tuple[slice, slice]:
+        """Return the rows and columns of a piece."""
+        (row, column), (rows, columns), (m, n, _) = corner, self.lengths, self.shape
         return slice(row, min(row + rows, m)), slice(column, min(column + columns, n))
 
-    def nbytes(self, tile: Tile) -> int:
-        """Return the size of a tile in bytes."""
-        rows, columns = self.slices(tile)
+    def nbytes(self, corner: Corner) -> int:
+        """Return the size of a piece in bytes."""
+        rows, columns = self.slices(corner)
         return int((rows.stop - rows.start) * (columns.stop - columns.start) * np.dtype(self.dtype).itemsize)
 
     def header(self, part: int) -> dict[str, Any]:
         """Return what must be unchanged to resume a product; `part` is the number of the `.part` in its file system."""
         operands = [[name, *fingerprint(Path(name))] for name in (self.a, self.b)]
-        known = {"shape": list(self.shape), "dtype": self.dtype, "tile": list(self.tile), "zarr": self.zarr}
+        known = {"shape": list(self.shape), "dtype": self.dtype, "tile": list(self.lengths), "zarr": self.zarr}
         return {"schema": SCHEMA, **known, "operands": operands, "part": part}
 
     @classmethod
@@ -140,20 +145,20 @@ def checksum(values: Any) -> int:
     return zlib.crc32(np.ascontiguousarray(values).data)
 
 
-def store(job: FileProduct, tile: Tile, values: NDArray[Any]) -> Written:
-    """Write a tile to the `.part`, and return it with its checksum once it is on the disk.
+def store(job: FileProduct, corner: Corner, values: NDArray[Any]) -> Written:
+    """Write a piece to the `.part`, and return it with its checksum once it is on the disk.
 
     Raises ConfigError if it cannot be written, such as for a full disk.
     """
     values = np.ascontiguousarray(values)
     with writing(Path(job.part)):
-        (_store_in_zarr if job.zarr else _store_in_npy)(job, tile, values)
-    return *tile, checksum(values)
+        (_store_in_zarr if job.zarr else _store_in_npy)(job, corner, values)
+    return *corner, checksum(values)
 
 
-def _store_in_npy(job: FileProduct, tile: Tile, values: NDArray[Any]) -> None:
+def _store_in_npy(job: FileProduct, corner: Corner, values: NDArray[Any]) -> None:
     """Write by system calls: with a memory map, a full disk would kill the process."""
-    rows, columns = job.slices(tile)
+    rows, columns = job.slices(corner)
     matrix: Any = load_matrix(Path(job.part))
     start, n = matrix.offset, job.shape[1]
     lines = values if values.shape[1] < n else values.reshape(1, -1)
@@ -165,11 +170,11 @@ def _store_in_npy(job: FileProduct, tile: Tile, values: NDArray[Any]) -> None:
         os.fsync(file.fileno())
 
 
-def _store_in_zarr(job: FileProduct, tile: Tile, values: NDArray[Any]) -> None:
+def _store_in_zarr(job: FileProduct, corner: Corner, values: NDArray[Any]) -> None:
     array = zarr_library().open_array(store=job.part, mode="r+")
-    array[job.slices(tile)] = values
+    array[job.slices(corner)] = values
     chunk = Path(job.part) / array.metadata.encode_chunk_key(
-        tuple(at // size for at, size in zip(tile, job.tile, strict=True))
+        tuple(at // size for at, size in zip(corner, job.lengths, strict=True))
     )
     if chunk.exists():  # zeros are not stored
         with chunk.open("rb") as file:

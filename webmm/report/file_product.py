@@ -1,4 +1,4 @@
-"""Output of `webmm run` for products computed tile by tile: a progress bar and a line that describes the result."""
+"""Output of `webmm run` for products computed piece by piece: a progress bar and a line that describes the result."""
 
 from __future__ import annotations
 

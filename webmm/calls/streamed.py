@@ -1,0 +1,105 @@
+"""Products of large NumPy arrays and memory maps, which are streamed through a device.
+
+A piece of C (all of C if it fits) stays on the device while pieces along k are uploaded. They are multiplied into it a
+few rows at a time; those rows of A are uploaded just before, together with a part of the next piece of B. If C is one
+piece, each element is moved once. Complete rows of C are downloaded while the next are computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webmm.calls.executor import Execution, Labelled, Progress
+from webmm.choose.limits import largest_buffer
+from webmm.cut.pieces import Piece, elements
+from webmm.cut.streams import BATCH, held_lengths, rows_at_a_time, streamed
+from webmm.dtypes import DType
+from webmm.engine.device import Array, Device
+
+BATCH_BYTES = 2**26  # bytes of small matrices to combine in a piece
+OVERLAP = 2**25  # bytes of operands and result from which overlapping transfers with compute pays off
+LONG = 2**31  # bytes of all three matrices from which longer transfers pay off
+# multiply(a, b, c, beta, bias, kind of bias, last) queues c ← activation(alpha·a·b + bias) + beta·c; the activation is
+# applied only for the last piece of k.
+Multiply = Callable[[Array, Array, Array, float, Array | None, str, bool], None]
+
+
+def bias_kind(bias: Array | None) -> str:
+    """Return the kind of bias in a `Gemm` for a bias of shape (n,) or (m, 1)."""
+    return "" if bias is None else "column" if bias.ndim == 1 else "row"
+
+
+@dataclass
+class StreamedProduct:
+    """A product of NumPy arrays A, (…, m, k), and B, (…, k, n), into C, (…, m, n), all with the same number of axes.
+
+    `dtype` is the dtype of A and B, `out` that of C. Partial sums over k are float32, or float64 for float64 operands;
+    they are kept in a separate buffer if C has another dtype, or if the epilogue `needs_whole_sum`. `fresh` says that C
+    is dense and newly allocated, so that its pages are faulted in during the computation.
+    """
+
+    device: Device
+    multiply: Multiply
+    a: NDArray[Any]
+    b: NDArray[Any]
+    c: NDArray[Any]
+    dtype: DType
+    out: DType
+    bias: NDArray[Any] | None
+    residual: NDArray[Any] | None
+    needs_whole_sum: bool
+    progress: Progress | None
+    fresh: bool = False
+
+    def run(self, memory: int) -> None:
+        """Compute C with at most `memory` bytes of device memory; after an error, C may be partly written."""
+        long = self.a.nbytes + self.b.nbytes + self.c.nbytes >= LONG
+        pieces = self._pieces(memory)
+        with self.device.staging.long() if long else contextlib.nullcontext():
+            Execution(
+                *(self.device, pieces, [self._labelled(self.a, "mk"), self._labelled(self.b, "kn")]),
+                *(self._labelled(self.c, "mn"), self._compute, largest_buffer(self.device)),
+                early=1,
+                sums=self.dtype.sums if pieces[0].apart else None,
+                progress=self.progress,
+                fresh=self.fresh,
+            ).run()
+
+    def _pieces(self, memory: int) -> list[Piece]:
+        m, n, k = sizes = (self.c.shape[-2], self.c.shape[-1], self.a.shape[-1])
+        size, out = self.dtype.itemsize, self.out.itemsize
+        apart, largest = self.needs_whole_sum or self.out != self.dtype.sums, largest_buffer(self.device)
+        held = held_lengths(sizes, size, out, memory, largest, apart)
+        matrices = (m * k * size, k * n * size, m * n * out)  # bytes of A, B and C
+        most = max(1, min(min(memory // 2, BATCH_BYTES) // sum(matrices), largest // max(matrices)))
+        return streamed(self.c.shape[:-2], sizes, held, rows_at_a_time(held, size, out), most, apart)
+
+    def _labelled(self, x: NDArray[Any], axes: str) -> Labelled:
+        """Return an array with the letters of its axes; "1" is a batch axis of length 1, which broadcasts."""
+        batch = zip(BATCH, x.shape[:-2], strict=False)
+        return Labelled(x, "".join("1" if length == 1 else letter for letter, length in batch) + axes)
+
+    def _compute(self, piece: Piece, operands: list[Array], into: Array, total: Array) -> None:
+        x, y = operands
+        if piece.first and self.residual is not None:
+            self.device.upload(self.residual[elements(piece, self._labelled(self.residual, "mn").axes)], into)
+        start = 0.0 if self.residual is None else 1.0  # the factor of the previous contents of C
+        bias = self._bias(piece) if piece.first else None
+        if not piece.apart:
+            self.multiply(x, y, into, start if piece.first else 1.0, bias, bias_kind(bias), piece.last)
+        elif piece.last:
+            self.multiply(x, y, into, start, total, "matrix", True)
+        else:
+            self.multiply(x, y, total, 0.0 if piece.first else 1.0, bias, bias_kind(bias), False)
+
+    def _bias(self, piece: Piece) -> Array | None:
+        if self.bias is None:
+            return None
+        at = elements(piece, "n" if self.bias.ndim == 1 else "m")
+        return self.device.array(np.asarray(self.bias[at]), self.dtype)
