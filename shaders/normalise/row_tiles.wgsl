@@ -53,7 +53,7 @@ fn main(
     let value{{ u }} = {{ "powers" ~ u ~ " * scale" if s.function == "softmax" else normalise.value(u, first) }};
     dbg_far(RESULT, row, 0u, {{ first }}, PER_ROW, value{{ u }});
 {% if tiles.tiled %}
-    let places{{ u }} = places4(base, {{ first }});
+    let slots{{ u }} = places4(base, {{ first }});
 {% endif %}
 {% for c in range(4) %}
 {% set at = "k + " ~ (kernel.per_row * (4 * u + c)) ~ "u" %}
@@ -62,7 +62,7 @@ fn main(
 {% set result = "value" ~ u ~ "[" ~ c ~ "]" ~ factor ~ term %}
     if ({{ at }} < {{ "params.length" if tiles.tiled else "end" }}) {
 {% if tiles.tiled %}
-        tile[places{{ u }}[{{ c }}]] = {{ result }};
+        tile[slots{{ u }}[{{ c }}]] = {{ result }};
 {% else %}
         {{ out.store("y_base + " ~ at, result) }}
 {% endif %}

@@ -349,7 +349,7 @@ def test_softmax_of_columns(device, kernel, shape):
 
 TILES = [
     RowTiles(64, 1, 3, load="tile"),
-    RowTiles(64, 4, 2, load="tile"),
+    RowTiles(64, 4, 6, load="tile"),
     RowTiles(128, 8, 4, "subgroup", "tile"),
     RowTiles(64, 4, 2),
     RowTiles(32, 8, 4, "subgroup"),

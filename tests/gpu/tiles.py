@@ -1,8 +1,9 @@
 """Tiles of one stage, each computing a problem of its op: `python tests/gpu/tiles.py gemm blocked`.
 
 A stage whose space has at most `COMPLETE` kernels is tried completely; of the others, so many that each valid pair of
-values of two tunables occurs. Problems alternate between the op's variants, dtypes, sizes and layouts. Kernels that no
-problem suits on this device are rendered in both dialects, and validated by naga.
+values of two tunables occurs. Problems alternate between the op's variants, dtypes, sizes and layouts. Kernels that
+cannot run on this device are rendered in both dialects, and validated by naga. Those that no problem suits, and those
+whose text is too long for any driver, are passed over, and named.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 
 from webmm import Device
 from webmm.cases import OPS, op_of
@@ -26,6 +28,7 @@ COMPLETE = 400  # kernels
 REOPENED = 100  # kernels after which the device is replaced, with its pipelines
 NAMES = [f"{op} {stage}" for op, stages in STAGES.items() for stage in stages]
 TOO_LONG = "drivers take minutes for more"  # how render() refuses a text
+WORDS = RIGHT, VALID, PASSED_OVER, FAILED = "right", "only validated", "passed over", "failed"
 TELL = 10  # seconds between lines about the progress
 
 
@@ -58,16 +61,17 @@ def problems(op):
     return tried, [problem for _, problem in OPS[op].examples()]
 
 
-def wrong(kernel, candidates, examples, device):
-    """Return what is wrong with the kernel's result for the first problem that suits it; "" if nothing is."""
+def outcome(kernel, candidates, examples, device):
+    """Return what became of a kernel, for the first problem that suits it: a word as in `WORDS`, and the reason."""
     suited = [problem for problem in candidates if kernel.unsuited(problem) is None]
     suited = suited or [problem for problem in examples if kernel.unsuited(problem) is None]
-    if not suited:  # such as a tile that is shorter than every row
-        return ""
+    if not suited:
+        return PASSED_OVER, kernel.unsuited(candidates[0])  # such as a tile that is shorter than every row
     fit = next((problem for problem in suited if kernel.check(problem, device.capabilities) is None), None)
     try:
         if fit is not None:
-            return prove(kernel, fit, device)
+            words = prove(kernel, fit, device)
+            return (FAILED if words else RIGHT), words
         for step in kernel.dispatches:
             render(step, suited[0], "tint")
             shape = step.matrix_shape
@@ -76,28 +80,32 @@ def wrong(kernel, candidates, examples, device):
             if "naga" not in step.not_in and expressible(step, suited[0], "naga"):
                 naga.translate(render(step, suited[0], "naga").wgsl, f"{step} {suited[0]}")
     except WebmmError as error:
-        return "" if TOO_LONG in str(error) else str(error)
-    return ""
+        return (PASSED_OVER if TOO_LONG in str(error) else FAILED), str(error)
+    return VALID, ""
 
 
 def run(cls, seed, first, most):
     """Try the tiles from number `first` on, at most `most`, print those that are wrong, and return their number."""
     every, (candidates, examples) = tiles(cls, seed), problems(cls.op)
     last = len(every) if most is None else min(len(every), first + most)
-    failed, told, device = 0, time.monotonic(), None
+    found, told, device = Counter(), time.monotonic(), None
     for i in range(first, last):
         if device is None or i % REOPENED == 0:
             if device:
                 device.close()
             device = Device()
         start = i % len(candidates)
-        if words := wrong(every[i], candidates[start:] + candidates[:start], examples, device):
-            failed += 1
-            print(f"tile {i}: {every[i]}: {words}\n  again: {again(cls, seed, i)} --most 1", flush=True)
+        word, why = outcome(every[i], candidates[start:] + candidates[:start], examples, device)
+        found[word] += 1
+        if word == FAILED:
+            print(f"tile {i}: {every[i]}: {why}\n  again: {again(cls, seed, i)} --most 1", flush=True)
+        elif word == PASSED_OVER:
+            print(f"tile {i}: {every[i]}: passed over: {why}", flush=True)
         if i == last - 1 or time.monotonic() - told > TELL:
             told = time.monotonic()
-            print(f"{i + 1} of {len(every)} tiles, {failed} failed; next: {again(cls, seed, i + 1)}", flush=True)
-    return failed
+            counts = ", ".join(f"{found[word]} {word}" for word in WORDS)
+            print(f"{i + 1} of {len(every)} tiles: {counts}; next: {again(cls, seed, i + 1)}", flush=True)
+    return found[FAILED]
 
 
 def again(cls, seed, first):

@@ -63,7 +63,7 @@ def test_every_call_and_every_stage_is_a_piece(long):
         ),
         (
             ("tests/gpu/tiles.py", "gemm", "naive"),
-            "1 of 2 tiles, 0 failed; next: tests/gpu/tiles.py gemm naive --first 1",
+            "1 of 2 tiles: 1 right, 0 passed over, 0 failed; next: tests/gpu/tiles.py gemm naive --first 1",
             ("tests/gpu/tiles.py", "gemm", "naive", "--first", "1"),
         ),
         (("tests/gpu/soak.py", "600"), "", ("tests/gpu/soak.py", "600")),

@@ -81,7 +81,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
     name = "normalise"
     variants = tuple(NORMALISATIONS)
     dtypes = (*MATRIX_DTYPES, F64)
-    tried = (((64, 1024, 1), "nn"), ((5, 8191, 1), "nn"), ((3, 77, 65), "nn"))
+    tried = (((64, 1024, 1), "nn"), ((999, 7, 1), "nn"), ((5, 8191, 1), "nn"), ((3, 77, 65), "nn"))
 
     def along(self, size: Size, dtype: DType) -> Normalisation:
         """Return the problem of a dense array, without a weight."""

@@ -90,7 +90,13 @@ class ReduceOp(StreamingOp[Reduction]):
 
     name = "reduce"
     variants = tuple(OPERATIONS)
-    tried = (((64, 1024, 1), "nn"), ((65, 1023, 1), "nn"), ((3, 77, 65), "nn"), ((1, 2**17, 1), "nn"))
+    tried = (
+        ((64, 1024, 1), "nn"),
+        ((999, 7, 1), "nn"),
+        ((65, 1023, 1), "nn"),
+        ((3, 77, 65), "nn"),
+        ((1, 2**17, 1), "nn"),
+    )
 
     def __init__(self, variant: str = "") -> None:
         super().__init__(variant)
