@@ -114,10 +114,13 @@ def tune(
     outcomes: list[Record] = []
     broken: list[Record] = []
     with open_device() as device, tuner.TunerProcess.like(device) as worker:
+        for size in sizes or ():  # refused before anything is measured
+            choose(op.problem(size, dtype, layout), device)
         console.print(f"{device.info}")
-        ceiling = roofline.measure(device)
-        roofline.probe_and_keep(device, ceiling)
-        sizes = sizes or op.default_sizes(ceiling, budget)
+        if not sizes or device.info.kind != "cpu":
+            ceiling = roofline.measure(device)
+            roofline.probe_and_keep(device, ceiling)
+            sizes = sizes or op.default_sizes(ceiling, budget)
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
         with ProgressBar(*columns, console=status, transient=True) as bar:
             task = bar.add_task("", total=None)

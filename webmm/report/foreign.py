@@ -55,6 +55,8 @@ def run_bench(
     console, op = plain(), op_of("gemm")
     with open_device() as device:
         console.print(f"{device.info}")
+        for each in sizes:  # refused before anything is measured
+            op.problem(each, dtype, "nn")
         ceiling = roofline.measure(device)
         compared = kernels or [stage.on(device.capabilities) for stage in op.stages]
         found = list(measured(foreign, device, sizes, dtype, ceiling))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +25,7 @@ from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
 from webmm.measure import roofline
-from webmm.measure.bench import CPU_STAGE, Bench, Progress, relative, time_product
+from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative, time_product
 from webmm.measure.records import Record
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
@@ -54,15 +54,14 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
     console, op = plain(), wanted.op
     dtype = dtype_of(wanted.dtype).name
     with open_device() as device:
+        if wanted.sizes:  # refused before anything is measured
+            _check_some_can_run(list(_expected(device, wanted, dtype, wanted.sizes)))
         ceiling = announce(device)
         sizes = wanted.sizes or op.default_sizes(ceiling, wanted.budget)
-        any_problem = op.problem(sizes[0], dtype, wanted.layout)
-        suited = (stage for stage in op.stages if stage().unsuited(any_problem) is None)
-        kernels = wanted.kernels or [stage.on(device.capabilities) for stage in suited]
+        kernels = _kernels(wanted, device, op.problem(sizes[0], dtype, wanted.layout))
         bench = Bench(device, kernels, sizes, dtype, wanted.budget, ceiling, op=op, layout=wanted.layout)
         results = measured(replace(bench, clock=wanted.clock))
-        if all(r.status == "unsupported" for r in results if r.kernel != CPU_STAGE):
-            raise UnsupportedError("; ".join({f"{label_of(r)}: {r.reason}" for r in results if r.reason}))
+        _check_some_can_run(results)
         found = None if wanted.trace is None else _profile_fastest(device, op, kernels, results)
         calls = _calls(device, results)
     for size in dict.fromkeys(record.size for record in results):
@@ -73,6 +72,27 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
     if found:
         show_profile(found, wanted.trace)
     return results, ceiling
+
+
+def _kernels(wanted: Wanted, device: Device, problem: Problem) -> list[Any]:
+    """Return the kernels to measure, by default all stages that suit problems like `problem`."""
+    suited = (stage for stage in wanted.op.stages if stage().unsuited(problem) is None)
+    return wanted.kernels or [stage.on(device.capabilities) for stage in suited]
+
+
+def _expected(device: Device, wanted: Wanted, dtype: str, sizes: list[Size]) -> Iterator[Record]:
+    """Yield a record for each kernel and size that says whether it can run."""
+    problems = [wanted.op.problem(size, dtype, wanted.layout) for size in sizes]
+    for kernel in _kernels(wanted, device, problems[0]):
+        for problem in problems:
+            reason = kernel.check(problem, device.capabilities)
+            yield record_of(device, problem, kernel, "unsupported" if reason else "ok", reason)
+
+
+def _check_some_can_run(records: list[Record]) -> None:
+    """Raise UnsupportedError, with all reasons, if none of the kernels can run."""
+    if all(r.status == "unsupported" for r in records if r.kernel != CPU_STAGE):
+        raise UnsupportedError("; ".join({f"{label_of(r)}: {r.reason}" for r in records if r.reason}))
 
 
 def announce(device: Device) -> roofline.Roofline:
