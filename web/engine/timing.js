@@ -18,35 +18,36 @@ const timed = new WeakMap();
 export async function time(device, launch, warmUp = device.bundle.index.timing.warm_up) {
   const rule = device.bundle.index.timing;
   await device.synchronize();
-  const cold = device.info.kind !== "cpu" && performance.now() - (timed.get(device) ?? -Infinity) > 1e3 * rule.cold;
-  if (cold) warmUp += rule.wake;
+  if (device.info.kind !== "cpu" && performance.now() - (timed.get(device) ?? -Infinity) > 1e3 * rule.cold)
+    warmUp += rule.wake;
   await wall(device, launch, 1); // drivers compile at the first dispatch
   let estimate = await wall(device, launch, 1);
   for (let spent = estimate; spent < warmUp;) {
     const batch = clamp(Math.floor(rule.batch_time / estimate), 1, 1000);
-    const elapsed = await wall(device, launch, batch);
-    estimate = elapsed / batch;
-    spent += elapsed;
+    const took = await wall(device, launch, batch);
+    estimate = took / batch;
+    spent += took;
   }
-  const samples = clamp(Math.floor(rule.sample_time / Math.max(estimate, 1e-9)), rule.min_samples, rule.max_samples);
+  const count = clamp(Math.floor(rule.sample_time / Math.max(estimate, 1e-9)), rule.min_samples, rule.max_samples);
   const batch = Math.max(1, Math.floor(rule.batch_time / estimate));
-  const timing = await sampled(device, launch, samples, batch);
+  const timing = await sampled(device, launch, count, batch);
   timed.set(device, performance.now());
   return timing;
 }
 
-/** @param {Device} device @param {Launch} launch @param {number} samples @param {number} batch @returns {Promise<Timing>} */
-async function sampled(device, launch, samples, batch) {
+/** @param {Device} device @param {Launch} launch @param {number} count @param {number} batch @returns {Promise<Timing>} */
+async function sampled(device, launch, count, batch) {
   const rule = device.bundle.index.timing;
   if (device.features.has("timestamp-query")) {
-    const ticks = await timestamps(device, launch, samples, 1);
+    const ticks = await timestamps(device, launch, count, 1);
     // Browsers may round timestamps to 0.1 ms; samples are then as long as those of the wall clock.
     if (!isCoarse(ticks)) return summary(ticks, "timestamp");
     const longer = await timestamps(device, launch, rule.min_samples + 4, batch);
     if (longer.every((seconds) => seconds > 0)) return summary(longer, "timestamp");
   }
   const walls = [];
-  for (let i = 0; i < samples; i++) walls.push((await wall(device, launch, batch)) / batch);
+  for (let i = 0; i < Math.min(count, rule.sample_time / rule.batch_time); i++)
+    walls.push((await wall(device, launch, batch)) / batch);
   return summary(walls, "wall");
 }
 

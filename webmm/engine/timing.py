@@ -94,11 +94,11 @@ def time_launch(
         batch = max(1, min(1000, int(BATCH_TIME / estimate)))
         elapsed = _wall(functools.partial(submit, device, launch, batch))
         estimate, spent = elapsed / batch, spent + elapsed
-    samples = sample_count(estimate, sample_time)
     if clock == "timestamp":
+        samples = sample_count(estimate, sample_time)
         times = [end - start for start, end in intervals(device, [launch] * samples)]
     else:
-        batch = max(1, int(BATCH_TIME / estimate))
+        batch, samples = max(1, int(BATCH_TIME / estimate)), sample_count(max(estimate, BATCH_TIME), sample_time)
         times = [_wall(lambda: submit(device, launch, batch)) / batch for _ in range(samples)]
     _timed[device] = time.perf_counter()
     return Timing.of(times, clock)
