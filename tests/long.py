@@ -1,4 +1,4 @@
-"""The long tests, in parts: soak, random problems, steps, faults in every place, and tiles of every stage.
+"""The long tests, in parts: soak, random problems, steps, faults in every place, tiles of every stage, and more cases.
 
     long.py                          # all parts, two processes at a time; `make test-long`
     long.py --seed 7 --parts steps tiles
@@ -112,12 +112,20 @@ def tiles(seed: int, share: float) -> Iterator[Piece]:
         yield Piece("tiles", f"tiles-{stage.replace(' ', '-')}", command)
 
 
+def cases(seed: int, share: float) -> Iterator[Piece]:
+    """Yield the tests and parameters that `make test` leaves out; of a share, those of one file."""
+    for folder in ("cli", "gpu", "web") if share == 1 else ("gpu/test_shapes.py",):
+        name = f"cases-{Path(folder).stem}"
+        yield Piece("cases", name, ("-m", "pytest", "-q", "-m", "long", f"tests/{folder}"))
+
+
 PARTS: dict[str, Callable[[int, float], Iterator[Piece]]] = {
     "soak": soak,
     "problems": problems,
     "steps": steps,
     "faults": faults,
     "tiles": tiles,
+    "cases": cases,
 }
 
 

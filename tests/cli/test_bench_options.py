@@ -82,7 +82,10 @@ def test_samples_spread_and_loads_are_reported(webmm: Cli, tmp_path: Path) -> No
     assert record.spread_us is not None
 
 
-@pytest.mark.parametrize(("before", "word"), [(1e-3, "SLOWER"), (1.0, "within the spread"), (1e3, "faster")])
+@pytest.mark.parametrize(
+    ("before", "word"),
+    [(1e-3, "SLOWER"), (1.0, "within the spread"), pytest.param(1e3, "faster", marks=pytest.mark.long)],
+)
 def test_comparison_with_an_earlier_run(webmm: Cli, tmp_path: Path, before: float, word: str) -> None:
     assert webmm(*ONE, "--json", "old.json").returncode == 0
     document = json.loads((tmp_path / "old.json").read_text())

@@ -90,13 +90,13 @@ def fetch(call, scene):
 
 
 def faults(engine, call, uses, everywhere=False):
-    """Yield (point, kind, nth) for every use, of many every so many; or the first and last, fewer if slow.
+    """Yield (point, kind, nth) for every use, of many every so many; or the first and the last by turns.
 
     Under Dawn, whose drivers are slower, each call has one fault per point; all calls combined cover every kind.
     """
     for i, (point, count) in enumerate(uses.items()):
-        for kind in KINDS:
-            some = {"late": {1}, "lost": {count if i % 2 else 1}}.get(kind, {1, count})
+        for j, kind in enumerate(KINDS):
+            some = {1 if kind == "late" or (i + j) % 2 else count}
             if engine == "dawn":
                 some = {count} if kind == KINDS[(i + list(CALLS).index(call)) % len(KINDS)] else set()
             if everywhere:

@@ -171,9 +171,14 @@ def smallest(cls):
     return small(cls, **settings)
 
 
+def named(value):
+    """Return a stage's name as a test's id; other parameters have ids by pytest."""
+    return value.name if isinstance(value, type) else str(value)
+
+
 def every_stage(test):
     """Run `test` for each stage."""
-    return pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)(test)
+    return pytest.mark.parametrize("cls", LADDER, ids=named)(test)
 
 
 def every_dtype(test):

@@ -3,23 +3,22 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from products import check, every_stage, runs, small, view
+from products import check, named, runs, small, view
 
 import webmm
+from tests.sampled import crossed
+from webmm.kernels import LADDER
 from webmm.measure.verify import worst_error
 
+PROBLEMS = [
+    view(36, 44, 28, "bfloat16", pads=(4, 4, 4), offsets=(4, 8, 4)),
+    view(7, 13, 9, "bfloat16", batch=2, ta=True, pads=(1, 0, 0), offsets=(1, 3, 1)),
+    view(5, 6, 11, "bfloat16", tb=True, out_dtype="float32"),
+    view(5, 6, 11, "float32", out_dtype="bfloat16", pads=(0, 0, 1)),
+]
 
-@every_stage
-@pytest.mark.parametrize(
-    "problem",
-    [
-        view(36, 44, 28, "bfloat16", pads=(4, 4, 4), offsets=(4, 8, 4)),
-        view(7, 13, 9, "bfloat16", batch=2, ta=True, pads=(1, 0, 0), offsets=(1, 3, 1)),
-        view(5, 6, 11, "bfloat16", tb=True, out_dtype="float32"),
-        view(5, 6, 11, "float32", out_dtype="bfloat16", pads=(0, 0, 1)),
-    ],
-    ids=["aligned", "ragged", "to float32", "from float32"],
-)
+
+@pytest.mark.parametrize(("cls", "problem"), crossed(LADDER, PROBLEMS), ids=named)
 def test_every_stage(device, cls, problem):
     kernel = small(cls)
     if runs(device, kernel, problem):

@@ -5,8 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from products import check, check_exactly, every_dtype, runs, view
+from products import check, check_exactly, every_dtype, named, runs, view
 
+from tests.sampled import crossed
 from webmm.choose import candidates
 from webmm.choose.cpu import made_for_lanes
 from webmm.engine.launches import MAX_SCRATCH
@@ -18,7 +19,8 @@ from webmm.problems.gemm import gemm
 from webmm.wgsl.naga import translate
 from webmm.wgsl.render import render
 
-both = pytest.mark.parametrize("cls", [CpuLanes, CpuTexture], ids=lambda cls: cls.name)
+STAGES = [CpuLanes, CpuTexture]
+both = pytest.mark.parametrize("cls", STAGES, ids=named)
 LAYOUTS = [(ta, tb) for ta in (False, True) for tb in (False, True)]
 
 
@@ -40,8 +42,7 @@ def test_the_subgroup_size_was_probed(device):
 SHAPES = [(16, 64, 4), (32, 128, 8), (36, 68, 12), (33, 65, 5), (50, 130, 31), (1, 1, 1), (1, 300, 77), (300, 1, 77)]
 
 
-@every_dtype
-@both
+@pytest.mark.parametrize(("cls", "dtype"), crossed(STAGES, ["float32", "float16"]), ids=named)
 def test_layouts_and_batches(device, cls, dtype):
     kernel = with_lanes_of(device, cls, tm=16, tn=8)
     # Every shape with one of the layouts, with another one in the other dtype and stage.

@@ -7,6 +7,7 @@ import pytest
 from products import UNTOUCHED, indices, lay_out, runs, small, view, whole_numbers
 
 import webmm
+from tests.sampled import crossed
 from webmm.errors import ProblemError
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.gemv import Gemv
@@ -44,8 +45,7 @@ def run_with_epilogue(device, kernel, problem, a, b, bias, c):
     return after[where], int(np.count_nonzero(after[outside] != UNTOUCHED))
 
 
-@pytest.mark.parametrize("kernel", STAGES, ids=str)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("kernel", "shape"), crossed(STAGES, SHAPES), ids=str)
 def test_every_stage_applies_the_epilogue(device, kernel, shape):
     p, rng = SHAPES[shape], np.random.default_rng(2)
     if not runs(device, kernel, p):

@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reductions import every_stage, problem_of, reduce
+from reductions import STAGES, problem_of, reduce
 
 import webmm
+from tests.sampled import crossed
 from webmm.dtypes import F64
 from webmm.errors import UnsupportedError
 from webmm.problems.reduce import OPERATIONS
@@ -43,8 +44,7 @@ def check(got, operation, x, axis=1):
     assert (abs(got[~special] - want[~special]) <= allowed[~special]).all()
 
 
-@every_stage
-@every_operation
+@pytest.mark.parametrize(("kernel", "operation"), crossed(STAGES, NATIVE), ids=str)
 def test_stages(native, kernel, operation):
     for shape in ((1, 1, 1), (3, 301, 1), (2, 64, 36)):
         problem = problem_of(operation, shape, "float64")

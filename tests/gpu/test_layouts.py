@@ -5,8 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from products import check, every_dtype, every_stage, exact, multiply, runs, small, view, whole_numbers
+from products import check, every_dtype, every_stage, exact, multiply, named, runs, small, view, whole_numbers
 
+from tests.sampled import crossed, sampled
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.pipelined import Pipelined
@@ -31,8 +32,7 @@ def test_transposed_operands(device, cls, dtype):
             check(device, small(cls), problem)
 
 
-@every_dtype
-@every_stage
+@pytest.mark.parametrize(("cls", "dtype"), crossed(LADDER, ["float32", "float16"]), ids=named)
 def test_views_with_gaps_and_offsets(device, cls, dtype):
     gaps = [
         {"pads": (4, 8, 4), "offsets": (8, 4, 12)},  # all operands aligned for vec4
@@ -68,15 +68,17 @@ def test_an_operand_broadcast_over_the_batch(device, cls):
     assert not strays
 
 
-@every_stage
-@pytest.mark.parametrize(("dtype", "out_dtype"), [("float16", "float32"), ("float32", "float16")])
-def test_result_of_another_dtype(device, cls, dtype, out_dtype):
+@pytest.mark.parametrize(
+    ("cls", "dtypes"), crossed(LADDER, [("float16", "float32"), ("float32", "float16")]), ids=named
+)
+def test_result_of_another_dtype(device, cls, dtypes):
+    dtype, out_dtype = dtypes
     problem = gemm(*SIZES[1 + LADDER.index(cls) % 2], dtype=dtype, out_dtype=out_dtype)
     if runs(device, small(cls), problem):
         check(device, small(cls), problem)
 
 
-@pytest.mark.parametrize("cls", [Pipelined, SplitK, CpuLanes], ids=lambda cls: cls.name)  # seconds to compile each
+@pytest.mark.parametrize("cls", sampled([Pipelined, SplitK, CpuLanes], 3, 1), ids=named)  # each compiles for seconds
 def test_default_tiles_with_transposed_operands_and_gaps(device, cls):
     # The default tiles where the tests above use small ones, with both operands transposed, unlike test_shapes.py.
     check(device, cls(), view(67, 131, 35, ta=True, tb=True, pads=(1, 2, 3), offsets=(3, 2, 1)))

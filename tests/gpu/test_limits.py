@@ -5,6 +5,7 @@ import re
 import pytest
 from products import check_exactly, every_stage, runs, small, smallest, view
 
+from tests.sampled import sampled
 from webmm.errors import UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS
@@ -53,22 +54,24 @@ def longest(kernel, m, n, device):
 
 @pytest.mark.parametrize(
     "kernel",
-    [
-        Naive(),
-        Shared(8),
-        Shared(16),
-        Vectorized(8, 32, 16),
-        Vectorized(16, 64, 32),
-        Vectorized(32, 32, 32),
-        Vectorized(8, 128, 16),
-        small(Blocked),
-        small(Blocked, unroll=4),
-        small(Blocked, unroll=8),
-        small(Pipelined, bk=16),
-        small(Pipelined, prefetch="workgroup"),
-        small(Persistent),
-        small(Persistent, bk=16, unroll=8),
-    ],
+    sampled(
+        [
+            Naive(),
+            Shared(8),
+            Shared(16),
+            Vectorized(8, 32, 16),
+            Vectorized(16, 64, 32),
+            Vectorized(32, 32, 32),
+            Vectorized(8, 128, 16),
+            small(Blocked),
+            small(Blocked, unroll=4),
+            small(Blocked, unroll=8),
+            small(Pipelined, bk=16),
+            small(Pipelined, prefetch="workgroup"),
+            small(Persistent),
+            small(Persistent, bk=16, unroll=8),
+        ]
+    ),
     ids=str,
 )
 def test_the_longest_accepted_k(device, kernel):

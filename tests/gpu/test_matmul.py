@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import webmm
+from tests.sampled import crossed
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.measure.verify import worst_error
 from webmm.wgsl.epilogues import ACTIVATIONS
@@ -111,10 +112,10 @@ COMBINATIONS = list(
 )
 
 
-@pytest.mark.parametrize(("first", "activation"), list(enumerate([None, *ACTIVATIONS])))
-@pytest.mark.parametrize("dtype", EPS)
-def test_epilogues(device, first, activation, dtype):
+@pytest.mark.parametrize(("activation", "dtype"), crossed([None, *ACTIVATIONS], EPS))
+def test_epilogues(device, activation, dtype):
     """Each activation and dtype with other combinations: compiling a shader for each takes minutes."""
+    first = [None, *ACTIVATIONS].index(activation)
     turn = 13 * (first + 5 * list(EPS).index(dtype))  # 13 and 48 have no common factor
     for i in (turn, turn + 29) if dtype == np.float32 else (turn,):
         (m, n, k), kind, batch, layout = COMBINATIONS[i % len(COMBINATIONS)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from products import check, check_exactly, fractions, multiply, view
 
+from tests.sampled import sampled
 from webmm.choose.gemm import LEAST_SPLIT_K
 from webmm.errors import ProblemError
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
@@ -46,7 +47,7 @@ def units(device, kernel, a, b):
 
 
 # Several whole tiles; edges in chunks of four and in single elements; k in one phase and in two.
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("layout", sampled(["nn", "nt", "tn", "tt"], 3))
 def test_layouts_and_shapes(device, small, layout):
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
     whole, chunks, single, short = (((32, 32, 32), 1), ((36, 20, 156), 2), ((19, 21, 141), 2), ((8, 16, 5), 2))
@@ -78,7 +79,11 @@ def test_results_in_float16(device, small):
 
 
 @pytest.mark.parametrize(
-    ("layout", "slices", "shape", "pads"), [("tt", 2, (33, 21, 35), (3, 1, 2)), ("nt", 4, (20, 36, 300), (0, 0, 0))]
+    ("layout", "slices", "shape", "pads"),
+    [
+        ("tt", 2, (33, 21, 35), (3, 1, 2)),
+        pytest.param("nt", 4, (20, 36, 300), (0, 0, 0), marks=pytest.mark.long),
+    ],
 )
 def test_slices_of_k_are_summed(device, small, layout, slices, shape, pads):
     kernel = dataclasses.replace(small, slices=slices, bk=8 * slices, phases=2)
@@ -86,7 +91,7 @@ def test_slices_of_k_are_summed(device, small, layout, slices, shape, pads):
     check(device, kernel, high(view(*shape, pads=pads, **turned)))
 
 
-@pytest.mark.parametrize("settings", [{"bm": 32, "sm": 16}, {"bn": 32, "bk": 16, "sm": 16, "group": 8}])
+@pytest.mark.parametrize("settings", sampled([{"bm": 32, "sm": 16}, {"bn": 32, "bk": 16, "sm": 16, "group": 8}]))
 def test_other_tiles(device, small, settings):
     check_exactly(device, dataclasses.replace(small, **settings), gemm(72, 64, 160, precision="high"))
 
@@ -223,7 +228,7 @@ TRUNCATION = """
 """
 
 
-@pytest.mark.parametrize("data", ["uniform", "sorted", "half zeros"])
+@pytest.mark.parametrize("data", sampled(["uniform", "sorted", "half zeros"], 3, 1))
 def test_truncation_cancels(device, small, monkeypatch, data):
     """Matrix units drop the last bits of products and of sums, as an H200 does, but of 20 bits in place of 24."""
     exactly = """

@@ -5,9 +5,11 @@ import re
 
 import numpy as np
 import pytest
-from products import every_stage, exact, multiply, small, smallest, view, whole_numbers
+from products import every_stage, exact, multiply, named, small, smallest, view, whole_numbers
 
+from tests.sampled import crossed
 from webmm.engine.timing import submit
+from webmm.kernels import LADDER
 from webmm.kernels.gemm.blocked import Blocked
 from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
@@ -53,8 +55,7 @@ def guards(text):
     return found
 
 
-@every_stage
-@pytest.mark.parametrize("aligned", [True, False], ids=["vec4", "scalar"])
+@pytest.mark.parametrize(("cls", "aligned"), crossed(LADDER, [True, False]), ids=named)
 def test_every_boundary_guard_is_needed(device, cls, aligned):
     # With aligned rows, vec4 are loaded and stored, which may still reach beyond the edges. A gap of NaN after each row
     # of A and B exposes loads beyond them.

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webmm
+from tests.sampled import crossed
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
 from webmm.kernels.quantized.packed import Packed
@@ -74,9 +75,9 @@ def check(device, kernel, a, b, scheme, out, *, ta=False, tb=False, pads=(0, 0),
 PAIRS = [(U8, U8), (I8, I8), (U8, I8), (I8, U8)]
 
 
-@pytest.mark.parametrize("kernel", [*KERNELS, EMULATED], ids=["unpacked", "packed", "emulated"])
-@pytest.mark.parametrize(("a_dtype", "b_dtype"), PAIRS, ids=lambda dtype: dtype.name)
-def test_types_and_zero_points(device, kernel, a_dtype, b_dtype):
+@pytest.mark.parametrize(("kernel", "dtypes"), crossed([*KERNELS, EMULATED], PAIRS), ids=str)
+def test_types_and_zero_points(device, kernel, dtypes):
+    a_dtype, b_dtype = dtypes
     rng = np.random.default_rng(1)
     a, b = draw(rng, (37, 45), a_dtype), draw(rng, (45, 39), b_dtype)
     for zeros in zip(integer_range(a_dtype), integer_range(b_dtype), strict=True):  # at both ends
@@ -88,8 +89,7 @@ def test_types_and_zero_points(device, kernel, a_dtype, b_dtype):
     check(device, kernel, a, b, each, I32)
 
 
-@every_kernel
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(("kernel", "layout"), crossed(KERNELS, ["nn", "nt", "tn", "tt"]), ids=str)
 def test_layouts(device, kernel, layout):
     rng = np.random.default_rng(2)
     ta, tb = (x == "t" for x in layout)
@@ -104,8 +104,7 @@ def test_layouts(device, kernel, layout):
         check(device, kernel, a, b, scheme, I8, ta=ta, tb=tb, pads=pads, offsets=offsets)
 
 
-@every_kernel
-@pytest.mark.parametrize("out", [I8, U8, F32, I32], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize(("kernel", "out"), crossed(KERNELS, [I8, U8, F32, I32]), ids=str)
 def test_outputs_and_scales(device, kernel, out):
     rng = np.random.default_rng(3)
     requantised = out in (I8, U8)
@@ -193,9 +192,12 @@ def distinguishing_sums(row, column):
     return np.array([sums[0] for sums in changed], np.int32)
 
 
-@every_kernel
-@pytest.mark.parametrize(("row", "column"), [(1.6066, 1.7295), (1.8632, 1.5415), (1.2997, 1.4227), (1.084, 1.8326)])
-def test_the_last_bit_of_a_product_of_multipliers(device, kernel, row, column):
+MULTIPLIERS = [(1.6066, 1.7295), (1.8632, 1.5415), (1.2997, 1.4227), (1.084, 1.8326)]
+
+
+@pytest.mark.parametrize(("kernel", "multipliers"), crossed(KERNELS, MULTIPLIERS), ids=str)
+def test_the_last_bit_of_a_product_of_multipliers(device, kernel, multipliers):
+    row, column = multipliers
     row, column = np.float32(row), np.float32(column * 2.0**-25)
     sums = distinguishing_sums(row, column)
     requantised(device, kernel, sums, np.repeat(column, 2), columns=np.repeat(row, 2), zero_c=-64)

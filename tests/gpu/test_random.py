@@ -33,7 +33,7 @@ def runnable(device, cls):
 
 def examples(cls):
     """Return the number of examples: each compiles another shader, which takes a CPU up to two seconds."""
-    return 3 if issubclass(cls, RegisterTiled) else 8 if issubclass(cls, Vectorized) else 16
+    return 2 if issubclass(cls, RegisterTiled) else 4 if issubclass(cls, Vectorized) else 8
 
 
 @every_stage

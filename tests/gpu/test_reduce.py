@@ -1,7 +1,6 @@
 """Public calls: webmm.reduce, softmax, layer and RMS normalisation, GELU, with NumPy's shapes, values and errors."""
 
 import dataclasses
-import itertools
 import re
 import warnings
 
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webmm
+from tests.sampled import crossed, sampled
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
 from webmm.kernels.elementwise.map import Map
@@ -310,7 +310,7 @@ SPLIT_ROWS = [
 ]  # the last has more splits than needed
 
 
-@pytest.mark.parametrize("kernel", [*ROWS, *SPLIT_ROWS], ids=str)
+@pytest.mark.parametrize("kernel", sampled([*ROWS, *SPLIT_ROWS]), ids=str)
 def test_settings_of_row_normalisations(device, kernel):
     rng = np.random.default_rng(10)
     for function, reference in {"softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm}.items():
@@ -330,8 +330,9 @@ STRIPS = [
 ]
 
 
-@pytest.mark.parametrize("kernel", STRIPS, ids=str)
-@pytest.mark.parametrize("shape", [(2, 37, 8), (1, 100, 36), (3, 8, 5), (2, 32, 32)], ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "shape"), crossed(STRIPS, [(2, 37, 8), (1, 100, 36), (3, 8, 5), (2, 32, 32)]), ids=str
+)
 def test_softmax_of_columns(device, kernel, shape):
     x = np.random.default_rng(11).standard_normal(shape).astype(np.float32)
     x[0, 3, 1], x[0, 2, 2], x[0, :, 3], x[-1, 5, 0] = np.nan, np.inf, -np.inf, -np.inf
@@ -356,11 +357,7 @@ TILES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "kernel"),
-    [*itertools.product(["float32"], TILES), *itertools.product(["float16", "bfloat16"], TILES[1:4:2])],
-    ids=str,
-)
+@pytest.mark.parametrize(("dtype", "kernel"), crossed(["float32", "float16", "bfloat16"], TILES, step=3), ids=str)
 def test_tiles_of_short_rows(device, kernel, dtype):
     rng, element = np.random.default_rng(12), dtype_of(dtype)
     for function, reference in {"softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm}.items():

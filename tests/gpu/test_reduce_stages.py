@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from reductions import STAGES, check, every_operation, every_stage, problem_of, reduce
+from reductions import STAGES, check, every_stage, problem_of, reduce
 
+from tests.sampled import crossed
 from webmm import kernels
 from webmm.cases import op_of
 from webmm.kernels.base import LOOP_LIMIT
@@ -49,16 +50,14 @@ def test_shapes(device, kernel):
         check(device, kernel, problem_of("argmax", shape))
 
 
-@every_stage
-@every_operation
+@pytest.mark.parametrize(("kernel", "operation"), crossed(STAGES, OPERATIONS), ids=str)
 def test_operations(device, kernel, operation):
     for shape in ((3, 301, 1), (2, 64, 36)):
         problem = problem_of(operation, shape)
         check(device, kernel, problem, np.random.default_rng(1).standard_normal(shape))
 
 
-@every_stage
-@every_operation
+@pytest.mark.parametrize(("kernel", "operation"), crossed(STAGES, OPERATIONS, step=3), ids=str)
 def test_int32(device, kernel, operation):
     if not OPERATIONS[operation].integers:
         return
@@ -70,8 +69,7 @@ def test_int32(device, kernel, operation):
     check(device, kernel, problem_of(operation, least.shape, "int32"), ~least)
 
 
-@every_stage
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("kernel", "dtype"), crossed(STAGES, ["float16", "bfloat16"]), ids=str)
 def test_16_bit_types(device, kernel, dtype):
     for operation in ("sum", "prod", "max", "argmin", "logsumexp"):
         check(device, kernel, problem_of(operation, (3, 260, 1), dtype))
@@ -96,8 +94,7 @@ def test_strides_and_offsets(device, kernel):
         check(device, kernel, problem_of("sum", shape, gaps=gaps, offset=offset, y_offset=7))
 
 
-@every_stage
-@every_operation
+@pytest.mark.parametrize(("kernel", "operation"), crossed(STAGES, OPERATIONS), ids=str)
 def test_special_values(device, kernel, operation):
     rng = np.random.default_rng(2)
     for shape in ((12, 133, 1), (1, 64, 12)):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webmm
+from tests.sampled import crossed
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
 from webmm.kernels.weights.cpu_lanes import CpuLanes
@@ -62,9 +63,7 @@ SHAPES = [(1, 1, 1), (1, 5, 3), (2, 4, 32), (3, 33, 65), (8, 64, 128), (9, 31, 1
 SHAPES += [(65, 3, 130), (1, 130, 1025), (5, 36, 257)]
 
 
-@every_kernel
-@pytest.mark.parametrize("bits", module.BITS)
-@pytest.mark.parametrize("block", module.BLOCKS)
+@pytest.mark.parametrize(("kernel", "bits", "block"), crossed(KERNELS, module.BITS, module.BLOCKS), ids=str)
 def test_shapes(device, kernel, bits, block):
     rng = np.random.default_rng(0)
     for m, n, k in SHAPES[module.BLOCKS.index(block) % 2 :: 2]:  # each shape with half of the blocks

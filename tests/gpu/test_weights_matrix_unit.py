@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from test_weights import check, random_weights
 
+from tests.sampled import crossed
 from webmm.choose.weights import made_for_matrix_units
 from webmm.dtypes import F16, F32
 from webmm.kernels.weights.matrix_unit import MatrixUnit
@@ -23,8 +24,7 @@ def small(device, monkeypatch):
     return emulation.stand_in(device, monkeypatch, kernel)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("bits", "transposed"), crossed([4, 8], [False, True]))
 def test_shapes_and_layouts(device, small, bits, transposed):
     rng = np.random.default_rng(bits)
     for (m, n, k), pad, offset in (((32, 36, 64), 0, 8), ((19, 21, 45), 3, 1)):

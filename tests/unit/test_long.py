@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
+MARKED = re.compile(r"mark\.long|sampled\(|crossed\(")
 
 
 @pytest.fixture
@@ -35,6 +36,12 @@ def test_the_counts_are_complete_and_the_seeds_disjoint(long):
     assert counts == {"problems": 2 * 30_000, "steps": 2 * 100_000}
     seeds.sort(key=lambda each: each.start)
     assert all(a.stop <= b.start for a, b in itertools.pairwise(seeds))
+
+
+def test_every_test_left_out_is_a_case(long):
+    """Each folder with a parameter or test marked as long is a piece."""
+    marked = {path.parent.name for path in TESTS.glob("*/test_*.py") if MARKED.search(path.read_text())}
+    assert {Path(piece.command[-1]).name for piece in long.cases(0, 1)} == marked
 
 
 def test_every_call_and_every_stage_is_a_piece(long):

@@ -40,6 +40,11 @@ def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 16)
 
 
+def half(table: list[Any], which: int) -> list[Any]:
+    """Return one half of a table, 0 or 1: node takes one, a browser the other. Pairs of neighbours are divided."""
+    return [row for i, row in enumerate(table) if (i + i // 2) % 2 == which]
+
+
 def in_chromium(page, cases: list[dict[str, Any]]) -> dict[str, Any]:
     """Run the cases in the page's browser."""
     function = DISPATCH_JS.read_text().replace("export async", "async")

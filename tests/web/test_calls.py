@@ -93,10 +93,30 @@ def test_python_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     judge(outcomes, features, table, python=True)
 
 
-@pytest.mark.parametrize("memory", ["", "65536"], ids=["", "in pieces"])
-def test_node(memory: str, page_folder: Path, node_modules: Path, node: Callable[..., Any], tmp_path: Path) -> None:
-    """With little memory, host operands and results are transferred in pieces: every fifth case of those."""
-    table = [case for case in TABLE if not (case.resident or case.error)][::5] if memory else TABLE
+def some(start: int, step: int, table: list[Case] = TABLE) -> list[Case]:
+    """Return every so many cases of each call, from the given one on."""
+    calls: dict[str, list[Case]] = {}
+    for case in table:
+        calls.setdefault(case.call, []).append(case)
+    return [case for each in calls.values() for case in each[start % len(each) :: step]]
+
+
+WHOLE = [case for case in TABLE if not (case.resident or case.error)]  # cut into pieces where memory is little
+
+
+@pytest.mark.parametrize(
+    ("memory", "table"),
+    [
+        pytest.param("", some(0, 2), id="half"),
+        pytest.param("65536", some(1, 6, WHOLE), id="some in pieces"),
+        pytest.param("", TABLE, id="all", marks=pytest.mark.long),
+        pytest.param("65536", WHOLE, id="all in pieces", marks=pytest.mark.long),
+    ],
+)
+def test_node(
+    memory: str, table: list[Case], page_folder: Path, node_modules: Path, node: Callable[..., Any], tmp_path: Path
+) -> None:
+    """With little memory, host operands and results are transferred in pieces."""
     (tmp_path / "cases.json").write_text(json.dumps([as_json(case) for case in table]))
     script, dawn = CALLS_JS.with_name("node_calls.mjs"), node_modules / "webgpu" / "index.js"
     page = page_folder / "webmm.js"
@@ -107,8 +127,8 @@ def test_node(memory: str, page_folder: Path, node_modules: Path, node: Callable
 
 
 def test_chromium(page: Any) -> None:
-    """Every fourth case: node runs the same code on the same engine."""
-    table = TABLE[::4]
+    """Cases that node leaves out: it runs the same code on the same engine."""
+    table = some(1, 4)
     function = CALLS_JS.read_text().replace("export async", "async")
     output = page.evaluate(
         f"""async (cases) => {{ {function}

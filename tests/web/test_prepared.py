@@ -30,7 +30,8 @@ def judge(outcomes: list[dict]) -> None:
 def test_prepared_problems_in_chromium(page) -> None:
     function = PREPARED_JS.read_text().replace("export async", "async")
     outcomes = page.evaluate(
-        f"async (most) => {{ {function}\n return checkPrepared(await import('./prepared.js'), webmm.device, most); }}",
+        f"async (most) => {{ {function}\n"
+        "return checkPrepared(await import('./prepared.js'), webmm.device, most, 1); }",
         MOST,
     )
     judge(outcomes)
@@ -38,7 +39,7 @@ def test_prepared_problems_in_chromium(page) -> None:
 
 def test_prepared_problems_in_node(page_folder: Path, node_modules: Path, node) -> None:
     dawn = node_modules / "webgpu" / "index.js"
-    done = node(str(PREPARED_JS.with_name("node_prepared.mjs")), str(page_folder), str(dawn), str(MOST))
+    done = node(str(PREPARED_JS.with_name("node_prepared.mjs")), str(page_folder), str(dawn), str(MOST), "0")
     assert done.returncode == 0, done.stderr[-2000:]
     judge(json.loads(done.stdout)["outcomes"])
 

@@ -1,0 +1,31 @@
+"""Parameters of which `make test` runs a sample; `make test-long` runs the others, in its part "cases"."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def sampled(values: Iterable[Any], step: int = 2, first: int = 0) -> list[Any]:
+    """Return the values (tuples for several parameters); all but every `step`-th from `first` on are marked as long."""
+    return [
+        value if i % step == first else pytest.param(*_tuple(value), marks=pytest.mark.long)
+        for i, value in enumerate(values)
+    ]
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def crossed(*tables: Iterable[Any], step: int = 2) -> list[Any]:
+    """Return all combinations, with all but every `step`-th along each table marked as long.
+
+    Each value is in the sample as often as any other of its table, with other values of the other tables in turn.
+    """
+    marks = {False: (), True: (pytest.mark.long,)}
+    return [
+        pytest.param(*(value for _, value in each), marks=marks[sum(i for i, _ in each) % step != 0])
+        for each in itertools.product(*map(enumerate, tables))
+    ]
