@@ -2,11 +2,16 @@
 
 import dataclasses
 import itertools
+from types import SimpleNamespace
 
+import pytest
+import tiles
 from products import check, describe, every_stage, runs, small
 
 from webmm.kernels.gemm.blocked import RegisterTiled
+from webmm.kernels.reduce.tree import Alone
 from webmm.problems.gemm import gemm
+from webmm.problems.reduce import reduction
 from webmm.wgsl import naga
 from webmm.wgsl.render import render
 
@@ -36,3 +41,11 @@ def test_every_candidate(device, cls):
         if not (issubclass(cls, RegisterTiled) and i % 2) and runs(device, kernel, PROBLEM):  # tiles.py runs all
             check(device, kernel, PROBLEM)
     assert len(kernels) == 1 or sum(kernel.check(PROBLEM, device.capabilities) is None for kernel in kernels) > 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_that_no_device_runs_are_validated(monkeypatch, dtype):
+    """The long run's tiles: in both dialects, float64 in naga's only."""
+    monkeypatch.setattr(Alone, "check", lambda *_: "beyond a limit")
+    outcome = tiles.outcome(Alone(64, 2), [reduction(8, 100, dtype=dtype)], [], SimpleNamespace(capabilities=None))
+    assert outcome == (tiles.VALID, "")

@@ -73,7 +73,8 @@ def outcome(kernel, candidates, examples, device):
             words = prove(kernel, fit, device)
             return (FAILED if words else RIGHT), words
         for step in kernel.dispatches:
-            render(step, suited[0], "tint")
+            if expressible(step, suited[0], "tint"):
+                render(step, suited[0], "tint")
             shape = step.matrix_shape
             if shape and len({shape.m, shape.n, shape.k}) > 1:
                 continue  # naga has square fragments only
