@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import webmm
-from webmm import choose
 from webmm.cases.base import Size, Trial
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, MATRIX_DTYPES, DType
+from webmm.dtypes import F32, MATRIX_DTYPES, DType, dtype_of
 from webmm.errors import ProblemError
 from webmm.kernels.base import Binding, Kernel, Params, Stored, ceil_div, fold, tunable
-from webmm.problems.base import Extent, Problem, check_floats
+from webmm.problems.base import Extent, check_floats
+from webmm.problems.divisible import Divisible
 from webmm.wgsl.params import U32, member
 
 
 @dataclass(frozen=True)
-class Cumsum(Problem):
+class Cumsum(Divisible):
     """y[i, j] ← Σ x[i, :j + 1] for rows of `length` elements; x and y are dense."""
 
     rows: int
@@ -36,6 +36,7 @@ class Cumsum(Problem):
     dtype: DType
 
     op: ClassVar[str] = "cumsum"
+    cuttable: ClassVar[tuple[str, ...]] = ("rows",)
 
     def __post_init__(self) -> None:
         check_floats("cumsum", self.dtype)
@@ -45,6 +46,13 @@ class Cumsum(Problem):
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         return self.rows, self.length, 1, 1
+
+    @property
+    def axes(self) -> tuple[tuple[str, ...], ...]:
+        return ("rows", "length"), ("rows", "length")
+
+    def cut(self, axis: str, start: int, length: int) -> Cumsum:
+        return replace(self, rows=length)
 
     def buffers(self) -> tuple[Extent, ...]:
         count = self.rows * self.length
@@ -170,8 +178,9 @@ class OneByOne(Kernel[Cumsum]):
         return Stored(problem.dtype, problem.dtype)
 
 
-def cumsum(x: webmm.Array) -> webmm.Array:
-    """Return the cumulative sums of each row of x (rows, length), in the dtype of x, on its device."""
-    (rows, length), y = x.shape, x.device.empty(x.shape, x.element)
-    choose.run(Cumsum(rows, length, x.element), x.device, x, y)
-    return y
+def cumsum(x: Any, **where: Any) -> Any:
+    """Return the cumulative sums of each row of an array x (rows, length), of its kind and dtype.
+
+    `device=` and `devices=` as in webmm's calls.
+    """
+    return webmm.compute(Cumsum(*x.shape, dtype_of(x.dtype)), x, **where)

@@ -27,6 +27,7 @@ from webmm.wgsl.epilogues import Epilogue
 from webmm.wgsl.render import Shader, render  # now, since `webmm.wgsl.render` is also the name of the module
 
 if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a program needs few of them
+    from webmm.calls.compute import compute
     from webmm.calls.einsum import einsum
     from webmm.calls.elementwise import gelu, map
     from webmm.calls.expression import astype, elementwise, where
@@ -62,6 +63,7 @@ __all__ = [
     "WebmmError",
     "__version__",
     "astype",
+    "compute",
     "concatenate",
     "dequantize",
     "devices",
@@ -90,6 +92,7 @@ __all__ = [
 ]
 
 _PUBLIC = {
+    "calls.compute": "compute",
     "calls.einsum": "einsum",
     "calls.elementwise": "gelu map",
     "calls.expression": "astype elementwise where",

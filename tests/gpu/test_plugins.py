@@ -9,7 +9,8 @@ import pytest
 from products import check, view
 
 import webmm
-from webmm import choose
+from webmm import ProblemError, choose
+from webmm.calls import pieces
 from webmm.cases import op_of
 from webmm.choose import tuned
 from webmm.kernels import STAGES, configure
@@ -41,6 +42,55 @@ def test_an_op_agrees_with_float64_and_can_be_called(device, examples, load_plug
     x = np.random.default_rng(0).random((37, 20), np.float32)
     cumsum = importlib.import_module(STAGES["cumsum"]["one_by_one"].__module__).cumsum
     np.testing.assert_allclose(cumsum(device.array(x)).numpy(), x.cumsum(axis=1), rtol=1e-5)
+
+
+@pytest.fixture
+def cumsum(examples, load_plugin):
+    load_plugin(examples / "cumsum.py")
+    return importlib.import_module(STAGES["cumsum"]["one_by_one"].__module__).cumsum
+
+
+ROWS = np.random.default_rng(1).integers(-9, 9, (1003, 70)).astype(np.float32)
+
+
+def test_an_op_that_is_cut_exceeds_bindings_and_memory(cumsum, tmp_path):
+    """By its `cut()` alone: arrays on the device, in NumPy and in a memory map."""
+    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=ROWS.shape)
+    x[:] = ROWS
+    with webmm.Device(limits={"max-storage-buffer-binding-size": 2**16}) as small:
+        small.memory = 2**16
+        for given in (ROWS, x, small.array(ROWS)):
+            got = cumsum(given, device=small)
+            assert isinstance(got, webmm.Array) == isinstance(given, webmm.Array)
+            host = got.numpy() if isinstance(got, webmm.Array) else got
+            np.testing.assert_array_equal(host, ROWS.cumsum(axis=1))
+
+
+def test_an_op_that_is_cut_is_divided_among_devices(device, cumsum, monkeypatch):
+    monkeypatch.setattr(pieces, "LEAST_MOVED", 0)
+    used, run = set(), choose.run
+    monkeypatch.setattr(choose, "run", lambda problem, on, *arrays: used.add(on) or run(problem, on, *arrays))
+    with webmm.Device(device.info.index) as other:
+        np.testing.assert_array_equal(cumsum(ROWS, devices=[device, other]), ROWS.cumsum(axis=1))
+        assert used == {device, other}
+
+
+def test_views_are_computed(device, cumsum):
+    with device.array(ROWS) as x:
+        np.testing.assert_array_equal(cumsum(x[5:20]).numpy(), ROWS[5:20].cumsum(axis=1))
+        np.testing.assert_array_equal(cumsum(x[::3, 64:]).numpy(), ROWS[::3, 64:].cumsum(axis=1))
+
+
+def test_operands_of_a_problem_are_checked(device, cumsum):
+    problem = op_of("cumsum").problem((4, 5, 1), "float32")
+    with pytest.raises(ProblemError, match=r"cumsum takes 1 operands \(x\), not 2"):
+        webmm.compute(problem, ROWS, ROWS)
+    with pytest.raises(
+        ProblemError, match=r"x of cumsum of 4x5 float32 must be float32 of shape \(4, 5\), not float32"
+    ):
+        webmm.compute(problem, ROWS)
+    with pytest.raises(ProblemError, match="problems of gemm do not say how they are cut"):
+        webmm.compute(gemm(4, 5, 6), ROWS)
 
 
 def test_a_stage_is_chosen_if_a_record_says_it_is_fast(device, examples, load_plugin, tmp_path, monkeypatch):

@@ -5,31 +5,27 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from webmm import log
+from webmm.calls.devices import Devices, chosen, concurrently
 from webmm.calls.executor import Progress
 from webmm.calls.operands import data_of
 from webmm.calls.product import checked
 from webmm.choose import tuned
-from webmm.choose.limits import ASSUMED_RATE, largest_buffer
+from webmm.choose.limits import ASSUMED_RATE, BANDWIDTH, largest_buffer
 from webmm.cut.devices import Types, Worker, divided, proportional, sizes_of
 from webmm.cut.pieces import Piece, elements, lengths_of, moved
 from webmm.cut.streams import BATCH
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate, overlap
 from webmm.engine.device import Array, Device
-from webmm.engine.devices import devices as all_devices
 from webmm.engine.view import host_array
-from webmm.errors import DeviceLostError, ProblemError
+from webmm.errors import ProblemError
 
-Devices = Literal["all"] | Sequence[Device]
-BANDWIDTH = {"discrete": 2.5e10, "integrated": 2e10, "other": 1e10, "cpu": 5e9}  # measured uploads from NumPy, bytes/s
 # Total upload bandwidth of a host, bytes/s. Two H200s have the same as one: 34e9 for uploads only, 24e9 in a product.
 HOST = 2.4e10
 LONG = 0.1  # the rate of a piece is remembered if it took at least this many seconds
@@ -74,15 +70,6 @@ def _check_panels(each: list[dict[str, Any]], out_dtype: DTypeLike | None) -> No
             if i != j and isinstance(x, Array) and x.device is panel["out"].device
         }
         check_separate(f"out of panel {i + 1}", panel["out"], others)
-
-
-def chosen(devices: Devices) -> list[Device]:
-    """Return the devices to use, without CPU adapters if there are others; raises ProblemError if there are none."""
-    found = all_devices() if isinstance(devices, str) and devices == "all" else devices
-    if isinstance(found, str) or not found or not all(isinstance(device, Device) for device in found):
-        raise ProblemError(f'devices must be "all" or a list of Devices, not {devices!r}')
-    distinct = list(dict.fromkeys(found))
-    return [device for device in distinct if device.info.kind != "cpu"] or distinct
 
 
 def rate_of(device: Device, dtype: DType) -> float:
@@ -155,42 +142,14 @@ class _Job:
         types = Types(*(dtype.itemsize for dtype in self._dtypes))
         workers = [worker_of(device, self._dtypes[0]) for device in devices]
         pieces = divided(sizes_of(whole), workers, types, host=HOST).pieces
-        self._run([moved(piece, whole) for piece in pieces], devices, self._rectangle, self.divide)
+        concurrently([moved(piece, whole) for piece in pieces], devices, self._rectangle, self.divide)
 
     def divide_batch(self, whole: Piece, devices: list[Device]) -> None:
         """Compute a piece of C's first axis, along which the products are independent."""
         first, rates = BATCH[0], [rate_of(device, self._dtypes[0]) for device in devices]
         cut = enumerate(proportional(lengths_of(whole)[first], rates))
         pieces = [moved(Piece({first: at}, worker=i), whole) for i, at in cut if at[1] > at[0]]
-        self._run(pieces, devices, self._matrices, self.divide_batch)
-
-    def _run(
-        self,
-        pieces: list[Piece],
-        devices: list[Device],
-        compute: Callable[[Piece, Device], None],
-        again: Callable[[Piece, list[Device]], None],
-    ) -> None:
-        """Compute all pieces concurrently, each on its device; call `again` for the pieces of lost devices."""
-
-        def attempt(piece: Piece) -> Exception | None:
-            try:
-                compute(piece, devices[piece.worker])
-            except Exception as error:
-                return error
-            return None
-
-        with ThreadPoolExecutor(len(pieces), "webmm-device") as pool:
-            others = [pool.submit(attempt, piece) for piece in pieces[1:]]
-            errors = [attempt(pieces[0]), *(future.result() for future in others)]
-        lost = [piece for piece, error in zip(pieces, errors, strict=True) if isinstance(error, DeviceLostError)]
-        left = [device for device in devices if not device.lost]
-        for error in errors:
-            if error is not None and not (isinstance(error, DeviceLostError) and left):
-                raise error
-        for piece in lost:
-            log.choice.warning("%s: its piece is computed by the other devices", devices[piece.worker].lost)
-            again(piece, left)
+        concurrently(pieces, devices, self._matrices, self.divide_batch)
 
     def _rectangle(self, piece: Piece, device: Device) -> None:
         bias, residual = self._bias, self._residual

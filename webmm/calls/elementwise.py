@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from webmm import choose
+from webmm.calls.devices import Devices
 from webmm.calls.executor import Labelled
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import in_pieces
@@ -27,7 +28,9 @@ _tested: MutableMapping[Device, set[str]] = weakref.WeakKeyDictionary()  # names
 
 
 @planned
-def gelu(x: Operandish, approximate: bool = False, *, device: Device | None = None) -> Any:
+def gelu(
+    x: Operandish, approximate: bool = False, *, device: Device | None = None, devices: Devices | None = None
+) -> Any:
     """Return the Gaussian error linear unit x·Φ(x) of each element, of the same shape and dtype as `x`.
 
     Arguments:
@@ -35,14 +38,17 @@ def gelu(x: Operandish, approximate: bool = False, *, device: Device | None = No
     - `x`: an array of any shape, of one of `webmm.dtypes.MATRIX_DTYPES`.
     - `approximate`: use the tanh approximation instead of the error function.
     - `device`: by default the device of `x`, or the most capable adapter.
+    - `devices`: "all" or a list of Devices, among which a call on NumPy arrays is divided.
 
     Returns a NumPy array, or an `Array` on the same device if `x` is one. Raises as `reduce()` does.
     """
-    return _map("gelu", x, "gelu_tanh" if approximate else "gelu", device)
+    return _map("gelu", x, "gelu_tanh" if approximate else "gelu", device, devices)
 
 
 @planned
-def map(x: Operandish, function: str | Epilogue, *, device: Device | None = None) -> Any:
+def map(
+    x: Operandish, function: str | Epilogue, *, device: Device | None = None, devices: Devices | None = None
+) -> Any:
     """Return a function of each element, of the same shape and dtype as `x`.
 
     Arguments:
@@ -50,6 +56,7 @@ def map(x: Operandish, function: str | Epilogue, *, device: Device | None = None
     - `x`: an array of any shape, of one of `webmm.dtypes.MATRIX_DTYPES`.
     - `function`: a name in `webmm.wgsl.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
     - `device`: by default the device of `x`, or the most capable adapter.
+    - `devices`: "all" or a list of Devices, among which a call on NumPy arrays is divided.
 
     Returns a NumPy array, or an `Array` on the same device if `x` is one. Raises ProblemError for an unknown name,
     ShaderError for an `Epilogue` that does not compile on the device, or differs from its NumPy function there;
@@ -59,13 +66,15 @@ def map(x: Operandish, function: str | Epilogue, *, device: Device | None = None
     """
     if not function:
         raise ProblemError("map() needs a function: the name of an activation, or an Epilogue(wgsl=…, numpy=…)")
-    return _map("map", x, function, device)
+    return _map("map", x, function, device, devices)
 
 
-def _map(call: str, x: Operandish, function: str | Epilogue, device: Device | None) -> Any:
-    with opened(call, device, x) as temporary:
+def _map(call: str, x: Operandish, function: str | Epilogue, device: Device | None, devices: Devices | None) -> Any:
+    with opened(call, device, x, devices=devices) as temporary:
         source = temporary.data(x)
-        problem = Elementwise(activation_on(temporary.device, function), source.size, element_of(source))
+        for one in temporary.devices:
+            name = activation_on(one, function)
+        problem = Elementwise(name, source.size, element_of(source))
         y = temporary.result(source.shape, problem.dtype, source)
 
         def compute(x: Array, y: Array) -> None:
@@ -74,7 +83,7 @@ def _map(call: str, x: Operandish, function: str | Epilogue, device: Device | No
         if source.size:
             dense = source.numpy() if isinstance(source, Array) and not source.contiguous else source
             operands = [Labelled(dense.reshape(-1), "i")]
-            in_pieces(temporary.device, compute, operands, Labelled(y.reshape(-1), "i"), "i")
+            in_pieces(temporary.devices, compute, operands, Labelled(y.reshape(-1), "i"), "i")
         return returned(y)
 
 

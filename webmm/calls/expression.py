@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm import choose
+from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import in_pieces
@@ -37,7 +38,12 @@ def kind_computed(dtype: DType) -> str:
 
 @planned
 def elementwise(
-    expression: str, *, out_dtype: DTypeLike | None = None, device: Device | None = None, **operands: Operandish
+    expression: str,
+    *,
+    out_dtype: DTypeLike | None = None,
+    device: Device | None = None,
+    devices: Devices | None = None,
+    **operands: Operandish,
 ) -> Any:
     """Return an expression of the elements of arrays, computed in one pass, with the operands' broadcast shape.
 
@@ -50,6 +56,7 @@ def elementwise(
     - `out_dtype`: the dtype of the result, by default float32, int32 or bool, or the float dtype of the arrays if they
       have only one.
     - `device`: by default the device of the operands, or the most capable adapter.
+    - `devices`: "all" or a list of Devices, among which a call on NumPy arrays is divided.
 
     Floats are computed in float32. Returns a NumPy array (a scalar if no axis is left), or an `Array` on the same
     device if an operand is one.
@@ -61,13 +68,13 @@ def elementwise(
     """
     numbers = {name: x.item() if isinstance(x, np.generic) else x for name, x in operands.items() if _is_number(x)}
     given = {name: x for name, x in operands.items() if name not in numbers}
-    with opened("elementwise", device, *given.values()) as temporary:
+    with opened("elementwise", device, *given.values(), devices=devices) as temporary:
         data = {name: temporary.data(x) for name, x in given.items()}
         shape = shape_of([x.shape for x in data.values()])
         make = Maker(expression, {name: element_of(x) for name, x in data.items()}, numbers, out_dtype)
         y = temporary.result(shape, make.out, *data.values())
         if y.size:
-            fill(temporary.device, make, list(data.values()), y)
+            fill(temporary.devices, make, list(data.values()), y)
         return returned(y)
 
 
@@ -166,7 +173,7 @@ def _quad(values: Sequence[int], fill: int) -> Quad:
     return a, b, c, d
 
 
-def fill(device: Device, make: Maker, data: Sequence[Data], y: Data) -> None:
+def fill(devices: list[Device], make: Maker, data: Sequence[Data], y: Data) -> None:
     """Fill `y` with the expression of arrays that broadcast to its shape."""
     letters = LETTERS[: y.ndim]
     operands = [_labelled(x, letters) for x in data]
@@ -174,9 +181,9 @@ def fill(device: Device, make: Maker, data: Sequence[Data], y: Data) -> None:
     def compute(*arrays: Array) -> None:
         *xs, target = arrays
         for x in problems_of(make, [(x, one.axes) for x, one in zip(xs, operands, strict=True)], target, letters):
-            choose.run(x, device, *xs, target)
+            choose.run(x, target.device, *xs, target)
 
-    in_pieces(device, compute, operands, Labelled(y, letters), letters)
+    in_pieces(devices, compute, operands, Labelled(y, letters), letters)
 
 
 def _labelled(x: Data, letters: str) -> Labelled:

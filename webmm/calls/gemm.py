@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
 from webmm.calls import divided
+from webmm.calls.devices import Devices
 from webmm.calls.elementwise import activation_on
 from webmm.calls.executor import Progress
 from webmm.calls.operands import Operandish, Temporaries, data_of, number
@@ -35,7 +36,7 @@ def matmul(
     out_dtype: DTypeLike | None = None,
     out: NDArray[Any] | Array | None = None,
     device: Device | None = None,
-    devices: divided.Devices | None = None,
+    devices: Devices | None = None,
     tune: Tune | None = None,
     precision: Precision | None = None,
     progress: Progress | None = None,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from webmm import choose
 from webmm.calls.axes import as_ikj, axes_of, span_of
-from webmm.calls.executor import Labelled
+from webmm.calls.devices import Devices
+from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
@@ -19,13 +22,13 @@ from webmm.problems.normalise import NORMALISATIONS, Normalisation, check_normal
 
 
 @planned
-def softmax(x: Operandish, axis: int = -1, *, device: Device | None = None) -> Any:
+def softmax(x: Operandish, axis: int = -1, *, device: Device | None = None, devices: Devices | None = None) -> Any:
     """Return exp(x) / Σ exp(x) along `axis`, without overflow, with the shape and dtype of `x`.
 
     `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, or float64 on devices with the feature shader-f64. Arrays and errors
-    as for `reduce()`; UnsupportedError for float64 on other devices.
+    and `devices` as for `reduce()`; UnsupportedError for float64 on other devices.
     """
-    return _normalise(x, "softmax", axis, None, None, 0.0, device)
+    return _normalise(x, "softmax", axis, None, None, 0.0, device, devices)
 
 
 @planned
@@ -36,24 +39,30 @@ def layer_norm(
     eps: float = 1e-5,
     *,
     device: Device | None = None,
+    devices: Devices | None = None,
 ) -> Any:
     """Return (x - mean) / √(variance + eps) · weight + bias along the last axis; dtypes and errors as for `softmax()`.
 
     `weight` and `bias` have the length of the last axis and the dtype of `x`; ProblemError otherwise. The variance is
     computed about the mean in a second pass, and divided by the number of elements (Ba, Kiros and Hinton, 2016).
     """
-    return _normalise(x, "layer_norm", -1, weight, bias, eps, device)
+    return _normalise(x, "layer_norm", -1, weight, bias, eps, device, devices)
 
 
 @planned
 def rms_norm(
-    x: Operandish, weight: Operandish | None = None, eps: float = 1e-5, *, device: Device | None = None
+    x: Operandish,
+    weight: Operandish | None = None,
+    eps: float = 1e-5,
+    *,
+    device: Device | None = None,
+    devices: Devices | None = None,
 ) -> Any:
     """Return x / √(mean of squares + eps) · weight along the last axis (Zhang and Sennrich, 2019).
 
     Everything else is as for `layer_norm()`.
     """
-    return _normalise(x, "rms_norm", -1, weight, None, eps, device)
+    return _normalise(x, "rms_norm", -1, weight, None, eps, device, devices)
 
 
 def _normalise(
@@ -64,20 +73,22 @@ def _normalise(
     bias: Operandish | None,
     epsilon: float,
     device: Device | None,
+    devices: Devices | None,
 ) -> Any:
-    with opened(function, device, x) as temporary:
+    with opened(function, device, *(v for v in (x, weight, bias) if v is not None), devices=devices) as temporary:
         source = temporary.data(x)
         (axis,) = axes_of(source, (axis,))
         dtype = element_of(source)
-        capabilities = temporary.device.capabilities
-        check_normalised(function, dtype, capabilities.features, capabilities.name)
+        for one in temporary.devices:
+            check_normalised(function, dtype, one.capabilities.features, one.capabilities.name)
         y = temporary.result(source.shape, dtype, source)
         if not source.size:
             return returned(y)
         length = source.shape[axis]
         vectors = [_vector(temporary, v, length, dtype) for v in (weight, bias) if v is not None]
 
-        def compute(x: Array, y: Array) -> None:
+        def compute(x: Array, *others: Array) -> None:
+            *vectors, y = others
             outer, length, inner = x.shape
             problem = Normalisation(
                 *(NORMALISATIONS[function].operation, outer, length, inner),
@@ -90,17 +101,17 @@ def _normalise(
             choose.run(problem, x.device, x, y, *vectors)
 
         shape = (math.prod(source.shape[:axis]), length, math.prod(source.shape[axis + 1 :]))
-        operands, into = [Labelled(as_ikj(source, axis), "ikj")], Labelled(y.reshape(*shape), "ikj")
-        in_pieces(temporary.device, compute, operands, into, "ij")
+        operands = [Labelled(as_ikj(source, axis), "ikj"), *(Labelled(v, "k", anywhere=False) for v in vectors)]
+        in_pieces(temporary.devices, compute, operands, Labelled(y.reshape(*shape), "ikj"), "ij")
         return returned(y)
 
 
-def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Array:
-    """Return a weight or bias on the device; raises ProblemError unless it has shape (length,) and that dtype."""
-    array = temporary.array(v)
-    if array.shape != (length,) or array.element != dtype:
+def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Data:
+    """Return a weight or bias; raises ProblemError unless it has shape (length,) and that dtype."""
+    vector = temporary.data(v) if len(temporary.devices) > 1 else temporary.array(v)
+    if vector.shape != (length,) or element_of(vector) != dtype:
         raise ProblemError(
             f"weight and bias must have shape ({length},) and dtype {dtype.name}, "
-            f"not {array.shape} and {array.element.name}"
+            f"not {vector.shape} and {element_of(vector).name}"
         )
-    return array if array.contiguous and not array.offset else temporary.array(array.numpy())
+    return vector if isinstance(vector, np.ndarray) or (vector.contiguous and not vector.offset) else vector.numpy()

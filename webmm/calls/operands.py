@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from webmm.calls.devices import Devices, check_divisible, chosen
 from webmm.calls.executor import Data
 from webmm.calls.strided import matrix_operand
 from webmm.dtypes import F32, DType, dtype_of
@@ -46,7 +47,7 @@ class Temporaries:
     """Device copies of one call's operands, freed when the call ends."""
 
     def __init__(self, device: Device) -> None:
-        self.device = device
+        self.device, self.devices = device, [device]  # the first of the devices
         self._owned: list[Array] = []
         self._sum: Array | None = None
 
@@ -143,11 +144,18 @@ def flag(name: str, x: Any) -> bool:
 
 
 @contextmanager
-def opened(call: str, device: Device | None, *operands: Operandish) -> Iterator[Temporaries]:
-    """Start a call on the given device, the device of the first `Array`, or the default device."""
-    resident = (x.device for x in operands if isinstance(x, Array))
-    device = device or next(resident, None) or default_device()
-    with device.span(call, "call"), Temporaries(device) as temporary:
+def opened(
+    call: str, device: Device | None, *operands: Operandish, devices: Devices | None = None
+) -> Iterator[Temporaries]:
+    """Start a call on the given device or devices, the device of the first `Array`, or the default device."""
+    if devices is not None:
+        check_divisible(device, *operands)
+        several = chosen(devices)
+    else:
+        resident = (x.device for x in operands if isinstance(x, Array))
+        several = [device or next(resident, None) or default_device()]
+    with several[0].span(call, "call"), Temporaries(several[0]) as temporary:
+        temporary.devices = several
         yield temporary
 
 

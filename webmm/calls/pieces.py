@@ -1,22 +1,28 @@
 """Calls of any size: a call is cut along axes with independent results until every piece fits.
 
 A piece fits if its data fits a binding, its work one dispatch and, for NumPy arrays, its data `Device.memory`. Pieces
-of `Array`s are read and written in place; a piece that no binding can cover is copied through the host.
+of `Array`s are read and written in place; a piece that no binding can cover is copied through the host. On several
+devices, each computes a piece along the longest axis.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from webmm.calls.devices import concurrently
 from webmm.calls.executor import Data, Execution, Labelled, shrinking
-from webmm.choose.limits import dispatch_limits, largest_buffer
+from webmm.choose.limits import BANDWIDTH, dispatch_limits, largest_buffer
 from webmm.cut.arrays import array_pieces
-from webmm.cut.pieces import Piece
+from webmm.cut.devices import proportional
+from webmm.cut.pieces import Piece, lengths_of, moved
 from webmm.engine.device import Array, Device
 from webmm.problems.base import ALIGNMENT
+
+LEAST_MOVED = 2**20  # bytes of operands and results for which another device is used
 
 
 def most_at_once(device: Device, x: Data) -> int:
@@ -26,7 +32,7 @@ def most_at_once(device: Device, x: Data) -> int:
 
 
 def in_pieces(
-    device: Device,
+    devices: list[Device],
     compute: Callable[..., None],
     operands: Sequence[Labelled],
     result: Labelled,
@@ -37,11 +43,16 @@ def in_pieces(
 ) -> None:
     """Fill `result` by calls of `compute(*operands, result)` on pieces, cut along the axes with the letters `along`.
 
-    `compute` queues the dispatches for a piece. No axis may be empty. Pieces have length 1 along the axes `each`.
+    `compute` queues the dispatches for a piece on the device of its arguments; with several devices, in several
+    threads. No axis may be empty. Pieces have length 1 along the axes `each`.
     `flops` is the number of operations of the whole call. Raises UnsupportedError if a piece of length 1 along all axes
     is still too large, and MemoryLimitError if the device has too little memory for the smallest pieces that are tried.
     """
     everything = [one.extents for one in (*operands, result)]
+    if len(devices) > 1 and sum(math.prod(one.shape) * one.itemsize for one in everything) >= 2 * LEAST_MOVED:
+        _divide(devices, compute, operands, result, along, each, flops)
+        return
+    device = devices[0]
 
     def attempt(memory: int) -> None:
         most = dispatch_limits(device)
@@ -54,6 +65,32 @@ def in_pieces(
         shrinking(device.memory, attempt)
     else:
         attempt(device.memory)
+
+
+def _divide(
+    devices: list[Device],
+    compute: Callable[..., None],
+    operands: Sequence[Labelled],
+    result: Labelled,
+    along: str,
+    each: str,
+    flops: int,
+) -> None:
+    """Call `in_pieces()` for a piece on each device, in proportion to the bytes that it can move."""
+    lengths = dict(zip(result.axes, result.data.shape, strict=True))
+    axis = max(each + along, key=lambda letter: lengths[letter])
+
+    def on_one(piece: Piece, device: Device) -> None:
+        part = flops * lengths_of(piece)[axis] // lengths[axis]
+        within = [one.within(piece) for one in (*operands, result)]
+        in_pieces([device], compute, within[:-1], within[-1], along, each=each, flops=part)
+
+    def on_each(whole: Piece, devices: list[Device]) -> None:
+        ranges = enumerate(proportional(lengths_of(whole)[axis], [BANDWIDTH[x.info.kind] for x in devices]))
+        pieces = [moved(Piece({axis: at}, worker=i), whole) for i, at in ranges if at[1] > at[0]]
+        concurrently(pieces, devices, on_one, on_each)
+
+    on_each(Piece({axis: (0, lengths[axis])}), devices)
 
 
 def _fill(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from webmm import choose
+from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, readable, returned, rows_of
 from webmm.calls.pieces import in_pieces, starts_of
@@ -41,6 +42,7 @@ def qmatmul(
     bias: ArrayLike | None = None,
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
+    devices: Devices | None = None,
 ) -> Any:
     """Return the matrix product of 8-bit quantised operands, with exact sums in 32-bit integers.
 
@@ -61,6 +63,7 @@ def qmatmul(
       - float32: the sums times ``scale_a·scale_b``.
 
     - `device`: by default the device of the operands, or the most capable adapter.
+    - `devices`: "all" or a list of Devices, among which a call on NumPy arrays is divided.
 
     Returns a NumPy array, or an `Array` on the same device if an operand is one; every bit is as in
     `webmm.problems.scheme.reference()`.
@@ -68,7 +71,7 @@ def qmatmul(
     Raises ProblemError for shapes that do not match, other dtypes, scales that are not positive and finite, zero points
     outside the dtype's range, and a k so large that 32-bit sums could overflow; otherwise as `matmul()`.
     """
-    with opened("qmatmul", device, a_q, b_q) as temporary:
+    with opened("qmatmul", device, a_q, b_q, devices=devices) as temporary:
         a, b = temporary.data(a_q), temporary.data(b_q)
         batch, m, n = _sizes(a, b)
         out = _out_dtype(out_dtype, scale_c, element_of(a))
@@ -130,7 +133,7 @@ def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data)
 
     rows_and_columns = ["mt"] * template.by_row + ["nt"] * template.by_column
     in_pieces(
-        temporary.device,
+        temporary.devices,
         compute,
         [
             _labelled(readable(a), batch, "mk"),

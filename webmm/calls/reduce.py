@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
 from webmm.calls.axes import Axes, axes_of, each_as_ikj, span_of
+from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, flag, opened, returned
@@ -31,6 +32,7 @@ def reduce(
     *,
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
+    devices: Devices | None = None,
 ) -> Any:
     """Return the reduction of `x` over `axis`, with NumPy's shapes; a negative axis counts from the end.
 
@@ -48,18 +50,20 @@ def reduce(
     A NumPy array gives a NumPy array (a scalar if no axis is left), an `Array` gives an `Array` on the same device.
     Transposed and sliced `Array`s are read in place; those with negative strides, and several axes that are not
     adjacent in memory, are copied through the host first.
+    `devices` is "all" or a list of Devices, among which a call on NumPy arrays is divided.
 
     Raises ProblemError for an unknown operation, an invalid axis, an unsupported dtype, and for a maximum or minimum
     over no elements; UnsupportedError if the device cannot hold the operands or lacks shader-f64 where it is needed,
     MemoryLimitError if it is out of memory.
     """
     operation, keepdims = operation_of(op), flag("keepdims", keepdims)
-    with opened("reduce", device, x) as temporary:
+    with opened("reduce", device, x, devices=devices) as temporary:
         source, device = temporary.data(x), temporary.device
         axes, dtype = axes_of(source, axis), element_of(source)
         out = operation.out_dtype(dtype) if out_dtype is None else dtype_of(out_dtype)
         check_types(operation, dtype, out)
-        check_device(operation, dtype, device.capabilities.features, device.capabilities.name)
+        for one in temporary.devices:
+            check_device(operation, dtype, one.capabilities.features, one.capabilities.name)
         if operation.index and axis is not None and len(axes) > 1:
             raise ProblemError(f"{op} takes one axis, or None for all; a position in several has no single number")
         kept = tuple(n for i, n in enumerate(source.shape) if i not in axes)
@@ -68,11 +72,11 @@ def reduce(
             nothing = _of_nothing(source, operation, shape, math.prod(source.shape[i] for i in axes), out)
             return device.array(nothing) if isinstance(source, Array) else returned(nothing)
         pieces = each_as_ikj(source, axes)
-        in_parts = any(_k_at_once(device, piece) < piece.shape[1] for piece in pieces)
+        in_parts = any(_k_at_once(temporary.devices, piece) < piece.shape[1] for piece in pieces)
         y = temporary.result((math.prod(kept),), out, *([] if in_parts else [source]))
         for at, piece in enumerate(pieces):
             outer, _, inner = piece.shape
-            _reduce(device, operation, piece, y[at * outer * inner :][: outer * inner].reshape(outer, inner))
+            _reduce(temporary.devices, operation, piece, y[at * outer * inner :][: outer * inner].reshape(outer, inner))
         y = device.array(y) if in_parts and isinstance(source, Array) else y
         return y.reshape(*shape) if isinstance(y, Array) else returned(y.reshape(shape))
 
@@ -84,18 +88,18 @@ def _of_nothing(x: Data, operation: Operation, shape: tuple[int, ...], count: in
     return np.full(shape, operation.empty or 0, out.numpy)
 
 
-def _k_at_once(device: Device, x: Data) -> int:
+def _k_at_once(devices: list[Device], x: Data) -> int:
     """Return how many k of x[i, k, j] can be reduced at once: all, or fewer if a single i is too large."""
     _, length, inner = x.shape
-    return min(length, max(1, most_at_once(device, x) // (inner * element_of(x).itemsize)))
+    return min(length, max(1, min(most_at_once(one, x) for one in devices) // (inner * element_of(x).itemsize)))
 
 
-def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
+def _reduce(devices: list[Device], operation: Operation, x: Data, y: Data) -> None:
     """Fill y[i, j], which is a NumPy array if x[i, k, j] has to be reduced in parts of k."""
-    step, length = _k_at_once(device, x), x.shape[1]
+    step, length = _k_at_once(devices, x), x.shape[1]
     if step < length:
         assert not isinstance(y, Array), "partial results are combined on the host"
-        y[...] = _combined(device, operation, x, step)
+        y[...] = _combined(devices, operation, x, step)
         return
 
     def compute(x: Array, y: Array) -> None:
@@ -104,12 +108,12 @@ def _reduce(device: Device, operation: Operation, x: Data, y: Data) -> None:
             add_up(x, y, mean=operation.name == "mean")
             return
         problem = Reduction(operation.name, outer, length, inner, x.element, y.element, span_of(x), y.offset)
-        choose.run(problem, device, x, y)
+        choose.run(problem, x.device, x, y)
 
-    in_pieces(device, compute, [Labelled(x, "ikj")], Labelled(y, "ij"), "ij")
+    in_pieces(devices, compute, [Labelled(x, "ikj")], Labelled(y, "ij"), "ij")
 
 
-def _combined(device: Device, operation: Operation, x: Data, step: int) -> NDArray[Any]:
+def _combined(devices: list[Device], operation: Operation, x: Data, step: int) -> NDArray[Any]:
     """Return the results over all k, combined from results over `step` elements each."""
     outer, length, inner = x.shape
     starts, whole = range(0, length, step), element_of(x) == I32
@@ -117,7 +121,7 @@ def _combined(device: Device, operation: Operation, x: Data, step: int) -> NDArr
     def of_pieces(name: str, dtype: DType) -> NDArray[Any]:
         parts = np.empty((len(starts), outer, inner), dtype.numpy)
         for part, start in zip(parts, starts, strict=True):
-            _reduce(device, OPERATIONS[name], x[:, start : start + step], part)
+            _reduce(devices, OPERATIONS[name], x[:, start : start + step], part)
         return np.moveaxis(parts, 0, -1)
 
     parts = of_pieces(operation.of_parts or operation.name, I32 if whole else element_of(x).sums)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm import choose
+from webmm.calls.devices import Devices
 from webmm.calls.executor import Labelled
 from webmm.calls.operands import Operandish, opened, readable, returned, rows_of
 from webmm.calls.pieces import in_pieces, starts_of
@@ -28,6 +29,7 @@ def qmatmul_weights(
     *,
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
+    devices: Devices | None = None,
 ) -> Any:
     """Return ``x @ weights``, (…, n), with weights of 4 or 8 bits, which are dequantised within the product.
 
@@ -38,6 +40,7 @@ def qmatmul_weights(
       call uploads it.
     - `out_dtype`: the dtype of the result, by default the dtype of `x`.
     - `device`: by default the device of `x` or of the weights, or the most capable adapter.
+    - `devices`: "all" or a list of Devices, among which a call on NumPy arrays, weights included, is divided.
 
     Returns a NumPy array, or an `Array` on the same device if `x` is one. Sums are float32; every element is within the
     error bound of ``matmul(x, weights.dequantize())``.
@@ -47,7 +50,9 @@ def qmatmul_weights(
 
     Example: ``webmm.qmatmul_weights(x, webmm.quantize_blocks(w).to(device))``
     """
-    with opened("qmatmul_weights", device or (None if isinstance(x, Array) else weights.device), x) as temporary:
+    if devices is None and device is None and not isinstance(x, Array):
+        device = weights.device
+    with opened("qmatmul_weights", device, x, *weights.parts, devices=devices) as temporary:
         a = temporary.data(x)
         k, n = weights.shape
         if not a.ndim or a.shape[-1] != k:
@@ -72,5 +77,5 @@ def qmatmul_weights(
         )
         operands = [Labelled(readable(rows_of(a)), "mk"), *parts]
         into = Labelled(c.reshape(-1, n), "mn", anywhere=False)
-        in_pieces(temporary.device, compute, operands, into, "mn", flops=2 * a.size * n)
+        in_pieces(temporary.devices, compute, operands, into, "mn", flops=2 * a.size * n)
         return returned(c)

@@ -11,6 +11,7 @@ from webmm.engine.device import Device
 # must be short: drivers reset a device that is busy for long (Windows: 2 s), and a display freezes before that.
 ASSUMED_RATE = {"cpu": 2.0**35, "integrated": 2.0**37, "other": 2.0**37, "discrete": 2.0**41}
 DISPATCH_SECONDS = 1.0
+BANDWIDTH = {"discrete": 2.5e10, "integrated": 2e10, "other": 1e10, "cpu": 5e9}  # measured uploads from NumPy, bytes/s
 # For float64: gaming GPUs have one float64 unit per 64 float32 units; with integer slices, one product takes 37 integer
 # products, and the slices need at most four times the bytes of an operand and twice those of a result.
 SLOWER, SLOWER_IN_SLICES, ROOM_FOR_SLICES = 64, 256, 4

@@ -15,11 +15,10 @@ import dask.array as da
 import numpy as np
 from numpy.typing import DTypeLike
 
-from webmm.calls.divided import BANDWIDTH
 from webmm.calls.elementwise import map as mapped
 from webmm.calls.expression import elementwise
 from webmm.calls.gemm import matmul as multiply
-from webmm.choose.limits import ASSUMED_RATE
+from webmm.choose.limits import ASSUMED_RATE, BANDWIDTH
 from webmm.cut.devices import Types, Worker, divided, sizes_of
 from webmm.cut.streams import Sizes, held_lengths
 from webmm.dask.workers import RESOURCE, count
