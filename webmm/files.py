@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import F64, FLOATS
+from webmm.dtypes import F64, FLOATS, DType
 from webmm.errors import ConfigError, ProblemError
 
 MAX_TEXT = 2**26  # bytes
@@ -160,8 +160,8 @@ def _size(path: Path) -> int:
     return status.st_size
 
 
-def load_matrix(path: Path) -> NDArray[Any]:
-    """Return the 2-D float array in the .npy file `path`, memory-mapped; never unpickles.
+def load_matrix(path: Path, dtypes: tuple[DType, ...] = (*FLOATS, F64)) -> NDArray[Any]:
+    """Return the 2-D array of one of `dtypes` in the .npy file `path`, memory-mapped; never unpickles.
 
     Raises ProblemError for anything else; the message names what was found.
     """
@@ -181,8 +181,8 @@ def load_matrix(path: Path) -> NDArray[Any]:
         raise ProblemError(f"{path} holds a {data.ndim}-D array; a product takes matrices, 2-D")
     if data.size == 0:
         raise ProblemError(f"{path} holds an empty matrix of shape {data.shape}")
-    if data.dtype not in [dtype.numpy for dtype in (*FLOATS, F64)]:
-        names = " or ".join(dtype.name for dtype in (*FLOATS, F64))
+    if data.dtype not in [dtype.numpy for dtype in dtypes]:
+        names = " or ".join(dtype.name for dtype in dtypes)
         raise ProblemError(f"{path} holds {data.dtype.str}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
     return data
 

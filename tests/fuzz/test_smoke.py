@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import itertools
+from dataclasses import dataclass, replace
 from unittest import mock
 
 import numpy as np
@@ -13,16 +14,36 @@ from table import OPS as DRAWN
 import webmm
 from webmm.cases import OPS
 from webmm.choose import candidates
+from webmm.dtypes import F32
 from webmm.measure import selftest
+from webmm.problems.divisible import Divisible
+from webmm.problems.elementwise import Elementwise
 
 X = np.arange(1, 16, dtype=np.float32).reshape(3, 5)
 PUBLIC = {name: getattr(webmm, name) for name in webmm.__all__}
 CALLS = [
     name for name, value in PUBLIC.items() if inspect.isfunction(value) and value.__module__.startswith("webmm.calls.")
 ]
+
+
+@dataclass(frozen=True)
+class Rectified(Elementwise, Divisible):
+    """A problem that says how it is cut, as a plugin's may."""
+
+    cuttable = ("size",)
+
+    @property
+    def axes(self):
+        return ("size",), ("size",)
+
+    def cut(self, axis, start, length):
+        return replace(self, size=length)
+
+
 # Calls that the fuzzer has no row for: what they return, and what NumPy does.
 EXAMPLES = {
     "astype": (lambda x: webmm.astype(x, "int32"), lambda x: x.astype(np.int32)),
+    "compute": (lambda x: webmm.compute(Rectified("relu", 15, F32), x.reshape(15)), lambda x: x.ravel()),
     "concatenate": (lambda x: webmm.concatenate([x, x], axis=1), lambda x: np.concatenate([x, x], axis=1)),
     "einsum": (lambda x: webmm.einsum("ij,kj->ki", x, x), lambda x: x @ x.T),
     "from_dlpack": (lambda x: webmm.from_dlpack(X, x.device), lambda x: x),

@@ -451,7 +451,7 @@ def test_a_disk_that_fills_while_resuming_is_one_line(inputs, device, monkeypatc
 
 
 def test_operands_that_change_meanwhile_are_noticed(inputs, device):
-    with pytest.raises(ProblemError, match=r"changed while they were multiplied; run this again"):
+    with pytest.raises(ProblemError, match=r"changed meanwhile; run this again"):
         product(inputs, device=device, progress=lambda *_: np.save(inputs / "a.npy", A + 1))
     np.testing.assert_array_equal(read(product(inputs, device=device)), (A + 1) @ B)
 
@@ -541,7 +541,7 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(inputs, c, step):
 
 def test_headers_identify_the_inputs(inputs):
     a, b = str(inputs / "a.npy"), str(inputs / "b.zarr")
-    job = files.FileProduct(a, b, "", False, (65, 47, 83), "float32", (20, 30), None)
+    job = files.FileCall(a, b, "", False, (65, 47, 83), "float32", (20, 30), None)
     before = job.header(1)
     assert before["tile"] == [20, 30]
     zarr.open_array(b, mode="r+")[0, 0] = 7

@@ -47,5 +47,7 @@ def test_every_candidate(device, cls):
 def test_kernels_that_no_device_runs_are_validated(monkeypatch, dtype):
     """The long run's tiles: in both dialects, float64 in naga's only."""
     monkeypatch.setattr(Alone, "check", lambda *_: "beyond a limit")
-    outcome = tiles.outcome(Alone(64, 2), [reduction(8, 100, dtype=dtype)], [], SimpleNamespace(capabilities=None))
+    outcome = tiles.outcome(
+        Alone(64, 2), [reduction(8, 100, "prod", dtype=dtype)], [], SimpleNamespace(capabilities=None)
+    )
     assert outcome == (tiles.VALID, "")

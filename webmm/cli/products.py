@@ -19,10 +19,13 @@ MAX_WORKERS = 4096
 
 @click.command()
 @click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path), required=False)
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="File or Zarr folder for the product."
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="File or Zarr folder for the result."
 )
+@PLUGIN
+@OP
+@click.option("--axis", type=click.IntRange(-2, 1), default=-1, show_default=True, help="Axis of an op of A.")
 @click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @click.option("--kernel", "kernel_text", help="Such as blocked or pipelined:bm=128. Default: chosen by webmm.")
 @click.option("--workers", type=click.IntRange(0, 1024), default=0, help="Worker processes, each with its own adapter.")
@@ -31,8 +34,10 @@ MAX_WORKERS = 4096
 @on_device()
 def run(
     a: Path,
-    b: Path,
+    b: Path | None,
     output: Path,
+    op: str,
+    axis: int,
     force: bool,
     kernel_text: str | None,
     workers: int,
@@ -40,14 +45,17 @@ def run(
     profile: str | None,
     open_device: Open,
 ) -> None:
-    """Multiply the matrices in the files A and B.
+    """Multiply the matrices in the files A and B, or compute an op of one array (--op) along an axis of A.
 
-    A, B and the output are .npy files or .zarr folders. With --workers, or if one of them is Zarr, the product is
-    computed piece by piece; running the command again resumes an interrupted product.
+    A, B and the output are .npy files or .zarr folders. With --op or --workers, or if one of them is Zarr, the result
+    is computed piece by piece; running the command again resumes an interrupted run. Ops are named as in `webmm bench`:
+    reduce:max, normalise:softmax, elementwise:gelu. Reductions keep the axis, with length 1.
     """
     from webmm import files, report
 
-    if workers or ".zarr" in (a.suffix, b.suffix, output.suffix):
+    if (op == "gemm") != (b is not None):
+        raise ConfigError("a product takes two files, A and B" if b is None else f"--op {op} takes one file, A")
+    if b is None or workers or ".zarr" in (a.suffix, b.suffix, output.suffix):
         from webmm.report import file_product
 
         if kernel_text or profile is not None:
@@ -56,7 +64,9 @@ def run(
         if workers and named["engine"]:
             raise ConfigError("--engine does not reach --workers: set WEBMM_ENGINE instead")
         adapters = [named["adapter"]] * workers if named["adapter"] else None
-        click.echo(file_product.multiply(a, b, output, workers, adapters, memory, force, open_device), err=True)
+        operands = (a,) if b is None else (a, b)
+        line = file_product.compute(op, axis, operands, output, workers, adapters, memory, force, open_device)
+        click.echo(line, err=True)
         return
     if memory:
         raise ConfigError("--memory is for --workers and .zarr only; in Python, Device.memory sets a device's limit")

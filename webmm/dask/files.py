@@ -1,4 +1,4 @@
-"""Products of matrices in files, larger than memory: piece by piece, with several workers, and resumable.
+"""Calls on matrices in files, larger than memory: piece by piece, with several workers, and resumable.
 
 Pieces are written to `C.npy.part` or `C.zarr.part`; `C….part.done` lists the finished ones (`webmm.dask.output`). When
 all pieces are finished, the `.part` is renamed and the list is deleted.
@@ -19,13 +19,14 @@ from webmm.calls.executor import Progress
 from webmm.calls.gemm import gemm
 from webmm.calls.gemm import matmul as multiply
 from webmm.cut.devices import Types
+from webmm.dask.ops import OWN, op_for_files, result_of, result_shape
 from webmm.dask.output import Output
 from webmm.dask.products import own_device, task_sizes
-from webmm.dask.stored import Corner, FileProduct, Written, opened, store
+from webmm.dask.stored import Corner, FileCall, Written, opened, store
 from webmm.dask.workers import RESOURCE, cluster, count
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
-from webmm.errors import ProblemError
+from webmm.errors import ConfigError, ProblemError
 
 READ = 2**28  # bytes of Zarr operands that are read at a time
 
@@ -65,7 +66,62 @@ def multiply_files(
     rows, columns = tile or task_sizes(sizes, Types(size, size), workers)[:2]
     names = [str(path.resolve()) for path in (a, b)]
     cut = (min(rows, sizes[0]), min(columns, sizes[1]))
-    job = FileProduct(names[0], names[1], str(output.part), output.zarr, sizes, str(x.dtype), cut, memory)
+    job = FileCall(names[0], names[1], str(output.part), output.zarr, sizes, str(x.dtype), cut, memory)
+    return _run(job, output, workers, adapters, client, device, progress)
+
+
+def apply_to_file(
+    op: str,
+    x: Path,
+    y: Path,
+    *,
+    axis: int = -1,
+    workers: int = 0,
+    adapters: list[str] | None = None,
+    client: Client | None = None,
+    device: Device | None = None,
+    tile: int | None = None,
+    memory: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Path:
+    """Write an op along an axis of the matrix in `x` to `y`, each a .npy file or a .zarr folder, and return its path.
+
+    `op` is a reduction, a normalisation, an elementwise function or a plugin's op of one array, as in `webmm bench`:
+    reduce:max, normalise:softmax. Reductions keep the axis, with length 1. `tile` is the number of rows, or for axis 0
+    of columns, of a piece. Everything else, interruptions included, is as for `multiply_files()`. Raises ConfigError
+    for other ops, and for a plugin's op with workers; ProblemError for another axis; otherwise as `multiply_files()`.
+    """
+    row, found, axis = op_for_files(op), opened(x), _axis(axis)
+    m, n = found.shape
+    if (workers or client) and row.name not in OWN:
+        raise ConfigError(f"op {op} is from a plugin, which does not reach workers; leave them out")
+    (rows, columns), dtype = result_shape(row, found.shape, axis, found.dtype)
+    output = Output(y, (x,), force)
+    across = (n if axis else m) * found.dtype.itemsize  # bytes of a row, or of a column
+    length = tile or max(1, READ // across)
+    lengths = (min(length, rows), columns) if axis else (rows, min(length, columns))
+    name, shape = str(x.resolve()), (rows, columns, (m, n)[axis])
+    job = FileCall(name, "", str(output.part), output.zarr, shape, dtype, lengths, memory, op, axis)
+    return _run(job, output, workers, adapters, client, device, progress)
+
+
+def _axis(axis: int) -> int:
+    if axis not in (-2, -1, 0, 1):
+        raise ProblemError(f"axis {axis} is out of range for a matrix; choose 0 or 1")
+    return axis % 2
+
+
+def _run(
+    job: FileCall,
+    output: Output,
+    workers: int,
+    adapters: list[str] | None,
+    client: Client | None,
+    device: Device | None,
+    progress: Progress | None,
+) -> Path:
+    """Compute the pieces that are not finished, write them, and return the path of the output."""
     with ExitStack() as stack:
         stack.enter_context(output.locked())
         finished = output.resume(job)
@@ -77,10 +133,10 @@ def multiply_files(
             if progress:
                 progress(i, len(finished) + len(todo))
         output.finish(job)
-    return c
+    return output.path
 
 
-def _computed(job: FileProduct, todo: list[Corner], client: Client | None, device: Device | None) -> Iterator[Written]:
+def _computed(job: FileCall, todo: list[Corner], client: Client | None, device: Device | None) -> Iterator[Written]:
     """Compute pieces, and yield each after it is written."""
     if client is None:
         yield from (compute(job, each, device) for each in todo)
@@ -91,11 +147,14 @@ def _computed(job: FileProduct, todo: list[Corner], client: Client | None, devic
         yield future.result()
 
 
-def compute(job: FileProduct, corner: Corner, device: Device | None = None) -> Written:
+def compute(job: FileCall, corner: Corner, device: Device | None = None) -> Written:
     """Compute a piece, write it, and return it with its checksum."""
     rows, columns = job.slices(corner)
-    a, b = opened(Path(job.a)), opened(Path(job.b))
     with own_device(memory=job.memory, device=device) as device:
+        if job.op:
+            x = opened(Path(job.a))
+            return store(job, corner, result_of(job.op, x[rows] if job.axis else x[:, columns], job.axis, device))
+        a, b = opened(Path(job.a)), opened(Path(job.b))
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
             found = multiply(a[rows], b[:, columns], device=device)
         else:

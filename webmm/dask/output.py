@@ -22,7 +22,7 @@ from typing import Any
 import filelock
 import numpy as np
 
-from webmm.dask.stored import ZARR, Corner, FileProduct, Written, checksum, is_zarr_array, opened, zarr_library
+from webmm.dask.stored import STORED, ZARR, Corner, FileCall, Written, checksum, is_zarr_array, opened, zarr_library
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import check_output, is_stream, write_atomically, writing
 
@@ -34,7 +34,7 @@ DISCARDED = "discarded"  # a line of the list: the `.part` is being deleted
 class List:
     """The list of finished pieces: a header, pieces with their checksums, and what happened to the folders."""
 
-    job: FileProduct
+    job: FileCall
     header: dict[str, Any]
     finished: dict[Corner, int]
     old: int | None  # the number of the folder that is being replaced
@@ -46,7 +46,7 @@ class List:
         """Return the list in `text`; raises ValueError, TypeError or KeyError if it is not a valid one."""
         whole = text[: text.rfind(b"\n") + 1]
         header, *notes = (json.loads(line) for line in whole.splitlines())
-        job = FileProduct.of(header)
+        job = FileCall.of(header)
         finished: dict[Corner, int] = {}
         old, discarded = None, False
         for note in notes:
@@ -150,7 +150,7 @@ class Output:
                 f"{self.done} is damaged, or not a list of pieces; to start again, move it and {self.part.name} away"
             ) from error
 
-    def resume(self, job: FileProduct) -> set[Corner]:
+    def resume(self, job: FileCall) -> set[Corner]:
         """Return the finished pieces of an interrupted run of this job; if there are none, begin a new `.part`.
 
         Raises ConfigError for a `.part` or a list that is not from such a run, and for a disk with too little space.
@@ -180,7 +180,7 @@ class Output:
             return True
         job = found.job
         try:
-            c = opened(self.part, zarr=job.zarr)
+            c = opened(self.part, zarr=job.zarr, dtypes=STORED)
             same = c.chunks == job.lengths if job.zarr else _is_plain(c, self.part)
             same = same and (c.shape, c.dtype) == (job.shape[:2], job.dtype)
             return same and all(checksum(c[job.slices(corner)]) == total for corner, total in found.finished.items())
@@ -192,7 +192,7 @@ class Output:
         if needed > free:
             raise ConfigError(f"cannot write {self.part}: it needs {needed:,} bytes, the disk has {free:,} left")
 
-    def _begin(self, job: FileProduct) -> None:
+    def _begin(self, job: FileCall) -> None:
         """Create an empty `.part`; its list comes first, so that at no moment there is a `.part` of unknown origin."""
         m, n, _ = job.shape
         with tempfile.TemporaryDirectory(dir=self.part.parent, prefix=f".{self.part.name}.") as folder:
@@ -217,7 +217,7 @@ class Output:
             file.flush()
             os.fsync(file.fileno())
 
-    def finish(self, job: FileProduct) -> None:
+    def finish(self, job: FileCall) -> None:
         """Rename the `.part`, whose pieces are all finished, to the output, and delete the list.
 
         Raises ProblemError if an operand changed since the beginning, ConfigError if the output cannot be replaced.
@@ -225,7 +225,7 @@ class Output:
         with writing(self.path):
             found = self._list()
             if not found or found.header != job.header(self.part.lstat().st_ino):
-                raise ProblemError(f"{job.a} or {job.b} changed while they were multiplied; run this again")
+                raise ProblemError(f"{job.a}{f' or {job.b}' * bool(job.b)} changed meanwhile; run this again")
             self._check()
             if self.zarr:
                 self._replace_folder()

@@ -1,4 +1,4 @@
-"""A product in pieces: what a worker needs to know, and the matrices in files that it reads and writes."""
+"""A call on files in pieces: what a worker needs to know, and the matrices in files that it reads and writes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cut.pieces import ranges
-from webmm.dtypes import F64, FLOATS
+from webmm.dtypes import F64, FLOATS, I32, DType
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import load_matrix, reading, writing
 
 ZARR = ".zarr"
 SCHEMA = "webmm.tiles/1"
+STORED = (*FLOATS, F64, I32)  # element types of results: positions are int32
 END = 2**20  # bytes at the beginning and at the end of an operand that identify it
 # Files of a Zarr array: metadata, and chunks, whose writing may have been cut off.
 ZARR_FILE = re.compile(
@@ -31,17 +32,22 @@ Written = tuple[int, int, int]  # … and the checksum of its bytes
 
 
 @dataclass(frozen=True)
-class FileProduct:
-    """A product of two files, written to a third: everything that a worker needs to compute a piece."""
+class FileCall:
+    """A product of two files, or an `op` along an `axis` of one: everything that a worker needs to compute a piece.
+
+    `shape` is that of the result, followed by the length of the axis that is summed, or along which the op is.
+    """
 
     a: str
-    b: str
+    b: str  # "" unless it is a product
     part: str
     zarr: bool  # whether `part` is a Zarr folder
     shape: tuple[int, int, int]
     dtype: str
     lengths: tuple[int, int]  # the rows and columns of a piece
     memory: int | None
+    op: str = ""  # NAME or NAME:VARIANT; "" for a product
+    axis: int = 1
 
     def corners(self) -> list[Corner]:
         """Return the pieces in row-major order."""
@@ -67,20 +73,24 @@ class FileProduct:
 
     def header(self, part: int) -> dict[str, Any]:
         """Return what must be unchanged to resume a product; `part` is the number of the `.part` in its file system."""
-        operands = [[name, *fingerprint(Path(name))] for name in (self.a, self.b)]
-        known = {"shape": list(self.shape), "dtype": self.dtype, "tile": list(self.lengths), "zarr": self.zarr}
+        operands = [[name, *fingerprint(Path(name))] for name in (self.a, self.b) if name]
+        call = {"op": self.op, "axis": self.axis} if self.op else {}
+        known = call | {"shape": list(self.shape), "dtype": self.dtype, "tile": list(self.lengths), "zarr": self.zarr}
         return {"schema": SCHEMA, **known, "operands": operands, "part": part}
 
     @classmethod
-    def of(cls, header: dict[str, Any]) -> FileProduct:
+    def of(cls, header: dict[str, Any]) -> FileCall:
         """Return the job of a header, without its files; raises ValueError, TypeError or KeyError if it is invalid."""
         (m, n, k), (rows, columns) = header["shape"], header["tile"]
         numbers = (m, n, k, rows, columns, header["part"])
         if not (header["schema"] == SCHEMA and all(type(number) is int and number > 0 for number in numbers)):
             raise ValueError("the header is invalid")
-        if header["dtype"] not in [dtype.name for dtype in (*FLOATS, F64)] or not isinstance(header["zarr"], bool):
+        if header["dtype"] not in [dtype.name for dtype in STORED] or not isinstance(header["zarr"], bool):
             raise ValueError("the header is invalid")
-        return cls("", "", "", header["zarr"], (m, n, k), header["dtype"], (rows, columns), None)
+        op, axis = header.get("op", ""), header.get("axis", 1)
+        if not isinstance(op, str) or axis not in (0, 1):
+            raise ValueError("the header is invalid")
+        return cls("", "", "", header["zarr"], (m, n, k), header["dtype"], (rows, columns), None, op, int(axis))
 
 
 def fingerprint(path: Path) -> tuple[int, int, str]:
@@ -120,13 +130,13 @@ def is_zarr_array(folder: Path) -> bool:
     return all(ZARR_FILE.fullmatch(path.relative_to(folder).as_posix()) for path in files)
 
 
-def opened(path: Path, zarr: bool | None = None) -> Any:
+def opened(path: Path, zarr: bool | None = None, dtypes: tuple[DType, ...] = (*FLOATS, F64)) -> Any:
     """Return the matrix in a memory-mapped .npy file or in a .zarr folder; raises ProblemError for anything else.
 
     `zarr` says which it is, by default the suffix.
     """
     if not (path.suffix == ZARR if zarr is None else zarr):
-        return load_matrix(path)
+        return load_matrix(path, dtypes)
     library = zarr_library()
     try:
         found = library.open_array(store=str(path), mode="r")
@@ -134,8 +144,8 @@ def opened(path: Path, zarr: bool | None = None) -> Any:
         raise ProblemError(f"cannot read {path} as a Zarr array: {' '.join(str(error).split())}") from error
     if found.ndim != 2 or 0 in found.shape:
         raise ProblemError(f"{path} has shape {found.shape}; a product takes matrices, 2-D and not empty")
-    if found.dtype not in [dtype.numpy for dtype in (*FLOATS, F64)]:
-        names = " or ".join(dtype.name for dtype in (*FLOATS, F64))
+    if found.dtype not in [dtype.numpy for dtype in dtypes]:
+        names = " or ".join(dtype.name for dtype in dtypes)
         raise ProblemError(f"{path} holds {found.dtype}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
     return found
 
@@ -145,7 +155,7 @@ def checksum(values: Any) -> int:
     return zlib.crc32(np.ascontiguousarray(values).data)
 
 
-def store(job: FileProduct, corner: Corner, values: NDArray[Any]) -> Written:
+def store(job: FileCall, corner: Corner, values: NDArray[Any]) -> Written:
     """Write a piece to the `.part`, and return it with its checksum once it is on the disk.
 
     Raises ConfigError if it cannot be written, such as for a full disk.
@@ -156,10 +166,10 @@ def store(job: FileProduct, corner: Corner, values: NDArray[Any]) -> Written:
     return *corner, checksum(values)
 
 
-def _store_in_npy(job: FileProduct, corner: Corner, values: NDArray[Any]) -> None:
+def _store_in_npy(job: FileCall, corner: Corner, values: NDArray[Any]) -> None:
     """Write by system calls: with a memory map, a full disk would kill the process."""
     rows, columns = job.slices(corner)
-    matrix: Any = load_matrix(Path(job.part))
+    matrix: Any = load_matrix(Path(job.part), STORED)
     start, n = matrix.offset, job.shape[1]
     lines = values if values.shape[1] < n else values.reshape(1, -1)
     with open(job.part, "r+b") as file:
@@ -170,7 +180,7 @@ def _store_in_npy(job: FileProduct, corner: Corner, values: NDArray[Any]) -> Non
         os.fsync(file.fileno())
 
 
-def _store_in_zarr(job: FileProduct, corner: Corner, values: NDArray[Any]) -> None:
+def _store_in_zarr(job: FileCall, corner: Corner, values: NDArray[Any]) -> None:
     array = zarr_library().open_array(store=job.part, mode="r+")
     array[job.slices(corner)] = values
     chunk = Path(job.part) / array.metadata.encode_chunk_key(

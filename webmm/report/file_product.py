@@ -1,10 +1,11 @@
-"""Output of `webmm run` for products computed piece by piece: a progress bar and a line that describes the result."""
+"""Output of `webmm run` for calls computed piece by piece: a progress bar and a line that describes the result."""
 
 from __future__ import annotations
 
 import sys
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from webmm.report import Open
 
 
-def multiply(
-    a: Path,
-    b: Path,
+def compute(
+    op: str,
+    axis: int,
+    operands: tuple[Path, ...],
     output: Path,
     workers: int,
     adapters: list[str] | None,
@@ -28,15 +30,15 @@ def multiply(
     force: bool,
     open_device: Open,
 ) -> str:
-    """Write A·B to `output` and return a line that describes it; raises as `webmm.dask.multiply_files()` does.
+    """Write A·B, or an op of A, to `output` and return a line that describes it.
 
     `adapters` names an adapter per worker; without workers, `open_device` opens the device of this process. `memory` is
-    an amount such as "8GB".
+    an amount such as "8GB". Raises as `webmm.dask.multiply_files()` and `apply_to_file()` do.
     """
     room = None if memory is None else amount(memory)
     if memory is not None and (room is None or room < 1):
         raise ConfigError(f"--memory is an amount such as 8GB, not {memory!r}")
-    from webmm.dask.files import multiply_files
+    from webmm.dask.files import apply_to_file, multiply_files
 
     began = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -45,8 +47,9 @@ def multiply(
         Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar,
     ):
         task = bar.add_task(output.name, total=None)
-        multiply_files(
-            *(a, b, output),
+        call = multiply_files if op == "gemm" else partial(apply_to_file, op, axis=axis)
+        call(
+            *(*operands, output),
             workers=workers,
             adapters=adapters,
             device=device,

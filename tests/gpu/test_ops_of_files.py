@@ -1,0 +1,164 @@
+"""Ops of matrices in files: piece by piece, resumed after interruptions, for every op and for a plugin's."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from webmm import ConfigError, ProblemError
+from webmm.dask import apply_to_file, files
+from webmm.dask.ops import NORMS, result_of
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((83, 47)).astype(np.float32)
+CALLS = {
+    "reduce:sum": lambda x, axis: x.sum(axis, keepdims=True),
+    "reduce:argmax": lambda x, axis: x.argmax(axis, keepdims=True).astype(np.int32),
+    "normalise:softmax": lambda x, axis: np.exp(x) / np.exp(x).sum(axis, keepdims=True),
+    "normalise:layer_norm": lambda x, axis: (x - x.mean(axis, keepdims=True)) / x.std(axis, keepdims=True),
+    "elementwise:relu": lambda x, axis: np.maximum(x, 0),
+}
+
+
+class InterruptedRunError(Exception):
+    """Raised by a caller's progress function."""
+
+
+@pytest.fixture
+def path(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    return tmp_path / "x.npy"
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("op", CALLS)
+def test_every_op(device, path, op, axis):
+    y, heard = path.with_name("y.npy"), []
+    apply_to_file(op, path, y, axis=axis, device=device, tile=20, progress=lambda *told: heard.append(told))
+    got, expected = np.load(y), CALLS[op](X.astype(np.float64), axis)
+    assert got.shape == expected.shape
+    assert got.dtype == (np.int32 if op.endswith("argmax") else np.float32)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-4)
+    assert heard[-1] == (len(heard),) * 2
+    assert len(heard) == -(-X.shape[1 - axis] // 20)
+    assert sorted(each.name for each in path.parent.iterdir()) == ["x.npy", "y.npy"]
+
+
+def test_every_reduction_and_norm_is_one_of_the_calls(device):
+    assert set(NORMS) == {"layer_norm", "rms_norm"}
+    for op in ("reduce:mean", "reduce:logsumexp", "normalise:rms_norm", "elementwise:gelu"):
+        assert result_of(op, X, 1, device).shape in ((83, 1), X.shape)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
+def test_an_interrupted_run_is_resumed(device, path, monkeypatch, suffix):
+    y, computed, compute = path.with_name("y" + suffix), [], files.compute
+
+    def recorded(job, corner, on):
+        computed.append(corner)
+        return compute(job, corner, on)
+
+    def stop(done, total):
+        if done == 2:
+            raise InterruptedRunError
+
+    monkeypatch.setattr(files, "compute", recorded)
+    with pytest.raises(InterruptedRunError):
+        apply_to_file("normalise:softmax", path, y, device=device, tile=20, progress=stop)
+    assert not y.exists()
+    assert computed == [(0, 0), (20, 0)]
+    header, *pieces = (json.loads(line) for line in y.with_name(y.name + ".part.done").read_text().splitlines())
+    assert (header["op"], header["axis"], len(pieces)) == ("normalise:softmax", 1, 2)
+    apply_to_file("normalise:softmax", path, y, device=device, tile=20)
+    assert computed[2:] == [(40, 0), (60, 0), (80, 0)]
+    np.testing.assert_allclose(files.opened(y)[:], CALLS["normalise:softmax"](X, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("changed", ["op", "axis", "operand"])
+def test_another_run_starts_again(device, path, monkeypatch, changed):
+    y = path.with_name("y.npy")
+
+    def stop(done, total):
+        raise InterruptedRunError
+
+    with pytest.raises(InterruptedRunError):
+        apply_to_file("elementwise:relu", path, y, device=device, tile=83 // 2, progress=stop)
+    if changed == "operand":
+        np.save(path, -X)
+    op, axis = "elementwise:silu" if changed == "op" else "elementwise:relu", 0 if changed == "axis" else 1
+    apply_to_file(op, path, y, axis=axis, device=device, tile=83 // 2)
+    x = (-X if changed == "operand" else X).astype(np.float64)
+    np.testing.assert_allclose(np.load(y), x / (1 + np.exp(-x)) if changed == "op" else np.maximum(x, 0), rtol=1e-5)
+
+
+def test_an_operand_that_changes_meanwhile_is_noticed(device, path):
+    with pytest.raises(ProblemError, match=r"x\.npy changed.*; run this again"):
+        apply_to_file(
+            *("reduce:max", path, path.with_name("y.npy")), device=device, progress=lambda *_: np.save(path, X + 1)
+        )
+    assert not path.with_name("y.npy").exists()
+
+
+def test_an_op_of_a_plugin(device, path, examples, load_plugin):
+    load_plugin(examples / "cumsum.py")
+    apply_to_file("cumsum", path, path.with_name("y.npy"), device=device, tile=20)
+    np.testing.assert_allclose(np.load(path.with_name("y.npy")), X.cumsum(axis=1), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ConfigError, match="op cumsum is from a plugin, which does not reach workers"):
+        apply_to_file("cumsum", path, path.with_name("z.npy"), workers=1)
+    with pytest.raises(ProblemError, match="cumsum supports the last axis only"):
+        apply_to_file("cumsum", path, path.with_name("z.npy"), axis=0, device=device)
+
+
+def test_float64_and_other_types(device, path):
+    np.save(path, X.astype(np.float64))
+    apply_to_file("reduce:mean", path, path.with_name("y.npy"), axis=0, device=device, tile=20)
+    np.testing.assert_allclose(
+        np.load(path.with_name("y.npy")), X.astype(np.float64).mean(0, keepdims=True), rtol=1e-14
+    )
+    np.save(path, X.astype(np.int64))
+    with pytest.raises(ProblemError, match="holds <i8; cast to float32"):
+        apply_to_file("reduce:mean", path, path.with_name("z.npy"), device=device)
+
+
+def command(path, *arguments):
+    code = [sys.executable, "-m", "webmm.cli", "run", *arguments]
+    return subprocess.run(code, cwd=path.parent, capture_output=True, text=True, check=False)
+
+
+def test_the_command(path, examples):
+    done = command(path, "--op", "normalise:softmax", "x.npy", "-o", "y.npy", "--axis", "0")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("y.npy: by this process in ")
+    np.testing.assert_allclose(np.load(path.with_name("y.npy")), CALLS["normalise:softmax"](X, 0), rtol=1e-5)
+    plugin = ("--plugin", str(examples / "cumsum.py"), "--op", "cumsum")
+    assert command(path, *plugin, "x.npy", "-o", "z.npy").returncode == 0
+    np.testing.assert_allclose(np.load(path.with_name("z.npy")), X.cumsum(axis=1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("x.npy", "-o", "y.npy"), "a product takes two files, A and B"),
+        (("--op", "reduce:sum", "x.npy", "x.npy", "-o", "y.npy"), "--op reduce:sum takes one file, A"),
+        (("--op", "quantized", "x.npy", "-o", "y.npy"), "op quantized is not for a file; choose from"),
+        (("--op", "reduce:median", "x.npy", "-o", "y.npy"), "unknown variant 'median' of op reduce"),
+        (("--op", "reduce:sum", "x.npy", "-o", "x.npy", "--force"), "x.npy"),
+        (("--op", "reduce:sum", "--kernel", "tree", "x.npy", "-o", "y.npy"), "--kernel and --profile are for"),
+        (("--op", "reduce:sum", "missing.npy", "-o", "y.npy"), "cannot read missing.npy"),
+    ],
+)
+def test_refused_commands(path, arguments, words):
+    done = command(path, *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert [each.name for each in path.parent.iterdir()] == ["x.npy"]
+    np.testing.assert_array_equal(np.load(path), X)
+
+
+def test_workers_compute_pieces(path):
+    done = command(path, "--op", "reduce:max", "x.npy", "-o", "y.npy", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load(path.with_name("y.npy")), X.max(1, keepdims=True))
