@@ -100,6 +100,11 @@ def test_small_calls_use_one_device(device, used):
     assert set(used) == {device}
 
 
+def test_nothing_to_divide(pair):
+    assert webmm.reduce(X, "argmax", devices=pair) == X.argmax()
+    assert webmm.elementwise("x * 2", x=np.float32(3) * np.ones(()), devices=pair) == 6
+
+
 def test_refused_arguments(pair):
     with pytest.raises(ProblemError, match="device= and devices= exclude each other"):
         webmm.softmax(X, device=pair[0], devices=pair)

@@ -114,4 +114,6 @@ def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) ->
             f"weight and bias must have shape ({length},) and dtype {dtype.name}, "
             f"not {vector.shape} and {element_of(vector).name}"
         )
-    return vector if isinstance(vector, np.ndarray) or (vector.contiguous and not vector.offset) else vector.numpy()
+    if isinstance(vector, np.ndarray) or (vector.contiguous and not vector.offset):
+        return vector
+    return temporary.array(vector.numpy())

@@ -44,12 +44,13 @@ def in_pieces(
     """Fill `result` by calls of `compute(*operands, result)` on pieces, cut along the axes with the letters `along`.
 
     `compute` queues the dispatches for a piece on the device of its arguments; with several devices, in several
-    threads. No axis may be empty. Pieces have length 1 along the axes `each`.
-    `flops` is the number of operations of the whole call. Raises UnsupportedError if a piece of length 1 along all axes
-    is still too large, and MemoryLimitError if the device has too little memory for the smallest pieces that are tried.
+    threads. No axis may be empty. Pieces have length 1 along the axes `each`. `flops` is the number of operations of
+    the whole call. Raises UnsupportedError if a piece of length 1 along all axes is still too large, and
+    MemoryLimitError if the device has too little memory for the smallest pieces that are tried.
     """
     everything = [one.extents for one in (*operands, result)]
-    if len(devices) > 1 and sum(math.prod(one.shape) * one.itemsize for one in everything) >= 2 * LEAST_MOVED:
+    nbytes = sum(math.prod(one.shape) * one.itemsize for one in everything)
+    if len(devices) > 1 and nbytes >= 2 * LEAST_MOVED and each + along:
         _divide(devices, compute, operands, result, along, each, flops)
         return
     device = devices[0]
