@@ -1,5 +1,6 @@
 """Calls share submissions; readers see every queued call, and errors are raised by the call they belong to."""
 
+import contextlib
 import gc
 import subprocess
 import sys
@@ -147,10 +148,17 @@ def test_a_call_on_numpy_arrays_is_one_submission(gpu, monkeypatch):
     assert seen == 2 * [(1, True)]
 
 
-def test_a_failed_product_of_numpy_arrays_leaves_nothing_held(gpu, monkeypatch):
-    a, bias = gpu.array(A), np.ones(3, np.float32)
-    with pytest.raises(ProblemError, match="bias"):
-        webmm.matmul(A, B, bias=bias, device=gpu)
+@pytest.mark.parametrize("fails", [False, True])
+def test_products_of_numpy_arrays_leave_nothing_held(gpu, monkeypatch, fails):
+    def refuse(*_):
+        raise ProblemError("refused")
+
+    a = gpu.array(A)
+    with monkeypatch.context() as patch:
+        if fails:  # while launches are held
+            patch.setattr("webmm.calls.product._uploaded", refuse)
+        with pytest.raises(ProblemError, match="refused") if fails else contextlib.nullcontext():
+            webmm.matmul(A, B, device=gpu)
     gpu.synchronize()
     monkeypatch.setattr("webmm.engine.submissions.PAUSE", 0.0)
     before = gpu.submissions.count
