@@ -22,7 +22,7 @@ atexit.register(shutil.rmtree, os.environ["WEBMM_CACHE_DIR"], ignore_errors=True
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# lavapipe compiles most of the time: without LLVM's optimisations, a seventh faster. The long tests run with them.
+# lavapipe compiles most of the time: without LLVM's optimisations, a seventh faster. Most of make test-long keeps them.
 os.environ.setdefault("GALLIVM_PERF", "nopt")
 
 # No deadline: the first run of a shader compiles it, which takes seconds on a CPU. No database: it would add examples.
