@@ -178,7 +178,7 @@ def load_matrix(path: Path, dtypes: tuple[DType, ...] = (*FLOATS, F64)) -> NDArr
     if not isinstance(data, np.ndarray):
         raise ProblemError(f"{path} is an archive of arrays; save one matrix with numpy.save")
     if data.ndim != 2:
-        raise ProblemError(f"{path} holds a {data.ndim}-D array; a product takes matrices, 2-D")
+        raise ProblemError(f"{path} holds a {data.ndim}-D array; webmm reads matrices, 2-D")
     if data.size == 0:
         raise ProblemError(f"{path} holds an empty matrix of shape {data.shape}")
     if data.dtype not in [dtype.numpy for dtype in dtypes]:

@@ -84,7 +84,7 @@ def _kill_before(event: int, folder: str) -> Callable[[str, tuple[Any, ...]], No
 
 def start(program: Program) -> Any:
     """Start a process that runs the program."""
-    _processes.set_forkserver_preload(["webmm.dask.files", "webmm.report.file_product", "webmm.cli"])
+    _processes.set_forkserver_preload(["webmm.dask.files", "webmm.report.file_call", "webmm.cli"])
     process = _processes.Process(target=run_program, args=(program,))
     process.start()
     return process

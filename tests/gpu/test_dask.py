@@ -245,7 +245,7 @@ def test_bad_files(inputs, device):
     with pytest.raises(ProblemError, match=r"is float32, .* is float64; cast one"):
         product(inputs, b="f64.zarr", c="d.npy")
     zarr.create_array(store=str(inputs / "line.zarr"), shape=(83,), chunks=(83,), dtype="float32")
-    with pytest.raises(ProblemError, match=r"has shape \(83,\); a product takes matrices"):
+    with pytest.raises(ProblemError, match=r"has shape \(83,\); webmm reads matrices"):
         product(inputs, b="line.zarr", c="d.npy")
     with pytest.raises(ProblemError, match=r"cannot read .*none\.zarr as a Zarr array"):
         product(inputs, b="none.zarr", c="d.npy")

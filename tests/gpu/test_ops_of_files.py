@@ -117,6 +117,11 @@ def test_float64_and_other_types(device, path):
     np.testing.assert_allclose(
         np.load(path.with_name("y.npy")), X.astype(np.float64).mean(0, keepdims=True), rtol=1e-14
     )
+    with pytest.raises(ProblemError, match="float64 is not supported by activations"):
+        apply_to_file("gelu", path, path.with_name("z.npy"), device=device)
+    assert sorted(each.name for each in path.parent.iterdir()) == ["x.npy", "y.npy"]  # nothing is left
+    with pytest.raises(ProblemError, match="a piece has at least one row or column, not 0"):
+        apply_to_file("gelu", path, path.with_name("z.npy"), device=device, tile=0)
     np.save(path, X.astype(np.int64))
     with pytest.raises(ProblemError, match="holds <i8; cast to float32"):
         apply_to_file("reduce:mean", path, path.with_name("z.npy"), device=device)
@@ -128,7 +133,7 @@ def command(path, *arguments):
 
 
 def test_the_command(path, examples):
-    done = command(path, "--op", "normalise:softmax", "x.npy", "-o", "y.npy", "--axis", "0")
+    done = command(path, "--op", "softmax", "x.npy", "-o", "y.npy", "--axis", "0")
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("y.npy: by this process in ")
     np.testing.assert_allclose(np.load(path.with_name("y.npy")), CALLS["normalise:softmax"](X, 0), rtol=1e-5)

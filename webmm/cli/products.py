@@ -48,24 +48,24 @@ def run(
     """Multiply the matrices in the files A and B, or compute an op of one array (--op) along an axis of A.
 
     A, B and the output are .npy files or .zarr folders. With --op or --workers, or if one of them is Zarr, the result
-    is computed piece by piece; running the command again resumes an interrupted run. Ops are named as in `webmm bench`:
-    reduce:max, normalise:softmax, elementwise:gelu. Reductions keep the axis, with length 1.
+    is computed piece by piece; running the command again resumes an interrupted run. Ops are named as in `webmm bench`,
+    reduce:max, or by their variant, softmax. This needs the extra webmm[dask]. Reductions keep the axis, with length 1.
     """
     from webmm import files, report
 
     if (op == "gemm") != (b is not None):
         raise ConfigError("a product takes two files, A and B" if b is None else f"--op {op} takes one file, A")
     if b is None or workers or ".zarr" in (a.suffix, b.suffix, output.suffix):
-        from webmm.report import file_product
+        from webmm.report import file_call
 
         if kernel_text or profile is not None:
-            raise ConfigError("--kernel and --profile are for .npy files without --workers")
+            raise ConfigError("--kernel and --profile are for .npy files without --op and --workers")
         named = click.get_current_context().params
         if workers and named["engine"]:
             raise ConfigError("--engine does not reach --workers: set WEBMM_ENGINE instead")
         adapters = [named["adapter"]] * workers if named["adapter"] else None
         operands = (a,) if b is None else (a, b)
-        line = file_product.compute(op, axis, operands, output, workers, adapters, memory, force, open_device)
+        line = file_call.compute(op, axis, operands, output, workers, adapters, memory, force, open_device)
         click.echo(line, err=True)
         return
     if memory:

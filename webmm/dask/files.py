@@ -26,9 +26,9 @@ from webmm.dask.stored import Corner, FileCall, Written, opened, store
 from webmm.dask.workers import RESOURCE, cluster, count
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
-from webmm.errors import ConfigError, ProblemError
+from webmm.errors import ConfigError, ProblemError, WebmmError
 
-READ = 2**28  # bytes of Zarr operands that are read at a time
+READ = 2**28  # bytes that are read at a time: of Zarr operands, or of the operand of an op
 
 
 def multiply_files(
@@ -99,10 +99,24 @@ def apply_to_file(
     (rows, columns), dtype = result_shape(row, found.shape, axis, found.dtype)
     output = Output(y, (x,), force)
     across = (n if axis else m) * found.dtype.itemsize  # bytes of a row, or of a column
-    length = tile or max(1, READ // across)
+    length = max(1, READ // across) if tile is None else tile
+    if length < 1:
+        raise ProblemError(f"a piece has at least one row or column, not {tile}")
     lengths = (min(length, rows), columns) if axis else (rows, min(length, columns))
+    named = f"{row.name}:{row.variant}" if row.variant else row.name
     name, shape = str(x.resolve()), (rows, columns, (m, n)[axis])
-    job = FileCall(name, "", str(output.part), output.zarr, shape, dtype, lengths, memory, op, axis)
+    job = FileCall(
+        name,
+        "",
+        str(output.part),
+        output.zarr,
+        shape,
+        dtype,
+        lengths,
+        memory,
+        named,
+        axis,
+    )
     return _run(job, output, workers, adapters, client, device, progress)
 
 
@@ -121,17 +135,26 @@ def _run(
     device: Device | None,
     progress: Progress | None,
 ) -> Path:
-    """Compute the pieces that are not finished, write them, and return the path of the output."""
-    with ExitStack() as stack:
-        stack.enter_context(output.locked())
-        finished = output.resume(job)
+    """Compute the pieces that are not finished, write them, and return the path of the output.
+
+    If the first piece cannot be computed, no file is left.
+    """
+    with output.locked():
+        count = len(finished := output.resume(job))
         todo = [each for each in job.corners() if each not in finished]
-        if workers and client is None and todo:
-            client = stack.enter_context(Client(stack.enter_context(cluster(adapters, workers=workers))))
-        for i, each in enumerate(_computed(job, todo, client, device), len(finished) + 1):
-            output.add(each)
-            if progress:
-                progress(i, len(finished) + len(todo))
+        try:
+            with ExitStack() as stack:
+                if workers and client is None and todo:
+                    client = stack.enter_context(Client(stack.enter_context(cluster(adapters, workers=workers))))
+                for each in _computed(job, todo, client, device):
+                    output.add(each)
+                    count += 1
+                    if progress:
+                        progress(count, len(finished) + len(todo))
+        except WebmmError:
+            if not count:  # such as a dtype that the device does not support
+                output.abandon(job)
+            raise
         output.finish(job)
     return output.path
 

@@ -26,11 +26,12 @@ NORMS: dict[str, Callable[..., Any]] = {"layer_norm": layer_norm, "rms_norm": rm
 
 
 def op_for_files(name: str) -> Op[Any]:
-    """Return the op called NAME or NAME:VARIANT; raises ConfigError unless it is an op of one array."""
-    op = op_of(name)
-    if not isinstance(op, StreamingOp) or op.name == "expression":
-        known = [each for each, row in OPS.items() if isinstance(row, StreamingOp) and each != "expression"]
-        raise ConfigError(f"op {op.name} is not for a file; choose from {', '.join(known)}")
+    """Return the op of one array called NAME, NAME:VARIANT or VARIANT (softmax); raises ConfigError for others."""
+    rows = [row for row in OPS.values() if isinstance(row, StreamingOp)]
+    owner = next((row.name for row in rows if name not in OPS and name in row.variants), "")
+    op = op_of(f"{owner}:{name}" if owner else name)
+    if not isinstance(op, StreamingOp):
+        raise ConfigError(f"op {op.name} is not for a file; choose from {', '.join(row.name for row in rows)}")
     return op
 
 

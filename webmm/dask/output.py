@@ -166,11 +166,20 @@ class Output:
                         sum(job.nbytes(corner) for corner in job.corners() if corner not in found.finished)
                     )
                     return set(found.finished)
-                self._note(DISCARDED)
-                shutil.rmtree(self.part) if found.job.zarr else self.part.unlink()
+                self._discard(found.job)
             self._check_space(sum(map(job.nbytes, job.corners())))
             self._begin(job)
         return set()
+
+    def abandon(self, job: FileCall) -> None:
+        """Delete a `.part` without finished pieces, and its list."""
+        with writing(self.part):
+            self._discard(job)
+            self.done.unlink()
+
+    def _discard(self, job: FileCall) -> None:
+        self._note(DISCARDED)
+        shutil.rmtree(self.part) if job.zarr else self.part.unlink()
 
     def _agrees(self, found: List) -> bool:
         """Return whether the `.part` is that of its list, with every piece in it."""

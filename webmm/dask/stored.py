@@ -143,7 +143,7 @@ def opened(path: Path, zarr: bool | None = None, dtypes: tuple[DType, ...] = (*F
     except Exception as error:  # the store, the metadata and the codecs raise errors of any type
         raise ProblemError(f"cannot read {path} as a Zarr array: {' '.join(str(error).split())}") from error
     if found.ndim != 2 or 0 in found.shape:
-        raise ProblemError(f"{path} has shape {found.shape}; a product takes matrices, 2-D and not empty")
+        raise ProblemError(f"{path} has shape {found.shape}; webmm reads matrices, 2-D and not empty")
     if found.dtype not in [dtype.numpy for dtype in dtypes]:
         names = " or ".join(dtype.name for dtype in dtypes)
         raise ProblemError(f"{path} holds {found.dtype}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
