@@ -1,4 +1,5 @@
-# make bench: set everything up, run the ladder, print the table.   make test: set everything up, run all tests.
+# make bench: set everything up, run the ladder, print the table.   make test: set everything up, lint, validate all
+# shaders, run all tests.
 # make quick: lint, the unit tests, and each op and call once.   make test-long: soak, fuzz, faults and tiles, in parts;
 # ARGS="--parts soak tiles", ARGS="--continue", ARGS="--seed 7".
 # make fuzz N=30000 SEED=0: check N random problems, starting at SEED; ARGS="--steps 100000": sequences of calls instead,
@@ -20,6 +21,7 @@ bench: $(VENV)/bench tools/ensure-vulkan
 
 test: ready
 	$(MAKE) lint
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/webmm check
 	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile $(ARGS)
 
 quick: $(VENV)/dev

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.cli.conftest import Cli
+from tests.sampled import sampled
 from webmm import Device
 from webmm.cases import op_of
 from webmm.choose import tuned
+from webmm.cli import main
 from webmm.measure.records import from_json
 
 ONE = ("bench", "--sizes", "32", "--kernels", "naive", "--budget", "60")
@@ -30,12 +33,15 @@ def test_a_batch_of_transposed_matrices(webmm: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "variant"),
-    [
-        (("--bias", "column"), "bias-column"),
-        (("--bias", "row", "--activation", "gelu"), "bias-row+gelu"),
-        (("--activation", "silu", "--out-dtype", "float16"), "silu+to-float16"),
-        (("--out-dtype", "float32"), ""),
-    ],
+    sampled(
+        [
+            (("--bias", "column"), "bias-column"),
+            (("--bias", "row", "--activation", "gelu"), "bias-row+gelu"),
+            (("--out-dtype", "float32"), ""),
+            (("--activation", "silu", "--out-dtype", "float16"), "silu+to-float16"),
+        ],
+        first=1,
+    ),
 )
 def test_epilogues_are_computed_checked_and_printed(
     webmm: Cli, tmp_path: Path, options: tuple[str, ...], variant: str
@@ -82,13 +88,21 @@ def test_samples_spread_and_loads_are_reported(webmm: Cli, tmp_path: Path) -> No
     assert record.spread_us is not None
 
 
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the records, as JSON, of a run of ONE."""
+    file = tmp_path_factory.mktemp("earlier") / "old.json"
+    done = CliRunner().invoke(main, [*ONE, "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    return file.read_text()
+
+
 @pytest.mark.parametrize(
     ("before", "word"),
     [(1e-3, "SLOWER"), (1.0, "within the spread"), pytest.param(1e3, "faster", marks=pytest.mark.long)],
 )
-def test_comparison_with_an_earlier_run(webmm: Cli, tmp_path: Path, before: float, word: str) -> None:
-    assert webmm(*ONE, "--json", "old.json").returncode == 0
-    document = json.loads((tmp_path / "old.json").read_text())
+def test_comparison_with_an_earlier_run(webmm: Cli, tmp_path: Path, earlier: str, before: float, word: str) -> None:
+    document = json.loads(earlier)
     for record in document["records"]:
         record["median_us"] *= before
         record["spread_us"] = 10 * record["median_us"] if before == 1 else 0.0
@@ -99,8 +113,8 @@ def test_comparison_with_an_earlier_run(webmm: Cli, tmp_path: Path, before: floa
     assert "geometric mean of 1" in done.stdout
 
 
-def test_comparison_with_an_unrelated_run(webmm: Cli, tmp_path: Path) -> None:
-    assert webmm(*ONE, "--json", "old.json").returncode == 0
+def test_comparison_with_an_unrelated_run(webmm: Cli, tmp_path: Path, earlier: str) -> None:
+    (tmp_path / "old.json").write_text(earlier)
     done = webmm("bench", "--sizes", "40", "--kernels", "naive", "--against", "old.json")
     assert "the earlier records have none of these kernels" in done.stdout
 

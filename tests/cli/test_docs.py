@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import re
 import shlex
 import subprocess
@@ -17,13 +18,28 @@ from webmm.cli import main
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = PAGES[0].read_text()
-EXAMPLES = [
-    pytest.param(code, output, id=f"{page.stem} {i}")
-    for page in PAGES
-    for i, (code, output) in enumerate(
-        re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page.read_text(), flags=re.DOTALL)
+EXAMPLES = {
+    page: re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page.read_text(), flags=re.DOTALL) for page in PAGES
+}
+# The examples of a page run in one process, as for a reader who types them; settings are read from files at its start.
+IN_TURN = [
+    pytest.param(examples, id=f"{page.stem} {label}".strip())
+    for page, every in EXAMPLES.items()
+    for label, examples in (
+        ("", [each for each in every if "webmm.toml" not in each[0]]),
+        ("with settings", [each for each in every if "webmm.toml" in each[0]]),
     )
+    if examples
 ]
+RUN_IN_TURN = """
+import contextlib, io, json, sys
+printed = []
+for code in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        exec(compile(code, "<example>", "exec"), {"__name__": "__main__"})
+    printed.append(output.getvalue())
+print(json.dumps(printed))
+"""
 COMMANDS = [
     pytest.param(command, output, id=f"{page.stem} {command}")
     for page in PAGES
@@ -32,7 +48,9 @@ COMMANDS = [
 
 
 def test_every_python_block_has_its_output() -> None:
-    assert sum(page.read_text().count("```python") for page in PAGES) == len(EXAMPLES) > 0
+    for page, examples in EXAMPLES.items():
+        assert page.read_text().count("```python") == len(examples), page
+    assert any(EXAMPLES.values())
 
 
 # Quotes from examples/, whose files are run by other tests.
@@ -50,13 +68,20 @@ def test_quotes_of_examples_are_current(quote: str) -> None:
 
 
 @pytest.mark.usefixtures("examples")
-@pytest.mark.parametrize(("code", "output"), EXAMPLES)
-def test_python_prints_what_the_page_shows(code: str, output: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples_of_page", IN_TURN)
+def test_python_prints_what_the_page_shows(examples_of_page: list[tuple[str, str]], tmp_path: Path) -> None:
+    code, shown = zip(*examples_of_page, strict=True)
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", RUN_IN_TURN],
+        cwd=tmp_path,
+        input=json.dumps(code),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == output
+    assert json.loads(done.stdout) == list(shown)
 
 
 @pytest.mark.usefixtures("examples")

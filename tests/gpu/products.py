@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.sampled import sampled
 from webmm.dtypes import F32, dtype_of
 from webmm.errors import UnsupportedError
 from webmm.kernels import LADDER
@@ -179,6 +180,11 @@ def named(value):
 def every_stage(test):
     """Run `test` for each stage."""
     return pytest.mark.parametrize("cls", LADDER, ids=named)(test)
+
+
+def other_stages(first, step=2):
+    """Run a test for every `step`-th stage from `first` on, and for the others in the long run."""
+    return pytest.mark.parametrize("cls", sampled(LADDER, step, first), ids=named)
 
 
 def every_dtype(test):

@@ -18,7 +18,7 @@ PROBLEMS = [
 ]
 
 
-@pytest.mark.parametrize(("cls", "problem"), crossed(LADDER, PROBLEMS), ids=named)
+@pytest.mark.parametrize(("cls", "problem"), crossed(LADDER, PROBLEMS, step=4), ids=named)
 def test_every_stage(device, cls, problem):
     kernel = small(cls)
     if runs(device, kernel, problem):

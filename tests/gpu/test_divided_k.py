@@ -8,6 +8,7 @@ import pytest
 from tests.gpu.test_quantized import F32, I8, I32, PAIRS, U8, check, draw, scheme_of
 from tests.gpu.test_weights import check as check_weights
 from tests.gpu.test_weights import random_weights
+from tests.sampled import crossed
 from webmm.cases import op_of
 from webmm.errors import UnsupportedError
 from webmm.kernels.quantized.packed import Packed, SumSplits
@@ -20,12 +21,12 @@ PACKED = Packed(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)
 WEIGHTS = Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)
 STEP = PACKED.inner_step
 
-parts = pytest.mark.parametrize(("splits", "adders"), [(2, 1), (7, 1), (13, 4), (37, 16)])
+PARTS = [(2, 1), (7, 1), (13, 4), (37, 16)]
 
 
-@parts
-@pytest.mark.parametrize(("m", "n"), [(64, 32), (33, 39)])
-def test_integers(device, splits, adders, m, n):
+@pytest.mark.parametrize(("parts", "size"), crossed(PARTS, [(64, 32), (33, 39)]), ids=str)
+def test_integers(device, parts, size):
+    (splits, adders), (m, n) = parts, size
     assert SumSplits(splits).adders == adders
     rng = np.random.default_rng(splits)
     kernel = dataclasses.replace(PACKED, splits=splits)
@@ -34,9 +35,9 @@ def test_integers(device, splits, adders, m, n):
         check(device, kernel, a, b, scheme_of(0.02, 9, 0.03, -4, 40.0, 5), I8)
 
 
-@pytest.mark.parametrize(("a_dtype", "b_dtype"), PAIRS, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("out", [I8, U8, F32, I32], ids=lambda dtype: dtype.name)
-def test_zero_points_and_scales(device, a_dtype, b_dtype, out):
+@pytest.mark.parametrize(("pair", "out"), crossed(PAIRS, [I8, U8, F32, I32]), ids=str)
+def test_zero_points_and_scales(device, pair, out):
+    a_dtype, b_dtype = pair
     rng = np.random.default_rng(1)
     kernel, (m, n, k) = dataclasses.replace(PACKED, splits=3), (34, 37, 5 * STEP + 6)
     a, b = draw(rng, (m, k), a_dtype), draw(rng, (k, n), b_dtype)
@@ -65,9 +66,9 @@ def test_sums_may_overflow_in_between(device):
     check(device, dataclasses.replace(PACKED, splits=16), a, b, scheme_of(zero_a=127, zero_b=255), I32)
 
 
-@parts
-@pytest.mark.parametrize("bits", [4, 8])
-def test_weights(device, splits, adders, bits):
+@pytest.mark.parametrize(("parts", "bits"), crossed(PARTS, [4, 8]), ids=str)
+def test_weights(device, parts, bits):
+    splits, adders = parts
     rng = np.random.default_rng(splits)
     kernel = dataclasses.replace(WEIGHTS, splits=splits)
     assert kernel.after[0].adders == adders

@@ -13,6 +13,7 @@ import pytest
 from products import small
 
 import webmm
+from tests.sampled import crossed
 from webmm import Device
 from webmm.cases import OPS
 from webmm.choose import choose
@@ -83,14 +84,14 @@ def run(kernel, device, a, b, layout="nn", precision="highest"):
     return c.numpy()
 
 
-# Default tiles, which take seconds to compile in float64, for odd sizes of some stages; small ones otherwise, in two
-# layouts of a stage.
+# Default tiles, which take seconds to compile in float64, for odd sizes of some stages; small ones otherwise, in one
+# layout of a stage.
 DEFAULT_TILES = ("pipelined", "cpu_lanes")
 
 
 @pytest.mark.parametrize(
     ("kernel", "layout"),
-    [(kernel, layout) for i, kernel in enumerate(NATIVE) for layout in (LAYOUTS[i % 4], LAYOUTS[(i + 2) % 4])],
+    crossed(NATIVE, LAYOUTS, step=4),
     ids=lambda x: getattr(x, "name", x),
 )
 def test_every_stage_computes_in_float64(native, kernel, layout):
@@ -246,7 +247,7 @@ MEANINGS = {  # functions of a Decimal
 }
 
 
-@pytest.mark.parametrize("name", MEANINGS)
+@pytest.mark.parametrize(("either", "name"), crossed(["native", "without"], MEANINGS), indirect=["either"])
 def test_activations_are_right_to_the_last_bits(either, name):
     numbers = np.concatenate([np.linspace(-37, 37, 75) + 1 / 3, spread(60, 4, seed=4), 2.0 ** np.arange(-60, 5)])
     with localcontext(prec=60):

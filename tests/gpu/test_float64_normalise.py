@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import webmm
+from tests.sampled import crossed
 from webmm.dtypes import F64
 from webmm.errors import UnsupportedError
 from webmm.kernels.normalise.rows import Rows
@@ -38,8 +39,7 @@ def check(got, want, axis=-1, tolerance=16):
     assert np.nanmax(abs(got - want) / (largest + 2.0**-1000), initial=0) <= tolerance * 2.0**-52
 
 
-@pytest.mark.parametrize("function", NORMALISATIONS)
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(("kernel", "function"), crossed(KERNELS, NORMALISATIONS), ids=str)
 def test_rows_of_any_length(device, kernel, function):
     for outer, length, inner in ((1, 1, 1), (5, 31, 1), (3, 3001, 1), (2, 33, 37)):
         x = np.random.default_rng(0).standard_normal((outer, length, inner))

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from products import check_exactly, every_stage, runs, small, smallest, view
+from products import check_exactly, other_stages, runs, small, smallest, view
 
 from tests.sampled import sampled
 from webmm.errors import UnsupportedError
@@ -101,7 +101,7 @@ def test_loops_beyond_the_limit_are_refused(device):
 # Grids of more than 65,535 workgroups
 
 
-@every_stage
+@other_stages(0)  # the others: test_mutations.py
 def test_folded_grids(device, cls):
     kernel = smallest(cls)
     tile_m, tile_n = kernel.grid.tile_m, kernel.grid.tile_n

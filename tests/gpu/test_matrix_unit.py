@@ -125,7 +125,7 @@ def test_other_tiles(device, small, settings):
 
 @pytest.mark.parametrize(
     ("small", "layout", "slices"),
-    [("tint", "nn", 2), ("tint", "tt", 2), ("tint", "nt", 4), ("naga", "tt", 2)],
+    sampled([("tint", "nn", 2), ("tint", "tt", 2), ("tint", "nt", 4), ("naga", "tt", 2)]),
     indirect=["small"],
 )
 def test_slices_of_k_are_summed(device, small, layout, slices):

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from products import every_stage, exact, multiply, named, small, smallest, view, whole_numbers
+from products import exact, multiply, named, other_stages, small, smallest, view, whole_numbers
 
 from tests.sampled import crossed
 from webmm.engine.timing import submit
@@ -82,7 +82,7 @@ def test_every_boundary_guard_is_needed(device, cls, aligned):
     assert axes >= {"m", "n"} or kernel.grid.tile_m == 1, "no guard along m or n was found"
 
 
-@every_stage
+@other_stages(1)  # the others: test_limits.py
 def test_surplus_workgroups_must_leave(device, cls):
     kernel = smallest(cls)
     # Whole tiles, so that no other guard hides the effect of a folded grid's surplus workgroup.

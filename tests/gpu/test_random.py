@@ -4,7 +4,7 @@ import functools
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from products import check, every_stage, view
+from products import check, other_stages, view
 
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.vectorized import Vectorized
@@ -36,7 +36,7 @@ def examples(cls):
     return 2 if issubclass(cls, RegisterTiled) else 4 if issubclass(cls, Vectorized) else 8
 
 
-@every_stage
+@other_stages(0)  # the others: test_tunables.py
 def test_any_shape_layout_and_tile(device, cls):
     kernels = runnable(device, cls)
     assert cls() in kernels

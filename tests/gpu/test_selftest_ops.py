@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import webmm
+from tests.sampled import sampled
 from webmm import Device, choose
 from webmm.cases import OPS, expression, op_of
 from webmm.cases.base import Trial
@@ -192,7 +193,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("op", PROBLEMS)
+@pytest.mark.parametrize("op", sampled(PROBLEMS))
 def test_right_shaders_pass_and_small_errors_do_not(device, op):
     problems, kernels = PROBLEMS[op]
     proven = set()

@@ -1,9 +1,9 @@
 """Every stage × dtype over shapes that expose boundary errors: whole numbers exactly, fractions within the bound."""
 
 import pytest
-from products import check, every_dtype, every_stage, runs, small
+from products import check, named, runs, small
 
-from tests.sampled import sampled
+from tests.sampled import crossed, sampled
 from webmm.kernels import LADDER
 from webmm.kernels.gemm.blocked import Blocked, RegisterTiled
 from webmm.problems.gemm import gemm
@@ -53,8 +53,7 @@ def test_there_are_at_least_forty():
 LARGE = (130, 261, 35)  # several default tiles of each stage, ragged; test_tunables.py has whole ones
 
 
-@every_dtype
-@every_stage
+@pytest.mark.parametrize(("cls", "dtype"), crossed(LADDER, ["float32", "float16"], step=2), ids=named)
 def test_shapes(device, cls, dtype):
     """Fewer shapes in float16, and for stages that share the macros of `blocked`; small tiles if others take long."""
     kernel, shares = small(cls), issubclass(cls, RegisterTiled) and cls is not Blocked

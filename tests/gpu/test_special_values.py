@@ -3,9 +3,14 @@
 import itertools
 
 import numpy as np
-from products import describe, every_dtype, every_stage, fractions, multiply, runs, small, view
+import pytest
+from products import describe, fractions, multiply, named, runs, small, view
 
+from tests.sampled import crossed
+from webmm.kernels import LADDER
 from webmm.measure.verify import bound, worst_error
+
+stage_and_dtype = pytest.mark.parametrize(("cls", "dtype"), crossed(LADDER, ["float32", "float16"]), ids=named)
 
 # The last row, column and k are next to the padding of tiles, and next to the NaN between rows.
 M, N, K = 35, 37, 33
@@ -24,8 +29,7 @@ def problems(dtype):
     yield view(M + 1, N + 3, K + 3, dtype, pads=(4, 4, 4))
 
 
-@every_dtype
-@every_stage
+@stage_and_dtype
 def test_one_special_value(device, cls, dtype):
     for problem in problems(dtype):
         if not runs(device, small(cls), problem):
@@ -41,8 +45,7 @@ def test_one_special_value(device, cls, dtype):
             check(device, small(cls), problem, a, b)
 
 
-@every_dtype
-@every_stage
+@stage_and_dtype
 def test_products_of_special_values(device, cls, dtype):
     for problem in problems(dtype):
         if not runs(device, small(cls), problem):
@@ -54,8 +57,7 @@ def test_products_of_special_values(device, cls, dtype):
         check(device, small(cls), problem, a, b)
 
 
-@every_dtype
-@every_stage
+@stage_and_dtype
 def test_overflow_is_infinite(device, cls, dtype):
     for problem in problems(dtype):
         if not runs(device, small(cls), problem):

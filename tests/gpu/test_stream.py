@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import webmm
+from tests.sampled import crossed, sampled
 from webmm import Device, choose
 from webmm.calls import executor, streamed
 from webmm.cut import streams
@@ -52,10 +53,10 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
-@pytest.mark.parametrize(("order", "few_rows"), [("C", True), ("T", False)])
-def test_shapes(small, left, right, order, few_rows, monkeypatch):
-    if few_rows:  # as in long products
+@pytest.mark.parametrize(("shapes", "order"), crossed(SHAPES, ["C", "T"]), ids=str)
+def test_shapes(small, shapes, order, monkeypatch):
+    left, right = shapes
+    if order == "C":  # and few rows, as in long products
         monkeypatch.setattr(streams, "LEAST_ROWS", 8)
         monkeypatch.setattr(streams, "MOVED", 2**10)
     a, b = whole(*left), whole(*right)
@@ -80,7 +81,7 @@ def test_memory_maps(small, tmp_path):
     assert (c == -7).all(), "elements outside of out were written"
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dtype", sampled([np.float32, np.float16], first=1))
 def test_epilogues(small, dtype):
     m, n, k = 50, 70, 400
     a, b = ((RNG.random(shape) - 0.5).astype(dtype) for shape in ((m, k), (k, n)))

@@ -32,10 +32,10 @@ def test_timing_of_a_host_call():
 def test_timing_of_a_dispatch_agrees_with_the_wall_clock(device):
     # On a CPU, the dispatch takes much longer than its submission; on a GPU, less time than the submission.
     # A kernel that reads a texture runs first: afterwards, lavapipe's timestamps are wrong.
-    kernel, problem = Naive(), gemm(256, 256, 256)
+    kernel, problem = Naive(), gemm(128, 128, 128)
     if runs(device, CpuTexture(), gemm(64, 64, 64)):
         check_exactly(device, CpuTexture(), gemm(64, 64, 64))
-    with device.empty((2**16,)) as a, device.empty((2**16,)) as b, device.empty((2**16,)) as c:
+    with device.empty((2**14,)) as a, device.empty((2**14,)) as b, device.empty((2**14,)) as c:
         launch = device.launch(kernel, problem, a, b, c)
         timing = time_launch(device, launch, warm_up=0.05)
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import tiles
-from products import check, describe, every_stage, runs, small
+from products import check, describe, other_stages, runs, small
 
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.reduce.tree import Alone
@@ -28,7 +28,7 @@ def with_candidate(device, cls, name, candidate):
     return next(runnable, first)  # a candidate for other devices only is still rendered and validated
 
 
-@every_stage
+@other_stages(1)  # the others: test_random.py
 def test_every_candidate(device, cls):
     kernels = {cls(): None}  # in this order
     for field in dataclasses.fields(cls):

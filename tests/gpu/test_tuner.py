@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import webmm
+from tests.sampled import sampled
 from webmm import Device, choose
 from webmm.cases import OPS, op_of
 from webmm.choose import tuned
@@ -150,7 +151,7 @@ def small_problem(op):
     return OPS[op].problem(SIZES[op], OPS[op].dtypes[0])
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", sampled(OPS))
 def test_jobs_of_every_op_are_sent_to_the_worker(device, op):
     problem = small_problem(op)
     kernel = next(iter(choose.candidates(problem, device, "off")))
@@ -170,7 +171,7 @@ def test_candidates_of_every_op_can_run(device, op):
     assert all(kernel.op == op and kernel.check(problem, device.capabilities) is None for kernel in field)
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", sampled(OPS, first=1))
 def test_the_first_use_of_every_op_is_tuned(folder, monkeypatch, op):
     searched = []
 

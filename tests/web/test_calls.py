@@ -107,7 +107,7 @@ WHOLE = [case for case in TABLE if not (case.resident or case.error)]  # cut int
 @pytest.mark.parametrize(
     ("memory", "table"),
     [
-        pytest.param("", some(0, 2), id="half"),
+        pytest.param("", some(0, 3), id="a third"),
         pytest.param("65536", some(1, 6, WHOLE), id="some in pieces"),
         pytest.param("", TABLE, id="all", marks=pytest.mark.long),
         pytest.param("65536", WHOLE, id="all in pieces", marks=pytest.mark.long),
