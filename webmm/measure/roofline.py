@@ -63,7 +63,7 @@ class Roofline:
 
 def measure(device: Device) -> Roofline:
     """Measure FMA rate and bandwidth, in about a second."""
-    return Roofline(max(_fma_rates(device)), _copy_rate(device))
+    return Roofline(_fma_rate(device), _copy_rate(device))
 
 
 def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
@@ -125,11 +125,17 @@ def copy_bytes(cpu: bool) -> int:
     return 1 << (26 if cpu else 29)
 
 
-def _fma_rates(device: Device) -> Iterator[float]:
-    for variant in fma_variants(device.info.kind == "cpu"):
-        source, out = device.array(np.full(8, 0.5, np.float32)), device.empty((variant.invocations * 4,))
-        launch = _launch(device, "fma", variant.settings, variant.workgroups, source, out)
-        yield variant.flops / time_launch(device, launch, warm_up=0.1).best_us / 1e3
+def _fma_rate(device: Device) -> float:
+    """Return the rate of the fastest variant: short runs find it, long ones measure it."""
+
+    def rate(variant: FmaVariant, *seconds: float) -> float:
+        with device.empty((variant.invocations * 4,)) as out:
+            launch = _launch(device, "fma", variant.settings, variant.workgroups, source, out)
+            return variant.flops / time_launch(device, launch, *seconds).best_us / 1e3
+
+    with device.array(np.full(8, 0.5, np.float32)) as source:
+        fastest = max(fma_variants(device.info.kind == "cpu"), key=lambda variant: rate(variant, *BRIEFLY))
+        return rate(fastest, 0.1)
 
 
 def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:
