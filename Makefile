@@ -3,7 +3,7 @@
 # make quick: lint, the unit tests, and each op and call once.   make test-long: soak, fuzz, faults and tiles, in parts;
 # ARGS="--parts soak tiles", ARGS="--continue", ARGS="--seed 7".
 # make fuzz N=30000 SEED=0: check N random problems, starting at SEED; ARGS="--steps 100000": sequences of calls instead,
-# ARGS="--kills 500": products in files, whose processes are killed.   make soak: run eight threads for ten minutes.
+# ARGS="--kills 500": calls on files, whose processes are killed.   make soak: run eight threads for ten minutes.
 # make web: build the page in build/web, for any static host.
 VENV := .venv
 BIN := $(VENV)/bin

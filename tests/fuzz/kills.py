@@ -1,6 +1,6 @@
-"""Products in files, in processes that are killed at any moment and run again, beside files of strangers.
+"""Products and ops in files, in processes that are killed at any moment and run again, beside files of strangers.
 
-A run that ends says that it succeeded, and then the output is right, or says in one line why it did not. A product that
+A run that ends says that it succeeded, and then the output is right, or says in one line why it did not. A call that
 was only killed must succeed when it is run again. At every moment the output is as before or right, and what was there
 before the first run, and is not the output, is never changed.
 """
@@ -27,18 +27,26 @@ from numpy.typing import NDArray
 ENDS = 120  # seconds within which a run ends
 LIST = ".part.done"  # beside an output: the list of finished tiles
 FORMATS = (".npy", ".npy", ".zarr")
+# Ops whose results are exact, as NumPy computes them.
+EXACT: dict[str, Callable[[NDArray[Any], int], NDArray[Any]]] = {
+    "reduce:max": lambda x, axis: x.max(axis, keepdims=True),
+    "reduce:argmax": lambda x, axis: x.argmax(axis, keepdims=True).astype(np.int32),
+    "elementwise:relu": lambda x, axis: np.maximum(x, 0),
+}
+OPS = ("", "", "", *EXACT)
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.chmod")
 _processes = get_context("forkserver")  # a process starts with its modules loaded
 
 
 @dataclass(frozen=True)
 class Program:
-    """What a process does in a folder: `multiply_files()` with tiles of these sizes, or without them `webmm run`."""
+    """What a process does in a folder: a call on files with tiles of these sizes, or without them `webmm run`."""
 
     folder: Path
-    a: str
-    b: str
+    operands: tuple[str, ...]  # two of a product, one of an op
     c: str
+    op: str  # "" for a product
+    axis: int
     tile: tuple[int, int] | None
     force: bool
     event: int | None  # the change of a file before which it is killed
@@ -55,14 +63,19 @@ def run_program(program: Program) -> None:
     if program.tile is None:
         from webmm.cli import main
 
-        main(["run", program.a, program.b, "-o", program.c, *["--force"] * program.force])
+        which = ["--op", program.op, "--axis", str(program.axis)] if program.op else []
+        main(["run", *program.operands, *which, "-o", program.c, *["--force"] * program.force])
     from webmm import Device, WebmmError
-    from webmm.dask.files import multiply_files
+    from webmm.dask.files import apply_to_file, multiply_files
 
-    names = (Path(name) for name in (program.a, program.b, program.c))
+    names = [Path(name) for name in (*program.operands, program.c)]
     try:
         with Device() as device:
-            multiply_files(*names, tile=program.tile, force=program.force, device=device)
+            if program.op:
+                rows, force = program.tile[0], program.force
+                apply_to_file(program.op, *names, axis=program.axis, tile=rows, force=force, device=device)
+            else:
+                multiply_files(*names, tile=program.tile, force=program.force, device=device)
     except WebmmError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
@@ -92,7 +105,7 @@ def start(program: Program) -> Any:
 
 @dataclass
 class Case:
-    """A product in a folder, and what happens to it."""
+    """A product or an op in a folder, and what happens to it."""
 
     folder: Path
     rng: Random
@@ -112,6 +125,9 @@ class Case:
         self.m, self.n, self.k = (self.rng.randrange(20, 90) for _ in range(3))
         self.tile = (self.rng.randrange(8, 40), self.rng.randrange(8, 40)) if self.way == "tiles" else None
         self.words.append(f"{self.m}x{self.n}x{self.k}, tiles {self.tile}")
+        self.op, self.axis = self.pick("op", OPS), self.pick("axis", (0, 1))
+        if self.op == "elementwise:relu" and self.dtype == "float64":  # not supported
+            self.dtype = "float32"
         self.force = False
         self.old: Any = None  # what the output was before
 
@@ -139,17 +155,24 @@ class Case:
     def operands(self) -> None:
         """Write the operands, and compute the result."""
         left, right = self.matrix(self.m, self.k), self.matrix(self.k, self.n)
-        self.write(self.a, left)
-        self.write(self.b, right)
-        self.exact = (left.astype(np.float64) @ right.astype(np.float64)).astype(self.dtype)
-        for name in (self.a, self.b):
+        for name, values in zip(self.names, (left, right), strict=False):
+            self.write(name, values)
             self.keep(name)
+        if self.op:
+            self.exact = EXACT[self.op](left, self.axis)
+        else:
+            self.exact = (left.astype(np.float64) @ right.astype(np.float64)).astype(self.dtype)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files of the operands."""
+        return (self.a,) if self.op else (self.a, self.b)
 
     def keep(self, name: str) -> None:
         self.kept[self.folder / name] = state(self.folder / name)
 
     def right(self) -> bool:
-        """Return whether the output holds the product."""
+        """Return whether the output holds the result."""
         path = self.folder / self.c
         try:
             if path.suffix == ".zarr":
@@ -166,8 +189,8 @@ class Case:
 
     def start(self, event: int | None = None) -> Any:
         self.runs += 1
-        files = self.folder, self.a, self.b, self.c
-        process = start(Program(*files, self.tile, self.force, event, f"said{self.runs}"))
+        what = self.folder, self.names, self.c, self.op, self.axis
+        process = start(Program(*what, self.tile, self.force, event, f"said{self.runs}"))
         process.said = self.folder / f"said{self.runs}"
         return process
 
@@ -329,7 +352,7 @@ def operands_changed(case: Case) -> None:
     """Other numbers, in files of the same size; sometimes the times of their last changes are those of before."""
     if case.a.endswith(".part"):
         return
-    names = [case.folder / name for name in (case.a, case.b)]
+    names = [case.folder / name for name in case.names]
     times = [(path.stat().st_atime_ns, path.stat().st_mtime_ns) for path in names]
     case.operands()
     if case.pick("times kept", (False, True)) and not any(path.is_dir() for path in names):

@@ -260,13 +260,14 @@ class Pretended:
 
     def __init__(self, program, fault):
         self.exitcode, path = 0, program.folder / program.c
-        a, b = (np.load(program.folder / name) for name in (program.a, program.b))
+        operands = [np.load(program.folder / name) for name in program.operands]
+        right = kills.EXACT[program.op](operands[0], program.axis) if program.op else operands[0] @ operands[1]
         if fault == "kills":
             self.exitcode = -kills.signal.SIGKILL
         with path.open("wb") as file:
-            np.save(file, a @ b + (fault in ("wrong", "kills")))
+            np.save(file, right + right.dtype.type(fault in ("wrong", "kills")))
         if fault == "operand":
-            np.save(program.folder / program.a, a + 1)
+            np.save(program.folder / program.operands[0], operands[0] + 1)
         if fault == "rest":
             path.with_name(path.name + ".part").write_bytes(b"left")
 
